@@ -1,0 +1,48 @@
+# make demo    quantizes the embedded example and prints its accuracy
+# make test    runs all tests
+# make lint    checks style and types
+# make format  rewrites the sources in the project's style
+# make bench   measures time and memory of every stage
+# make clean   removes what the other targets made
+#
+# Each target installs what it needs into VENV first, once. PYTHON is the interpreter that VENV is made with.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --disable-pip-version-check --quiet
+
+.PHONY: demo test lint format bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.installed
+	$(BIN)/mrt run configs/digits.yaml
+
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.installed-test
+	$(BIN)/python benchmarks/pipeline.py
+
+clean:
+	rm -rf $(VENV) out build .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	find mrt expansions tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# Editable, so that a change of the sources needs no new installation; a change of the metadata does.
+$(VENV)/.installed: setup.cfg pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PIP) --editable '.[test]'
+	touch $@

@@ -1,0 +1,68 @@
+"""MRT: trained float networks in, integer-only networks with a proof out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mrt.errors import MRTError
+from mrt.symbol import Graph, Symbol
+from mrt.version import __version__
+
+if TYPE_CHECKING:
+    from mrt import transform
+    from mrt.api import quantize
+    from mrt.calibration import CalibrationConfig
+    from mrt.certificate import verify
+    from mrt.frontend import from_onnx, load_model
+    from mrt.frontend.relax import from_relax
+    from mrt.model import QuantizedModel, load
+    from mrt.preparation import PreparationConfig
+    from mrt.quantization.options import QuantizationConfig
+    from mrt.runtime import Module, load_module
+
+_HOMES = {
+    "CalibrationConfig": "mrt.calibration",
+    "Module": "mrt.runtime",
+    "PreparationConfig": "mrt.preparation",
+    "QuantizationConfig": "mrt.quantization.options",
+    "QuantizedModel": "mrt.model",
+    "from_onnx": "mrt.frontend",
+    "from_relax": "mrt.frontend.relax",
+    "load": "mrt.model",
+    "load_model": "mrt.frontend",
+    "load_module": "mrt.runtime",
+    "quantize": "mrt.api",
+    "transform": "mrt.transform",
+    "verify": "mrt.certificate",
+}
+"""Where each public name lives; imported on first use, so that `import mrt` does not load TVM."""
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'mrt' has no attribute {name!r}")
+    home = importlib.import_module(_HOMES[name])
+    return home if name == "transform" else getattr(home, name)
+
+
+__all__ = [
+    "CalibrationConfig",
+    "Graph",
+    "MRTError",
+    "Module",
+    "PreparationConfig",
+    "QuantizationConfig",
+    "QuantizedModel",
+    "Symbol",
+    "__version__",
+    "from_onnx",
+    "from_relax",
+    "load",
+    "load_model",
+    "load_module",
+    "quantize",
+    "transform",
+    "verify",
+]

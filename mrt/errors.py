@@ -1,0 +1,37 @@
+"""The errors that MRT raises for what a user can mend: each says what was found, what is needed and what to do."""
+
+
+class MRTError(Exception):
+    """Base of every error that a user's input can cause; the command prints it as one line."""
+
+
+class GraphError(MRTError):
+    """A graph, symbol or operator is malformed, or an operator does not fit its inputs."""
+
+
+class UnsupportedOperatorError(MRTError):
+    """A model uses operators that a reader or the quantizer does not cover; lists every one of them."""
+
+
+class ModelFileError(MRTError):
+    """A model file is missing, truncated or not what its name says."""
+
+
+class DataError(MRTError):
+    """Data or parameters are unusable: a missing array, a wrong rank or dtype, NaN or infinity."""
+
+
+class ConfigError(MRTError):
+    """A configuration is wrong; names the key, what was found and what is needed."""
+
+
+class QuantizationError(MRTError):
+    """A network cannot be made integer as asked, for example because an accumulator needs more than 32 bits."""
+
+
+class VerificationError(MRTError):
+    """A saved model does not prove what it claims."""
+
+
+class CompilationError(MRTError):
+    """A graph cannot be compiled or run as asked."""

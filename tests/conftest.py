@@ -1,0 +1,24 @@
+"""Fixtures that every test may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# A change passes or fails for what it is, not for the examples of the day. HYPOTHESIS_PROFILE=explore looks for new ones.
+settings.register_profile("reproducible", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "reproducible"))
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of real models and data: the variable MRT_DATA, or `shared/data` beside the checkout."""
+    candidates = [os.environ.get("MRT_DATA", ""), str(Path(__file__).parents[2] / "shared" / "data")]
+    for candidate in candidates:
+        if candidate and (Path(candidate) / "datasets.py").is_file():
+            return Path(candidate).resolve()
+    pytest.skip("real models and data are absent: set MRT_DATA to their folder")
