@@ -1,0 +1,112 @@
+"""Making graphs: symbols with unique names, parameters collected on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from mrt.errors import GraphError
+from mrt.symbol.graph import Graph
+from mrt.symbol.interval import Array
+from mrt.symbol.operator import Operator
+from mrt.symbol.symbol import Symbol, apply, variable
+from mrt.symbol.types import TensorType, type_of
+
+
+class GraphBuilder:
+    """Collects the inputs, parameters and names of one graph while its symbols are made."""
+
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        """`reserved`: names that only an exact request may take, such as those of the graph being rewritten."""
+        self._reserved = set(reserved)
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+        self._inputs: list[Symbol] = []
+        self._parameters: dict[str, Array] = {}
+
+    def input(self, name: str, type: TensorType) -> Symbol:
+        """A new input; GraphError if the name is taken."""
+        symbol = variable(self._claim(name), type)
+        self._inputs.append(symbol)
+        return symbol
+
+    def parameter(self, name: str, value: Array, origin: str | None = None) -> Symbol:
+        """A parameter holding `value`, under `name` or, if that is taken, a name made from it."""
+        value = np.asarray(value)
+        symbol = variable(self.unique(name), type_of(value), origin)
+        self._parameters[symbol.name] = value
+        return symbol
+
+    def apply(
+        self, operator: Operator, inputs: Sequence[Symbol], name: str | None = None, origin: str | None = None
+    ) -> Symbol:
+        """`operator` on `inputs`, under `name` or, if that is taken, a name made from it."""
+        return apply(operator, inputs, self.unique(name or operator.op.lower().strip("_")), origin)
+
+    def adopt(self, symbol: Symbol, value: Array | None = None) -> Symbol:
+        """Takes a symbol of another graph as it is, with its value if it is a parameter."""
+        self._claim(symbol.name)
+        if value is not None:
+            self._parameters[symbol.name] = value
+        return symbol
+
+    def adopt_input(self, symbol: Symbol) -> Symbol:
+        """Takes a variable of another graph as an input of this one."""
+        self._claim(symbol.name)
+        self._inputs.append(symbol)
+        return symbol
+
+    def value(self, symbol: Symbol) -> Array | None:
+        """The array of a parameter, None for any other symbol."""
+        return self._parameters.get(symbol.name) if symbol.is_variable else None
+
+    def unique(self, name: str) -> str:
+        """`name` if no symbol has it, else `name` with the first free number; the name is then taken."""
+        candidate = name
+        while candidate in self._taken or (candidate in self._reserved and candidate != name):
+            self._next[name] = self._next.get(name, 0) + 1
+            candidate = f"{name}_{self._next[name]}"
+        self._taken.add(candidate)
+        return candidate
+
+    def graph(self, outputs: Sequence[Symbol]) -> Graph:
+        """The graph of all inputs so far, with these outputs; parameters that no output needs are dropped."""
+        return Graph(tuple(self._inputs), tuple(outputs), self._parameters)
+
+    def _claim(self, name: str) -> str:
+        if name in self._taken:
+            raise GraphError(f"two symbols are called {name}; names must be unique")
+        self._taken.add(name)
+        return name
+
+
+Rewrite = Callable[[Symbol, tuple[Symbol, ...], GraphBuilder], "Symbol | None"]
+
+
+def rewrite_graph(graph: Graph, rewrite: Rewrite) -> Graph:
+    """The graph with every operator symbol replaced by what `rewrite` gives for it.
+
+    `rewrite(symbol, inputs, builder)` gets the old symbol and its inputs in the new graph, and gives the new symbol,
+    or None to keep the operator as it is. A symbol none of whose inputs changed is kept itself. Should the new
+    symbol take the old one's place in tables, it is made under the old one's name.
+    """
+    builder = GraphBuilder(reserved=graph.by_name)
+    new: dict[Symbol, Symbol] = {symbol: builder.adopt_input(symbol) for symbol in graph.inputs}
+    for symbol in graph.symbols:
+        if symbol in new:
+            continue
+        if symbol.is_variable:
+            new[symbol] = builder.adopt(symbol, graph.value(symbol))
+            continue
+        inputs = tuple(new[source] for source in symbol.inputs)
+        replacement = rewrite(symbol, inputs, builder)
+        new[symbol] = replacement if replacement is not None else keep(symbol, inputs, builder)
+    return builder.graph([new[symbol] for symbol in graph.outputs])
+
+
+def keep(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol:
+    """The same operator on the rewritten inputs, under the same name."""
+    if all(a is b for a, b in zip(inputs, symbol.inputs, strict=True)):
+        return builder.adopt(symbol)
+    return builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)

@@ -1,0 +1,102 @@
+"""Graphs as files: symbol JSON and the parameters as safetensors, written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from mrt.errors import GraphError, ModelFileError
+from mrt.symbol.graph import Graph
+from mrt.symbol.interval import Array
+from mrt.symbol.mxnet_json import graph_from_json, graph_to_json
+
+_RESERVED_NAME = "__metadata__"
+"""The one name that safetensors keeps for itself."""
+
+
+def graph_to_bytes(graph: Graph) -> tuple[bytes, bytes]:
+    """The symbol JSON (UTF-8) and the safetensors of a graph; the same bytes for the same graph."""
+    if _RESERVED_NAME in graph.parameters:
+        raise GraphError(f"a parameter is called {_RESERVED_NAME}, which safetensors reserves; rename it")
+    parameters = {name: np.ascontiguousarray(value).reshape(value.shape) for name, value in graph.parameters.items()}
+    return graph_to_json(graph).encode(), safetensors.numpy.save(parameters)
+
+
+def write_graph(graph: Graph, symbol_path: str | Path, parameters_path: str | Path) -> None:
+    """Writes a graph as two files, each of which appears whole or not at all; ModelFileError where it cannot."""
+    symbols, parameters = graph_to_bytes(graph)
+    atomic_write_all({Path(parameters_path): parameters, Path(symbol_path): symbols})
+
+
+def read_graph(symbol_path: str | Path, parameters_path: str | Path) -> Graph:
+    """The graph of two files that `write_graph` wrote.
+
+    Raises ModelFileError, naming the file, where one is missing, truncated or malformed.
+    """
+    parameters = _load_parameters(Path(parameters_path))
+    try:
+        text = _read(Path(symbol_path)).decode()
+        return graph_from_json(text, parameters)
+    except UnicodeDecodeError as error:
+        raise ModelFileError(f"{symbol_path} is no UTF-8 text: {error}") from None
+    except ModelFileError as error:
+        raise error if str(symbol_path) in str(error) else ModelFileError(f"{symbol_path}: {error}") from None
+    except GraphError as error:
+        raise ModelFileError(f"{symbol_path}: {error}") from None
+
+
+def atomic_write(path: Path, data: bytes) -> None:
+    """Puts `data` at `path` in one step: at any time there is the old file or the new one.
+
+    Raises ModelFileError, and leaves nothing behind, where the folder is missing, read-only or full.
+    """
+    atomic_write_all({path: data})
+
+
+def atomic_write_all(files: Mapping[Path, bytes]) -> None:
+    """Puts contents at their paths, each in one step and in order, once all of them are known to fit.
+
+    Raises ModelFileError, and leaves every file as it was, where a folder is missing, read-only or full.
+    """
+    finished: dict[Path, Path] = {}
+    path = Path()
+    try:
+        for path, data in files.items():
+            temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+            finished[path] = temporary
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        for path, temporary in finished.items():
+            temporary.replace(path)
+    except BaseException as error:
+        for temporary in finished.values():
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+        if isinstance(error, OSError):
+            raise ModelFileError(f"cannot write {path}: {error.strerror or error}") from None
+        raise
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _load_parameters(path: Path) -> dict[str, Array]:
+    try:
+        return dict(safetensors.numpy.load(_read(path)))
+    except safetensors.SafetensorError as error:
+        raise ModelFileError(f"{path} is no safetensors file, or truncated: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{path} holds a tensor that cannot be read: {error}") from None

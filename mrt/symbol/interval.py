@@ -1,0 +1,156 @@
+"""Intervals [lo, hi] that tensors are proven to stay in, with exact integer arithmetic on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mrt.symbol.types import INT32_MAX, INT32_MIN
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_SAFE = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """lo <= x <= hi for a tensor x of the given shape.
+
+    lo and hi have the tensor's rank, and along each axis either its length or 1, so that a bound per channel or per
+    element is one array that broadcasts. Integers are int64 where that cannot overflow, else Python ints in an
+    object array; floats are float64 (used for signs only, never for a proof).
+    """
+
+    lo: Array
+    hi: Array
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, lo: Any, hi: Any, shape: Sequence[int]) -> Interval:
+        """The same scalar bounds, or bounds that broadcast, for a tensor of `shape`."""
+        rank = len(shape)
+        return cls(_ranked(lo, rank), _ranked(hi, rank), tuple(shape))
+
+    @classmethod
+    def constant(cls, value: Array) -> Interval:
+        """lo = hi = value."""
+        exact = exact_array(value)
+        return cls(exact, exact, tuple(value.shape))
+
+    @property
+    def min(self) -> Any:
+        """The lowest bound, a Python int (or float)."""
+        return self.lo.min().item() if self.lo.dtype != object else self.lo.min()
+
+    @property
+    def max(self) -> Any:
+        return self.hi.max().item() if self.hi.dtype != object else self.hi.max()
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether lo equals hi everywhere, so that the tensor's value is known."""
+        return self.lo is self.hi or bool(np.array_equal(self.lo, self.hi))
+
+    @property
+    def magnitude(self) -> Any:
+        """The largest absolute value, a Python int (or float)."""
+        return max(abs(self.min), abs(self.max))
+
+    @property
+    def bits(self) -> int:
+        """The two's-complement width of the interval: [-128, 127] is 8, [0, 255] is 9."""
+        return max(signed_bits(int(self.min)), signed_bits(int(self.max)))
+
+    @property
+    def fits_int32(self) -> bool:
+        return bool(self.min >= INT32_MIN and self.max <= INT32_MAX)
+
+    def map(self, function: Callable[[Array], Array]) -> Interval:
+        """The image under a non-decreasing elementwise function."""
+        return Interval(function(self.lo), function(self.hi), self.shape)
+
+    def reshaped(self, shape: Sequence[int]) -> Interval:
+        """The extremes as scalar bounds for another shape."""
+        return Interval.of(self.min, self.max, shape)
+
+    def expanded(self) -> Interval:
+        """lo and hi as full arrays of the tensor's shape (views, not copies)."""
+        return Interval(np.broadcast_to(self.lo, self.shape), np.broadcast_to(self.hi, self.shape), self.shape)
+
+    def reduced(self, keep: Sequence[int]) -> Interval:
+        """The hull over every axis that is not in `keep`; the rank stays."""
+        axes = tuple(a for a in range(self.lo.ndim) if a not in keep)
+        return Interval(self.lo.min(axis=axes, keepdims=True), self.hi.max(axis=axes, keepdims=True), self.shape)
+
+    def hull(self, other: Interval) -> Interval:
+        """The smallest interval that holds both; the shape is this one's."""
+        return Interval(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi), self.shape)
+
+    def including(self, value: int) -> Interval:
+        """The interval widened to hold one value."""
+        return Interval(np.minimum(self.lo, value), np.maximum(self.hi, value), self.shape)
+
+    def __str__(self) -> str:
+        return f"[{self.min}, {self.max}]"
+
+
+def signed_bits(value: int) -> int:
+    """Two's-complement width that holds `value`: 1 for 0 and -1, 8 for 127 and -128."""
+    return (value if value >= 0 else ~value).bit_length() + 1
+
+
+def exact_array(value: Any) -> Array:
+    """Integers as int64 (object where already so), floats as float64."""
+    array = np.asarray(value)
+    if array.dtype == object:
+        return array
+    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def add(a: Array, b: Array) -> Array:
+    """a + b without overflow."""
+    a, b = _roomy(a, b, lambda x, y: x + y)
+    return a + b
+
+
+def subtract(a: Array, b: Array) -> Array:
+    """a - b without overflow."""
+    a, b = _roomy(a, b, lambda x, y: x + y)
+    return a - b
+
+
+def multiply(a: Array, b: Array) -> Array:
+    """a * b, elementwise, without overflow."""
+    a, b = _roomy(a, b, lambda x, y: x * y)
+    return a * b
+
+
+def total(a: Array, axis: tuple[int, ...] | int | None, times: int = 1, keepdims: bool = False) -> Array:
+    """times * (sum of a over axis) without overflow."""
+    axes = range(a.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    terms = times * int(np.prod([a.shape[i] for i in axes], dtype=np.int64))
+    if a.dtype != object and a.dtype.kind != "f" and _largest(a) * terms >= _SAFE:
+        a = a.astype(object)
+    result: Array = np.asarray(a.sum(axis=axis, keepdims=keepdims)) * times
+    return result
+
+
+def _ranked(value: Any, rank: int) -> Array:
+    array = exact_array(value)
+    return array.reshape((1,) * (rank - array.ndim) + array.shape)
+
+
+def _largest(a: Array) -> int:
+    return max(abs(int(a.min())), abs(int(a.max()))) if a.size else 0
+
+
+def _roomy(a: Array, b: Array, combine: Callable[[int, int], int]) -> tuple[Array, Array]:
+    a, b = exact_array(a), exact_array(b)
+    if a.dtype.kind == "f" or b.dtype.kind == "f" or a.dtype == object or b.dtype == object:
+        return a, b
+    if combine(_largest(a), _largest(b)) >= _SAFE:
+        return a.astype(object), b.astype(object)
+    return a, b

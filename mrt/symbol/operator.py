@@ -1,0 +1,179 @@
+"""The operator record: one frozen dataclass per operator holds all that is true of it, whoever asks."""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from typing_extensions import dataclass_transform
+
+from mrt.errors import GraphError
+from mrt.symbol.interval import Array, Interval
+from mrt.symbol.types import TensorType
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Base of all operators. Fields are the attributes, with MXNet's names, types and defaults.
+
+    A record defines:
+      infer(*input types) -> TensorType        shape and dtype of the output; GraphError if the inputs do not fit
+      evaluate(*input arrays) -> array         what the operator means, exact in integers, float64 inside for floats
+      bounds(*input intervals) -> Interval     where the output lies, sound for independent inputs
+    and may define:
+      intermediates(*input intervals)          intervals of what a kernel holds on the way, such as partial sums
+      batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
+      batch_obstacle_among(types, batched)     the same where it matters which inputs hold the batch
+    """
+
+    op: ClassVar[str] = ""
+    input_names: ClassVar[tuple[str, ...]] = ("data",)
+    keeps_scale: ClassVar[bool] = False
+    """Whether the output holds values of the (one) data input only, at the same scale and zero point."""
+    weight_channel_axis: ClassVar[int | None] = None
+    """Axis of the weight that counts output channels, where there is a weight."""
+
+    infer: ClassVar[Callable[..., TensorType]]
+    evaluate: ClassVar[Callable[..., Array]]
+    bounds: ClassVar[Callable[..., Interval]]
+
+    def __post_init__(self) -> None:
+        """Brings the attributes to their declared types, so that equal operators are equal and print alike."""
+        for name, kind in _attribute_kinds(type(self)).items():
+            value = getattr(self, name)
+            try:
+                object.__setattr__(self, name, coerce(value, kind))
+            except (TypeError, ValueError, OverflowError):
+                raise GraphError(f"{self.op}.{name} is {value!r}; {_describe(kind)} is needed") from None
+
+    # These signatures are the ones with which a record may name its inputs.
+    def intermediates(self, *inputs: Any, **_: Any) -> tuple[Interval, ...]:
+        return ()
+
+    def batch_obstacle(self, *inputs: Any, **_: Any) -> str:
+        return ""
+
+    def batch_obstacle_among(self, types: Sequence[TensorType], batched: Sequence[bool]) -> str:
+        """`batch_obstacle`, told which of the inputs depend on the batch."""
+        return self.batch_obstacle(*types)
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes that differ from their defaults, in declaration order."""
+        return {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.default is MISSING or getattr(self, f.name) != f.default
+        }
+
+
+_REGISTRY: dict[str, type[Operator]] = {}
+_KINDS: dict[type[Operator], dict[str, Any]] = {}
+_Record = TypeVar("_Record", bound=Operator)
+
+
+@dataclass_transform(frozen_default=True)
+def operator(name: str, *aliases: str) -> Callable[[type[_Record]], type[_Record]]:
+    """Registers a class as the record of the operator `name`; aliases are other names that readers meet."""
+
+    def register(cls: type[_Record]) -> type[_Record]:
+        record = dataclass(frozen=True)(cls)
+        record.op = name
+        for key in (name, *aliases):
+            if key in _REGISTRY:
+                raise GraphError(f"operator {key} is registered twice")
+            _REGISTRY[key] = record
+        return record
+
+    return register
+
+
+def find_operator(name: str) -> type[Operator]:
+    """The record of an operator name; GraphError if there is none."""
+    try:
+        return _REGISTRY[name]
+    except KeyError:
+        raise GraphError(f"operator {name} is not known") from None
+
+
+def is_operator(name: str) -> bool:
+    return name in _REGISTRY
+
+
+def registered_operators() -> Iterator[type[Operator]]:
+    """Every record once, in the order of registration."""
+    return iter(dict.fromkeys(_REGISTRY.values()))
+
+
+def parse_operator(name: str, attributes: Mapping[str, str]) -> Operator:
+    """An operator from MXNet's string attributes, such as {"kernel": "(3, 3)", "no_bias": "True"}.
+
+    Keys in double underscores are user annotations and are dropped; other keys that the record lacks must be in
+    its `ignored` set. Raises GraphError naming the key, what was found and what is needed.
+    """
+    record = find_operator(name)
+    known = _attribute_kinds(record)
+    ignored: frozenset[str] = getattr(record, "ignored", frozenset())
+    values = {}
+    for key, text in attributes.items():
+        if key in known:
+            values[key] = parse_attribute(text, known[key], f"{name}.{key}")
+        elif key not in ignored and not (key.startswith("__") and key.endswith("__")):
+            raise GraphError(f"{name} has no attribute {key} (found {text!r}); it has {sorted(known)}")
+    missing = [f.name for f in fields(record) if f.default is MISSING and f.name not in values]
+    if missing:
+        raise GraphError(f"{name} needs the attributes {missing}")
+    return record(**values)
+
+
+def _attribute_kinds(record: type[Operator]) -> dict[str, Any]:
+    """The attributes' annotated types by name."""
+    if record not in _KINDS:
+        hints = get_type_hints(record)
+        _KINDS[record] = {f.name: hints[f.name] for f in fields(record)}
+    return _KINDS[record]
+
+
+def parse_attribute(text: str, kind: Any, where: str) -> Any:
+    """A value of type `kind` from MXNet's text form; GraphError if the text is no such value."""
+    if kind is str:
+        return text
+    try:
+        value = ast.literal_eval(text.strip())
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        value = text
+    try:
+        return coerce(value, kind)
+    except (TypeError, ValueError, OverflowError):
+        raise GraphError(f"{where} is {text!r}; {_describe(kind)} is needed") from None
+
+
+def coerce(value: Any, kind: Any) -> Any:
+    """`value` as the annotated type `kind`; ValueError or TypeError if it is not one."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return coerce(value, next(a for a in args if a is not type(None)))
+    if origin is tuple:
+        items = value if isinstance(value, (tuple, list)) else (value,)
+        return tuple(coerce(item, args[0]) for item in items)
+    if kind is bool:
+        if value in (0, 1):
+            return bool(value)
+        raise ValueError(value)
+    if kind is int:
+        if isinstance(value, bool) or int(value) != value:
+            raise ValueError(value)
+        return int(value)
+    if kind is float:
+        return float(value)
+    if kind is str and isinstance(value, str):
+        return value
+    raise TypeError(value)
+
+
+def _describe(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind)).replace("typing.", "")

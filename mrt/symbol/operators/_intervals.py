@@ -1,0 +1,108 @@
+"""Interval arithmetic that several records share; integers exact, floats free of NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mrt.symbol.interval import Array, Interval, add, exact_array, multiply, subtract, total
+from mrt.symbol.operator import Operator
+from mrt.symbol.types import TensorType
+
+_EXPANDED_LIMIT = 2**20
+"""Bounds of more elements than this are kept as scalars where a reshape would need them in full."""
+
+
+def unknown(shape: Sequence[int]) -> Interval:
+    """Any float at all."""
+    return Interval.of(-np.inf, np.inf, shape)
+
+
+def output_shape(operator: Operator, *inputs: Interval) -> tuple[int, ...]:
+    """The shape that a float or integer operator gives for inputs of these intervals."""
+    return operator.infer(*(TensorType(x.shape) for x in inputs)).shape
+
+
+def without_nan(x: Interval) -> Interval:
+    """Bounds that float arithmetic could not tell (inf - inf) become infinite."""
+    if x.lo.dtype.kind != "f":
+        return x
+    return Interval(np.where(np.isnan(x.lo), -np.inf, x.lo), np.where(np.isnan(x.hi), np.inf, x.hi), x.shape)
+
+
+def added(x: Interval, y: Interval, shape: Sequence[int]) -> Interval:
+    """Bounds of x + y for independent tensors that broadcast to `shape`."""
+    with np.errstate(all="ignore"):
+        return without_nan(Interval.of(add(x.lo, y.lo), add(x.hi, y.hi), shape))
+
+
+def subtracted(x: Interval, y: Interval, shape: Sequence[int]) -> Interval:
+    """Bounds of x - y for independent tensors that broadcast to `shape`."""
+    with np.errstate(all="ignore"):
+        return without_nan(Interval.of(subtract(x.lo, y.hi), subtract(x.hi, y.lo), shape))
+
+
+def product(x: Interval, y: Interval, shape: Sequence[int]) -> Interval:
+    """Bounds of x * y for independent tensors that broadcast to `shape`; 0 times infinity is 0."""
+    lefts = (x.lo,) if x.is_constant else (x.lo, x.hi)
+    rights = (y.lo,) if y.is_constant else (y.lo, y.hi)
+    corners = [_times(a, b) for a in lefts for b in rights]
+    lo, hi = corners[0], corners[0]
+    for corner in corners[1:]:
+        lo, hi = np.minimum(lo, corner), np.maximum(hi, corner)
+    return Interval.of(lo, hi, shape)
+
+
+def summed(x: Interval, axes: tuple[int, ...], times: int = 1) -> Interval:
+    """Bounds of the sum over `axes` (which stay, with length 1), taken `times` times.
+
+    Along an axis where one bound stands for all elements it counts once for each.
+    """
+    with np.errstate(all="ignore"):
+        lo = _sum(x.lo, x.shape, axes, times)
+        hi = _sum(x.hi, x.shape, axes, times)
+    shape = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
+    return without_nan(Interval(lo, hi, shape))
+
+
+def partial_sums(terms: Interval) -> Interval:
+    """The terms, each of which may not have been added yet: bounds of a sum in any order are sums of these."""
+    return terms.including(0)
+
+
+def hull_of(intervals: Sequence[Interval], shape: Sequence[int]) -> Interval:
+    """The smallest interval that holds all of these, whose bounds broadcast to `shape`."""
+    lo, hi = intervals[0].lo, intervals[0].hi
+    for x in intervals[1:]:
+        lo, hi = np.minimum(lo, x.lo), np.maximum(hi, x.hi)
+    return Interval.of(lo, hi, shape)
+
+
+def reshaped(x: Interval, shape: Sequence[int]) -> Interval:
+    """The bounds of a tensor whose elements are laid out anew, in the same order.
+
+    Exact where the bounds are scalar or the tensor is small; else one bound for all. A leading axis that stays and
+    along which the bounds do not vary is not expanded.
+    """
+    if x.lo.size == 1 and x.hi.size == 1:
+        return x.reshaped(shape)
+    keeps = bool(shape) and bool(x.shape) and shape[0] == x.shape[0] and x.lo.shape[0] == x.hi.shape[0] == 1
+    old, new = ((1, *x.shape[1:]), (1, *shape[1:])) if keeps else (x.shape, tuple(shape))
+    if int(np.prod(new, dtype=np.int64)) >= _EXPANDED_LIMIT:
+        return x.reshaped(shape)
+    lo, hi = (np.broadcast_to(v, old).reshape(new) for v in (x.lo, x.hi))
+    return Interval(lo, hi, tuple(shape))
+
+
+def _times(a: Array, b: Array) -> Array:
+    with np.errstate(all="ignore"):
+        result = multiply(a, b)
+    return np.where(np.isnan(result), 0.0, result) if result.dtype.kind == "f" else result
+
+
+def _sum(bound: Array, shape: tuple[int, ...], axes: tuple[int, ...], times: int) -> Array:
+    for a in axes:
+        if bound.shape[a] != shape[a]:
+            times *= shape[a]
+    return exact_array(total(bound, axes, times, keepdims=True))

@@ -1,0 +1,135 @@
+"""Arithmetic of a tensor and a number held in an attribute."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mrt.errors import GraphError
+from mrt.symbol.interval import Array, Interval, add, multiply, subtract
+from mrt.symbol.operator import Operator, operator
+from mrt.symbol.operators._checks import require_float
+from mrt.symbol.operators._intervals import added, product, subtracted
+from mrt.symbol.operators.broadcast import quotient
+from mrt.symbol.types import TensorType, arithmetic_dtype
+
+
+def _infer(x: TensorType, scalar: float) -> TensorType:
+    if x.is_integer and not float(scalar).is_integer():
+        raise GraphError(f"scalar {scalar} meets {x}; integers need an integer scalar")
+    return x.with_dtype(arithmetic_dtype(x))
+
+
+def _like(x: Array, scalar: float) -> Array:
+    """The scalar in the kind of `x`, so that integers stay exact."""
+    return np.asarray(float(scalar) if x.dtype.kind == "f" else int(scalar))
+
+
+def _point(x: Interval, scalar: float) -> Interval:
+    value = _like(x.lo, scalar)
+    return Interval.of(value, value, x.shape)
+
+
+@operator("_plus_scalar", "_PlusScalar")
+class PlusScalar(Operator):
+    """data + scalar."""
+
+    scalar: float
+    ignored = frozenset({"is_int"})
+
+    def infer(self, x: TensorType) -> TensorType:
+        return _infer(x, self.scalar)
+
+    def evaluate(self, x: Array) -> Array:
+        return add(x, _like(x, self.scalar))
+
+    def bounds(self, x: Interval) -> Interval:
+        return added(x, _point(x, self.scalar), x.shape)
+
+
+@operator("_minus_scalar", "_MinusScalar")
+class MinusScalar(Operator):
+    """data - scalar."""
+
+    scalar: float
+    ignored = frozenset({"is_int"})
+
+    def infer(self, x: TensorType) -> TensorType:
+        return _infer(x, self.scalar)
+
+    def evaluate(self, x: Array) -> Array:
+        return subtract(x, _like(x, self.scalar))
+
+    def bounds(self, x: Interval) -> Interval:
+        return subtracted(x, _point(x, self.scalar), x.shape)
+
+
+@operator("_rminus_scalar", "_RMinusScalar")
+class RMinusScalar(Operator):
+    """scalar - data."""
+
+    scalar: float
+    ignored = frozenset({"is_int"})
+
+    def infer(self, x: TensorType) -> TensorType:
+        return _infer(x, self.scalar)
+
+    def evaluate(self, x: Array) -> Array:
+        return subtract(_like(x, self.scalar), x)
+
+    def bounds(self, x: Interval) -> Interval:
+        return subtracted(_point(x, self.scalar), x, x.shape)
+
+
+@operator("_mul_scalar", "_MulScalar")
+class MulScalar(Operator):
+    """data * scalar."""
+
+    scalar: float
+    ignored = frozenset({"is_int"})
+
+    def infer(self, x: TensorType) -> TensorType:
+        return _infer(x, self.scalar)
+
+    def evaluate(self, x: Array) -> Array:
+        return multiply(x, _like(x, self.scalar))
+
+    def bounds(self, x: Interval) -> Interval:
+        return product(x, _point(x, self.scalar), x.shape)
+
+
+@operator("_div_scalar", "_DivScalar")
+class DivScalar(Operator):
+    """data / scalar. Float only."""
+
+    scalar: float
+    ignored = frozenset({"is_int"})
+
+    def infer(self, x: TensorType) -> TensorType:
+        return require_float(x)
+
+    def evaluate(self, x: Array) -> Array:
+        with np.errstate(all="ignore"):
+            result: Array = x.astype(np.float64) / np.float64(self.scalar)
+        return result
+
+    def bounds(self, x: Interval) -> Interval:
+        return quotient(x, _point(x, self.scalar), x.shape)
+
+
+@operator("_rdiv_scalar", "_RDivScalar")
+class RDivScalar(Operator):
+    """scalar / data. Float only."""
+
+    scalar: float
+    ignored = frozenset({"is_int"})
+
+    def infer(self, x: TensorType) -> TensorType:
+        return require_float(x)
+
+    def evaluate(self, x: Array) -> Array:
+        with np.errstate(all="ignore"):
+            result: Array = np.float64(self.scalar) / x.astype(np.float64)
+        return result
+
+    def bounds(self, x: Interval) -> Interval:
+        return quotient(_point(x, self.scalar), x, x.shape)

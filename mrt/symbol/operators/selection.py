@@ -1,0 +1,286 @@
+"""Operators that choose among values: by comparing them, by a condition, or by an index."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from mrt.errors import GraphError
+from mrt.symbol.interval import Array, Interval
+from mrt.symbol.operator import Operator, operator
+from mrt.symbol.operators._intervals import output_shape
+from mrt.symbol.operators.reduce import Reduction
+from mrt.symbol.types import TensorType, arithmetic_dtype, broadcast_shape, normalize_axis
+
+
+@operator("min", "min_axis")
+class Min(Reduction):
+    """The smallest element over `axis` (all axes if none is named; all others with exclude). Keeps scale and dtype."""
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    exclude: bool = False
+
+    keeps_scale = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        return self._infer(x)
+
+    def evaluate(self, x: Array) -> Array:
+        return np.asarray(x.min(axis=self.axes(x.ndim))).reshape(self.reduced_shape(x.shape))
+
+    def bounds(self, x: Interval) -> Interval:
+        axes = self.axes(len(x.shape))
+        lo, hi = (bound.min(axis=axes, keepdims=True) for bound in (x.lo, x.hi))
+        return self._dropped(lo, hi, x.shape)
+
+
+class _Place(Operator):
+    """Base of argmax and argmin: the place of one element along `axis`, or in the flattened data.
+
+    The subclasses repeat the fields, since a dataclass declares its own.
+    """
+
+    axis: int | None
+    keepdims: bool
+
+    def infer(self, x: TensorType) -> TensorType:
+        if not self.length(x.shape):
+            raise GraphError(f"data is {x}; there is nothing to choose from over axis {self.axis}")
+        dtype = "int32" if x.is_integer else x.dtype
+        if self.axis is None:
+            return TensorType((1,) * x.rank if self.keepdims else (1,), dtype)
+        axis = normalize_axis(self.axis, x.rank)
+        return TensorType((*x.shape[:axis], *((1,) if self.keepdims else ()), *x.shape[axis + 1 :]), dtype)
+
+    def bounds(self, x: Interval) -> Interval:
+        highest = self.length(x.shape) - 1
+        one: Array = np.ones((), x.lo.dtype)
+        return Interval.of(0 * one, highest * one, output_shape(self, x))
+
+    def batch_obstacle(self, x: TensorType) -> str:
+        if self.axis is None:
+            return "all axes are flattened"
+        return "elements of axis 0 are compared" if normalize_axis(self.axis, x.rank) == 0 else ""
+
+    def length(self, shape: tuple[int, ...]) -> int:
+        """How many elements one is chosen from."""
+        return prod(shape) if self.axis is None else shape[normalize_axis(self.axis, len(shape))]
+
+    def _shaped(self, places: Array, shape: tuple[int, ...]) -> Array:
+        return places.reshape(self.infer(TensorType(shape)).shape)
+
+
+@operator("argmax")
+class ArgMax(_Place):
+    """The place of the largest element along `axis`, the first of equal ones; int32 for integers, else floats."""
+
+    axis: int | None = None
+    keepdims: bool = False
+
+    def evaluate(self, x: Array) -> Array:
+        return self._shaped(np.asarray(np.argmax(x, axis=self.axis)), x.shape)
+
+
+@operator("argmin")
+class ArgMin(_Place):
+    """The place of the smallest element along `axis`, the first of equal ones; int32 for integers, else floats."""
+
+    axis: int | None = None
+    keepdims: bool = False
+
+    def evaluate(self, x: Array) -> Array:
+        return self._shaped(np.asarray(np.argmin(x, axis=self.axis)), x.shape)
+
+
+def _one_dtype(*inputs: TensorType) -> str:
+    """The dtype of a choice among values of these; integers must be of one."""
+    dtypes = {x.dtype for x in inputs}
+    if len(dtypes) == 1:
+        return inputs[0].dtype
+    if not all(x.is_float for x in inputs):
+        raise GraphError(f"inputs are {', '.join(map(str, inputs))}; one dtype is needed: cast them")
+    return arithmetic_dtype(*inputs)
+
+
+def _infer_same(lhs: TensorType, rhs: TensorType) -> TensorType:
+    if lhs.shape != rhs.shape:
+        raise GraphError(f"shapes differ: {lhs}, {rhs}; equal ones are needed, or a broadcast_ operator")
+    return lhs.with_dtype(_one_dtype(lhs, rhs))
+
+
+class _Maximum(Operator):
+    """Base of the maxima of two tensors."""
+
+    def evaluate(self, lhs: Array, rhs: Array) -> Array:
+        return np.maximum(lhs, rhs)
+
+    def bounds(self, lhs: Interval, rhs: Interval) -> Interval:
+        return Interval.of(np.maximum(lhs.lo, rhs.lo), np.maximum(lhs.hi, rhs.hi), output_shape(self, lhs, rhs))
+
+
+class _Minimum(Operator):
+    """Base of the minima of two tensors."""
+
+    def evaluate(self, lhs: Array, rhs: Array) -> Array:
+        return np.minimum(lhs, rhs)
+
+    def bounds(self, lhs: Interval, rhs: Interval) -> Interval:
+        return Interval.of(np.minimum(lhs.lo, rhs.lo), np.minimum(lhs.hi, rhs.hi), output_shape(self, lhs, rhs))
+
+
+@operator("_maximum", "_Maximum")
+class ElemwiseMaximum(_Maximum):
+    """max(lhs, rhs), tensors of one shape. Keeps the dtype."""
+
+    input_names = ("lhs", "rhs")
+
+    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
+        return _infer_same(lhs, rhs)
+
+
+@operator("_minimum", "_Minimum")
+class ElemwiseMinimum(_Minimum):
+    """min(lhs, rhs), tensors of one shape. Keeps the dtype."""
+
+    input_names = ("lhs", "rhs")
+
+    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
+        return _infer_same(lhs, rhs)
+
+
+@operator("broadcast_maximum")
+class BroadcastMaximum(_Maximum):
+    """max(lhs, rhs) with broadcasting. Keeps the dtype."""
+
+    input_names = ("lhs", "rhs")
+
+    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
+        return TensorType(broadcast_shape(lhs, rhs), _one_dtype(lhs, rhs))
+
+
+@operator("broadcast_minimum")
+class BroadcastMinimum(_Minimum):
+    """min(lhs, rhs) with broadcasting. Keeps the dtype."""
+
+    input_names = ("lhs", "rhs")
+
+    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
+        return TensorType(broadcast_shape(lhs, rhs), _one_dtype(lhs, rhs))
+
+
+def _infer_scalar(x: TensorType, scalar: float) -> TensorType:
+    if x.is_integer:
+        info = np.iinfo(x.dtype) if x.dtype != "bool" else np.iinfo("uint8")
+        if not float(scalar).is_integer() or not info.min <= scalar <= info.max:
+            raise GraphError(f"scalar {scalar} meets {x}; an integer that the dtype holds is needed")
+    return x
+
+
+def _number(x: Array, scalar: float) -> float | int:
+    """The scalar in the kind of `x`, so that integers stay exact."""
+    return scalar if x.dtype.kind == "f" else int(scalar)
+
+
+@operator("_maximum_scalar", "_MaximumScalar")
+class MaximumScalar(Operator):
+    """max(data, scalar). Keeps the dtype, which must hold the scalar."""
+
+    scalar: float
+    ignored = frozenset({"is_int"})
+
+    def infer(self, x: TensorType) -> TensorType:
+        return _infer_scalar(x, self.scalar)
+
+    def evaluate(self, x: Array) -> Array:
+        return np.maximum(x, _number(x, self.scalar))
+
+    def bounds(self, x: Interval) -> Interval:
+        return x.map(lambda v: np.maximum(v, _number(v, self.scalar)))
+
+
+@operator("_minimum_scalar", "_MinimumScalar")
+class MinimumScalar(Operator):
+    """min(data, scalar). Keeps the dtype, which must hold the scalar."""
+
+    scalar: float
+    ignored = frozenset({"is_int"})
+
+    def infer(self, x: TensorType) -> TensorType:
+        return _infer_scalar(x, self.scalar)
+
+    def evaluate(self, x: Array) -> Array:
+        return np.minimum(x, _number(x, self.scalar))
+
+    def bounds(self, x: Interval) -> Interval:
+        return x.map(lambda v: np.minimum(v, _number(v, self.scalar)))
+
+
+@operator("where")
+class Where(Operator):
+    """x where the condition is not 0, else y; all three broadcast. Keeps the dtype.
+
+    A condition of rank 1 chooses whole slices along axis 0, as MXNet has it, unless x and y are of rank 1 too.
+    """
+
+    input_names = ("condition", "x", "y")
+
+    def infer(self, condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
+        rank = max(x.rank, y.rank)
+        aligned = condition.with_shape(self.aligned(condition.shape, rank))
+        return TensorType(broadcast_shape(aligned, x, y), _one_dtype(x, y))
+
+    def evaluate(self, condition: Array, x: Array, y: Array) -> Array:
+        aligned = condition.reshape(self.aligned(condition.shape, max(x.ndim, y.ndim)))
+        return np.where(aligned != 0, x, y)
+
+    def bounds(self, condition: Interval, x: Interval, y: Interval) -> Interval:
+        rank = max(len(x.shape), len(y.shape))
+        lo, hi = (bound.reshape(self.aligned(bound.shape, rank)) for bound in (condition.lo, condition.hi))
+        always, never = (lo > 0) | (hi < 0), (lo == 0) & (hi == 0)
+
+        def chosen(first: Array, second: Array, either: Array) -> Array:
+            return np.where(always, first, np.where(never, second, either))
+
+        lowest = chosen(x.lo, y.lo, np.minimum(x.lo, y.lo))
+        highest = chosen(x.hi, y.hi, np.maximum(x.hi, y.hi))
+        return Interval.of(lowest, highest, output_shape(self, condition, x, y))
+
+    @staticmethod
+    def aligned(condition: tuple[int, ...], rank: int) -> tuple[int, ...]:
+        """The condition's shape as it broadcasts with values of `rank` axes."""
+        return (*condition, *(1,) * (rank - 1)) if len(condition) == 1 else condition
+
+
+@operator("Embedding")
+class Embedding(Operator):
+    """Rows of the table (input_dim, output_dim), one for each index: (...) to (..., output_dim).
+
+    An index outside is moved to the nearest end; float indices, which MXNet uses, are truncated.
+    """
+
+    input_dim: int
+    output_dim: int
+
+    ignored = frozenset({"dtype", "sparse_grad"})
+    input_names = ("data", "weight")
+
+    def infer(self, indices: TensorType, table: TensorType) -> TensorType:
+        if table.shape != (self.input_dim, self.output_dim) or not self.input_dim:
+            raise GraphError(f"weight is {table}; shape ({self.input_dim}, {self.output_dim}) is needed")
+        return table.with_shape((*indices.shape, self.output_dim))
+
+    def evaluate(self, indices: Array, table: Array) -> Array:
+        return table[self._rows(indices)]
+
+    def bounds(self, indices: Interval, table: Interval) -> Interval:
+        shape = output_shape(self, indices, table)
+        if indices.is_constant and table.lo.shape[0] == table.hi.shape[0] == self.input_dim:
+            rows = self._rows(indices.expanded().lo)
+            return Interval(table.lo[rows], table.hi[rows], shape)
+        lo, hi = table.lo.min(axis=0), table.hi.max(axis=0)
+        return Interval.of(lo, hi, shape)
+
+    def _rows(self, indices: Array) -> Array:
+        return np.clip(indices.astype(np.int64), 0, self.input_dim - 1)

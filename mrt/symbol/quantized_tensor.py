@@ -1,0 +1,109 @@
+"""How the integers of one tensor stand for real values: what quantizes a model's inputs and dequantizes its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from mrt.errors import DataError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class TensorQuantization:
+    """real = scale * (q - zero_point) for integers lo <= q <= hi of one tensor.
+
+    shape: with the batch as axis 0. dtype: NumPy's name of the storage. scale: float64, one value or an array that
+    broadcasts to the shape. is_given: whether the integers come from outside, so that an array of the storage dtype
+    is taken as they are and not as real values.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scale: Any
+    zero_point: int
+    lo: int
+    hi: int
+    is_given: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        object.__setattr__(self, "scale", np.asarray(self.scale, np.float64))
+
+    def quantize(self, x: Array) -> Array:
+        """clip(rint(float32(x) / float32(scale)) + zero_point, lo, hi), rounded half to even, in the storage dtype.
+
+        x: real values of any number of samples (axis 0), infinities being clipped, or the integers themselves if they
+        are given. Raises DataError naming the tensor for
+        NaN, for what is no real number, and for a wrong shape.
+        """
+        x = np.asarray(x)
+        self.check_shape(x)
+        if self.is_given and x.dtype.name == self.dtype:
+            self.check_integers(x)
+            return x
+        if x.dtype.kind not in "fiub":
+            raise DataError(f"{self.name} is {x.dtype}; real numbers are needed")
+        with np.errstate(over="ignore"):  # beyond float32 is beyond the clip
+            steps = np.rint(x.astype(np.float32) / self.scale.astype(np.float32))
+        if np.isnan(steps).any():
+            raise DataError(f"{self.name} holds NaN; finite numbers are needed")
+        # In float64 the sum is exact wherever the clip does not decide.
+        q: Array = np.clip(steps.astype(np.float64) + self.zero_point, self.lo, self.hi).astype(self.dtype)
+        return q
+
+    def dequantize(self, q: Array) -> Array:
+        """scale * (q - zero_point) in float64, rounded once to float32. q: integers of any number of samples."""
+        q = np.asarray(q)
+        self.check_shape(q)
+        x: Array = (self.scale * (q.astype(np.float64) - self.zero_point)).astype(np.float32)
+        return x
+
+    def check_integers(self, q: Array) -> None:
+        """DataError unless q has the shape (but for the number of samples), the dtype, and values in [lo, hi]."""
+        self.check_shape(q)
+        if q.dtype.name != self.dtype:
+            raise DataError(f"{self.name} is {q.dtype}; {self.dtype} is needed")
+        if q.size and (q.min() < self.lo or q.max() > self.hi):
+            raise DataError(f"{self.name} holds [{q.min()}, {q.max()}]; values in [{self.lo}, {self.hi}] are needed")
+
+    def check_shape(self, x: Array) -> None:
+        """DataError unless x has the tensor's shape but for the number of samples."""
+        if x.ndim != len(self.shape) or x.shape[1:] != self.shape[1:]:
+            needed = ", ".join(["any", *map(str, self.shape[1:])])
+            raise DataError(f"{self.name} has shape {x.shape}; ({needed}) is needed")
+
+    def with_shape(self, shape: tuple[int, ...]) -> TensorQuantization:
+        return replace(self, shape=shape)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as JSON's types; floats survive unchanged."""
+        return {
+            "name": self.name,
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "scale": self.scale.tolist(),
+            "zero_point": int(self.zero_point),
+            "lo": int(self.lo),
+            "hi": int(self.hi),
+            "is_given": bool(self.is_given),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> TensorQuantization:
+        """The inverse of `to_json`; KeyError, TypeError or ValueError where a fact is missing or malformed."""
+        return cls(
+            str(data["name"]),
+            tuple(int(n) for n in data["shape"]),
+            np.dtype(str(data["dtype"])).name,
+            np.asarray(data["scale"], np.float64),
+            int(data["zero_point"]),
+            int(data["lo"]),
+            int(data["hi"]),
+            bool(data["is_given"]),
+        )

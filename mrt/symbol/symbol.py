@@ -1,0 +1,82 @@
+"""One node of a graph: an operator applied to symbols, with its inferred type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mrt.errors import GraphError
+from mrt.symbol.interval import Array, Interval
+from mrt.symbol.operator import Operator, operator
+from mrt.symbol.types import TensorType
+
+
+@operator("null")
+class Variable(Operator):
+    """A graph's input or parameter; MXNet's `null`. Its value comes from outside the graph."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    def infer(self) -> TensorType:
+        return TensorType(self.shape, self.dtype)
+
+    def evaluate(self) -> Array:
+        raise GraphError("a variable has no value of its own")
+
+    def bounds(self) -> Interval:
+        raise GraphError("a variable has no bounds of its own")
+
+
+@dataclass(frozen=True, eq=False)
+class Symbol:
+    """An operator, a name that is unique in its graph, inputs, and the type of the one output.
+
+    Symbols are compared by identity. `origin` is the name of the prepared float symbol that this one was made from,
+    so that tables and reports survive rewriting; it is the symbol's own name where it was made from none.
+    """
+
+    operator: Operator
+    name: str
+    inputs: tuple[Symbol, ...]
+    type: TensorType
+    origin: str
+
+    @property
+    def op(self) -> str:
+        return self.operator.op
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.type.dtype
+
+    @property
+    def is_variable(self) -> bool:
+        return isinstance(self.operator, Variable)
+
+    def __repr__(self) -> str:
+        return f"<{self.name} ({self.op}) {self.type}>"
+
+
+def apply(operator: Operator, inputs: Sequence[Symbol], name: str, origin: str | None = None) -> Symbol:
+    """A symbol of `operator` on `inputs`, its type inferred; GraphError names the symbol if they do not fit."""
+    try:
+        inferred = operator.infer(*(symbol.type for symbol in inputs))
+    except GraphError as error:
+        raise GraphError(f"{name} ({operator.op}): {error}") from None
+    except TypeError:
+        kinds = ", ".join(f"{symbol.name}: {symbol.type}" for symbol in inputs)
+        raise GraphError(
+            f"{name} ({operator.op}): {len(inputs)} inputs are given ({kinds}), "
+            f"it takes {', '.join(operator.input_names)}"
+        ) from None
+    return Symbol(operator, name, tuple(inputs), inferred, origin or name)
+
+
+def variable(name: str, type: TensorType, origin: str | None = None) -> Symbol:
+    """A variable symbol, for an input or a parameter."""
+    return Symbol(Variable(type.shape, type.dtype), name, (), type, origin or name)

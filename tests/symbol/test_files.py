@@ -1,0 +1,134 @@
+"""Graph files: a round trip of every dtype, clear errors, and writes that leave nothing half done."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mrt.errors import GraphError, ModelFileError
+from mrt.symbol import Graph, GraphBuilder, TensorType
+from mrt.symbol.files import atomic_write, graph_to_bytes, read_graph, write_graph
+from mrt.symbol.operators.activation import Relu
+
+VALUES = {
+    "float32": np.array([[0.1, -np.inf], [1e30, -0.0]], np.float32),
+    "int8": np.array([-128, 127], np.int8),
+    "uint8": np.array([0, 255], np.uint8),
+    "int16": np.array([-(2**15)], np.int16),
+    "int32": np.array([[[-(2**31)]]], np.int32),
+    "int64": np.array([2**63 - 1], np.int64),
+    "bool": np.array([True, False]),
+    "scalar": np.array(7, np.int32),
+    "empty": np.zeros((0, 3), np.int8),
+    "transposed": np.arange(6, dtype=np.float32).reshape(2, 3).T,
+    "ünusual / name\n": np.array([1.5], np.float32),
+}
+
+
+def sample_graph() -> Graph:
+    builder = GraphBuilder()
+    data = builder.input("data", TensorType((1, 2)))
+    outputs = [builder.parameter(name, value, origin="data") for name, value in VALUES.items()]
+    return builder.graph([builder.apply(Relu(), [data], "relu"), *outputs])
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    graph = sample_graph()
+    write_graph(graph, tmp_path / "graph.json", tmp_path / "params.safetensors")
+    again = read_graph(tmp_path / "graph.json", str(tmp_path / "params.safetensors"))
+    assert str(again) == str(graph)
+    for name, value in VALUES.items():
+        np.testing.assert_array_equal(again.parameters[name], value, strict=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["graph.json", "params.safetensors"]
+
+
+def test_the_same_graph_gives_the_same_bytes_in_every_process() -> None:
+    code = "from test_files import *; print(graph_to_bytes(sample_graph()))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    written = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**environment, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(written) == 1
+
+
+@pytest.mark.parametrize("name", ["graph.json", "params.safetensors"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "binary"])
+def test_damaged_files_are_named(tmp_path: Path, name: str, damage: str) -> None:
+    write_graph(sample_graph(), tmp_path / "graph.json", tmp_path / "params.safetensors")
+    path = tmp_path / name
+    content = path.read_bytes()
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes({"empty": b"", "truncated": content[: len(content) // 2], "binary": b"\xff\xfe" * 40}[damage])
+    with pytest.raises(ModelFileError, match=name):
+        read_graph(tmp_path / "graph.json", tmp_path / "params.safetensors")
+
+
+def test_a_missing_parameter_is_named(tmp_path: Path) -> None:
+    write_graph(sample_graph(), tmp_path / "graph.json", tmp_path / "params.safetensors")
+    builder = GraphBuilder()
+    none = builder.graph([builder.input("data", TensorType((1, 2)))])
+    write_graph(none, tmp_path / "none.json", tmp_path / "params.safetensors")
+    with pytest.raises(ModelFileError, match=r"graph.json: parameter .* is missing; float32\[2, 2\] is needed"):
+        read_graph(tmp_path / "graph.json", tmp_path / "params.safetensors")
+
+
+def test_the_name_that_safetensors_reserves_is_refused() -> None:
+    builder = GraphBuilder()
+    with pytest.raises(GraphError, match="reserves"):
+        graph_to_bytes(builder.graph([builder.parameter("__metadata__", np.zeros(1, np.float32))]))
+
+
+def test_a_write_replaces_whole_files(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    atomic_write(path, b"old")
+    atomic_write(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    path = tmp_path / "file"
+    atomic_write(path, b"old")
+
+    def fail(descriptor: int) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(ModelFileError if isinstance(error, OSError) else KeyboardInterrupt) as raised:
+        atomic_write(path, b"new")
+    if isinstance(error, OSError):
+        assert str(raised.value) == f"cannot write {path}: No space left on device"
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="cannot write .*absent"):
+        atomic_write(tmp_path / "absent" / "file", b"")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ModelFileError, match="Not a directory"):
+        atomic_write(tmp_path / "file" / "inside", b"")

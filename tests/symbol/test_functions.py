@@ -1,0 +1,192 @@
+"""Functions of one argument: values against Python's math in high precision, bounds against dense samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from applied import infer, run
+from mxnet_files import covered_outputs
+
+from mrt.errors import GraphError
+from mrt.symbol import Interval, Operator, TensorType
+from mrt.symbol.operators.activation import LeakyReLU, Sigmoid, Tanh
+from mrt.symbol.operators.functions import (
+    Abs,
+    Erf,
+    Exp,
+    HardSigmoid,
+    HardSwish,
+    Log,
+    Mish,
+    Negative,
+    PowerScalar,
+    Reciprocal,
+    Rsqrt,
+    Silu,
+    Softrelu,
+    Softsign,
+    Sqrt,
+    Square,
+)
+
+
+def _softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
+
+
+def _elu(x: float, slope: float) -> float:
+    return x if x > 0 else slope * math.expm1(x)
+
+
+def _gelu_tanh(x: float) -> float:
+    return 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+ANYWHERE: list[tuple[Operator, Callable[[float], float]]] = [
+    (Exp(), math.exp),
+    (Square(), lambda x: x * x),
+    (Abs(), abs),
+    (Negative(), lambda x: -x),
+    (Erf(), math.erf),
+    (Tanh(), math.tanh),
+    (Sigmoid(), _sigmoid),
+    (Softsign(), lambda x: x / (1 + abs(x))),
+    (HardSigmoid(), lambda x: min(max(0.2 * x + 0.5, 0), 1)),
+    (HardSigmoid(alpha=-0.7, beta=0.1), lambda x: min(max(-0.7 * x + 0.1, 0), 1)),
+    (HardSigmoid(alpha=0.0), lambda x: 0.5),
+    (Softrelu(), _softplus),
+    (Silu(), lambda x: x * _sigmoid(x)),
+    (HardSwish(), lambda x: x * min(max(x + 3, 0), 6) / 6),
+    (Mish(), lambda x: x * math.tanh(_softplus(x))),
+    (PowerScalar(2), lambda x: x**2),
+    (PowerScalar(3), lambda x: x**3),
+    (PowerScalar(0), lambda x: 1.0),
+    (LeakyReLU(act_type="elu", slope=0.5), lambda x: _elu(x, 0.5)),
+    (LeakyReLU(act_type="elu", slope=-0.5), lambda x: _elu(x, -0.5)),
+    (LeakyReLU(act_type="selu"), lambda x: 1.0507009873554805 * _elu(x, 1.6732632423543772)),
+    (LeakyReLU(act_type="gelu"), lambda x: 0.5 * x * math.erfc(-x / math.sqrt(2))),
+    (LeakyReLU(act_type="gelu_tanh"), _gelu_tanh),
+]
+POSITIVE: list[tuple[Operator, Callable[[float], float]]] = [
+    (Log(), math.log),
+    (Sqrt(), math.sqrt),
+    (Rsqrt(), lambda x: 1 / math.sqrt(x)),
+    (Reciprocal(), lambda x: 1 / x),
+    (PowerScalar(2.5), lambda x: x**2.5),
+    (PowerScalar(-1), lambda x: 1 / x),
+    (PowerScalar(-2), lambda x: x**-2),
+    (PowerScalar(-0.5), lambda x: x**-0.5),
+]
+ALL = [*ANYWHERE, *POSITIVE]
+
+
+def named(case: object) -> str:
+    return f"{case.op}-{case.attributes()}" if isinstance(case, Operator) else ""
+
+
+def samples(operator: Operator) -> np.ndarray:
+    points = np.concatenate([np.linspace(-6, 6, 97), [-30.0, 30.0, 1e-9, -1e-9]])
+    return points if operator in [case[0] for case in ANYWHERE] else np.abs(points) + 1e-3
+
+
+@pytest.mark.parametrize(("operator", "function"), ALL, ids=named)
+def test_values(operator: Operator, function: Callable[[float], float]) -> None:
+    x = samples(operator)
+    expected = [function(float(v)) for v in x]
+    np.testing.assert_allclose(operator.evaluate(x), expected, rtol=1e-12, atol=1e-15)
+    assert run(operator, x.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize(("operator", "function"), ALL, ids=named)
+def test_bounds_are_those_of_dense_samples(operator: Operator, function: Callable[[float], float]) -> None:
+    """Sound, and no wider than what is reached (of those functions whose bounds claim to be exact)."""
+    exact = not (isinstance(operator, LeakyReLU) and operator.act_type in ("elu", "selu"))
+    ends = sorted({*samples(operator)[::9], *samples(operator)[:1]})
+    for lo in ends:
+        for hi in [end for end in ends if end >= lo]:
+            bounds = operator.bounds(Interval.of(lo, hi, (1,)))
+            reached = operator.evaluate(np.append(np.linspace(lo, hi, 2001), np.clip(0.0, lo, hi)))
+            rounding = 1e-12 * (1 + np.abs(reached).max())
+            assert bounds.min <= reached.min() + rounding and reached.max() <= bounds.max + rounding
+            if exact:
+                slack = 1e-4 * (1 + np.abs(reached).max())
+                assert bounds.min >= reached.min() - slack and bounds.max <= reached.max() + slack
+
+
+ENDS = [-np.inf, -1e300, -1e30, -3.0, -1e-300, 0.0, 1e-300, 2.0, 1e30, 1e300, np.inf]
+
+
+@pytest.mark.parametrize("operator", [case[0] for case in ALL], ids=named)
+def test_bounds_of_extreme_intervals(operator: Operator) -> None:
+    for lo in ENDS:
+        for hi in [end for end in ENDS if end >= lo]:
+            bounds = operator.bounds(Interval.of(lo, hi, (2, 1)))
+            assert not np.isnan(bounds.lo).any() and not np.isnan(bounds.hi).any(), (lo, hi)
+            assert bounds.min <= bounds.max and bounds.shape == (2, 1)
+            inner = np.array([end for end in ENDS if lo <= end <= hi and np.isfinite(end)])
+            with np.errstate(all="ignore"):
+                value = operator.evaluate(inner)
+            value = value[~np.isnan(value)]
+            assert (value >= bounds.min - 1e-12).all() and (value <= bounds.max + 1e-12).all()
+
+
+@pytest.mark.parametrize("operator", [case[0] for case in ALL], ids=named)
+def test_extreme_values_are_no_nan_within_the_domain(operator: Operator) -> None:
+    x = np.array([0.0, 1e-300, 1e30, 1e300, np.inf])
+    x = x if operator in [case[0] for case in POSITIVE] else np.concatenate([x, -x])
+    with np.errstate(over="ignore"):
+        assert not np.isnan(operator.evaluate(x)).any()
+
+
+def test_values_outside_the_domain() -> None:
+    x = np.array([-1.0, 0.0])
+    np.testing.assert_array_equal(Log().evaluate(x), [np.nan, -np.inf])
+    np.testing.assert_array_equal(Sqrt().evaluate(x), [np.nan, 0.0])
+    np.testing.assert_array_equal(Rsqrt().evaluate(x), [np.nan, np.inf])
+    np.testing.assert_array_equal(PowerScalar(0.5).evaluate(x), [np.nan, 0.0])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_integers_are_exact(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    x = np.array([info.min, info.min + 1, 0, 1, info.max], dtype)
+    exact = [int(v) for v in x]
+    for operator, expected in (
+        (Abs(), [abs(v) for v in exact]),
+        (Negative(), [-v for v in exact]),
+        (Square(), [v * v for v in exact]),
+    ):
+        found = run(operator, x)
+        assert found.dtype == np.int32 and found.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "operator", [Exp(), Log(), Erf(), Silu(), PowerScalar(2), LeakyReLU(act_type="gelu")], ids=named
+)
+def test_integers_have_no_form(operator: Operator) -> None:
+    with pytest.raises(GraphError, match="no integer form"):
+        infer(operator, TensorType((3,), "int8"))
+
+
+def test_fixtures_of_mxnet_are_covered(data_folder: Path) -> None:
+    """What the covered outputs give is compared in test_mxnet_fixtures."""
+    folder = data_folder / "mxnet" / "ops"
+
+    def covered(name: str) -> set[str]:
+        return {case.graph.outputs[0].name for case in covered_outputs(folder / name)}
+
+    functions = {"exp0", "log0", "sqrt0", "rsqrt0", "square0", "reciprocal0", "negative0", "erf0", "softsign0"}
+    assert functions <= covered("unary_math")
+    assert covered("activation_kinds") == {
+        f"act_{kind}" for kind in ("relu", "sigmoid", "tanh", "softrelu", "softsign")
+    }
+    assert covered("leakyrelu_kinds") == {"lk", "pr", "el", "leakyrelu0", "leakyrelu1", "leakyrelu2"}
+    assert "hard_sigmoid0" in covered("softmaxes") and "_powerscalar0" in covered("scalar_ops")

@@ -1,0 +1,134 @@
+"""Elementwise regions: the expression's text, its meaning and its bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from applied import infer, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrt.errors import GraphError
+from mrt.symbol import GraphBuilder, Interval, Operator, TensorType
+from mrt.symbol.mxnet_json import graph_from_json, graph_to_json
+from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Tanh
+from mrt.symbol.operators.broadcast import BroadcastDiv
+from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseSub
+from mrt.symbol.operators.functions import Exp, Square
+from mrt.symbol.operators.region import (
+    BINARY,
+    MAX_OPERATORS,
+    UNARY,
+    ElementwiseRegion,
+    Expression,
+    parse_expression,
+)
+from mrt.symbol.operators.scalar import MulScalar, PlusScalar, RDivScalar
+
+GELU = (
+    "elemwise_mul(_mul_scalar(x, scalar=0.5), _plus_scalar(tanh(_mul_scalar(elemwise_add(x, _mul_scalar("
+    "elemwise_mul(x, square(x)), scalar=0.044715)), scalar=0.7978845608)), scalar=1))"
+)
+
+OPERATORS: list[Operator] = [Relu(), Tanh(), Clip(-0.5, 1e-7), PlusScalar(0.1), MulScalar(-3.5), RDivScalar(2.0)]
+OPERATORS += [LeakyReLU(act_type="gelu"), LeakyReLU(slope=0.1), Exp(), Square()]
+
+
+def unary(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    return st.builds(lambda operator, part: Expression(operator, (part,)), st.sampled_from(OPERATORS), inner)
+
+
+def binary(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    operators = st.sampled_from([ElemwiseAdd(), ElemwiseSub(), ElemwiseMul(), BroadcastDiv()])
+    return st.builds(lambda operator, a, b: Expression(operator, (a, b)), operators, inner, inner)
+
+
+EXPRESSIONS = st.recursive(st.just(Expression()), lambda inner: unary(inner) | binary(inner), max_leaves=12)
+
+
+@given(EXPRESSIONS)
+def test_text_reads_back_as_it_was(expression: Expression) -> None:
+    if expression.size <= MAX_OPERATORS:
+        assert parse_expression(str(expression)) == expression
+
+
+@settings(max_examples=60)
+@given(EXPRESSIONS, st.floats(-3, 3), st.floats(0, 3))
+def test_bounds_are_sound_and_no_nan(expression: Expression, lo: float, width: float) -> None:
+    if expression.size > MAX_OPERATORS:
+        return
+    operator = ElementwiseRegion(str(expression))
+    bounds = operator.bounds(Interval.of(lo, lo + width, (1,)))
+    value = operator.evaluate(np.linspace(lo, lo + width, 101))
+    value = value[np.isfinite(value)]
+    margin = 1e-9 * (1 + np.abs(value))
+    assert not np.isnan(bounds.min) and not np.isnan(bounds.max)
+    assert ((value >= bounds.min - margin) & (value <= bounds.max + margin)).all()
+    wide = operator.bounds(Interval.of(-np.inf, np.inf, (1,)))
+    assert not np.isnan(wide.min) and not np.isnan(wide.max)
+
+
+def test_numbers_of_every_size_are_written_in_full() -> None:
+    for number in (np.inf, -np.inf, 1e-300, -3e20, 0.1, 1 / 3, 5.0):
+        expression = Expression(MulScalar(number), (Expression(),))
+        assert parse_expression(str(expression)) == expression
+
+
+def test_gelu_of_nine_operators() -> None:
+    x = np.linspace(-5, 5, 60).astype(np.float32).reshape(3, 4, 5)
+    expected = 0.5 * x.astype(float) * (1 + np.tanh(0.7978845608 * (x.astype(float) + 0.044715 * x.astype(float) ** 3)))
+    np.testing.assert_allclose(run(ElementwiseRegion(GELU), x), expected, rtol=1e-6, atol=1e-7)
+    assert parse_expression(GELU).size == 9
+
+
+def test_products_of_equal_parts_know_their_sign() -> None:
+    bounds = ElementwiseRegion("square(tanh(x))").bounds(Interval.of(-np.inf, np.inf, (2,)))
+    assert (bounds.min, bounds.max) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", "ends too early"),
+        ("y", "'y', which is no elementwise operator"),
+        ("x x", "ends before 'x'"),
+        ("tanh", r"lacks '\('"),
+        ("tanh(x", r"lacks '\)'"),
+        ("tanh()", r"'\)', which is no elementwise operator"),
+        ("tanh(x, x)", "gives tanh 2 tensors"),
+        ("elemwise_mul(x)", "gives elemwise_mul 1 tensors"),
+        ("_mul_scalar(x)", r"_mul_scalar needs the attributes \['scalar'\]"),
+        ("_mul_scalar(x, scalar=y)", "_mul_scalar.scalar is 'y'; float is needed"),
+        ("tanh(x, scalar=1)", "tanh has no attribute scalar"),
+        ("softmax(x)", "'softmax', which is no elementwise operator"),
+        ("LeakyReLU(x, act_type=prelu)", "gives LeakyReLU 1 tensors"),
+        ("__import__('os')", "malformed at character"),
+        ("tanh(" * (MAX_OPERATORS + 1), "more than 48 operators"),
+    ],
+)
+def test_malformed_expressions_are_refused(text: str, found: str) -> None:
+    with pytest.raises(GraphError, match=found):
+        infer(ElementwiseRegion(text), TensorType((2, 3)))
+
+
+def test_integers_have_no_form() -> None:
+    with pytest.raises(GraphError, match="no integer form"):
+        infer(ElementwiseRegion("tanh(x)"), TensorType((2, 3), "int8"))
+
+
+def test_every_allowed_operator_is_known() -> None:
+    attributes = {"clip": ", a_min=-1, a_max=2"}
+    for name in UNARY:
+        extra = attributes.get(name, ", scalar=2" if name.endswith("_scalar") else "")
+        assert parse_expression(f"{name}(x{extra})").size == 1
+    for name in BINARY:
+        assert parse_expression(f"{name}(x, x)").size == 1
+
+
+def test_regions_are_saved_as_they_are() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 3)))
+    graph = builder.graph([builder.apply(ElementwiseRegion(GELU), [x], "y")])
+    again = graph_from_json(graph_to_json(graph), {})
+    assert again.outputs[0].operator == graph.outputs[0].operator
+    assert str(again) == str(graph)
