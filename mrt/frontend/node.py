@@ -1,0 +1,157 @@
+"""What a converter of any reader sees: one node of the foreign model with its inputs, and means to make symbols."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+import numpy as np
+
+from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.symbol import Array, GraphBuilder, Operator, Symbol
+from mrt.symbol.types import INTEGER_DTYPES, normalize_axis
+
+Value = Union[Symbol, Array, "tuple[Value, ...]"]
+"""What is known of a model's value: a symbol of the graph, an array where it does not depend on the data, or a tuple
+of values, in formats that have them."""
+
+
+class ModelScope:
+    """The values of one model while it is read.
+
+    A value takes its own name as a symbol; names that the reader makes up never take the place of one of these.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """`names`: all names of the model's values."""
+        self.builder = GraphBuilder()
+        self._reserved = frozenset(names)
+        self._parameters: dict[Hashable, tuple[Array, Symbol]] = {}
+
+    def made_up(self, name: str) -> str:
+        """`name`, changed if a value of the model has it."""
+        while name in self._reserved:
+            name += "_"
+        return name
+
+    def apply(self, operator: Operator, inputs: Sequence[Symbol], name: str, suffix: str = "") -> Symbol:
+        """A new symbol, under the name of a value or, with a suffix, one made from it."""
+        return self.builder.apply(operator, inputs, self.made_up(f"{name}_{suffix}") if suffix else name)
+
+    def parameter(self, value: Array, name: str) -> Symbol:
+        """A new parameter: every float is float32, integers stay; GraphError for any other dtype."""
+        # NaN, infinity and overflow stay as they are; whoever uses the graph reports them with their name.
+        with np.errstate(all="ignore"):
+            return self.builder.parameter(name, _as_parameter(value, name))
+
+    def parameter_once(self, key: Hashable, array: Array, transform: Callable[[Array], Array], name: str) -> Symbol:
+        """The parameter `transform(array)`, made once per key. The array is kept, so that a key may be its identity."""
+        if key not in self._parameters:
+            with np.errstate(all="ignore"):
+                value = transform(array)
+            self._parameters[key] = array, self.parameter(value, name)
+        return self._parameters[key][1]
+
+
+def _as_parameter(array: Array, name: str) -> Array:
+    if array.dtype.kind == "f":
+        return np.asarray(array, dtype=np.float32, order="C")
+    if array.dtype.name in INTEGER_DTYPES:
+        return np.asarray(array, order="C")
+    raise GraphError(f"constant {name} has dtype {array.dtype}; floats of 16 to 64 bits or signed integers are needed")
+
+
+@dataclass(frozen=True)
+class ModelNode(ABC):
+    """One node of a model. Each reader adds how the attributes of its format are read."""
+
+    name: str
+    """The name of the node's first result."""
+    scope: ModelScope
+
+    @property
+    @abstractmethod
+    def operator(self) -> str:
+        """The operator as the format calls it."""
+
+    @property
+    def label(self) -> str:
+        """What errors call the node."""
+        return f"{self.name} ({self.operator})"
+
+    # Inputs
+
+    @abstractmethod
+    def input(self, index: int) -> Value:
+        """An input; GraphError if it is not given."""
+
+    @abstractmethod
+    def symbol(self, index: int, role: str = "constant") -> Symbol:
+        """An input as a symbol; a known array becomes a parameter, called by its `role` if it has no name."""
+
+    @abstractmethod
+    def parameter_of(self, index: int, role: str, kind: str, transform: Callable[[Array], Array]) -> Symbol:
+        """A parameter made from a known input; nodes that transform one in the same way, `kind`, share it."""
+
+    def array(self, index: int) -> Array | None:
+        """An input where it is known, None where it depends on the data."""
+        value = self.input(index)
+        return value if isinstance(value, np.ndarray) else None
+
+    def is_known(self, index: int) -> bool:
+        return self.array(index) is not None
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The shape of an input tensor."""
+        value = self.input(index)
+        if isinstance(value, tuple):
+            raise GraphError(f"{self.label}: input {index} is a tuple; a tensor is needed")
+        return tuple(int(size) for size in value.shape)
+
+    def known(self, index: int, role: str) -> Array:
+        """An input that must not depend on the data; a tuple of known values as one array.
+
+        Raises UnsupportedOperatorError, calling the input by its `role`, where it does depend on the data.
+        """
+        value = self.input(index)
+        if isinstance(value, tuple) and all(isinstance(item, np.ndarray) for item in value):
+            return np.asarray(value)
+        if not isinstance(value, np.ndarray):
+            raise self.unsupported(f"input {role}", "computed from the data", "a constant")
+        return value
+
+    def known_integers(self, index: int, role: str) -> tuple[int, ...]:
+        """A known input as integers."""
+        return tuple(int(item) for item in self.known(index, role).reshape(-1))
+
+    def known_number(self, index: int, role: str) -> float:
+        """A known input of one element."""
+        value = self.known(index, role)
+        if value.size != 1:
+            raise GraphError(f"{self.label}: input {role} has shape {value.shape}; one number is needed")
+        return float(value.reshape(()))
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front; GraphError, naming the node, where there is no such axis."""
+        try:
+            return normalize_axis(axis, rank)
+        except GraphError as error:
+            raise GraphError(f"{self.label}: {error}") from None
+
+    # Making symbols
+
+    def apply(self, operator: Operator, inputs: Sequence[Symbol], suffix: str = "") -> Symbol:
+        """A new symbol, under the name of the node's result or, with a suffix, one made from it."""
+        return self.scope.apply(operator, inputs, self.name, suffix)
+
+    def parameter(self, value: Array, suffix: str) -> Symbol:
+        """A new parameter that belongs to this node."""
+        return self.scope.parameter(value, self.scope.made_up(f"{self.name}_{suffix}"))
+
+    # Refusals
+
+    def unsupported(self, what: str, found: object, needed: str) -> UnsupportedOperatorError:
+        """The error for a covered operator used in a way that is not covered; the caller raises it."""
+        return UnsupportedOperatorError(f"{self.label}: {what} is {found}; {needed} is needed")

@@ -1,0 +1,61 @@
+"""Normalisation: BatchNormalization in inference, LayerNormalization, Softmax."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mrt.errors import GraphError
+from mrt.frontend.normalization import layer_normalized
+from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.shaping import reshaped
+from mrt.symbol import Symbol
+from mrt.symbol.operators.normalization import BatchNorm, Softmax
+
+
+@converter("BatchNormalization")
+def batch_normalization(node: Node) -> Symbol:
+    if node.integer("training_mode", 0):
+        raise node.unsupported("attribute training_mode", 1, "0, which is inference,")
+    operator = BatchNorm(eps=node.number("epsilon", 1e-5), fix_gamma=False)
+    return node.apply(operator, [node.symbol(index) for index in range(5)])
+
+
+@converter("LayerNormalization")
+def layer_normalization(node: Node) -> Symbol:
+    """Normalises over all axes from `axis` on."""
+    data = node.symbol(0)
+    axis = node.axis(node.integer("axis", -1), data.type.rank)
+    shape = data.shape[axis:]
+    gamma = _per_element(node, 1, shape, "gamma")
+    beta = _per_element(node, 2, shape, "beta") if node.has(2) else node.parameter(np.zeros(math.prod(shape)), "beta")
+    return layer_normalized(node, data, axis, gamma, beta, node.number("epsilon", 1e-5))
+
+
+def _per_element(node: Node, index: int, shape: tuple[int, ...], role: str) -> Symbol:
+    """Scale or shift as a vector with an entry for each normalised element."""
+    found = node.known(index, role).shape
+    if found == shape and len(shape) == 1:
+        return node.symbol(index)
+    try:
+        np.broadcast_to(np.empty(found), shape)
+    except ValueError:
+        raise GraphError(f"{node.label}: {role} has shape {found}; {shape} is needed") from None
+    return node.parameter_of(
+        index, role, f"over_{'x'.join(map(str, shape))}", lambda v: np.broadcast_to(v, shape).reshape(-1)
+    )
+
+
+@converter("Softmax")
+def softmax(node: Node) -> Symbol:
+    """Softmax over one axis; before opset 13 over all axes from `axis` (then 1 by default) on."""
+    data = node.symbol(0)
+    rank = data.type.rank
+    if node.opset >= 13:
+        return node.apply(Softmax(axis=node.axis(node.integer("axis", -1), rank)), [data])
+    axis = node.axis(node.integer("axis", 1), rank)
+    if all(size == 1 for size in data.shape[axis + 1 :]):
+        return node.apply(Softmax(axis=axis), [data])
+    merged = reshaped(node, data, (*data.shape[:axis], math.prod(data.shape[axis:])), "merged")
+    return reshaped(node, node.apply(Softmax(axis=-1), [merged], "softmax"), data.shape)

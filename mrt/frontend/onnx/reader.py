@@ -1,0 +1,191 @@
+"""Reading an ONNX model into a float Graph: inputs, constants, then node by node through the converters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+import onnx
+from onnx import inliner
+
+from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.frontend.onnx import converters as _converters
+from mrt.frontend.onnx.constants import ALWAYS_KNOWN, evaluate_node, folds
+from mrt.frontend.onnx.files import read_model, read_tensor
+from mrt.frontend.onnx.node import Node, Scope, Value, find_converter, is_standard
+from mrt.frontend.refusals import check_batch, check_static, list_uncovered
+from mrt.symbol import Graph, Symbol, TensorType
+from mrt.symbol.operators.normalization import Identity
+
+del _converters
+
+OPSETS = range(9, 22)
+"""Opset versions that are read."""
+
+_INPUT_DTYPES = {
+    onnx.TensorProto.FLOAT: "float32",
+    onnx.TensorProto.FLOAT16: "float32",
+    onnx.TensorProto.BFLOAT16: "float32",
+    onnx.TensorProto.DOUBLE: "float32",
+    onnx.TensorProto.INT8: "int8",
+    onnx.TensorProto.UINT8: "uint8",
+    onnx.TensorProto.INT16: "int16",
+    onnx.TensorProto.INT32: "int32",
+    onnx.TensorProto.INT64: "int64",
+    onnx.TensorProto.BOOL: "bool",
+}
+
+
+def from_onnx(model: str | os.PathLike[str] | onnx.ModelProto, batch: int = 1) -> Graph:
+    """The float graph of an ONNX model of opset 9 to 21, given as a path or loaded.
+
+    A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called as the
+    ONNX values are. Nodes and initializers that no output needs are dropped.
+
+    Raises ModelFileError where the file is no whole ONNX model or its external data are missing;
+    UnsupportedOperatorError where operators, or attributes of an operator, are not covered (operators all at once);
+    GraphError where another dimension is dynamic, the opset is not read, or the model is malformed.
+    """
+    check_batch(batch)
+    proto, folder, title = read_model(model)
+    opset = _opset(proto, title)
+    if proto.functions:
+        proto = inliner.inline_local_functions(proto)
+    graph = proto.graph
+    if graph.sparse_initializer:
+        names = ", ".join(sparse.values.name for sparse in graph.sparse_initializer)
+        raise GraphError(f"{title} has sparse initializers, which are not read: {names}; store them densely")
+    scope = Scope(_names(graph), opset, folder)
+    nodes = _live_nodes(graph)
+    _check_covered(nodes, {tensor.name for tensor in graph.initializer}, title)
+    _read_inputs(graph, scope, batch)
+    _read_initializers(graph, nodes, scope)
+    used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
+    for node in nodes:
+        _read_node(node, scope, used)
+    return scope.builder.graph([_output(output.name, scope) for output in graph.output])
+
+
+def _opset(model: onnx.ModelProto, title: str) -> int:
+    versions = [int(entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    if len(set(versions)) != 1 or versions[0] not in OPSETS:
+        found = ", ".join(map(str, versions)) or "none"
+        raise GraphError(
+            f"{title} is of opset {found}; {OPSETS[0]} to {OPSETS[-1]} are read; "
+            "export it so, or convert it with onnx.version_converter"
+        )
+    return versions[0]
+
+
+def _names(graph: onnx.GraphProto) -> set[str]:
+    """All names of values; GraphError where two values share one."""
+    names = {tensor.name for tensor in graph.initializer}
+    given = [value.name for value in graph.input if value.name not in names]
+    computed = [name for node in graph.node for name in node.output if name]
+    for name in (*given, *computed):
+        if name in names:
+            raise GraphError(f"two values of the model are called {name}; names must be unique")
+        names.add(name)
+    return names
+
+
+def _live_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """The nodes that an output needs, in order."""
+    needed = {output.name for output in graph.output}
+    live = []
+    for node in reversed(graph.node):
+        if any(name in needed for name in node.output):
+            live.append(node)
+            needed.update(node.input)
+    return live[::-1]
+
+
+def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title: str) -> None:
+    """Raises UnsupportedOperatorError listing every operator that is not covered.
+
+    Whether a node is covered may depend on its inputs: many operators are only where no input depends on the data.
+    """
+    known = {"", *known}
+    uncovered: dict[str, list[str]] = {}
+    for node in nodes:
+        if folds(node, all(name in known for name in node.input)):
+            known.update(node.output)
+        elif find_converter(node) is None:
+            operator = node.op_type if is_standard(node) else f"{node.domain}.{node.op_type}"
+            uncovered.setdefault(operator, []).append(next(filter(None, node.output), node.name))
+    if uncovered:
+        advice = "replace them before exporting, or cut the model before them"
+        raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice))
+
+
+def _read_inputs(graph: onnx.GraphProto, scope: Scope, batch: int) -> None:
+    initialized = {tensor.name for tensor in graph.initializer}
+    inputs = [value for value in graph.input if value.name not in initialized]
+    shapes = [_input_shape(value, batch) for value in inputs]
+    names = [value.name for value in inputs]
+    check_static(list(zip(names, shapes, strict=True)), "when exporting, or with onnx.tools.update_model_dims")
+    for value, shape in zip(inputs, shapes, strict=True):
+        sizes = tuple(size for size in shape if size is not None)
+        scope.input(value.name, TensorType(sizes, _INPUT_DTYPES[value.type.tensor_type.elem_type]))
+
+
+def _input_shape(value: onnx.ValueInfoProto, batch: int) -> list[int | None]:
+    """The shape of an input with its batch fixed; None for any other size that is not known."""
+    if not value.type.HasField("tensor_type"):
+        raise GraphError(f"input {value.name} is no tensor; only tensors are read")
+    tensor = value.type.tensor_type
+    if tensor.elem_type not in _INPUT_DTYPES:
+        known = onnx.TensorProto.DataType.values()
+        kind = onnx.TensorProto.DataType.Name(tensor.elem_type) if tensor.elem_type in known else "of an unknown type"
+        raise GraphError(f"input {value.name} is {kind}; a float, signed integer, uint8 or bool is needed")
+    if not tensor.HasField("shape"):
+        raise GraphError(f"input {value.name} states no shape; give it one when exporting")
+    sizes: list[int | None] = [int(dim.dim_value) if dim.dim_value > 0 else None for dim in tensor.shape.dim]
+    if sizes and sizes[0] is None:
+        sizes[0] = batch
+    return sizes
+
+
+def _read_initializers(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
+    used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
+    for tensor in graph.initializer:
+        if tensor.name in used:
+            scope.define(tensor.name, read_tensor(tensor, scope.folder))
+
+
+def _read_node(proto: onnx.NodeProto, scope: Scope, used: set[str]) -> None:
+    """Defines the outputs of a node: arrays where no input depends on the data, else what its converter makes."""
+    node = Node(next(filter(None, proto.output), ""), scope, proto)
+    for name in proto.input:
+        if name and name not in scope:
+            raise GraphError(f"{node.label}: reads {name}, which no input, initializer or earlier node gives")
+    inputs = [scope.value(name) if name else None for name in proto.input]
+    arrays = [value for value in inputs if not isinstance(value, Symbol)]
+    if proto.op_type not in ALWAYS_KNOWN and folds(proto, len(arrays) == len(inputs)):
+        for name, array in evaluate_node(proto, arrays, scope.opset).items():
+            scope.define(name, array)
+        return
+    convert = find_converter(proto)
+    if convert is None:
+        raise UnsupportedOperatorError(f"{node.label}: the operator is not covered")
+    result = convert(node)
+    results = result if isinstance(result, tuple) else (result,)
+    for name in proto.output[len(results) :]:
+        if name in used:
+            raise node.unsupported(f"output {name}", "used", f"a node of which only output {proto.output[0]} is used")
+    for index, value in enumerate(results):
+        if proto.output[index]:
+            scope.define(proto.output[index], _named(value, node, index))
+
+
+def _named(value: Value, node: Node, index: int) -> Value:
+    """The value under its output's own name: where the converter found nothing to do, as a copy."""
+    if not isinstance(value, Symbol) or value.name == node.proto.output[index]:
+        return value
+    return node.apply(Identity(), [value], output=index)
+
+
+def _output(name: str, scope: Scope) -> Symbol:
+    if name not in scope:
+        raise GraphError(f"output {name} is given by no node, input or initializer; the model is malformed")
+    return scope.symbol(name)

@@ -1,0 +1,46 @@
+"""Relax convolutions and matrix products have no bias: the constant that is added to one becomes its bias."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mrt.symbol import Array, Graph, GraphBuilder, Symbol
+from mrt.symbol.builder import rewrite_graph
+from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.convolution import Convolution
+from mrt.symbol.operators.linear import FullyConnected
+
+
+def merge_biases(graph: Graph) -> Graph:
+    """The graph with each sum of a Convolution or FullyConnected and a constant per output channel made one symbol.
+
+    A product that something else reads too, or that has a bias already, stays as it is.
+    """
+
+    def rewrite(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol | None:
+        if not isinstance(symbol.operator, BroadcastAdd):
+            return None
+        for product, constant, new_product in zip(symbol.inputs, symbol.inputs[::-1], inputs, strict=True):
+            value = graph.value(constant)
+            if value is None or product in graph.outputs or graph.consumers[product] != (symbol,):
+                continue
+            bias = _bias(product, value)
+            operator = product.operator
+            if bias is not None and isinstance(operator, (Convolution, FullyConnected)):
+                parameter = builder.parameter(f"{symbol.name}_bias", bias)
+                return builder.apply(replace(operator, no_bias=False), [*new_product.inputs, parameter], symbol.name)
+        return None
+
+    return rewrite_graph(graph, rewrite)
+
+
+def _bias(product: Symbol, value: Array) -> Array | None:
+    """The constant as a bias of the product, None where it is no bias of it."""
+    operator = product.operator
+    if not isinstance(operator, (Convolution, FullyConnected)) or not operator.no_bias:
+        return None
+    axis = 1 if isinstance(operator, Convolution) else product.type.rank - 1
+    channels = product.shape[axis]
+    aligned = (1,) * (product.type.rank - value.ndim) + value.shape
+    per_channel = tuple(channels if place == axis else 1 for place in range(product.type.rank))
+    return value.reshape(channels) if aligned == per_channel else None

@@ -1,0 +1,188 @@
+"""Reading a Relax function into a float Graph: parameters, then binding by binding through the converters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.frontend.node import Value
+from mrt.frontend.refusals import check_batch, list_uncovered
+from mrt.frontend.relax import converters as _converters
+from mrt.frontend.relax.bias import merge_biases
+from mrt.frontend.relax.folding import fold, is_foldable
+from mrt.frontend.relax.layout import channels_first
+from mrt.frontend.relax.module import ReadFunction, prepare_module
+from mrt.frontend.relax.node import Node, Scope, find_converter, graph_dtype, is_known, static_sizes
+from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType, variable
+from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
+
+del _converters
+
+
+def from_relax(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None = None, batch: int = 1) -> Graph:
+    """The float graph of a TVM module of high-level Relax operators: of its function "main", or of its only one.
+
+    params: values (NumPy or TVM tensors) of the function's parameters, by name, or a list for its last parameters, or
+    what tvm.relax.frontend.detach_params gives. Where there are none, those that an importer left in the function's
+    attribute "params" are taken. Parameters with a value become parameters of the graph, the others inputs; the
+    attribute "num_input" says how many inputs there must be.
+
+    A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called as the
+    Relax variables are, with a number where two have one name. Values that do not depend on the data are computed,
+    the constant added to a convolution or matrix product becomes its bias, and a channels-last network is turned into
+    a channels-first one, whose inputs and outputs stay as they were.
+
+    Raises GraphError where `mod` is no such module, another dimension is dynamic, or the module is malformed;
+    DataError where `params` do not fit; UnsupportedOperatorError listing every operator that is not covered, such as
+    call_tir, and every use of a covered one that is not.
+    """
+    check_batch(batch)
+    return merge_biases(channels_first(_Reader(prepare_module(mod, params, batch)).read()))
+
+
+class _Reader:
+    """Reads one function. A call that is not covered is noted, and a symbol stands in for it until the end."""
+
+    def __init__(self, function: ReadFunction) -> None:
+        self._function = function
+        self._scope = Scope(_unique_names(function.body))
+        self._uncovered: dict[str, list[str]] = {}
+        self._misused: list[str] = []
+        self._stand_ins: set[Symbol] = set()
+
+    def read(self) -> Graph:
+        try:
+            self._read_parameters()
+            for binding in _bindings(self._function.body):
+                self._read_binding(binding)
+            outputs = list(_flat(self._scope.read(self._function.body.body.body)))
+        except GraphError as error:
+            if self._uncovered or self._misused:
+                raise self._refusal() from error
+            raise
+        if self._uncovered or self._misused:
+            raise self._refusal()
+        if not outputs:
+            raise GraphError(f"function {self._function.name} gives an empty tuple; at least one tensor is needed")
+        symbols = [self._scope.symbol(value, f"output{index}") for index, value in enumerate(outputs)]
+        return self._scope.builder.graph(symbols)
+
+    def _read_parameters(self) -> None:
+        for index, parameter in enumerate(self._function.body.params):
+            if index in self._function.values:
+                self._scope.define(parameter, self._function.values[index])
+            else:
+                self._scope.input(parameter, tensor_type(parameter.ty, f"input {parameter.name}"))
+
+    def _read_binding(self, binding: Any) -> None:
+        scope, expression = self._scope, binding.value
+        if isinstance(expression, tvm.ir.Call):
+            value = self._read_call(expression, scope.names[binding.var])
+        elif isinstance(expression, (relax.If, relax.Function, relax.SeqExpr)):
+            value = self._refuse(type(expression).__name__, scope.names[binding.var], binding.var.ty)
+        else:
+            value = scope.read(expression)
+        _check_shape(value, binding.var.ty, scope.names[binding.var])
+        scope.define(binding.var, value)
+
+    def _read_call(self, call: Any, name: str) -> Value:
+        operator = _callee(call)
+        if not is_foldable(operator):
+            return self._refuse(operator, name, call.ty, _lowered_to(call))
+        inputs = tuple(self._scope.read(argument) for argument in call.args)
+        node = Node(name, self._scope, call, inputs)
+        convert = find_converter(operator)
+        try:
+            if is_known(inputs):
+                return fold(node)
+            if convert is not None:
+                return convert(node)
+        except UnsupportedOperatorError as error:
+            # What a stand-in causes is no news.
+            if self._stand_ins.isdisjoint(item for item in _flat(inputs) if isinstance(item, Symbol)):
+                self._misused.append(str(error))
+            return self._stand_in(call.ty, name)
+        return self._refuse(operator, name, call.ty)
+
+    def _refuse(self, operator: str, name: str, type: Any, target: str = "") -> Value:
+        self._uncovered.setdefault(operator, []).append(f"{name} = {target}" if target else name)
+        return self._stand_in(type, name)
+
+    def _stand_in(self, type: Any, name: str) -> Value:
+        if isinstance(type, tvm.ir.TupleType):
+            return tuple(self._stand_in(field, name) for field in type.fields)
+        symbol = variable(name, tensor_type(type, name))
+        self._stand_ins.add(symbol)
+        return symbol
+
+    def _refusal(self) -> UnsupportedOperatorError:
+        """The error that lists everything that was refused."""
+        parts = list(self._misused)
+        if self._uncovered:
+            advice = "give the module as high-level Relax operators, before it is lowered, or cut it before them"
+            parts.insert(0, list_uncovered(f"function {self._function.name}", self._uncovered, advice))
+        return UnsupportedOperatorError("; ".join(parts))
+
+
+def tensor_type(type: Any, title: str) -> TensorType:
+    """A Relax tensor's type in the graph; GraphError where it is no tensor or its shape or dtype is not known."""
+    if not isinstance(type, relax.TensorType):
+        raise GraphError(f"{title} is {type}; a tensor is needed")
+    sizes = static_sizes(type.shape)
+    if sizes is None or type.dtype is None or graph_dtype(str(type.dtype)) not in FLOAT_DTYPES | INTEGER_DTYPES:
+        raise GraphError(
+            f"{title} is {type}; a float or signed integer tensor of static sizes is needed (a batch may be dynamic)"
+        )
+    return TensorType(sizes, graph_dtype(str(type.dtype)))
+
+
+def _check_shape(value: Value, type: Any, name: str) -> None:
+    """GraphError where what was read has not the shape that TVM infers or the module states."""
+    if isinstance(value, tuple) or not isinstance(type, relax.TensorType):
+        return
+    sizes = static_sizes(type.shape)
+    if sizes is not None and tuple(value.shape) != sizes:
+        raise GraphError(f"{name} has shape {tuple(value.shape)}; the module says {sizes}")
+
+
+def _callee(call: Any) -> str:
+    """What a call calls, as errors name it."""
+    if isinstance(call.op, tvm.ir.Op):
+        return str(call.op.name)
+    if isinstance(call.op, tvm.ir.GlobalVar):
+        return f"function {call.op.name_hint}"
+    if isinstance(call.op, relax.ExternFunc):
+        return f"packed function {call.op.global_symbol}"
+    return "a function value"
+
+
+def _lowered_to(call: Any) -> str:
+    """What call_tir and its like run, "" for any other call."""
+    first = call.args[0] if len(call.args) else None
+    if isinstance(first, tvm.ir.GlobalVar):
+        return str(first.name_hint)
+    return str(first.global_symbol) if isinstance(first, relax.ExternFunc) else ""
+
+
+def _bindings(function: Any) -> Iterator[Any]:
+    for block in function.body.blocks:
+        yield from block.bindings
+
+
+def _flat(value: Value) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield value
+
+
+def _unique_names(function: Any) -> dict[Any, str]:
+    """A name for each variable: its own, with a number where an earlier one has it."""
+    variables = (*function.params, *(binding.var for binding in _bindings(function)))
+    names = GraphBuilder()
+    return {variable: names.unique(str(variable.name) or "value") for variable in variables}

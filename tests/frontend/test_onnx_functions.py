@@ -1,0 +1,83 @@
+"""Elementwise ONNX functions mean here what they mean in ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx_models import assert_agrees, operators_of, single
+
+from mrt.errors import UnsupportedOperatorError
+from mrt.frontend.onnx import from_onnx
+
+SHAPE = (2, 3, 40)
+WIDE = {"x": np.linspace(-8, 8, 240, dtype=np.float32).reshape(SHAPE)}
+POSITIVE = {"x": np.linspace(0.05, 8, 240, dtype=np.float32).reshape(SHAPE)}
+
+
+@pytest.mark.parametrize("opset", [9, 13, 17, 21])
+@pytest.mark.parametrize(
+    ("op_type", "attributes", "record"),
+    [
+        ("Abs", {}, "abs"),
+        ("Erf", {}, "erf"),
+        ("Exp", {}, "exp"),
+        ("Softplus", {}, "softrelu"),
+        ("Softsign", {}, "softsign"),
+        ("HardSigmoid", {}, "hard_sigmoid"),
+        ("HardSigmoid", {"alpha": 0.5, "beta": 0.1}, "hard_sigmoid"),
+        ("Elu", {}, "LeakyReLU"),
+        ("Elu", {"alpha": 0.3}, "LeakyReLU"),
+        ("Selu", {}, "LeakyReLU"),
+    ],
+)
+def test_functions_of_any_number(opset: int, op_type: str, attributes: dict[str, float], record: str) -> None:
+    graph = assert_agrees(single(op_type, SHAPE, opset=opset, **attributes), WIDE)
+    assert operators_of(graph) == [record]
+
+
+@pytest.mark.parametrize("op_type", ["Log", "Sqrt", "Reciprocal"])
+def test_functions_of_positive_numbers(op_type: str) -> None:
+    graph = assert_agrees(single(op_type, SHAPE), POSITIVE)
+    assert operators_of(graph) == [op_type.lower()]
+
+
+@pytest.mark.parametrize(
+    ("op_type", "opset", "attributes", "record"),
+    [
+        ("HardSwish", 14, {}, "hard_swish"),
+        ("Mish", 18, {}, "mish"),
+        ("Gelu", 20, {}, "LeakyReLU"),
+        ("Gelu", 20, {"approximate": "tanh"}, "LeakyReLU"),
+    ],
+)
+def test_functions_of_later_opsets(op_type: str, opset: int, attributes: dict[str, str], record: str) -> None:
+    graph = assert_agrees(single(op_type, SHAPE, opset=opset, **attributes), WIDE)
+    assert operators_of(graph) == [record]
+
+
+def test_selu_of_other_constants() -> None:
+    graph = assert_agrees(single("Selu", SHAPE, alpha=2.0, gamma=0.5), WIDE)
+    assert operators_of(graph) == ["LeakyReLU", "_mul_scalar"]
+
+
+@pytest.mark.parametrize(
+    ("exponent", "feeds", "record"),
+    [
+        (2.0, WIDE, "square"),
+        (3.0, WIDE, "_power_scalar"),
+        (1.0, WIDE, "_copy"),
+        (0.5, POSITIVE, "sqrt"),
+        (-0.5, POSITIVE, "rsqrt"),
+        (-1.0, POSITIVE, "reciprocal"),
+        (1.7, POSITIVE, "_power_scalar"),
+    ],
+)
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_constant_powers(exponent: float, feeds: dict[str, np.ndarray], record: str, shape: tuple[int, ...]) -> None:
+    graph = assert_agrees(single("Pow", SHAPE, {"p": np.full(shape, exponent, np.float32)}), feeds)
+    assert operators_of(graph) == [record]
+
+
+def test_powers_that_vary_are_refused() -> None:
+    with pytest.raises(UnsupportedOperatorError, match=r"y \(Pow\): input exponent is of shape \(2,\) on .*one number"):
+        from_onnx(single("Pow", (3, 2), {"p": np.array([1.0, 2.0], np.float32)}))

@@ -1,0 +1,97 @@
+"""Gemm and MatMul of ONNX in every form, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx_models import OPSETS, assert_agrees, make_model, operators_of, single
+
+from mrt.errors import GraphError
+from mrt.frontend.onnx import from_onnx
+
+RNG = np.random.default_rng(4)
+
+
+def array(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("trans_a", [0, 1])
+@pytest.mark.parametrize("trans_b", [0, 1])
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (0.5, 2.0), (0.3, 0.0)])
+@pytest.mark.parametrize("addend", [None, (), (1,), (5,), (1, 5), (3, 1), (3, 5), (1, 1)])
+@pytest.mark.parametrize("computed", [False, True])
+def test_gemm(
+    trans_a: int, trans_b: int, alpha: float, beta: float, addend: tuple[int, ...] | None, computed: bool
+) -> None:
+    values = {"b": array(5, 4) if trans_b else array(4, 5)}
+    if addend is not None:
+        values["c"] = array(*addend)
+    node = helper.make_node("Gemm", ["x", *values], ["y"], transA=trans_a, transB=trans_b, alpha=alpha, beta=beta)
+    inputs = {"x": (4, 3) if trans_a else (3, 4)}
+    if computed:
+        model = make_model([node], {**inputs, **{name: value.shape for name, value in values.items()}})
+    else:
+        model = make_model([node], inputs, constants=values)
+    records = operators_of(assert_agrees(model))
+    assert ("batch_dot" if computed else "FullyConnected") in records
+    if not computed and addend in (None, (), (1,), (5,), (1, 5), (1, 1)) and not trans_a:
+        assert records == ["FullyConnected"]
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_gemm_of_every_opset(opset: int) -> None:
+    assert_agrees(single("Gemm", (3, 4), {"b": array(4, 5), "c": array(5)}, opset))
+
+
+def test_gemm_keeps_a_stored_weight_and_bias() -> None:
+    graph = from_onnx(single("Gemm", (3, 4), {"weight": array(5, 4), "bias": array(5)}, transB=1))
+    assert set(graph.parameters) == {"weight", "bias"}
+
+
+def test_layers_that_share_a_weight_share_a_parameter() -> None:
+    nodes = [
+        helper.make_node("Gemm", ["x", "w"], ["g"]),
+        helper.make_node("Gemm", ["g", "w"], ["h"]),
+        helper.make_node("Gemm", ["h", "w"], ["i"], alpha=0.5),
+        helper.make_node("Gemm", ["i", "w"], ["y"], alpha=0.5000001),
+    ]
+    graph = assert_agrees(make_model(nodes, {"x": (3, 4)}, constants={"w": array(4, 4)}))
+    assert len(graph.parameters) == 3
+
+
+MATRICES = [
+    ((3, 4), (4, 5)),
+    ((2, 3, 4), (4, 5)),
+    ((2, 6, 3, 4), (4, 5)),
+    ((3, 4), (2, 4, 5)),
+    ((2, 3, 4), (2, 4, 5)),
+    ((2, 6, 3, 4), (2, 6, 4, 5)),
+    ((2, 6, 3, 4), (6, 4, 5)),
+    ((2, 1, 3, 4), (1, 6, 4, 5)),
+    ((4,), (4, 5)),
+    ((3, 4), (4,)),
+    ((2, 3, 4), (4,)),
+    ((4,), (2, 4, 5)),
+    ((4,), (4,)),
+]
+
+
+@pytest.mark.parametrize(("lhs", "rhs"), MATRICES)
+@pytest.mark.parametrize("constant", [None, "a", "b"])
+def test_matmul(lhs: tuple[int, ...], rhs: tuple[int, ...], constant: str | None) -> None:
+    shapes = {"a": lhs, "b": rhs}
+    constants = {constant: array(*shapes.pop(constant))} if constant else {}
+    graph = assert_agrees(make_model([helper.make_node("MatMul", ["a", "b"], ["y"])], shapes, constants=constants))
+    records = operators_of(graph)
+    if constant == "b" and len(rhs) <= 2:
+        assert "FullyConnected" in records
+    if constant is None and len(lhs) == len(rhs) > 2 and lhs[:-2] == rhs[:-2]:
+        assert records == ["batch_dot"]
+
+
+def test_matmul_of_shapes_that_do_not_fit() -> None:
+    model = make_model([helper.make_node("MatMul", ["a", "b"], ["y"])], {"a": (2, 3), "b": (4, 2)})
+    with pytest.raises(GraphError, match=r"y \(MatMul\): shapes \(2, 3\) and \(4, 2\) do not multiply"):
+        from_onnx(model)

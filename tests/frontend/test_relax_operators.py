@@ -1,0 +1,479 @@
+"""Every Relax operator that is covered, read and evaluated, gives what TVM computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from relax_modules import build, constant, random, run
+from tvm import relax
+from tvm.relax import op
+
+from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.frontend.relax import from_relax
+from mrt.symbol import Graph
+
+
+def check(body: Any, feeds: dict[str, np.ndarray] | None = None, **inputs: Any) -> Graph:
+    """Asserts that the graph read from a module gives what TVM gives; gives the graph."""
+    mod = build(body, **inputs)
+    if feeds is None:
+        feeds = {name: random(*shape, seed=place) for place, (name, shape) in enumerate(inputs.items())}
+    expected = run(mod, feeds)
+    graph = from_relax(mod)
+    found = graph.evaluate(feeds)
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    return graph
+
+
+def operators(graph: Graph) -> list[str]:
+    return [symbol.op for symbol in graph.operators]
+
+
+# Convolution
+
+
+@pytest.mark.parametrize(
+    ("channels", "filters", "attributes"),
+    [
+        (4, 6, {"padding": (1, 1), "strides": (2, 1)}),
+        (4, 6, {"padding": (1, 0, 2, 3)}),
+        (4, 8, {"groups": 2, "dilation": (2, 1)}),
+        (4, 4, {"groups": 4, "padding": (2, 2, 2, 2), "dilation": (2, 2)}),
+        (3, 6, {"groups": 3}),
+    ],
+)
+def test_conv2d(channels: int, filters: int, attributes: dict[str, Any]) -> None:
+    weight = random(filters, channels // attributes.get("groups", 1), 3, 2, seed=5)
+    check(lambda x: op.nn.conv2d(x, constant(weight), **attributes), x=(1, channels, 9, 8))
+
+
+def test_padding_that_differs_becomes_a_pad() -> None:
+    weight = random(2, 3, 3, 3)
+    graph = check(lambda x: op.nn.conv2d(x, constant(weight), padding=(0, 1, 1, 0)), x=(1, 3, 6, 6))
+    assert operators(graph) == ["Pad", "Convolution"]
+
+
+@pytest.mark.parametrize("layout", ["NCW", "NWC"])
+def test_conv1d(layout: str) -> None:
+    kernel = "OIW" if layout == "NCW" else "WIO"
+    weight = random(*(6, 4, 3) if layout == "NCW" else (3, 4, 6))
+    shape = (1, 4, 10) if layout == "NCW" else (1, 10, 4)
+    check(
+        lambda x: op.nn.conv1d(
+            x, constant(weight), strides=2, padding=(1, 2), data_layout=layout, kernel_layout=kernel
+        ),
+        x=shape,
+    )
+
+
+def test_conv3d() -> None:
+    weight = random(4, 2, 2, 3, 2)
+    check(lambda x: op.nn.conv3d(x, constant(weight), padding=1, strides=(1, 2, 1)), x=(1, 2, 4, 5, 4))
+
+
+@pytest.mark.parametrize("kernel", ["HWIO", "OHWI", "OIHW"])
+def test_conv2d_channels_last(kernel: str) -> None:
+    sizes = {"O": 6, "I": 2, "H": 3, "W": 2}
+    weight = random(*(sizes[letter] for letter in kernel))
+    graph = check(
+        lambda x: op.nn.conv2d(
+            x, constant(weight), padding=(1, 0, 0, 1), groups=2, data_layout="NHWC", kernel_layout=kernel
+        ),
+        x=(1, 5, 6, 4),
+    )
+    assert operators(graph) == ["transpose", "Pad", "Convolution", "transpose"]
+
+
+def test_transposes_between_channels_last_operators_undo_each_other() -> None:
+    first, second = random(3, 3, 2, 4), random(1, 1, 4, 5)
+
+    def body(x: Any) -> Any:
+        y = op.nn.conv2d(x, constant(first), data_layout="NHWC", kernel_layout="HWIO")
+        y = op.nn.conv2d(y, constant(second), data_layout="NHWC", kernel_layout="HWIO")
+        return op.nn.max_pool2d(y, (2, 2), layout="NHWC")
+
+    assert operators(check(body, x=(1, 7, 6, 2))) == [
+        "transpose",
+        "Convolution",
+        "Convolution",
+        "Pooling",
+        "transpose",
+    ]
+
+
+def test_channels_last_network_becomes_channels_first() -> None:
+    first, second, bias = random(3, 3, 2, 4), random(1, 1, 8, 4), random(4)
+    vectors = [constant(np.abs(random(4, seed=seed)) + 0.1) for seed in range(4)]
+
+    def body(x: Any) -> Any:
+        layouts = {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+        y = op.add(op.nn.conv2d(x, constant(first), **layouts), constant(bias))
+        y = op.nn.relu(relax.TupleGetItem(op.nn.batch_norm(y, *vectors, axis=3, training=False), 0))
+        z = op.nn.pad(op.nn.leakyrelu(y), [0, 0, 0, 1, 2, 0, 0, 0])
+        y = op.concat([op.nn.pad(y, [0, 0, 1, 0, 0, 2, 0, 0]), z], 3)
+        y = op.nn.softmax(op.nn.conv2d(y, constant(second), **layouts), 3)
+        y = op.multiply(y, constant(random(1, 6, 1, 4)))
+        return [op.mean(y, [1, 2]), op.max(y, [1], keepdims=True), op.sum(y, [0, 3])]
+
+    graph = check(body, x=(1, 7, 6, 2))
+    transposes = [symbol.name for symbol in graph.operators if symbol.op == "transpose"]
+    assert len(transposes) == 2, "one for the input, one for the output that keeps every axis"
+    assert "broadcast_add" not in operators(graph)
+
+
+def test_transposes_of_a_channels_first_network_stay() -> None:
+    mod = build(lambda x: op.nn.relu(op.permute_dims(op.nn.max_pool1d(x, 2, 2), (0, 2, 1))), x=(1, 2, 4))
+    assert operators(from_relax(mod)) == ["Pooling", "transpose", "relu"]
+
+
+def test_out_layout_is_brought_about() -> None:
+    weight, data = random(4, 3, 3, 3), random(1, 3, 6, 6)
+    mod = build(lambda x: op.nn.conv2d(x, constant(weight), out_layout="NHWC"), x=(1, 3, 6, 6))
+    plain = build(lambda x: op.nn.conv2d(x, constant(weight)), x=(1, 3, 6, 6))
+    # TVM does not compile a convolution whose layouts differ.
+    expected = np.transpose(run(plain, {"x": data})[0], (0, 2, 3, 1))
+    np.testing.assert_allclose(from_relax(mod).evaluate({"x": data})[0], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weight_that_is_computed() -> None:
+    check(
+        lambda x, w: op.nn.conv2d(x, op.nn.relu(w), data_layout="NHWC", kernel_layout="HWIO"),
+        x=(1, 5, 5, 2),
+        w=(3, 3, 2, 4),
+    )
+
+
+def test_constant_added_to_a_product_becomes_its_bias() -> None:
+    weight, matrix = random(4, 3, 3, 3), random(4, 5)
+    bias, other = random(4, 1, 1, seed=1), random(5, seed=2)
+
+    def body(x: Any) -> Any:
+        y = op.add(constant(bias), op.nn.conv2d(x, constant(weight)))
+        y = op.mean(y, (2, 3))
+        return op.add(op.matmul(y, constant(matrix)), constant(other))
+
+    graph = check(body, x=(1, 3, 5, 5))
+    assert operators(graph) == ["Convolution", "mean", "FullyConnected"]
+    assert all(not getattr(symbol.operator, "no_bias", False) for symbol in graph.operators)
+
+
+def test_constant_added_to_a_product_that_is_read_twice_stays() -> None:
+    weight, bias = random(4, 3, 1, 1), random(1, 4, 1, 1)
+
+    def body(x: Any) -> Any:
+        y = op.nn.conv2d(x, constant(weight))
+        return op.multiply(op.add(y, constant(bias)), op.nn.relu(y))
+
+    mod = build_in_steps(body, x=(1, 3, 2, 2))
+    assert sorted(operators(from_relax(mod))) == ["Convolution", "broadcast_add", "elemwise_mul", "relu"]
+
+
+def build_in_steps(body: Any, **inputs: Any) -> Any:
+    """`build`, where expressions used twice are bound once."""
+    return relax.transform.EliminateCommonSubexpr()(build(body, **inputs))
+
+
+# Pooling
+
+_WINDOWS = [
+    {"pool_size": (2, 2), "strides": (2, 2)},
+    {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1)},
+    {"pool_size": (3, 3), "strides": (2, 3), "padding": (0, 1, 1, 0), "ceil_mode": True},
+    {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1, 1, 1), "ceil_mode": True},
+    {"pool_size": (2, 3), "strides": (3, 2), "ceil_mode": True},
+]
+
+
+@pytest.mark.parametrize("attributes", _WINDOWS)
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_max_pool2d(attributes: dict[str, Any], layout: str) -> None:
+    check(lambda x: op.nn.max_pool2d(x, **attributes, layout=layout), x=(1, 8, 7, 8))
+
+
+@pytest.mark.parametrize("attributes", _WINDOWS)
+@pytest.mark.parametrize("count_include_pad", [False, True])
+def test_avg_pool2d(attributes: dict[str, Any], count_include_pad: bool) -> None:
+    check(lambda x: op.nn.avg_pool2d(x, **attributes, count_include_pad=count_include_pad), x=(1, 3, 8, 7))
+
+
+def test_window_without_an_element_is_refused() -> None:
+    mod = build(lambda x: op.nn.max_pool2d(x, (2, 2), (3, 3), (0, 1, 0, 0), ceil_mode=True), x=(1, 1, 8, 8))
+    with pytest.raises(GraphError, match=r"gv \(Pooling\): a window"):
+        from_relax(mod)
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_pooling_of_one_and_three_axes(ceil_mode: bool) -> None:
+    def body(x: Any, y: Any) -> list[Any]:
+        options = {"ceil_mode": ceil_mode}
+        return [
+            op.nn.max_pool1d(x, 3, 2, (1, 0), **options),
+            op.nn.avg_pool1d(x, 3, 2, 1, count_include_pad=False, **options),
+            op.nn.max_pool3d(y, (2, 3, 2), 2, 0, **options),
+            op.nn.avg_pool3d(y, 2, 1, 1, count_include_pad=False, **options),
+        ]
+
+    check(body, x=(1, 3, 8), y=(1, 2, 5, 6, 4))
+
+
+def test_adaptive_pooling() -> None:
+    def body(x: Any, y: Any, z: Any) -> list[Any]:
+        return [
+            op.nn.adaptive_avg_pool2d(x, (1, 1)),
+            op.nn.adaptive_avg_pool2d(x, (3, 2)),
+            op.nn.adaptive_avg_pool2d(x, (1, 1), layout="NHWC"),
+            op.nn.adaptive_avg_pool1d(y, 1),
+            op.nn.adaptive_avg_pool3d(z, 1),
+        ]
+
+    check(body, x=(1, 6, 6, 4), y=(1, 3, 5), z=(1, 2, 3, 2, 4))
+
+
+# Matrix products
+
+
+@pytest.mark.parametrize(
+    ("data", "matrix"), [((2, 4), (4, 3)), ((1, 5, 4), (4, 3)), ((4,), (4, 3)), ((2, 4), (4,)), ((1, 2, 4), (1, 4, 3))]
+)
+def test_matmul_with_a_constant_on_the_right_is_fully_connected(data: Any, matrix: Any) -> None:
+    graph = check(lambda x: op.matmul(x, constant(random(*matrix, seed=3))), x=data)
+    assert "FullyConnected" in operators(graph)
+
+
+def test_matmul_with_a_constant_on_the_left() -> None:
+    graph = check(lambda x: op.matmul(constant(random(5, 4)), x), x=(2, 4, 3))
+    assert operators(graph) == ["transpose", "FullyConnected", "transpose"]
+
+
+@pytest.mark.parametrize(
+    ("lhs", "rhs"),
+    [((2, 3, 4), (2, 4, 5)), ((3, 4), (4, 5)), ((1, 2, 3, 4), (3, 1, 4, 2)), ((2, 3, 4), (4, 5)), ((4,), (2, 4, 3))],
+)
+def test_matmul_of_two_symbols_is_batch_dot(lhs: Any, rhs: Any) -> None:
+    assert "batch_dot" in operators(check(op.matmul, x=lhs, y=rhs))
+
+
+def test_linear() -> None:
+    weight, bias = random(5, 4), random(5, seed=1)
+    graph = check(lambda x: op.linear(x, constant(weight), constant(bias)), x=(2, 4))
+    assert operators(graph) == ["FullyConnected"]
+
+
+# Activations and normalisation
+
+
+def test_activations() -> None:
+    def body(x: Any) -> list[Any]:
+        return [
+            op.nn.relu(x),
+            op.nn.relu6(x),
+            op.clip(x, -0.5, 1.25),
+            op.clip(x, 1.0, 0.5),
+            op.nn.leakyrelu(x, 0.3),
+            op.nn.prelu(x, constant([0.2, 0.2, 0.2]), 1),
+            op.nn.prelu(x, constant([0.2, 1.5, -0.5]), 1),
+            op.nn.silu(x),
+            op.nn.softmax(x, 1),
+            op.nn.softmax(x),
+            op.sigmoid(x),
+            op.tanh(x),
+            op.square(x),
+            op.negative(x),
+            op.maximum(x, constant(0.0)),
+            op.maximum(constant(0.5), x),
+            op.minimum(op.maximum(x, constant(0.0)), constant(1.0)),
+            op.minimum(op.maximum(x, constant(1.0)), constant(0.5)),
+        ]
+
+    graph = check(body, x=(1, 3, 4))
+    assert [graph.outputs[place].op for place in (14, 15, 16)] == ["relu", "clip", "clip"]
+
+
+@pytest.mark.parametrize("axis", [1, 3, -1])
+@pytest.mark.parametrize("affine", [True, False])
+def test_batch_norm(axis: int, affine: bool) -> None:
+    gamma, beta, mean = (constant(random(4, seed=seed)) for seed in range(3))
+    variance = constant(np.abs(random(4, seed=3)) + 0.1)
+
+    def body(x: Any) -> Any:
+        options = {"axis": axis, "epsilon": 1e-3, "center": affine, "scale": affine, "training": False}
+        return relax.TupleGetItem(op.nn.batch_norm(x, gamma, beta, mean, variance, **options), 0)
+
+    assert operators(check(body, x=(1, 4, 5, 4))) == ["BatchNorm"]
+
+
+@pytest.mark.parametrize("axes", [-1, [-2, -1], [1, 2]])
+def test_layer_norm(axes: Any) -> None:
+    shape = (4,) if axes == -1 else (3, 4)
+    gamma, beta = constant(random(*shape)), constant(random(*shape, seed=1))
+    check(lambda x: op.nn.layer_norm(x, gamma, beta, axes=axes, epsilon=1e-3), x=(2, 3, 4))
+
+
+def test_dropout_is_kept_and_does_nothing() -> None:
+    data = random(2, 3)
+    mod = build(lambda x: relax.TupleGetItem(op.nn.dropout(x, 0.25), 0), x=(2, 3))
+    graph = from_relax(mod)
+    assert operators(graph) == ["Dropout"]
+    np.testing.assert_array_equal(graph.evaluate({"x": data})[0], data)
+
+
+# Arithmetic
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide"])
+def test_arithmetic(name: str) -> None:
+    function = getattr(op, name)
+    same, row, one = np.abs(random(2, 3, 4)) + 1, np.abs(random(1, 3, 1)) + 1, np.full((1, 1, 1), 1.5)
+
+    def body(x: Any, y: Any, z: Any) -> list[Any]:
+        return [
+            function(x, op.add(y, constant(3.0))),
+            function(x, op.add(z, constant(3.0))),
+            function(z, op.add(x, constant(3.0))),
+            function(x, constant(same)),
+            function(x, constant(row)),
+            function(x, constant(2.5)),
+            function(constant(2.5), op.add(x, constant(3.0))),
+            function(x, constant(one)),
+            function(z, constant(np.full((1, 1, 1), 1.5))),
+        ]
+
+    graph = check(body, x=(2, 3, 4), y=(2, 3, 4), z=(3, 1))
+    named = {"add": "plus", "subtract": "minus", "multiply": "mul", "divide": "div"}[name]
+    assert graph.outputs[5].op == f"_{named}_scalar"
+    assert graph.outputs[1].op.startswith("broadcast_")
+    assert graph.outputs[0].op == ("broadcast_div" if name == "divide" else f"elemwise_{name[:3]}")
+
+
+# Moving values
+
+
+def test_transforms() -> None:
+    def body(x: Any) -> list[Any]:
+        return [
+            op.reshape(x, (2, 12)),
+            op.reshape(x, (2, 2, 6)),
+            op.reshape(x, (6, -1)),
+            op.flatten(x),
+            op.nn.batch_flatten(x),
+            op.permute_dims(x),
+            op.permute_dims(x, (0, 2, -2)),
+            op.permute_dims(op.permute_dims(x, (1, 2, 0)), (2, 0, 1)),
+            op.expand_dims(x, 1),
+            op.expand_dims(x, [-1, 0]),
+            op.squeeze(op.expand_dims(x, [0, 3])),
+            op.squeeze(op.expand_dims(x, [0, 3]), [3]),
+            op.broadcast_to(x, (2, 3, 4)),
+            op.broadcast_to(x, (2, 2, 3, 4)),
+            op.concat([x, x, constant(random(2, 1, 4))], 1),
+            op.stack([x, x], -1),
+        ]
+
+    check(body, x=(2, 3, 4))
+
+
+def test_slices() -> None:
+    def body(x: Any) -> list[Any]:
+        return [
+            op.strided_slice(x, [1], [1], [3]),
+            op.strided_slice(x, [2, 0], [0, 1], [100, 2], [2, 1]),
+            op.strided_slice(x, [-1], [-3], [-1]),
+            op.strided_slice(x, [2], [5], [0], [-2]),
+            op.strided_slice(x, [2], [5], [-7], [-1]),
+            op.strided_slice(x, [1], [0], [9223372036854775807], [2]),
+            op.split(x, 3, 1),
+            op.split(x, 2, 1),
+            op.split(x, [1, 4], -1),
+            op.take(x, constant(1, "int64"), 1),
+            op.take(x, constant([1, 2], "int64"), 2),
+            op.take(x, constant([[3, 0], [1, 1]], "int64"), 2),
+            op.take(x, constant([-1, 9], "int64"), 2, mode="clip"),
+            op.take(x, constant([-1, 7], "int64"), 2, mode="wrap"),
+        ]
+
+    check(body, x=(2, 3, 6))
+
+
+def test_take_with_computed_indices() -> None:
+    table, indices = random(5, 3), np.array([[4, 0], [2, 2]], dtype="int32")
+    check(lambda i: op.take(constant(table), i, axis=0), feeds={"i": indices}, i=((2, 2), "int32"))
+
+
+def test_pad() -> None:
+    def body(x: Any) -> list[Any]:
+        widths = [0, 0, 1, 2, 2, 0]
+        return [
+            op.nn.pad(x, widths),
+            op.nn.pad(x, widths, "constant", 1.5),
+            op.nn.pad(x, widths, "reflect"),
+            op.nn.pad(x, widths, "replicate"),
+            op.nn.pad(x, [0] * 6),
+        ]
+
+    check(body, x=(2, 4, 3))
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [None, 1, [-1, 0]])
+def test_reductions(axis: Any, keepdims: bool) -> None:
+    check(lambda x: [f(x, axis, keepdims) for f in (op.sum, op.mean, op.max)], x=(2, 3, 4))
+
+
+# Values that do not depend on the data
+
+
+def test_constants_are_computed() -> None:
+    weight = random(3, 4)
+
+    def body(x: Any) -> list[Any]:
+        scale = op.sqrt(op.add(constant([1.0, 2.0, 3.0, 4.0]), constant(1e-5)))
+        kernel = op.multiply(op.permute_dims(constant(weight)), op.expand_dims(op.rsqrt(scale), 1))
+        return [
+            op.matmul(x, kernel),
+            op.add(x, op.full((2, 4), constant(2.0), "float32")),
+            op.multiply(x, op.ones_like(x)),
+            op.add(x, op.zeros((1, 4), "float32")),
+            op.where(op.greater(constant([1.0, -1.0]), constant(0.0)), constant(1.0), constant(2.0)),
+        ]
+
+    graph = check(body, x=(2, 4))
+    assert operators(graph) == ["FullyConnected", "broadcast_add", "broadcast_mul", "broadcast_add"]
+
+
+def test_casts() -> None:
+    indices = np.array([[1, 2]], dtype="int32")
+    check(lambda i: op.astype(i, "float32"), feeds={"i": indices}, i=((1, 2), "int32"))
+    graph = from_relax(build(lambda x: op.nn.relu(op.astype(op.astype(x, "float16"), "float32")), x=(1, 2)))
+    assert operators(graph) == ["relu"]
+
+
+# What is not covered
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (lambda x: op.nn.max_pool2d(x, (2, 2), dilation=(2, 2)), "dilation is (2, 2)"),
+        (lambda x: op.nn.adaptive_avg_pool2d(x, (3, 3)), "output_size is (3, 3)"),
+        (lambda x: op.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1], "circular"), "pad_mode is circular"),
+        (lambda x: op.maximum(x, op.nn.relu(x)), "second operand"),
+        (lambda x: op.nn.prelu(x, constant([0.1, 0.2, 0.3, 0.4]), 2), "axis is 2"),
+        (lambda x: op.nn.layer_norm(x, constant(np.ones(2)), constant(np.ones(2)), axes=[1]), "axes is (1,)"),
+        (lambda x: op.nn.conv2d(x, op.nn.relu(constant(np.ones((2, 2, 1, 1)))), out_layout="NCHW2c"), "out_layout"),
+    ],
+)
+def test_uses_that_are_not_covered_are_refused(body: Any, found: str) -> None:
+    with pytest.raises(UnsupportedOperatorError, match=found.replace("(", r"\(").replace(")", r"\)")):
+        from_relax(build(body, x=(1, 2, 4, 4)))
+
+
+def test_training_batch_norm_is_refused() -> None:
+    ones = constant(np.ones(2))
+    mod = build(lambda x: relax.TupleGetItem(op.nn.batch_norm(x, ones, ones, ones, ones, axis=1), 0), x=(1, 2, 4))
+    with pytest.raises(UnsupportedOperatorError, match="training is True"):
+        from_relax(mod)
