@@ -1,0 +1,88 @@
+"""Observers: what is kept of the tensors that calibration sees, of a size that does not grow with their number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from typing_extensions import Self
+
+from mrt.symbol import Array
+
+
+class Observer(Protocol):
+    """The state of observing one tensor: a frozen value, given anew by every observation.
+
+    The state depends on the set of samples observed only, to the last bit: not on their order, on how they were
+    batched, or on how partial states were merged.
+    """
+
+    @property
+    def lo(self) -> float:
+        """The smallest value observed, infinity before any."""
+
+    @property
+    def hi(self) -> float:
+        """The largest value observed, -infinity before any."""
+
+    def observe(self, samples: Array) -> Self:
+        """The state after `samples`: (number of samples, elements of one), finite values of any dtype."""
+
+    def merge(self, other: Self) -> Self:
+        """The state after what both have observed."""
+
+
+@dataclass(frozen=True)
+class RangeObserver:
+    """The smallest and the largest value observed."""
+
+    lo: float = np.inf
+    hi: float = -np.inf
+
+    def observe(self, samples: Array) -> RangeObserver:
+        if not samples.size:
+            return self
+        # Adding 0 makes one of the two zeros, so that the order of samples cannot show.
+        return self.merge(RangeObserver(float(samples.min()) + 0.0, float(samples.max()) + 0.0))
+
+    def merge(self, other: RangeObserver) -> RangeObserver:
+        return RangeObserver(min(self.lo, other.lo), max(self.hi, other.hi))
+
+
+@dataclass(frozen=True)
+class HistoricalObserver:
+    """The range observed and the largest reach of any sample.
+
+    A sample's reach is |mean| + lambda * standard deviation over its elements, or its largest absolute value where the
+    former is not below CLEARLY times the latter. Source: the Model Representation Tool (MRT) of CortexLabs'
+    cvm-runtime, whose calibration takes this as threshold of one batch and keeps the largest of its history; here the
+    batch is one sample, so that batching cannot show. Float64, one sample at a time.
+    """
+
+    lambda_: float
+    lo: float = np.inf
+    hi: float = -np.inf
+    reach: float = 0.0
+
+    CLEARLY = 0.95
+
+    def observe(self, samples: Array) -> HistoricalObserver:
+        seen = RangeObserver().observe(samples)
+        reach = max((self._reach(sample) for sample in samples), default=0.0) if samples.size else 0.0
+        return self.merge(HistoricalObserver(self.lambda_, seen.lo, seen.hi, reach))
+
+    def merge(self, other: HistoricalObserver) -> HistoricalObserver:
+        return HistoricalObserver(
+            self.lambda_, min(self.lo, other.lo), max(self.hi, other.hi), max(self.reach, other.reach)
+        )
+
+    def _reach(self, sample: Array) -> float:
+        # One contiguous sample at a time: the order in which NumPy adds must not depend on the batch.
+        values = sample.astype(np.float64)
+        largest = float(np.abs(values).max())
+        mean = float(values.mean())
+        values -= mean
+        deviation = float(np.sqrt(np.square(values).mean()))
+        spread = abs(mean) + self.lambda_ * deviation
+        return spread if spread < self.CLEARLY * largest else largest

@@ -1,0 +1,81 @@
+"""Float to float: brings a graph that was read into the normal form that is quantized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from mrt.preparation.average_pooling import AveragePoolingToSum
+from mrt.preparation.collapse_to_table import CollapseToTable
+from mrt.preparation.cut_tail import cut_tail, join_tail
+from mrt.preparation.drop_identities import DropIdentities
+from mrt.preparation.finite_parameters import CheckFiniteParameters
+from mrt.preparation.fold_batch_norm import FoldBatchNorm
+from mrt.preparation.fold_constants import FoldConstants
+from mrt.preparation.scalars_to_constants import ScalarsToConstants
+from mrt.preparation.separate_bias import SeparateBias
+from mrt.preparation.separate_pad import SeparatePad
+from mrt.symbol import Graph, Pass, Refusal, run_passes
+
+__all__ = ["PIPELINE", "PreparationConfig", "Prepared", "prepare"]
+
+PIPELINE: tuple[Pass, ...] = (
+    DropIdentities(),
+    FoldConstants(),
+    ScalarsToConstants(),
+    AveragePoolingToSum(),
+    FoldConstants(),
+    FoldBatchNorm(),
+    SeparatePad(),
+    SeparateBias(),
+    FoldConstants(),
+    DropIdentities(),
+    CollapseToTable(),
+)
+"""The passes in order, once parameters are known to be finite.
+
+Constants are folded before what looks for them and after what makes them."""
+
+
+class PreparationConfig(BaseModel):
+    """The `prepare` section.
+
+    split: names or fnmatch patterns of operators of the graph as read; they and all that follows stay float, as
+    post-processing. cut_softmax: whether softmaxes that only reach outputs do.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    split: tuple[str, ...] = ()
+    cut_softmax: bool = True
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A graph ready to be calibrated and quantized.
+
+    graph: the prepared float graph. postprocess: the float tail that was cut off, whose inputs are named like the
+    outputs of `graph`, in order; None where nothing was cut. refusals: what passes left alone, and why.
+    """
+
+    graph: Graph
+    postprocess: Graph | None
+    refusals: tuple[Refusal, ...]
+
+
+_DEFAULTS = PreparationConfig()
+
+
+def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS) -> Prepared:
+    """Cuts the float tail off and runs the passes of PIPELINE on the rest; outputs stay what they were, to rounding.
+
+    Raises ConfigError for a name in `split` that matches nothing, DataError for NaN or infinity in a parameter.
+    """
+    cut = cut_tail(CheckFiniteParameters()(graph), config.split, config.cut_softmax)
+    result = run_passes(cut.body, PIPELINE)
+    refusals = (*cut.refusals, *result.refusals)
+    if cut.tail is None:
+        return Prepared(result.graph, None, refusals)
+    body, tail = join_tail(result.graph, cut.tail)
+    return Prepared(body, tail, refusals)

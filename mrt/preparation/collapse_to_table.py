@@ -1,0 +1,235 @@
+"""Collapses elementwise operators that together are a function of one tensor into one, which becomes a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mrt.symbol import Array, Graph, GraphBuilder, Operator, Pass, PassResult, Refusal, Symbol
+from mrt.symbol.builder import rewrite_graph
+from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv, BroadcastMul, BroadcastSub
+from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
+from mrt.symbol.operators.functions import Abs, Negative, Square
+from mrt.symbol.operators.region import MAX_OPERATORS, UNARY, ElementwiseRegion, Expression
+from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar, PlusScalar, RDivScalar, RMinusScalar
+
+_SUM, _DIFFERENCE, _PRODUCT = (ElemwiseAdd, BroadcastAdd), (ElemwiseSub, BroadcastSub), (ElemwiseMul, BroadcastMul)
+_BINARY = (*_SUM, *_DIFFERENCE, *_PRODUCT, BroadcastDiv)
+_LINEAR = (PlusScalar, MinusScalar, RMinusScalar, MulScalar, DivScalar, *_SUM, *_DIFFERENCE, AddN, Negative)
+_EXACT = (*_LINEAR, Relu, Clip, Abs)
+"""Operators that integers compute as they are, so that a region of these alone would gain nothing."""
+
+
+@dataclass(frozen=True)
+class CollapseToTable(Pass):
+    """Replaces a region of elementwise operators by one `elementwise_region`, which holds it as an expression.
+
+    1. A region is what lies between one tensor and one output of elementwise operators on float tensors of one shape:
+       functions of one argument, arithmetic with a number or a constant of one element, and sums, differences,
+       products and quotients of tensors that are functions of that same tensor.
+    2. No value inside is read outside or is an output of the graph. Constants of several elements end a region.
+    3. It begins at the farthest tensor for which that holds, and for which it has at most MAX_OPERATORS operators,
+       equal ones counted as often as they are written. A relu or clip at its beginning stays outside: it
+       narrows the range over which the table is built.
+    4. It has two operators or more, and one at least that integers do not compute as it is: a function such as tanh,
+       or a product or quotient of two of its tensors.
+    """
+
+    def run(self, graph: Graph) -> PassResult:
+        regions, refusals = _find(graph)
+        new: dict[Symbol, Symbol] = {}
+
+        def step(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol | None:
+            new.update(zip(symbol.inputs, inputs, strict=True))
+            if symbol not in regions:
+                return None
+            source, expression = regions[symbol]
+            return builder.apply(ElementwiseRegion(str(expression)), [new[source]], symbol.name, symbol.origin)
+
+        return PassResult(rewrite_graph(graph, step), tuple(refusals))
+
+
+def _find(graph: Graph) -> tuple[dict[Symbol, tuple[Symbol, Expression]], list[Refusal]]:
+    """The regions by their last symbol: the tensor that each is a function of, and the function."""
+    cones = _Cones(graph)
+    regions: dict[Symbol, tuple[Symbol, Expression]] = {}
+    refusals: list[Refusal] = []
+    inside: set[Symbol] = set()
+    for symbol in reversed(graph.operators):
+        if symbol in inside or symbol not in cones.steps:
+            continue
+        region = cones.region(symbol)
+        members = region[1] if region else []
+        if region is None or len(members) < 2 or not any(_needs_table(cones.steps[member]) for member in members):
+            reason = cones.obstacle(symbol)
+            if reason and _needs_table(cones.steps[symbol]):
+                refusals.append(Refusal(symbol.name, reason))
+            continue
+        regions[symbol] = (region[0], cones.expression(symbol, region[0]))
+        inside.update(members)
+    return regions, refusals[::-1]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """An elementwise operator as an expression has it, and the tensors that it is applied to."""
+
+    operator: Operator
+    inputs: tuple[Symbol, ...]
+
+
+class _Cones:
+    """Which tensors each elementwise symbol is a function of.
+
+    steps: the elementwise symbols. beginnings: for each the nearest tensor that it is a function of. Following
+    that from tensor to tensor gives every other one, as dominators do in a flow graph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._outputs = frozenset(graph.outputs)
+        self._place = {symbol: place for place, symbol in enumerate((*graph.inputs, *graph.symbols))}
+        self.steps: dict[Symbol, _Step] = {}
+        self.beginnings: dict[Symbol, Symbol] = {}
+        for symbol in graph.operators:
+            step = _step(symbol, graph)
+            beginning = None if step is None else self._common(step.inputs)
+            if step is not None and beginning is not None:
+                self.steps[symbol] = step
+                self.beginnings[symbol] = beginning
+
+    def region(self, symbol: Symbol) -> tuple[Symbol, list[Symbol]] | None:
+        """The farthest tensor from which `symbol` may be collapsed, and the operators between; None if none may."""
+        found: list[tuple[Symbol, list[Symbol]]] = []
+        source, inside = symbol, set[Symbol]()
+        size, reads = 0, 1
+        while source in self.beginnings:
+            farther = self.beginnings[source]
+            members = self._members(source, farther)
+            inside.update(members)
+            part, leaves = self._counted(source, farther, members)
+            size, reads = size + reads * part, reads * leaves
+            if size > MAX_OPERATORS or not all(m is symbol or self._is_hidden(m, inside) for m in members):
+                break
+            source = farther
+            found.append((source, members + (found[-1][1] if found else [])))
+        while len(found) > 1 and isinstance(found[-2][0].operator, (Relu, Clip)):
+            found.pop()
+        return found[-1] if found else None
+
+    def obstacle(self, symbol: Symbol) -> str:
+        """Why `symbol` was not collapsed with what it reads, "" where there was nothing to collapse."""
+        beginning = self.beginnings[symbol]
+        inner = [member for member in self._members(symbol, beginning) if member is not symbol]
+        wider = [*inner, beginning] if beginning in self.steps else inner
+        for member in wider:
+            if member in self._outputs:
+                return f"{member.name} ({member.op}), which it reads, is an output"
+            if any(reader is not symbol and reader not in wider for reader in self._graph.consumers[member]):
+                return f"{member.name} ({member.op}), which it reads, is read by others too"
+        return ""
+
+    def expression(self, symbol: Symbol, source: Symbol) -> Expression:
+        """`symbol` as a function of `source`."""
+        found = {source: Expression()}
+        for member in self._members(symbol, source):
+            step = self.steps[member]
+            arguments = tuple(found[argument] for argument in step.inputs)
+            if isinstance(step.operator, ElemwiseMul) and arguments[0] == arguments[1]:
+                found[member] = Expression(Square(), arguments[:1])
+            elif isinstance(step.operator, AddN):
+                found[member] = arguments[0]
+                for argument in arguments[1:]:
+                    found[member] = Expression(ElemwiseAdd(), (found[member], argument))
+            else:
+                found[member] = Expression(step.operator, arguments)
+        return found[symbol]
+
+    def _common(self, symbols: tuple[Symbol, ...]) -> Symbol | None:
+        """The nearest tensor that all of `symbols` are functions of."""
+        result = symbols[0]
+        for other in symbols[1:]:
+            while result is not other:
+                # The later of two tensors cannot be what the earlier one is a function of.
+                late, early = (result, other) if self._place[result] > self._place[other] else (other, result)
+                if late not in self.beginnings:
+                    return None
+                result, other = self.beginnings[late], early
+        return result
+
+    def _members(self, symbol: Symbol, source: Symbol) -> list[Symbol]:
+        """The operators from `source`, which is not among them, to `symbol`, in the graph's order."""
+        found = {symbol}
+        pending = [symbol]
+        while pending:
+            for argument in self.steps[pending.pop()].inputs:
+                if argument is not source and argument not in found:
+                    found.add(argument)
+                    pending.append(argument)
+        return sorted(found, key=self._place.__getitem__)
+
+    def _is_hidden(self, member: Symbol, inside: set[Symbol]) -> bool:
+        """Whether a symbol is read by those `inside` only."""
+        return member not in self._outputs and all(reader in inside for reader in self._graph.consumers[member])
+
+    def _counted(self, symbol: Symbol, source: Symbol, members: list[Symbol]) -> tuple[int, int]:
+        """How many operators `symbol` as an expression of `source` has, and how often `source` stands in it."""
+        count = {source: (0, 1)}
+        for member in members:
+            inputs = self.steps[member].inputs
+            operators = sum(count[argument][0] for argument in inputs) + max(1, len(inputs) - 1)
+            count[member] = operators, sum(count[argument][1] for argument in inputs)
+        return count[symbol]
+
+
+def _step(symbol: Symbol, graph: Graph) -> _Step | None:
+    """The symbol as a step of an expression; None where it is no elementwise operator on float tensors of one shape."""
+    operator = symbol.operator
+    if not symbol.type.is_float or (isinstance(operator, LeakyReLU) and operator.act_type == "prelu"):
+        return None
+    tensors = tuple(source for source in symbol.inputs if graph.value(source) is None)
+    if not tensors or any(source.type != symbol.type for source in tensors):
+        return None
+    if len(tensors) == len(symbol.inputs):
+        if symbol.op in UNARY or isinstance(operator, AddN):
+            return _Step(operator, tensors)
+        return _Step(_of_two(operator), tensors) if isinstance(operator, _BINARY) else None
+    if not isinstance(operator, _BINARY):
+        return None
+    place = symbol.inputs.index(tensors[0])
+    value = graph.value(symbol.inputs[1 - place])
+    if value is None or value.size != 1:
+        return None
+    return _Step(_with_number(operator, _number(value), place == 0), tensors)
+
+
+def _number(value: Array) -> float:
+    return float(value.reshape(-1)[0])
+
+
+def _of_two(operator: Operator) -> Operator:
+    """A binary operator for two tensors of one shape."""
+    if isinstance(operator, _SUM):
+        return ElemwiseAdd()
+    if isinstance(operator, _DIFFERENCE):
+        return ElemwiseSub()
+    return ElemwiseMul() if isinstance(operator, _PRODUCT) else BroadcastDiv()
+
+
+def _with_number(operator: Operator, number: float, on_the_right: bool) -> Operator:
+    """A binary operator of which one operand is a number."""
+    if isinstance(operator, _SUM):
+        return PlusScalar(number)
+    if isinstance(operator, _PRODUCT):
+        return MulScalar(number)
+    if isinstance(operator, _DIFFERENCE):
+        return MinusScalar(number) if on_the_right else RMinusScalar(number)
+    return DivScalar(number) if on_the_right else RDivScalar(number)
+
+
+def _needs_table(step: _Step) -> bool:
+    """Whether integers do not compute the step as it is."""
+    operator = step.operator
+    if isinstance(operator, LeakyReLU):
+        return not operator.is_linear
+    return not isinstance(operator, _EXACT)

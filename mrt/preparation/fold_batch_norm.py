@@ -1,0 +1,90 @@
+"""Folds batch normalisation, and any multiplication or addition per channel, into the layer before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrt.preparation.channels import along, output_channel_axis, per_channel, scale_and_shift
+from mrt.preparation.constants import add_constant, feeds_only_one, multiply_by_constant, representable
+from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+from mrt.symbol.operators.normalization import BatchNorm
+from mrt.symbol.types import normalize_axis
+
+
+def _constant_batch_norms(graph: Graph) -> str:
+    for symbol in graph.operators:
+        if symbol.op == BatchNorm.op and all(graph.value(source) is not None for source in symbol.inputs[1:]):
+            return f"{symbol.name} ({symbol.op})"
+    return ""
+
+
+@dataclass(frozen=True)
+class FoldBatchNorm(RewritePass):
+    """Folds what acts per output channel on a Convolution, Deconvolution or FullyConnected into its weights and bias.
+
+    Y = (X - mean) gamma / sqrt(var + eps) + beta = X factor + summand, with
+    factor = gamma / sqrt(var + eps) and summand = beta - mean factor; gamma is 1 under fix_gamma.
+
+    1. BatchNorm over the output channels of a layer that nothing else reads: into the layer.
+    2. Any other BatchNorm: broadcast_mul and broadcast_add with constants along its axis.
+    3. broadcast_mul and broadcast_add with one constant per output channel of a layer that nothing else reads, or with
+       one constant in all: into the layer.
+
+    A BatchNorm whose gamma, beta, mean or variance is no parameter is left alone.
+    """
+
+    ensures = (Property("no batch normalisation by parameters", _constant_batch_norms),)
+
+    def rewrite(
+        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+    ) -> Symbol | str | None:
+        if isinstance(symbol.operator, BatchNorm):
+            return _rewrite_batch_norm(graph, symbol, symbol.operator, inputs, builder)
+        if isinstance(symbol.operator, (BroadcastAdd, BroadcastMul)):
+            return _rewrite_constant(graph, symbol, inputs, builder)
+        return None
+
+
+def _rewrite_batch_norm(
+    graph: Graph, symbol: Symbol, operator: BatchNorm, inputs: tuple[Symbol, ...], builder: GraphBuilder
+) -> Symbol | str:
+    data = inputs[0]
+    values = [builder.value(source) for source in inputs[1:]]
+    parameters = [value.astype(np.float64) for value in values if value is not None]
+    if len(parameters) != len(values):
+        return "its gamma, beta, mean or variance is not a parameter"
+    gamma, beta, mean, variance = parameters
+    with np.errstate(all="ignore"):
+        factor = (np.ones_like(gamma) if operator.fix_gamma else gamma) / np.sqrt(variance + operator.eps)
+        summand = beta - mean * factor
+    if not representable(factor, symbol.dtype) or not representable(summand, symbol.dtype):
+        return "its variance is negative, or is 0 without an eps, or its factors overflow"
+    axis = normalize_axis(operator.axis, symbol.type.rank)
+    if axis == output_channel_axis(data) and feeds_only_one(graph, symbol.inputs[0]):
+        folded = scale_and_shift(data, factor, summand, symbol.name, builder)
+        if isinstance(folded, Symbol):
+            return folded
+    rank, name = symbol.type.rank, f"{symbol.name}_scaled"
+    scaled = multiply_by_constant(builder, data, along(factor, axis, rank), name, f"{symbol.name}_factor")
+    return add_constant(builder, scaled, along(summand, axis, rank), symbol.name, f"{symbol.name}_summand")
+
+
+def _rewrite_constant(
+    graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+) -> Symbol | str | None:
+    """Rule 3."""
+    layer, value = inputs[0], builder.value(inputs[1])
+    axis = output_channel_axis(layer)
+    if axis is None or value is None or symbol.type != layer.type or value.ndim != symbol.type.rank:
+        return None
+    if not feeds_only_one(graph, symbol.inputs[0]):
+        return f"{symbol.inputs[0].name} is also read by others"
+    vector: Array | None = per_channel(value, axis, symbol.shape[axis])
+    if vector is None:
+        return f"its constant varies along other axes than the output channels of {layer.name}"
+    if isinstance(symbol.operator, BroadcastMul):
+        return scale_and_shift(layer, vector, None, symbol.name, builder)
+    return scale_and_shift(layer, None, vector, symbol.name, builder)

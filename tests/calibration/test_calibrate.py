@@ -1,0 +1,174 @@
+"""Thresholds are those of plain NumPy over all samples, for any batching."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from mrt.calibration import CalibrationConfig, Threshold, calibrate
+from mrt.errors import DataError, GraphError
+from mrt.symbol import Array, Evaluate, Graph, GraphBuilder, NumpyRunner, TensorType
+from mrt.symbol.operators.activation import Relu, Tanh
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv
+from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.transform import Reshape
+
+RANDOM = np.random.default_rng(7)
+X = RANDOM.normal(size=(23, 5)).astype(np.float32)
+WEIGHT = RANDOM.normal(size=(4, 5)).astype(np.float32)
+NAMES = ("x", "w", "fc", "act", "squashed", "folded")
+
+
+def _graph(baked: bool = False) -> Graph:
+    builder = GraphBuilder()
+    x, w = builder.input("x", TensorType((1, 5))), builder.parameter("w", WEIGHT)
+    fc = builder.apply(FullyConnected(num_hidden=4, no_bias=True), [x, w], "fc")
+    act = builder.apply(Relu(), [builder.apply(Reshape(shape=(1, 4)), [fc]) if baked else fc], "act")
+    folded = builder.apply(Relu(), [builder.parameter("p", np.array([[-1, 2, 3, 4]], np.float32))], "folded")
+    return builder.graph([builder.apply(Tanh(), [builder.apply(BroadcastAdd(), [act, folded])], "squashed")])
+
+
+def _batches(*lengths: int) -> list[Mapping[str, Array]]:
+    bounds = np.cumsum([0, *lengths])
+    return [{"x": X[a:b]} for a, b in pairwise(bounds)]
+
+
+class CountingRunner(NumpyRunner):
+    """Runs by NumPy and remembers the batch sizes that it was asked for."""
+
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+
+    def prepare(self, graph: Graph) -> Evaluate:
+        self.batches.append(graph.inputs[0].shape[0])
+        return super().prepare(graph)
+
+
+@pytest.mark.parametrize("baked", [False, True])
+def test_max_is_the_range_over_all_samples(baked: bool) -> None:
+    runner = CountingRunner()
+    found = calibrate(_graph(baked), _batches(10, 13), NAMES, CalibrationConfig(batch_size=8), runner)
+    product = X.astype(np.float64) @ WEIGHT.astype(np.float64).T
+    positive = np.maximum(product, 0)
+    expected = {
+        "x": X,
+        "w": WEIGHT,
+        "fc": product,
+        "act": positive,
+        "squashed": np.tanh(positive + np.array([0, 2, 3, 4])),
+        "folded": np.array([0, 4]),
+    }
+    assert list(found) and set(found) == set(NAMES)
+    for name, values in expected.items():
+        assert (found[name].lo, found[name].hi) == pytest.approx((values.min(), values.max()), rel=1e-6)
+    assert runner.batches == [1 if baked else 8]
+
+
+@pytest.mark.parametrize("method", ["max", "historical"])
+def test_any_batching_gives_the_same_bits(method: str) -> None:
+    config = CalibrationConfig(method=method, lambda_=1.0, batch_size=4)
+    graph = _graph()
+    results = [
+        calibrate(graph, _batches(*lengths), NAMES, config, NumpyRunner())
+        for lengths in ([23], [23], [1] * 23, [4, 4, 4, 4, 4, 3], [3, 0, 7, 12, 1], [22, 1])
+    ]
+    assert all(result == results[0] for result in results)
+
+
+def test_historical_narrows_and_leaves_parameters_exact() -> None:
+    config = CalibrationConfig.model_validate({"method": "historical", "lambda": 0.5})
+    found = calibrate(_graph(), _batches(23), NAMES, config, NumpyRunner())
+    reach = 0.0
+    for sample in X.astype(np.float64):
+        spread = abs(sample.mean()) + 0.5 * sample.std()
+        reach = max(reach, spread if spread < 0.95 * np.abs(sample).max() else np.abs(sample).max())
+    assert found["x"].lo == pytest.approx(max(X.min(), -reach)) and found["x"].hi == pytest.approx(min(X.max(), reach))
+    assert found["w"] == Threshold(float(WEIGHT.min()), float(WEIGHT.max()))
+    assert found["act"].lo == 0
+
+
+def test_samples_and_progress() -> None:
+    seen: list[int] = []
+    config = CalibrationConfig(samples=10, batch_size=4)
+    found = calibrate(_graph(), _batches(7, 16), ["x"], config, NumpyRunner(), seen.append)
+    assert seen == [4, 8, 10]
+    assert found["x"] == Threshold(float(X[:10].min()), float(X[:10].max()))
+
+
+def test_several_inputs_and_one_that_nothing_reads() -> None:
+    builder = GraphBuilder()
+    a, b = builder.input("a", TensorType((1, 2))), builder.input("b", TensorType((1, 2)))
+    graph = builder.graph([builder.apply(Relu(), [a], "y")])
+    data = {"a": X[:, :2], "b": X[:, 2:4]}
+    found = calibrate(graph, [data], ["y", "b"], CalibrationConfig(), NumpyRunner())
+    assert found["b"] == Threshold(float(data["b"].min()), float(data["b"].max())) and b in graph.inputs
+
+
+def test_infinity_inside_names_tensor_and_sample() -> None:
+    builder = GraphBuilder()
+    a, b = builder.input("a", TensorType((1, 1))), builder.input("b", TensorType((1, 1)))
+    graph = builder.graph([builder.apply(BroadcastDiv(), [a, b], "ratio")])
+    ones = np.ones((6, 1), np.float32)
+    zero_at_5 = np.where(np.arange(6)[:, None] == 5, 0, ones).astype(np.float32)
+    with pytest.raises(DataError, match=r"ratio .*inf in calibration sample 5"):
+        calibrate(graph, [{"a": ones, "b": zero_at_5}], ["ratio"], CalibrationConfig(batch_size=4), NumpyRunner())
+
+
+def test_non_finite_parameter_is_named() -> None:
+    builder = GraphBuilder()
+    x, p = builder.input("x", TensorType((1, 2))), builder.parameter("p", np.array([[np.nan, 0]], np.float32))
+    graph = builder.graph([builder.apply(BroadcastAdd(), [x, p], "y")])
+    with pytest.raises(DataError, match="parameter p"):
+        calibrate(graph, [X[:, :2]], ["p"], CalibrationConfig(), NumpyRunner())
+
+
+def test_unknown_tensor_is_named_with_the_nearest() -> None:
+    with pytest.raises(GraphError, match="squashd.*squashed"):
+        calibrate(_graph(), _batches(23), ["squashd"], CalibrationConfig(), NumpyRunner())
+
+
+def test_no_samples() -> None:
+    with pytest.raises(DataError, match="no samples"):
+        calibrate(_graph(), [], NAMES, CalibrationConfig(), NumpyRunner())
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"method": "median"}, {"lambda": 0}, {"batch_size": 0}, {"samples": 0}, {"lambd": 3.0}]
+)
+def test_config_is_checked(wrong) -> None:
+    with pytest.raises(ValidationError):
+        CalibrationConfig.model_validate(wrong)
+
+
+@pytest.mark.parametrize("method", ["max", "historical"])
+def test_memory_does_not_grow_with_samples(method: str) -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 20_000)))
+    graph = builder.graph([builder.apply(Relu(), [x], "y")])
+    config = CalibrationConfig(method=method, batch_size=4)
+
+    def peak(samples: int) -> int:
+        stream = ({"x": np.full((2, 20_000), i, np.float32)} for i in range(samples // 2))
+        tracemalloc.start()
+        calibrate(graph, stream, ["x", "y"], config, NumpyRunner())
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    peak(8)
+    assert peak(256) < 1.1 * peak(32) + 100_000
+
+
+def test_chain_of_ten_thousand_operators() -> None:
+    builder = GraphBuilder()
+    y = builder.input("x", TensorType((1, 2)))
+    for i in range(10_000):
+        y = builder.apply(Relu(), [y], f"relu{i}")
+    graph = builder.graph([y])
+    found = calibrate(graph, [X[:3, :2]], [s.name for s in graph.symbols], CalibrationConfig(), NumpyRunner())
+    assert len(found) == 10_001 and found["relu9999"].hi == max(0.0, float(X[:3, :2].max()))

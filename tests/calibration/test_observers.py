@@ -1,0 +1,85 @@
+"""Observers see what NumPy sees, whatever the order and the parts."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mrt.calibration.observers import HistoricalObserver, RangeObserver
+from mrt.calibration.thresholds import CalibrationConfig, Threshold, new_observer, threshold_of
+
+OBSERVERS = [RangeObserver(), HistoricalObserver(lambda_=2.0)]
+
+
+def _reach(sample: np.ndarray, lambda_: float) -> float:
+    """MRT's threshold of one observation, in float64."""
+    values = sample.astype(np.float64)
+    largest = np.abs(values).max()
+    spread = abs(values.mean()) + lambda_ * values.std()
+    return float(spread) if spread < 0.95 * largest else float(largest)
+
+
+@pytest.mark.parametrize("observer", OBSERVERS, ids=["range", "historical"])
+@settings(max_examples=30, deadline=None)
+@given(cuts=st.lists(st.integers(0, 12), max_size=4), seed=st.integers(0, 100))
+def test_state_does_not_depend_on_the_parts(observer, cuts, seed) -> None:
+    random = np.random.default_rng(seed)
+    samples = random.standard_t(2, size=(12, 1000)).astype(np.float32)
+    whole = observer.observe(samples)
+    bounds = [0, *sorted(cuts), 12]
+    parts = [samples[a:b] for a, b in pairwise(bounds)]
+    streamed, merged = observer, observer
+    for part in parts:
+        streamed = streamed.observe(part)
+    for part in random.permutation(len(parts)):
+        merged = merged.merge(observer.observe(parts[part]))
+    assert whole == streamed == merged
+
+
+def test_range_is_exact() -> None:
+    samples = np.random.default_rng(0).normal(size=(5, 300)).astype(np.float32)
+    seen = RangeObserver().observe(samples)
+    assert (seen.lo, seen.hi) == (float(samples.min()), float(samples.max()))
+
+
+def test_zeros_are_one() -> None:
+    a = RangeObserver().observe(np.array([[-0.0, 0.0]], np.float32))
+    b = RangeObserver().observe(np.array([[0.0, -0.0]], np.float32))
+    assert str(a) == str(b) == str(RangeObserver(0.0, 0.0))
+
+
+@pytest.mark.parametrize("lambda_", [0.5, 3.0, 16.0])
+def test_historical_is_the_largest_reach_of_a_sample(lambda_: float) -> None:
+    random = np.random.default_rng(0)
+    samples = (random.standard_t(2, size=(6, 500)) * random.uniform(0.1, 3, size=(6, 1)) + 0.3).astype(np.float32)
+    observer = HistoricalObserver(lambda_).observe(samples)
+    reach = max(_reach(sample, lambda_) for sample in samples)
+    assert observer.reach == pytest.approx(reach, rel=1e-12)
+    lo, hi = float(samples.min()), float(samples.max())
+    assert threshold_of(observer) == Threshold(max(lo, -observer.reach), min(hi, observer.reach))
+
+
+def test_historical_cuts_an_outlier_only_if_clearly_beyond() -> None:
+    sample = np.zeros((1, 10_000), np.float32)
+    sample[0, 0] = 100.0
+    assert threshold_of(HistoricalObserver(3.0).observe(sample)).hi < 10
+    even = np.tile(np.array([[-1, 1]], np.float32), (1, 50))
+    assert threshold_of(HistoricalObserver(0.96).observe(even)) == Threshold(-1.0, 1.0)
+
+
+@pytest.mark.parametrize("value", [0.0, -3.5, 1e30, 1e-42])
+def test_constant_tensor(value: float) -> None:
+    samples = np.full((3, 7), value, np.float32)
+    exact = float(np.float32(value))
+    for observer in OBSERVERS:
+        assert threshold_of(observer.observe(samples)) == Threshold(exact, exact)
+
+
+def test_nothing_observed() -> None:
+    for method in ("max", "historical"):
+        observer = new_observer(CalibrationConfig(method=method)).observe(np.zeros((2, 0), np.float32))
+        assert threshold_of(observer) == Threshold(0.0, 0.0)

@@ -1,0 +1,300 @@
+"""Datasets: every source gives the same batches as NumPy by hand, and what is unusable is one clear error."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mrt.config import FolderDataset, LoaderDataset, NpzDataset
+from mrt.datasets import Dataset, load_dataset
+from mrt.errors import DataError
+from mrt.symbol import TensorType
+
+IMAGE = {"data": TensorType((1, 3, 4, 5))}
+TWO = {"left": TensorType((1, 2)), "right": TensorType((1, 3))}
+
+
+def npz(folder: Path, **arrays: Any) -> Path:
+    np.savez(folder / "data.npz", **arrays)
+    return folder / "data.npz"
+
+
+def images(count: int = 7) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 256, (count, 4, 5, 3)).astype(np.uint8)
+
+
+def gathered(dataset: Dataset, batch_size: int) -> dict[str, np.ndarray]:
+    batches = list(dataset.batches(batch_size))
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+
+
+def npz_of(path: Path, **options: Any) -> NpzDataset:
+    return NpzDataset.model_validate({"npz": path, **options})
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7, 100])
+def test_preprocessing_is_layout_then_scale_then_mean_then_std(tmp_path: Path, batch_size: int) -> None:
+    x, labels = images(), np.arange(7)
+    config = npz_of(npz(tmp_path, x=x, y=labels), y="y", layout="NHWC->NCHW", scale=0.5, mean=[1, 2, 3], std=[2, 4, 8])
+    dataset = load_dataset(config, IMAGE, "data.test")
+    expected = (x.astype(np.float64) * 0.5 - [1, 2, 3]) / [2, 4, 8]
+    found = gathered(dataset, batch_size)["data"]
+    assert found.dtype == np.float32 and found.flags.c_contiguous
+    np.testing.assert_allclose(found, expected.transpose(0, 3, 1, 2), rtol=1e-6)
+    assert dataset.labels is not None
+    np.testing.assert_array_equal(dataset.labels, labels)
+
+
+def test_slice_and_samples_choose_the_samples(tmp_path: Path) -> None:
+    x = np.ascontiguousarray(images().transpose(0, 3, 1, 2))
+    config = npz_of(npz(tmp_path, x=x, y=np.arange(7)), y="y", slice=[2, 6], samples=3)
+    dataset = load_dataset(config, IMAGE, "data.test")
+    np.testing.assert_array_equal(gathered(dataset, 2)["data"], x[2:5])
+    assert dataset.labels is not None and dataset.labels.tolist() == [2, 3, 4]
+
+
+def test_arrays_by_input_name(tmp_path: Path) -> None:
+    a, b = np.ones((4, 2)), np.zeros((4, 3), np.float16)
+    config = npz_of(npz(tmp_path, first=a, second=b), x={"left": "first", "right": "second"})
+    found = gathered(load_dataset(config, TWO, "data.test"), 3)
+    assert {name: (array.shape, array.dtype.name) for name, array in found.items()} == {
+        "left": ((4, 2), "float32"),
+        "right": ((4, 3), "float32"),
+    }
+
+
+def test_integer_inputs_are_not_preprocessed(tmp_path: Path) -> None:
+    config = npz_of(npz(tmp_path, x=np.array([[3, 300]])), scale=2)
+    types = {"tokens": TensorType((1, 2), "int32")}
+    assert gathered(load_dataset(config, types, "data.test"), 1)["tokens"].tolist() == [[3, 300]]
+    with pytest.raises(DataError, match="uint8, the data go from 3 to 300"):
+        gathered(load_dataset(config, {"tokens": TensorType((1, 2), "uint8")}, "data.test"), 1)
+
+
+GOOD = np.zeros((2, 3, 4, 5), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "options", "needed"),
+    [
+        ({"image": GOOD}, {}, "no array 'x'"),
+        ({"images": GOOD}, {"x": "image"}, "did you mean images"),
+        ({"x": GOOD}, {"y": "y"}, "no array 'y'"),
+        ({"x": GOOD[0]}, {}, "rank 3; rank 4 is needed"),
+        ({"x": GOOD[:, :2]}, {}, r"shape \[2, 4, 5\], the network needs \[3, 4, 5\]"),
+        ({"x": np.full(GOOD.shape, "a")}, {}, "<U1, float32 is needed"),
+        ({"x": GOOD.astype(complex)}, {}, "complex128"),
+        ({"x": np.array([None, 1])}, {}, "truncated"),
+        ({"x": np.float32(1)}, {}, "single number"),
+        ({"x": GOOD[:0]}, {}, "there are 0 samples"),
+        ({"x": GOOD}, {"samples": 3}, "3 samples are asked for, there are 2"),
+        ({"x": GOOD}, {"slice": [0, 3]}, "there are 2 samples"),
+        ({"x": GOOD}, {"slice": [2, None]}, "there are 2 samples"),
+        ({"x": GOOD}, {"layout": "NWC->NCW"}, "needs 3 axes"),
+        ({"x": GOOD}, {"mean": [1, 2]}, "mean has 2 values"),
+        ({"x": GOOD}, {"x": {"other": "x"}}, r"gives the inputs \['other'\], the network has \['data'\]"),
+        ({"x": np.full(GOOD.shape, 1e300)}, {}, "sample 0 holds NaN or infinity"),
+        ({"x": GOOD, "y": np.zeros(2)}, {"y": "y"}, "labels are float64"),
+        ({"x": GOOD, "y": np.zeros(3, int)}, {"y": "y"}, r"integers of shape \[2\]"),
+        ({"x": GOOD, "y": np.array([1, -1])}, {"y": "y"}, "label -1 of sample 1 is negative"),
+    ],
+)
+def test_unusable_arrays_are_named(tmp_path: Path, arrays: Any, options: Any, needed: str) -> None:
+    config = npz_of(npz(tmp_path, **arrays), **options)
+    with pytest.raises(DataError, match=needed) as caught:
+        gathered(load_dataset(config, IMAGE, "data.test"), 2)
+    assert "data.test" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_the_sample_that_is_not_finite_is_named(tmp_path: Path, value: float) -> None:
+    x = np.zeros((5, 3, 4, 5))
+    x[3, 1, 2, 2] = value
+    with pytest.raises(DataError, match="sample 3 holds NaN or infinity in input data"):
+        gathered(load_dataset(npz_of(npz(tmp_path, x=x)), IMAGE, "data.test"), 2)
+
+
+def test_files_that_are_missing_truncated_or_something_else(tmp_path: Path) -> None:
+    whole = npz(tmp_path, x=GOOD).read_bytes()
+    broken = {
+        "missing.npz": None,
+        "empty.npz": b"",
+        "text.npz": b"not an array",
+        "start.npz": whole[: len(whole) // 2],
+    }
+    np.savez_compressed(tmp_path / "packed.npz", x=np.random.default_rng(0).normal(size=(2, 3, 4, 5)))
+    packed = (tmp_path / "packed.npz").read_bytes()
+    broken["packed.npz"] = packed[:300] + bytes(64) + packed[364:]
+    for name, content in broken.items():
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=name):
+            load_dataset(npz_of(tmp_path / name), IMAGE, "data.test")
+    np.save(tmp_path / "array.npy", GOOD)
+    with pytest.raises(DataError, match="single array"):
+        load_dataset(npz_of(tmp_path / "array.npy"), IMAGE, "data.test")
+
+
+LOADER = """
+import numpy as np
+from beside import LABELS
+
+def good(split, count):
+    return np.full((count, 3, 4, 5), len(split)), LABELS[:count]
+
+def named(split):
+    return {"left": [[1, 2]], "right": [[1, 2, 3]]}, None
+
+def raises(split):
+    raise KeyError("no such split")
+
+def alone(split):
+    return np.zeros((1, 3, 4, 5))
+
+def ragged(split):
+    return [[1], [1, 2]], None
+
+def exits(split):
+    raise FileNotFoundError(2, "No such file", "x.npz")
+
+number = 3
+"""
+
+
+@pytest.fixture
+def loader(tmp_path: Path) -> Path:
+    (tmp_path / "beside.py").write_text("LABELS = [4, 5, 6]\n")
+    (tmp_path / "load.py").write_text(LOADER)
+    return tmp_path / "load.py"
+
+
+def loader_of(path: Path, function: str, **options: Any) -> LoaderDataset:
+    return LoaderDataset.model_validate({"loader": f"{path}:{function}", **options})
+
+
+def test_a_loader_gets_the_split_and_the_arguments(loader: Path) -> None:
+    dataset = load_dataset(loader_of(loader, "good", args={"count": 3}, split="train"), IMAGE, "data.calibration")
+    assert dataset.labels is not None and dataset.labels.tolist() == [4, 5, 6]
+    np.testing.assert_array_equal(gathered(dataset, 2)["data"], np.full((3, 3, 4, 5), 5, np.float32))
+
+
+def test_the_split_is_by_default_the_entrys_name(loader: Path) -> None:
+    dataset = load_dataset(loader_of(loader, "good", args={"count": 1}), IMAGE, "data.calibration")
+    assert gathered(dataset, 1)["data"].max() == len("calibration")
+
+
+def test_a_loader_may_give_arrays_by_input_name(loader: Path) -> None:
+    dataset = load_dataset(loader_of(loader, "named"), TWO, "data.test")
+    assert dataset.labels is None
+    assert gathered(dataset, 1)["right"].tolist() == [[1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "needed"),
+    [
+        ("raises", {}, "KeyError: 'no such split'"),
+        ("good", {}, "TypeError: good.. missing 1 required positional argument: 'count'"),
+        ("alone", {}, r"gave a ndarray; the tuple \(x, y\) is needed"),
+        ("ragged", {}, "no array"),
+        ("named", {}, "the network has"),
+        ("exits", {}, "x.npz"),
+        ("absent", {}, "no function absent"),
+        ("number", {}, "no function number"),
+    ],
+)
+def test_what_a_loader_does_wrong_is_told(loader: Path, function: str, args: dict[str, Any], needed: str) -> None:
+    with pytest.raises(DataError, match=needed):
+        load_dataset(loader_of(loader, function, args=args), IMAGE, "data.test")
+
+
+def test_a_loader_that_cannot_be_imported(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"none\.py does not exist"):
+        load_dataset(loader_of(tmp_path / "none.py", "load"), IMAGE, "data.test")
+    for content, reason in (("1 +", "SyntaxError"), ("import no_such_module", "ModuleNotFoundError")):
+        (tmp_path / "bad.py").write_text(content)
+        with pytest.raises(DataError, match=reason):
+            load_dataset(loader_of(tmp_path / "bad.py", "load"), IMAGE, "data.test")
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Two classes of two images each, every image 8 x 10 of one colour."""
+    image = pytest.importorskip("PIL.Image")
+    for label, group in enumerate(("cat", "dog")):
+        (tmp_path / "photos" / group).mkdir(parents=True)
+        for number in range(2):
+            colour = (100 * label, 10 * number, 7)
+            image.new("RGB", (10, 8), colour).save(tmp_path / "photos" / group / f"{number}.png")
+    return tmp_path / "photos"
+
+
+def folder_of(path: Path, **options: Any) -> FolderDataset:
+    return FolderDataset.model_validate({"folder": path, **options})
+
+
+def test_images_take_their_label_from_their_folder(photos: Path) -> None:
+    dataset = load_dataset(folder_of(photos, resize=4, crop=[4, 5]), IMAGE, "data.test")
+    assert dataset.labels is not None and dataset.labels.tolist() == [0, 0, 1, 1]
+    found = gathered(dataset, 3)["data"]
+    colours = [(0, 0, 7), (0, 10, 7), (100, 0, 7), (100, 10, 7)]
+    np.testing.assert_array_equal(found, np.broadcast_to(np.reshape(colours, (4, 3, 1, 1)), (4, 3, 4, 5)))
+
+
+def test_the_crop_is_central(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 9, 3)).astype(np.uint8)
+    image.fromarray(pixels).save(tmp_path / "one.png")
+    dataset = load_dataset(folder_of(tmp_path, crop=[4, 5], scale=2, layout=None), {"x": TensorType((1, 4, 5, 3))}, "d")
+    assert dataset.labels is None
+    np.testing.assert_array_equal(gathered(dataset, 1)["x"][0], 2.0 * pixels[2:6, 2:7])
+
+
+def test_a_labels_file_names_images_in_its_order(photos: Path) -> None:
+    (photos / "labels.txt").write_text("dog/1.png 17\n\ncat/0.png, 3\n")
+    config = folder_of(photos, labels=photos / "labels.txt", resize=[4, 5])
+    dataset = load_dataset(config, IMAGE, "data.test")
+    assert dataset.labels is not None and dataset.labels.tolist() == [17, 3]
+    assert gathered(dataset, 2)["data"][:, 0, 0, 0].tolist() == [100, 0]
+
+
+def test_grey_images_have_one_channel(photos: Path) -> None:
+    dataset = load_dataset(folder_of(photos, mode="L", resize=[4, 5]), {"x": TensorType((1, 1, 4, 5))}, "data.test")
+    assert gathered(dataset, 4)["x"].shape == (4, 1, 4, 5)
+
+
+def test_unusable_folders_are_named(photos: Path, tmp_path: Path) -> None:
+    def fails(match: str, folder: Path = photos, **options: Any) -> None:
+        with pytest.raises(DataError, match=match):
+            gathered(load_dataset(folder_of(folder, **options), IMAGE, "data.test"), 4)
+
+    fails("is not a folder", tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    fails("holds no samples", tmp_path / "empty")
+    fails("smaller than the crop", crop=20)
+    fails("see layout", resize=5)
+    fails("5 samples are asked for, there are 4", samples=5)
+    (tmp_path / "labels.txt").write_text("cat/0.png 1\ncat/1.png cat\n")
+    fails("line 2 .* `file label` is needed", labels=tmp_path / "labels.txt")
+    (tmp_path / "labels.txt").write_text("cat/9.png 1\n")
+    fails("9.png is no readable image", labels=tmp_path / "labels.txt")
+    (photos / "cat" / "1.png").write_bytes((photos / "cat" / "1.png").read_bytes()[:40])
+    fails("1.png is no readable image", resize=[4, 5])
+    (photos / "stray.png").write_bytes(b"")
+    fails("beside its class folders")
+
+
+def test_without_pillow_the_error_says_what_to_install(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without_pillow(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.partition(".")[0] == "PIL":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_pillow)
+    with pytest.raises(DataError, match="pip install pillow"):
+        gathered(load_dataset(folder_of(photos), IMAGE, "data.test"), 1)
