@@ -1,0 +1,47 @@
+"""Deconvolution: a sum of products of an activation and a weight whose number varies with the position."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from expansions.reduction import Form, expand_reduction
+from mrt.errors import QuantizationError
+from mrt.quantization.builder import IntegerBuilder
+from mrt.quantization.expansion import Inputs, expansion
+from mrt.quantization.plan import ScalePlan
+from mrt.quantization.quantized import Quantized
+from mrt.symbol import Array, Symbol
+from mrt.symbol.operators.deconvolution import Deconvolution
+
+
+@expansion("Deconvolution")
+def expand_deconvolution(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """Y = deconv(X, W) for any pair of symmetric and affine quantizers.
+
+    Y / (sx sw[o]) = deconv(Xq, Wq) - zw[o] deconv(Xq, 1) - zx deconv(1, Wq) + zx zw[o] deconv(1, 1)
+
+    Terms whose zero point is 0 are not built: the identity of expansion formalizations 1 to 4 of "MRT Generalized
+    Quantization Math Formalization", Convolution, for an operator that is as linear. How many taps reach a position
+    varies with its phase and near the border, so the last two terms are deconvolutions of an image of ones, folded
+    into one constant per position; deconv(Xq, 1) has one channel per group. Output channels are counted along axis 1
+    of the weight within each group.
+    """
+    operator = op.operator
+    if not isinstance(operator, Deconvolution):
+        raise QuantizationError(f"{op.name} ({op.op}): a Deconvolution is needed")
+    image = np.ones((1, *op.inputs[0].shape[1:]), np.int64)
+    weight = op.inputs[1].shape
+
+    def sums(rows: Array) -> Array:
+        """deconv(1, W), cut to length 1 along every axis where it does not vary."""
+        result: Array = np.asarray(operator.evaluate(image, operator.from_rows(rows)))
+        for axis in range(2, result.ndim):
+            first = result.take([0], axis)
+            result = first if (result == first).all() else result
+        return result
+
+    window = replace(operator, num_filter=operator.num_group)
+    ones = np.ones((weight[0], 1, *weight[2:]), np.int64)
+    return expand_reduction(op, inputs, plan, builder, Form(1, window, ones, operator.rows, operator.from_rows, sums))

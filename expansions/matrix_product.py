@@ -1,0 +1,39 @@
+"""batch_dot and dot: products of two activations."""
+
+from __future__ import annotations
+
+from mrt.errors import QuantizationError
+from mrt.quantization.builder import IntegerBuilder
+from mrt.quantization.expansion import Inputs, expansion
+from mrt.quantization.plan import ScalePlan
+from mrt.quantization.quantized import Quantized
+from mrt.quantization.quantizer import symmetric_target
+from mrt.symbol import Symbol
+
+
+@expansion("batch_dot", "dot")
+def expand_matrix_product(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """Z = X Y for any pair of symmetric and affine quantizers.
+
+    Z / (sx sy) = (Xq - zx) (Yq - zy)
+
+    with the zero points subtracted first, which is exact. Multiplied out it is formalization 4 of FullyConnected in
+    "MRT Generalized Quantization Math Formalization", Xq Yq - zy sum(Xq) - zx sum(Yq) + K zx zy, whose sums would be
+    activations here and whose terms need more bits than their total. A constant operand is a weight with one scale.
+    """
+    operands = [builder.centred(_operand(op, inputs, index, plan, builder)) for index in (0, 1)]
+    try:
+        product = builder.apply(op.operator, [operand.symbol for operand in operands])
+    except QuantizationError as error:
+        sources = " or ".join(source.name for source in op.inputs)
+        raise QuantizationError(f"{error}: both are activations here, {sources}") from None
+    return builder.quantized(product, operands[0].step * operands[1].step)
+
+
+def _operand(op: Symbol, inputs: Inputs, index: int, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    value = inputs.values[index]
+    if isinstance(value, Quantized):
+        return value
+    name = op.inputs[index].name
+    bits = plan.config.weight_of(op.name).bits
+    return builder.constant_at(name, value, symmetric_target(plan.magnitudes[name], bits, signed=True))

@@ -1,0 +1,175 @@
+"""Operators that repeat, exchange or choose values: of one tensor at its scale, of several at one scale."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from expansions.addition import at_common
+from expansions.transform import expand_same_scale
+from mrt.errors import QuantizationError
+from mrt.quantization.builder import IntegerBuilder
+from mrt.quantization.expansion import Demand, Inputs, expansion
+from mrt.quantization.plan import ScalePlan
+from mrt.quantization.quantized import Quantized
+from mrt.quantization.quantizer import Target, round_half_away
+from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.operators.arrangement import SliceLike
+from mrt.symbol.operators.selection import Embedding, MaximumScalar, MinimumScalar
+from mrt.symbol.operators.transform import Slice
+from mrt.symbol.types import narrowest_dtype
+
+PLACE_BITS = 8
+"""How much finer than its own quantizer argmax compares a tensor whose channels have scales of their own."""
+TABLE_LIMIT = 2**15 - 1
+"""The largest integer of an embedding's table: 16 bits."""
+INDEX_ERROR = 0.5
+"""An index off by less is rounded to the right one."""
+
+expansion("SwapAxis", "tile", "repeat", "UpSampling", "depth_to_space", "space_to_depth", "min")(expand_same_scale)
+
+
+@expansion("slice_like")
+def expand_slice_like(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """The slice that the second tensor's shape says, at sx and zx; the second tensor is not read."""
+    data, operator = inputs.quantized(0), op.operator
+    if not isinstance(operator, SliceLike):
+        raise QuantizationError(f"{op.name} ({op.op}): a slice_like is needed")
+    ends = tuple(None if n == m else n for n, m in zip(op.shape, data.symbol.shape, strict=True))
+    part = Slice(begin=(None,) * len(ends), end=ends)
+    return builder.quantized(builder.apply(part, [data.symbol]), data.step, data.zero_point)
+
+
+def _limits(op: Symbol) -> tuple[float, float]:
+    """The range to which the operator holds its input."""
+    operator = op.operator
+    if isinstance(operator, MaximumScalar):
+        return operator.scalar, np.inf
+    if isinstance(operator, MinimumScalar):
+        return -np.inf, operator.scalar
+    raise QuantizationError(f"{op.name} ({op.op}): a _maximum_scalar or _minimum_scalar is needed")
+
+
+@expansion("_maximum_scalar", "_minimum_scalar", demands=Demand.OUTPUT)
+def expand_scalar_limit(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """The input at the output's quantizer, saturated at round(scalar / s) + z."""
+    data = inputs.quantized(0)
+    steps = round_half_away(np.clip(np.array(_limits(op)) / data.step, -(2.0**31), 2.0**31))
+    lo, hi = (int(step) + data.zero_point for step in steps)
+    return builder.quantized(builder.narrow(data.symbol, lo, hi), data.step, data.zero_point)
+
+
+@expansion("_maximum", "_minimum", "broadcast_maximum", "broadcast_minimum", demands=Demand.COMMON)
+def expand_comparison(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """Both operands at one scale, then compared: exact there.
+
+    Source: Quantize Scale of "MRT Generalized Quantization Math Formalization".
+    """
+    operands = [at_common(op, inputs, index, plan, builder) for index in (0, 1)]
+    result = builder.apply(op.operator, _of_one_dtype(operands, builder))
+    return builder.quantized(result, operands[0].step, operands[0].zero_point)
+
+
+def _where_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
+    return Demand.NARROW, Demand.COMMON, Demand.COMMON
+
+
+@expansion("where", demands=_where_demands)
+def expand_where(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """Both values at one scale, chosen by whether Cq - zc is 0; a condition below half its step counts as 0.
+
+    Source: Quantize Scale of "MRT Generalized Quantization Math Formalization".
+    """
+    condition = inputs.values[0]
+    if isinstance(condition, Quantized):
+        mask = builder.centred(condition).symbol
+    else:
+        mask = builder.constant(op.inputs[0].name, (condition != 0).astype(np.int64))
+    operands = [at_common(op, inputs, index, plan, builder) for index in (1, 2)]
+    result = builder.apply(op.operator, [mask, *_of_one_dtype(operands, builder)])
+    return builder.quantized(result, operands[0].step, operands[0].zero_point)
+
+
+def _of_one_dtype(operands: list[Quantized], builder: IntegerBuilder) -> list[Symbol]:
+    bounds = [builder.bounds(operand.symbol) for operand in operands]
+    dtype = narrowest_dtype(int(min(b.min for b in bounds)), int(max(b.max for b in bounds)))
+    return [builder.cast(operand.symbol, dtype) for operand in operands]
+
+
+def _nothing(symbol: Symbol, graph: Graph) -> float:
+    """The gain of operators whose output does not grow with what they read wide."""
+    return 0.0
+
+
+@expansion("argmax", "argmin", demands=Demand.WIDE, gain=_nothing)
+def expand_place(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """The place of the extreme of Xq: plain integers, scale 1. Exact where X has one scale.
+
+    Where its channels have scales of their own they are brought to one, 8 bits finer than the tensor's quantizer, and
+    values nearer than that count as equal.
+    """
+    data = inputs.quantized(0)
+    if not data.is_uniform:
+        own = plan.own[op.inputs[0].name]
+        fine = 2**PLACE_BITS
+        target = Target(own.scale / fine, -own.reach * fine, own.reach * fine, pinned=True)
+        data = builder.requantize(data, target)
+    return builder.quantized(builder.apply(op.operator, [data.symbol]), 1.0)
+
+
+def _take_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
+    return Demand.NARROW, Demand.WIDE
+
+
+def _embedding_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
+    return Demand.WIDE, Demand.NARROW
+
+
+@expansion("take", demands=_take_demands, gain=_nothing)
+def expand_take(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """Ye = Xq[indices] at sx and zx; the indices are plain integers. A parameter is quantized as in Embedding."""
+    data = inputs.values[0]
+    if not isinstance(data, Quantized):
+        data = _table(op, op.inputs[0].name, data, plan, builder)
+    indices = _indices(op, inputs, 1, builder)
+    return builder.quantized(builder.apply(op.operator, [data.symbol, indices]), data.step, data.zero_point)
+
+
+@expansion("Embedding", demands=_embedding_demands, gain=_nothing)
+def expand_embedding(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """Ye = Tq[indices]; the table holds round(T / s) + z at the s and z of what reads the result next.
+
+    The indices are plain integers, such as token ids, which the model is best given as integers.
+    """
+    if not isinstance(op.operator, Embedding):
+        raise QuantizationError(f"{op.name} ({op.op}): an Embedding is needed")
+    data = _table(op, op.inputs[1].name, inputs.parameter(1), plan, builder)
+    indices = _indices(op, inputs, 0, builder)
+    return builder.quantized(builder.apply(op.operator, [indices, data.symbol]), data.step, data.zero_point)
+
+
+def _table(op: Symbol, name: str, values: Array, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """A parameter that is read by indices, quantized whole: rows that calibration never read are not cut."""
+    meets = plan.meets[op.name] or plan.own[op.name]
+    magnitude = plan.magnitudes[name]
+    scale = max(meets.scale, magnitude / TABLE_LIMIT)
+    top = max(int(np.ceil(magnitude / scale)), 1)
+    zero_point = meets.zero_point if scale == meets.scale else 0
+    return builder.constant_at(name, values, Target(scale, zero_point - top, zero_point + top, zero_point=zero_point))
+
+
+def _indices(op: Symbol, inputs: Inputs, index: int, builder: IntegerBuilder) -> Symbol:
+    """The indices as integers at scale 1; QuantizationError where their quantizer does not tell them apart."""
+    value, name = inputs.values[index], op.inputs[index].name
+    if not isinstance(value, Quantized):
+        # Float indices are truncated, as MXNet does.
+        return builder.constant(name, value.astype(np.int64))
+    largest = builder.bounds(builder.centred(value).symbol).magnitude * value.step
+    if value.is_uniform and value.step == 1:
+        return builder.centred(value).symbol
+    if not value.is_uniform or value.step / 2 + largest * 2.0**-15 >= INDEX_ERROR:
+        raise QuantizationError(
+            f"{op.name} ({op.op}): the indices {name} have steps of {value.scale.max():.3g}; steps of 1 are needed: if "
+            f"they are an input of the model, give them as integers (quantize.inputs.{name}), else raise their bits"
+        )
+    top = int(np.ceil(largest)) + 1
+    return builder.requantize(value, Target(1.0, -top, top, pinned=True)).symbol

@@ -1,0 +1,203 @@
+"""Building the integer graph: every symbol with its proven bounds, rescaling with chosen multipliers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from mrt.errors import QuantizationError
+from mrt.quantization.quantized import Quantized
+from mrt.quantization.quantizer import Target, quantize_parameter
+from mrt.quantization.requantize import Multiplier, fit_multiplier
+from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType
+from mrt.symbol.bounds import DTYPE_RANGES, bounds_of
+from mrt.symbol.interval import signed_bits
+from mrt.symbol.operators.activation import Clip
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+from mrt.symbol.operators.integer import Cast, RightShift
+from mrt.symbol.types import INT32_MAX, INT32_MIN, narrowest_dtype
+
+SAME_SCALE = 1e-9
+"""Two scales that differ by less than this share are one: the difference is float64 rounding."""
+
+
+class IntegerBuilder:
+    """Makes the symbols of the integer graph for one prepared float symbol after the other.
+
+    Bounds of every symbol are at hand while building; one that needs more than 32 bits is refused at once.
+    """
+
+    def __init__(self, reserved: Iterable[str]) -> None:
+        self._symbols = GraphBuilder(reserved)
+        self._bounds: dict[Symbol, Interval] = {}
+        self._constants: dict[tuple[str, str, tuple[int, ...], bytes], Symbol] = {}
+        self._requantized: dict[tuple[Symbol, Target], Quantized] = {}
+        self._sums: dict[Symbol, tuple[Symbol, Array]] = {}
+        self._origin = ""
+        self.scales: dict[str, Array] = {}
+        """The scale of every symbol that stands for real values, by name."""
+        self.zero_points: dict[str, int] = {}
+        """The zero point of those symbols, where it is not 0."""
+        self.notes: list[str] = []
+        """What was given up to stay within 32 bits, and the error that was accepted."""
+
+    def begin(self, symbol: Symbol) -> None:
+        """From here on symbols are made for this prepared float symbol: it is their origin and gives them names."""
+        self._origin = symbol.name
+
+    def input(self, name: str, type: TensorType, target: Target) -> Quantized:
+        """A graph input of integers in [target.lo, target.hi]."""
+        symbol = self._symbols.input(name, type)
+        self._bounds[symbol] = Interval.of(target.lo, target.hi, type.shape)
+        return self.quantized(symbol, target.scale, target.zero_point)
+
+    def quantized(self, symbol: Symbol, scale: float | Array, zero_point: int = 0) -> Quantized:
+        """`symbol` standing for real = scale * (q - zero_point); noted for the tables."""
+        result = Quantized.of(symbol, scale, zero_point)
+        if symbol.name not in self.scales:
+            self.scales[symbol.name] = result.scale
+            if zero_point:
+                self.zero_points[symbol.name] = zero_point
+        return result
+
+    def apply(self, operator: Operator, inputs: Sequence[Symbol], suffix: str = "") -> Symbol:
+        """`operator` on integer symbols, its bounds proven; named after the float symbol, with `suffix` if given."""
+        symbol = self._symbols.apply(operator, inputs, f"{self._origin}{suffix}", self._origin)
+        self._bounds[symbol] = bounds_of(symbol, [self._bounds[source] for source in symbol.inputs])
+        return symbol
+
+    def constant(self, name: str, values: Array) -> Symbol:
+        """An integer parameter in the narrowest dtype; the same values under the same name are one parameter."""
+        if not values.size:
+            raise QuantizationError(f"{self._origin}: the parameter {name} is empty")
+        lo, hi = int(values.min()), int(values.max())
+        if lo < INT32_MIN or hi > INT32_MAX:
+            raise QuantizationError(
+                f"{self._origin}: the constant {name} needs {signed_bits(max(hi, ~lo))} bits, 32 are allowed"
+            )
+        stored = np.ascontiguousarray(values, narrowest_dtype(lo, hi))
+        key = (name, stored.dtype.name, stored.shape, stored.tobytes())
+        if key not in self._constants:
+            symbol = self._symbols.parameter(name, stored, self._origin)
+            self._constants[key] = symbol
+            self._bounds[symbol] = Interval.constant(stored)
+        return self._constants[key]
+
+    def bounds(self, symbol: Symbol) -> Interval:
+        """The proven interval of a symbol made here."""
+        return self._bounds[symbol]
+
+    def graph(self, outputs: Sequence[Symbol]) -> Graph:
+        """The integer graph with these outputs."""
+        return self._symbols.graph(outputs)
+
+    def constant_at(self, name: str, values: Array, target: Target) -> Quantized:
+        """Float `values` quantized at a target: rounded half away from zero, moved by the zero point, saturated."""
+        integers = quantize_parameter(values, target.scale, target.reach) + target.zero_point
+        clipped = np.clip(integers, target.lo, target.hi)
+        return self.quantized(self.constant(name, clipped), target.scale, target.zero_point)
+
+    def add_constant(self, symbol: Symbol, name: str, values: Array, suffix: str = "") -> Symbol:
+        """`symbol` plus integers that broadcast; constants added one after the other become one."""
+        base, before = self._sums.get(symbol, (symbol, np.zeros((), np.int64)))
+        values = before + values
+        total = self.apply(BroadcastAdd(), [base, self.constant(name, values)], suffix)
+        self._sums[total] = (base, values)
+        return total
+
+    def centred(self, value: Quantized) -> Quantized:
+        """`value` with zero point 0: the zero point is subtracted, exactly, in int32."""
+        if value.zero_point == 0:
+            return value
+        offset = np.full((1,) * value.symbol.type.rank, -value.zero_point, np.int64)
+        centred = self.add_constant(value.symbol, f"{self._origin}_zero_point", offset, "_centred")
+        return self.quantized(centred, value.scale)
+
+    def requantize(self, value: Quantized, target: Target) -> Quantized:
+        """`value` at the target: multiplied in integers, rounded half up, saturated to [lo, hi], stored narrow.
+
+        A free target takes the scale that the multiplier really gives, and a value that already fits it stays.
+        """
+        key = (value.symbol, target)
+        if key not in self._requantized:
+            self._requantized[key] = self._requantize(value, target)
+        return self._requantized[key]
+
+    def narrow(self, symbol: Symbol, lo: int, hi: int) -> Symbol:
+        """`symbol` clipped to [lo, hi] where its bounds exceed that, in the narrowest dtype."""
+        symbol = self.narrow_range(symbol, lo, hi)
+        bounds = self.bounds(symbol)
+        return self.cast(symbol, narrowest_dtype(int(bounds.min), int(bounds.max)))
+
+    def narrow_range(self, symbol: Symbol, lo: int, hi: int) -> Symbol:
+        """`symbol` clipped to [lo, hi] where its bounds exceed that; limits that no value reaches are drawn in."""
+        bounds = self.bounds(symbol)
+        if bounds.min >= lo and bounds.max <= hi:
+            return symbol
+        least, most = max(lo, min(int(bounds.min), hi)), min(hi, max(int(bounds.max), lo))
+        held_lo, held_hi = DTYPE_RANGES[symbol.dtype]
+        if least < held_lo or most > held_hi:
+            symbol = self.cast(symbol, "int32")
+        return self.apply(Clip(a_min=float(least), a_max=float(most)), [symbol], "_clip")
+
+    def cast(self, symbol: Symbol, dtype: str) -> Symbol:
+        """`symbol` stored as `dtype`, which must hold its bounds."""
+        return symbol if symbol.dtype == dtype else self.apply(Cast(dtype=dtype), [symbol], f"_{dtype}")
+
+    def _requantize(self, value: Quantized, target: Target) -> Quantized:
+        bounds = self.bounds(value.symbol)
+        fits = bounds.min >= target.lo and bounds.max <= target.hi
+        ratio = value.scale / target.scale
+        if fits and value.is_uniform and not target.pinned:
+            return value
+        if np.allclose(ratio, 1.0, rtol=SAME_SCALE, atol=0):
+            return self._settled(value.symbol, target, target.scale, value.zero_point)
+        value = self.centred(value)
+        symbol, multiplier = self._fit(value, target, ratio)
+        symbol = self._shift(symbol, np.asarray(multiplier.pre_shift), "_pre_shift")
+        if not (multiplier.frac == 1).all():
+            frac = self.constant(f"{self._origin}_frac", multiplier.frac)
+            symbol = self.apply(BroadcastMul(), [symbol, frac], "_scaled")
+        symbol = self._shift(symbol, multiplier.shift, "_shifted")
+        scale = target.scale
+        if value.is_uniform and not target.pinned:
+            real = float(multiplier.ratio.reshape(-1)[0])
+            scale = value.step / real if real > 0 else target.scale
+        return self._settled(symbol, target, scale, 0)
+
+    def _settled(self, symbol: Symbol, target: Target, scale: float, zero_point: int) -> Quantized:
+        """`symbol`, whose zero point is `zero_point`, at the target's zero point, saturated and stored narrow."""
+        move = target.zero_point - zero_point
+        if move:
+            offset = np.full((1,) * symbol.type.rank, move, np.int64)
+            symbol = self.add_constant(symbol, f"{self._origin}_zero_point", offset, "_moved")
+        return self.quantized(self.narrow(symbol, target.lo, target.hi), scale, target.zero_point)
+
+    def _fit(self, value: Quantized, target: Target, ratio: Array) -> tuple[Symbol, Multiplier]:
+        """The multiplier, and the symbol to apply it to: clipped first where the product would not fit otherwise."""
+        symbol = value.symbol
+        top = target.reach
+        limit = int(np.ceil((top + 1) / ratio.min())) + 1
+        bounds = self.bounds(symbol)
+        if ratio.max() * bounds.magnitude > 2**30 and limit < bounds.magnitude:
+            symbol = self.apply(Clip(a_min=float(-limit), a_max=float(limit)), [symbol], "_saturated")
+            bounds = self.bounds(symbol)
+        magnitudes = _magnitudes_like(bounds, ratio)
+        try:
+            return symbol, fit_multiplier(ratio, magnitudes, top, at_most=value.is_uniform and not target.pinned)
+        except QuantizationError as error:
+            raise QuantizationError(f"{self._origin}: {error}; widen its range or lower its bits") from None
+
+    def _shift(self, symbol: Symbol, shift: Array, suffix: str) -> Symbol:
+        if not shift.any():
+            return symbol
+        amount = self.constant(f"{self._origin}{suffix}_by", shift)
+        return self.apply(RightShift(), [symbol, amount], suffix)
+
+
+def _magnitudes_like(bounds: Interval, ratio: Array) -> Array:
+    """The largest magnitudes of `bounds`, one for each element of `ratio` (same rank, each axis 1 or full)."""
+    keep = [axis for axis in range(ratio.ndim) if ratio.shape[axis] > 1]
+    reduced = bounds.reduced(keep)
+    return np.broadcast_to(np.maximum(np.abs(reduced.lo), np.abs(reduced.hi)), ratio.shape)

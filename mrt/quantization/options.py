@@ -1,0 +1,148 @@
+"""The options of quantization: bits and scales, as defaults and per symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from mrt.errors import ConfigError
+from mrt.symbol import Graph
+
+Quantizer = Literal["symmetric", "affine"]
+Bits = Field(default=8, ge=2, le=16)
+
+
+class _Options(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ActivationConfig(_Options):
+    """How activations are quantized, with one scale per tensor.
+
+    quantizer: symmetric has zero point 0, and one bit more where a tensor is never negative; affine maps the
+    calibrated range to all integers. storage: signed or unsigned integers of an affine quantizer; auto is unsigned up
+    to 8 bits and signed above.
+    """
+
+    bits: int = Bits
+    quantizer: Quantizer = "symmetric"
+    storage: Literal["auto", "signed", "unsigned"] = "auto"
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether an affine quantizer counts from -2^(bits-1) and not from 0."""
+        return self.bits > 8 if self.storage == "auto" else self.storage == "signed"
+
+
+class WeightConfig(_Options):
+    """How weights are quantized: symmetric or affine, with one scale per output channel or per layer."""
+
+    bits: int = Bits
+    quantizer: Quantizer = "symmetric"
+    scales: Literal["output_channel", "layer"] = "output_channel"
+
+
+class OutputConfig(_Options):
+    """How the integer outputs are given: one scale per tensor, at most this many bits."""
+
+    bits: int = Field(default=16, ge=2, le=16)
+
+
+class InputConfig(_Options):
+    """A model input that is given as integers which exist already, such as uint8 pixels or token ids.
+
+    real = scale * (q - zero_point). range: the least and the greatest integer that occur, by default all of the dtype.
+    """
+
+    scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    zero_point: int = 0
+    dtype: Literal["int8", "uint8", "int16", "int32"] = "uint8"
+    range: tuple[int, int] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> InputConfig:
+        info = np.iinfo(self.dtype)
+        lo, hi = self.limits
+        if not info.min <= lo <= hi <= info.max:
+            raise ValueError(f"range [{lo}, {hi}] is no interval of {self.dtype}, [{info.min}, {info.max}]")
+        if not lo <= self.zero_point <= hi:
+            raise ValueError(f"zero_point {self.zero_point} is outside [{lo}, {hi}]")
+        return self
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest integer."""
+        info = np.iinfo(self.dtype)
+        return self.range or (int(info.min), int(info.max))
+
+
+class ActivationOverride(_Options):
+    """What differs for the activation that a symbol gives."""
+
+    bits: int | None = Field(default=None, ge=2, le=16)
+    quantizer: Quantizer | None = None
+    storage: Literal["auto", "signed", "unsigned"] | None = None
+
+
+class WeightOverride(_Options):
+    """What differs for the weight that a symbol takes."""
+
+    bits: int | None = Field(default=None, ge=2, le=16)
+    quantizer: Quantizer | None = None
+    scales: Literal["output_channel", "layer"] | None = None
+
+
+class Override(_Options):
+    """What differs for the symbols that a name or pattern matches."""
+
+    activation: ActivationOverride = ActivationOverride()
+    weight: WeightOverride = WeightOverride()
+
+
+class QuantizationConfig(_Options):
+    """The `quantize` section. `overrides` maps names or fnmatch patterns of prepared float symbols to what differs.
+    `inputs` names inputs that are given as integers; the others are quantized from their calibrated range.
+
+    Where several patterns match a symbol the last one that sets an option decides.
+    """
+
+    activation: ActivationConfig = ActivationConfig()
+    weight: WeightConfig = WeightConfig()
+    output: OutputConfig = OutputConfig()
+    inputs: Mapping[str, InputConfig] = Field(default_factory=dict)
+    overrides: Mapping[str, Override] = Field(default_factory=dict)
+
+    def activation_of(self, name: str) -> ActivationConfig:
+        """The activation options of one symbol."""
+        chosen = self.activation
+        for override in self._matching(name):
+            chosen = chosen.model_copy(update=override.activation.model_dump(exclude_none=True))
+        return chosen
+
+    def weight_of(self, name: str) -> WeightConfig:
+        """The weight options of one symbol."""
+        chosen = self.weight
+        for override in self._matching(name):
+            chosen = chosen.model_copy(update=override.weight.model_dump(exclude_none=True))
+        return chosen
+
+    def check_against(self, graph: Graph) -> None:
+        """ConfigError naming the first name of `inputs` or pattern of `overrides` that matches nothing in the graph."""
+        names = [symbol.name for symbol in graph.inputs]
+        for name in self.inputs:
+            if name not in names:
+                raise ConfigError(f"quantize.inputs.{name} is no input of the model; its inputs are {names}")
+        for pattern in self.overrides:
+            if not any(_matches(pattern, symbol.name) for symbol in graph.symbols):
+                raise ConfigError(f"quantize.overrides.{pattern} matches no symbol of the prepared graph")
+
+    def _matching(self, name: str) -> list[Override]:
+        return [override for pattern, override in self.overrides.items() if _matches(pattern, name)]
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return pattern == name or fnmatchcase(name, pattern)

@@ -1,0 +1,76 @@
+"""Uniform quantizers, symmetric and affine: from a threshold and bits to a scale, a zero point and an integer range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrt.symbol import Array
+
+SMALLEST_SCALE = 2.0**-100
+"""Below this a scale is no normal float32 and its reciprocal overflows; such a tensor counts as zero."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The integer form that a consumer wants a tensor in: real = scale * (q - zero_point), lo <= q <= hi.
+
+    A pinned scale is shared with other tensors and must be met; a free one may be moved to what a multiplier really
+    gives.
+    """
+
+    scale: float
+    lo: int
+    hi: int
+    pinned: bool = False
+    zero_point: int = 0
+
+    @property
+    def reach(self) -> int:
+        """The largest |q - zero_point|."""
+        return max(abs(self.lo - self.zero_point), abs(self.hi - self.zero_point))
+
+
+def largest(bits: int, signed: bool = True) -> int:
+    """The largest value of a symmetric quantizer: 2^(bits-1) - 1 signed, 2^bits - 1 unsigned."""
+    return (1 << (bits - 1)) - 1 if signed else (1 << bits) - 1
+
+
+def symmetric_target(magnitude: float, bits: int, signed: bool, pinned: bool = False) -> Target:
+    """The quantizer that puts the real value `magnitude` at its largest integer.
+
+    A tensor that was only ever zero gets scale 1: there is nothing to resolve.
+    """
+    top = largest(bits, signed)
+    scale = magnitude / top
+    if scale < SMALLEST_SCALE:
+        scale = 1.0
+    return Target(scale, -top if signed else 0, top, pinned)
+
+
+def affine_target(lo: float, hi: float, bits: int, signed: bool) -> Target:
+    """The quantizer of the real range [lo, hi], widened to hold zero, over all 2^bits integers.
+
+    scale = (hi - lo) / (2^bits - 1); the zero point is the nearest integer to lowest - lo / scale, so that the real
+    zero is exactly an integer and the range moves by at most half a step. A tensor that was only ever zero gets
+    scale 1.
+    """
+    lowest = -(1 << (bits - 1)) if signed else 0
+    highest = lowest + (1 << bits) - 1
+    lo, hi = min(lo, 0.0), max(hi, 0.0)
+    scale = (hi - lo) / (highest - lowest)
+    if scale < SMALLEST_SCALE:
+        return Target(1.0, lowest, highest, zero_point=max(lowest, 0))
+    zero_point = int(np.clip(np.rint(lowest - lo / scale), lowest, highest))
+    return Target(scale, lowest, highest, zero_point=zero_point)
+
+
+def round_half_away(values: Array) -> Array:
+    """The nearest integers as int64, halves away from zero: how parameters are rounded."""
+    return np.copysign(np.floor(np.abs(values) + 0.5), values).astype(np.int64)
+
+
+def quantize_parameter(values: Array, scale: Array | float, top: int) -> Array:
+    """round_half_away(values / scale), clipped to [-top, top]; int64."""
+    return np.clip(round_half_away(np.asarray(values, np.float64) / scale), -top, top)

@@ -1,0 +1,80 @@
+"""softmax in integers stays within its stated error of float, for many classes and for extremes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mrt.quantization.options import QuantizationConfig
+from mrt.symbol.operators.normalization import Softmax
+from tests.quantization.networks import Outcome, chain, quantize_and_run
+
+RNG = np.random.default_rng(3)
+
+
+def on_the_grid(rows: np.ndarray, bits: int, step: float) -> list[dict[str, np.ndarray]]:
+    """Integers as reals that their own quantizer gives back exactly: the largest magnitude occurs."""
+    rows = rows.astype(np.float64)
+    rows.reshape(-1)[0] = 2 ** (bits - 1) - 1
+    return [{"x": (rows * step).astype(np.float32)}]
+
+
+def run(rows: np.ndarray, bits: int, step: float, operator: Softmax, out_bits: int, quantizer: str) -> Outcome:
+    graph = chain(rows.shape, (operator, []))
+    config = {"activation": {"bits": bits, "quantizer": quantizer}, "output": {"bits": out_bits}}
+    config["overrides"] = {"s0": {"activation": {"bits": out_bits}}}
+    samples = on_the_grid(rows, bits, step)
+    return quantize_and_run(graph, samples, QuantizationConfig.model_validate(config))
+
+
+def worst_error(outcome: Outcome) -> float:
+    return max(float(np.abs(r[0] - a[0]).max()) for r, a in zip(outcome.real, outcome.approximate, strict=True))
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3, 12, 99, 1000, 4096, 40_000])
+@pytest.mark.parametrize(("bits", "step"), [(8, 2.0**-4), (8, 1.0), (12, 2.0**-8), (16, 2.0**-11)])
+@pytest.mark.parametrize("out_bits", [8, 16])
+def test_error_for_many_classes(classes: int, bits: int, step: float, out_bits: int) -> None:
+    top = 2 ** (bits - 1) - 1
+    rows = RNG.integers(-top, top, (1, 2, classes), endpoint=True)
+    outcome = run(rows, bits, step, Softmax(), out_bits, "symmetric")
+    assert worst_error(outcome) <= 2 / 2**out_bits + classes * 2.0**-16
+
+
+@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
+@pytest.mark.parametrize("classes", [2, 100, 1000])
+def test_extremes(classes: int, quantizer: str) -> None:
+    """All equal, one above all, one below all, half and half, at either end of the range."""
+    rows = np.stack(
+        [
+            np.full(classes, 127),
+            np.full(classes, -127),
+            np.zeros(classes),
+            np.where(np.arange(classes) == 1, 127, -127),
+            np.where(np.arange(classes) == 1, -127, 127),
+            np.where(np.arange(classes) % 2, -127, 127),
+            np.where(np.arange(classes) % 2, 126, 127),
+        ]
+    )
+    for step in (2.0**-20, 2.0**-6, 2.0**-3, 4.0):
+        outcome = run(rows, 8, step, Softmax(), 8, quantizer)
+        assert worst_error(outcome) <= 2 / 2**8 + classes * 2.0**-16 + (quantizer == "affine") * step / 255 / 2
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("temperature", [None, 0.25, 8.0])
+def test_axes_and_temperature(axis: int, temperature: float | None) -> None:
+    rows = RNG.integers(-127, 127, (3, 5, 4), endpoint=True)
+    outcome = run(rows, 8, 2.0**-4, Softmax(axis=axis, temperature=temperature), 8, "symmetric")
+    assert worst_error(outcome) <= 2 / 2**8
+    (output,) = outcome.integer.graph.outputs
+    powers = next(value for name, value in outcome.integer.graph.parameters.items() if "powers" in name)
+    assert powers.size <= 255 and powers.max() == powers[-1] and output.shape == (3, 5, 4)
+
+
+def test_calibrated_range_below_one_is_used_in_full() -> None:
+    rows = RNG.integers(-127, 127, (1, 64, 64), endpoint=True)
+    outcome = run(rows, 8, 2.0**-7, Softmax(), 16, "symmetric")
+    highest = max(float(r[0].max()) for r in outcome.real)
+    assert highest < 0.1
+    assert worst_error(outcome) <= highest * 2.0**-8

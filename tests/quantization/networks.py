@@ -1,0 +1,99 @@
+"""Small float networks and a way to quantize them without a compiler, for the tests of quantization."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrt.calibration import Threshold
+from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.rewriter import IntegerGraph, expand_graph
+from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
+from mrt.symbol.bounds import analyse_bounds
+from mrt.symbol.interval import Interval
+
+
+def chain(shape: Sequence[int], *steps: tuple[Operator, Sequence[Array]]) -> Graph:
+    """Operators one after the other, each with its parameters behind the data input."""
+    builder = GraphBuilder()
+    symbol: Symbol = builder.input("x", TensorType(tuple(shape)))
+    for index, (operator, parameters) in enumerate(steps):
+        extra = [builder.parameter(f"p{index}_{k}", np.asarray(p, np.float32)) for k, p in enumerate(parameters)]
+        symbol = builder.apply(operator, [symbol, *extra], f"s{index}")
+    return builder.graph([symbol])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A quantized network run on the samples that calibrated it."""
+
+    integer: IntegerGraph
+    real: list[list[Array]]
+    """Per sample, the float outputs."""
+    approximate: list[list[Array]]
+    """Per sample, the dequantized integer outputs."""
+
+    @property
+    def worst_steps(self) -> float:
+        """The largest error of any output element, in steps of that output."""
+        return max(
+            float(np.abs(a - r).max()) / q.step
+            for rs, qs in zip(self.real, self.approximate, strict=True)
+            for r, a, q in zip(rs, qs, self.integer.outputs, strict=True)
+        )
+
+    @property
+    def relative_error(self) -> float:
+        """The largest error over the largest magnitude, of the worst output."""
+        worst = 0.0
+        for k in range(len(self.integer.outputs)):
+            real = np.stack([sample[k] for sample in self.real])
+            close = np.stack([sample[k] for sample in self.approximate])
+            worst = max(worst, float(np.abs(real - close).max() / max(np.abs(real).max(), 1e-30)))
+        return worst
+
+
+def observe(graph: Graph, samples: Sequence[dict[str, Array]]) -> dict[str, Threshold]:
+    """Exact minima and maxima of every tensor over the samples, by NumPy."""
+    found: dict[str, Threshold] = {}
+    for feeds in samples:
+        values = {symbol.name: value for symbol, value in graph.walk(feeds)} | feeds
+        for name, value in values.items():
+            old = found.get(name, Threshold(np.inf, -np.inf))
+            found[name] = Threshold(min(old.lo, float(value.min())), max(old.hi, float(value.max())))
+    return found
+
+
+def quantize_and_run(
+    graph: Graph, samples: Sequence[dict[str, Array]], config: QuantizationConfig | None = None
+) -> Outcome:
+    """Quantizes `graph` with thresholds from `samples`, runs both forms on them, and checks that bounds are sound."""
+    integer = expand_graph(graph, observe(graph, samples), config or QuantizationConfig())
+    intervals = {s.name: Interval.of(t.lo, t.hi, s.shape) for s, t in integer.inputs}
+    bounds = analyse_bounds(integer.graph, intervals)
+    real, approximate = [], []
+    for feeds in samples:
+        integers = {
+            s.name: np.clip(np.rint(feeds[s.name] / np.float32(t.scale)) + t.zero_point, t.lo, t.hi).astype(s.dtype)
+            for s, t in integer.inputs
+        }
+        for symbol, value in integer.graph.walk(integers):
+            interval = bounds[symbol.name]
+            assert (value >= interval.lo).all() and (value <= interval.hi).all(), f"{symbol.name} leaves {interval}"
+            assert value.dtype.kind in "iu"
+        outputs = integer.graph.evaluate(integers)
+        real.append(graph.evaluate(feeds))
+        approximate.append(
+            [q.scale * (y.astype(np.float64) - q.zero_point) for q, y in zip(integer.outputs, outputs, strict=True)]
+        )
+    return Outcome(integer, real, approximate)
+
+
+def random_samples(graph: Graph, count: int = 4, seed: int = 0, scale: float = 1.0) -> list[dict[str, Array]]:
+    """Normally distributed feeds."""
+    rng = np.random.default_rng(seed)
+    return [
+        {s.name: (scale * rng.standard_normal(s.shape)).astype(np.float32) for s in graph.inputs} for _ in range(count)
+    ]
