@@ -1,0 +1,112 @@
+"""What a certificate states: the bounds of every tensor, the digests of the files, the counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mrt.errors import VerificationError
+from mrt.symbol import Graph, Interval, Symbol
+from mrt.symbol.bounds import DTYPE_RANGES, analyse_bounds
+
+CERTIFICATE_FILE = "certificate.json"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class TensorFact:
+    """What is proven of one tensor: lo <= every element <= hi, `bits` wide in two's complement, by `rule`."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    lo: int
+    hi: int
+    bits: int
+    rule: str
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Facts by tensor name, SHA-256 of each file of the model, and how many tensors and operators there are."""
+
+    tensors: Mapping[str, TensorFact]
+    files: Mapping[str, str]
+    operators: Mapping[str, int]
+
+    @property
+    def max_bits(self) -> int:
+        """The width of the widest tensor."""
+        return max((fact.bits for fact in self.tensors.values()), default=0)
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "format_version": FORMAT_VERSION,
+                "max_bits": self.max_bits,
+                "tensor_count": len(self.tensors),
+                "operator_count": sum(self.operators.values()),
+                "operators": dict(self.operators),
+                "files": dict(self.files),
+                "tensors": {name: asdict(fact) for name, fact in self.tensors.items()},
+            },
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Certificate:
+        """The certificate in `text`; VerificationError if it is none of this format."""
+        try:
+            data: dict[str, Any] = json.loads(text)
+            if data["format_version"] != FORMAT_VERSION:
+                raise VerificationError(
+                    f"{CERTIFICATE_FILE}: format_version is {data['format_version']}, {FORMAT_VERSION} is needed"
+                )
+            tensors = {
+                name: TensorFact(**{**fact, "shape": tuple(fact["shape"])}) for name, fact in data["tensors"].items()
+            }
+            files = {name: str(digest) for name, digest in data["files"].items()}
+            operators = {name: int(count) for name, count in data["operators"].items()}
+            found = cls(tensors, files, operators)
+            counts = (found.max_bits, len(tensors), sum(operators.values()))
+            matches = counts == (data["max_bits"], data["tensor_count"], data["operator_count"])
+        except RecursionError:
+            raise VerificationError(f"{CERTIFICATE_FILE} is no certificate: it is nested too deeply") from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise VerificationError(f"{CERTIFICATE_FILE} is no certificate: {error}") from None
+        if not matches:
+            raise VerificationError(f"{CERTIFICATE_FILE}: its counts do not match its tensors and operators")
+        return found
+
+
+def certify(graph: Graph, inputs: Mapping[str, Interval], files: Mapping[str, bytes]) -> Certificate:
+    """Derives every bound of an integer graph from scratch.
+
+    inputs: the interval that each input is held to. files: the contents that the certificate vouches for, by name.
+    Raises VerificationError for an operator that is not integer, QuantizationError for a tensor beyond 32 bits.
+    """
+    check_integer(graph)
+    bounds = analyse_bounds(graph, inputs)
+    tensors = {symbol.name: _fact(symbol, bounds[symbol.name], graph) for symbol in graph.symbols}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    return Certificate(tensors, digests, graph.count_operators())
+
+
+def check_integer(graph: Graph) -> None:
+    """VerificationError naming the first tensor that is not an integer of at most 32 bits."""
+    for symbol in (*graph.inputs, *graph.symbols):
+        if symbol.dtype not in DTYPE_RANGES:
+            raise VerificationError(
+                f"{symbol.name} ({symbol.op}) is {symbol.dtype}; integers of at most 32 bits are needed"
+            )
+
+
+def _fact(symbol: Symbol, interval: Interval, graph: Graph) -> TensorFact:
+    if not symbol.is_variable:
+        rule = f"bounds of {symbol.op}"
+    else:
+        rule = "input range" if graph.value(symbol) is None else "parameter values"
+    lo, hi = int(interval.min), int(interval.max)
+    return TensorFact(symbol.shape, symbol.dtype, lo, hi, interval.bits, rule)

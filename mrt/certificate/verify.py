@@ -1,0 +1,135 @@
+"""Re-checks a saved model from nothing but its files; shares only the operator records with what made it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mrt.certificate.certificate import CERTIFICATE_FILE, Certificate, certify
+from mrt.errors import MRTError, VerificationError
+from mrt.symbol import Graph, Interval
+from mrt.symbol.files import read_graph
+from mrt.symbol.quantized_tensor import TensorQuantization
+
+GRAPH_FILE = "graph.json"
+PARAMETERS_FILE = "params.safetensors"
+QUANTIZATION_FILE = "quantization.json"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was proven of a saved model. digest: the SHA-256 of its certificate, which vouches for all other files."""
+
+    tensors: int
+    operators: int
+    max_bits: int
+    digest: str
+
+    def __str__(self) -> str:
+        return (
+            f"integer-only: {self.operators} operators, {self.tensors} tensors, "
+            f"at most {self.max_bits} bits; digest {self.digest}"
+        )
+
+
+def verify(directory: str | os.PathLike[str]) -> Summary:
+    """Re-derives every bound of the model saved in `directory` and compares it with the certificate.
+
+    Checks that files match their digests, that every operator and tensor is an integer of at most 32 bits, that
+    every bound and intermediate fits, that the certificate states just what is derived, and that the inputs and
+    outputs of quantization.json are those of the graph.
+    Raises VerificationError saying what is wrong.
+    """
+    folder = Path(directory)
+    content = _read(folder / CERTIFICATE_FILE)
+    stated = Certificate.from_json(content.decode("utf-8", "replace"))
+    files = {name: _checked(folder, name, digest) for name, digest in stated.files.items()}
+    for needed in (GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE):
+        if needed not in files:
+            raise VerificationError(f"{CERTIFICATE_FILE} does not vouch for {needed}")
+    try:
+        graph = read_graph(folder / GRAPH_FILE, folder / PARAMETERS_FILE)
+        derived = certify(graph, _input_intervals(graph, files[QUANTIZATION_FILE]), files)
+    except VerificationError:
+        raise
+    except MRTError as error:
+        raise VerificationError(str(error)) from None
+    _compare(stated, derived)
+    _check_interface(graph, files[QUANTIZATION_FILE], derived)
+    return Summary(
+        len(derived.tensors),
+        sum(derived.operators.values()),
+        derived.max_bits,
+        hashlib.sha256(content).hexdigest(),
+    )
+
+
+def _compare(stated: Certificate, derived: Certificate) -> None:
+    for name, fact in derived.tensors.items():
+        if name not in stated.tensors:
+            raise VerificationError(f"{name} is not in the certificate")
+        if stated.tensors[name] != fact:
+            raise VerificationError(f"{name}: the certificate states {stated.tensors[name]}, {fact} is derived")
+    for name in stated.tensors:
+        if name not in derived.tensors:
+            raise VerificationError(f"the certificate states {name}, which the graph lacks")
+    if dict(stated.operators) != dict(derived.operators):
+        raise VerificationError(f"the certificate counts {dict(stated.operators)}, the graph {dict(derived.operators)}")
+
+
+def _input_intervals(graph: Graph, quantization: bytes) -> Mapping[str, Interval]:
+    try:
+        inputs = {entry["name"]: entry for entry in json.loads(quantization)["inputs"]}
+        return {
+            symbol.name: Interval.of(int(inputs[symbol.name]["lo"]), int(inputs[symbol.name]["hi"]), symbol.shape)
+            for symbol in graph.inputs
+        }
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise VerificationError(f"{QUANTIZATION_FILE}: the inputs' ranges are malformed or missing: {error}") from None
+
+
+def _check_interface(graph: Graph, quantization: bytes, derived: Certificate) -> None:
+    """VerificationError where an input or output is not stated as the graph has it, or has no positive scale."""
+    try:
+        facts = json.loads(quantization)
+        inputs, outputs = ([TensorQuantization.from_json(entry) for entry in facts[k]] for k in ("inputs", "outputs"))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise VerificationError(f"{QUANTIZATION_FILE}: its inputs or outputs are malformed: {error}") from None
+    for kind, entries, symbols in (("inputs", inputs, graph.inputs), ("outputs", outputs, graph.outputs)):
+        stated = [(entry.name, entry.shape, entry.dtype) for entry in entries]
+        found = [(symbol.name, symbol.shape, symbol.dtype) for symbol in symbols]
+        if stated != found:
+            raise VerificationError(f"{QUANTIZATION_FILE} states the {kind} {stated}, the graph has {found}")
+    for entry in (*inputs, *outputs):
+        if not (np.isfinite(entry.scale) & (entry.scale > 0)).all():
+            raise VerificationError(f"{QUANTIZATION_FILE}: {entry.name} has scale {entry.scale}; it must be positive")
+    for entry in outputs:
+        fact = derived.tensors[entry.name]
+        if (entry.lo, entry.hi) != (fact.lo, fact.hi):
+            raise VerificationError(
+                f"{QUANTIZATION_FILE} states [{entry.lo}, {entry.hi}] for {entry.name}, "
+                f"[{fact.lo}, {fact.hi}] is derived"
+            )
+
+
+def _checked(folder: Path, name: str, digest: str) -> bytes:
+    if Path(name).name != name:
+        raise VerificationError(f"{CERTIFICATE_FILE} names {name!r}, which is no file of the model's folder")
+    content = _read(folder / name)
+    found = hashlib.sha256(content).hexdigest()
+    if found != digest:
+        raise VerificationError(f"{name}: its SHA-256 is {found}, the certificate states {digest}")
+    return content
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise VerificationError(f"{path} cannot be read: {error.strerror}") from None
