@@ -1,0 +1,105 @@
+"""Compiling: from graphs to an executable, and to the module that users run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from mrt.backend.emit import Emitter
+from mrt.backend.machine import Machine, Target, one_line
+from mrt.errors import CompilationError
+from mrt.runtime import MAIN, METADATA, POSTPROCESS, Metadata, Module
+from mrt.symbol import Graph
+from mrt.symbol.quantized_tensor import TensorQuantization
+
+
+def compile_model(
+    graph: Graph,
+    inputs: Sequence[TensorQuantization],
+    outputs: Sequence[TensorQuantization],
+    postprocess: Graph | None,
+    digest: str,
+    target: Target = "llvm",
+) -> Module:
+    """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
+
+    Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
+    the facts of the integer graph's, in order. digest: identifies the model; the module carries it.
+    Raises CompilationError where the graphs and facts do not fit together, or TVM fails.
+    """
+    machine = Machine.of(target)
+    batch = _common_batch(graph, inputs, outputs, postprocess)
+    constants = _constant_outputs(graph, range(len(graph.inputs)))
+    final = constants
+    if postprocess is not None:
+        varying = [place for place in range(len(graph.outputs)) if place not in constants]
+        final = _constant_outputs(postprocess, varying)
+    metadata = Metadata(batch, digest, tuple(inputs), tuple(outputs), postprocess is not None, constants, final)
+    emitter = Emitter(machine)
+    emitter.add(graph, MAIN)
+    if postprocess is not None:
+        emitter.add(postprocess, POSTPROCESS)
+    emitter.add_bytes(metadata.to_json().encode(), METADATA)
+    return Module(compile_executable(emitter.module(), machine), metadata)
+
+
+def _common_batch(
+    graph: Graph,
+    inputs: Sequence[TensorQuantization],
+    outputs: Sequence[TensorQuantization],
+    postprocess: Graph | None,
+) -> int:
+    """The length of axis 0, the same wherever an input has an effect; CompilationError where things do not fit."""
+    sides = [("input", graph.inputs, inputs), ("output", graph.outputs, outputs)]
+    for what, symbols, facts in sides:
+        found = [(symbol.shape, symbol.dtype) for symbol in symbols]
+        stated = [(entry.shape, entry.dtype) for entry in facts]
+        if found != stated:
+            raise CompilationError(f"the graph's {what}s are {found}, their quantization says {stated}")
+    varying = graph.dependents(graph.inputs)
+    shapes = {symbol.name: symbol.shape for symbol in (*graph.inputs, *graph.outputs) if symbol in varying}
+    if postprocess is not None:
+        if [s.shape for s in postprocess.inputs] != [s.shape for s in graph.outputs]:
+            raise CompilationError("the inputs of the post-processing do not have the shapes of the graph's outputs")
+        pairs = zip(graph.outputs, postprocess.inputs, strict=True)
+        behind = postprocess.dependents([fed for output, fed in pairs if output in varying])
+        shapes |= {symbol.name: symbol.shape for symbol in postprocess.outputs if symbol in behind}
+    if len({shape[:1] for shape in shapes.values()}) != 1 or () in shapes.values():
+        raise CompilationError(f"axis 0 is not the same batch in all inputs and outputs: {shapes}")
+    return next(iter(shapes.values()))[0]
+
+
+def _constant_outputs(graph: Graph, varying: Iterable[int]) -> tuple[int, ...]:
+    """The places of the outputs that do not depend on the inputs at the places `varying`."""
+    depends = graph.dependents(graph.inputs[place] for place in varying)
+    return tuple(place for place, symbol in enumerate(graph.outputs) if symbol not in depends)
+
+
+def compile_executable(module: tvm.IRModule, machine: Machine) -> Any:
+    """A Relax executable; CompilationError with TVM's reason if there is none."""
+    try:
+        return relax.build(module, machine.target, relax_pipeline=_pipeline())
+    except Exception as error:  # TVM raises errors of many kinds, built-in ones among them
+        raise CompilationError(f"TVM cannot compile the graph: {one_line(error)}") from error
+
+
+def _pipeline() -> Any:
+    """What a module of scheduled PrimFuncs still needs: memory planning and the virtual machine's calls."""
+    passes = relax.transform
+    return tvm.transform.Sequential(
+        [
+            passes.ToNonDataflow(),
+            passes.RemovePurityChecking(),
+            passes.CallTIRRewrite(),
+            passes.StaticPlanBlockMemory(),
+            passes.LowerAllocTensor(),
+            passes.KillAfterLastUse(),
+            passes.LowerRuntimeBuiltin(),
+            passes.ComputePrimValue(),
+            passes.VMShapeLower(),
+            passes.AttachGlobalSymbol(),
+        ]
+    )

@@ -1,0 +1,69 @@
+"""Elementwise functions of one argument."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import te, tirx
+
+from mrt.backend.compute import Expression, Kind, Tensor, bind, compute, constant, elementwise, record, stage
+from mrt.backend.computes.functions import elu, function, gelu, gelu_tanh, number
+from mrt.symbol import Symbol
+from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, LeakyReLU
+
+
+@compute("relu", kind=Kind.ELEMENTWISE)
+def relu(symbol: Symbol, data: Tensor) -> Tensor:
+    return elementwise(symbol, data, body=lambda x: te.max(x, constant(0, symbol.dtype)))
+
+
+@compute("clip", kind=Kind.ELEMENTWISE)
+def clip(symbol: Symbol, data: Tensor) -> Tensor:
+    operator = record(symbol, Clip)
+    return elementwise(symbol, data, body=lambda x: clipped(x, symbol.dtype, operator.a_min, operator.a_max))
+
+
+def clipped(x: Expression, dtype: str, lo: float, hi: float) -> Expression:
+    """x limited to [lo, hi]; an integer to the integers in it, of which those beyond its dtype change nothing."""
+    if not dtype.startswith("float"):
+        least, most = tirx.min_value(dtype).value, tirx.max_value(dtype).value
+        lo, hi = math.ceil(max(lo, least)), math.floor(min(hi, most))
+    return te.min(te.max(x, constant(lo, dtype)), constant(hi, dtype))
+
+
+@compute("LeakyReLU")
+def leaky_relu(symbol: Symbol, data: Tensor, gamma: Tensor | None = None) -> Tensor:
+    """As act_type says; the slope is an attribute, or with act_type prelu gamma, per channel or one."""
+    operator, dtype = record(symbol, LeakyReLU), symbol.dtype
+    if not operator.is_linear:
+        return function(symbol, data, lambda x: _curved(x, operator))
+    zero = constant(0, dtype)
+
+    def element(*at: Expression) -> Expression:
+        slope = constant(operator.slope, dtype)
+        if gamma is not None:
+            slope = gamma(at[1] if int(gamma.shape[0]) > 1 else 0)
+        return bind(data(*at), lambda x: tirx.Select(x > zero, x, slope * x))
+
+    return stage(symbol.shape, element, "leakyrelu", inline=True)
+
+
+def _curved(x: Expression, operator: LeakyReLU) -> Expression:
+    match operator.act_type:
+        case "elu":
+            return elu(x, operator.slope)
+        case "selu":
+            return number(SELU_GAIN, x) * elu(x, SELU_SLOPE)
+        case "gelu":
+            return gelu(x)
+    return gelu_tanh(x, CUBIC)
+
+
+@compute("tanh")
+def tanh(symbol: Symbol, data: Tensor) -> Tensor:
+    return function(symbol, data, te.tanh)
+
+
+@compute("sigmoid", kind=Kind.ELEMENTWISE)
+def sigmoid(symbol: Symbol, data: Tensor) -> Tensor:
+    return function(symbol, data, te.sigmoid)

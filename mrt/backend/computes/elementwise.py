@@ -1,0 +1,35 @@
+"""Sums, differences, products and quotients of tensors, of the same shape or broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import add, mul, sub, truediv
+
+from mrt.backend.compute import Expression, Kind, Tensor, compute, elementwise
+from mrt.symbol import Symbol
+
+
+def _of_operands(symbol: Symbol, operation: Callable[..., Expression], *inputs: Tensor) -> Tensor:
+    """`operation` on the operands' elements, each in the result's dtype."""
+    return elementwise(symbol, *inputs, body=lambda *xs: reduce(operation, (x.astype(symbol.dtype) for x in xs)))
+
+
+@compute("elemwise_add", "broadcast_add", "add_n", kind=Kind.ELEMENTWISE)
+def sum_of(symbol: Symbol, *terms: Tensor) -> Tensor:
+    return _of_operands(symbol, add, *terms)
+
+
+@compute("elemwise_sub", "broadcast_sub", kind=Kind.ELEMENTWISE)
+def difference(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
+    return _of_operands(symbol, sub, lhs, rhs)
+
+
+@compute("elemwise_mul", "broadcast_mul", kind=Kind.ELEMENTWISE)
+def product(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
+    return _of_operands(symbol, mul, lhs, rhs)
+
+
+@compute("broadcast_div", kind=Kind.ELEMENTWISE)
+def quotient(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
+    return _of_operands(symbol, truediv, lhs, rhs)

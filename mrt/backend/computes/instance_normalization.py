@@ -1,0 +1,49 @@
+"""InstanceNorm and L2Normalization."""
+
+from __future__ import annotations
+
+import math
+
+from tvm import te
+
+from mrt.backend.compute import Expression, Tensor, compute, constant, record, stage
+from mrt.backend.computes.reduce import reduced
+from mrt.symbol import Symbol
+from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
+
+
+@compute("InstanceNorm")
+def instance_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    """Two passes: the variance is taken of the centred values."""
+    dtype, axes = symbol.dtype, tuple(range(2, len(symbol.shape)))
+    kept = _kept(symbol, axes)
+    count = constant(math.prod(symbol.shape[2:]), dtype)
+    total = reduced(data, axes, kept, te.sum, dtype)
+    centred = stage(symbol.shape, lambda *at: data(*at) - total(*_along(at, axes)) / count, "centred")
+    squares = stage(symbol.shape, lambda *at: centred(*at) * centred(*at), "squares", inline=True)
+    variance = reduced(squares, axes, kept, te.sum, dtype)
+    eps = constant(record(symbol, InstanceNorm).eps, dtype)
+
+    def element(*at: Expression) -> Expression:
+        deviation = te.sqrt(variance(*_along(at, axes)) / count + eps)
+        return centred(*at) / deviation * gamma(at[1]).astype(dtype) + beta(at[1]).astype(dtype)
+
+    return stage(symbol.shape, element, "instance_norm")
+
+
+@compute("L2Normalization")
+def l2_normalization(symbol: Symbol, data: Tensor) -> Tensor:
+    operator, dtype = record(symbol, L2Normalization), symbol.dtype
+    axes = operator.axes(len(symbol.shape))
+    squares = stage(symbol.shape, lambda *at: data(*at) * data(*at), "squares", inline=True)
+    length = reduced(squares, axes, _kept(symbol, axes), te.sum, dtype)
+    eps = constant(operator.eps, dtype)
+    return stage(symbol.shape, lambda *at: data(*at) / te.sqrt(length(*_along(at, axes)) + eps), "l2_normalization")
+
+
+def _kept(symbol: Symbol, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(1 if axis in axes else n for axis, n in enumerate(symbol.shape))
+
+
+def _along(at: tuple[Expression, ...], axes: tuple[int, ...]) -> list[Expression]:
+    return [0 if axis in axes else place for axis, place in enumerate(at)]

@@ -1,0 +1,72 @@
+"""Normalizations and softmax, and what does nothing once trained."""
+
+from __future__ import annotations
+
+from tvm import te
+
+from mrt.backend.compute import Expression, Kind, Tensor, compute, constant, elementwise, record, stage
+from mrt.backend.computes.reduce import reduced
+from mrt.symbol import Symbol
+from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, Softmax
+
+
+@compute("BatchNorm")
+def batch_norm(
+    symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor
+) -> Tensor:
+    operator, dtype = record(symbol, BatchNorm), symbol.dtype
+    axis = operator.axis % len(symbol.shape)
+
+    def element(*at: Expression) -> Expression:
+        channel = at[axis]
+        deviation = te.sqrt(moving_var(channel).astype(dtype) + constant(operator.eps, dtype))
+        scale = constant(1, dtype) if operator.fix_gamma else gamma(channel).astype(dtype)
+        centred = data(*at) - moving_mean(channel).astype(dtype)
+        return centred * (scale / deviation) + beta(channel).astype(dtype)
+
+    return stage(symbol.shape, element, "batch_norm")
+
+
+@compute("LayerNorm")
+def layer_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    """Two passes: the variance is taken of the centred values."""
+    operator, dtype = record(symbol, LayerNorm), symbol.dtype
+    axis = operator.axis % len(symbol.shape)
+    count = constant(symbol.shape[axis], dtype)
+    kept = tuple(1 if i == axis else n for i, n in enumerate(symbol.shape))
+
+    def along(at: tuple[Expression, ...]) -> list[Expression]:
+        return [0 if i == axis else place for i, place in enumerate(at)]
+
+    total = reduced(data, [axis], kept, te.sum, dtype)
+    centred = stage(symbol.shape, lambda *at: data(*at) - total(*along(at)) / count, "centred")
+    squares = stage(symbol.shape, lambda *at: centred(*at) * centred(*at), "squares", inline=True)
+    variance = reduced(squares, [axis], kept, te.sum, dtype)
+
+    def element(*at: Expression) -> Expression:
+        deviation = te.sqrt(variance(*along(at)) / count + constant(operator.eps, dtype))
+        return centred(*at) / deviation * gamma(at[axis]).astype(dtype) + beta(at[axis]).astype(dtype)
+
+    return stage(symbol.shape, element, "layer_norm")
+
+
+@compute("softmax")
+def softmax(symbol: Symbol, data: Tensor) -> Tensor:
+    operator, dtype = record(symbol, Softmax), symbol.dtype
+    axis = operator.axis % len(symbol.shape)
+    kept = tuple(1 if i == axis else n for i, n in enumerate(symbol.shape))
+    temperature = constant(operator.temperature or 1.0, dtype)
+
+    def along(at: tuple[Expression, ...]) -> list[Expression]:
+        return [0 if i == axis else place for i, place in enumerate(at)]
+
+    scaled = stage(symbol.shape, lambda *at: data(*at) / temperature, "scaled", inline=True)
+    highest = reduced(scaled, [axis], kept, te.max, dtype)
+    raised = stage(symbol.shape, lambda *at: te.exp(scaled(*at) - highest(*along(at))), "raised")
+    total = reduced(raised, [axis], kept, te.sum, dtype)
+    return stage(symbol.shape, lambda *at: raised(*at) / total(*along(at)), "softmax")
+
+
+@compute("Dropout", "_copy", kind=Kind.ELEMENTWISE)
+def same(symbol: Symbol, data: Tensor) -> Tensor:
+    return elementwise(symbol, data, body=lambda x: x)

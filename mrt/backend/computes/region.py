@@ -1,0 +1,30 @@
+"""Elementwise regions in float: the computes of their operators, one on the other."""
+
+from __future__ import annotations
+
+from mrt.backend.compute import Kind, Tensor, compute, elementwise, find_compute, kind_of, record, stage
+from mrt.symbol import Operator, Symbol, apply, variable
+from mrt.symbol.operators.region import ElementwiseRegion, parse_expression
+
+
+@compute("elementwise_region")
+def elementwise_region(symbol: Symbol, data: Tensor) -> Tensor:
+    """Every operator is a stage of its own, computed where it is read; those that are not Kind.ELEMENTWISE, of which
+    no two may be computed in one place, are stored.
+    """
+
+    def applied(inner: Operator, values: list[tuple[Symbol, Tensor]]) -> tuple[Symbol, Tensor]:
+        step = apply(inner, [source for source, _ in values], symbol.name)
+        tensor = find_compute(step)(step, *(tensor for _, tensor in values))
+        if kind_of(step) is not Kind.ELEMENTWISE:
+            tensor = _stored(tensor, symbol.shape)
+        return step, tensor
+
+    start = (variable(symbol.name, symbol.type), data)
+    _, result = parse_expression(record(symbol, ElementwiseRegion).expression).fold(start, applied)
+    # TVM wants an output that is no input.
+    return elementwise(symbol, result, body=lambda x: x)
+
+
+def _stored(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return stage(shape, lambda *at: tensor(*at), "stored")

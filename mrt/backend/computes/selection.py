@@ -1,0 +1,124 @@
+"""Operators that choose among values: by comparing them, by a condition, or by an index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import te, tirx
+
+from mrt.backend.compute import (
+    Expression,
+    Kind,
+    Tensor,
+    broadcast,
+    compute,
+    constant,
+    elementwise,
+    ravel,
+    record,
+    stage,
+)
+from mrt.backend.computes.reduce import reduced
+from mrt.symbol import Symbol
+from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, MaximumScalar, Min, MinimumScalar, Where
+from mrt.symbol.types import STORAGE_DTYPES
+
+
+@compute("min")
+def min_over(symbol: Symbol, data: Tensor) -> Tensor:
+    return reduced(data, record(symbol, Min).axes(len(data.shape)), symbol.shape, te.min, symbol.dtype)
+
+
+@compute("argmax")
+def arg_max(symbol: Symbol, data: Tensor) -> Tensor:
+    return _place_of_extreme(symbol, data, record(symbol, ArgMax).axis, te.max)
+
+
+@compute("argmin")
+def arg_min(symbol: Symbol, data: Tensor) -> Tensor:
+    return _place_of_extreme(symbol, data, record(symbol, ArgMin).axis, te.min)
+
+
+def _place_of_extreme(symbol: Symbol, data: Tensor, axis: int | None, reducer: Any) -> Tensor:
+    """The least place at which the data is what `reducer` makes of it along `axis` (all axes if None)."""
+    shape = symbol.inputs[0].shape
+    axes = tuple(range(len(shape))) if axis is None else (axis % len(shape),)
+    kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    extreme = reduced(data, axes, kept, reducer, data.dtype)
+    loops = {a: te.reduce_axis((0, shape[a]), f"r{a}") for a in axes}
+    count = ravel(tuple(constant(shape[a] - 1, "int32") for a in axes), tuple(shape[a] for a in axes)) + 1
+
+    def place(*at: Expression) -> Expression:
+        here = [loops[a].var if a in loops else at[a] for a in range(len(shape))]
+        there = [0 if a in loops else at[a] for a in range(len(shape))]
+        flat = ravel(tuple(here[a] for a in axes), tuple(shape[a] for a in axes))
+        found = tirx.Select(data(*here) == extreme(*there), flat, count)
+        return te.min(found, axis=list(loops.values()))
+
+    places = stage(kept, place, "place")
+
+    def element(*at: Expression) -> Expression:
+        given = at if len(at) == len(kept) else _with_axes(at, axes, len(kept))
+        return places(*given).astype(symbol.dtype)
+
+    return stage(symbol.shape, element, "place_of_extreme")
+
+
+def _with_axes(at: tuple[Expression, ...], axes: tuple[int, ...], rank: int) -> tuple[Expression, ...]:
+    """An index with zeros put in at `axes`."""
+    rest = iter(at)
+    return tuple(0 if axis in axes else next(rest) for axis in range(rank))
+
+
+@compute("_maximum", "broadcast_maximum", kind=Kind.ELEMENTWISE)
+def maximum(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
+    return elementwise(symbol, lhs, rhs, body=lambda a, b: te.max(a.astype(symbol.dtype), b.astype(symbol.dtype)))
+
+
+@compute("_minimum", "broadcast_minimum", kind=Kind.ELEMENTWISE)
+def minimum(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
+    return elementwise(symbol, lhs, rhs, body=lambda a, b: te.min(a.astype(symbol.dtype), b.astype(symbol.dtype)))
+
+
+@compute("_maximum_scalar", kind=Kind.ELEMENTWISE)
+def maximum_scalar(symbol: Symbol, data: Tensor) -> Tensor:
+    scalar = _scalar(symbol, record(symbol, MaximumScalar).scalar)
+    return elementwise(symbol, data, body=lambda x: te.max(x, scalar))
+
+
+@compute("_minimum_scalar", kind=Kind.ELEMENTWISE)
+def minimum_scalar(symbol: Symbol, data: Tensor) -> Tensor:
+    scalar = _scalar(symbol, record(symbol, MinimumScalar).scalar)
+    return elementwise(symbol, data, body=lambda x: te.min(x, scalar))
+
+
+def _scalar(symbol: Symbol, value: float) -> Expression:
+    return constant(value if symbol.type.is_float else int(value), symbol.dtype)
+
+
+@compute("where")
+def where(symbol: Symbol, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    rank = max(len(x.shape), len(y.shape))
+    by_rows = len(Where.aligned(symbol.inputs[0].shape, rank)) != len(condition.shape)
+
+    def element(*at: Expression) -> Expression:
+        chosen = broadcast(condition, at[:1] if by_rows else at)
+        values = (broadcast(value, at).astype(symbol.dtype) for value in (x, y))
+        kind = symbol.inputs[0].dtype
+        is_set = chosen if kind == "bool" else chosen != constant(0, kind)
+        return tirx.Select(is_set, *values)
+
+    return stage(symbol.shape, element, "where")
+
+
+@compute("Embedding")
+def embedding(symbol: Symbol, indices: Tensor, table: Tensor) -> Tensor:
+    """Indices outside are moved to the nearest end."""
+    rows = record(symbol, Embedding).input_dim
+    wide = "int32" if symbol.inputs[0].dtype in STORAGE_DTYPES else "int64"
+
+    def element(*at: Expression) -> Expression:
+        row = te.max(te.min(indices(*at[:-1]).astype(wide), constant(rows - 1, wide)), constant(0, wide))
+        return table(row.astype("int32"), at[-1])
+
+    return stage(symbol.shape, element, "embedding")

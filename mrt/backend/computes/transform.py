@@ -1,0 +1,90 @@
+"""Operators that move or select values and compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tvm import te, tirx
+
+from mrt.backend.compute import Expression, Kind, Tensor, compute, constant, ravel, record, stage, unravel
+from mrt.symbol import Symbol
+from mrt.symbol.operators.transform import Concat, Slice, SliceAxis, Take, Transpose
+
+
+@compute("Flatten", "Reshape", "expand_dims", "squeeze", kind=Kind.RESHAPE)
+def reshape(symbol: Symbol, data: Tensor) -> Tensor:
+    """The same elements in the same order; the shape is the symbol's, whatever its attributes say."""
+    source = symbol.inputs[0].shape
+    return stage(symbol.shape, lambda *at: data(*unravel(ravel(at, symbol.shape), source)), "reshape")
+
+
+@compute("transpose")
+def transpose(symbol: Symbol, data: Tensor) -> Tensor:
+    rank = len(symbol.shape)
+    axes = [axis % rank for axis in record(symbol, Transpose).axes] or list(reversed(range(rank)))
+
+    def element(*at: Expression) -> Expression:
+        places = dict(zip(axes, at, strict=True))
+        return data(*(places[axis] for axis in range(rank)))
+
+    return stage(symbol.shape, element, "transpose")
+
+
+@compute("Concat")
+def concat(symbol: Symbol, *parts: Tensor) -> Tensor:
+    axis = record(symbol, Concat).dim % len(symbol.shape)
+
+    def element(*at: Expression) -> Expression:
+        start = symbol.shape[axis]
+        value: Expression = None
+        for part in reversed(parts):
+            start -= int(part.shape[axis])
+            found = part(*at[:axis], at[axis] - start, *at[axis + 1 :]).astype(symbol.dtype)
+            if value is None:
+                value = found
+            else:
+                value = tirx.if_then_else(at[axis] < start + int(part.shape[axis]), found, value)
+        return value
+
+    return stage(symbol.shape, element, "concat")
+
+
+@compute("slice")
+def slice_axes(symbol: Symbol, data: Tensor) -> Tensor:
+    return _sliced(symbol, data, record(symbol, Slice).slices(len(data.shape)))
+
+
+@compute("slice_axis")
+def slice_axis(symbol: Symbol, data: Tensor) -> Tensor:
+    return _sliced(symbol, data, record(symbol, SliceAxis).slices(len(data.shape)))
+
+
+def _sliced(symbol: Symbol, data: Tensor, slices: Sequence[slice]) -> Tensor:
+    """Python's slices, negative steps included."""
+    lengths = symbol.inputs[0].shape
+    cuts = [cut.indices(n) for cut, n in zip(slices, lengths, strict=True)]
+    return stage(
+        symbol.shape,
+        lambda *at: data(*(begin + i * step for i, (begin, _, step) in zip(at, cuts, strict=True))),
+        "slice",
+    )
+
+
+@compute("take")
+def take(symbol: Symbol, data: Tensor, indices: Tensor) -> Tensor:
+    """Indices outside are moved to the nearest end, or wrapped; with mode raise, which code cannot, they are moved."""
+    operator = record(symbol, Take)
+    axis = operator.axis % len(data.shape)
+    length, rank = int(data.shape[axis]), len(indices.shape)
+
+    def element(*at: Expression) -> Expression:
+        index = indices(*at[axis : axis + rank])
+        wide = "int32" if indices.dtype in ("int8", "uint8", "int16", "int32") else "int64"
+        index, size = index.astype(wide), constant(length, wide)
+        if operator.mode == "wrap":
+            place = tirx.floormod(index, size)
+        else:
+            place = te.max(te.min(index, size - 1), constant(0, wide))
+        return data(*at[:axis], place.astype("int32"), *at[axis + rank :])
+
+    return stage(symbol.shape, element, "take")

@@ -1,0 +1,85 @@
+"""Functions of one argument compiled, against the records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compiled import Bundle
+
+from mrt.symbol.operators.region import MAX_OPERATORS
+
+ANYWHERE = np.concatenate([np.linspace(-6, 6, 301), [-1e30, -100, -20, -1e-4, 0, 1e-4, 20, 80, 1e30]]).astype(
+    np.float32
+)
+MODERATE = np.linspace(-6, 6, 301).astype(np.float32)
+POSITIVE = np.concatenate([np.linspace(1e-3, 6, 301), [1e-30, 1e30]]).astype(np.float32)
+
+
+def test_functions_of_any_number() -> None:
+    bundle = Bundle()
+    x = bundle.input(ANYWHERE)
+    for name in ("abs", "negative", "erf", "softsign", "softrelu", "silu", "hard_swish", "mish", "hard_sigmoid"):
+        bundle.add(name, x)
+    bundle.add("hard_sigmoid", x, alpha=-0.5, beta=0.25)
+    for kind in ("elu", "selu", "gelu"):
+        bundle.add("LeakyReLU", x, act_type=kind)
+    y = bundle.input(MODERATE)
+    for name in ("exp", "square"):
+        bundle.add(name, y)
+    bundle.add("LeakyReLU", y, act_type="gelu_tanh")
+    for power in (1, 2, 3, 8, 0):
+        bundle.add("_power_scalar", y, scalar=power)
+    bundle.check(tolerance=1e-5)
+
+
+def test_functions_of_positive_numbers() -> None:
+    bundle = Bundle()
+    x = bundle.input(POSITIVE)
+    for name in ("log", "sqrt", "rsqrt", "reciprocal"):
+        bundle.add(name, x)
+    bundle.add("_power_scalar", bundle.input(POSITIVE[:301]), scalar=1.5)
+    bundle.add("_power_scalar", bundle.input(POSITIVE[10:301]), scalar=-2)
+    bundle.check(tolerance=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_integer_functions_are_exact(dtype: str) -> None:
+    bundle = Bundle()
+    info = np.iinfo(dtype)
+    x = bundle.input(np.concatenate([[info.min, info.max, 0, 1], bundle.integers((60,), dtype)]).astype(dtype))
+    for name in ("abs", "negative", "square"):
+        bundle.add(name, x)
+    bundle.check()
+
+
+def test_regions() -> None:
+    bundle = Bundle()
+    x = bundle.input(bundle.floats(3, 4, 50))
+    bundle.add(
+        "elementwise_region",
+        x,
+        expression="elemwise_mul(_mul_scalar(x, scalar=0.5), _plus_scalar(tanh(_mul_scalar(elemwise_add(x, "
+        "_mul_scalar(elemwise_mul(x, square(x)), scalar=0.044715)), scalar=0.7978845608)), scalar=1))",
+    )
+    bundle.add("elementwise_region", x, expression="broadcast_div(x, _plus_scalar(exp(negative(x)), scalar=1))")
+    bundle.add("elementwise_region", x, expression="clip(LeakyReLU(x, act_type=elu), a_min=-0.5, a_max=1.5)")
+    bundle.add("elementwise_region", x, expression="x")
+    hidden = bundle.hidden(
+        "elementwise_region", bundle.hidden("relu", x), expression="square(_plus_scalar(x, scalar=1))"
+    )
+    bundle.add("_mul_scalar", hidden, scalar=0.5)
+    bundle.check(tolerance=1e-5)
+
+
+def test_regions_of_the_largest_size() -> None:
+    bundle = Bundle()
+    x = bundle.input(bundle.floats(2, 30))
+    deep = "x"
+    for _ in range(MAX_OPERATORS // 2):
+        deep = f"tanh(_mul_scalar({deep}, scalar=1.25))"
+    bundle.add("elementwise_region", x, expression=deep)
+    wide = "x"
+    for _ in range(4):
+        wide = f"elemwise_mul(tanh({wide}), _plus_scalar({wide}, scalar=0.5))"
+    bundle.add("elementwise_region", x, expression=wide)
+    bundle.check(tolerance=1e-5)

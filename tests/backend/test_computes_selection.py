@@ -1,0 +1,98 @@
+"""Operators that arrange, choose or deconvolve, compiled, against the records."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compiled import Bundle
+
+DTYPES = ["int8", "uint8", "int16", "int32", "float32"]
+
+
+def values(bundle: Bundle, dtype: str, *shape: int):
+    return bundle.floats(*shape) if dtype == "float32" else bundle.integers(shape, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_arrangements_agree(dtype: str) -> None:
+    bundle = Bundle()
+    x = bundle.input(values(bundle, dtype, 2, 8, 4, 6))
+    for dims in ((1, 3), (0, -1), (2, 2)):
+        bundle.add("SwapAxis", x, dim1=dims[0], dim2=dims[1])
+    like = bundle.input(values(bundle, dtype, 1, 5, 4, 2))
+    bundle.add("slice_like", x, like)
+    bundle.add("slice_like", x, like, axes=(1, -1))
+    bundle.add("slice_like", x, bundle.input(values(bundle, dtype, 7, 3)), axes=(-1,))
+    for reps in ((2,), (1, 2, 1, 3), (2, 1, 1, 1, 2), ()):
+        bundle.add("tile", x, reps=reps)
+    for axis in (None, 0, 1, -1):
+        bundle.add("repeat", x, repeats=3, axis=axis)
+    for scale in (1, 2, 3):
+        bundle.add("UpSampling", x, scale=scale)
+    bundle.add("depth_to_space", x, block_size=2)
+    bundle.add("space_to_depth", x, block_size=2)
+    bundle.check()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_selections_agree(dtype: str) -> None:
+    bundle = Bundle()
+    x = bundle.input(values(bundle, dtype, 2, 6, 4, 5))
+    few = bundle.input((np.abs(values(bundle, dtype, 2, 6, 4, 5)) % 3).astype(dtype))
+    for axis in (None, (1,), (0, -1)):
+        for keepdims in (False, True):
+            bundle.add("min", x, axis=axis, keepdims=keepdims)
+    for data in (x, few):
+        for axis in (None, 0, 1, -1):
+            for keepdims in (False, True):
+                bundle.add("argmax", data, axis=axis, keepdims=keepdims)
+                bundle.add("argmin", data, axis=axis, keepdims=keepdims)
+    y = bundle.input(values(bundle, dtype, 2, 6, 4, 5))
+    channels = bundle.input(values(bundle, dtype, 6, 1, 1))
+    for name in ("maximum", "minimum"):
+        bundle.add(f"_{name}", x, y)
+        bundle.add(f"broadcast_{name}", x, channels)
+        bundle.add(f"broadcast_{name}", channels, x)
+        bundle.add(f"_{name}_scalar", x, scalar=7)
+        bundle.add("relu", bundle.hidden(f"_{name}", x, bundle.hidden(f"_{name}_scalar", y, scalar=3)))
+    bundle.add("where", few, x, y)
+    bundle.add("where", bundle.input(np.array([0, 1]).astype(dtype)), x, y)
+    bundle.add("where", bundle.input(np.array([True, False])), x, channels)
+    bundle.add("where", bundle.input(np.array([[[[True]], [[False]], [[True]], [[False]], [[True]], [[True]]]])), x, y)
+    table = bundle.parameter(values(bundle, dtype, 5, 3))
+    for indices in (np.array([[0, 4, 7], [-3, 2, 1]], np.int32), np.array([1.0, 0.9, 9.0], np.float32)):
+        bundle.add("Embedding", bundle.input(indices), table, input_dim=5, output_dim=3)
+    bundle.add("Embedding", bundle.input(np.array([1, 2**40])), table, input_dim=5, output_dim=3)
+    bundle.check()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float32"])
+@pytest.mark.parametrize(
+    ("shape", "attributes"),
+    [
+        ((1, 4, 5, 6), {"kernel": (4, 4), "stride": (2, 2), "pad": (1, 1), "num_filter": 6, "num_group": 2}),
+        ((2, 3, 5, 6), {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1), "adj": (1, 1), "num_filter": 4}),
+        ((1, 3, 5, 6), {"kernel": (4, 4), "stride": (2, 2), "target_shape": (10, 12), "num_filter": 2}),
+        ((1, 2, 4, 5), {"kernel": (2, 3), "stride": (3, 2), "dilate": (2, 3), "adj": (2, 0), "num_filter": 3}),
+        ((1, 4, 7), {"kernel": (5,), "pad": (4,), "num_filter": 4, "num_group": 4}),
+        ((1, 2, 3, 4, 2), {"kernel": (2, 3, 1), "stride": (2, 1, 3), "pad": (0, 1, 0), "num_filter": 2}),
+        ((1, 32, 5, 4), {"kernel": (1, 1), "num_filter": 5}),
+        ((1, 32, 3, 3), {"kernel": (2, 2), "stride": (2, 2), "num_filter": 5}),
+    ],
+)
+def test_deconvolutions_agree(dtype: str, shape: tuple[int, ...], attributes: dict) -> None:
+    bundle = Bundle()
+    x = bundle.input(values(bundle, dtype, *shape))
+    weight_shape = (shape[1], attributes["num_filter"] // attributes.get("num_group", 1), *attributes["kernel"])
+    weight = values(bundle, "float32" if dtype == "float32" else "int8", *weight_shape)
+    bias = (
+        bundle.floats(attributes["num_filter"])
+        if dtype == "float32"
+        else bundle.integers((attributes["num_filter"],), "int16")
+    )
+    bundle.add("Deconvolution", x, bundle.parameter(weight), **attributes)
+    bundle.add("Deconvolution", x, bundle.input(weight), **attributes)
+    bundle.add("Deconvolution", x, bundle.parameter(weight), bundle.parameter(bias), no_bias=False, **attributes)
+    hidden = bundle.hidden("Deconvolution", x, bundle.parameter(weight), **attributes)
+    bundle.add("relu", hidden)
+    bundle.check(tolerance=1e-5)

@@ -1,0 +1,45 @@
+"""The integer forms of softmax, normalisations and products of activations compiled, against their meaning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mrt.backend import TvmRunner
+from mrt.quantization.options import QuantizationConfig
+from mrt.symbol import Operator
+from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
+from mrt.symbol.operators.linear import BatchDot
+from mrt.symbol.operators.normalization import LayerNorm, Softmax
+from tests.quantization.networks import chain, quantize_and_run, random_samples
+
+RNG = np.random.default_rng(2)
+
+
+@pytest.mark.parametrize(
+    ("operator", "parameters"),
+    [
+        (Softmax(), []),
+        (Softmax(axis=1, temperature=2.0), []),
+        (LayerNorm(), [RNG.standard_normal(9), RNG.standard_normal(9)]),
+        (LayerNorm(axis=1, eps=1.0), [np.ones(6), np.zeros(6)]),
+        (InstanceNorm(), [RNG.standard_normal(6), RNG.standard_normal(6)]),
+        (L2Normalization(mode="channel"), []),
+        (L2Normalization(mode="instance"), []),
+        (BatchDot(), [RNG.standard_normal((2, 6, 9, 4))]),
+    ],
+    ids=lambda value: value.op if isinstance(value, Operator) else "",
+)
+@pytest.mark.parametrize(("bits", "quantizer"), [(8, "symmetric"), (12, "affine")])
+def test_compiled_integers_are_the_evaluated_ones(
+    operator: Operator, parameters: list[np.ndarray], bits: int, quantizer: str
+) -> None:
+    graph = chain((2, 6, 5, 9), (operator, parameters))
+    config = QuantizationConfig.model_validate({"activation": {"bits": bits, "quantizer": quantizer}})
+    integer = quantize_and_run(graph, random_samples(graph, 1), config).integer
+    ((symbol, target),) = integer.inputs
+    evaluate = TvmRunner().prepare(integer.graph)
+    drawn = RNG.integers(target.lo, target.hi, symbol.shape, endpoint=True)
+    for values in (drawn, np.where(drawn > 0, target.hi, target.lo), np.full(symbol.shape, target.lo)):
+        feeds = {symbol.name: values.astype(symbol.dtype)}
+        np.testing.assert_array_equal(evaluate(feeds)[0], integer.graph.evaluate(feeds)[0])
