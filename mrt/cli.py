@@ -1,0 +1,149 @@
+"""The `mrt` command."""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mrt.errors import MRTError
+from mrt.version import __version__
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Trained float networks in, integer-only networks with a proof out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+class StageName(str, enum.Enum):
+    """The stages of a run, in order."""
+
+    prepare = "prepare"
+    calibrate = "calibrate"
+    quantize = "quantize"
+    compile = "compile"
+    evaluate = "evaluate"
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Turns what a user can mend into one line and exit status 1."""
+    try:
+        yield
+    except MRTError as error:
+        _fail(str(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}")
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    raise typer.Exit(1)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mrt {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def run(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="What to quantize, and how.")],
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set a key of the configuration; the value is YAML."),
+    ] = None,
+    from_: Annotated[
+        StageName | None, typer.Option("--from", help="The first stage; earlier ones are taken as saved.")
+    ] = None,
+    to: Annotated[StageName | None, typer.Option("--to", help="The last stage.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="The folder of the results, instead of `output`.")
+    ] = None,
+) -> None:
+    """Quantize a network as a configuration says: prepare, calibrate, quantize, compile, evaluate."""
+    with _one_line_errors():
+        from mrt.config import load_config
+        from mrt.pipeline import run_pipeline
+
+        settings = load_config(config, set_ or ())
+        run_pipeline(settings, from_ and from_.value, to and to.value, output)
+
+
+@app.command()
+def verify(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a saved model.")],
+) -> None:
+    """Prove a saved model anew from nothing but its files: integer only, every tensor within 32 bits."""
+    with _one_line_errors():
+        from mrt.certificate import verify as prove
+
+        typer.echo(f"{directory}: {prove(directory)}")
+
+
+@app.command()
+def inspect(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a saved model.")],
+    symbol: Annotated[
+        str | None,
+        typer.Option("--symbol", metavar="NAME", help="Tell of one symbol, or of what was made from a float symbol."),
+    ] = None,
+) -> None:
+    """Show every tensor of a saved model, or where the bounds of one come from."""
+    with _one_line_errors():
+        from rich.console import Console
+
+        import mrt
+        from mrt.report import inspect as report
+        from mrt.report.errors import read_errors
+
+        model, errors, console = mrt.load(directory), read_errors(directory), Console()
+        rows = report.inspect_rows(model, errors) if symbol is None else []
+        text = report.overview(model, errors) if symbol is None else report.explain(model, symbol, errors)
+    # Written outside: a reader that closes the pipe early, such as head, is no error of the user's.
+    if rows and console.is_terminal:
+        console.print(report.rich_table(rows, console.width))
+    elif rows:
+        typer.echo(f"{report.plain_table(rows)}\n")
+    typer.echo(text)
+
+
+def main() -> None:
+    """The entry point of the command."""
+    _use_all_cores()
+    sys.exit(app())
+
+
+def _use_all_cores() -> None:
+    """By itself TVM takes half of the logical cores; it must be told before it starts its threads."""
+    if "TVM_NUM_THREADS" not in os.environ and "OMP_NUM_THREADS" not in os.environ:
+        os.environ["TVM_NUM_THREADS"] = str(len(os.sched_getaffinity(0)))
+        os.environ.setdefault("TVM_BIND_THREADS", "0")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""The quantized model: integer graph, scales and certificate; saved, loaded, compiled."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mrt.calibration import Threshold
+from mrt.certificate import CERTIFICATE_FILE, Certificate, certify, verify
+from mrt.certificate.verify import GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE
+from mrt.errors import DataError, ModelFileError
+from mrt.quantization.rewriter import IntegerGraph
+from mrt.symbol import Array, Graph, Interval
+from mrt.symbol.files import atomic_write_all, graph_to_bytes, read_graph
+from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.rebatch import Rebatch
+
+if TYPE_CHECKING:
+    import tvm
+
+    from mrt.runtime import Module
+
+FORMAT_VERSION = 1
+POSTPROCESS_FILE = "postprocess.json"
+POSTPROCESS_PARAMETERS_FILE = "postprocess.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedModel:
+    """A network in integers.
+
+    graph: the integer graph. inputs, outputs: how its integers stand for real values. postprocess: the float tail
+    that was cut off, whose inputs are the dequantized outputs in order; None where there is none. thresholds: the
+    calibrated ranges. scales, zero_points: of every integer tensor that stands for real values (zero points where they
+    are not 0). notes: what quantization gave up to stay within 32 bits, and the error that it accepted.
+    """
+
+    graph: Graph
+    inputs: tuple[TensorQuantization, ...]
+    outputs: tuple[TensorQuantization, ...]
+    postprocess: Graph | None
+    thresholds: Mapping[str, Threshold]
+    scales: Mapping[str, Array]
+    zero_points: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def files(self) -> dict[str, bytes]:
+        """The model's files by name, the certificate last."""
+        content = dict(zip((GRAPH_FILE, PARAMETERS_FILE), graph_to_bytes(self.graph), strict=True))
+        content[QUANTIZATION_FILE] = self._quantization_json().encode()
+        if self.postprocess is not None:
+            tail = graph_to_bytes(self.postprocess)
+            content |= dict(zip((POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE), tail, strict=True))
+        certificate = certify(self.graph, self.intervals, content)
+        return content | {CERTIFICATE_FILE: certificate.to_json().encode()}
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """The bounds of every tensor, derived from scratch."""
+        return Certificate.from_json(self.files[CERTIFICATE_FILE].decode())
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        """What each input is held to."""
+        return {entry.name: Interval.of(entry.lo, entry.hi, entry.shape) for entry in self.inputs}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the certificate, which vouches for all other files."""
+        return sha256(self.files[CERTIFICATE_FILE]).hexdigest()
+
+    def quantize_inputs(self, x: Array | Mapping[str, Array]) -> dict[str, Array]:
+        """Integers for float inputs (one array, or arrays by input name), any number of samples; DataError on NaN."""
+        feeds = named_inputs(x, [entry.name for entry in self.inputs])
+        return {entry.name: entry.quantize(np.asarray(feeds[entry.name])) for entry in self.inputs}
+
+    def dequantize_outputs(self, y: Sequence[Array]) -> list[Array]:
+        """Float32 outputs, before post-processing, for the integer graph's outputs in order."""
+        if len(y) != len(self.outputs):
+            raise DataError(f"{len(y)} outputs are given, the model has {len(self.outputs)}")
+        return [entry.dequantize(array) for entry, array in zip(self.outputs, y, strict=True)]
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Writes the model's files into `directory`: all or, where they do not fit, none; the certificate last.
+
+        Raises ModelFileError where the folder cannot be made or written.
+        """
+        folder = Path(directory)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ModelFileError(f"{folder} cannot be made: {error.strerror or error}; name another folder") from None
+        atomic_write_all({folder / name: content for name, content in self.files.items()})
+        for stale in (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE):
+            if stale not in self.files:
+                (folder / stale).unlink(missing_ok=True)
+
+    def rebatched(self, batch: int) -> QuantizedModel:
+        """The same model for `batch` samples at once; GraphError with the reason where its graph bakes the batch in."""
+        if all(entry.shape[:1] == (batch,) for entry in self.inputs):
+            return self
+        change = Rebatch(batch)
+        graph = change(self.graph)
+        tail = None if self.postprocess is None else change(self.postprocess)
+        inputs = tuple(e.with_shape(s.shape) for e, s in zip(self.inputs, graph.inputs, strict=True))
+        outputs = tuple(e.with_shape(s.shape) for e, s in zip(self.outputs, graph.outputs, strict=True))
+        return replace(self, graph=graph, inputs=inputs, outputs=outputs, postprocess=tail)
+
+    def compile(self, target: str | Mapping[str, Any] = "llvm", batch: int = 1) -> Module:
+        """The model compiled by TVM for `batch` samples at once; the module takes any number.
+
+        Raises GraphError where the batch cannot be changed, CompilationError where TVM fails.
+        """
+        from mrt.backend import compile_model
+
+        sized = self.rebatched(batch)
+        return compile_model(sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, target)
+
+    def to_relax(self) -> tvm.IRModule:
+        """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes."""
+        from mrt.backend import build_module
+
+        module = build_module(self.graph)
+        facts = {"inputs": [e.to_json() for e in self.inputs], "outputs": [e.to_json() for e in self.outputs]}
+        return module.with_attr("mrt.quantization", json.dumps(facts))
+
+    def _quantization_json(self) -> str:
+        return json.dumps(
+            {
+                "format_version": FORMAT_VERSION,
+                "inputs": [entry.to_json() for entry in self.inputs],
+                "outputs": [entry.to_json() for entry in self.outputs],
+                "thresholds": {name: asdict(threshold) for name, threshold in self.thresholds.items()},
+                "scales": {name: np.asarray(scale).tolist() for name, scale in self.scales.items()},
+                "zero_points": dict(self.zero_points),
+                "notes": list(self.notes),
+            },
+            indent=1,
+        )
+
+
+def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
+    """`x` by input name: an array serves a single input; DataError for missing or unknown names."""
+    if not isinstance(x, Mapping):
+        if len(names) != 1:
+            raise DataError(f"one array is given, the model has the inputs {list(names)}; give a mapping")
+        return {names[0]: x}
+    if set(x) != set(names):
+        raise DataError(f"inputs {sorted(x)} are given, {sorted(names)} are needed")
+    return dict(x)
+
+
+def assemble(integer: IntegerGraph, postprocess: Graph | None, thresholds: Mapping[str, Threshold]) -> QuantizedModel:
+    """The model of an integer graph and its float tail."""
+    inputs = tuple(
+        TensorQuantization(s.name, s.shape, s.dtype, np.float64(t.scale), t.zero_point, t.lo, t.hi, t.pinned)
+        for s, t in integer.inputs
+    )
+    names = {symbol.name: Interval.of(t.lo, t.hi, symbol.shape) for symbol, t in integer.inputs}
+    bounds = certify(integer.graph, names, {}).tensors
+    outputs = tuple(
+        TensorQuantization(
+            q.symbol.name,
+            q.symbol.shape,
+            q.symbol.dtype,
+            np.float64(q.step),
+            q.zero_point,
+            bounds[q.symbol.name].lo,
+            bounds[q.symbol.name].hi,
+        )
+        for q in integer.outputs
+    )
+    return QuantizedModel(
+        integer.graph,
+        inputs,
+        outputs,
+        postprocess,
+        thresholds,
+        integer.scales,
+        integer.zero_points,
+        integer.notes,
+    )
+
+
+def load(directory: str | os.PathLike[str]) -> QuantizedModel:
+    """The model saved in `directory`, verified; ModelFileError or VerificationError saying what is wrong.
+
+    Files that the certificate does not vouch for are not read.
+    """
+    folder = Path(directory)
+    if not (folder / CERTIFICATE_FILE).is_file():
+        raise ModelFileError(f"{folder} holds no saved model: {CERTIFICATE_FILE} is missing")
+    verify(folder)
+    vouched = Certificate.from_json((folder / CERTIFICATE_FILE).read_text()).files
+    try:
+        facts = json.loads((folder / QUANTIZATION_FILE).read_text())
+        if facts["format_version"] != FORMAT_VERSION:
+            raise ModelFileError(
+                f"{folder / QUANTIZATION_FILE} has format_version {facts['format_version']}; {FORMAT_VERSION} is needed"
+            )
+        inputs = tuple(TensorQuantization.from_json(entry) for entry in facts["inputs"])
+        outputs = tuple(TensorQuantization.from_json(entry) for entry in facts["outputs"])
+        thresholds = {name: Threshold(**entry) for name, entry in facts["thresholds"].items()}
+        scales = {name: np.asarray(scale, np.float64) for name, scale in facts["scales"].items()}
+        zero_points = {name: int(zero) for name, zero in facts["zero_points"].items()}
+        notes = tuple(str(note) for note in facts["notes"])
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ModelFileError(f"{folder / QUANTIZATION_FILE} is malformed: {error}") from None
+    graph = read_graph(folder / GRAPH_FILE, folder / PARAMETERS_FILE)
+    has_tail = POSTPROCESS_FILE in vouched
+    tail = read_graph(folder / POSTPROCESS_FILE, folder / POSTPROCESS_PARAMETERS_FILE) if has_tail else None
+    return QuantizedModel(graph, inputs, outputs, tail, thresholds, scales, zero_points, notes)

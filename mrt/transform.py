@@ -1,0 +1,36 @@
+"""Quantization as a TVM module pass: a float Relax module in, an integer one out."""
+
+from __future__ import annotations
+
+import tvm
+
+from mrt import errors
+from mrt.api import Batches, quantize
+from mrt.calibration import CalibrationConfig
+from mrt.frontend.relax import from_relax
+from mrt.preparation import PreparationConfig
+from mrt.quantization.options import QuantizationConfig
+
+_ERRORS: tuple[type[errors.MRTError], ...] = (errors.MRTError, *errors.MRTError.__subclasses__())
+for _error in _ERRORS:
+    # Unknown to TVM, an exception would come out of a pass as a RuntimeError.
+    tvm.error.register_error(f"mrt.{_error.__name__}", _error)
+
+
+def Quantize(  # noqa: N802  (module passes are named like classes)
+    batches: Batches,
+    quantization: QuantizationConfig | None = None,
+    calibration: CalibrationConfig | None = None,
+    preparation: PreparationConfig | None = None,
+) -> tvm.transform.Pass:
+    """A `tvm.transform` module pass that is `mrt.quantize(from_relax(mod), ...).to_relax()`.
+
+    batches must be re-iterable (a list, say) if the pass is run more than once. A float tail that preparation cuts
+    off is no part of the integer module: set `preparation.cut_softmax` to False to have it refused instead.
+    Running it raises what `mrt.quantize` raises.
+    """
+
+    def run(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+        return quantize(from_relax(module), batches, quantization, calibration, preparation).to_relax()
+
+    return tvm.transform.module_pass(run, opt_level=0, name="mrt.Quantize")

@@ -1,0 +1,187 @@
+"""The configuration file: what is right is taken as written, what is wrong is named with its line and a remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mrt.config import FolderDataset, LoaderDataset, NpzDataset, RunConfig, load_config
+from mrt.errors import ConfigError
+
+FULL = """\
+model: {path: "${MODELS}/net.onnx"}
+data:
+  calibration: {npz: data/train.npz, x: images, slice: [0, 8], layout: "NHWC -> NCHW", mean: [1, 2, 3], std: 2}
+  test: {loader: "load.py:load", args: {name: net}, split: test, samples: 5}
+prepare: {split: [head*]}
+calibrate: {method: historical, lambda: 10}
+quantize:
+  activation: {bits: 7}
+  weight: {bits: 6, scales: layer}
+  overrides:
+    conv.1: {activation: {bits: 4}}
+compile: {target: {kind: llvm, mcpu: x86-64-v2}, batch: 4}
+evaluate: {samples: 100, check: 3}
+output: out/net
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Writes a configuration file and gives its path."""
+    monkeypatch.setenv("MODELS", "models")
+    monkeypatch.chdir(tmp_path)
+
+    def write(text: str) -> Path:
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def error_of(path: Path, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, overrides)
+    return str(caught.value)
+
+
+def test_every_section_is_read_and_paths_start_at_the_file(write, tmp_path: Path) -> None:
+    config = load_config(write(FULL))
+    assert config.model.path == tmp_path / "models" / "net.onnx"
+    calibration, test = config.data.calibration, config.data.test
+    assert isinstance(calibration, NpzDataset) and isinstance(test, LoaderDataset)
+    assert calibration.npz == tmp_path / "data" / "train.npz"
+    assert (calibration.x, calibration.y, calibration.slice) == ("images", None, (0, 8))
+    assert (calibration.layout, calibration.mean, calibration.std) == ("NHWC->NCHW", (1, 2, 3), (2,))
+    assert test.loader == f"{tmp_path / 'load.py'}:load"
+    assert (test.args, test.split, test.samples) == ({"name": "net"}, "test", 5)
+    assert config.prepare.split == ("head*",)
+    assert (config.calibrate.method, config.calibrate.lambda_) == ("historical", 10)
+    assert config.quantize.activation_of("conv.1").bits == 4
+    assert config.compile.target == {"kind": "llvm", "mcpu": "x86-64-v2"}
+    assert (config.evaluate.samples, config.evaluate.check) == (100, 3)
+    assert config.output == tmp_path / "out" / "net"
+
+
+def test_only_the_model_is_needed(write) -> None:
+    config = load_config(write("model: {path: net.onnx}"))
+    assert config == RunConfig(model=config.model)
+    assert config.output is None and config.data.test is None
+
+
+def test_absolute_paths_stay(write) -> None:
+    assert load_config(write("model: {path: /models/net.onnx}")).model.path == Path("/models/net.onnx")
+
+
+def test_a_folder_of_images_is_given_channels_first_by_default(write) -> None:
+    config = load_config(write("{model: {path: m}, data: {test: {folder: images, resize: 256, crop: [224, 192]}}}"))
+    test = config.data.test
+    assert isinstance(test, FolderDataset)
+    assert (test.layout, test.resize, test.crop) == ("NHWC->NCHW", (256,), (224, 192))
+
+
+@pytest.mark.parametrize(
+    ("text", "needed"),
+    [
+        ("quantize:\n  activation:\n    bit: 8", ["config.yaml:4: quantize.activation.bit", "8", "activation.bits?"]),
+        ("quantise: {}", ["config.yaml:2: quantise", "did you mean quantize?"]),
+        ("quantize: {bits: 8}", ["quantize.activation.bits or quantize.weight.bits"]),
+        ("evaluate: {zoom: 3}", ["evaluate.zoom", "samples, batch_size, check"]),
+        ("data: {test: {npz: a, layuot: x}}", ["data.test.layuot", "data.test.layout?"]),
+        ("data: {test: {npz: a, loader: b}}", ["data.test", "exactly one of the keys npz, folder and loader"]),
+        ("data: {test: a.npz}", ["data.test", "'a.npz'", "npz, folder and loader"]),
+        ("data: {test: {npz: a, layout: NHWC}}", ["data.test.layout", "'NHWC'", "NHWC->NCHW"]),
+        ("data: {test: {npz: a, layout: NHWC->NCHX}}", ["data.test.layout"]),
+        ("data: {test: {npz: a, layout: NHWC->CNHW}}", ["data.test.layout", "batch first"]),
+        ("data: {test: {npz: a, slice: [3, 3]}}", ["data.test.slice", "start < stop"]),
+        ("data: {test: {npz: a, std: [1, 0]}}", ["data.test.std", "must not be 0"]),
+        ("data: {test: {npz: a, mean: [1, x]}}", ["data.test.mean.1", "'x'", "number"]),
+        ("data: {test: {loader: load.py}}", ["data.test.loader", "file.py:function"]),
+        ("data: {test: {npz: a, samples: true}}", ["data.test.samples", "truth value"]),
+        ("compile: {batch: 0}", ["compile.batch is 0", "greater than or equal to 1"]),
+        ("compile: {target: [1]}", ["compile.target is [1]", "string or a mapping"]),
+        ("quantize: {weight: {bits: 17}}", ["quantize.weight.bits is 17", "16"]),
+        ("quantize: {weight: {scales: chanel}}", ["quantize.weight.scales is 'chanel'", "output_channel"]),
+        ("quantize: {overrides: {c: {weight: {bit: 2}}}}", ["quantize.overrides.c.weight.bits?"]),
+        ("calibrate: {lambda_x: 2}", ["calibrate.lambda_x", "calibrate.lambda?"]),
+        ("quantize: 8", ["quantize is 8", "mapping"]),
+        ("output: ${UNSET_NAME}/x", ["config.yaml:2: output", "UNSET_NAME is not set"]),
+        ("output: a\noutput: b", ["config.yaml:3: output is set twice", "config.yaml:2"]),
+        ("output: [", ["config.yaml:3", "not YAML"]),
+        ("data: &d {test: *d}", ["config.yaml:2", "contains itself"]),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line_and_a_remedy(write, text: str, needed: list[str]) -> None:
+    message = error_of(write(f"model: {{path: m.onnx}}\n{text}\n"))
+    for part in needed:
+        assert part in message
+    assert "\n" not in message
+
+
+def test_a_missing_model_is_named(write) -> None:
+    assert "model is missing" in error_of(write("output: x"))
+    assert "model.path is missing" in error_of(write("model: {}"))
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "just words"])
+def test_a_file_that_is_no_mapping_lists_the_sections(write, text: str) -> None:
+    assert "model, data, prepare, calibrate, quantize, compile, evaluate, output" in error_of(write(text))
+
+
+def test_every_wrong_key_is_told_at_once(write) -> None:
+    message = error_of(write("model: {path: m}\noutptu: x\nevaluate: {chekc: 1}\n"))
+    assert "output?" in message and "evaluate.check?" in message
+
+
+def test_a_file_that_is_missing_or_no_text(tmp_path: Path) -> None:
+    assert "No such file" in error_of(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    assert "UTF-8" in error_of(tmp_path / "binary.yaml")
+
+
+def test_overrides_replace_and_add_keys(write) -> None:
+    overrides = ["quantize.activation.bits=5", "calibrate.samples=3", "quantize.overrides={a.b: {weight: {bits: 3}}}"]
+    config = load_config(write(FULL), overrides)
+    assert (config.quantize.activation.bits, config.calibrate.samples) == (5, 3)
+    assert config.quantize.weight.bits == 6
+    assert list(config.quantize.overrides) == ["a.b"]
+
+
+def test_an_override_adds_a_section(write) -> None:
+    assert load_config(write("model: {path: m}"), ["compile.batch=2"]).compile.batch == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "needed"),
+    [
+        ("quantize.activation.bit=8", "--set quantize.activation.bit=8: quantize.activation.bit is not a key"),
+        ("nonsense", "section.key=value is needed"),
+        ("=3", "section.key=value is needed"),
+        ("compile.batch=[", "not YAML"),
+        ("compile.batch=-1", "--set compile.batch=-1: compile.batch is -1"),
+        ("output.x=1", "no mapping"),
+        ("output=${UNSET_NAME}", "UNSET_NAME is not set"),
+    ],
+)
+def test_a_wrong_override_is_named(write, override: str, needed: str) -> None:
+    assert needed in error_of(write(FULL), override)
+
+
+def test_variables_fill_every_string_and_two_dollars_do_not(write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COUNT", "7")
+    text = 'model: {path: m}\nevaluate: {samples: "${COUNT}"}\ndata: {test: {loader: "l.py:f", args: {a: "$${COUNT}"}}}'
+    config = load_config(write(text))
+    assert config.evaluate.samples == 7
+    assert isinstance(config.data.test, LoaderDataset)
+    assert config.data.test.args == {"a": "${COUNT}"}
+
+
+def test_a_variable_that_begins_a_path_is_relative_to_the_working_directory(
+    write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.setenv("MODELS", "../zoo")
+    assert load_config(write(FULL)).model.path == tmp_path / "zoo" / "net.onnx"

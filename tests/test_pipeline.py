@@ -1,0 +1,446 @@
+"""The pipeline on a small network: what it reports, what it saves, and that a resumed run is the same run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from rich.console import Console
+
+import mrt
+from mrt import pipeline
+from mrt.config import RunConfig, load_config
+from mrt.errors import ConfigError, DataError, MRTError, VerificationError
+from mrt.pipeline import run_pipeline
+from mrt.progress import Reporter
+from mrt.report.errors import read_errors
+from mrt.runtime import Module
+
+CONFIG = """\
+model: {path: net.onnx}
+data:
+  calibration: {npz: data.npz, x: x, slice: [0, 20]}
+  test: {npz: data.npz, x: x, y: y, slice: [20, 47]}
+calibrate: {batch_size: 8}
+compile: {batch: 4}
+evaluate: {check: 5, batch_size: 8}
+output: out
+"""
+
+
+def weights(*shape: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0, 0.5, shape).astype(np.float32)
+
+
+def save_network(path: Path, seed: int = 0) -> None:
+    """A convolution, relu, a fully connected layer and a softmax over 5 classes, for float32 [1, 2, 6, 6]."""
+    parameters = {
+        "w": weights(4, 2, 3, 3, seed=seed),
+        "b": weights(4, seed=seed + 1),
+        "fc": weights(5, 144, seed=seed + 2),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["conv"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["conv"], ["relu"]),
+        helper.make_node("Flatten", ["relu"], ["flat"]),
+        helper.make_node("Gemm", ["flat", "fc"], ["logits"], transB=1),
+        helper.make_node("Softmax", ["logits"], ["probabilities"], axis=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 6, 6])],
+        [helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, [1, 5])],
+        [numpy_helper.from_array(value, name) for name, value in parameters.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def save_data(path: Path) -> None:
+    rng = np.random.default_rng(7)
+    np.savez(path, x=rng.normal(size=(47, 2, 6, 6)).astype(np.float32), y=rng.integers(0, 5, 47))
+
+
+def silent() -> Reporter:
+    return Reporter(Console(file=StringIO()))
+
+
+def run(folder: Path, *overrides: str, **options: Any) -> dict[str, Any] | None:
+    return run_pipeline(config_of(folder, *overrides), report=silent(), **options)
+
+
+def config_of(folder: Path, *overrides: str) -> RunConfig:
+    return load_config(folder / "config.yaml", overrides)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the whole pipeline was run; tests that change it take a copy."""
+    folder = tmp_path_factory.mktemp("run")
+    save_network(folder / "net.onnx")
+    save_data(folder / "data.npz")
+    (folder / "config.yaml").write_text(CONFIG)
+    run(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """The same files under the same paths as seen by the configuration, in a folder of the test's own."""
+    shutil.copytree(finished, tmp_path / "run")
+    # Sections hold absolute paths, so the saved stages belong to the first folder: point the copy's data there.
+    (tmp_path / "run" / "config.yaml").write_text(CONFIG.replace("data.npz", str(finished / "data.npz")))
+    return tmp_path / "run"
+
+
+def test_the_summary_is_what_independent_runs_give(finished: Path) -> None:
+    summary = json.loads((finished / "out" / "summary.json").read_text())
+    with np.load(finished / "data.npz") as data:
+        x, y = data["x"][20:], data["y"][20:]
+    session = onnxruntime.InferenceSession(finished / "net.onnx")
+    reference = np.concatenate([session.run(None, {"x": sample[None]})[0] for sample in x])
+    model = mrt.load(finished / "out")
+    integers = [model.graph.evaluate(model.quantize_inputs(sample[None]))[0] for sample in x]
+    logits = model.dequantize_outputs([np.concatenate(integers)])[0]
+    float_logits = np.log(reference)
+    float_logits += (logits - float_logits).mean(axis=1, keepdims=True)
+    assert set(summary) == {
+        "model", "samples", "float", "integer", "agreement", "sqnr_db", "integer_only", "max_bits", "operators",
+        "seconds", "bit_exact_samples",
+    }  # fmt: skip
+    assert (summary["model"], summary["samples"], summary["bit_exact_samples"]) == ("net", 27, 5)
+    assert summary["float"]["top1"] == np.mean(reference.argmax(1) == y)
+    assert summary["integer"]["top1"] == np.mean(logits.argmax(1) == y)
+    assert summary["agreement"] == np.mean(logits.argmax(1) == reference.argmax(1))
+    assert 25 < summary["sqnr_db"] < 60
+    assert summary["integer_only"] is True
+    assert summary["max_bits"] == mrt.verify(finished / "out").max_bits
+    assert summary["operators"] == model.graph.count_operators()
+    assert list(summary["seconds"]) == ["prepare", "calibrate", "quantize", "compile", "evaluate"]
+
+
+def test_the_output_folder_is_the_saved_model_with_its_module(finished: Path) -> None:
+    files = set(contents(finished / "out"))
+    assert {"graph.json", "params.safetensors", "quantization.json", "certificate.json", "model.so"} <= files
+    assert not [name for name in files if "tmp" in name]
+    with np.load(finished / "data.npz") as data:
+        x = data["x"][:3]
+    session = onnxruntime.InferenceSession(finished / "net.onnx")
+    expected = np.concatenate([session.run(None, {"x": sample[None]})[0] for sample in x])
+    found = mrt.load_module(finished / "out" / "model.so")(x)
+    np.testing.assert_allclose(found[0] if isinstance(found, list) else found, expected, atol=0.05)
+
+
+def test_errors_of_tensors_are_those_of_an_independent_float_run(finished: Path, tmp_path: Path) -> None:
+    """ONNX Runtime gives the float tensors, the saved model's integers are read with its saved scales."""
+    table = read_errors(finished / "out")
+    assert table is not None and table.samples == 5
+    network = onnx.load(finished / "net.onnx")
+    names = ["relu", "flat", "logits"]
+    network.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names)
+    session = onnxruntime.InferenceSession(network.SerializeToString())
+    with np.load(finished / "data.npz") as data:
+        x = data["x"][20:25]
+    model = mrt.load(finished / "out")
+    for name in names:
+        found = table.of_origin(name)
+        assert found is not None
+        integer, fact = found
+        graph = model.graph.with_outputs([model.graph.by_name[integer]])
+        q = np.stack([graph.evaluate(model.quantize_inputs(sample[None]))[0] for sample in x]).astype(np.float64)
+        f = np.stack([session.run([name], {"x": sample[None]})[0] for sample in x]).astype(np.float64)
+        scale = model.scales[integer]
+        real = scale * (q - model.zero_points.get(integer, 0))
+        assert fact.sqnr_db == pytest.approx(10 * np.log10(np.square(f).sum() / np.square(f - real).sum()), rel=1e-4)
+        assert fact.worst_steps == pytest.approx(np.abs((f - real) / scale).max(), rel=1e-3)
+        assert 25 < fact.sqnr_db < 60
+    assert set(table.tensors) <= set(model.graph.by_name)
+
+
+def test_no_check_measures_no_errors(copy: Path) -> None:
+    summary = run(copy, "evaluate.check=0", first="evaluate")
+    assert summary is not None and summary["bit_exact_samples"] == 0
+    table = read_errors(copy / "out")
+    assert table is not None and (table.samples, table.tensors) == (0, {})
+
+
+def test_changed_errors_are_a_changed_result(copy: Path) -> None:
+    path = copy / "out" / "errors.json"
+    recorded = json.loads((copy / "out" / "stages" / "evaluate.json").read_text())["files"]
+    assert recorded["errors.json"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    run(copy, "quantize.activation.bits=5", first="quantize", last="quantize")
+    assert not path.exists()
+
+
+def test_what_quantization_gave_up_is_told(tmp_path: Path) -> None:
+    """A sum of 2304 products of 16 and 16 bits does not fit 32."""
+    node = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
+    w = numpy_helper.from_array(np.ones((2, 2304), np.float32), "w")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n]) for name, n in (("x", 2304), ("y", 2))]
+    graph = helper.make_graph([node], "net", values[:1], values[1:], [w])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
+    )
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(47, 2304)))
+    (tmp_path / "config.yaml").write_text(CONFIG.replace("y: y, ", ""))
+    written = StringIO()
+    wide = ("quantize.activation.bits=16", "quantize.weight.bits=16")
+    run_pipeline(config_of(tmp_path, *wide), last="quantize", report=Reporter(Console(file=written)))
+    notes = mrt.load(tmp_path / "out").notes
+    assert len(notes) == 1 and "instead of 16" in notes[0]
+    assert f"quantize: {notes[0]}" in written.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("stage", ["calibrate", "quantize", "evaluate"])
+def test_a_resumed_run_gives_the_same_files(copy: Path, stage: str) -> None:
+    before = contents(copy / "out")
+    run(copy, first=stage)
+    after = contents(copy / "out")
+    assert set(after) == set(before)
+    timed = {
+        "summary.json",
+        "model.so",
+        *(name for name in before if name.startswith("stages/") and name.count("/") == 1),
+    }
+    assert {name for name in before if before[name] != after[name]} <= timed
+
+
+def test_a_later_section_may_change(copy: Path) -> None:
+    run(copy, "quantize.activation.bits=5", first="quantize", last="quantize")
+    assert mrt.load(copy / "out").inputs[0].hi == 15
+    assert not (copy / "out" / "model.so").exists() and not (copy / "out" / "summary.json").exists()
+    with pytest.raises(ConfigError, match="another section quantize; start from quantize"):
+        run(copy, first="compile")
+
+
+@pytest.mark.parametrize(
+    ("override", "needed"),
+    [
+        ("calibrate.method=historical", "another section calibrate; start from calibrate"),
+        ("prepare.cut_softmax=false", "another section prepare; start from prepare"),
+        ("data.calibration.slice=[0, 10]", "another section data.calibration; start from calibrate"),
+    ],
+)
+def test_saved_results_of_another_configuration_are_refused(copy: Path, override: str, needed: str) -> None:
+    before = contents(copy / "out")
+    with pytest.raises(ConfigError, match=needed):
+        run(copy, override, first="quantize")
+    assert contents(copy / "out") == before
+
+
+def test_saved_results_of_another_model_are_refused(copy: Path) -> None:
+    save_network(copy / "net.onnx", seed=50)
+    with pytest.raises(ConfigError, match="another model; start from prepare"):
+        run(copy, first="evaluate")
+
+
+def test_missing_and_changed_results_are_refused(copy: Path) -> None:
+    thresholds = copy / "out" / "stages" / "calibrate" / "thresholds.json"
+    thresholds.write_text(thresholds.read_text().replace("lo", "hi", 1))
+    with pytest.raises(ConfigError, match="thresholds.json is missing or was changed; start from calibrate"):
+        run(copy, first="quantize")
+    (copy / "out" / "stages" / "calibrate.json").write_text("{")
+    with pytest.raises(ConfigError, match="no record of a stage"):
+        run(copy, first="quantize")
+    (copy / "out" / "stages" / "calibrate.json").unlink()
+    with pytest.raises(ConfigError, match="stage calibrate was not run"):
+        run(copy, first="quantize")
+
+
+def test_nothing_is_made_where_there_is_nothing_to_start_from(copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="stage prepare was not run"):
+        run(copy, first="calibrate", output=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_stops_after_the_last_stage(copy: Path, tmp_path: Path) -> None:
+    assert run(copy, last="calibrate", output=tmp_path / "new") is None
+    assert set(contents(tmp_path / "new")) == {
+        "stages/prepare.json",
+        "stages/prepare/graph.json",
+        "stages/prepare/params.safetensors",
+        "stages/prepare/postprocess.json",
+        "stages/prepare/postprocess.safetensors",
+        "stages/calibrate.json",
+        "stages/calibrate/thresholds.json",
+    }
+
+
+def test_a_stage_that_fails_leaves_what_was_there(copy: Path) -> None:
+    x = np.zeros((20, 2, 6, 6), np.float32)
+    x[9, 0, 0, 0] = np.nan
+    np.savez(copy / "nan.npz", x=x)
+    before = contents(copy / "out")
+    with pytest.raises(DataError, match="sample 9 holds NaN"):
+        run(copy, f"data.calibration.npz={copy / 'nan.npz'}", first="calibrate")
+    assert contents(copy / "out") == before
+
+
+def test_integers_that_differ_from_evaluate_are_an_error(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    correct = Module.run_integer
+
+    def wrong(self: Module, x: Mapping[str, np.ndarray]) -> np.ndarray:
+        y = correct(self, x)
+        assert isinstance(y, np.ndarray)
+        return y + (np.arange(y.size).reshape(y.shape) == 0)
+
+    monkeypatch.setattr(Module, "run_integer", wrong)
+    with pytest.raises(VerificationError, match="integers of sample 0 differ from graph.evaluate in 1 of 5 elements"):
+        run(copy, first="evaluate")
+
+
+def test_without_labels_only_agreement_is_told(copy: Path, tmp_path: Path) -> None:
+    summary = run(copy, "data.test.y=null", "evaluate.samples=6", first="evaluate")
+    assert summary is not None
+    assert summary["float"] == summary["integer"] == {"top1": None}
+    assert summary["samples"] == 6 and 0 <= summary["agreement"] <= 1
+
+
+TWO_INPUTS = """\
+model: {path: two.onnx}
+data:
+  calibration: {loader: "load.py:load"}
+  test: {loader: "load.py:load"}
+compile: {batch: 2}
+output: out
+"""
+
+LOADER = """
+import numpy as np
+
+def load(split):
+    rng = np.random.default_rng(3)
+    return {"a": rng.normal(size=(9, 4)), "b": rng.normal(size=(9, 4))}, rng.integers(0, 3, 9)
+"""
+
+
+def test_several_inputs_and_outputs(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        helper.make_node("Gemm", ["sum", "w"], ["scores"]),
+        helper.make_node("Relu", ["sum"], ["relu"]),
+    ]
+    values = {name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in ("a", "b", "relu")}
+    scores = helper.make_tensor_value_info("scores", TensorProto.FLOAT, [1, 3])
+    parameters = [numpy_helper.from_array(weights(4, 3, seed=5), "w")]
+    graph = helper.make_graph(nodes, "two", [values["a"], values["b"]], [scores, values["relu"]], parameters)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "two.onnx"
+    )
+    (tmp_path / "load.py").write_text(LOADER)
+    (tmp_path / "config.yaml").write_text(TWO_INPUTS)
+    summary = run(tmp_path)
+    assert summary is not None
+    assert (summary["samples"], summary["bit_exact_samples"]) == (9, 9)
+    assert summary["float"]["top1"] is not None
+    assert summary["sqnr_db"] > 30
+
+
+@pytest.mark.parametrize(
+    ("overrides", "options", "needed"),
+    [
+        ([], {"first": "quantise"}, "quantise is no stage; the stages are prepare"),
+        ([], {"first": "evaluate", "last": "prepare"}, "from evaluate to prepare there is no stage"),
+        (["data={}"], {}, "data.calibration is missing"),
+        (["data.test=null"], {}, "data.test is missing"),
+        (["output=null"], {}, "output is missing"),
+    ],
+)
+def test_runs_that_cannot_start(copy: Path, overrides: list[str], options: dict[str, str], needed: str) -> None:
+    with pytest.raises(ConfigError, match=needed):
+        run(copy, *overrides, **options)
+
+
+def test_an_output_that_cannot_be_written_is_told_first(copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written: Not a directory"):
+        run(copy, output=tmp_path / "file" / "out")
+
+
+def test_a_full_disk_leaves_no_half_file(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    before = contents(copy / "out")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(MRTError, match=r"thresholds\.json: No space left on device"):
+        run(copy, first="calibrate")
+    after = contents(copy / "out")
+    assert after.items() <= before.items()
+    assert "stages/calibrate.json" not in after
+
+
+def test_a_model_that_does_not_fit_the_disk_leaves_the_old_one(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+
+    def full(descriptor: int) -> None:
+        synced.append(descriptor)
+        if len(synced) == 3:
+            raise OSError(28, "No space left on device")
+
+    before = contents(copy / "out")
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(MRTError, match="No space left on device"):
+        run(copy, "quantize.activation.bits=5", first="quantize", last="quantize")
+    assert contents(copy / "out").items() <= before.items()
+    mrt.verify(copy / "out")
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(copy: Path) -> None:
+    written = StringIO()
+    run_pipeline(config_of(copy), "calibrate", "calibrate", report=Reporter(Console(file=written)))
+    lines = written.getvalue().splitlines()
+    assert lines[:3] == [f"calibrate: {n} of 20 samples" for n in (8, 16, 20)]
+    assert lines[3].startswith("calibrate: done in ")
+
+
+def test_progress_is_a_bar_on_a_terminal() -> None:
+    written = StringIO()
+    report = Reporter(Console(file=written, force_terminal=True))
+    with report.progress("calibrate", 4) as progress:
+        progress(4)
+    assert "4/4" in written.getvalue()
+
+
+def test_the_table_shows_the_summary() -> None:
+    written = StringIO()
+    summary = {
+        "model": "net", "samples": 8, "float": {"top1": 0.75}, "integer": {"top1": None}, "agreement": 0.5,
+        "sqnr_db": 31.25, "integer_only": True, "max_bits": 27, "operators": {"Convolution": 3},
+        "seconds": {"compile": 1.5}, "bit_exact_samples": 4,
+    }  # fmt: skip
+    Reporter(Console(file=written)).table(pipeline.summary_table(summary))
+    text = written.getvalue()
+    for part in ("net", "75.00 %", "50.00 %", "31.25 dB", "27 bits", "Convolution", "1.50", "4 samples"):
+        assert part in text
+
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kws_dscnn", "mlperf_resnet8_cifar10", "resnet20_cifar10"])
+def test_real_networks_lose_at_most_a_point(
+    name: str, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MRT_DATA", str(data_folder))
+    summary = run_pipeline(load_config(CONFIGS / f"{name}.yaml"), output=tmp_path, report=silent())
+    assert summary is not None
+    assert summary["bit_exact_samples"] >= 50
+    assert summary["max_bits"] <= 32
+    assert summary["float"]["top1"] - summary["integer"]["top1"] <= 0.01
+    mrt.verify(tmp_path)

@@ -1,0 +1,176 @@
+"""The project as a whole: files that must agree with each other, documents that must be true."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from packaging.version import Version
+from pydantic import BaseModel
+
+import mrt
+from mrt.config import FolderDataset, LoaderDataset, NpzDataset, RunConfig, load_config
+from mrt.frontend.onnx.node import find_converter
+from mrt.quantization.expansion import load_plugins
+from mrt.symbol.operator import registered_operators
+
+ROOT = Path(__file__).resolve().parents[1]
+DIGITS = ROOT / "examples" / "digits"
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")])
+
+
+def test_version_is_normal() -> None:
+    assert str(Version(mrt.__version__)) == mrt.__version__
+
+
+@pytest.mark.parametrize("package", ["mrt", "expansions"])
+def test_every_folder_of_a_package_is_installed(package: str) -> None:
+    """Setuptools leaves out folders without an __init__.py."""
+    folders = {path.parent for path in (ROOT / package).rglob("*.py")}
+    assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
+    assert (ROOT / package / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_configurations_are_valid(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MRT_DATA", os.environ.get("MRT_DATA", str(tmp_path)))
+    config = load_config(path)
+    assert config.data.calibration is not None
+    assert config.data.test is not None
+    assert config.output == ROOT / "out" / path.stem
+
+
+def test_digits_example_is_small_and_whole() -> None:
+    assert (DIGITS / "digits.onnx").stat().st_size < 300_000
+    config = load_config(ROOT / "configs" / "digits.yaml")
+    assert config.model.path == DIGITS / "digits.onnx"
+    with np.load(DIGITS / "data.npz", allow_pickle=False) as data:
+        assert data["x_calibration"].shape == (200, 1, 8, 8)
+        assert data["x_test"].shape == (500, 1, 8, 8)
+        for split in ("calibration", "test"):
+            x, y = data[f"x_{split}"], data[f"y_{split}"]
+            assert (x.min(), x.max()) == (0, 16)
+            assert len(x) == len(y)
+            assert set(y) == set(range(10))
+        calibration = {image.tobytes() for image in data["x_calibration"]}
+        assert not any(image.tobytes() in calibration for image in data["x_test"])
+
+
+def test_digits_network_is_as_accurate_as_its_readme_says() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    session = onnxruntime.InferenceSession(str(DIGITS / "digits.onnx"))
+    with np.load(DIGITS / "data.npz", allow_pickle=False) as data:
+        image = data["x_test"].astype(np.float32) / np.float32(16)
+        right = int((session.run(None, {"image": image})[0].argmax(axis=1) == data["y_test"]).sum())
+    assert f"{right} of the 500 test samples" in (DIGITS / "README.md").read_text()
+
+
+def test_make_targets_of_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        target
+        for path in DOCUMENTS
+        for target in re.findall(r"(?:^    |`|\S=\S+ )make ([a-z]+)", path.read_text(), re.MULTILINE)
+    }
+    assert {"demo", "test", "lint", "format", "bench"} <= named <= targets
+    ci = set(re.findall(r"^make ([a-z]+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE))
+    assert {"lint", "test"} <= ci <= targets
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_and_paths_of_documents_exist(path: Path) -> None:
+    text = path.read_text()
+    links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text) if "://" not in link]
+    assert [link for link in links if not (path.parent / link).exists()] == []
+    roots = "mrt|expansions|configs|examples|benchmarks|docs|tests"
+    paths = re.findall(rf"(?<![\w./])((?:{roots})/[\w./-]*\w)", text)
+    assert [name for name in paths if not (ROOT / name).exists()] == []
+
+
+def test_commands_of_readme_parse() -> None:
+    """Each `mrt` line of the README is one that the command's parser accepts, on a configuration that exists."""
+    from typer.testing import CliRunner
+
+    from mrt.cli import app
+
+    lines = re.findall(r"^    mrt (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(lines) >= 3
+    for line in lines:
+        command, argument, *options = shlex.split(line, comments=True)
+        shown = CliRunner().invoke(app, [command, "--help"])
+        assert shown.exit_code == 0
+        assert all(option in shown.output for option in options if option.startswith("--"))
+        assert command != "run" or (ROOT / argument).is_file()
+
+
+@pytest.mark.slow
+def test_python_example_of_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert code is not None
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(code[1], names)
+    data, y = names["data"], names["y"]
+    assert np.mean(np.argmax(np.asarray(y), axis=1) == data["y_test"]) > 0.97  # type: ignore[index]
+    assert mrt.verify(tmp_path / "out" / "digits").max_bits <= 32
+
+
+def test_operators_are_documented() -> None:
+    load_plugins()
+    text = (ROOT / "docs" / "operators.md").read_text()
+    registered = {record.op for record in registered_operators() if record.__module__.startswith("mrt.")} - {"null"}
+    documented = set(re.findall(r"^\| `(\w+)`", text, re.MULTILINE))
+    assert documented == registered
+
+
+def test_onnx_operators_are_documented() -> None:
+    text = (ROOT / "docs" / "operators.md").read_text()
+    found = re.search(r"^Read from opset 9 to 21: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    covered = {
+        schema.name
+        for schema in onnx.defs.get_all_schemas()
+        if schema.domain == "" and find_converter(onnx.helper.make_node(schema.name, [], [])) is not None
+    }
+    assert set(re.split(r",\s+", found[1])) == covered
+
+
+def test_keys_of_configurations_are_documented() -> None:
+    text = (ROOT / "docs" / "config.md").read_text()
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    assert list(sections) == list(RunConfig.model_fields)
+    for name, field in RunConfig.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            keys = [inner.alias or key for key, inner in kind.model_fields.items()]
+            assert [key for key in keys if f"`{key}" not in sections[name]] == []
+    for kind in (NpzDataset, FolderDataset, LoaderDataset):
+        assert [key for key in kind.model_fields if f"`{key}`" not in sections["data"]] == []
+
+
+def test_supported_pythons_agree() -> None:
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(ROOT / "setup.cfg")
+    classifiers = set(re.findall(r"Python :: (3\.\d+)", settings["metadata"]["classifiers"]))
+    assert classifiers == {"3.10", "3.11", "3.12", "3.13"}
+    assert settings["options"]["python_requires"] == ">=3.10, <3.14"
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in classifiers
+
+
+def test_console_script_and_plugin_point_at_what_exists() -> None:
+    from mrt.cli import main
+
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(ROOT / "setup.cfg")
+    points = settings["options.entry_points"]
+    assert points["console_scripts"].split() == ["mrt", "=", f"{main.__module__}:{main.__name__}"]
+    assert points["mrt.plugins"].split() == ["expansions", "=", "expansions"]

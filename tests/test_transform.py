@@ -1,0 +1,45 @@
+"""Quantization as a TVM module pass: what it gives, what it keeps from the caller, how it fails."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+import mrt
+from mrt.errors import DataError, UnsupportedOperatorError
+
+RNG = np.random.default_rng(5)
+SAMPLES = RNG.standard_normal((4, 3)).astype(np.float32)
+
+
+def module(operator: object = relax.op.nn.relu) -> tvm.IRModule:
+    """`main` applies one operator to a float32 tensor [1, 3]."""
+    x = relax.Var("x", relax.TensorType((1, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            y = builder.emit_output(operator(x))  # type: ignore[operator]
+        builder.emit_func_output(y)
+    return builder.get()
+
+
+def test_the_pass_gives_what_the_calls_give() -> None:
+    float_module = module()
+    config = mrt.QuantizationConfig(activation={"bits": 6})
+    given = mrt.transform.Quantize([SAMPLES], config)(float_module)
+    tvm.ir.assert_structural_equal(given, mrt.quantize(mrt.from_relax(float_module), [SAMPLES], config).to_relax())
+    tvm.ir.assert_structural_equal(float_module, module())
+
+
+def test_the_pass_stands_in_a_sequence() -> None:
+    sequence = tvm.transform.Sequential([mrt.transform.Quantize([SAMPLES]), relax.transform.DeadCodeElimination()])
+    assert "mrt.quantization" in sequence(module()).attrs
+
+
+def test_errors_keep_their_kind() -> None:
+    with pytest.raises(DataError, match="x .* holds nan"):
+        mrt.transform.Quantize([SAMPLES * np.nan])(module())
+    with pytest.raises(UnsupportedOperatorError, match="broadcast_div"):
+        mrt.transform.Quantize([SAMPLES])(module(lambda x: relax.op.divide(x, x)))
