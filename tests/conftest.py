@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# A change passes or fails for what it is, not for the examples of the day. HYPOTHESIS_PROFILE=explore looks for new ones.
+# A change passes or fails for what it is, not for the examples of the day. HYPOTHESIS_PROFILE=explore draws new ones.
 settings.register_profile("reproducible", derandomize=True, deadline=None)
 settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "reproducible"))
