@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
 from collections.abc import Mapping
@@ -50,6 +51,15 @@ def read_graph(symbol_path: str | Path, parameters_path: str | Path) -> Graph:
         raise error if str(symbol_path) in str(error) else ModelFileError(f"{symbol_path}: {error}") from None
     except GraphError as error:
         raise ModelFileError(f"{symbol_path}: {error}") from None
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content, read piece by piece; OSError where it cannot be read."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(2**20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def atomic_write(path: Path, data: bytes) -> None:

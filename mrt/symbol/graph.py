@@ -136,9 +136,12 @@ class Graph:
         return format_graph(self)
 
 
-def topological(outputs: Iterable[Symbol]) -> list[Symbol]:
-    """Every symbol that `outputs` need, each once and after its inputs, depth first and left to right."""
-    done: set[Symbol] = set()
+def topological(outputs: Iterable[Symbol], known: Iterable[Symbol] = ()) -> list[Symbol]:
+    """Every symbol that `outputs` need, each once and after its inputs, depth first and left to right.
+
+    known: symbols that are left out, with what they alone need.
+    """
+    done = set(known)
     order: list[Symbol] = []
     for output in outputs:
         stack = [(output, iter(output.inputs))] if output not in done else []

@@ -24,7 +24,9 @@ class Operator:
       evaluate(*input arrays) -> array         what the operator means, exact in integers, float64 inside for floats
       bounds(*input intervals) -> Interval     where the output lies, sound for independent inputs
     and may define:
+      channel_axis() -> int                    axis of data and output that counts channels, where there is a weight
       intermediates(*input intervals)          intervals of what a kernel holds on the way, such as partial sums
+      data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
       batch_obstacle_among(types, batched)     the same where it matters which inputs hold the batch
     """
@@ -49,9 +51,16 @@ class Operator:
             except (TypeError, ValueError, OverflowError):
                 raise GraphError(f"{self.op}.{name} is {value!r}; {_describe(kind)} is needed") from None
 
+    def channel_axis(self) -> int | None:
+        """Axis of the data and of the output that counts channels, negative from the end; None without a weight."""
+        return None
+
     # These signatures are the ones with which a record may name its inputs.
     def intermediates(self, *inputs: Any, **_: Any) -> tuple[Interval, ...]:
         return ()
+
+    def data_channel_axis(self, rank: int) -> int | None:
+        return None
 
     def batch_obstacle(self, *inputs: Any, **_: Any) -> str:
         return ""

@@ -58,6 +58,12 @@ class Symbol:
     def is_variable(self) -> bool:
         return isinstance(self.operator, Variable)
 
+    @property
+    def channel_axis(self) -> int | None:
+        """The axis of the output, not negative, that counts output channels; None where there is no weight."""
+        axis = self.operator.channel_axis()
+        return None if axis is None else axis % self.type.rank
+
     def __repr__(self) -> str:
         return f"<{self.name} ({self.op}) {self.type}>"
 

@@ -71,7 +71,8 @@ def arithmetic_dtype(*inputs: TensorType) -> str:
     if all(t.is_integer for t in inputs):
         return "int64" if any(t.dtype == "int64" for t in inputs) else "int32"
     if all(t.is_float for t in inputs):
-        return str(np.result_type(*(t.dtype for t in inputs)).name)
+        dtypes = {t.dtype for t in inputs}
+        return dtypes.pop() if len(dtypes) == 1 else str(np.result_type(*dtypes).name)
     raise GraphError(f"integer and float operands meet: {', '.join(map(str, inputs))}; cast one of them")
 
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from applied import infer, run
-from mxnet_files import covered_outputs
 
 from mrt.errors import GraphError
 from mrt.symbol import Interval, Operator, TensorType
 from mrt.symbol.operators.activation import LeakyReLU, Sigmoid, Tanh
 from mrt.symbol.operators.functions import (
     Abs,
+    Ceil,
     Erf,
     Exp,
+    Floor,
     HardSigmoid,
     HardSwish,
     Log,
@@ -25,12 +26,17 @@ from mrt.symbol.operators.functions import (
     Negative,
     PowerScalar,
     Reciprocal,
+    Rint,
+    Round,
+    RoundHalfEven,
     Rsqrt,
+    Sign,
     Silu,
     Softrelu,
     Softsign,
     Sqrt,
     Square,
+    Trunc,
 )
 
 
@@ -62,6 +68,13 @@ ANYWHERE: list[tuple[Operator, Callable[[float], float]]] = [
     (HardSigmoid(), lambda x: min(max(0.2 * x + 0.5, 0), 1)),
     (HardSigmoid(alpha=-0.7, beta=0.1), lambda x: min(max(-0.7 * x + 0.1, 0), 1)),
     (HardSigmoid(alpha=0.0), lambda x: 0.5),
+    (Floor(), math.floor),
+    (Ceil(), math.ceil),
+    (Trunc(), math.trunc),
+    (Round(), lambda x: math.copysign(math.floor(Fraction(abs(x)) + Fraction(1, 2)), x)),
+    (Rint(), lambda x: math.ceil(Fraction(x) - Fraction(1, 2))),
+    (RoundHalfEven(), lambda x: round(Fraction(x))),
+    (Sign(), lambda x: (x > 0) - (x < 0)),
     (Softrelu(), _softplus),
     (Silu(), lambda x: x * _sigmoid(x)),
     (HardSwish(), lambda x: x * min(max(x + 3, 0), 6) / 6),
@@ -168,25 +181,18 @@ def test_integers_are_exact(dtype: str) -> None:
         assert found.dtype == np.int32 and found.tolist() == expected
 
 
+@pytest.mark.parametrize("operator", [Floor(), Ceil(), Trunc(), Round(), Rint(), RoundHalfEven(), Sign()], ids=named)
+def test_whole_numbers_at_ties_and_beside_them(operator: Operator) -> None:
+    """What is nearest to a half on either side, in float64, is told from the half."""
+    ties = np.arange(-7, 8) / 2
+    x = np.concatenate([np.nextafter(ties, -9), ties, np.nextafter(ties, 9), [2.0**52 + 1, -(2.0**53)]])
+    (function,) = [function for known, function in ANYWHERE if known == operator]
+    np.testing.assert_array_equal(operator.evaluate(x), [function(float(v)) for v in x])
+
+
 @pytest.mark.parametrize(
     "operator", [Exp(), Log(), Erf(), Silu(), PowerScalar(2), LeakyReLU(act_type="gelu")], ids=named
 )
 def test_integers_have_no_form(operator: Operator) -> None:
     with pytest.raises(GraphError, match="no integer form"):
         infer(operator, TensorType((3,), "int8"))
-
-
-def test_fixtures_of_mxnet_are_covered(data_folder: Path) -> None:
-    """What the covered outputs give is compared in test_mxnet_fixtures."""
-    folder = data_folder / "mxnet" / "ops"
-
-    def covered(name: str) -> set[str]:
-        return {case.graph.outputs[0].name for case in covered_outputs(folder / name)}
-
-    functions = {"exp0", "log0", "sqrt0", "rsqrt0", "square0", "reciprocal0", "negative0", "erf0", "softsign0"}
-    assert functions <= covered("unary_math")
-    assert covered("activation_kinds") == {
-        f"act_{kind}" for kind in ("relu", "sigmoid", "tanh", "softrelu", "softsign")
-    }
-    assert covered("leakyrelu_kinds") == {"lk", "pr", "el", "leakyrelu0", "leakyrelu1", "leakyrelu2"}
-    assert "hard_sigmoid0" in covered("softmaxes") and "_powerscalar0" in covered("scalar_ops")

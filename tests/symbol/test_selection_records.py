@@ -1,18 +1,13 @@
-"""Operators that arrange and choose: against NumPy and real MXNet, as samples of a batch, and as graphs read."""
+"""Operators that arrange and choose: against NumPy, and as samples of a batch."""
 
 from __future__ import annotations
-
-import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from applied import infer, run
-from mxnet_files import covered_outputs
 
-from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.errors import GraphError
 from mrt.symbol import GraphBuilder, Interval, Operator, TensorType
-from mrt.symbol.mxnet_json import graph_from_json
 from mrt.symbol.operators.arrangement import DepthToSpace, Repeat, SliceLike, SpaceToDepth, SwapAxis, Tile, UpSampling
 from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.selection import (
@@ -29,53 +24,6 @@ from mrt.symbol.operators.transform import Take
 from mrt.symbol.rebatch import Rebatch
 
 X = np.arange(2 * 8 * 4 * 6, dtype=np.float32).reshape(2, 8, 4, 6) % 17
-COVERED = {
-    "deconvolution_groups": 1,
-    "deconvolution_s2_adj": 1,
-    "deconvolution_target_shape": 1,
-    "embedding": 1,
-    "slicechannel": 3,
-    "slicechannel_all_outputs": 3,
-    "slices": 6,
-    "space_depth": 2,
-    "tile_repeat": 3,
-    "upsampling": 1,
-    "upsampling_multi_concat": 1,
-    "where_take_onehot": 1,
-}
-"""How many outputs of MXNet's fixtures are covered; all but stack, broadcast_to, broadcast_axis, one_hot and a
-comparison are."""
-
-
-@pytest.mark.parametrize("name", COVERED)
-def test_fixtures_equal_mxnet(data_folder: Path, name: str) -> None:
-    cases = list(covered_outputs(data_folder / "mxnet" / "ops" / name))
-    assert len(cases) >= COVERED[name]
-    for case in cases:
-        for sample, expected in enumerate(case.expected):
-            (result,) = case.graph.evaluate({key: value[sample] for key, value in case.inputs.items()})
-            assert result.shape == expected.shape, case.name
-            np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6, err_msg=case.name)
-
-
-@pytest.mark.parametrize(
-    ("folder", "op"),
-    [
-        ("transpose_dims", "SwapAxis"),
-        ("reductions", "min"),
-        ("reductions", "argmax"),
-        ("broadcast_ops", "broadcast_maximum"),
-        ("broadcast_ops", "broadcast_minimum"),
-        ("elemwise_ops", "_maximum"),
-        ("scalar_ops", "_maximum_scalar"),
-        ("scalar_ops", "_minimum_scalar"),
-        ("slices", "slice_like"),
-    ],
-)
-def test_fixtures_cover(data_folder: Path, folder: str, op: str) -> None:
-    """What the fixtures that hold other operators too compare with MXNet."""
-    cases = list(covered_outputs(data_folder / "mxnet" / "ops" / folder))
-    assert any(symbol.op == op for case in cases for symbol in case.graph.operators)
 
 
 def test_arrangements_equal_numpy() -> None:
@@ -208,69 +156,6 @@ def test_taking_from_the_batch_or_away_from_its_axis_is_refused() -> None:
     graph = builder.graph([builder.apply(Take(axis=1), [table, indices], "rows")])
     with pytest.raises(GraphError, match="indices hold the batch, and slices are taken along axis 1"):
         Rebatch(4)(graph)
-
-
-def _json(nodes: list[dict[str, object]], heads: list[list[int]]) -> str:
-    return json.dumps({"nodes": nodes, "heads": heads})
-
-
-def _split(**attributes: str) -> dict[str, object]:
-    return {"op": "split", "name": "parts", "attrs": attributes, "inputs": [[0, 0, 0]]}
-
-
-DATA: dict[str, object] = {"op": "null", "name": "x", "inputs": []}
-TYPES = {"x": TensorType((1, 6, 4))}
-
-
-def test_outputs_of_a_split_are_slices() -> None:
-    relu = {"op": "relu", "name": "relu", "inputs": [[1, 1, 0]]}
-    nodes = [DATA, _split(num_outputs="3"), relu]
-    graph = graph_from_json(_json(nodes, [[1, 2, 0], [2, 0, 0], [1, 2, 0]]), {}, TYPES)
-    assert [symbol.name for symbol in graph.outputs] == ["parts_output2", "relu", "parts_output2"]
-    assert sorted(symbol.op for symbol in graph.operators) == ["relu", "slice_axis", "slice_axis"]
-    x = np.arange(24, dtype=np.float32).reshape(1, 6, 4)
-    last, middle, _ = graph.evaluate({"x": x})
-    np.testing.assert_array_equal(last, x[:, 4:])
-    np.testing.assert_array_equal(middle, x[:, 2:4])
-
-
-@pytest.mark.parametrize(
-    ("attributes", "output", "message"),
-    [
-        ({"num_outputs": "4"}, 0, "output 0 of 4"),
-        ({"num_outputs": "3"}, 3, "output 3 of 3"),
-        ({"num_outputs": "3", "squeeze_axis": "True"}, 0, "1 is needed for squeeze_axis"),
-        ({"num_outputs": "3", "axis": "5"}, 0, "axis 5 is outside"),
-        ({}, 0, "output 0 of 0"),
-        ({"num_outputs": "three"}, 0, "num_outputs is 'three'"),
-    ],
-)
-def test_splits_that_do_not_fit(attributes: dict[str, str], output: int, message: str) -> None:
-    with pytest.raises(GraphError, match=rf"parts \(split\): .*{message}"):
-        graph_from_json(_json([DATA, _split(**attributes)], [[1, output, 0]]), {}, TYPES)
-
-
-def test_up_sampling_of_several_images() -> None:
-    attributes = {"scale": "2", "sample_type": "nearest", "num_args": "2", "multi_input_mode": "sum"}
-    nodes = [
-        DATA,
-        {"op": "null", "name": "z", "inputs": []},
-        {"op": "UpSampling", "name": "up", "attrs": attributes, "inputs": [[0, 0, 0], [1, 0, 0]]},
-    ]
-    types = {"x": TensorType((1, 2, 2, 3)), "z": TensorType((1, 2, 1, 1 + 1))}
-    with pytest.raises(GraphError, match=r"up \(UpSampling\)|up \(add_n\)"):
-        graph_from_json(_json(nodes, [[2, 0, 0]]), {}, types)
-    types["z"] = TensorType((1, 2, 4, 6))
-    graph = graph_from_json(_json(nodes, [[2, 0, 0]]), {}, types)
-    x, z = X[:1, :2, :2, :3], X[:1, :2, :4, :6]
-    np.testing.assert_array_equal(graph.evaluate({"x": x, "z": z})[0], x.repeat(2, 2).repeat(2, 3) + z)
-
-
-def test_bilinear_up_sampling_is_not_covered() -> None:
-    attributes = {"scale": "2", "sample_type": "bilinear", "num_args": "2"}
-    nodes = [DATA, {"op": "UpSampling", "name": "up", "attrs": attributes, "inputs": [[0, 0, 0]]}]
-    with pytest.raises(UnsupportedOperatorError, match=r"UpSampling sample_type=bilinear \(1: up\)"):
-        graph_from_json(_json(nodes, [[1, 0, 0]]), {}, TYPES)
 
 
 def test_deconvolution_has_no_bias_unless_it_says_so() -> None:

@@ -13,7 +13,7 @@ from mrt.symbol import Operator, TensorType
 from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.linear import FullyConnected
-from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, Softmax
+from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, LogSoftmax, Softmax
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.operators.transform import (
@@ -128,6 +128,7 @@ def test_axes_outside_are_errors() -> None:
         Squeeze((1,)),
         Concat(dim=4),
         Softmax(9),
+        LogSoftmax(-5),
     ):
         with pytest.raises(GraphError):
             infer(operator, TensorType(X.shape))
@@ -136,6 +137,7 @@ def test_axes_outside_are_errors() -> None:
 APART: list[tuple[Operator, list[tuple[int, ...]]]] = [
     (Concat(dim=1), [(1, 2), (1, 3)]),
     (Softmax(), [(1, 2)]),
+    (LogSoftmax(), [(1, 2)]),
     (Flatten(), [(1, 2, 3)]),
     (Reshape((0, -1)), [(1, 2, 3)]),
     (Reshape((-1, 6)), [(1, 2, 3)]),
@@ -161,6 +163,7 @@ TOGETHER: list[tuple[Operator, list[tuple[int, ...]]]] = [
     (Concat(dim=0), [(1, 2), (1, 2)]),
     (Concat(dim=-2), [(1, 2), (1, 2)]),
     (Softmax(axis=0), [(1, 2)]),
+    (LogSoftmax(axis=0), [(1, 2)]),
     (Softmax(axis=-2), [(1, 2)]),
     (Reshape((1, -1)), [(1, 2, 3)]),
     (Reshape((-1,)), [(1, 2, 3)]),

@@ -106,7 +106,7 @@ class LeakyReLU(Operator):
         if not self.is_linear:
             gain, slope = self._exponential
             return gain * np.where(x > 0, x, slope * np.expm1(np.minimum(x, 0)))
-        below = self.slope * x if gamma is None else _per_channel(real(gamma), x.ndim) * x
+        below = self.slope * x if gamma is None else per_channel(real(gamma), x.ndim) * x
         return np.where(x > 0, x, below)
 
     def bounds(self, x: Interval, gamma: Interval | None = None) -> Interval:
@@ -117,7 +117,7 @@ class LeakyReLU(Operator):
             slope = Interval.of(factor, factor, x.shape)
         else:
             rank = len(x.shape)
-            slope = Interval.of(_per_channel(gamma.lo, rank), _per_channel(gamma.hi, rank), x.shape)
+            slope = Interval.of(per_channel(gamma.lo, rank), per_channel(gamma.hi, rank), x.shape)
         positive = x.map(lambda v: gain * np.maximum(v, 0))
         below = x.map(lambda v: np.minimum(v, 0) if self.is_linear else gain * np.expm1(np.minimum(v, 0)))
         negative = product(below, slope, x.shape)
@@ -150,7 +150,8 @@ _GELUS = {"gelu": (_gelu, -0.7517915246935645), "gelu_tanh": (_gelu_tanh, -0.752
 """The function of each kind, and where it is least."""
 
 
-def _per_channel(gamma: Array, rank: int) -> Array:
+def per_channel(gamma: Array, rank: int) -> Array:
+    """The slopes of act_type prelu, (channels,) or (1,), laid along axis 1 of a tensor of that rank."""
     return gamma.reshape(-1) if rank < 2 else gamma.reshape((1, -1) + (1,) * (rank - 2))
 
 

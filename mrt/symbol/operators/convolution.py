@@ -38,6 +38,9 @@ class Convolution(Operator):
     input_names = ("data", "weight", "bias")
     weight_channel_axis = 0
 
+    def channel_axis(self) -> int:
+        return 1
+
     def infer(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> TensorType:
         rank = len(self.kernel)
         if rank not in LAYOUTS or min(self.kernel) < 1:
@@ -74,6 +77,9 @@ class Convolution(Operator):
             per_axis(self.dilate, rank, 1, "dilate", 1),
             per_axis(self.pad, rank, 0, "pad", 0),
         )
+
+    def data_channel_axis(self, rank: int) -> int:
+        return 1
 
     def evaluate(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         stride, dilate, pad = self.window(x.ndim - 2)

@@ -42,6 +42,9 @@ class Deconvolution(Operator):
     input_names = ("data", "weight", "bias")
     weight_channel_axis = 1
 
+    def channel_axis(self) -> int:
+        return 1
+
     def infer(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> TensorType:
         rank = len(self.kernel)
         if rank not in LAYOUTS or min(self.kernel) < 1:
@@ -94,6 +97,9 @@ class Deconvolution(Operator):
         return tuple(
             (n - 1) * s + (k - 1) * d + 1 for n, k, s, d in zip(spatial, self.kernel, stride, dilate, strict=True)
         )
+
+    def data_channel_axis(self, rank: int) -> int:
+        return 1
 
     def evaluate(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         def compute(data: Array, taps: Array) -> Array:

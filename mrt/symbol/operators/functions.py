@@ -160,6 +160,76 @@ class Negative(Operator):
         return Interval(-x.hi, -x.lo, x.shape)
 
 
+class _Step(_FloatFunction):
+    """What the functions that jump share: they never fall."""
+
+    def bounds(self, x: Interval) -> Interval:
+        return increasing(x, self.evaluate)
+
+
+@operator("floor")
+class Floor(_Step):
+    """The largest whole number that is not above x, elementwise. Float only."""
+
+    def evaluate(self, x: Array) -> Array:
+        return np.floor(real(x))
+
+
+@operator("ceil")
+class Ceil(_Step):
+    """The smallest whole number that is not below x, elementwise. Float only."""
+
+    def evaluate(self, x: Array) -> Array:
+        return np.ceil(real(x))
+
+
+@operator("trunc", "fix")
+class Trunc(_Step):
+    """x without its fraction, elementwise. Float only."""
+
+    def evaluate(self, x: Array) -> Array:
+        return np.trunc(real(x))
+
+
+@operator("round")
+class Round(_Step):
+    """The nearest whole number, halves away from zero, elementwise. Float only."""
+
+    def evaluate(self, x: Array) -> Array:
+        x = real(x)
+        whole = np.trunc(x)
+        with np.errstate(invalid="ignore"):
+            # x + 1/2 would round up what is just below a half.
+            return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole)
+
+
+@operator("rint")
+class Rint(_Step):
+    """The nearest whole number, halves to the one below, elementwise: what MXNet calls rint. Float only."""
+
+    def evaluate(self, x: Array) -> Array:
+        x = real(x)
+        below, above = np.floor(x), np.ceil(x)
+        with np.errstate(invalid="ignore"):
+            return np.where(x - below <= above - x, below, above)
+
+
+@operator("round_half_even")
+class RoundHalfEven(_Step):
+    """The nearest whole number, halves to the even one, elementwise: ONNX's Round, which MXNet lacks. Float only."""
+
+    def evaluate(self, x: Array) -> Array:
+        return np.rint(real(x))
+
+
+@operator("sign")
+class Sign(_Step):
+    """-1, 0 or 1, as x is below, at or above 0, elementwise. Float only."""
+
+    def evaluate(self, x: Array) -> Array:
+        return np.sign(real(x))
+
+
 @operator("reciprocal")
 class Reciprocal(_FloatFunction):
     """1 / x, elementwise; infinity at 0. Float only."""

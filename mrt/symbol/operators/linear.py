@@ -29,6 +29,9 @@ class FullyConnected(Operator):
     input_names = ("data", "weight", "bias")
     weight_channel_axis = 0
 
+    def channel_axis(self) -> int:
+        return 1 if self.flatten else -1
+
     def infer(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> TensorType:
         if x.rank < (2 if self.flatten else 1):
             raise GraphError(f"data is {x}; rank 2 or more is needed, rank 1 or more where flatten is False")
@@ -42,6 +45,9 @@ class FullyConnected(Operator):
         leading = x.shape[:1] if self.flatten else x.shape[:-1]
         given = (x, weight) if bias is None else (x, weight, bias)
         return TensorType((*leading, self.num_hidden), arithmetic_dtype(*given))
+
+    def data_channel_axis(self, rank: int) -> int:
+        return 1 if self.flatten else rank - 1
 
     def evaluate(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         rows = x.reshape(x.shape[0] if self.flatten else prod(x.shape[:-1]), weight.shape[1])

@@ -1,6 +1,8 @@
-"""Normalisations and softmax, float only, and what does nothing when a network is used: Dropout, _copy."""
+"""Normalisations, softmax and its logarithm, float only, and what does nothing in use: Dropout, _copy."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -100,9 +102,9 @@ class LayerNorm(Operator):
         return _over_batch(self.axis, x)
 
 
-@operator("softmax")
-class Softmax(Operator):
-    """exp(x / temperature) over its sum along `axis`. Float only."""
+@dataclass(frozen=True)
+class _OverClasses(Operator):
+    """What softmax and its logarithm share: an axis of classes, and a temperature by which the data is divided."""
 
     axis: int = -1
     temperature: float | None = None
@@ -115,17 +117,40 @@ class Softmax(Operator):
             raise GraphError(f"temperature is {self.temperature}; a positive number is needed")
         return require_float(x)
 
-    def evaluate(self, x: Array) -> Array:
+    def batch_obstacle(self, x: TensorType) -> str:
+        return _over_batch(self.axis, x)
+
+    def below_highest(self, x: Array) -> Array:
+        """x / temperature less its maximum, float64: at most 0."""
         x = x.astype(np.float64) / (1.0 if self.temperature is None else self.temperature)
-        powers = np.exp(x - x.max(axis=self.axis, keepdims=True))
+        result: Array = x - x.max(axis=self.axis, keepdims=True)
+        return result
+
+
+@operator("softmax")
+class Softmax(_OverClasses):
+    """exp(x / temperature) over its sum along `axis`. Float only."""
+
+    def evaluate(self, x: Array) -> Array:
+        powers = np.exp(self.below_highest(x))
         result: Array = powers / powers.sum(axis=self.axis, keepdims=True)
         return result
 
     def bounds(self, x: Interval) -> Interval:
         return Interval.of(0.0, 1.0, x.shape)
 
-    def batch_obstacle(self, x: TensorType) -> str:
-        return _over_batch(self.axis, x)
+
+@operator("log_softmax")
+class LogSoftmax(_OverClasses):
+    """The logarithm of softmax: x / temperature - log(sum of exp(x / temperature) along `axis`). Float only."""
+
+    def evaluate(self, x: Array) -> Array:
+        below = self.below_highest(x)
+        result: Array = below - np.log(np.exp(below).sum(axis=self.axis, keepdims=True))
+        return result
+
+    def bounds(self, x: Interval) -> Interval:
+        return Interval.of(-np.inf, 0.0, x.shape)
 
 
 @operator("Dropout")

@@ -16,6 +16,9 @@ from mrt.symbol.operators._intervals import output_shape, partial_sums
 from mrt.symbol.operators._products import summable
 from mrt.symbol.types import TensorType, arithmetic_dtype
 
+_MAX_LENGTH = 2**20
+"""How long an axis may be with its padding, since its windows are listed one by one."""
+
 
 @operator("Pooling", "Pooling_v1")
 class Pooling(Operator):
@@ -71,6 +74,8 @@ class Pooling(Operator):
         kernel = per_axis(self.kernel, rank, 1, "kernel", 1)
         stride = per_axis(self.stride, rank, 1, "stride", 1)
         before, after = self.pads(rank)
+        if max(n + a + b for n, a, b in zip(spatial, before, after, strict=True)) > _MAX_LENGTH:
+            raise GraphError(f"axes {tuple(spatial)} with pad {self.pad}; a length of at most {_MAX_LENGTH} is needed")
         rounds_up = self.pooling_convention == "full"
         return [
             [
