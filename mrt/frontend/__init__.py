@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mrt.errors import ModelFileError
+from mrt.errors import GraphError, ModelFileError
+from mrt.frontend.mxnet import from_mxnet, read_checkpoint
 from mrt.frontend.onnx import from_onnx
+from mrt.frontend.sniffing import sniff_format
 from mrt.symbol import Graph
 
-__all__ = ["from_onnx", "load_model"]
-
-_READERS: dict[str, Callable[[Path, int], Graph]] = {".onnx": from_onnx}
-"""The reader of each suffix; takes a path and the batch size."""
+__all__ = ["from_mxnet", "from_onnx", "load_model"]
 
 
-def load_model(path: str | os.PathLike[str], batch: int = 1) -> Graph:
-    """The float graph of a model file, its kind told by the suffix.
+def load_model(
+    path: str | os.PathLike[str], batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Graph:
+    """The float graph of a model file, its kind told by its content.
 
-    `batch` is the size that a dynamic batch dimension is fixed to. Raises ModelFileError where the file is missing,
-    is a folder, or has a suffix that no reader knows, and whatever the reader of the kind raises.
+    An ONNX file; an MXNet NAME-symbol.json with its NAME-NNNN.params beside it, of which the highest number is taken;
+    a Relay text with its parameters beside it. `batch` is the size that a dynamic batch dimension is fixed to;
+    `shapes` are those of an MXNet model's inputs by name, which its file need not say.
+
+    Raises ModelFileError where the file is missing, is a folder, or is of no kind that is read, GraphError where
+    shapes are given for a file that says its own, and whatever the reader of the kind raises.
     """
-    path, known = Path(path), ", ".join(_READERS)
+    path = Path(path)
     if path.is_dir():
-        raise ModelFileError(f"{path} is a folder; a model file is needed ({known})")
+        raise ModelFileError(f"{path} is a folder; a model file is needed")
     if not path.exists():
-        raise ModelFileError(f"{path} does not exist; give the path of a model file ({known})")
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        raise ModelFileError(f"{path} has the suffix {path.suffix!r}; these are read: {known}")
-    return reader(path, batch)
+        raise ModelFileError(f"{path} does not exist; give the path of a model file")
+    kind = sniff_format(path)
+    if kind == "mxnet":
+        return read_checkpoint(path, batch, shapes)
+    if shapes:
+        raise GraphError(f"shapes are given for {', '.join(shapes)}, but {path} says the shapes of its inputs itself")
+    if kind == "relay":
+        from mrt.frontend.relay import read_relay_file
+
+        return read_relay_file(path, batch)
+    return from_onnx(path, batch)

@@ -1,4 +1,4 @@
-"""NumPy's matmul with any leading axes: FullyConnected where one side is a weight, else batch_dot."""
+"""NumPy's matmul with any leading axes: FullyConnected where one side is a weight, else dot or batch_dot."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from mrt.errors import GraphError
 from mrt.frontend.node import ModelNode
 from mrt.frontend.shaping import broadcast, reshaped
 from mrt.symbol import Symbol
+from mrt.symbol.operators.dot import Dot
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.transform import ExpandDims
 
@@ -23,7 +24,8 @@ def product(node: ModelNode, weight: Symbol | None, transposed: Transposed) -> S
     Case 1: the right side is a constant matrix or vector, of which the reader gives the `weight` (outputs, inputs),
     None in the other cases. FullyConnected over the last axis.
     Case 2: a constant matrix on the left of a symbol with leading axes. A B = (Bᵀ Aᵀ)ᵀ, so Case 1 between transposes.
-    Case 3: else batch_dot, leading axes brought to one shape.
+    Case 3: else two matrices are a dot.
+    Case 4: else batch_dot, leading axes brought to one shape.
     """
     lhs, rhs = node.shape(0), node.shape(1)
     if not lhs or not rhs or lhs[-1] != rhs[max(len(rhs) - 2, 0)]:
@@ -32,7 +34,8 @@ def product(node: ModelNode, weight: Symbol | None, transposed: Transposed) -> S
         return _weight_right(node, node.symbol(0), weight, rhs[-1:] if len(rhs) > 1 else ())
     if node.is_known(0) and len(lhs) == 2 and len(rhs) > 2:
         return _weight_left(node, node.symbol(0, "weight"), node.symbol(1), transposed)
-    return _batched(node, node.symbol(0, "lhs"), node.symbol(1, "rhs"))
+    operands = node.symbol(0, "lhs"), node.symbol(1, "rhs")
+    return node.apply(Dot(), operands) if len(lhs) == len(rhs) == 2 else _batched(node, *operands)
 
 
 def _weight_right(node: ModelNode, data: Symbol, weight: Symbol, columns: Sequence[int]) -> Symbol:

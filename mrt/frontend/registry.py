@@ -30,6 +30,11 @@ class Converters(Generic[_Converter]):
 
         return register
 
+    @property
+    def operators(self) -> frozenset[str]:
+        """The operators that have a converter."""
+        return frozenset(self._converters)
+
     def find(self, operator: str) -> _Converter | None:
         """The converter of an operator, None if it is not covered."""
         return self._converters.get(operator)

@@ -1,4 +1,4 @@
-"""Building blocks of many converters: reshaping with the batch left free, broadcasting, new axes, borders."""
+"""Building blocks of many converters: reshaping with the batch left free, broadcasting, new axes, borders, defaults."""
 
 from __future__ import annotations
 
@@ -49,3 +49,8 @@ def bordered(node: ModelNode, data: Symbol, begins: Sequence[int], ends: Sequenc
     """`data` with zeros before and after its spatial axes, which are all but the first two."""
     widths = [width for pair in zip(begins, ends, strict=True) for width in pair]
     return node.apply(Pad(pad_width=(0, 0, 0, 0, *widths)), [data], suffix)
+
+
+def unless_default(values: tuple[int, ...], default: int) -> tuple[int, ...]:
+    """The values as an attribute: nothing where all are the default."""
+    return () if set(values) == {default} else values

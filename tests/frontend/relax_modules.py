@@ -9,6 +9,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from mrt.frontend.relax import from_relax
+from mrt.symbol import Graph
+
 Shape = Sequence[Any]
 
 
@@ -55,3 +58,22 @@ def run(mod: tvm.IRModule, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
 
 def _flat(result: Any) -> list[Any]:
     return [result] if isinstance(result, tvm.runtime.Tensor) else [leaf for item in result for leaf in _flat(item)]
+
+
+def check(body: Any, feeds: dict[str, np.ndarray] | None = None, **inputs: Any) -> Graph:
+    """Asserts that the graph read from a module gives what TVM gives; gives the graph."""
+    mod = build(body, **inputs)
+    if feeds is None:
+        feeds = {name: random(*shape, seed=place) for place, (name, shape) in enumerate(inputs.items())}
+    expected = run(mod, feeds)
+    graph = from_relax(mod)
+    found = graph.evaluate(feeds)
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+    return graph
+
+
+def operators(graph: Graph) -> list[str]:
+    return [symbol.op for symbol in graph.operators]

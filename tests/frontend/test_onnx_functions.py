@@ -19,6 +19,9 @@ POSITIVE = {"x": np.linspace(0.05, 8, 240, dtype=np.float32).reshape(SHAPE)}
     ("op_type", "attributes", "record"),
     [
         ("Abs", {}, "abs"),
+        ("Ceil", {}, "ceil"),
+        ("Floor", {}, "floor"),
+        ("Sign", {}, "sign"),
         ("Erf", {}, "erf"),
         ("Exp", {}, "exp"),
         ("Softplus", {}, "softrelu"),
@@ -33,6 +36,12 @@ POSITIVE = {"x": np.linspace(0.05, 8, 240, dtype=np.float32).reshape(SHAPE)}
 def test_functions_of_any_number(opset: int, op_type: str, attributes: dict[str, float], record: str) -> None:
     graph = assert_agrees(single(op_type, SHAPE, opset=opset, **attributes), WIDE)
     assert operators_of(graph) == [record]
+
+
+@pytest.mark.parametrize("opset", [11, 21])
+def test_rounding_of_ties(opset: int) -> None:
+    ties = {"x": np.arange(-120, 120, dtype=np.float32).reshape(SHAPE) / 4}
+    assert operators_of(assert_agrees(single("Round", SHAPE, opset=opset), ties)) == ["round_half_even"]
 
 
 @pytest.mark.parametrize("op_type", ["Log", "Sqrt", "Reciprocal"])

@@ -35,7 +35,9 @@ def test_gemm(
     else:
         model = make_model([node], inputs, constants=values)
     records = operators_of(assert_agrees(model))
-    assert ("batch_dot" if computed else "FullyConnected") in records
+    assert ("dot" if computed else "FullyConnected") in records
+    if computed:
+        assert set(records) <= {"dot", "_mul_scalar", "broadcast_add"}
     if not computed and addend in (None, (), (1,), (5,), (1, 5), (1, 1)) and not trans_a:
         assert records == ["FullyConnected"]
 
@@ -89,6 +91,8 @@ def test_matmul(lhs: tuple[int, ...], rhs: tuple[int, ...], constant: str | None
         assert "FullyConnected" in records
     if constant is None and len(lhs) == len(rhs) > 2 and lhs[:-2] == rhs[:-2]:
         assert records == ["batch_dot"]
+    if constant != "b" and len(lhs) == len(rhs) == 2:
+        assert records == ["dot"]
 
 
 def test_matmul_of_shapes_that_do_not_fit() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -22,18 +21,10 @@ MODELS = {
 }
 
 
-def datasets(folder: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("real_datasets", folder / "datasets.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("file", MODELS)
-def test_real_samples(file: str, data_folder: Path) -> None:
+def test_real_samples(file: str, data_folder: Path, load_data: Callable[..., tuple[np.ndarray, np.ndarray]]) -> None:
     path = data_folder / "models" / "onnx" / file
-    samples = datasets(data_folder).load(MODELS[file], "test")[0][:3]
+    samples = load_data(MODELS[file], "test")[0][:3]
     graph = load_model(path)
     for sample in samples:
         feeds = {graph.inputs[0].name: sample[None]}

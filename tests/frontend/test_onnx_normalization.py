@@ -55,14 +55,16 @@ def test_the_mean_of_layer_normalization_is_refused() -> None:
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("shape", [(2, 5), (2, 3, 4), (2, 3, 1, 1), (2, 3, 4, 2)])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
-def test_softmax(opset: int, shape: tuple[int, ...], axis: int | None) -> None:
+@pytest.mark.parametrize("op_type", ["Softmax", "LogSoftmax"])
+def test_softmax(op_type: str, opset: int, shape: tuple[int, ...], axis: int | None) -> None:
     attributes = {} if axis is None else {"axis": axis}
-    assert_agrees(single("Softmax", shape, opset=opset, **attributes))
+    assert_agrees(single(op_type, shape, opset=opset, **attributes))
 
 
 def test_softmax_over_one_axis_stays_one_operator() -> None:
     assert operators_of(assert_agrees(single("Softmax", (2, 3, 1, 1), opset=9))) == ["softmax"]
     assert operators_of(assert_agrees(single("Softmax", (2, 3, 4), opset=13, axis=1))) == ["softmax"]
+    assert operators_of(assert_agrees(single("LogSoftmax", (2, 3, 4), opset=13, axis=1))) == ["log_softmax"]
 
 
 @pytest.mark.parametrize("op_type", ["ReduceSum", "ReduceMean", "ReduceMax"])

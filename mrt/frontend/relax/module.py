@@ -11,7 +11,8 @@ from tvm import relax, tirx
 
 from mrt.errors import DataError, GraphError
 from mrt.frontend.refusals import check_static
-from mrt.frontend.relax.node import graph_dtype, static_sizes, to_array
+from mrt.frontend.relax.node import static_sizes, to_array
+from mrt.frontend.tvm.node import graph_dtype
 from mrt.symbol import Array
 
 

@@ -12,11 +12,12 @@ from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.node import Value
 from mrt.frontend.refusals import check_batch, list_uncovered
 from mrt.frontend.relax import converters as _converters
-from mrt.frontend.relax.bias import merge_biases
-from mrt.frontend.relax.folding import fold, is_foldable
-from mrt.frontend.relax.layout import channels_first
 from mrt.frontend.relax.module import ReadFunction, prepare_module
-from mrt.frontend.relax.node import Node, Scope, find_converter, graph_dtype, is_known, static_sizes
+from mrt.frontend.relax.node import Node, Scope, find_converter, static_sizes
+from mrt.frontend.tvm.bias import merge_biases
+from mrt.frontend.tvm.channels_first import channels_first
+from mrt.frontend.tvm.folding import fold, is_foldable
+from mrt.frontend.tvm.node import graph_dtype, is_known
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType, variable
 from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
 
@@ -91,14 +92,14 @@ class _Reader:
 
     def _read_call(self, call: Any, name: str) -> Value:
         operator = _callee(call)
-        if not is_foldable(operator):
+        convert = find_converter(operator)
+        if convert is None and not is_foldable(operator.removeprefix("relax.")):
             return self._refuse(operator, name, call.ty, _lowered_to(call))
         inputs = tuple(self._scope.read(argument) for argument in call.args)
-        node = Node(name, self._scope, call, inputs)
-        convert = find_converter(operator)
+        node = Node(name, self._scope, inputs, call)
         try:
             if is_known(inputs):
-                return fold(node)
+                return fold(node, convert)
             if convert is not None:
                 return convert(node)
         except UnsupportedOperatorError as error:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.resizing import COORDINATES, ROUNDINGS, resized
+from mrt.frontend.shuffling import shuffled
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.arrangement import DepthToSpace, Repeat, SpaceToDepth, Tile, UpSampling
-from mrt.symbol.operators.transform import Reshape, Take, Transpose
+from mrt.symbol.operators.arrangement import DepthToSpace, SpaceToDepth, Tile
 
 
 @converter("Tile")
@@ -26,19 +28,13 @@ def tile(node: Node) -> Symbol:
 
 @converter("DepthToSpace")
 def depth_to_space(node: Node) -> Symbol:
-    """Mode DCR is MXNet's; CRD, where the channels come first, is a reshape, a transpose and a reshape."""
+    """Mode DCR is MXNet's; CRD, where the channels come first, is a shuffle of its own."""
     data, size, mode = node.symbol(0), node.integer("blocksize", 0), node.text("mode", "DCR")
     if mode == "DCR":
         return node.apply(DepthToSpace(block_size=size), [data])
     if mode != "CRD":
         raise node.unsupported("attribute mode", mode, "DCR or CRD")
-    if size < 1 or data.type.rank != 4 or data.shape[1] % (size * size):
-        raise GraphError(f"{node.label}: data is {data.type}, blocksize {size}; its square must divide the channels")
-    _, channels, height, width = data.shape
-    count = channels // (size * size)
-    apart = node.apply(Reshape(shape=(0, count, size, size, height, width)), [data], "blocks")
-    moved = node.apply(Transpose(axes=(0, 1, 4, 2, 5, 3)), [apart], "moved")
-    return node.apply(Reshape(shape=(0, count, height * size, width * size)), [moved])
+    return shuffled(node, data, size)
 
 
 @converter("SpaceToDepth")
@@ -87,53 +83,22 @@ def _for_each_axis(node: Node, values: Array, others: Sequence[float]) -> list[f
     return [given.get(axis, other) for axis, other in enumerate(others)]
 
 
-_Coordinates = Callable[[Array, "np.float32", int, int], Array]
-
-_COORDINATES: dict[str, _Coordinates] = {
-    "half_pixel": lambda x, scale, old, new: (x + np.float32(0.5)) / scale - np.float32(0.5),
-    "pytorch_half_pixel": lambda x, scale, old, new: (
-        (x + np.float32(0.5)) / scale - np.float32(0.5) if new > 1 else 0 * x
-    ),
-    "asymmetric": lambda x, scale, old, new: x / scale,
-    "align_corners": lambda x, scale, old, new: x * np.float32(old - 1) / np.float32(max(new - 1, 1)),
-}
-"""Where each place of the result (float32) lies in the data, given the scale and both lengths."""
-_ROUNDINGS: dict[str, Callable[[Array], Array]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - np.float32(0.5)),
-    "round_prefer_ceil": lambda x: np.floor(x + np.float32(0.5)),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
-
-
 def _resized(node: Node, scales: Sequence[float], sizes: Sequence[int], coordinates: str, rounding: str) -> Symbol:
     """The data with the element nearest to each place of a tensor of `sizes`."""
     data = node.symbol(0)
     if min(sizes, default=1) < 1 or min(scales, default=1) <= 0:
         raise GraphError(f"{node.label}: {data.type} by scales {scales} to sizes {sizes}; positive ones are needed")
-    if coordinates not in _COORDINATES:
-        raise node.unsupported("attribute coordinate_transformation_mode", coordinates, f"one of {[*_COORDINATES]}")
-    if rounding not in _ROUNDINGS:
-        raise node.unsupported("attribute nearest_mode", rounding, f"one of {[*_ROUNDINGS]}")
-    sources: dict[int, Array] = {}
+    if coordinates not in COORDINATES:
+        raise node.unsupported("attribute coordinate_transformation_mode", coordinates, f"one of {[*COORDINATES]}")
+    if rounding not in ROUNDINGS:
+        raise node.unsupported("attribute nearest_mode", rounding, f"one of {[*ROUNDINGS]}")
+    sources = {}
     for axis, (old, new, scale) in enumerate(zip(data.shape, sizes, scales, strict=True)):
-        x = _COORDINATES[coordinates](np.arange(new, dtype=np.float32), np.float32(scale), old, new)
-        nearest = np.clip(_ROUNDINGS[rounding](x), 0, old - 1).astype(np.int32)
-        if not np.array_equal(nearest, np.arange(old)):
-            sources[axis] = nearest
-    times = {axis: _times(nearest, data.shape[axis]) for axis, nearest in sources.items()}
-    if set(times) == {2, 3} and data.type.rank == 4 and times[2] == times[3] > 0:
-        return node.apply(UpSampling(scale=times[2]), [data])
-    for index, (axis, nearest) in enumerate(sources.items()):
-        suffix = "" if index == len(sources) - 1 else f"axis{axis}"
-        if times[axis]:
-            data = node.apply(Repeat(repeats=times[axis], axis=axis), [data], suffix)
-        else:
-            data = node.apply(Take(axis=axis), [data, node.parameter(nearest, f"indices{axis}")], suffix)
-    return data
+        scaled = partial(_divided, by=np.float32(scale))
+        places = COORDINATES[coordinates](np.arange(new, dtype=np.float32), scaled, old, new)
+        sources[axis] = ROUNDINGS[rounding](places)
+    return resized(node, data, sources)
 
 
-def _times(nearest: Array, length: int) -> int:
-    """How often each of `length` elements is repeated if that gives these indices, else 0."""
-    times, rest = divmod(len(nearest), length)
-    return 0 if rest or not np.array_equal(nearest, np.repeat(np.arange(length), times)) else times
+def _divided(lengths: Array, by: np.float32) -> Array:
+    return np.asarray(lengths / by)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mrt.errors import GraphError
-from mrt.frontend.onnx.converters.windows import read_windows, unless_default
+from mrt.frontend.onnx.converters.windows import read_windows
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.shaping import bordered
+from mrt.frontend.shaping import bordered, unless_default
 from mrt.symbol import Symbol
 from mrt.symbol.operators.convolution import Convolution
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mrt.errors import GraphError
-from mrt.frontend.onnx.converters.windows import sizes_of, unless_default
+from mrt.frontend.deconvolution import deconvolved, reach
+from mrt.frontend.onnx.converters.windows import sizes_of
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.slicing import sliced
 from mrt.symbol import Symbol
-from mrt.symbol.operators.deconvolution import Deconvolution
 
 
 @converter("ConvTranspose")
 def deconvolution(node: Node) -> Symbol:
-    """Padding cuts as much off the end as off the beginning; where ONNX cuts less there, adj adds it again, and where
-    it cuts more the rest is a slice.
-    """
+    """Each end of an axis is cut by the padding that the attributes state or that the output's shape leaves."""
     data, weight = node.symbol(0), node.symbol(1)
     if data.type.rank not in (3, 4, 5) or weight.type.rank != data.type.rank:
         raise GraphError(f"{node.label}: data is {data.type}, weight {weight.type}; equal ranks of 3 to 5 are needed")
@@ -26,24 +23,9 @@ def deconvolution(node: Node) -> Symbol:
     if stated is not None and stated != kernel:
         raise GraphError(f"{node.label}: attribute kernel_shape is {stated}, but the weight is {weight.type}")
     stride, dilation = sizes_of(node, "strides", rank), sizes_of(node, "dilations", rank)
-    whole = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(spatial, stride, kernel, dilation, strict=True)]
-    begins, shape = _border(node, spatial, stride, whole)
-    ends = [total - 2 * begin for total, begin in zip(whole, begins, strict=True)]
-    adj = tuple(max(n - end, 0) for n, end in zip(shape, ends, strict=True))
-    parts = {2 + i: slice(0, n) for i, (n, end) in enumerate(zip(shape, ends, strict=True)) if n < end}
-    groups = node.integer("group", 1)
+    begins, shape = _border(node, spatial, stride, reach(spatial, kernel, stride, dilation))
     inputs = [data, weight, node.symbol(2)] if node.has(2) else [data, weight]
-    operator = Deconvolution(
-        kernel=kernel,
-        num_filter=weight.shape[1] * groups,
-        stride=unless_default(stride, 1),
-        dilate=unless_default(dilation, 1),
-        pad=unless_default(begins, 0),
-        adj=unless_default(adj, 0),
-        num_group=groups,
-        no_bias=len(inputs) == 2,
-    )
-    return sliced(node, node.apply(operator, inputs, "whole" if parts else ""), parts)
+    return deconvolved(node, inputs, stride, dilation, node.integer("group", 1), begins, shape)
 
 
 def _border(

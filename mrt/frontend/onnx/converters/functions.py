@@ -5,41 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.powers import powered
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU
 from mrt.symbol.operators.functions import (
     Abs,
+    Ceil,
     Erf,
     Exp,
+    Floor,
     HardSigmoid,
     HardSwish,
     Log,
     Mish,
-    PowerScalar,
     Reciprocal,
-    Rsqrt,
+    RoundHalfEven,
+    Sign,
     Softrelu,
     Softsign,
     Sqrt,
-    Square,
 )
 from mrt.symbol.operators.scalar import MulScalar
 
 _FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "Abs": Abs,
+    "Ceil": Ceil,
     "Erf": Erf,
     "Exp": Exp,
+    "Floor": Floor,
     "HardSwish": HardSwish,
     "Log": Log,
     "Mish": Mish,
     "Reciprocal": Reciprocal,
+    "Round": RoundHalfEven,
+    "Sign": Sign,
     "Softplus": Softrelu,
     "Softsign": Softsign,
     "Sqrt": Sqrt,
 }
-
-_POWERS: dict[float, Callable[[], Operator]] = {2.0: Square, 0.5: Sqrt, -0.5: Rsqrt, -1.0: Reciprocal}
-"""The powers that have an operator of their own."""
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
 """What ONNX gives Selu by default: the constants of MXNet's, as float32."""
@@ -86,14 +89,4 @@ def gelu(node: Node) -> Symbol:
 
 @converter("Pow")
 def power(node: Node) -> Symbol:
-    """x to a constant power: one number for all elements."""
-    exponent = node.known(1, "exponent")
-    data = node.symbol(0)
-    if exponent is None or exponent.size != 1 or exponent.ndim > data.type.rank:
-        shape = None if exponent is None else exponent.shape
-        raise node.unsupported("input exponent", f"of shape {shape} on {data.type}", "one number")
-    value = float(exponent.reshape(()))
-    if value == 1.0:
-        return data
-    make = _POWERS.get(value)
-    return node.apply(PowerScalar(value) if make is None else make(), [data])
+    return powered(node)

@@ -1,4 +1,4 @@
-"""Matrix products: Gemm and MatMul, as FullyConnected where one side is a constant matrix, else as batch_dot."""
+"""Matrix products: Gemm and MatMul, as FullyConnected where one side is a constant matrix, else as dot or batch_dot."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mrt.errors import GraphError
 from mrt.frontend.matmul import product
 from mrt.frontend.node import ModelNode
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.shaping import reshaped
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd
-from mrt.symbol.operators.linear import BatchDot, FullyConnected
+from mrt.symbol.operators.dot import Dot
+from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.scalar import MulScalar
-from mrt.symbol.operators.transform import ExpandDims, Transpose
+from mrt.symbol.operators.transform import Transpose
 
 
 @converter("Gemm")
@@ -23,7 +23,7 @@ def gemm(node: Node) -> Symbol:
     """Y = alpha A' B' + beta C, where A' and B' are A and B or their transposes.
 
     Case 1: B is a constant. FullyConnected with the weight alpha B'ᵀ; beta C is its bias if it is the same in
-    every row. Case 2: B is computed. A batch_dot, times alpha. In both, any other beta C is added at the end.
+    every row. Case 2: B is computed. A dot, times alpha. In both, any other beta C is added at the end.
     """
     for index in (0, 1):
         if len(node.shape(index)) != 2:
@@ -88,15 +88,11 @@ def _with_addend(node: Node, unbiased: Symbol, beta: float) -> Symbol:
 
 
 def _computed_product(node: Node, alpha: float, has_addend: bool) -> Symbol:
-    """alpha A' B' of two matrices, as a batch_dot of one."""
-    lhs = node.apply(ExpandDims(axis=0), [node.symbol(0)], "lhs")
-    rhs = node.apply(ExpandDims(axis=0), [node.symbol(1)], "rhs")
-    operator = BatchDot(transpose_a=bool(node.integer("transA", 0)), transpose_b=bool(node.integer("transB", 0)))
-    result = node.apply(operator, [lhs, rhs], "batch_dot")
+    """alpha A' B' of two matrices."""
+    operator = Dot(transpose_a=bool(node.integer("transA", 0)), transpose_b=bool(node.integer("transB", 0)))
     last = "product" if has_addend else ""
-    if alpha != 1:
-        result = node.apply(MulScalar(alpha), [result], "scaled")
-    return reshaped(node, result, result.shape[1:], last)
+    result = node.apply(operator, [node.symbol(0), node.symbol(1)], last if alpha == 1 else "dot")
+    return result if alpha == 1 else node.apply(MulScalar(alpha), [result], last)
 
 
 @converter("MatMul")

@@ -1,4 +1,4 @@
-"""Normalisation: BatchNormalization in inference, LayerNormalization, Softmax."""
+"""Normalisation: BatchNormalization in inference, LayerNormalization, Softmax, LogSoftmax."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mrt.frontend.normalization import layer_normalized
 from mrt.frontend.onnx.node import Node, converter
 from mrt.frontend.shaping import reshaped
 from mrt.symbol import Symbol
-from mrt.symbol.operators.normalization import BatchNorm, Softmax
+from mrt.symbol.operators.normalization import BatchNorm, LogSoftmax, Softmax
 
 
 @converter("BatchNormalization")
@@ -47,15 +47,18 @@ def _per_element(node: Node, index: int, shape: tuple[int, ...], role: str) -> S
     )
 
 
-@converter("Softmax")
+_SOFTMAXES = {"Softmax": Softmax, "LogSoftmax": LogSoftmax}
+
+
+@converter(*_SOFTMAXES)
 def softmax(node: Node) -> Symbol:
-    """Softmax over one axis; before opset 13 over all axes from `axis` (then 1 by default) on."""
-    data = node.symbol(0)
+    """Softmax or its logarithm over one axis; before opset 13 over all axes from `axis` (then 1 by default) on."""
+    data, record = node.symbol(0), _SOFTMAXES[node.operator]
     rank = data.type.rank
     if node.opset >= 13:
-        return node.apply(Softmax(axis=node.axis(node.integer("axis", -1), rank)), [data])
+        return node.apply(record(axis=node.axis(node.integer("axis", -1), rank)), [data])
     axis = node.axis(node.integer("axis", 1), rank)
     if all(size == 1 for size in data.shape[axis + 1 :]):
-        return node.apply(Softmax(axis=axis), [data])
+        return node.apply(record(axis=axis), [data])
     merged = reshaped(node, data, (*data.shape[:axis], math.prod(data.shape[axis:])), "merged")
-    return reshaped(node, node.apply(Softmax(axis=-1), [merged], "softmax"), data.shape)
+    return reshaped(node, node.apply(record(axis=-1), [merged], "softmax"), data.shape)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mrt.errors import GraphError
-from mrt.frontend.onnx.converters.windows import Windows, read_windows, unless_default
+from mrt.frontend.onnx.converters.windows import Windows, read_windows
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.shaping import unless_default
 from mrt.symbol import Symbol
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.transform import Slice

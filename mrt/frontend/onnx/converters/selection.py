@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from mrt.errors import GraphError
-from mrt.frontend.arithmetic import Arithmetic, combined
+from mrt.frontend.arithmetic import combined
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.shaping import reshaped
+from mrt.frontend.selection import MAXIMUM, MINIMUM, chosen, placed
 from mrt.symbol import Symbol
-from mrt.symbol.operators.selection import (
-    ArgMax,
-    ArgMin,
-    BroadcastMaximum,
-    BroadcastMinimum,
-    ElemwiseMaximum,
-    ElemwiseMinimum,
-    MaximumScalar,
-    MinimumScalar,
-    Where,
-)
+from mrt.symbol.operators.selection import ArgMax, ArgMin
 
-_FORMS = {
-    "Max": Arithmetic(ElemwiseMaximum, BroadcastMaximum, MaximumScalar, MaximumScalar),
-    "Min": Arithmetic(ElemwiseMinimum, BroadcastMinimum, MinimumScalar, MinimumScalar),
-}
+_FORMS = {"Max": MAXIMUM, "Min": MINIMUM}
 
 
 @converter(*_FORMS)
@@ -40,31 +26,12 @@ def extreme(node: Node) -> Symbol:
 
 @converter("Where")
 def where(node: Node) -> Symbol:
-    """A condition of fewer axes gets leading ones, since one of rank 1 would choose rows."""
-    x, y = node.symbol(1), node.symbol(2)
-    rank = max(x.type.rank, y.type.rank)
-    given = node.shape(0)
-    if len(given) >= rank:
-        return node.apply(Where(), [node.symbol(0), x, y])
-    shape = (1,) * (rank - len(given)) + given
-    if node.is_known(0):
-        condition = node.parameter_of(0, "condition", f"rank{rank}", lambda value: value.reshape(shape))
-    else:
-        condition = reshaped(node, node.symbol(0), shape, "condition")
-    return node.apply(Where(), [condition, x, y])
+    return chosen(node)
 
 
 @converter("ArgMax", "ArgMin")
 def place(node: Node) -> Symbol:
-    """The first place of the extreme along an axis; a float, as in MXNet, where the data is."""
     if node.integer("select_last_index", 0):
         raise node.unsupported("attribute select_last_index", 1, "0")
-    data = node.symbol(0)
-    if not data.type.rank:
-        raise GraphError(f"{node.label}: data is {data.type}; rank 1 or more is needed")
-    axis, keepdims = node.axis(node.integer("axis", 0), data.type.rank), bool(node.integer("keepdims", 1))
-    operator = (ArgMax if node.operator == "ArgMax" else ArgMin)(axis=axis, keepdims=keepdims)
-    is_scalar = data.type.rank == 1 and not keepdims
-    # MXNet has no tensors of rank 0.
-    found = node.apply(operator, [data], "place" if is_scalar else "")
-    return reshaped(node, found, ()) if is_scalar else found
+    kind = ArgMax if node.operator == "ArgMax" else ArgMin
+    return placed(node, kind, node.integer("axis", 0), bool(node.integer("keepdims", 1)))

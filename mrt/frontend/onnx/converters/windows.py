@@ -29,11 +29,6 @@ class Windows:
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
 
 
-def unless_default(values: tuple[int, ...], default: int) -> tuple[int, ...]:
-    """The values as an attribute: nothing where all are the default."""
-    return () if set(values) == {default} else values
-
-
 def read_windows(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:
     """The windows of a node on data of these spatial sizes.
 

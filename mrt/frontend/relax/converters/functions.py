@@ -1,31 +1,33 @@
-"""Elementwise Relax functions of one argument beside the activations."""
+"""Elementwise Relax functions of one argument."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from mrt.frontend.powers import powered
 from mrt.frontend.relax.node import Node, converter
+from mrt.frontend.tvm.functions import FUNCTIONS, function
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU
-from mrt.symbol.operators.functions import Abs, Erf, Exp, Log, Rsqrt, Softrelu, Sqrt
+from mrt.symbol.operators.functions import RoundHalfEven, Silu, Softrelu, Square
 from mrt.symbol.operators.scalar import DivScalar, MulScalar
 
-_FUNCTIONS: dict[str, Callable[[], Operator]] = {
-    "abs": Abs,
-    "erf": Erf,
-    "exp": Exp,
-    "log": Log,
-    "rsqrt": Rsqrt,
-    "sqrt": Sqrt,
+converter(*FUNCTIONS)(function)
+converter("power")(powered)
+
+_RELAX_FUNCTIONS: dict[str, Callable[[], Operator]] = {
+    "round": RoundHalfEven,
+    "square": Square,
     "nn.gelu": lambda: LeakyReLU(act_type="gelu"),
     "nn.gelu_tanh": lambda: LeakyReLU(act_type="gelu_tanh"),
     "nn.selu": lambda: LeakyReLU(act_type="selu"),
+    "nn.silu": Silu,
 }
 
 
-@converter(*_FUNCTIONS)
-def function(node: Node) -> Symbol:
-    return node.apply(_FUNCTIONS[node.operator.removeprefix("relax.")](), [node.symbol(0)])
+@converter(*_RELAX_FUNCTIONS)
+def relax_function(node: Node) -> Symbol:
+    return node.apply(_RELAX_FUNCTIONS[node.kind](), [node.symbol(0)])
 
 
 @converter("nn.softplus")

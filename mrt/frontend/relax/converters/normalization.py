@@ -1,4 +1,4 @@
-"""Normalisation: batch_norm in inference, layer_norm, softmax."""
+"""Normalisation: batch_norm in inference, layer_norm, instance_norm and their like, softmax."""
 
 from __future__ import annotations
 
@@ -8,53 +8,75 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.node import Value
-from mrt.frontend.normalization import layer_normalized
+from mrt.frontend.normalization import length_normalized
 from mrt.frontend.relax.node import Node, converter
 from mrt.frontend.shaping import reshaped
+from mrt.frontend.tvm import normalization
 from mrt.symbol import Symbol
-from mrt.symbol.operators.normalization import BatchNorm, Softmax
+from mrt.symbol.operators.broadcast import BroadcastMul
+
+converter("nn.softmax", "nn.log_softmax")(normalization.softmax)
 
 
 @converter("nn.batch_norm")
 def batch_norm(node: Node) -> Value:
-    """The output, and the moving mean and variance as they were, since nothing is trained."""
     if node.flag("training"):
         raise node.unsupported("attribute training", "True", "False, which is inference,")
-    data = node.symbol(0)
-    axis = node.axis(node.integer("axis"), data.type.rank)
-    channels = data.shape[axis]
-    gamma = node.symbol(1, "gamma") if node.flag("scale") else node.parameter(np.ones(channels), "gamma")
-    beta = node.symbol(2, "beta") if node.flag("center") else node.parameter(np.zeros(channels), "beta")
-    operator = BatchNorm(eps=node.number("epsilon"), fix_gamma=False, axis=axis)
-    inputs = [data, gamma, beta, node.symbol(3, "moving_mean"), node.symbol(4, "moving_var")]
-    return node.apply(operator, inputs), node.input(3), node.input(4)
+    return normalization.batch_norm(node)
+
+
+@converter("nn.instance_norm")
+def instance_norm(node: Node) -> Symbol:
+    return normalization.instance_norm(node, _channel_axis(node))
+
+
+@converter("nn.group_norm")
+def group_norm(node: Node) -> Symbol:
+    return normalization.group_norm(node, _channel_axis(node))
 
 
 @converter("nn.layer_norm")
 def layer_norm(node: Node) -> Symbol:
     """Normalises over the last axis, or several last ones."""
+    return normalization.layer_norm(node, _first_of_last_axes(node, node.symbol(0)))
+
+
+@converter("nn.rms_norm")
+def rms_norm(node: Node) -> Symbol:
+    """weight x / sqrt(mean of x^2 + epsilon) over the last axis, or several last ones.
+
+    With n elements, sqrt(n) weight x / sqrt(sum of x^2 + n epsilon).
+    """
     data = node.symbol(0)
+    first = _first_of_last_axes(node, data)
+    size = math.prod(data.shape[first:])
+    merged = reshaped(node, data, (*data.shape[:first], size), "merged")
+    normalized = length_normalized(node, merged, first, size * node.number("epsilon"), "normalized")
+    if math.prod(node.shape(1)) != size:
+        raise GraphError(f"{node.label}: weight has shape {node.shape(1)}; {size} elements are needed")
+    weight = node.parameter_of(1, "weight", "times_root", lambda value: value.reshape(-1) * np.sqrt(np.float64(size)))
+    scaled = node.apply(BroadcastMul(), [normalized, weight], "" if merged is data else "scaled")
+    return reshaped(node, scaled, data.shape)
+
+
+def _channel_axis(node: Node) -> int:
+    """The axis of the channels; UnsupportedOperatorError where the axes normalised over are not all others."""
+    data = node.symbol(0)
+    rank = data.type.rank
+    channel = node.axis(node.integer("channel_axis"), rank)
+    others = tuple(axis for axis in range(1, rank) if axis != channel)
+    if channel == 0 or node.axes("axes", rank) != others:
+        raise node.unsupported(
+            "attribute axes",
+            f"{node.axes('axes', rank)} on {data.type} with channels along axis {channel}",
+            "all axes but the first and the channels'",
+        )
+    return channel
+
+
+def _first_of_last_axes(node: Node, data: Symbol) -> int:
+    """The first of the axes that are normalised over, which must be the last ones."""
     axes = node.axes("axes", data.type.rank)
     if axes != tuple(range(data.type.rank - len(axes), data.type.rank)):
         raise node.unsupported("attribute axes", f"{axes} on {data.type}", "the last axis, or several last ones,")
-    size = math.prod(data.shape[axes[0] :])
-    gamma, beta = _as_vector(node, 1, size, "gamma"), _as_vector(node, 2, size, "beta")
-    return layer_normalized(node, data, axes[0], gamma, beta, node.number("epsilon"))
-
-
-def _as_vector(node: Node, index: int, size: int, role: str) -> Symbol:
-    """Scale or shift with one entry for each normalised element."""
-    shape = node.shape(index)
-    if math.prod(shape) != size:
-        raise GraphError(f"{node.label}: {role} has shape {shape}; {size} elements are needed")
-    if len(shape) == 1:
-        return node.symbol(index, role)
-    if node.array(index) is None:
-        return reshaped(node, node.symbol(index), (size,), role)
-    return node.parameter_of(index, role, "flat", lambda array: array.reshape(-1))
-
-
-@converter("nn.softmax")
-def softmax(node: Node) -> Symbol:
-    data = node.symbol(0)
-    return node.apply(Softmax(axis=node.axis(node.integer("axis"), data.type.rank)), [data])
+    return axes[0]

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 
 from mrt.errors import GraphError
-from mrt.frontend.relax.converters.layouts import transposed
 from mrt.frontend.relax.node import Node, converter, static_sizes
 from mrt.frontend.shaping import broadcast, expanded, reshaped
+from mrt.frontend.tvm.transform import batch_flatten, concat, permute_dims, stack
 from mrt.symbol import Symbol
-from mrt.symbol.operators.transform import Concat, ExpandDims, Squeeze
+from mrt.symbol.operators.transform import Squeeze
+
+converter("nn.batch_flatten")(batch_flatten)
+converter("permute_dims")(permute_dims)
+converter("concat")(concat)
+converter("stack")(stack)
 
 
 @converter("reshape")
@@ -25,20 +30,6 @@ def flatten(node: Node) -> Symbol:
     """One axis that holds everything, the batch included."""
     data = node.symbol(0)
     return reshaped(node, data, (data.type.size,))
-
-
-@converter("nn.batch_flatten")
-def batch_flatten(node: Node) -> Symbol:
-    data = node.symbol(0)
-    return reshaped(node, data, (data.shape[0], math.prod(data.shape[1:])))
-
-
-@converter("permute_dims")
-def permute_dims(node: Node) -> Symbol:
-    data = node.symbol(0)
-    given = node.integers("axes")
-    axes = tuple(range(data.type.rank))[::-1] if given is None else given
-    return transposed(node, data, [node.axis(axis, data.type.rank) for axis in axes])
 
 
 @converter("expand_dims")
@@ -67,24 +58,3 @@ def squeeze(node: Node) -> Symbol:
 def broadcast_to(node: Node) -> Symbol:
     """The input as it is where its shape is the target, else times ones."""
     return broadcast(node, node.symbol(0), node.known_integers(1, "shape"))
-
-
-@converter("concat")
-def concat(node: Node) -> Symbol:
-    """Along an axis; where none is given, of vectors."""
-    data = node.symbols(0, "part")
-    if len(data) == 1:
-        return data[0]
-    given = node.call.attrs.axis
-    if given is None and data[0].type.rank != 1:
-        raise node.unsupported("attribute axis", "not given", "an axis")
-    return node.apply(Concat(dim=node.axis(int(given or 0), data[0].type.rank)), data)
-
-
-@converter("stack")
-def stack(node: Node) -> Symbol:
-    """Concat along a new axis."""
-    data = node.symbols(0, "part")
-    axis = node.axis(node.integer("axis"), data[0].type.rank + 1)
-    parts = [node.apply(ExpandDims(axis=axis), [part], f"part{index}") for index, part in enumerate(data)]
-    return node.apply(Concat(dim=axis), parts) if len(parts) > 1 else parts[0]

@@ -8,11 +8,14 @@ from mrt.symbol import Array, Graph, GraphBuilder, Symbol
 from mrt.symbol.builder import rewrite_graph
 from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.convolution import Convolution
+from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.linear import FullyConnected
+
+_PRODUCTS = (Convolution, Deconvolution, FullyConnected)
 
 
 def merge_biases(graph: Graph) -> Graph:
-    """The graph with each sum of a Convolution or FullyConnected and a constant per output channel made one symbol.
+    """The graph with each sum of a convolution or matrix product and a constant per output channel made one symbol.
 
     A product that something else reads too, or that has a bias already, stays as it is.
     """
@@ -26,7 +29,7 @@ def merge_biases(graph: Graph) -> Graph:
                 continue
             bias = _bias(product, value)
             operator = product.operator
-            if bias is not None and isinstance(operator, (Convolution, FullyConnected)):
+            if bias is not None and isinstance(operator, _PRODUCTS):
                 parameter = builder.parameter(f"{symbol.name}_bias", bias)
                 return builder.apply(replace(operator, no_bias=False), [*new_product.inputs, parameter], symbol.name)
         return None
@@ -37,9 +40,9 @@ def merge_biases(graph: Graph) -> Graph:
 def _bias(product: Symbol, value: Array) -> Array | None:
     """The constant as a bias of the product, None where it is no bias of it."""
     operator = product.operator
-    if not isinstance(operator, (Convolution, FullyConnected)) or not operator.no_bias:
+    if not isinstance(operator, _PRODUCTS) or not operator.no_bias:
         return None
-    axis = 1 if isinstance(operator, Convolution) else product.type.rank - 1
+    axis = product.type.rank - 1 if isinstance(operator, FullyConnected) else 1
     channels = product.shape[axis]
     aligned = (1,) * (product.type.rank - value.ndim) + value.shape
     per_channel = tuple(channels if place == axis else 1 for place in range(product.type.rank))

@@ -10,15 +10,16 @@ import numpy as np
 
 from mrt.symbol import Graph, GraphBuilder, Operator, Symbol
 from mrt.symbol.builder import rewrite_graph
-from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Sigmoid, Tanh
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv, BroadcastMul, BroadcastSub
+from mrt.symbol.operators.activation import LeakyReLU
+from mrt.symbol.operators.arrangement import UpSampling
 from mrt.symbol.operators.convolution import Convolution
-from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
-from mrt.symbol.operators.normalization import BatchNorm, Dropout, Identity, Softmax
+from mrt.symbol.operators.deconvolution import Deconvolution
+from mrt.symbol.operators.normalization import BatchNorm, LogSoftmax, Softmax
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Mean, Sum
-from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar, PlusScalar, RDivScalar, RMinusScalar
+from mrt.symbol.operators.region import UNARY
+from mrt.symbol.operators.selection import Min
 from mrt.symbol.operators.transform import Concat, Transpose
 
 Order = tuple[int, ...]
@@ -27,17 +28,24 @@ Order = tuple[int, ...]
 _Rule = Callable[[Any, Order], Operator]
 """An operator that reads transposed data, as it is on the data before the transpose."""
 
-_ELEMENTWISE = (Relu, Clip, Tanh, Sigmoid, Dropout, Identity)
-_SCALAR = (PlusScalar, MinusScalar, RMinusScalar, MulScalar, DivScalar, RDivScalar)
-_BINARY = (ElemwiseAdd, ElemwiseSub, ElemwiseMul, AddN, BroadcastAdd, BroadcastSub, BroadcastMul, BroadcastDiv)
+_UNCHANGED = frozenset(
+    {
+        *UNARY,
+        *("Dropout", "_copy", "add_n", "elemwise_add", "elemwise_sub", "elemwise_mul", "_maximum", "_minimum"),
+        *("broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_maximum", "broadcast_minimum"),
+    }
+)
+"""Operators to which the order of the axes does not matter."""
 _RULES: dict[type[Operator], _Rule] = {
-    **{kind: lambda operator, order: operator for kind in (*_ELEMENTWISE, *_SCALAR, *_BINARY)},
     BatchNorm: lambda operator, order: replace(operator, axis=order[operator.axis]),
     Concat: lambda operator, order: replace(operator, dim=order[operator.dim]),
-    LeakyReLU: lambda operator, order: operator,
     Pad: lambda operator, order: replace(operator, pad_width=_pad_width(operator, order)),
+    LogSoftmax: lambda operator, order: replace(operator, axis=order[operator.axis]),
     Softmax: lambda operator, order: replace(operator, axis=order[operator.axis]),
 }
+
+_WINDOWS = (Convolution, Deconvolution, Pooling, UpSampling)
+"""What has its channels first."""
 
 
 def channels_first(graph: Graph) -> Graph:
@@ -56,9 +64,9 @@ def channels_first(graph: Graph) -> Graph:
         found = next(filter(None, map(order_of, inputs)), None)
         if found is None:
             return None
-        if isinstance(symbol.operator, (Sum, Mean, Max)):
+        if isinstance(symbol.operator, (Sum, Mean, Max, Min)):
             return _reduced(symbol, symbol.operator, inputs[0].inputs[0], found, builder)
-        rule = _RULES.get(type(symbol.operator))
+        rule = _rule_of(symbol.operator)
         data_before = _before(symbol, inputs, found, builder) if rule is not None else None
         if rule is None or data_before is None:
             return None
@@ -66,6 +74,10 @@ def channels_first(graph: Graph) -> Graph:
         return builder.apply(Transpose(axes=found), [moved], f"{symbol.name}_transposed")
 
     return rewrite_graph(graph, rewrite)
+
+
+def _rule_of(operator: Operator) -> _Rule | None:
+    return (lambda same, order: same) if operator.op in _UNCHANGED else _RULES.get(type(operator))
 
 
 def order_of(symbol: Symbol) -> Order | None:
@@ -84,7 +96,7 @@ def _is_nothing(order: Order) -> bool:
 
 
 def _has_transposed_window(symbol: Symbol) -> bool:
-    return isinstance(symbol.operator, (Convolution, Pooling)) and order_of(symbol.inputs[0]) is not None
+    return isinstance(symbol.operator, _WINDOWS) and order_of(symbol.inputs[0]) is not None
 
 
 def _before(symbol: Symbol, inputs: Sequence[Symbol], order: Order, builder: GraphBuilder) -> list[Symbol] | None:
@@ -113,7 +125,9 @@ def _pad_width(operator: Pad, order: Order) -> tuple[int, ...]:
     return tuple(width for axis in np.argsort(order) for width in widths[axis])
 
 
-def _reduced(symbol: Symbol, operator: Sum | Mean | Max, data: Symbol, order: Order, builder: GraphBuilder) -> Symbol:
+def _reduced(
+    symbol: Symbol, operator: Sum | Mean | Max | Min, data: Symbol, order: Order, builder: GraphBuilder
+) -> Symbol:
     """A reduction before the transpose, and what is left of the transpose."""
     reduced = operator.axes(len(order))
     axes = tuple(sorted(order[axis] for axis in reduced))

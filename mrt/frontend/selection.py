@@ -1,0 +1,56 @@
+"""Choosing among values: the larger or smaller of two, where, and the place of an extreme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mrt.errors import GraphError
+from mrt.frontend.arithmetic import Arithmetic
+from mrt.frontend.node import ModelNode
+from mrt.frontend.shaping import reshaped
+from mrt.symbol import Operator, Symbol
+from mrt.symbol.operators.selection import (
+    BroadcastMaximum,
+    BroadcastMinimum,
+    ElemwiseMaximum,
+    ElemwiseMinimum,
+    MaximumScalar,
+    MinimumScalar,
+    Where,
+)
+
+MAXIMUM = Arithmetic(ElemwiseMaximum, BroadcastMaximum, MaximumScalar, MaximumScalar)
+MINIMUM = Arithmetic(ElemwiseMinimum, BroadcastMinimum, MinimumScalar, MinimumScalar)
+
+
+def chosen(node: ModelNode) -> Symbol:
+    """The node's second input where the first holds, else the third.
+
+    A condition of fewer axes gets leading ones, since one of rank 1 would choose rows.
+    """
+    x, y = node.symbol(1, "x"), node.symbol(2, "y")
+    rank = max(x.type.rank, y.type.rank)
+    given = node.shape(0)
+    if len(given) >= rank:
+        return node.apply(Where(), [node.symbol(0, "condition"), x, y])
+    shape = (1,) * (rank - len(given)) + given
+    if node.is_known(0):
+        condition = node.parameter_of(0, "condition", f"rank{rank}", lambda value: value.reshape(shape))
+    else:
+        condition = reshaped(node, node.symbol(0), shape, "condition")
+    return node.apply(Where(), [condition, x, y])
+
+
+def placed(node: ModelNode, kind: Callable[..., Operator], axis: int | None, keepdims: bool) -> Symbol:
+    """The first place of the extreme of the node's data along `axis`, or in all of it; a float where the data is.
+
+    kind: ArgMax or ArgMin.
+    """
+    data = node.symbol(0)
+    if not data.type.rank:
+        raise GraphError(f"{node.label}: data is {data.type}; rank 1 or more is needed")
+    place = None if axis is None else node.axis(axis, data.type.rank)
+    # MXNet has no tensors of rank 0: what has no axis left is a vector of one.
+    is_scalar = not keepdims and (axis is None or data.type.rank == 1)
+    found = node.apply(kind(axis=place, keepdims=keepdims), [data], "place" if is_scalar else "")
+    return reshaped(node, found, ()) if is_scalar else found

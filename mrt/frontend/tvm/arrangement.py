@@ -1,0 +1,71 @@
+"""Repeating elements and resizing to the nearest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mrt.errors import GraphError
+from mrt.frontend.resizing import COORDINATES, HALF, ROUNDINGS, resized
+from mrt.frontend.slicing import sliced
+from mrt.frontend.tvm.folding import check_size
+from mrt.frontend.tvm.layouts import channels_first, in_layout
+from mrt.frontend.tvm.node import TVMNode
+from mrt.symbol import Array, Symbol
+from mrt.symbol.operators.arrangement import Repeat
+
+
+def repeat(node: TVMNode) -> Symbol:
+    """Without an axis the data is flattened before."""
+    data, given = node.symbol(0), node.optional_integer("axis")
+    axis = None if given is None else node.axis(given, data.type.rank)
+    return node.apply(Repeat(repeats=node.integer("repeats"), axis=axis), [data])
+
+
+def flip(node: TVMNode) -> Symbol:
+    """A slice from the last element of the axis to the first."""
+    data = node.symbol(0)
+    axis = node.axis(node.integer("axis"), data.type.rank)
+    return sliced(node, data, {axis: slice(None, None, -1)}) if data.shape[axis] > 1 else data
+
+
+_COORDINATES = COORDINATES | {"tf_half_pixel_for_nn": lambda x, scaled, old, new: scaled(x + HALF)}
+
+_EPSILON = np.float32(1e-5)
+"""What TVM adds before rounding down, and takes away before rounding up, against errors of the coordinates."""
+_ROUNDINGS: dict[str, Callable[[Array], Array]] = ROUNDINGS | {
+    "floor": lambda x: np.floor(x + _EPSILON),
+    "ceil": lambda x: np.ceil(x - _EPSILON),
+}
+
+
+def resize(node: TVMNode, sizes: Sequence[int], nearest: Callable[[Array], Array]) -> Symbol:
+    """To sizes of the spatial axes, by method nearest_neighbor only.
+
+    nearest: what the rounding method "round" does. No rounding named means the nearest place where corners are
+    aligned, else down.
+    """
+    method, coordinates = node.text("method"), node.text("coordinate_transformation_mode")
+    rounding = node.text("rounding_method") or ("round" if coordinates == "align_corners" else "floor")
+    if method != "nearest_neighbor":
+        raise node.unsupported("attribute method", method, "nearest_neighbor")
+    if coordinates not in _COORDINATES:
+        raise node.unsupported("attribute coordinate_transformation_mode", coordinates, f"one of {[*_COORDINATES]}")
+    roundings = _ROUNDINGS | {"round": nearest}
+    if rounding not in roundings:
+        raise node.unsupported("attribute rounding_method", rounding, f"one of {[*roundings]}")
+    data = channels_first(node, "layout", len(sizes))
+    if min(sizes, default=0) < 1:
+        raise GraphError(f"{node.label}: size is {tuple(sizes)}; at least 1 is needed")
+    check_size(node, tuple(sizes))
+    sources = {}
+    for axis, (old, new) in enumerate(zip(data.shape[2:], sizes, strict=True), start=2):
+        places = _COORDINATES[coordinates](np.arange(new, dtype=np.float32), _scaling(old, new), old, new)
+        sources[axis] = roundings[rounding](places)
+    return in_layout(node, "layout", len(sizes), lambda suffix: resized(node, data, sources, suffix))
+
+
+def _scaling(old: int, new: int) -> Callable[[Array], Array]:
+    step = np.float32(old) / np.float32(new)
+    return lambda lengths: lengths * step

@@ -1,0 +1,42 @@
+"""Elementwise functions of one argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mrt.frontend.tvm.node import TVMNode
+from mrt.symbol import Operator, Symbol
+from mrt.symbol.operators.activation import Relu, Sigmoid, Tanh
+from mrt.symbol.operators.functions import (
+    Abs,
+    Ceil,
+    Erf,
+    Exp,
+    Floor,
+    Log,
+    Rsqrt,
+    Sign,
+    Sqrt,
+    Trunc,
+)
+
+FUNCTIONS: dict[str, Callable[[], Operator]] = {
+    "abs": Abs,
+    "ceil": Ceil,
+    "erf": Erf,
+    "exp": Exp,
+    "floor": Floor,
+    "log": Log,
+    "rsqrt": Rsqrt,
+    "sign": Sign,
+    "sqrt": Sqrt,
+    "trunc": Trunc,
+    "nn.relu": Relu,
+    "sigmoid": Sigmoid,
+    "tanh": Tanh,
+}
+"""The operators of functions that mean the same in Relay and Relax."""
+
+
+def function(node: TVMNode) -> Symbol:
+    return node.apply(FUNCTIONS[node.kind](), [node.symbol(0)])

@@ -1,0 +1,98 @@
+"""Normalisation: batch_norm in inference, layer_norm, instance_norm and their like, softmax."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mrt.errors import GraphError
+from mrt.frontend.node import Value
+from mrt.frontend.normalization import layer_normalized
+from mrt.frontend.shaping import reshaped
+from mrt.frontend.tvm.layouts import reordered, transposed
+from mrt.frontend.tvm.node import TVMNode
+from mrt.symbol import Symbol
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+from mrt.symbol.operators.instance_normalization import InstanceNorm
+from mrt.symbol.operators.normalization import BatchNorm, LogSoftmax, Softmax
+
+
+def batch_norm(node: TVMNode) -> Value:
+    """The output, and the moving mean and variance as they were, since nothing is trained."""
+    data = node.symbol(0)
+    axis = node.axis(node.integer("axis"), data.type.rank)
+    channels = data.shape[axis]
+    gamma, beta = _scale_and_shift(node, channels)
+    operator = BatchNorm(eps=node.number("epsilon"), fix_gamma=False, axis=axis)
+    inputs = [data, gamma, beta, node.symbol(3, "moving_mean"), node.symbol(4, "moving_var")]
+    return node.apply(operator, inputs), node.input(3), node.input(4)
+
+
+def _scale_and_shift(node: TVMNode, channels: int) -> tuple[Symbol, Symbol]:
+    """gamma and beta, one entry for each channel, as far as attributes say that they are used."""
+    gamma = node.symbol(1, "gamma") if node.flag("scale") else node.parameter(np.ones(channels), "gamma")
+    beta = node.symbol(2, "beta") if node.flag("center") else node.parameter(np.zeros(channels), "beta")
+    return gamma, beta
+
+
+def instance_norm(node: TVMNode, channel: int) -> Symbol:
+    """Normalises each channel of each sample over all other axes."""
+    data, back = _channels_second(node, channel)
+    gamma, beta = _scale_and_shift(node, data.shape[1])
+    operator = InstanceNorm(eps=node.number("epsilon"))
+    return reordered(node, back, lambda suffix: node.apply(operator, [data, gamma, beta], suffix))
+
+
+def group_norm(node: TVMNode, channel: int) -> Symbol:
+    """InstanceNorm of the groups as channels, then scale and shift of the channels themselves."""
+    data, back = _channels_second(node, channel)
+    batch, channels, groups = data.shape[0], data.shape[1], node.integer("num_groups")
+    if groups < 1 or channels % groups:
+        raise GraphError(f"{node.label}: num_groups {groups} does not divide the {channels} channels of {data.type}")
+    merged = reshaped(node, data, (batch, groups, data.type.size // (batch * groups)), "groups")
+    ones, zeros = node.parameter(np.ones(groups), "ones"), node.parameter(np.zeros(groups), "zeros")
+    normalized = node.apply(InstanceNorm(eps=node.number("epsilon")), [merged, ones, zeros], "normalized")
+    apart = reshaped(node, normalized, data.shape, "apart")
+    column = (channels, *(1,) * (data.type.rank - 2))
+    gamma, beta = (
+        reshaped(node, vector, column, role)
+        for vector, role in zip(_scale_and_shift(node, channels), ("gamma_column", "beta_column"), strict=True)
+    )
+    scaled = node.apply(BroadcastMul(), [apart, gamma], "scaled")
+    return reordered(node, back, lambda suffix: node.apply(BroadcastAdd(), [scaled, beta], suffix))
+
+
+def _channels_second(node: TVMNode, channel: int) -> tuple[Symbol, list[int]]:
+    """The data with its batch and channels first, and the order of axes that brings it back."""
+    data = node.symbol(0)
+    order = [0, channel, *(axis for axis in range(1, data.type.rank) if axis != channel)]
+    return transposed(node, data, order, "channels_second"), np.argsort(order).tolist()
+
+
+def layer_norm(node: TVMNode, first: int) -> Symbol:
+    """Normalises over the last axes, from `first` on."""
+    data = node.symbol(0)
+    size = math.prod(data.shape[first:])
+    gamma, beta = _as_vector(node, 1, size, "gamma"), _as_vector(node, 2, size, "beta")
+    return layer_normalized(node, data, first, gamma, beta, node.number("epsilon"))
+
+
+def _as_vector(node: TVMNode, index: int, size: int, role: str) -> Symbol:
+    """Scale or shift with one entry for each normalised element."""
+    shape = node.shape(index)
+    if math.prod(shape) != size:
+        raise GraphError(f"{node.label}: {role} has shape {shape}; {size} elements are needed")
+    if len(shape) == 1:
+        return node.symbol(index, role)
+    if node.array(index) is None:
+        return reshaped(node, node.symbol(index), (size,), role)
+    return node.parameter_of(index, role, "flat", lambda array: array.reshape(-1))
+
+
+_SOFTMAXES = {"nn.softmax": Softmax, "nn.log_softmax": LogSoftmax}
+
+
+def softmax(node: TVMNode) -> Symbol:
+    data = node.symbol(0)
+    return node.apply(_SOFTMAXES[node.kind](axis=node.axis(node.integer("axis"), data.type.rank)), [data])

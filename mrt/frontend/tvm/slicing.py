@@ -1,0 +1,78 @@
+"""Parts of a tensor and borders around it: split, take, pad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from mrt.errors import GraphError
+from mrt.frontend.node import Value
+from mrt.frontend.slicing import sliced, taken
+from mrt.frontend.tvm.node import TVMNode
+from mrt.symbol import Array, Symbol
+from mrt.symbol.operators.pad import Pad
+from mrt.symbol.operators.transform import Take
+
+
+def split(node: TVMNode, cuts: Sequence[int]) -> Value:
+    """One slice for each part between the places of the cuts."""
+    data = node.symbol(0)
+    axis = node.axis(node.integer("axis"), data.type.rank)
+    size = data.shape[axis]
+    edges = [0, *(min(cut, size) for cut in cuts), size]
+    return tuple(
+        sliced(node, data, {axis: slice(begin, end)}, str(place)) for place, (begin, end) in enumerate(pairwise(edges))
+    )
+
+
+def take(node: TVMNode) -> Symbol:
+    """Elements along an axis, at constant indices or computed ones."""
+    data, mode = node.symbol(0, "table"), node.text("mode")
+    given = node.optional_integer("axis")
+    if given is None and data.type.rank != 1:
+        raise node.unsupported("attribute axis", f"not given for {data.type}", "an axis")
+    axis = node.axis(given or 0, data.type.rank)
+    if node.array(1) is None:
+        if mode not in ("fast", "clip"):
+            raise node.unsupported("attribute mode", mode, "fast or clip, where indices are computed,")
+        return node.apply(Take(axis=axis), [data, node.symbol(1)])
+    size = data.shape[axis]
+    return taken(node, data, axis, _indices(node, size, mode), f"{mode}_{size}")
+
+
+def _indices(node: TVMNode, size: int, mode: str) -> Array:
+    """The constant indices, brought into the axis as the mode says."""
+    indices = node.known(1, "indices")
+    if mode == "clip":
+        return np.asarray(np.clip(indices, 0, size - 1))
+    if mode == "wrap":
+        return np.asarray(indices % size)
+    if indices.size and (indices.min() < 0 or indices.max() >= size):
+        raise GraphError(f"{node.label}: indices in [{indices.min()}, {indices.max()}] on an axis of size {size}")
+    return indices
+
+
+_PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "edge": "edge"}
+"""MXNet's word for the modes of Relax (replicate) and Relay (edge)."""
+
+
+def pad(node: TVMNode, widths: Sequence[int], value: Callable[[], float]) -> Symbol:
+    """Widths before and after each axis; `value` gives that of the border where the mode is constant."""
+    mode = node.text("pad_mode")
+    if mode not in _PAD_MODES:
+        raise node.unsupported("attribute pad_mode", mode, f"one of {[*_PAD_MODES]}")
+    return padded(node, widths, _PAD_MODES[mode], value() if mode == "constant" else 0.0)
+
+
+def padded(node: TVMNode, widths: Sequence[int], mode: str, value: float) -> Symbol:
+    """The data with a border, in a mode that MXNet has."""
+    data = node.symbol(0)
+    if min(widths, default=0) < 0:
+        raise node.unsupported("attribute pad_width", tuple(widths), "no negative entry")
+    if not any(widths):
+        return data
+    if not np.isfinite(value):
+        raise node.unsupported("the border's value", value, "a finite number")
+    return node.apply(Pad(pad_width=tuple(widths), mode=mode, constant_value=value), [data])

@@ -1,0 +1,105 @@
+"""Operators with sliding windows: convolution, its transpose and pooling, in any layout."""
+
+from __future__ import annotations
+
+from mrt.frontend.deconvolution import deconvolved, reach
+from mrt.frontend.shaping import bordered
+from mrt.frontend.tvm.layouts import channels_first, in_layout, weight_in
+from mrt.frontend.tvm.node import TVMNode
+from mrt.symbol import Operator, Symbol
+from mrt.symbol.operators.convolution import Convolution
+from mrt.symbol.operators.pooling import Pooling
+
+
+def convolution(node: TVMNode) -> Symbol:
+    """Padding that differs between begin and end becomes a Pad before the convolution."""
+    stride, padding = node.sizes("strides"), node.sizes("padding")
+    spatial = len(stride)
+    data, weight = channels_first(node, "data_layout", spatial), weight_in(node, "OI", spatial)
+    begins, ends = padding[:spatial], padding[spatial:]
+    if begins != ends:
+        data, begins = bordered(node, data, begins, ends, "padded"), (0,) * spatial
+    operator = Convolution(
+        kernel=weight.shape[2:],
+        num_filter=weight.shape[0],
+        stride=stride,
+        dilate=node.sizes("dilation"),
+        pad=begins,
+        num_group=node.integer("groups"),
+        no_bias=True,
+    )
+    return _applied(node, operator, [data, weight], spatial)
+
+
+def deconvolution(node: TVMNode) -> Symbol:
+    """The padding cuts each end of an axis, output_padding takes back some of what is cut off the end."""
+    stride, padding, dilation = node.sizes("strides"), node.sizes("padding"), node.sizes("dilation")
+    spatial = len(stride)
+    data, weight = channels_first(node, "data_layout", spatial), weight_in(node, "IO", spatial)
+    begins, ends = padding[:spatial], padding[spatial:]
+    whole = reach(data.shape[2:], weight.shape[2:], stride, dilation)
+    shape = [
+        n - begin - end + more
+        for n, begin, end, more in zip(whole, begins, ends, node.sizes("output_padding"), strict=True)
+    ]
+    groups = node.integer("groups")
+
+    def make(suffix: str) -> Symbol:
+        return deconvolved(node, [data, weight], stride, dilation, groups, begins, shape, suffix)
+
+    return in_layout(node, "out_layout", spatial, make)
+
+
+def pooling(node: TVMNode) -> Symbol:
+    """TVM's ceil_mode counts windows as the convention "full" does: it keeps one that starts in the end padding."""
+    kernel, padding = node.sizes("pool_size"), node.sizes("padding")
+    spatial = len(kernel)
+    if max(node.sizes("dilation")) > 1:
+        raise node.unsupported("attribute dilation", node.sizes("dilation"), "1 on every axis")
+    is_max = node.kind.startswith("nn.max_pool")
+    data = channels_first(node, "layout", spatial)
+    if not is_max and data.type.is_integer:
+        raise node.unsupported("the data", data.type, "a float")
+    begins, ends = padding[:spatial], padding[spatial:]
+    operator = Pooling(
+        kernel=kernel,
+        pool_type="max" if is_max else "avg",
+        stride=node.sizes("strides"),
+        pad=begins if begins == ends else padding,
+        pooling_convention="full" if node.flag("ceil_mode") else "valid",
+        count_include_pad=is_max or node.flag("count_include_pad"),
+    )
+    return _applied(node, operator, [data], spatial)
+
+
+def adaptive_pooling(node: TVMNode, output_size: tuple[int, ...] | None) -> Symbol:
+    """Windows whose number along each axis is given, else one for each element.
+
+    Case 1: one window is global pooling. Case 2: windows that do not overlap have one size and are plain pooling.
+    """
+    spatial = len(node.text("layout")) - 2
+    data = channels_first(node, "layout", spatial)
+    pool_type = "max" if node.kind.startswith("nn.adaptive_max") else "avg"
+    target = data.shape[2:] if output_size is None else output_size
+    if set(target) == {1}:
+        return _applied(node, Pooling(pool_type=pool_type, global_pool=True), [data], spatial)
+    divides = len(target) == spatial and all(
+        count > 0 and size % count == 0 for size, count in zip(data.shape[2:], target, strict=True)
+    )
+    if not divides:
+        raise node.unsupported("attribute output_size", f"{target} on {data.type}", "a divisor of each size")
+    kernel = tuple(size // count for size, count in zip(data.shape[2:], target, strict=True))
+    return _applied(node, Pooling(kernel=kernel, pool_type=pool_type, stride=kernel), [data], spatial)
+
+
+def global_pooling(node: TVMNode) -> Symbol:
+    """One window over everything."""
+    spatial = len(node.text("layout")) - 2
+    pool_type = "max" if node.kind.startswith("nn.global_max") else "avg"
+    data = channels_first(node, "layout", spatial)
+    return _applied(node, Pooling(pool_type=pool_type, global_pool=True), [data], spatial)
+
+
+def _applied(node: TVMNode, operator: Operator, inputs: list[Symbol], spatial: int) -> Symbol:
+    """`operator` on channels-first inputs, its result brought into the call's out_layout."""
+    return in_layout(node, "out_layout", spatial, lambda suffix: node.apply(operator, inputs, suffix))

@@ -1,0 +1,228 @@
+"""Relay texts that TVM 0.17 printed, with what TVM computed: networks and functions of one operator or a few."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mrt
+from mrt.errors import GraphError, MRTError, UnsupportedOperatorError
+from mrt.frontend import load_model
+from mrt.frontend.relay import from_relay, read_relay_file
+from mrt.frontend.relay.declarations import DECLARATIONS, REQUIRED
+from mrt.frontend.relay.tensors import read_parameters
+from mrt.symbol import Graph
+
+NETWORKS = [
+    *("cifar_resnet20_v1", "cifar_resnet20_v1_folded", "kws_dscnn", "kws_dscnn_folded", "kws_dscnn_relayquant", "kwt1"),
+    *(
+        "lenet_toy",
+        "mlperf_resnet8",
+        "mlperf_resnet8_folded",
+        "mobilenet_v1_0.25_224",
+        "mtcnn_det1",
+        "resnet20_cifar10",
+    ),
+    "resnet20_cifar10_frozen",
+]
+FUNCTIONS = [
+    *("attention_block", "avg_pool2d_combos", "batch_norm_noscale_axis", "batch_norm_proj", "broadcast_consts"),
+    *("casts_compare", "clip_leaky_prelu", "const_output_and_unused_arg", "conv1d", "conv2d_asym_pad"),
+    *("conv2d_depthwise", "conv2d_dilated", "conv2d_groups", "conv2d_nhwc", "conv2d_transpose"),
+    *("conv2d_transpose_groups", "dag_sharing", "dense_add_flatten", "dense_bias", "empty_and_single_tuple"),
+    *("function_attrs", "fused_primitive_fn", "global_functions", "global_pools", "hard_swish_mbv3", "if_else"),
+    *("int_conv2d", "int_dense_pool_misc", "int_fixed_point_multiply", "int_fixed_point_multiply_per_axis"),
+    *("int_shifts", "let_binding", "let_typed_conv", "like_and_fill_ops", "local_fn_tuple_arg", "lrn", "matmuls"),
+    *("max_pool2d_ceil", "norm_ops", "pad_constant", "pad_edge_reflect", "qnn_conv2d", "qnn_conv2d_canonical"),
+    *("qnn_conv2d_perchannel_dw", "qnn_conv2d_perchannel_dw_canonical", "qnn_dense_add_concat_mul"),
+    *("qnn_dense_add_concat_mul_canonical", "qnn_quantize_dequantize", "qnn_quantize_dequantize_canonical"),
+    *("qnn_requantize", "qnn_requantize_canonical", "reduce_ops", "reshape_codes", "scalar_literals", "shape_ops"),
+    *("softmax_ops", "space_depth", "split_ops", "strided_slice", "take_embed", "tuple_concat", "tuple_out"),
+    *("unary_ops", "upsampling_resize", "weird_names"),
+]
+REFUSED = {
+    "casts_compare": {3: r"greater ×1 \(line 4\)", 4: r"less ×1 \(line 5\)"},
+    "global_pools": {2: r"nn.adaptive_avg_pool2d: attribute output_size is \(2, 3\)"},
+    "if_else": {0: r"if ×1 \(line 5\)"},
+    "int_dense_pool_misc": {
+        2: "nn.avg_pool2d: the data is int32",
+        5: "divide: the data is int32",
+        6: "mod ×1",
+        7: "floor_mod ×1",
+    },
+    "int_shifts": {4: "bitwise_and ×1"},
+    "lrn": {0: "nn.lrn ×1"},
+    "max_pool2d_ceil": {3: "nn.max_pool2d: attribute dilation"},
+    "qnn_requantize_canonical": {1: "greater_equal ×1"},
+    "reduce_ops": {7: "prod ×1"},
+    "scalar_literals": {16: r"greater ×1 \(line 15\)"},
+    "unary_ops": {14: "cos ×1"},
+    "upsampling_resize": {
+        1: "nn.upsampling: attribute method is bilinear",
+        3: "image.resize2d: attribute method is linear",
+    },
+}
+"""The outputs of functions that no graph can hold, and what is said of them."""
+HALF = {("scalar_literals", 12)}
+"""Outputs that Relay computes in float16, where the graph has float32."""
+
+
+@pytest.fixture(scope="session")
+def relay_folder(data_folder: Path) -> Path:
+    folder = data_folder / "relay"
+    if not folder.is_dir():
+        pytest.skip("Relay texts are absent: MRT_DATA has no folder relay")
+    return folder
+
+
+def check(graph: Graph, folder: Path, places: dict[int, int], tolerance: float) -> None:
+    """Each output of the graph against the one of TVM at its place, sample by sample, integers exactly."""
+    with np.load(folder / "io.npz") as arrays:
+        samples = len(next(iter(arrays.values())))
+        for sample in range(samples):
+            outputs = graph.evaluate({symbol.name: arrays[f"in_{symbol.name}"][sample] for symbol in graph.inputs})
+            assert len(outputs) == len(places)
+            for own, place in places.items():
+                expected = arrays[f"out_{place}"][sample]
+                assert outputs[own].shape == expected.shape
+                bound = {"i": 0.0, "u": 0.0}.get(expected.dtype.kind, tolerance)
+                if expected.dtype == np.float16 or (folder.name, place) in HALF:
+                    bound = 1e-3
+                np.testing.assert_allclose(outputs[own].astype("f8"), expected.astype("f8"), rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network(relay_folder: Path, name: str) -> None:
+    graph = load_model(relay_folder / name / "model.relay")
+    assert len(graph.inputs) == 1
+    check(graph, relay_folder / name, {place: place for place in range(len(graph.outputs))}, 1e-5)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_function(relay_folder: Path, name: str) -> None:
+    """Where some outputs are refused, the others are read from the text with one of them as the result."""
+    folder = relay_folder / "ops" / name
+    refused = REFUSED.get(name, {})
+    if not refused:
+        graph = read_relay_file(folder / "model.relay")
+        check(graph, folder, {place: place for place in range(len(graph.outputs))}, 2e-6)
+        return
+    with pytest.raises(UnsupportedOperatorError) as error:
+        read_relay_file(folder / "model.relay")
+    assert all(re.search(said, str(error.value)) for said in refused.values() if "is int32" not in said)
+    for place, text in enumerate(single_results((folder / "model.relay").read_text())):
+        if place in refused:
+            with pytest.raises(UnsupportedOperatorError, match=refused[place]):
+                from_relay(text)
+        else:
+            check(from_relay(text), folder, {0: place}, 2e-6)
+
+
+def single_results(text: str) -> list[str]:
+    """The text once for each item of the tuple that it ends in, with that item as the result."""
+    code, mark, section = text.partition("#[metadata]")
+    code = re.sub(r"/\*.*?\*/", "", code)
+    result = re.search(r"\n  \(([^()]*)\) *\n}", code)
+    if result is None:
+        return [text]
+    code = re.sub(r"\) -> .* {\n", ") {\n", code)
+    items = [item.strip() for item in result[1].split(",")]
+    return [code.replace(result[0], re.sub(r"\(.*?\)", "", f"\n  {item}\n}}")) + mark + section for item in items]
+
+
+def test_a_dynamic_text_is_refused(relay_folder: Path) -> None:
+    with pytest.raises(GraphError, match="input linear.weight has the dynamic axis 1; .*DynamicToStatic"):
+        read_relay_file(relay_folder / "resnet20_cifar10_dynamic" / "model.relay")
+
+
+def test_repeated_names_are_two_arguments(relay_folder: Path) -> None:
+    graph = read_relay_file(relay_folder / "ops" / "duplicate_names" / "model.relay")
+    assert [symbol.name for symbol in graph.inputs] == ["x", "w", "w1"]
+
+
+def test_parameter_files_of_every_dtype(relay_folder: Path) -> None:
+    folder = relay_folder / "params_variety"
+    found = read_parameters(folder / "all.params")
+    with np.load(folder / "expected.npz") as expected:
+        # The names of npz members have a backslash for each slash.
+        assert {name.replace("/", "\\") for name in found} == set(expected.files)
+        for name, array in found.items():
+            like = expected[name.replace("/", "\\")]
+            np.testing.assert_array_equal(array, like)
+            assert (array.dtype, array.shape) == (like.dtype, like.shape)
+    assert read_parameters(folder / "empty.params") == {}
+    (one,) = read_parameters(folder / "relay_save_param_dict.params").items()
+    assert (one[0], one[1].dtype, one[1].shape) == ("w", np.float32, (2, 3))
+
+
+def test_declarations_are_those_of_tvm(relay_folder: Path) -> None:
+    """Number of inputs, attributes and defaults, against what TVM itself tells of its operators."""
+    told = json.loads((relay_folder / "op_attrs.json").read_text())
+    compared = 0
+    for name, facts in told.items():
+        declaration = DECLARATIONS.get(name)
+        if declaration is None or name == "fixed_point_multiply_per_axis":
+            continue
+        compared += 1
+        assert declaration.inputs == facts["num_inputs"], name
+        fields = dict(facts["fields"])
+        assert set(declaration.attributes) == set(fields), name
+        for field, kind in fields.items():
+            default = re.search(r"default=(.*)", kind, re.DOTALL)
+            stated = declaration.attributes[field]
+            if default is None:
+                assert stated == REQUIRED, (name, field)
+            else:
+                assert shown(stated, kind) == default[1], (name, field)
+    assert compared > 80
+
+
+def shown(value: object, kind: str) -> str:
+    """A default as TVM tells it."""
+    if value is None:
+        return "(nullptr)"
+    if kind.startswith("DataType"):
+        return "void" if value == "" else str(value)
+    if isinstance(value, bool):
+        return str(int(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("relay", "onnx"),
+    [
+        ("kws_dscnn", "kws_dscnn"),
+        ("resnet20_cifar10", "resnet20_cifar10"),
+        ("resnet20_cifar10_frozen", "resnet20_cifar10"),
+    ],
+)
+def test_integers_equal_those_of_the_onnx_file(
+    relay_folder: Path,
+    data_folder: Path,
+    load_data: Callable[[str, str], tuple[np.ndarray, np.ndarray]],
+    relay: str,
+    onnx: str,
+) -> None:
+    """The same network from both formats, calibrated on the same samples, gives the same integers."""
+    samples = load_data(onnx, "calibration")[0][:16].astype(np.float32)
+    tested = load_data(onnx, "test")[0][:8].astype(np.float32)
+    found = []
+    for path in (relay_folder / relay / "model.relay", data_folder / "models" / "onnx" / f"{onnx}.onnx"):
+        model = mrt.quantize(load_model(path), samples)
+        found.append([model.graph.evaluate(model.quantize_inputs(sample[None]))[0] for sample in tested])
+        assert all(symbol.type.is_integer for symbol in model.graph.operators)
+    np.testing.assert_array_equal(found[0], found[1])
+    assert len({tuple(output.ravel()) for output in found[0]}) > 1
+
+
+def test_errors_of_real_texts_that_end_early(relay_folder: Path) -> None:
+    text = (relay_folder / "mlperf_resnet8_folded" / "model.relay").read_text()
+    for length in np.linspace(0, len(text) - 10, 40).astype(int):
+        with pytest.raises(MRTError):
+            from_relay(text[:length])
