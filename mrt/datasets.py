@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.util
+import json
 import sys
 import zipfile
 import zlib
@@ -19,6 +20,7 @@ import numpy as np
 from mrt.config import FolderDataset, LoaderDataset, NpzDataset, Preprocessing
 from mrt.errors import DataError
 from mrt.symbol import Array, TensorType
+from mrt.symbol.files import sha256_of
 
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 Rows = Callable[[int, int], Mapping[str, Array]]
@@ -95,6 +97,40 @@ def load_dataset(
     if dataset.size == 0:
         raise DataError(f"{dataset.name} holds no samples")
     return dataset.first(config.samples)
+
+
+def content_digest(config: NpzDataset | FolderDataset | LoaderDataset, name: str, samples: int | None = None) -> str:
+    """SHA-256 of the content of the files that the dataset is read from, which does not depend on where they lie.
+
+    Of an npz dataset that is its file; of a folder the images of at most the first `samples` samples, in order, and
+    their labels; of a loader its Python file and the `files` that it is said to read. Raises DataError naming what
+    cannot be read.
+    """
+    labels: list[int] | None = None
+    if isinstance(config, NpzDataset):
+        files = [config.npz]
+    elif isinstance(config, FolderDataset):
+        images, classes = _images(config, f"{name} ({config.folder})")
+        count = min(n for n in (samples, config.samples, len(images)) if n is not None)
+        files, labels = images[:count], None if classes is None else classes[:count].tolist()
+    else:
+        files = [Path(config.loader.rpartition(":")[0]), *_files_in(config.files)]
+    try:
+        facts = [(path.stat().st_size, sha256_of(path)) for path in files]
+    except FileNotFoundError as error:
+        raise DataError(f"{name} ({error.filename}) does not exist") from None
+    except OSError as error:
+        raise DataError(f"{name}: {error.filename} cannot be read: {error.strerror or error}") from None
+    return hashlib.sha256(json.dumps([facts, labels]).encode()).hexdigest()
+
+
+def _files_in(paths: Sequence[Path]) -> list[Path]:
+    """Files as they are, and all files below folders in the order of their names."""
+    return [
+        file
+        for path in paths
+        for file in (sorted(below for below in path.rglob("*") if below.is_file()) if path.is_dir() else [path])
+    ]
 
 
 def preprocess(x: Array, config: Preprocessing, name: str) -> Array:
@@ -265,9 +301,7 @@ def _single(inputs: Mapping[str, TensorType], name: str) -> list[str]:
 def _from_folder(config: FolderDataset, inputs: Mapping[str, TensorType], name: str) -> Dataset:
     name = f"{name} ({config.folder})"
     key = _single(inputs, name)[0]
-    if not config.folder.is_dir():
-        raise DataError(f"{name} is not a folder")
-    files, labels = _listed_images(config, name) if config.labels else _images_by_class(config.folder, name)
+    files, labels = _images(config, name)
 
     def rows(start: int, stop: int) -> Mapping[str, Array]:
         images = [_read_image(path, config, name) for path in files[start:stop]]
@@ -276,6 +310,13 @@ def _from_folder(config: FolderDataset, inputs: Mapping[str, TensorType], name: 
         return {key: preprocess(np.stack(images), config, name)}
 
     return Dataset(name, len(files), None if labels is None else _labels(labels, len(files), name), inputs, rows)
+
+
+def _images(config: FolderDataset, name: str) -> tuple[list[Path], Array | None]:
+    """The images' files in order, and their labels, one each; None where there are none."""
+    if not config.folder.is_dir():
+        raise DataError(f"{name} is not a folder")
+    return _listed_images(config, name) if config.labels else _images_by_class(config.folder, name)
 
 
 def _images_by_class(folder: Path, name: str) -> tuple[list[Path], Array | None]:

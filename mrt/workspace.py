@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from mrt.errors import ConfigError
-from mrt.symbol.files import atomic_write_all
+from mrt.symbol.files import atomic_write_all, sha256_of
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 STAGE_FOLDER = "stages"
 
 Origins = Mapping[str, str]
-"""Digests of what a stage's result depends on, by name: the model, sections of the configuration."""
+"""Digests of what a stage's result depends on, by what it is: the model, a section of the configuration, data."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Workspace:
         facts = {
             "format_version": FORMAT_VERSION,
             "origins": dict(origins),
-            "files": {name: self._digest(name) for name in files},
+            "files": {name: sha256_of(self.path(name)) for name in files},
             "seconds": seconds,
         }
         self.write({f"{STAGE_FOLDER}/{stage}.json": json.dumps(facts, indent=1).encode()})
@@ -81,10 +80,11 @@ class Workspace:
         wanted = f"cannot start from {first}: {self.folder}"
         for name, digest in origins.items():
             if facts["origins"].get(name) != digest:
-                what = "another model" if name == "model" else f"another section {name}"
-                raise ConfigError(f"{wanted} was made with {what}; start from {stage} or earlier (--from {stage})")
+                raise ConfigError(
+                    f"{wanted} was made with another {name}; start from {stage} or earlier (--from {stage})"
+                )
         for name, digest in facts["files"].items():
-            if not self.path(name).is_file() or self._digest(name) != digest:
+            if not self.path(name).is_file() or sha256_of(self.path(name)) != digest:
                 raise ConfigError(f"{wanted}/{name} is missing or was changed; start from {stage} (--from {stage})")
 
     def _record(self, stage: str) -> Path:
@@ -104,10 +104,3 @@ class Workspace:
                 f"{path}: format_version is {version}, {FORMAT_VERSION} is needed; start from {stage} (--from {stage})"
             )
         return dict(facts)
-
-    def _digest(self, name: str) -> str:
-        digest = hashlib.sha256()
-        with open(self.path(name), "rb") as file:
-            while chunk := file.read(2**20):
-                digest.update(chunk)
-        return digest.hexdigest()

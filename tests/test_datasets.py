@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from mrt.config import FolderDataset, LoaderDataset, NpzDataset
-from mrt.datasets import Dataset, load_dataset
+from mrt.datasets import Dataset, content_digest, load_dataset
 from mrt.errors import DataError
 from mrt.symbol import TensorType
 
@@ -298,3 +299,46 @@ def test_without_pillow_the_error_says_what_to_install(photos: Path, monkeypatch
     monkeypatch.setattr(builtins, "__import__", without_pillow)
     with pytest.raises(DataError, match="pip install pillow"):
         gathered(load_dataset(folder_of(photos), IMAGE, "data.test"), 1)
+
+
+def test_content_is_that_of_the_file_wherever_it_lies(tmp_path: Path) -> None:
+    path = npz(tmp_path, x=GOOD)
+    before = content_digest(npz_of(path), "data.test")
+    moved = shutil.copy(path, tmp_path / "moved.npz")
+    assert content_digest(npz_of(moved), "data.calibration") == before
+    assert content_digest(npz_of(npz(tmp_path, x=GOOD + 1)), "data.test") != before
+    with pytest.raises(DataError, match=r"data\.test \(.*none\.npz\) does not exist"):
+        content_digest(npz_of(tmp_path / "none.npz"), "data.test")
+
+
+def test_content_of_a_folder_is_its_images_and_their_labels(photos: Path, tmp_path: Path) -> None:
+    def digest(folder: Path = photos, samples: int | None = None, **options: Any) -> str:
+        return content_digest(folder_of(folder, **options), "data.test", samples)
+
+    whole, first, listed = digest(), digest(samples=3), {}
+    assert digest(shutil.copytree(photos, tmp_path / "moved")) == whole
+    assert digest(samples=9) == whole and digest(samples=2) != first == digest(samples=3)
+    for label in (1, 2):
+        (photos / "labels.txt").write_text(f"cat/0.png {label}\n")
+        listed[label] = digest(labels=photos / "labels.txt")
+    assert listed[1] != listed[2]
+    (photos / "dog" / "1.png").write_bytes(b"changed")
+    assert digest() != whole and digest(samples=3) == first  # the fourth image is not read
+    with pytest.raises(DataError, match="is not a folder"):
+        digest(tmp_path / "none")
+
+
+def test_content_of_a_loader_is_its_file_and_those_that_it_names(loader: Path, tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "part.bin").write_bytes(b"part")
+
+    def digest(*files: str) -> str:
+        return content_digest(loader_of(loader, "good", files=[tmp_path / name for name in files]), "data.test")
+
+    alone, beside, below = digest(), digest("beside.py"), digest("beside.py", "below")
+    (tmp_path / "below" / "part.bin").write_bytes(b"trap")
+    assert digest("beside.py") == beside and digest("beside.py", "below") != below
+    loader.write_text(LOADER + "# changed")
+    assert digest() != alone
+    with pytest.raises(DataError, match="none.bin"):
+        digest("none.bin")

@@ -1,6 +1,6 @@
-"""Calibration: the range of every tensor of a float graph over samples of real data."""
+"""Calibration: ranges and means of the tensors of a float graph over samples of real data."""
 
 from mrt.calibration.run import calibrate
-from mrt.calibration.thresholds import CalibrationConfig, Threshold, Thresholds
+from mrt.calibration.thresholds import Calibration, CalibrationConfig, Channels, Threshold, Thresholds
 
-__all__ = ["CalibrationConfig", "Threshold", "Thresholds", "calibrate"]
+__all__ = ["Calibration", "CalibrationConfig", "Channels", "Threshold", "Thresholds", "calibrate"]

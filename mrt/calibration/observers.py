@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -14,9 +16,19 @@ from mrt.symbol import Array
 class Observer(Protocol):
     """The state of observing one tensor: a frozen value, given anew by every observation.
 
-    The state depends on the set of samples observed only, to the last bit: not on their order, on how they were
+    What it says depends on the set of samples observed only, to the last bit: not on their order, on how they were
     batched, or on how partial states were merged.
     """
+
+    def observe(self, samples: Array) -> Self:
+        """The state after `samples`: (number of samples, elements of one), finite values of any dtype."""
+
+    def merge(self, other: Self) -> Self:
+        """The state after what both have observed."""
+
+
+class Ranging(Observer, Protocol):
+    """An observer of a tensor's range."""
 
     @property
     def lo(self) -> float:
@@ -25,12 +37,6 @@ class Observer(Protocol):
     @property
     def hi(self) -> float:
         """The largest value observed, -infinity before any."""
-
-    def observe(self, samples: Array) -> Self:
-        """The state after `samples`: (number of samples, elements of one), finite values of any dtype."""
-
-    def merge(self, other: Self) -> Self:
-        """The state after what both have observed."""
 
 
 @dataclass(frozen=True)
@@ -86,3 +92,61 @@ class HistoricalObserver:
         deviation = float(np.sqrt(np.square(values).mean()))
         spread = abs(mean) + self.lambda_ * deviation
         return spread if spread < self.CLEARLY * largest else largest
+
+
+@dataclass(frozen=True, eq=False)
+class MeanObserver:
+    """The mean of every channel over samples and positions.
+
+    channels: how many; inner: elements of one sample between an element and the same of the next channel. count:
+    elements seen of each channel. parts: arrays (channels,) of which no two overlap in bits and whose sum is exactly
+    that of the samples' sums, so that their order cannot show. A sample is summed in float64, one at a time.
+    """
+
+    channels: int
+    inner: int
+    count: int = 0
+    parts: tuple[Array, ...] = ()
+
+    @classmethod
+    def along(cls, shape: Sequence[int], axis: int) -> MeanObserver:
+        """For tensors of `shape`, whose `axis` counts channels."""
+        return cls(shape[axis], math.prod(shape[axis + 1 :]))
+
+    def observe(self, samples: Array) -> MeanObserver:
+        parts, count = self.parts, self.count
+        for sample in samples:
+            apart = sample.astype(np.float64).reshape(-1, self.channels, self.inner)
+            parts = _exact_sum(parts, apart.sum(axis=(0, 2)))
+            count += apart.shape[0] * apart.shape[2]
+        return replace(self, count=count, parts=parts)
+
+    def merge(self, other: MeanObserver) -> MeanObserver:
+        parts = self.parts
+        for part in other.parts:
+            parts = _exact_sum(parts, part)
+        return replace(self, count=self.count + other.count, parts=parts)
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Of every channel; 0 before any element."""
+        if not self.count:
+            return (0.0,) * self.channels
+        return tuple(math.fsum(values) / self.count for values in zip(*(p.tolist() for p in self.parts), strict=True))
+
+
+def _exact_sum(parts: Iterable[Array], value: Array) -> tuple[Array, ...]:
+    """Float64 arrays with exactly the sum of `parts` and `value`: what each addition rounds off is kept.
+
+    Source: J. R. Shewchuk, "Adaptive Precision Floating-Point Arithmetic and Fast Robust Geometric Predicates", 1997,
+    Grow-Expansion.
+    """
+    kept = []
+    for part in parts:
+        total = value + part
+        taken = total - value
+        rounded_off = (value - (total - taken)) + (part - taken)
+        if rounded_off.any():
+            kept.append(rounded_off)
+        value = total
+    return (*kept, value)

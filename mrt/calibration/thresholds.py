@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mrt.calibration.observers import HistoricalObserver, Observer, RangeObserver
+from mrt.calibration.observers import HistoricalObserver, RangeObserver, Ranging
+
+FORMAT_VERSION = 2
 
 
 class CalibrationConfig(BaseModel):
@@ -16,7 +18,7 @@ class CalibrationConfig(BaseModel):
 
     method: "max" covers every value observed; "historical" is MRT's, see HistoricalObserver. lambda: standard
     deviations that "historical" covers; MRT's own configurations use 10 to 18. samples: how many samples of the data to
-    use, None for all. batch_size: samples that run at once.
+    use, None for all. batch_size: the most samples that run at once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -29,22 +31,74 @@ class CalibrationConfig(BaseModel):
 
 @dataclass(frozen=True)
 class Threshold:
-    """The calibrated range of a tensor, lo <= hi; it need not hold 0."""
+    """The calibrated range of a tensor, lo <= hi; it need not hold 0. channels: the range of each of its channels."""
 
     lo: float
     hi: float
+    channels: tuple[tuple[float, float], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The range as JSON's types; floats survive unchanged."""
+        channels = {"channels": [list(ends) for ends in self.channels]} if self.channels else {}
+        return {"lo": self.lo, "hi": self.hi} | channels
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> Threshold:
+        """The inverse of `to_json`; KeyError, TypeError or ValueError where a fact is missing or malformed."""
+        channels = tuple((float(lo), float(hi)) for lo, hi in facts.get("channels", ()))
+        return cls(float(facts["lo"]), float(facts["hi"]), channels)
 
 
 Thresholds = Mapping[str, Threshold]
 """Thresholds by tensor name."""
 
 
-def new_observer(config: CalibrationConfig) -> Observer:
+@dataclass(frozen=True, order=True)
+class Channels:
+    """The channels of a tensor: `axis`, not negative, counts them."""
+
+    tensor: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a calibration run finds: thresholds by tensor name, and the mean of every channel of some tensors."""
+
+    thresholds: Thresholds
+    means: Mapping[Channels, tuple[float, ...]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON's types; floats survive unchanged.
+
+        {"format_version": 2, "thresholds": {tensor: {"lo", "hi", "channels": [[lo, hi]]}},
+        "means": [{"tensor", "axis", "mean": [one for each channel]}]}
+        """
+        return {
+            "format_version": FORMAT_VERSION,
+            "thresholds": {name: threshold.to_json() for name, threshold in self.thresholds.items()},
+            "means": [asdict(channels) | {"mean": list(mean)} for channels, mean in self.means.items()],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Calibration:
+        """The inverse of `to_json`; KeyError, TypeError or ValueError where a fact is missing or malformed."""
+        if data["format_version"] != FORMAT_VERSION:
+            raise ValueError(f"format_version is {data['format_version']}, {FORMAT_VERSION} is needed")
+        thresholds = {name: Threshold.from_json(entry) for name, entry in data["thresholds"].items()}
+        means = {
+            Channels(str(entry["tensor"]), int(entry["axis"])): tuple(float(value) for value in entry["mean"])
+            for entry in data["means"]
+        }
+        return cls(thresholds, means)
+
+
+def new_observer(config: CalibrationConfig) -> Ranging:
     """The observer, having seen nothing, that the configured method needs."""
     return RangeObserver() if config.method == "max" else HistoricalObserver(config.lambda_)
 
 
-def threshold_of(observer: Observer) -> Threshold:
+def threshold_of(observer: Ranging) -> Threshold:
     """The threshold that an observer's method gives: of "max" the range, of "historical" the range within ±reach.
 
     Of a tensor without elements it is [0, 0].

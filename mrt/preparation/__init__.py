@@ -17,6 +17,7 @@ from mrt.preparation.scalars_to_constants import ScalarsToConstants
 from mrt.preparation.separate_bias import SeparateBias
 from mrt.preparation.separate_pad import SeparatePad
 from mrt.symbol import Graph, Pass, Refusal, run_passes
+from mrt.symbol.rebatch import check_outputs
 
 __all__ = ["PIPELINE", "PreparationConfig", "Prepared", "prepare"]
 
@@ -42,7 +43,8 @@ class PreparationConfig(BaseModel):
     """The `prepare` section.
 
     split: names or fnmatch patterns of operators of the graph as read; they and all that follows stay float, as
-    post-processing. cut_softmax: whether softmaxes that only reach outputs do.
+    post-processing. cut_softmax: whether softmaxes and their logarithms do that only reach
+    outputs.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -70,9 +72,13 @@ _DEFAULTS = PreparationConfig()
 def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS) -> Prepared:
     """Cuts the float tail off and runs the passes of PIPELINE on the rest; outputs stay what they were, to rounding.
 
-    Raises ConfigError for a name in `split` that matches nothing, DataError for NaN or infinity in a parameter.
+    Raises ConfigError for a name in `split` that matches nothing, DataError for NaN or infinity in a parameter,
+    GraphError for an output, or a tensor that crosses the cut, which depends on an input without having the batch at
+    axis 0: samples could not be told apart there.
     """
+    check_outputs(graph)
     cut = cut_tail(CheckFiniteParameters()(graph), config.split, config.cut_softmax)
+    check_outputs(cut.body)
     result = run_passes(cut.body, PIPELINE)
     refusals = (*cut.refusals, *result.refusals)
     if cut.tail is None:

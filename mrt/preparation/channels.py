@@ -18,9 +18,7 @@ Layer = (Convolution, Deconvolution, FullyConnected)
 
 def output_channel_axis(symbol: Symbol) -> int | None:
     """Which axis of the output counts the output channels of `symbol`; None if it is no layer with weights."""
-    if isinstance(symbol.operator, (Convolution, Deconvolution)):
-        return 1
-    return symbol.type.rank - 1 if isinstance(symbol.operator, FullyConnected) else None
+    return symbol.channel_axis
 
 
 def per_channel(value: Array, axis: int, channels: int) -> Array | None:

@@ -91,6 +91,7 @@ class _Cones:
         self._place = {symbol: place for place, symbol in enumerate((*graph.inputs, *graph.symbols))}
         self.steps: dict[Symbol, _Step] = {}
         self.beginnings: dict[Symbol, Symbol] = {}
+        self._parts: dict[Symbol, tuple[list[Symbol], int, int]] = {}
         for symbol in graph.operators:
             step = _step(symbol, graph)
             beginning = None if step is None else self._common(step.inputs)
@@ -105,9 +106,8 @@ class _Cones:
         size, reads = 0, 1
         while source in self.beginnings:
             farther = self.beginnings[source]
-            members = self._members(source, farther)
+            members, part, leaves = self._part(source)
             inside.update(members)
-            part, leaves = self._counted(source, farther, members)
             size, reads = size + reads * part, reads * leaves
             if size > MAX_OPERATORS or not all(m is symbol or self._is_hidden(m, inside) for m in members):
                 break
@@ -167,6 +167,14 @@ class _Cones:
                     found.add(argument)
                     pending.append(argument)
         return sorted(found, key=self._place.__getitem__)
+
+    def _part(self, symbol: Symbol) -> tuple[list[Symbol], int, int]:
+        """The operators from where `symbol` begins to it, and what `_counted` says of them."""
+        if symbol not in self._parts:
+            beginning = self.beginnings[symbol]
+            members = self._members(symbol, beginning)
+            self._parts[symbol] = (members, *self._counted(symbol, beginning, members))
+        return self._parts[symbol]
 
     def _is_hidden(self, member: Symbol, inside: set[Symbol]) -> bool:
         """Whether a symbol is read by those `inside` only."""

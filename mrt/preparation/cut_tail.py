@@ -1,4 +1,4 @@
-"""Cuts the float tail off: trailing softmaxes, and whatever follows the symbols that a config names."""
+"""Cuts the float tail off: trailing softmaxes and their like, and whatever follows the symbols that a config names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from fnmatch import fnmatchcase
 
 from mrt.errors import ConfigError
 from mrt.symbol import Graph, GraphBuilder, Refusal, Symbol
-from mrt.symbol.operators.normalization import Dropout, Identity, Softmax
+from mrt.symbol.operators.normalization import Dropout, Identity, LogSoftmax, Softmax
 from mrt.symbol.operators.transform import ExpandDims, Flatten, Reshape, Squeeze, Transpose
 
+_SOFTMAXES = (Softmax, LogSoftmax)
 _PASS_ON = (Dropout, Identity, Flatten, Reshape, Squeeze, ExpandDims, Transpose)
 """Operators that may stand between a softmax and an output."""
 
@@ -33,7 +34,8 @@ class Cut:
 def cut_tail(graph: Graph, split: Sequence[str] = (), softmax: bool = True) -> Cut:
     """Cuts `graph` before the symbols that `split` names and, with `softmax`, before trailing softmaxes.
 
-    1. A softmax that reaches outputs only, directly or through reshapes and the like, is where a tail begins.
+    1. A softmax, or the logarithm of one, that reaches outputs only, directly or through reshapes and the like, is
+       where a tail begins.
     2. So is every operator whose name is in `split` or matches an fnmatch pattern there. ConfigError for one that
        matches none, with the nearest names.
     3. Whatever depends on the beginning of a tail is in the tail. Where the tail reads other tensors, these cross the
@@ -83,7 +85,7 @@ def _softmaxes(graph: Graph) -> tuple[list[Symbol], list[Refusal]]:
         symbol = output
         while isinstance(symbol.operator, _PASS_ON):
             symbol = symbol.inputs[0]
-        if not isinstance(symbol.operator, Softmax) or symbol in found:
+        if not isinstance(symbol.operator, _SOFTMAXES) or symbol in found:
             continue
         others = [s for s in _descendants(graph, [symbol])[1:] if not isinstance(s.operator, _PASS_ON)]
         if others:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 from collections.abc import Mapping
 from itertools import pairwise
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from mrt.calibration import CalibrationConfig, Threshold, calibrate
+from mrt.calibration import Calibration, CalibrationConfig, Channels, Threshold, calibrate
 from mrt.errors import DataError, GraphError
 from mrt.symbol import Array, Evaluate, Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.activation import Relu, Tanh
@@ -52,7 +53,7 @@ class CountingRunner(NumpyRunner):
 @pytest.mark.parametrize("baked", [False, True])
 def test_max_is_the_range_over_all_samples(baked: bool) -> None:
     runner = CountingRunner()
-    found = calibrate(_graph(baked), _batches(10, 13), NAMES, CalibrationConfig(batch_size=8), runner)
+    found = calibrate(_graph(baked), _batches(10, 13), NAMES, CalibrationConfig(batch_size=8), runner).thresholds
     product = X.astype(np.float64) @ WEIGHT.astype(np.float64).T
     positive = np.maximum(product, 0)
     expected = {
@@ -73,16 +74,30 @@ def test_max_is_the_range_over_all_samples(baked: bool) -> None:
 def test_any_batching_gives_the_same_bits(method: str) -> None:
     config = CalibrationConfig(method=method, lambda_=1.0, batch_size=4)
     graph = _graph()
+    means = [Channels("x", 1), Channels("squashed", 1)]
     results = [
-        calibrate(graph, _batches(*lengths), NAMES, config, NumpyRunner())
+        calibrate(graph, _batches(*lengths), NAMES, config, NumpyRunner(), means=means)
         for lengths in ([23], [23], [1] * 23, [4, 4, 4, 4, 4, 3], [3, 0, 7, 12, 1], [22, 1])
     ]
     assert all(result == results[0] for result in results)
 
 
+@pytest.mark.parametrize(("budget", "batch"), [(2**28, 16), (52 * 6 - 1, 5), (52, 1), (1, 1)])
+def test_chunks_are_as_long_as_the_observed_tensors_fit(
+    budget: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph, names = _graph(), ["x", "act", "squashed"]  # 5 + 4 + 4 float32 of a sample: 52 bytes
+    monkeypatch.setattr("mrt.calibration.run.OBSERVED_BYTES", budget)
+    runner = CountingRunner()
+    found = calibrate(graph, _batches(23), names, CalibrationConfig(), runner)
+    assert runner.batches == [batch]
+    monkeypatch.undo()
+    assert found == calibrate(graph, _batches(23), names, CalibrationConfig(), NumpyRunner())
+
+
 def test_historical_narrows_and_leaves_parameters_exact() -> None:
     config = CalibrationConfig.model_validate({"method": "historical", "lambda": 0.5})
-    found = calibrate(_graph(), _batches(23), NAMES, config, NumpyRunner())
+    found = calibrate(_graph(), _batches(23), NAMES, config, NumpyRunner()).thresholds
     reach = 0.0
     for sample in X.astype(np.float64):
         spread = abs(sample.mean()) + 0.5 * sample.std()
@@ -95,9 +110,31 @@ def test_historical_narrows_and_leaves_parameters_exact() -> None:
 def test_samples_and_progress() -> None:
     seen: list[int] = []
     config = CalibrationConfig(samples=10, batch_size=4)
-    found = calibrate(_graph(), _batches(7, 16), ["x"], config, NumpyRunner(), seen.append)
+    found = calibrate(_graph(), _batches(7, 16), ["x"], config, NumpyRunner(), seen.append).thresholds
     assert seen == [4, 8, 10]
     assert found["x"] == Threshold(float(X[:10].min()), float(X[:10].max()))
+
+
+@pytest.mark.parametrize("baked", [False, True])
+def test_means_are_those_of_numpy(baked: bool) -> None:
+    asked = [Channels("act", 1), Channels("x", 1), Channels("folded", 1), Channels("act", 1)]
+    found = calibrate(
+        _graph(baked), _batches(10, 13), ["x"], CalibrationConfig(batch_size=8), NumpyRunner(), means=asked
+    )
+    positive = np.maximum(X.astype(np.float64) @ WEIGHT.astype(np.float64).T, 0)
+    expected = {Channels("act", 1): positive.mean(axis=0), Channels("x", 1): X.mean(axis=0, dtype=np.float64)}
+    assert set(found.thresholds) == {"x"} and list(found.means) == [*expected, Channels("folded", 1)]
+    for channels, mean in expected.items():
+        np.testing.assert_allclose(found.means[channels], mean, rtol=1e-6)
+    assert found.means[Channels("folded", 1)] == (0.0, 2.0, 3.0, 4.0)
+
+
+def test_a_calibration_survives_its_file() -> None:
+    means = {Channels("a", 1): (0.1, -1e-300, 1 / 3), Channels("a", 2): (5.0,)}
+    found = Calibration({"a": Threshold(-1 / 3, 1e30), "b": Threshold(0.0, 0.0)}, means)
+    assert Calibration.from_json(json.loads(json.dumps(found.to_json()))) == found
+    with pytest.raises(ValueError, match="format_version is 1, 2 is needed"):
+        Calibration.from_json({"format_version": 1, "thresholds": {}})
 
 
 def test_several_inputs_and_one_that_nothing_reads() -> None:
@@ -105,7 +142,7 @@ def test_several_inputs_and_one_that_nothing_reads() -> None:
     a, b = builder.input("a", TensorType((1, 2))), builder.input("b", TensorType((1, 2)))
     graph = builder.graph([builder.apply(Relu(), [a], "y")])
     data = {"a": X[:, :2], "b": X[:, 2:4]}
-    found = calibrate(graph, [data], ["y", "b"], CalibrationConfig(), NumpyRunner())
+    found = calibrate(graph, [data], ["y", "b"], CalibrationConfig(), NumpyRunner()).thresholds
     assert found["b"] == Threshold(float(data["b"].min()), float(data["b"].max())) and b in graph.inputs
 
 
@@ -155,7 +192,7 @@ def test_memory_does_not_grow_with_samples(method: str) -> None:
     def peak(samples: int) -> int:
         stream = ({"x": np.full((2, 20_000), i, np.float32)} for i in range(samples // 2))
         tracemalloc.start()
-        calibrate(graph, stream, ["x", "y"], config, NumpyRunner())
+        calibrate(graph, stream, ["x", "y"], config, NumpyRunner(), means=[Channels("x", 1)])
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return found
@@ -170,5 +207,7 @@ def test_chain_of_ten_thousand_operators() -> None:
     for i in range(10_000):
         y = builder.apply(Relu(), [y], f"relu{i}")
     graph = builder.graph([y])
-    found = calibrate(graph, [X[:3, :2]], [s.name for s in graph.symbols], CalibrationConfig(), NumpyRunner())
+    found = calibrate(
+        graph, [X[:3, :2]], [s.name for s in graph.symbols], CalibrationConfig(), NumpyRunner()
+    ).thresholds
     assert len(found) == 10_001 and found["relu9999"].hi == max(0.0, float(X[:3, :2].max()))

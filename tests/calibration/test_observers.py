@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrt.calibration.observers import HistoricalObserver, RangeObserver
+from mrt.calibration.observers import HistoricalObserver, MeanObserver, RangeObserver
 from mrt.calibration.thresholds import CalibrationConfig, Threshold, new_observer, threshold_of
 
 OBSERVERS = [RangeObserver(), HistoricalObserver(lambda_=2.0)]
@@ -83,3 +84,35 @@ def test_nothing_observed() -> None:
     for method in ("max", "historical"):
         observer = new_observer(CalibrationConfig(method=method)).observe(np.zeros((2, 0), np.float32))
         assert threshold_of(observer) == Threshold(0.0, 0.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(cuts=st.lists(st.integers(0, 15), max_size=4), seed=st.integers(0, 100), spread=st.sampled_from([0, 8, 60]))
+def test_a_mean_is_exact_whatever_the_parts_and_their_order(cuts, seed, spread) -> None:
+    """Of one element a sample, so that Fractions tell the exact sum; magnitudes differ by up to 2^120."""
+    random = np.random.default_rng(seed)
+    samples = (random.standard_normal((15, 3)) * 2.0 ** random.integers(-spread, spread + 1, (15, 3))).astype(
+        np.float32
+    )
+    exact = [float(sum(map(Fraction, column))) / 15 for column in samples.T.tolist()]
+    observer = MeanObserver.along((1, 3), 1)
+    bounds = [0, *sorted(cuts), 15]
+    streamed, merged = observer, observer
+    for a, b in pairwise(bounds):
+        streamed = streamed.observe(samples[a:b])
+    for part in random.permutation(len(bounds) - 1):
+        merged = merged.merge(observer.observe(samples[bounds[part] : bounds[part + 1]]))
+    assert list(observer.observe(samples).mean) == list(streamed.mean) == list(merged.mean) == exact
+    assert observer.observe(random.permutation(samples)).mean == streamed.mean
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((4, 3, 5, 2), 1), ((4, 5, 3), 2), ((4, 3), 1)])
+def test_a_mean_is_of_each_channel(shape: tuple[int, ...], axis: int) -> None:
+    samples = np.random.default_rng(1).normal(size=shape)
+    seen = MeanObserver.along(shape, axis).observe(samples.reshape(4, -1))
+    others = tuple(k for k in range(len(shape)) if k != axis)
+    np.testing.assert_allclose(seen.mean, samples.mean(axis=others), rtol=1e-13)
+
+
+def test_a_mean_of_nothing_is_zero() -> None:
+    assert MeanObserver.along((1, 2), 1).observe(np.zeros((0, 2))).mean == (0.0, 0.0)

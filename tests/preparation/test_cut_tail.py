@@ -8,11 +8,11 @@ import pytest
 from mrt.errors import ConfigError
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.preparation.cut_tail import cut_tail
-from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
+from mrt.symbol import Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.operators.activation import Relu, Sigmoid, Tanh
 from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul
 from mrt.symbol.operators.linear import FullyConnected
-from mrt.symbol.operators.normalization import Dropout, Identity, Softmax
+from mrt.symbol.operators.normalization import Dropout, Identity, LogSoftmax, Softmax
 from mrt.symbol.operators.transform import Concat, ExpandDims, Reshape
 
 
@@ -38,13 +38,14 @@ def _check(graph: Graph, prepared: Prepared) -> None:
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
 
 
-def test_trailing_softmax() -> None:
+@pytest.mark.parametrize("operator", [Softmax(), LogSoftmax()], ids=lambda operator: operator.op)
+def test_trailing_softmax(operator: Operator) -> None:
     builder = GraphBuilder()
     fc = _layer(builder, builder.input("x", TensorType((1, 3))), "fc")
-    graph = builder.graph([builder.apply(Softmax(), [fc], "prob")])
+    graph = builder.graph([builder.apply(operator, [fc], "prob")])
     prepared = prepare(graph)
     assert [s.name for s in prepared.graph.outputs] == ["fc"]
-    assert prepared.postprocess is not None and prepared.postprocess.count_operators() == {"softmax": 1}
+    assert prepared.postprocess is not None and prepared.postprocess.count_operators() == {operator.op: 1}
     _check(graph, prepared)
 
 

@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 
-from mrt.errors import DataError
+from mrt.errors import DataError, GraphError
 from mrt.preparation import PreparationConfig, prepare
-from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
+from mrt.symbol import Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastMul, BroadcastSub
 from mrt.symbol.operators.convolution import Convolution
@@ -17,8 +17,9 @@ from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.normalization import BatchNorm, Dropout, Softmax
 from mrt.symbol.operators.pooling import Pooling
+from mrt.symbol.operators.reduce import Sum
 from mrt.symbol.operators.scalar import DivScalar, MinusScalar, PlusScalar
-from mrt.symbol.operators.transform import Flatten
+from mrt.symbol.operators.transform import Flatten, Reshape, Squeeze, Transpose
 
 RANDOM = np.random.default_rng(5)
 
@@ -115,6 +116,35 @@ def test_input_or_parameter_as_output() -> None:
     assert (
         np.array_equal(found[0], value) and np.array_equal(found[1], np.arange(3)) and np.array_equal(found[2], value)
     )
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [Transpose(), Reshape(shape=(-1,)), Reshape(shape=(2, 2)), Squeeze(), Sum(axis=(0,))],
+    ids=lambda v: str(v),
+)
+@pytest.mark.parametrize("config", [PreparationConfig(), PreparationConfig(split=("culprit",))])
+def test_an_output_without_the_batch_is_named(operator: Operator, config: PreparationConfig) -> None:
+    builder = GraphBuilder()
+    y = builder.apply(Relu(), [builder.input("x", TensorType((1, 4)))], "y")
+    graph = builder.graph([y, builder.apply(operator, [y], "culprit")])
+    with pytest.raises(GraphError, match="output culprit .* axis 0 must be the batch, which is 1"):
+        prepare(graph, config)
+
+
+def test_a_tensor_without_the_batch_that_crosses_the_cut_is_named() -> None:
+    builder = GraphBuilder()
+    moved = builder.apply(Transpose(), [builder.input("x", TensorType((1, 4)))], "moved")
+    graph = builder.graph([builder.apply(Transpose(), [builder.apply(Relu(), [moved], "y")], "back")])
+    prepare(graph)
+    with pytest.raises(GraphError, match="output moved .* axis 0 must be the batch"):
+        prepare(graph, PreparationConfig(split=("y",)))
+
+
+def test_a_constant_output_needs_no_batch() -> None:
+    builder = GraphBuilder()
+    x, p = builder.input("x", TensorType((1, 4))), _parameter(builder, "p", 3)
+    prepare(builder.graph([builder.apply(Relu(), [x]), builder.apply(Relu(), [p]), p]))
 
 
 def test_chain_of_ten_thousand_operators() -> None:
