@@ -10,11 +10,10 @@ from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import round_half_away
 from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.types import INT32_MAX
 
 GUARD_BITS = 4
 """Sums are formed this many bits finer than what they are rounded to next."""
-LARGEST_CONSTANT = 2**29
-"""In steps of the accumulator; a larger constant would leave the accumulator no room."""
 
 
 def _demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
@@ -26,24 +25,42 @@ def _demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
 def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """A constant, such as a bias, joins the accumulator at its own scale; two tensors are brought to one scale.
 
-    Xq + round(B / sx), at sx; where X holds no guard bits and sx would round B, or where B is too large for 32 bits at
-    sx, X is brought to the common scale first.
+    Xq + round(B / sx), at sx; where X holds no guard bits and sx would round B, or where the sum is too large for 32
+    bits at sx, X is brought to the common scale first, at which it fits: it is 4 bits finer than what the sum is
+    rounded to next, but at least 2^-29 of the largest operand, so that the error is less than float32 makes. A B that
+    brings the sum to where all that reads it saturates, whatever X, may be any such B: the least is taken.
     Source: MRT's Quantize Scale; bias at sx * sw[o] is oneDNN's convention for int8 convolutions.
     """
-    if all(isinstance(value, Quantized) for value in inputs.values):
+    constant = plan.added_constant(op)
+    if constant is None:
         return expand_sum(op, inputs, plan, builder)
     index = next(i for i, value in enumerate(inputs.values) if isinstance(value, Quantized))
-    data, constant = builder.centred(inputs.quantized(index)), inputs.parameter(1 - index)
-    source = op.inputs[index]
+    data, source = builder.centred(inputs.quantized(index)), op.inputs[index]
     fine = plan.common[op.name]
     if plan.magnitudes[source.name] > 0:
         fine = max(fine, plan.own[source.name].scale * 2.0**-GUARD_BITS)
+    integers = _joining(op, data, inputs.parameter(1 - index), plan, builder)
     rounds = (data.scale > fine).any() and _rounds(constant, data.scale)
-    if rounds or (np.abs(constant / data.scale) > LARGEST_CONSTANT).any():
+    if rounds or integers is None:
         data = builder.requantize(data, plan.common_target(op, source))
-    integers = round_half_away(constant / data.scale)
+        integers = round_half_away(constant / data.scale)
     total = builder.add_constant(data.symbol, op.inputs[1 - index].name, integers)
     return builder.quantized(total, data.scale)
+
+
+def _joining(op: Symbol, data: Quantized, constant: Array, plan: ScalePlan, builder: IntegerBuilder) -> Array | None:
+    """The constant in steps of the data, held to where the sum saturates for all integers that the data is proven to
+    take; None where their sum needs more than 32 bits.
+    """
+    # The constant keeps its shape: what it does not tell apart takes the hull of the data's bounds.
+    shape = ((1,) * data.symbol.type.rank + constant.shape)[-data.symbol.type.rank :]
+    bounds = builder.bounds(data.symbol).reduced([axis for axis, length in enumerate(shape) if length > 1])
+    lo, hi = plan.saturates[op.name]
+    least, most = lo / data.scale - bounds.hi.astype(np.float64), hi / data.scale - bounds.lo.astype(np.float64)
+    steps = np.clip(constant / data.scale, least - 1, most + 1)
+    if np.abs(steps).max(initial=0.0) + bounds.magnitude >= INT32_MAX:
+        return None
+    return round_half_away(steps)
 
 
 @expansion("elemwise_add", "elemwise_sub", "broadcast_sub", "add_n", demands=Demand.COMMON, guard_bits=GUARD_BITS)

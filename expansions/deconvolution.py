@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from expansions.reduction import Form, expand_reduction
+from expansions.reduction import Form, expand_reduction, reduction_demands
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, expansion
@@ -16,7 +16,7 @@ from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
 
 
-@expansion("Deconvolution")
+@expansion("Deconvolution", demands=reduction_demands)
 def expand_deconvolution(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Y = deconv(X, W) for any pair of symmetric and affine quantizers.
 
@@ -31,17 +31,34 @@ def expand_deconvolution(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
     operator = op.operator
     if not isinstance(operator, Deconvolution):
         raise QuantizationError(f"{op.name} ({op.op}): a Deconvolution is needed")
-    image = np.ones((1, *op.inputs[0].shape[1:]), np.int64)
-    weight = op.inputs[1].shape
+    form = DeconvolutionForm(operator, 1, operator.num_group, operator.kernel, op.inputs[0].shape[2:])
+    return expand_reduction(op, inputs, plan, builder, form)
 
-    def sums(rows: Array) -> Array:
+
+@dataclass(frozen=True, eq=False)
+class DeconvolutionForm(Form):
+    """Weights are (I, O, *kernel) within each group; spatial: of the data."""
+
+    spatial: tuple[int, ...] = ()
+
+    def rows(self, weight: Array) -> Array:
+        return self._part(self.groups, self.groups).rows(weight)
+
+    def weight(self, rows: Array, groups: int) -> Array:
+        return self._part(len(rows), groups).from_rows(rows)
+
+    def _part(self, outputs: int, groups: int) -> Deconvolution:
+        operator = self.part(outputs, groups)
+        if not isinstance(operator, Deconvolution):
+            raise QuantizationError(f"{operator.op}: a Deconvolution is needed")
+        return operator
+
+    def totals(self, rows: Array, groups: int, rank: int) -> Array:
         """deconv(1, W), cut to length 1 along every axis where it does not vary."""
+        operator = self._part(len(rows), groups)
+        image = np.ones((1, groups * rows.shape[1], *self.spatial), np.int64)
         result: Array = np.asarray(operator.evaluate(image, operator.from_rows(rows)))
         for axis in range(2, result.ndim):
             first = result.take([0], axis)
             result = first if (result == first).all() else result
         return result
-
-    window = replace(operator, num_filter=operator.num_group)
-    ones = np.ones((weight[0], 1, *weight[2:]), np.int64)
-    return expand_reduction(op, inputs, plan, builder, Form(1, window, ones, operator.rows, operator.from_rows, sums))

@@ -24,9 +24,18 @@ LARGEST_ROOT = 46340
 @expansion("square")
 def expand_square(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Ye = (Xq - zx)^2 at sx^2: exact, but for inputs of more than 16 bits, which are brought to 16 first."""
-    data = builder.centred(inputs.quantized(0))
-    magnitude = builder.bounds(data.symbol).magnitude
-    if magnitude > LARGEST_ROOT:
-        step = data.step * magnitude / LARGEST_ROOT
-        data = builder.requantize(data, Target(step, -LARGEST_ROOT, LARGEST_ROOT))
+    data = factor(builder.centred(inputs.quantized(0)), builder)
     return builder.quantized(builder.apply(op.operator, [data.symbol]), data.step**2)
+
+
+def factor(data: Quantized, builder: IntegerBuilder, limit: int = LARGEST_ROOT) -> Quantized:
+    """`data` with integers that leave room for what they are multiplied by: at most `limit`, by default for a factor as
+    large. Those that are larger are rounded to that many steps; a constant here, not where it is read.
+    """
+    bounds = builder.bounds(data.symbol)
+    if bounds.magnitude <= limit:
+        return data
+    target = Target(data.step * bounds.magnitude / limit, -limit, limit)
+    if bounds.is_constant and bounds.lo.shape == data.symbol.shape:
+        return builder.constant_at(data.symbol.name, data.step * bounds.lo, target)
+    return builder.requantize(data, target)

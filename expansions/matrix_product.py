@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrt.errors import QuantizationError
+from expansions.multiplication import product_of
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.plan import ScalePlan
@@ -20,14 +20,9 @@ def expand_matrix_product(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: 
     with the zero points subtracted first, which is exact. Multiplied out it is formalization 4 of FullyConnected in
     "MRT Generalized Quantization Math Formalization", Xq Yq - zy sum(Xq) - zx sum(Yq) + K zx zy, whose sums would be
     activations here and whose terms need more bits than their total. A constant operand is a weight with one scale.
+    Where the sums would leave 32 bits, operands lose bits: see `product_of`.
     """
-    operands = [builder.centred(_operand(op, inputs, index, plan, builder)) for index in (0, 1)]
-    try:
-        product = builder.apply(op.operator, [operand.symbol for operand in operands])
-    except QuantizationError as error:
-        sources = " or ".join(source.name for source in op.inputs)
-        raise QuantizationError(f"{error}: both are activations here, {sources}") from None
-    return builder.quantized(product, operands[0].step * operands[1].step)
+    return product_of(op, [builder.centred(_operand(op, inputs, index, plan, builder)) for index in (0, 1)], builder)
 
 
 def _operand(op: Symbol, inputs: Inputs, index: int, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:

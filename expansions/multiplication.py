@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
+from expansions.functions import factor
+from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import SMALLEST_SCALE, quantize_parameter
 from mrt.quantization.requantize import FRAC_BITS, PRODUCT_LIMIT, pre_shift_for
-from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol import Array, Graph, Interval, Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.integer import RightShift
+from mrt.symbol.types import INT32_MAX
 
 
 def _constant(symbol: Symbol, graph: Graph) -> Array | None:
@@ -43,16 +49,54 @@ def expand_broadcast_mul(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
     name = op.inputs[1 - index].name
     constant = constant.reshape((1,) * (op.type.rank - constant.ndim) + constant.shape)
     if _goes_into_scale(constant, data) and data.symbol.shape == op.shape:
-        return _scaled(data, constant, name, builder)
+        return scaled(data, constant, name, builder)
     return _multiplied(data, constant, name, builder)
 
 
 @expansion("elemwise_mul")
 def expand_product(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    """(Xq - zx) * (Yq - zy) at the scale sx * sy."""
-    first, second = builder.centred(inputs.quantized(0)), builder.centred(inputs.quantized(1))
-    product = builder.apply(op.operator, [first.symbol, second.symbol])
-    return builder.quantized(product, first.step * second.step)
+    """(Xq - zx) * (Yq - zy) at the scale sx * sy; factors of more than 16 bits are brought to 16 first where needed."""
+    return product_of(op, [builder.centred(inputs.quantized(index)) for index in (0, 1)], builder)
+
+
+def product_of(op: Symbol, operands: Sequence[Quantized], builder: IntegerBuilder) -> Quantized:
+    """The products that `op` takes of two centred tensors of one scale each, at the product of their scales.
+
+    Where they, or sums of K of them in any order, would leave 32 bits, the larger factor is rounded to the most steps
+    M that do fit, K M N <= 2^31 - 1, N being those of the other; where more than half of its bits would be lost to the
+    other both are, to sqrt((2^31 - 1) / K): their relative errors add up, and are least where they are alike. A note
+    says so. Error: half a step of a factor, to be taken times the other.
+    """
+    bounds = [builder.bounds(operand.symbol) for operand in operands]
+    reached = (op.operator.bounds(*bounds), *op.operator.intermediates(*bounds))
+    if not all(interval.fits_int32 for interval in reached):
+        operands = _fitted(op, operands, bounds, builder)
+    product = builder.apply(op.operator, [operand.symbol for operand in operands])
+    return builder.quantized(product, operands[0].step * operands[1].step)
+
+
+def _fitted(
+    op: Symbol, operands: Sequence[Quantized], bounds: Sequence[Interval], builder: IntegerBuilder
+) -> list[Quantized]:
+    """The factors with fewer bits, noted."""
+    terms = int(op.operator.bounds(*(Interval.of(1, 1, interval.shape) for interval in bounds)).max)
+    room = INT32_MAX // terms
+    if room < 1:
+        raise QuantizationError(
+            f"{op.name} ({op.op}): its sums of {terms} products need more than 32 bits whatever the bits of "
+            f"{' and '.join(source.name for source in op.inputs)}; cut it off with prepare.split"
+        )
+    smaller = min(int(interval.magnitude) for interval in bounds)
+    limit = max(math.isqrt(room), room // max(smaller, 1))
+    fitted = []
+    for operand, interval, source in zip(operands, bounds, op.inputs, strict=True):
+        fitted.append(factor(operand, builder, limit))
+        if interval.magnitude > limit:
+            builder.notes.append(
+                f"{op.name} ({op.op}): {source.name} in {limit} steps instead of {interval.magnitude}, so that sums of "
+                f"{terms} products fit 32 bits; a value is off by at most {fitted[-1].step / 2:.3g} more"
+            )
+    return fitted
 
 
 def _goes_into_scale(constant: Array, data: Quantized) -> bool:
@@ -61,7 +105,11 @@ def _goes_into_scale(constant: Array, data: Quantized) -> bool:
     return not varies or (len(varies) == 1 and varies[0] > 0 and scaled in ([], varies))
 
 
-def _scaled(data: Quantized, constant: Array, name: str, builder: IntegerBuilder) -> Quantized:
+def scaled(data: Quantized, constant: Array, name: str, builder: IntegerBuilder) -> Quantized:
+    """`data` times a float constant of its rank, one value or one a channel, which becomes part of its scale.
+
+    Exact: the integers change their sign where the constant is negative, and are 0 where it is.
+    """
     vanishes = np.abs(constant) * data.scale < SMALLEST_SCALE
     scale = data.scale * np.where(vanishes, 1.0, np.abs(constant))
     signs = np.where(vanishes, 0, np.sign(constant)).astype(np.int64)

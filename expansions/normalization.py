@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -136,7 +137,7 @@ def normalized(
     Ye = (d k + floor(s / 2)) / s rounded down, at gain 2^(f - r - u/2) / k,
     closed by a clip at |Ye| <= gain / scale + 1, which intervals do not know.
 
-    r and u are the least for which the sum of squares stays within 31 bits: the sum over the last axis in full, then
+    r, then u, are the least for which the sum of squares stays within 31 bits: the sum over the last axis in full, then
     shifted by u, the others added. k is the largest for which the numerator fits. f, up to 12, gives the root as many
     fraction bits as leave the scale at STEP or finer. `constant` that is larger than 31 bits hold even after shifting
     every square away is all that counts: then Ye is d at the scale `without_squares`.
@@ -169,12 +170,12 @@ def normalized(
 def _squares(op: Symbol, magnitude: int, axes: tuple[int, ...], constant: float) -> _Squares | None:
     last = op.shape[axes[-1]]
     rest = math.prod(op.shape[axis] for axis in axes[:-1])
-    partial = (rest - 1).bit_length()
-    for element in range(31):
+    for element, partial in itertools.product(range(31), range((rest - 1).bit_length() + 1)):
         largest = (magnitude >> element) + 1 if element else magnitude
         sums = last * largest**2
+        sums_shifted = (sums >> partial) + 1 if partial else sums
         addend = constant / 4.0**element / 2.0**partial
-        if sums <= INT32_MAX - 2**partial and rest * ((sums >> partial) + 1) + addend <= INT32_MAX - 1:
+        if sums <= INT32_MAX - 2**partial and rest * sums_shifted + addend <= INT32_MAX - 1:
             return _Squares(element, partial, round(addend))
     return None
 

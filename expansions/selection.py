@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from expansions.addition import at_common
-from expansions.transform import expand_same_scale
+from expansions.transform import expand_channelwise, expand_same_scale, passed_on
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.quantizer import Target
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.arrangement import SliceLike
-from mrt.symbol.operators.selection import Embedding, MaximumScalar, MinimumScalar
+from mrt.symbol.operators.selection import Embedding
 from mrt.symbol.operators.transform import Slice
 from mrt.symbol.types import narrowest_dtype
 
@@ -25,7 +25,10 @@ TABLE_LIMIT = 2**15 - 1
 INDEX_ERROR = 0.5
 """An index off by less is rounded to the right one."""
 
-expansion("SwapAxis", "tile", "repeat", "UpSampling", "depth_to_space", "space_to_depth", "min")(expand_same_scale)
+expansion(*("SwapAxis", "tile", "repeat", "depth_to_space", "space_to_depth", "min"), reach=passed_on)(
+    expand_same_scale
+)
+expansion("UpSampling", demands=Demand.CHANNELS, reach=passed_on)(expand_channelwise)
 
 
 @expansion("slice_like")
@@ -37,25 +40,6 @@ def expand_slice_like(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Inte
     ends = tuple(None if n == m else n for n, m in zip(op.shape, data.symbol.shape, strict=True))
     part = Slice(begin=(None,) * len(ends), end=ends)
     return builder.quantized(builder.apply(part, [data.symbol]), data.step, data.zero_point)
-
-
-def _limits(op: Symbol) -> tuple[float, float]:
-    """The range to which the operator holds its input."""
-    operator = op.operator
-    if isinstance(operator, MaximumScalar):
-        return operator.scalar, np.inf
-    if isinstance(operator, MinimumScalar):
-        return -np.inf, operator.scalar
-    raise QuantizationError(f"{op.name} ({op.op}): a _maximum_scalar or _minimum_scalar is needed")
-
-
-@expansion("_maximum_scalar", "_minimum_scalar", demands=Demand.OUTPUT)
-def expand_scalar_limit(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    """The input at the output's quantizer, saturated at round(scalar / s) + z."""
-    data = inputs.quantized(0)
-    steps = round_half_away(np.clip(np.array(_limits(op)) / data.step, -(2.0**31), 2.0**31))
-    lo, hi = (int(step) + data.zero_point for step in steps)
-    return builder.quantized(builder.narrow(data.symbol, lo, hi), data.step, data.zero_point)
 
 
 @expansion("_maximum", "_minimum", "broadcast_maximum", "broadcast_minimum", demands=Demand.COMMON)

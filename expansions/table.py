@@ -20,12 +20,25 @@ COARSEST = 4
 
 FUNCTIONS = (
     *("sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "softsign", "hard_sigmoid", "softrelu"),
-    *("silu", "hard_swish", "mish", "_power_scalar", "_rdiv_scalar", "elementwise_region"),
+    *("silu", "hard_swish", "mish", "floor", "ceil", "trunc", "round", "rint", "round_half_even", "sign"),
+    *("_power_scalar", "_rdiv_scalar", "elementwise_region"),
 )
 """The operators of one tensor that always become a table."""
 
 
-@expansion(*FUNCTIONS)
+def table_reach(op: Symbol, plan: ScalePlan, lo: float, hi: float) -> tuple[float, float]:
+    """The part of [lo, hi] beyond which every entry is that at its end: where the function is flat or saturates.
+
+    It is found on a grid of 65,537 values, finer than any table.
+    """
+    values = np.linspace(lo, hi, MAX_ENTRIES + 1)
+    changes = np.flatnonzero(np.diff(_entries(_values(op, values), _target(op, plan))))
+    if not changes.size:
+        return lo, hi
+    return float(values[changes[0]]), float(values[changes[-1] + 1])
+
+
+@expansion(*FUNCTIONS, reach=table_reach)
 def expand_table(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Y = f(X) for any f: one entry for each integer that Xq can be.
 
@@ -39,15 +52,21 @@ def expand_table(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBu
 
         |sy (Ye - zy) - f(x)| <= sy / 2 + L sx / 2
 
-    for every x and f(x) within the calibrated ranges, L being the Lipschitz constant of f there. Infinite values
-    saturate at ylo or yhi. Where f has no value (log of a negative number) the nearest input that has one counts.
+    for every x and f(x) within the calibrated ranges, L being the Lipschitz constant of f there. A function that jumps
+    has the value, to sy / 2, that it takes somewhere within sx / 2 of x.
+
+    The quantizer of X covers no more of the calibrated range than where entries differ: tanh of +-80 is told apart
+    within +-3.1 at 8 bits, beyond which X saturates and the entry is the same, so that sx is 26 times finer.
+
+    Infinite values saturate at ylo or yhi. Where f has no value (log of a negative number) the nearest input that has
+    one counts.
     """
     data = inputs.quantized(0)
     symbol = data.symbol
     bounds = builder.bounds(symbol)
     if bounds.max - bounds.min >= MAX_ENTRIES:
-        own = plan.own[op.inputs[0].name]
-        symbol = builder.narrow(symbol, own.lo, own.hi)
+        narrow = plan.narrow[op.inputs[0].name]
+        symbol = builder.narrow(symbol, narrow.lo, narrow.hi)
         bounds = builder.bounds(symbol)
     lo, hi = int(bounds.min), int(bounds.max)
     if hi - lo >= MAX_ENTRIES:
@@ -57,9 +76,7 @@ def expand_table(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBu
         )
     target = _target(op, plan)
     reals = data.step * (np.arange(lo, hi + 1, dtype=np.float64) - data.zero_point)
-    with np.errstate(all="ignore"):
-        values = np.asarray(op.operator.evaluate(reals), np.float64)
-    table = builder.constant(f"{op.name}_table", _entries(_defined(values, op), target))
+    table = builder.constant(f"{op.name}_table", _entries(_values(op, reals), target))
     found = builder.apply(TableLookup(offset=-lo), [symbol, table])
     return builder.quantized(found, target.scale, target.zero_point)
 
@@ -71,13 +88,19 @@ def _target(op: Symbol, plan: ScalePlan) -> Target:
         return own
     scale = max(meets.scale, own.scale * own.reach / FINEST)
     zero_point = meets.zero_point if scale == meets.scale else 0
-    ends = np.array([own.lo - own.zero_point, own.hi - own.zero_point]) * (own.scale / scale)
+    # The calibrated range is up to half a step away from where a rounded zero point puts the own one.
+    moved = 0.5 if own.zero_point else 0.0
+    ends = np.array([own.lo - own.zero_point - moved, own.hi - own.zero_point + moved]) * (own.scale / scale)
     lo, hi = (int(end) + zero_point for end in round_half_away(ends))
+    if scale == meets.scale:
+        lo, hi = max(lo, meets.lo), min(hi, meets.hi)
     return Target(scale, lo, hi, zero_point=zero_point)
 
 
-def _defined(values: Array, op: Symbol) -> Array:
-    """`values`, NaN replaced by the nearest entry that is a number."""
+def _values(op: Symbol, reals: Array) -> Array:
+    """The function at ascending `reals`, float64; where it has no value, that at the nearest of them which has one."""
+    with np.errstate(all="ignore"):
+        values = np.asarray(op.operator.evaluate(reals), np.float64)
     known = np.flatnonzero(~np.isnan(values))
     if not known.size:
         raise QuantizationError(f"{op.name} ({op.op}): the function has no value anywhere in its input's range")

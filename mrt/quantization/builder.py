@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mrt.errors import QuantizationError
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import Target, quantize_parameter
+from mrt.quantization.quantizer import ChannelGroups, Target, quantize_parameter
 from mrt.quantization.requantize import Multiplier, fit_multiplier
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES, bounds_of
+from mrt.symbol.graph import topological
 from mrt.symbol.interval import signed_bits
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
@@ -37,14 +39,17 @@ class IntegerBuilder:
         self._origin = ""
         self.scales: dict[str, Array] = {}
         """The scale of every symbol that stands for real values, by name."""
-        self.zero_points: dict[str, int] = {}
-        """The zero point of those symbols, where it is not 0."""
+        self.zero_points: dict[str, Array] = {}
+        """The zero points of those symbols, where they are not 0."""
+        self.dequantized_weight: Array | None = None
+        """What the integer weight of the reduction being made stands for, where its correction asks for that."""
         self.notes: list[str] = []
         """What was given up to stay within 32 bits, and the error that was accepted."""
 
     def begin(self, symbol: Symbol) -> None:
         """From here on symbols are made for this prepared float symbol: it is their origin and gives them names."""
         self._origin = symbol.name
+        self.dequantized_weight = None
 
     def input(self, name: str, type: TensorType, target: Target) -> Quantized:
         """A graph input of integers in [target.lo, target.hi]."""
@@ -52,14 +57,20 @@ class IntegerBuilder:
         self._bounds[symbol] = Interval.of(target.lo, target.hi, type.shape)
         return self.quantized(symbol, target.scale, target.zero_point)
 
-    def quantized(self, symbol: Symbol, scale: float | Array, zero_point: int = 0) -> Quantized:
+    def quantized(
+        self, symbol: Symbol, scale: float | Array, zero_point: int | Array = 0, groups: ChannelGroups | None = None
+    ) -> Quantized:
         """`symbol` standing for real = scale * (q - zero_point); noted for the tables."""
-        result = Quantized.of(symbol, scale, zero_point)
+        result = Quantized.of(symbol, scale, zero_point, groups)
         if symbol.name not in self.scales:
             self.scales[symbol.name] = result.scale
-            if zero_point:
-                self.zero_points[symbol.name] = zero_point
+            if not result.is_centred:
+                self.zero_points[symbol.name] = result.zero_points
         return result
+
+    def like(self, symbol: Symbol, value: Quantized) -> Quantized:
+        """`symbol`, of the same rank and channels as `value`, standing for reals in the same way."""
+        return self.quantized(symbol, value.scale, value.zero_points, value.groups)
 
     def apply(self, operator: Operator, inputs: Sequence[Symbol], suffix: str = "") -> Symbol:
         """`operator` on integer symbols, its bounds proven; named after the float symbol, with `suffix` if given."""
@@ -92,6 +103,27 @@ class IntegerBuilder:
         """The integer graph with these outputs."""
         return self._symbols.graph(outputs)
 
+    def part(self, inputs: Collection[Symbol], outputs: Sequence[Symbol]) -> Graph:
+        """The part of the graph from `inputs`, as far as they are needed, to `outputs`, to be run on its own."""
+        part = GraphBuilder()
+        made: dict[Symbol, Symbol] = {}
+        for symbol in topological(outputs, known=inputs):
+            for source in symbol.inputs:
+                if source not in made:
+                    made[source] = part.input(source.name, source.type)
+            if symbol.is_variable:
+                made[symbol] = part.adopt(symbol, self._symbols.value(symbol))
+            else:
+                sources = [made[source] for source in symbol.inputs]
+                made[symbol] = part.apply(symbol.operator, sources, symbol.name, symbol.origin)
+        return part.graph([made[symbol] for symbol in outputs])
+
+    def form(self, value: Quantized, target: Target | None) -> Symbol:
+        """What `value` at the target (None for any form) is computed from, as far as it was made already."""
+        made = value if target is None else self._requantized.get((value.symbol, target), value)
+        base, _ = self._sums.get(made.symbol, (made.symbol, None))
+        return base
+
     def constant_at(self, name: str, values: Array, target: Target) -> Quantized:
         """Float `values` quantized at a target: rounded half away from zero, moved by the zero point, saturated."""
         integers = quantize_parameter(values, target.scale, target.reach) + target.zero_point
@@ -108,11 +140,13 @@ class IntegerBuilder:
 
     def centred(self, value: Quantized) -> Quantized:
         """`value` with zero point 0: the zero point is subtracted, exactly, in int32."""
-        if value.zero_point == 0:
+        if value.is_centred:
             return value
-        offset = np.full((1,) * value.symbol.type.rank, -value.zero_point, np.int64)
-        centred = self.add_constant(value.symbol, f"{self._origin}_zero_point", offset, "_centred")
-        return self.quantized(centred, value.scale)
+        centred = self.add_constant(value.symbol, f"{self._origin}_zero_point", -value.zero_points, "_centred")
+        groups = value.groups
+        if groups is not None:
+            groups = replace(groups, zero_points=(0,) * len(groups.zero_points))
+        return self.quantized(centred, value.scale, 0, groups)
 
     def requantize(self, value: Quantized, target: Target) -> Quantized:
         """`value` at the target: multiplied in integers, rounded half up, saturated to [lo, hi], stored narrow.
@@ -148,31 +182,42 @@ class IntegerBuilder:
     def _requantize(self, value: Quantized, target: Target) -> Quantized:
         bounds = self.bounds(value.symbol)
         fits = bounds.min >= target.lo and bounds.max <= target.hi
-        ratio = value.scale / target.scale
-        if fits and value.is_uniform and not target.pinned:
+        scales = target.scales(value.symbol.shape)
+        ratio = value.scale / scales
+        if (ratio == ratio.flat[0]).all():
+            ratio = _first(ratio)
+        if fits and not target.pinned and (value.is_uniform or _along_one_axis(value.groups, target.groups)):
             return value
         if np.allclose(ratio, 1.0, rtol=SAME_SCALE, atol=0):
-            return self._settled(value.symbol, target, target.scale, value.zero_point)
+            return self._settled(value.symbol, target, scales, value.zero_points)
         value = self.centred(value)
         symbol, multiplier = self._fit(value, target, ratio)
+        symbol = self.multiplied(symbol, multiplier)
+        if multiplier.ratio.size == 1 and not target.pinned:
+            real = float(multiplier.ratio.reshape(-1)[0])
+            moved = value.scale if target.groups else _first(value.scale)
+            scales = moved / real if real > 0 else scales
+        return self._settled(symbol, target, scales, np.zeros((), np.int64))
+
+    def shifted(self, symbol: Symbol, by: int, suffix: str) -> Symbol:
+        """`symbol` shifted right, rounding half up."""
+        return self._shift(symbol, np.full((1,) * symbol.type.rank, by), suffix)
+
+    def multiplied(self, symbol: Symbol, multiplier: Multiplier) -> Symbol:
+        """((symbol >> pre_shift) * frac) >> shift, both shifts rounding half up."""
         symbol = self._shift(symbol, np.asarray(multiplier.pre_shift), "_pre_shift")
         if not (multiplier.frac == 1).all():
             frac = self.constant(f"{self._origin}_frac", multiplier.frac)
             symbol = self.apply(BroadcastMul(), [symbol, frac], "_scaled")
-        symbol = self._shift(symbol, multiplier.shift, "_shifted")
-        scale = target.scale
-        if value.is_uniform and not target.pinned:
-            real = float(multiplier.ratio.reshape(-1)[0])
-            scale = value.step / real if real > 0 else target.scale
-        return self._settled(symbol, target, scale, 0)
+        return self._shift(symbol, multiplier.shift, "_shifted")
 
-    def _settled(self, symbol: Symbol, target: Target, scale: float, zero_point: int) -> Quantized:
-        """`symbol`, whose zero point is `zero_point`, at the target's zero point, saturated and stored narrow."""
-        move = target.zero_point - zero_point
-        if move:
-            offset = np.full((1,) * symbol.type.rank, move, np.int64)
-            symbol = self.add_constant(symbol, f"{self._origin}_zero_point", offset, "_moved")
-        return self.quantized(self.narrow(symbol, target.lo, target.hi), scale, target.zero_point)
+    def _settled(self, symbol: Symbol, target: Target, scales: Array, zero_points: Array) -> Quantized:
+        """`symbol`, with these zero points, at the target's zero points, saturated and stored narrow."""
+        wanted = target.zero_points(symbol.shape)
+        move = wanted - zero_points
+        if move.any():
+            symbol = self.add_constant(symbol, f"{self._origin}_zero_point", move, "_moved")
+        return self.quantized(self.narrow(symbol, target.lo, target.hi), scales, wanted, target.groups)
 
     def _fit(self, value: Quantized, target: Target, ratio: Array) -> tuple[Symbol, Multiplier]:
         """The multiplier, and the symbol to apply it to: clipped first where the product would not fit otherwise."""
@@ -185,7 +230,7 @@ class IntegerBuilder:
             bounds = self.bounds(symbol)
         magnitudes = _magnitudes_like(bounds, ratio)
         try:
-            return symbol, fit_multiplier(ratio, magnitudes, top, at_most=value.is_uniform and not target.pinned)
+            return symbol, fit_multiplier(ratio, magnitudes, top, at_most=ratio.size == 1 and not target.pinned)
         except QuantizationError as error:
             raise QuantizationError(f"{self._origin}: {error}; widen its range or lower its bits") from None
 
@@ -194,6 +239,15 @@ class IntegerBuilder:
             return symbol
         amount = self.constant(f"{self._origin}{suffix}_by", shift)
         return self.apply(RightShift(), [symbol, amount], suffix)
+
+
+def _first(values: Array) -> Array:
+    """One of the values, of their rank."""
+    return values[(slice(1),) * values.ndim]
+
+
+def _along_one_axis(groups: ChannelGroups | None, others: ChannelGroups | None) -> bool:
+    return groups is not None and others is not None and groups.axis == others.axis
 
 
 def _magnitudes_like(bounds: Interval, ratio: Array) -> Array:

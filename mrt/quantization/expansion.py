@@ -25,8 +25,11 @@ class Demand(enum.Enum):
     """As its producer gives it: any width up to 32 bits, possibly one scale per channel."""
     NARROW = "narrow"
     """At the tensor's own quantizer: the asked bits, one scale."""
+    CHANNELS = "channels"
+    """As NARROW, with one scale and zero point for each group of channels where the tensor has channel granularity
+    along `group_axis`, which the operator keeps apart or sums over."""
     OUTPUT = "output"
-    """At the quantizer of the operator's own output."""
+    """At the quantizer of the operator's own output, in channel groups where that has them."""
     COMMON = "common"
     """At the one scale that the plan gives the operator's output."""
 
@@ -57,6 +60,7 @@ class Inputs:
 
 Expand = Callable[[Symbol, Inputs, "ScalePlan", "IntegerBuilder"], Quantized]
 Demands = Callable[[Symbol, Graph], tuple[Demand, ...]]
+Reach = Callable[[Symbol, "ScalePlan", float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -66,7 +70,8 @@ class Expansion:
     expand: makes the integer symbols. demands: the form of each input. guard_bits: how much finer than the next
     consumer's scale the COMMON scale is. gain: the factor by which a WIDE input's scale is multiplied on its way
     through, for operators that pass an accumulator on. adds_constant: whether a constant operand joins the accumulator
-    at its own scale, as a bias does.
+    at its own scale, as a bias does. reach: of the real values [lo, hi] of a NARROW input, the interval beyond which
+    the output stays what it is at its end, so that the input may saturate there; None where all of them matter.
     """
 
     expand: Expand
@@ -74,6 +79,7 @@ class Expansion:
     guard_bits: int = 0
     gain: Callable[[Symbol, Graph], float] = lambda symbol, graph: 1.0
     adds_constant: bool = False
+    reach: Reach | None = None
 
 
 _EXPANSIONS: dict[str, Expansion] = {}
@@ -90,6 +96,7 @@ def expansion(
     guard_bits: int = 0,
     gain: Callable[[Symbol, Graph], float] = lambda symbol, graph: 1.0,
     adds_constant: bool = False,
+    reach: Reach | None = None,
 ) -> Callable[[Expand], Expand]:
     """Registers a function as the expansion of the operators `ops`."""
 
@@ -98,7 +105,7 @@ def expansion(
         for op in ops:
             if op in _EXPANSIONS:
                 raise GraphError(f"operator {op} has two expansions")
-            _EXPANSIONS[op] = Expansion(function, wanted, guard_bits, gain, adds_constant)
+            _EXPANSIONS[op] = Expansion(function, wanted, guard_bits, gain, adds_constant, reach)
         return function
 
     return register
@@ -111,6 +118,29 @@ def expansion_of(symbol: Symbol) -> Expansion:
         return _EXPANSIONS[symbol.op]
     except KeyError:
         raise UnsupportedOperatorError(f"{symbol.name} ({symbol.op}) has no integer form") from None
+
+
+def group_axis(consumer: Symbol, source: Symbol) -> int:
+    """The axis of `source` along which an operator takes channel groups: a layer the one that it sums over."""
+    summed = consumer.operator.data_channel_axis(source.type.rank)
+    return 1 if summed is None else summed
+
+
+def group_readers(graph: Graph, symbol: Symbol, axis: int) -> list[Symbol]:
+    """The readers of the tensor that take it in channel groups along `axis`."""
+    found = []
+    for consumer in dict.fromkeys(graph.consumers[symbol]):
+        demands = expansion_of(consumer).demands(consumer, graph)
+        wanted = [demand for demand, source in zip(demands, consumer.inputs, strict=True) if source is symbol]
+        if Demand.CHANNELS in wanted and group_axis(consumer, symbol) == axis:
+            found.append(consumer)
+    return found
+
+
+def expanded_operators() -> frozenset[str]:
+    """The names of the operators that have an expansion."""
+    load_plugins()
+    return frozenset(_EXPANSIONS)
 
 
 def check_covered(graph: Graph) -> None:

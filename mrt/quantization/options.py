@@ -8,29 +8,49 @@ from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import Self
 
 from mrt.errors import ConfigError
 from mrt.symbol import Graph
 
 Quantizer = Literal["symmetric", "affine"]
+BiasCorrection = Literal["none", "fast", "sequential"]
 Bits = Field(default=8, ge=2, le=16)
 
 
 class _Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    def changed_by(self, override: BaseModel) -> Self:
+        """These options with those of `override` that are given."""
+        given = {name: value for name in override.model_fields_set if (value := getattr(override, name)) is not None}
+        return self.model_copy(update=given)
+
+
+class ChannelGranularity(_Options):
+    """A scale and a zero point for each `channel` channels."""
+
+    channel: int = Field(ge=1)
+
 
 class ActivationConfig(_Options):
-    """How activations are quantized, with one scale per tensor.
+    """How activations are quantized.
 
-    quantizer: symmetric has zero point 0, and one bit more where a tensor is never negative; affine maps the
-    calibrated range to all integers. storage: signed or unsigned integers of an affine quantizer; auto is unsigned up
-    to 8 bits and signed above.
+    granularity: one scale per tensor (layer), one for each so many channels, or auto, which splits where calibration
+    shows that it pays. quantizer: symmetric has zero point 0, and one bit more where a tensor is never negative; affine
+    maps the calibrated range to all integers. storage: signed or unsigned integers of an affine quantizer; auto is
+    unsigned up to 8 bits and signed above.
     """
 
     bits: int = Bits
     quantizer: Quantizer = "symmetric"
     storage: Literal["auto", "signed", "unsigned"] = "auto"
+    granularity: ChannelGranularity | Literal["layer", "auto"] = "layer"
+
+    @property
+    def channel_step(self) -> int | None:
+        """How many channels share one scale; None where all do."""
+        return self.granularity.channel if isinstance(self.granularity, ChannelGranularity) else None
 
     @property
     def is_signed(self) -> bool:
@@ -39,11 +59,20 @@ class ActivationConfig(_Options):
 
 
 class WeightConfig(_Options):
-    """How weights are quantized: symmetric or affine, with one scale per output channel or per layer."""
+    """How weights are quantized: symmetric or affine, with one scale per output channel or per layer.
+
+    granularity: over the input channels one scale (layer), or one for each so many of them.
+    """
 
     bits: int = Bits
     quantizer: Quantizer = "symmetric"
     scales: Literal["output_channel", "layer"] = "output_channel"
+    granularity: ChannelGranularity | Literal["layer"] = "layer"
+
+    @property
+    def channel_step(self) -> int | None:
+        """How many input channels share one scale; None where all do."""
+        return self.granularity.channel if isinstance(self.granularity, ChannelGranularity) else None
 
 
 class OutputConfig(_Options):
@@ -86,6 +115,7 @@ class ActivationOverride(_Options):
     bits: int | None = Field(default=None, ge=2, le=16)
     quantizer: Quantizer | None = None
     storage: Literal["auto", "signed", "unsigned"] | None = None
+    granularity: ChannelGranularity | Literal["layer", "auto"] | None = None
 
 
 class WeightOverride(_Options):
@@ -94,6 +124,7 @@ class WeightOverride(_Options):
     bits: int | None = Field(default=None, ge=2, le=16)
     quantizer: Quantizer | None = None
     scales: Literal["output_channel", "layer"] | None = None
+    granularity: ChannelGranularity | Literal["layer"] | None = None
 
 
 class Override(_Options):
@@ -102,32 +133,47 @@ class Override(_Options):
     activation: ActivationOverride = ActivationOverride()
     weight: WeightOverride = WeightOverride()
 
+    def over(self, earlier: Override | None) -> Override:
+        """`earlier` with what this one sets."""
+        if earlier is None:
+            return self
+        activation, weight = earlier.activation.changed_by(self.activation), earlier.weight.changed_by(self.weight)
+        return Override(activation=activation, weight=weight)
+
 
 class QuantizationConfig(_Options):
     """The `quantize` section. `overrides` maps names or fnmatch patterns of prepared float symbols to what differs.
+    `max_extra_operations`: what granularity auto may add, as a share of the network's multiplications.
     `inputs` names inputs that are given as integers; the others are quantized from their calibrated range.
 
-    Where several patterns match a symbol the last one that sets an option decides.
+    Where several patterns match a symbol the last one that sets an option decides. bias_correction: how the shift of
+    each output channel's mean is found that a constant then takes back; see mrt/quantization/bias_correction.py.
     """
 
     activation: ActivationConfig = ActivationConfig()
     weight: WeightConfig = WeightConfig()
     output: OutputConfig = OutputConfig()
+    max_extra_operations: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     inputs: Mapping[str, InputConfig] = Field(default_factory=dict)
     overrides: Mapping[str, Override] = Field(default_factory=dict)
+    bias_correction: BiasCorrection = "none"
 
-    def activation_of(self, name: str) -> ActivationConfig:
-        """The activation options of one symbol."""
-        chosen = self.activation
+    def activation_of(self, name: str, default: ActivationConfig | None = None) -> ActivationConfig:
+        """The activation options of one symbol. default: what overrides differ from, by default the general ones."""
+        chosen = default or self.activation
         for override in self._matching(name):
-            chosen = chosen.model_copy(update=override.activation.model_dump(exclude_none=True))
+            chosen = chosen.changed_by(override.activation)
         return chosen
+
+    def overrides_activation(self, name: str) -> bool:
+        """Whether an override sets an activation option of this symbol."""
+        return any(override.activation != ActivationOverride() for override in self._matching(name))
 
     def weight_of(self, name: str) -> WeightConfig:
         """The weight options of one symbol."""
         chosen = self.weight
         for override in self._matching(name):
-            chosen = chosen.model_copy(update=override.weight.model_dump(exclude_none=True))
+            chosen = chosen.changed_by(override.weight)
         return chosen
 
     def check_against(self, graph: Graph) -> None:

@@ -9,30 +9,45 @@ import numpy as np
 
 from mrt.calibration import Threshold
 from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, expansion_of
-from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.quantizer import Target, affine_target, symmetric_target
+from mrt.quantization.expansion import Demand, expansion_of, group_axis, group_readers
+from mrt.quantization.granularity import grouped_target
+from mrt.quantization.options import ActivationConfig, InputConfig, QuantizationConfig
+from mrt.quantization.quantizer import SMALLEST_SCALE, Target, affine_target, symmetric_target
 from mrt.symbol import Array, Graph, Interval, Symbol
+from mrt.symbol.channels import channel_axes
 
 REAL_LIMIT = 1e30
 UNLIMITED = 2**30
 """The reach of a target that tells the scale only."""
+FINEST_STEPS = 2**20
+"""A quantizer that covers a part of a tensor's range only has steps of at least this share of the range, so that sums
+at a scale that is 4 bits finer keep room within 32 bits."""
 
 
 @dataclass(frozen=True)
 class ScalePlan:
     """What the expansions ask: targets of edges, of outputs, and of what an accumulator meets next.
 
-    graph: the prepared float graph. own: the quantizer of every tensor that has a threshold. common: the scale to
-    which an operator with COMMON inputs brings them. meets: the target that a tensor's wide form meets first, at the
-    tensor's own scale; None where nothing rescales it.
+    graph: the prepared float graph. asked: the options of every tensor's quantizer, or the integers in which it is
+    given. own: the quantizer of every tensor that has a threshold, with one scale. grouped: those in channel groups, of
+    the tensors that have them. narrow: what NARROW consumers get; it covers the part of the range that they tell apart.
+    reached: that part, for tensors that have no other consumers and of whose range some does not matter; their own
+    quantizer is the narrow one. common: the scale to which an operator with COMMON inputs brings them. meets: the
+    target that a tensor's wide form meets first, at the tensor's own scale; None where nothing rescales it. saturates:
+    the real interval outside of which everything that reads a tensor's wide form saturates; infinite where something
+    does not.
     """
 
     graph: Graph
     config: QuantizationConfig
+    asked: Mapping[str, ActivationConfig | InputConfig]
     own: Mapping[str, Target]
+    grouped: Mapping[str, Target]
+    narrow: Mapping[str, Target]
+    reached: Mapping[str, Threshold]
     common: Mapping[str, float]
     meets: Mapping[str, Target | None]
+    saturates: Mapping[str, tuple[float, float]]
     magnitudes: Mapping[str, float]
     never_negative: frozenset[str]
 
@@ -42,11 +57,31 @@ class ScalePlan:
         source = consumer.inputs[index]
         if demand is Demand.WIDE:
             return None
+        if demand in (Demand.NARROW, Demand.CHANNELS) and self._only_leaves(consumer):
+            return self.output(consumer)
         if demand is Demand.NARROW:
-            return self.own[source.name]
+            return self.narrow[source.name]
+        if demand is Demand.CHANNELS:
+            grouped = self.grouped.get(source.name)
+            is_taken = grouped and grouped.groups and grouped.groups.axis == group_axis(consumer, source)
+            return grouped if is_taken else self.narrow[source.name]
         if demand is Demand.OUTPUT:
-            return self.own[consumer.name]
+            return self.output_quantizer(consumer, source)
         return self.common_target(consumer, source)
+
+    def _only_leaves(self, symbol: Symbol) -> bool:
+        """Whether a symbol only brings its input's values to the graph's output."""
+        return symbol.operator.keeps_scale and symbol in self.graph.outputs and not self.graph.consumers[symbol]
+
+    def output_quantizer(self, consumer: Symbol, source: Symbol) -> Target:
+        """The quantizer of what `consumer` gives, for `source`.
+
+        A tensor that was only ever zero has a scale that says nothing; it must not become that of the output.
+        """
+        own = self.grouped.get(consumer.name, self.own[consumer.name])
+        own = self.output(consumer) if self._only_leaves(consumer) else own
+        is_zero = self.magnitudes[source.name] < SMALLEST_SCALE * self.own[source.name].reach
+        return replace(own, pinned=True) if is_zero else own
 
     def common_target(self, consumer: Symbol, source: Symbol) -> Target:
         """`source` at the common scale of `consumer`.
@@ -57,18 +92,34 @@ class ScalePlan:
         """
         scale = self.common[consumer.name]
         meets = self.meets[consumer.name] or self.own[consumer.name]
-        if expansion_of(consumer).guard_bits == 0 and not meets.pinned and meets.hi < UNLIMITED:
+        saturates = meets.groups is None and not meets.pinned and meets.hi < UNLIMITED
+        if expansion_of(consumer).guard_bits == 0 and saturates:
             return replace(meets, pinned=True)
         top = max(int(np.rint(self.magnitudes[source.name] / scale)), 1)
         top = min(top, UNLIMITED)
         return Target(scale, 0 if source.name in self.never_negative else -top, top, pinned=True)
 
     def bias_after(self, symbol: Symbol) -> Array | None:
-        """The constant that the only consumer of `symbol` adds to it, float; None where there is none."""
+        """The constant that the only consumer of `symbol` adds to it, as `added_constant`; None where there is none."""
         consumers = self.graph.consumers[symbol]
         if len(consumers) != 1 or symbol in self.graph.outputs or not expansion_of(consumers[0]).adds_constant:
             return None
-        return next((v for s in consumers[0].inputs if (v := self.graph.value(s)) is not None), None)
+        return self.added_constant(consumers[0])
+
+    def added_constant(self, adder: Symbol) -> Array | None:
+        """The constant operand of a sum, float64, as far as it tells; None where there is none.
+
+        What brings the sum out of the range in which its readers tell values apart, whatever the calibrated data, can
+        as well be less: a channel that -1e10 turns off is turned off by little more than its data.
+        """
+        values = [self.graph.value(source) for source in adder.inputs]
+        constant = next((value for value in values if value is not None), None)
+        data = [source for source, value in zip(adder.inputs, values, strict=True) if value is None]
+        if constant is None or not data:
+            return None
+        lo, hi = self.saturates[adder.name]
+        reach = self.magnitudes[data[0].name]
+        return np.clip(constant.astype(np.float64), lo - reach, hi + reach)
 
     def output(self, symbol: Symbol) -> Target:
         """The form of a graph output: one scale, `output.bits` wide."""
@@ -83,98 +134,261 @@ def observed_tensors(graph: Graph) -> tuple[str, ...]:
 def make_plan(graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> ScalePlan:
     """The plan for a prepared graph; QuantizationError naming a tensor whose threshold is missing."""
     config.check_against(graph)
-    magnitudes = {symbol.name: _magnitude(graph, symbol, thresholds) for symbol in (*graph.inputs, *graph.symbols)}
+    symbols = (*graph.inputs, *graph.symbols)
+    ranges = calibrated_ranges(graph, thresholds)
+    magnitudes = {name: _magnitude(threshold) for name, threshold in ranges.items()}
     never_negative = _never_negative(graph, thresholds)
+    asked = asked_options(graph, ranges, config)
     own = {
-        symbol.name: _own_target(
-            symbol,
-            None if graph.value(symbol) is not None else thresholds[symbol.name],
-            magnitudes,
-            never_negative,
-            config,
-        )
-        for symbol in (*graph.inputs, *graph.symbols)
+        symbol.name: _own_target(symbol, ranges[symbol.name], graph, symbol.name in never_negative, asked)
+        for symbol in symbols
     }
-    draft = ScalePlan(graph, config, own, {}, {}, magnitudes, never_negative)
-    common, meets = _look_ahead(draft)
-    return ScalePlan(graph, config, own, common, meets, magnitudes, never_negative)
+    grouped = _grouped_targets(graph, thresholds, never_negative, asked)
+    draft = ScalePlan(graph, config, asked, own, grouped, own, {}, {}, {}, {}, magnitudes, never_negative)
+    return _look_ahead(draft, ranges)
+
+
+def calibrated_ranges(graph: Graph, thresholds: Mapping[str, Threshold]) -> dict[str, Threshold]:
+    """The range of every tensor, parameters included; QuantizationError naming one that was not calibrated."""
+    return {symbol.name: _range(graph, symbol, thresholds) for symbol in (*graph.inputs, *graph.symbols)}
+
+
+def asked_options(
+    graph: Graph, ranges: Mapping[str, Threshold], config: QuantizationConfig
+) -> dict[str, ActivationConfig | InputConfig]:
+    """What is asked of every tensor's quantizer.
+
+    1. An input that is given as integers is what the configuration says.
+    2. A tensor that holds values of another at its scale, such as a reshaped one, follows that, as far as no override
+       names it. It is the same integers only where it has the same range: else it may be resolved finer.
+    3. Any other has its own options.
+    """
+    asked: dict[str, ActivationConfig | InputConfig] = {}
+    for symbol in (*graph.inputs, *graph.symbols):
+        name = symbol.name
+        source = symbol.inputs[0].name if symbol.operator.keeps_scale else None
+        followed = None if source is None else asked[source]
+        if symbol.is_variable and name in config.inputs:
+            asked[name] = config.inputs[name]
+        elif not isinstance(followed, InputConfig):
+            asked[name] = config.activation_of(name, followed)
+        elif _is_same(ranges[name], ranges[source or ""]) and not config.overrides_activation(name):
+            asked[name] = followed
+        else:
+            asked[name] = config.activation_of(name)
+    return asked
+
+
+def _is_same(found: Threshold, other: Threshold) -> bool:
+    """Whether two ranges are one: what is summed up in another order differs by rounding."""
+    return bool(np.allclose((found.lo, found.hi), (other.lo, other.hi), rtol=1e-6, atol=0.0))
 
 
 def _own_target(
     symbol: Symbol,
-    threshold: Threshold | None,
-    magnitudes: Mapping[str, float],
-    never_negative: frozenset[str],
-    config: QuantizationConfig,
+    threshold: Threshold,
+    graph: Graph,
+    never_negative: bool,
+    asked: Mapping[str, ActivationConfig | InputConfig],
 ) -> Target:
-    if symbol.name in config.inputs and symbol.is_variable:
-        given = config.inputs[symbol.name]
-        return Target(given.scale, *given.limits, pinned=True, zero_point=given.zero_point)
-    if symbol.is_variable and symbol.type.is_integer and threshold is not None:
+    """The quantizer of a tensor that covers a range: the calibrated one, or the part of it that matters."""
+    is_parameter = graph.value(symbol) is not None
+    options = asked[symbol.name]
+    if isinstance(options, InputConfig):
+        return Target(options.scale, *options.limits, pinned=True, zero_point=options.zero_point)
+    if symbol.is_variable and symbol.type.is_integer and not is_parameter:
         raise QuantizationError(f"input {symbol.name} is {symbol.type}; say what its integers are: quantize.inputs")
-    options = config.activation_of(symbol.name)
-    if options.quantizer == "affine" and threshold is not None:
-        lo = max(threshold.lo, 0.0) if symbol.name in never_negative else threshold.lo
+    if options.quantizer == "affine" and not is_parameter:
+        lo = max(threshold.lo, 0.0) if never_negative else threshold.lo
         return affine_target(lo, threshold.hi, options.bits, options.is_signed)
-    return symmetric_target(magnitudes[symbol.name], options.bits, signed=symbol.name not in never_negative)
+    return symmetric_target(_magnitude(threshold), options.bits, signed=not never_negative)
 
 
-def _look_ahead(draft: ScalePlan) -> tuple[dict[str, float], dict[str, Target | None]]:
-    """Walks from the outputs to the inputs: what each tensor's wide form meets, and each common scale."""
+def _look_ahead(draft: ScalePlan, ranges: Mapping[str, Threshold]) -> ScalePlan:
+    """Walks from the outputs to the inputs: what of a tensor matters, what its wide form meets, each common scale."""
     graph = draft.graph
+    own, narrow = dict(draft.own), dict(draft.own)
+    reached: dict[str, Threshold] = {}
     common: dict[str, float] = {}
     meets: dict[str, Target | None] = {}
-    plan = ScalePlan(graph, draft.config, draft.own, common, meets, draft.magnitudes, draft.never_negative)
+    saturates: dict[str, tuple[float, float]] = {}
+    plan = replace(draft, own=own, narrow=narrow, reached=reached, common=common, meets=meets, saturates=saturates)
     outputs = set(graph.outputs)
     for symbol in reversed((*graph.inputs, *graph.symbols)):
+        calibrated = ranges[symbol.name]
+        matters, alone = _reach(plan, symbol, calibrated)
+        if matters != calibrated:
+            covered = _covered(matters, calibrated, own[symbol.name])
+            is_positive = symbol.name in draft.never_negative
+            narrow[symbol.name] = _own_target(symbol, covered, graph, is_positive, draft.asked)
+            if alone:
+                own[symbol.name], reached[symbol.name] = narrow[symbol.name], matters
         candidates = [plan.output(symbol)] if symbol in outputs else []
+        ends = [_ends(target) for target in candidates]
         for consumer in dict.fromkeys(graph.consumers[symbol]):
             for index, source in enumerate(consumer.inputs):
                 if source is not symbol:
                     continue
                 target = plan.edge(consumer, index)
+                ends.append(_ends(target) if target is not None else _ends_behind(plan, consumer))
                 if target is None:
-                    target = _through(plan, consumer)
+                    target = _through(plan, symbol, consumer)
                 if target is not None:
                     candidates.append(target)
+        saturates[symbol.name] = (
+            min((lo for lo, _ in ends), default=-np.inf),
+            max((hi for _, hi in ends), default=np.inf),
+        )
         found = min(candidates, key=lambda t: t.scale, default=None)
         meets[symbol.name] = found if found is None or len(set(candidates)) == 1 else _unlimited(found)
         if not symbol.is_variable:
-            found = found or draft.own[symbol.name]
-            guard = 0 if found.pinned else expansion_of(symbol).guard_bits
-            common[symbol.name] = found.scale * 2.0**-guard
-    return common, meets
+            found = found or own[symbol.name]
+            scale = found.scale * 2.0 ** -_guard_bits(symbol, found, own[symbol.name])
+            common[symbol.name] = max(scale, _coarse_enough(plan, symbol))
+    return plan
 
 
-def _through(plan: ScalePlan, carrier: Symbol) -> Target | None:
+def _coarse_enough(plan: ScalePlan, symbol: Symbol) -> float:
+    """The scale at which the sum of an operator's inputs keeps within UNLIMITED steps, and so within 32 bits.
+
+    Its error is at most 2^-30 of the largest sum, less than float32 rounds it.
+    """
+    constant = plan.added_constant(symbol) if expansion_of(symbol).adds_constant else None
+    operands = [source for source in symbol.inputs if constant is None or plan.graph.value(source) is None]
+    largest = [plan.magnitudes[source.name] for source in operands]
+    if constant is not None:
+        largest.append(float(np.abs(constant).max(initial=0.0)))
+    return max(largest, default=0.0) * len(largest) / UNLIMITED
+
+
+def _ends(target: Target) -> tuple[float, float]:
+    """The real interval that a form holds, of channel groups the widest; infinite where it tells the scale only.
+
+    It is widened by a part that no multiplier of 8 bits or more moves a free scale by.
+    """
+    if target.hi >= UNLIMITED:
+        return -np.inf, np.inf
+    groups = [(1, target.zero_point)]
+    if target.groups is not None:
+        groups = list(zip(target.groups.factors, target.groups.zero_points, strict=True))
+    lo = min((target.lo - zero_point) * factor for factor, zero_point in groups) * target.scale
+    hi = max((target.hi - zero_point) * factor for factor, zero_point in groups) * target.scale
+    return lo - (hi - lo) / 64, hi + (hi - lo) / 64
+
+
+def _ends_behind(plan: ScalePlan, carrier: Symbol) -> tuple[float, float]:
+    """Where what reads a wide tensor behind an operator that passes it on saturates."""
+    return plan.saturates[carrier.name] if carrier.operator.keeps_scale else (-np.inf, np.inf)
+
+
+def _guard_bits(symbol: Symbol, meets: Target, own: Target) -> int:
+    """How many bits finer than the target that it meets a symbol brings its inputs to one scale.
+
+    A pinned target may be finer than the tensor's own quantizer already, as that of a sum which reads it: along a chain
+    of sums guard bits are taken once.
+    """
+    guard = expansion_of(symbol).guard_bits
+    finer = np.rint(np.log2(own.scale / meets.scale)) if meets.pinned else 0
+    return int(np.clip(guard - finer, 0, guard))
+
+
+def _reach(plan: ScalePlan, symbol: Symbol, calibrated: Threshold) -> tuple[Threshold, bool]:
+    """The part of a tensor's range that its NARROW consumers tell apart, and whether it has no other consumers."""
+    parts: list[tuple[float, float]] = []
+    alone = symbol not in plan.graph.outputs
+    for consumer in dict.fromkeys(plan.graph.consumers[symbol]):
+        expansion = expansion_of(consumer)
+        wanted = expansion.demands(consumer, plan.graph)
+        for demand, source in zip(wanted, consumer.inputs, strict=True):
+            if source is symbol and demand is not Demand.NARROW:
+                alone = False
+            elif source is symbol and expansion.reach is None:
+                return calibrated, False
+            elif source is symbol and expansion.reach is not None:
+                parts.append(expansion.reach(consumer, plan, calibrated.lo, calibrated.hi))
+    if not parts:
+        return calibrated, False
+    return Threshold(min(lo for lo, _ in parts), max(hi for _, hi in parts)), alone
+
+
+def _covered(matters: Threshold, calibrated: Threshold, own: Target) -> Threshold:
+    """What a quantizer covers for the sake of a part of the calibrated range.
+
+    It is a step more on either side, since a zero point is rounded, and no less than FINEST_STEPS allow.
+    """
+    least = 2 * _magnitude(calibrated) * own.reach / FINEST_STEPS
+    width = matters.hi - matters.lo
+    margin = max(width / (own.hi - own.lo), (least - width) / 2)
+    return Threshold(max(matters.lo - margin, calibrated.lo), min(matters.hi + margin, calibrated.hi))
+
+
+def _through(plan: ScalePlan, symbol: Symbol, carrier: Symbol) -> Target | None:
     """What a wide tensor meets behind an operator that passes it on, in the tensor's own scale.
 
-    Behind one that changes values, such as the addition of a bias, the range is another.
+    Behind one that changes values, such as the addition of a bias, the range is another. Channel groups of a tensor of
+    another rank lie along another axis; there it is their coarsest scale.
     """
     target = plan.meets[carrier.name]
     gain = expansion_of(carrier).gain(carrier, plan.graph)
     if target is None or gain == 0:
         return None
+    if target.groups is not None and carrier.type.rank != symbol.type.rank:
+        target = _unlimited(replace(target, scale=float(target.scales(carrier.shape).max()), groups=None))
     found = replace(target, scale=target.scale / gain)
     return found if carrier.operator.keeps_scale else _unlimited(found)
+
+
+def _grouped_targets(
+    graph: Graph,
+    thresholds: Mapping[str, Threshold],
+    never_negative: frozenset[str],
+    asked: Mapping[str, ActivationConfig | InputConfig],
+) -> dict[str, Target]:
+    """The quantizers in channel groups, of the tensors that the options split and that some reader takes so.
+
+    Inputs keep one scale: they come from outside as integers of one scale.
+    """
+    grouped = {}
+    axes = channel_axes(graph)
+    for symbol in graph.operators:
+        options = asked[symbol.name]
+        step = options.channel_step if isinstance(options, ActivationConfig) else None
+        if isinstance(options, InputConfig) or step is None:
+            continue
+        if not group_readers(graph, symbol, axes.get(symbol.name, 0)):
+            continue
+        threshold = thresholds[symbol.name]
+        if not threshold.channels:
+            raise QuantizationError(f"{symbol.name} ({symbol.op}) has no ranges per channel; calibrate it again")
+        floor = 0.0 if symbol.name in never_negative else -np.inf
+        channels = [(max(lo, floor), max(hi, floor)) for lo, hi in threshold.channels]
+        signed = options.is_signed if options.quantizer == "affine" else symbol.name not in never_negative
+        grouped[symbol.name] = grouped_target(
+            channels, axes[symbol.name], step, options.bits, options.quantizer, signed
+        )
+    return grouped
 
 
 def _unlimited(target: Target) -> Target:
     return replace(target, lo=-UNLIMITED, hi=UNLIMITED)
 
 
-def _magnitude(graph: Graph, symbol: Symbol, thresholds: Mapping[str, Threshold]) -> float:
+def _range(graph: Graph, symbol: Symbol, thresholds: Mapping[str, Threshold]) -> Threshold:
+    """The calibrated range of a tensor; that of a parameter is what it holds."""
     value = graph.value(symbol)
     if value is not None:
-        return float(np.abs(value).max()) if value.size else 0.0
+        return Threshold(float(value.min()), float(value.max())) if value.size else Threshold(0.0, 0.0)
     try:
         threshold = thresholds[symbol.name]
     except KeyError:
         raise QuantizationError(f"{symbol.name} ({symbol.op}) has no threshold; calibrate it first") from None
-    magnitude = max(abs(threshold.lo), abs(threshold.hi))
-    if not np.isfinite(magnitude):
+    if not np.isfinite(_magnitude(threshold)):
         raise QuantizationError(f"{symbol.name} ({symbol.op}): the threshold {threshold} is not finite")
-    return magnitude
+    return threshold
+
+
+def _magnitude(threshold: Threshold) -> float:
+    return max(abs(threshold.lo), abs(threshold.hi))
 
 
 def _never_negative(graph: Graph, thresholds: Mapping[str, Threshold]) -> frozenset[str]:

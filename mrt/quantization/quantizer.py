@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +14,34 @@ SMALLEST_SCALE = 2.0**-100
 
 
 @dataclass(frozen=True)
+class ChannelGroups:
+    """Groups of `step` channels along `axis`, the last one the remainder where step does not divide.
+
+    Group g has factors[g] times the tensor's common scale, and zero_points[g]. The factors are integers, so that sums
+    over channels of different groups stay exact.
+    """
+
+    axis: int
+    step: int
+    factors: tuple[int, ...]
+    zero_points: tuple[int, ...]
+
+    def spread(self, values: Sequence[int], shape: Sequence[int]) -> Array:
+        """One value a group as an int64 array that broadcasts to `shape`: full along the axis, else 1."""
+        channels = np.repeat(np.asarray(values, np.int64), self.step)[: shape[self.axis]]
+        return channels.reshape(tuple(-1 if axis == self.axis else 1 for axis in range(len(shape))))
+
+    def ends(self, channels: int) -> list[int]:
+        """Where each group ends, of `channels` channels."""
+        return [*range(self.step, channels, self.step), channels]
+
+
+@dataclass(frozen=True)
 class Target:
     """The integer form that a consumer wants a tensor in: real = scale * (q - zero_point), lo <= q <= hi.
 
-    A pinned scale is shared with other tensors and must be met; a free one may be moved to what a multiplier really
-    gives.
+    With `groups` the scale is the common one and each group has its factor and zero point. A pinned scale is shared
+    with other tensors and must be met; a free one may be moved to what a multiplier really gives.
     """
 
     scale: float
@@ -25,11 +49,25 @@ class Target:
     hi: int
     pinned: bool = False
     zero_point: int = 0
+    groups: ChannelGroups | None = None
 
     @property
     def reach(self) -> int:
         """The largest |q - zero_point|."""
-        return max(abs(self.lo - self.zero_point), abs(self.hi - self.zero_point))
+        zero_points = (self.zero_point,) if self.groups is None else self.groups.zero_points
+        return max(max(abs(self.lo - zero), abs(self.hi - zero)) for zero in zero_points)
+
+    def scales(self, shape: Sequence[int]) -> Array:
+        """The scale of every channel of a tensor of `shape`; float64, of its rank, each axis 1 or full."""
+        if self.groups is None:
+            return np.full((1,) * len(shape), self.scale)
+        return self.scale * self.groups.spread(self.groups.factors, shape)
+
+    def zero_points(self, shape: Sequence[int]) -> Array:
+        """The zero point of every channel of a tensor of `shape`; int64, like `scales`."""
+        if self.groups is None:
+            return np.full((1,) * len(shape), self.zero_point, np.int64)
+        return self.groups.spread(self.groups.zero_points, shape)
 
 
 def largest(bits: int, signed: bool = True) -> int:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mrt.calibration import Threshold
+from mrt.errors import QuantizationError
+from mrt.quantization.automatic import resolve_granularity
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, check_covered, expansion_of
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import ScalePlan, make_plan
+from mrt.quantization.plan import make_plan
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import Target
+from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Graph, Symbol, TensorType
+from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.types import narrowest_dtype
 
 
@@ -22,68 +25,153 @@ from mrt.symbol.types import narrowest_dtype
 class IntegerGraph:
     """What quantization makes: the integer graph, its inputs and outputs with their scales, and all scales by name.
 
-    An input's range is what its quantizer saturates to.
+    An input's range is what its quantizer saturates to. corrections: what was added to the real output of reductions,
+    by the name of the prepared float symbol, one value for each output channel.
     """
 
     graph: Graph
     inputs: tuple[tuple[Symbol, Target], ...]
     outputs: tuple[Quantized, ...]
     scales: Mapping[str, Array]
-    zero_points: Mapping[str, int]
+    zero_points: Mapping[str, Array]
     notes: tuple[str, ...] = ()
+    corrections: Mapping[str, Array] = field(default_factory=dict)
 
 
-def expand_graph(graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> IntegerGraph:
+def expand_graph(
+    graph: Graph,
+    thresholds: Mapping[str, Threshold],
+    config: QuantizationConfig,
+    corrections: Mapping[str, Array] | None = None,
+) -> IntegerGraph:
     """The integer form of a prepared float graph.
 
+    corrections: by the name of a reduction, what is added to its real output: float64 (O,), one for each output
+    channel.
+
     Raises UnsupportedOperatorError listing every operator without an integer form, and QuantizationError naming the
-    symbol that does not fit 32 bits.
+    symbol that does not fit 32 bits, or whose correction does not fit it.
     """
-    check_covered(graph)
-    plan = make_plan(graph, thresholds, config)
-    builder = IntegerBuilder(reserved=graph.by_name)
-    wide: dict[Symbol, Quantized] = {}
-    inputs = []
-    for symbol in graph.inputs:
-        given = config.inputs.get(symbol.name)
-        target = input_target(plan.own[symbol.name]) if given is None else plan.own[symbol.name]
-        builder.begin(symbol)
-        dtype = narrowest_dtype(target.lo, target.hi) if given is None else given.dtype
-        wide[symbol] = builder.input(symbol.name, TensorType(symbol.shape, dtype), target)
-        inputs.append((wide[symbol].symbol, target))
+    corrections = corrections or {}
+    expander = Expander(graph, thresholds, config)
+    for name in corrections:
+        if name not in graph.by_name:
+            raise QuantizationError(f"a correction is given for {name}, which the graph does not have")
     for symbol in graph.operators:
-        wide[symbol] = _expand(symbol, wide, plan, builder)
-    outputs = tuple(_output(symbol, wide, plan, builder) for symbol in graph.outputs)
-    integer = builder.graph([output.symbol for output in outputs])
-    scales = {name: scale for name, scale in builder.scales.items() if name in integer.by_name}
-    zero_points = {name: zero for name, zero in builder.zero_points.items() if name in integer.by_name}
-    return IntegerGraph(integer, tuple(inputs), outputs, scales, zero_points, tuple(builder.notes))
+        expander.expand(symbol)
+        if symbol.name in corrections:
+            expander.correct(symbol, corrections[symbol.name])
+    return expander.finish()
+
+
+def input_quantization(symbol: Symbol, target: Target) -> TensorQuantization:
+    """How real values become the integers of an input of the integer graph."""
+    return TensorQuantization(
+        symbol.name,
+        symbol.shape,
+        symbol.dtype,
+        np.float64(target.scale),
+        target.zero_point,
+        target.lo,
+        target.hi,
+        target.pinned,
+    )
+
+
+class Expander:
+    """Makes the integer graph of a prepared float graph, one operator after the other in the order of the graph.
+
+    Between two of them what was made so far can be run, and a reduction's output be corrected by what that shows.
+    """
+
+    def __init__(self, graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> None:
+        check_covered(graph)
+        config, chosen = resolve_granularity(graph, thresholds, config)
+        self.plan = make_plan(graph, thresholds, config)
+        self.builder = IntegerBuilder(reserved=graph.by_name)
+        self.builder.notes += chosen
+        self._graph = graph
+        self._wide: dict[Symbol, Quantized] = {}
+        self._corrections: dict[str, Array] = {}
+        inputs = []
+        for symbol in graph.inputs:
+            given = config.inputs.get(symbol.name)
+            target = input_target(self.plan.own[symbol.name]) if given is None else self.plan.own[symbol.name]
+            self.builder.begin(symbol)
+            dtype = narrowest_dtype(target.lo, target.hi) if given is None else given.dtype
+            self._wide[symbol] = self.builder.input(symbol.name, TensorType(symbol.shape, dtype), target)
+            inputs.append((self._wide[symbol].symbol, target))
+        self.inputs = tuple(inputs)
+        """The integer graph's inputs, with what their quantizers saturate to."""
+
+    def expand(self, symbol: Symbol) -> Quantized:
+        """The integers of an operator of the float graph; what it reads must have been expanded."""
+        values: list[Quantized | Array] = []
+        for index, source in enumerate(symbol.inputs):
+            parameter = self._graph.value(source)
+            if parameter is not None:
+                values.append(parameter)
+                continue
+            target = self.plan.edge(symbol, index)
+            self.builder.begin(source)
+            wide = self._wide[source]
+            values.append(wide if target is None else self.builder.requantize(wide, target))
+        self.builder.begin(symbol)
+        inputs = Inputs(symbol, tuple(values))
+        self._wide[symbol] = expansion_of(symbol).expand(symbol, inputs, self.plan, self.builder)
+        return self._wide[symbol]
+
+    def correct(self, symbol: Symbol, correction: Array) -> None:
+        """Adds real values, one for each output channel, to what the reduction `symbol` was expanded to last.
+
+        They are rounded to steps of the accumulator, and join the constants that are added to it before or after.
+        """
+        axis, value = symbol.channel_axis, self._wide[symbol]
+        if axis is None or correction.shape != (symbol.shape[axis],) or not np.isfinite(correction).all():
+            needed = "none" if axis is None else f"{symbol.shape[axis]} finite values"
+            raise QuantizationError(
+                f"{symbol.name} ({symbol.op}): a correction of {correction.size} values is given, {needed} can be taken"
+            )
+        self._corrections[symbol.name] = correction
+        shape = tuple(-1 if k == axis else 1 for k in range(symbol.type.rank))
+        steps = round_half_away(correction.reshape(shape) / value.scale)
+        if steps.any():
+            self.builder.begin(symbol)
+            name = f"{symbol.name}_bias_correction"
+            total = self.builder.add_constant(value.symbol, name, steps, "_bias_corrected")
+            self._wide[symbol] = self.builder.quantized(total, value.scale, value.zero_points)
+
+    def form(self, consumer: Symbol, index: int) -> Symbol | None:
+        """The integer symbol from which input `index` of an operator follows by steps that sum nothing up.
+
+        Narrow where it was rescaled for that operator already; None for a parameter.
+        """
+        source = consumer.inputs[index]
+        if self._graph.value(source) is not None:
+            return None
+        return self.builder.form(self._wide[source], self.plan.edge(consumer, index))
+
+    def finish(self) -> IntegerGraph:
+        """The integer graph; every operator of the float graph must have been expanded."""
+        builder = self.builder
+        outputs = tuple(self._output(symbol) for symbol in self._graph.outputs)
+        integer = builder.graph([output.symbol for output in outputs])
+        scales = {name: scale for name, scale in builder.scales.items() if name in integer.by_name}
+        zero_points = {name: zero for name, zero in builder.zero_points.items() if name in integer.by_name}
+        return IntegerGraph(
+            integer, self.inputs, outputs, scales, zero_points, tuple(builder.notes), dict(self._corrections)
+        )
+
+    def _output(self, symbol: Symbol) -> Quantized:
+        self.builder.begin(symbol)
+        parameter = self._graph.value(symbol)
+        target = self.plan.output(symbol)
+        if parameter is not None:
+            return self.builder.constant_at(symbol.name, parameter, target)
+        return self.builder.requantize(self._wide[symbol], target)
 
 
 def input_target(target: Target) -> Target:
     """A target whose scale is a float32, as the quantization of float inputs needs."""
     scale = float(np.nextafter(np.float32(target.scale), np.float32(np.inf)))
     return replace(target, scale=scale)
-
-
-def _expand(symbol: Symbol, wide: Mapping[Symbol, Quantized], plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    values: list[Quantized | Array] = []
-    for index, source in enumerate(symbol.inputs):
-        parameter = plan.graph.value(source)
-        if parameter is not None:
-            values.append(parameter)
-            continue
-        target = plan.edge(symbol, index)
-        builder.begin(source)
-        values.append(wide[source] if target is None else builder.requantize(wide[source], target))
-    builder.begin(symbol)
-    return expansion_of(symbol).expand(symbol, Inputs(symbol, tuple(values)), plan, builder)
-
-
-def _output(symbol: Symbol, wide: Mapping[Symbol, Quantized], plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    builder.begin(symbol)
-    parameter = plan.graph.value(symbol)
-    target = plan.output(symbol)
-    if parameter is not None:
-        return builder.constant_at(symbol.name, parameter, target)
-    return builder.requantize(wide[symbol], target)

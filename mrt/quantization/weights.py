@@ -2,116 +2,192 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from mrt.quantization.granularity import integer_factors
 from mrt.quantization.options import WeightConfig
-from mrt.quantization.quantizer import Target, largest, round_half_away
+from mrt.quantization.quantizer import largest, round_half_away
 from mrt.quantization.requantize import absorbable_ratio, frac_limit, pre_shift_for
 from mrt.symbol import Array
 
-BIAS_BITS = 22
-"""A bias takes at most this many bits of the accumulator; where it would take more, the weight's scale rises."""
-LEAST_RATIO = 2.0**-16
-"""The smallest factor from accumulator to target: below it a 15-bit multiplier would need a shift beyond 31."""
+BIAS_BITS, MOST_BIAS_BITS = 22, 29
+"""A bias takes at most so many bits of the accumulator, or as many as the sums; where it would take more, the weight's
+scale rises. The former where that does not show in the output, the latter where it does."""
+LEAST_RATIO = 2.0**-24
+"""The smallest factor from accumulator to target: at a shift of 31 its multiplier still has 7 bits."""
+FACTOR_BITS = 4
+"""The scales of one output channel's groups of input channels are at most 2^4 times the finest."""
 ROUNDS = 8
+CORRECTION_SHARE = 64
+"""Bias correction finds one part in so many of an accumulator's bound left free for its constant."""
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizedWeight:
-    """W = scale * (integers - zero_point): integers int64, of the weight's shape; scale float64 and zero_point int64,
-    (O,), one for each output channel."""
+    """W[o, i] = scale[o] * factors[o, i] * (integers[o, i] - zero_point[o, i]).
+
+    integers: int64, of the weight's shape (O, I, ...). scale: float64 (O,), one for each output channel. zero_point,
+    factors: int64 (O, I), equal within a group of input channels.
+    """
 
     integers: Array
     scale: Array
     zero_point: Array
+    factors: Array
 
     @property
     def centred(self) -> Array:
-        """integers - zero_point, of the weight's shape."""
-        return self.integers - per_channel(self.zero_point, self.integers.ndim)
+        """factors * (integers - zero_point), of the weight's shape: the weight in steps of `scale`."""
+        rank = self.integers.ndim
+        centred: Array = spread(self.factors, rank) * (self.integers - spread(self.zero_point, rank))
+        return centred
+
+    @property
+    def real(self) -> Array:
+        """What the integers stand for, float64 of the weight's shape."""
+        result: Array = self.centred * spread(self.scale, self.integers.ndim)
+        return result
 
 
 def quantize_weight(
     weight: Array,
-    step: float,
+    step: Array | float,
     config: WeightConfig,
-    meets: Target | None,
+    ends: list[int],
+    meets: Array | None,
     bias: Array | None,
     magnitudes: Callable[[Array], Array],
 ) -> QuantizedWeight:
-    """Integers for a float `weight` (O, ...), and scale and zero point of each output channel.
+    """Integers for a float `weight` (O, I, ...), and scales and zero points.
 
-    step: the scale of the data operand. meets: what the accumulator is rescaled to, if known. bias: (O,) float, what
-    is added to the accumulator. magnitudes: from centred integers like the weight to the largest |accumulator| per
-    channel.
+    step: the scale of the data operand, one or (O,), as the accumulator of each output channel counts it. ends: where
+    the groups of input channels end. meets: (O,) or one, the scale to which the accumulator is brought, if known.
+    bias: (O,) float, what is added to the accumulator. magnitudes: from centred integers like the weight to the
+    largest |accumulator| per channel.
 
-    1. The scale spreads the channel's (or layer's) range over the integers: the largest |weight| is 2^(bits-1) - 1 if
-       symmetric; if affine the range from the least to the greatest, widened to hold zero, takes all 2^bits.
+    1. The scale spreads the range of the channel (or layer), in each group of input channels, over the integers: the
+       largest |weight| is 2^(bits-1) - 1 if symmetric; if affine the range from the least to the greatest, widened to
+       hold zero, takes all 2^bits. Groups have integer multiples of their output channel's scale.
     2. It rises where the bias, or the factor to the target, would not fit otherwise; an all-zero channel gets
-       its scale from this alone.
+       its scale from this alone. A bias fits that takes 22 bits, or as many as the sums, or 29 where the
+       weights' rounding would be seen in the target.
     3. It rises to the nearest value whose factor to the target is exactly frac * 2^-shift, frac as wide as the
        accumulator's bound allows; then the weight is quantized and the bound is checked again.
     """
+    draft = _draft(weight, config, ends)
     channels = weight.shape[0]
-    rows = weight.reshape(channels, -1).astype(np.float64)
-    lo, hi = rows.min(axis=1, initial=0.0), rows.max(axis=1, initial=0.0)
-    if config.scales == "layer":
-        lo, hi = np.full(channels, lo.min()), np.full(channels, hi.max())
     offset = np.zeros(channels) if bias is None else np.abs(bias).astype(np.float64)
-    floor = offset / (step * 2.0**BIAS_BITS)
+    live = np.where(draft.scale > 0, draft.scale, draft.scale.max() or 1.0)
+    sums = magnitudes(draft.quantized(live).centred)
+    floor = offset / (step * np.maximum(2.0**BIAS_BITS, sums))
     if meets is not None:
-        floor = np.maximum(floor, LEAST_RATIO * meets.scale / step)
-    if config.quantizer == "affine":
-        scale = np.maximum((hi - lo) / ((1 << config.bits) - 1), floor)
-    else:
-        scale = np.maximum(np.maximum(hi, -lo) / largest(config.bits), floor)
+        # Weights off by half a scale, at random, are off by less than a step of the target below this scale.
+        each = step * np.maximum(magnitudes(np.ones_like(weight, np.int64)), 1)
+        unseen = meets * math.sqrt(weight[0].size) / each
+        least = offset / (step * np.maximum(2.0**MOST_BIAS_BITS, sums))
+        floor = np.maximum(np.minimum(floor, unseen), least)
+        floor = np.maximum(floor, LEAST_RATIO * meets / step)
+    scale = np.maximum(draft.scale, floor)
     if config.scales == "layer":
         scale = np.full(channels, scale.max())
     scale[scale == 0] = scale.max() or 1.0
     if meets is None:
-        return _quantize(weight, scale, lo, config)
+        return draft.quantized(scale)
     for _ in range(ROUNDS):
-        quantized = _quantize(weight, scale, lo, config)
-        exact = _absorbing(quantized, step, meets, offset, magnitudes)
+        exact = _absorbing(draft.quantized(scale), step, meets, offset, magnitudes)
         if np.allclose(exact, scale, rtol=1e-12, atol=0):
             break
         scale = exact
-    return _quantize(weight, scale, lo, config)
+    return draft.quantized(scale)
 
 
-def per_channel(values: Array, rank: int) -> Array:
-    """(O,) as (O, 1, ...)."""
-    return values.reshape(-1, *(1,) * (rank - 1))
+def spread(values: Array, rank: int) -> Array:
+    """(O,) or (O, I) as (O, 1, ...) or (O, I, 1, ...)."""
+    return values.reshape(*values.shape, *(1,) * (rank - values.ndim))
+
+
+@dataclass(frozen=True, eq=False)
+class _Draft:
+    """A weight before its scale is settled. scale: the least one, (O,); lo: the least weight of each group, at most 0,
+    like `factors` (O, I)."""
+
+    weight: Array
+    config: WeightConfig
+    scale: Array
+    lo: Array
+    factors: Array
+
+    def quantized(self, scale: Array) -> QuantizedWeight:
+        """Rounded half away from zero and saturated, at `scale` (O,)."""
+        rank = self.weight.ndim
+        steps = scale[:, None] * self.factors
+        integers = round_half_away(self.weight / spread(steps, rank))
+        if self.config.quantizer == "symmetric":
+            top = largest(self.config.bits)
+            return QuantizedWeight(np.clip(integers, -top, top), scale, np.zeros_like(self.factors), self.factors)
+        lowest = -(1 << (self.config.bits - 1))
+        highest = -lowest - 1
+        zero_point = np.clip(np.rint(lowest - self.lo / steps), lowest, highest).astype(np.int64)
+        integers = np.clip(integers + spread(zero_point, rank), lowest, highest)
+        return QuantizedWeight(integers, scale, zero_point, self.factors)
+
+
+def _draft(weight: Array, config: WeightConfig, ends: list[int]) -> _Draft:
+    """The scale that the range alone asks for, with the factors of the groups of input channels."""
+    outputs, inputs = weight.shape[:2]
+    starts = [0, *ends[:-1]]
+    values = weight.reshape(outputs, inputs, -1).astype(np.float64)
+    lo = np.minimum(np.minimum.reduceat(values.min(axis=2, initial=0.0), starts, axis=1), 0.0)
+    hi = np.maximum(np.maximum.reduceat(values.max(axis=2, initial=0.0), starts, axis=1), 0.0)
+    if config.scales == "layer":
+        lo, hi = (np.broadcast_to(end, lo.shape) for end in (lo.min(axis=0), hi.max(axis=0)))
+    if config.quantizer == "affine":
+        wanted = (hi - lo) / ((1 << config.bits) - 1)
+    else:
+        wanted = np.maximum(hi, -lo) / largest(config.bits)
+    lengths = np.diff([0, *ends])
+    scale, factors = _common(wanted)
+    return _Draft(weight, config, scale, np.repeat(lo, lengths, axis=1), np.repeat(factors, lengths, axis=1))
+
+
+def _common(wanted: Array) -> tuple[Array, Array]:
+    """For each output channel a scale, and integer factors for the scales `wanted` (O, groups) of its groups."""
+    if wanted.shape[1] == 1:
+        return wanted[:, 0].copy(), np.ones(wanted.shape, np.int64)
+    scale, factors = np.zeros(len(wanted)), np.ones(wanted.shape, np.int64)
+    for channel, row in enumerate(wanted):
+        live = row > 0
+        if live.any():
+            scale[channel], factors[channel, live] = integer_factors(row[live], FACTOR_BITS)
+    return scale, factors
+
+
+def with_correction_room(bound: Any) -> Any:
+    """`bound` (non-negative, an int or an array of ints) and what a correction of the bias may add to it.
+
+    The multipliers that a weight's scale absorbs are chosen for this bound, which does not depend on the correction:
+    the same weights serve every correction.
+    """
+    return bound + -(-bound // CORRECTION_SHARE)
 
 
 def _absorbing(
     quantized: QuantizedWeight,
-    step: float,
-    meets: Target,
+    step: Array | float,
+    meets: Array,
     offset: Array,
     magnitudes: Callable[[Array], Array],
 ) -> Array:
     """The scales at or above these whose factors to the target are exact multipliers."""
     scale = quantized.scale
     bound = magnitudes(quantized.centred) + np.ceil(offset / (step * scale)).astype(np.int64) + 1
-    if bool((scale == scale[0]).all()):
+    if bool((step * scale / meets == (step * scale / meets).flat[0]).all()):
         bound = np.full_like(bound, bound.max())
     pre_shift = pre_shift_for(int(bound.max()))
-    wanted = step * scale / meets.scale * 2.0**pre_shift
-    return absorbable_ratio(wanted, frac_limit(bound, pre_shift)) * 2.0**-pre_shift * meets.scale / step
-
-
-def _quantize(weight: Array, scale: Array, lo: Array, config: WeightConfig) -> QuantizedWeight:
-    """Rounded half away from zero and saturated; lo: the least weight of each channel, at most 0."""
-    steps = round_half_away(weight / per_channel(scale, weight.ndim))
-    if config.quantizer == "symmetric":
-        top = largest(config.bits)
-        return QuantizedWeight(np.clip(steps, -top, top), scale, np.zeros(len(scale), np.int64))
-    lowest = -(1 << (config.bits - 1))
-    highest = -lowest - 1
-    zero_point = np.clip(np.rint(lowest - lo / scale), lowest, highest).astype(np.int64)
-    integers = np.clip(steps + per_channel(zero_point, weight.ndim), lowest, highest)
-    return QuantizedWeight(integers, scale, zero_point)
+    wanted = step * scale / meets * 2.0**pre_shift
+    return absorbable_ratio(wanted, frac_limit(bound, pre_shift)) * 2.0**-pre_shift * meets / step

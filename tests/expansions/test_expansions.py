@@ -1,4 +1,4 @@
-"""Every operator's integer form stays near its float form, and within its proven bounds, on hard cases too."""
+"""Integer forms stay near float, and within their proven bounds, on hard cases; test_matrix.py has all attributes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ import pytest
 from mrt.errors import QuantizationError, UnsupportedOperatorError
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import GraphBuilder, Operator, TensorType
-from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu
+from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.normalization import Identity
-from mrt.symbol.operators.pad import Pad
-from mrt.symbol.operators.pooling import Pooling
-from mrt.symbol.operators.reduce import Max, Sum
-from mrt.symbol.operators.transform import Concat, ExpandDims, Flatten, Reshape, Slice, SliceAxis, Squeeze, Transpose
+from mrt.symbol.operators.transform import Concat, Flatten
 from tests.quantization.networks import chain, quantize_and_run, random_samples
 
 RNG = np.random.default_rng(7)
@@ -67,47 +64,6 @@ def test_reductions_with_bias_and_relu(
     assert outcome.relative_error < EIGHT_BITS * (1 if offset == 0 else 2)
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [
-        Relu(),
-        Clip(a_min=0.0, a_max=1.0),
-        Clip(a_min=-0.5, a_max=1.5),
-        Clip(a_min=0.25, a_max=0.75),
-        LeakyReLU(slope=0.1),
-        LeakyReLU(slope=0.0),
-        LeakyReLU(slope=2.0),
-        Pad(pad_width=(0, 0, 0, 0, 1, 2, 0, 3)),
-        Pad(pad_width=(0, 0, 0, 0, 1, 2, 0, 3), constant_value=-1.25),
-        Pooling(kernel=(3, 3), stride=(2, 2), pad=(1, 1)),
-        Pooling(kernel=(2, 2), pool_type="sum", pooling_convention="full", stride=(2, 2)),
-        Pooling(global_pool=True, pool_type="sum"),
-        Sum(axis=(2, 3)),
-        Sum(axis=(1,), keepdims=True),
-        Max(axis=(1,)),
-        Flatten(),
-        Reshape(shape=(0, -1)),
-        Transpose(axes=(0, 2, 3, 1)),
-        ExpandDims(axis=2),
-        Slice(begin=(None, 1, None, 6), end=(None, 3, None, 0), step=(1, 1, 2, -2)),
-        SliceAxis(axis=1, begin=1, end=None),
-    ],
-    ids=lambda operator: f"{operator.op}-{operator.attributes()}",
-)
-@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
-@pytest.mark.parametrize("offset", [0.0, 2.0, -1.0])
-def test_operators_of_one_input(operator: Operator, quantizer: str, offset: float) -> None:
-    graph = chain((1, 4, 7, 7), (operator, []))
-    samples = [{"x": feeds["x"] + np.float32(offset)} for feeds in random_samples(graph)]
-    outcome = quantize_and_run(graph, samples, quantizers(quantizer))
-    assert outcome.relative_error < EIGHT_BITS
-
-
-def test_squeeze() -> None:
-    graph = chain((1, 4, 1, 7), (Squeeze(axis=(2,)), []))
-    assert quantize_and_run(graph, random_samples(graph)).relative_error < EIGHT_BITS
-
-
 def two_inputs(operator: Operator, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> object:
     builder = GraphBuilder()
     a, b = (builder.input(name, TensorType(shape)) for name, shape in zip("ab", shapes, strict=True))
@@ -130,20 +86,26 @@ def test_two_tensors_of_different_scale(operator: Operator, spread: float, quant
     assert quantize_and_run(graph, samples, quantizers(quantizer)).relative_error < EIGHT_BITS
 
 
+def test_a_sum_that_is_concatenated_is_rounded_once() -> None:
+    """Off by half a step of the concat, half a sixteenth of one for each term, and a little for the inputs' steps.
+
+    Terms rounded to whole steps would be off by up to half a step each.
+    """
+    builder = GraphBuilder()
+    a, b, c = (builder.input(name, TensorType((1, 3, 16, 16))) for name in "abc")
+    total = builder.apply(ElemwiseAdd(), [a, b], "total")
+    graph = builder.graph([builder.apply(Concat(), [total, c], "joined")])
+    inputs = {name: {"activation": {"bits": 16}} for name in "abc"}
+    config = QuantizationConfig.model_validate({"output": {"bits": 8}, "overrides": inputs})
+    assert quantize_and_run(graph, random_samples(graph), config).worst_steps <= 0.5 + 2 / 32 + 0.01
+
+
 @pytest.mark.parametrize("operator", [ElemwiseAdd(), ElemwiseSub(), ElemwiseMul()], ids=lambda o: o.op)
 def test_a_tensor_with_itself(operator: Operator) -> None:
     builder = GraphBuilder()
     x = builder.input("x", TensorType((1, 3, 4, 4)))
     graph = builder.graph([builder.apply(operator, [x, x], "y")])
     assert quantize_and_run(graph, random_samples(graph)).relative_error < EIGHT_BITS
-
-
-@pytest.mark.parametrize("shape", [(1,), (3, 1, 1), (1, 3, 1, 1), (), (1, 3, 4, 4), (1, 1, 4, 4)])
-@pytest.mark.parametrize("operator", [BroadcastAdd(), BroadcastMul()], ids=lambda o: o.op)
-@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
-def test_constants_of_every_shape(operator: Operator, shape: tuple[int, ...], quantizer: str) -> None:
-    graph = chain((1, 3, 4, 4), (operator, [RNG.standard_normal(shape)]))
-    assert quantize_and_run(graph, random_samples(graph), quantizers(quantizer)).relative_error < EIGHT_BITS
 
 
 @pytest.mark.parametrize("constant", [0.0, 1e-30, -1.0, 1e6])
@@ -207,12 +169,13 @@ def test_sixteen_by_sixteen_bits_keep_as_many_as_fit(pair: tuple[str, str]) -> N
     )
     outcome = quantize_and_run(graph, random_samples(graph), config)
     assert outcome.relative_error < 0.01
-    (note,) = outcome.integer.notes
-    assert "s0 (Convolution): weights of" in note and "instead of 16" in note
+    weights, sums = outcome.integer.notes
+    assert "s0 (Convolution): weights of" in weights and "instead of 16" in weights
+    assert "partial sums, shifted right by" in sums
 
 
 def test_what_fits_in_no_way_is_refused_by_name() -> None:
-    graph = chain((1, 2**17), (FullyConnected(num_hidden=1, no_bias=True), [np.ones((1, 2**17))]))
+    graph = chain((1, 1, 2**17), (FullyConnected(num_hidden=1, no_bias=True), [np.ones((1, 2**17))]))
     config = QuantizationConfig.model_validate({"activation": {"bits": 16}, "weight": {"bits": 16}})
     with pytest.raises(QuantizationError, match=r"s0 \(FullyConnected\): its sums of 131072 products"):
         quantize_and_run(graph, random_samples(graph, 1), config)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
+from mrt.backend import TvmRunner
 from mrt.calibration import Threshold
 from mrt.errors import QuantizationError
 from mrt.quantization.options import QuantizationConfig
@@ -16,8 +18,10 @@ from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh
 from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.functions import (
     Abs,
+    Ceil,
     Erf,
     Exp,
+    Floor,
     HardSigmoid,
     HardSwish,
     Log,
@@ -25,18 +29,25 @@ from mrt.symbol.operators.functions import (
     Negative,
     PowerScalar,
     Reciprocal,
+    Rint,
+    Round,
+    RoundHalfEven,
     Rsqrt,
+    Sign,
     Silu,
     Softrelu,
     Softsign,
     Sqrt,
     Square,
+    Trunc,
 )
 from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.reduce import Sum
 from mrt.symbol.operators.region import ElementwiseRegion
 from mrt.symbol.operators.scalar import RDivScalar
 from mrt.symbol.operators.table import TableLookup
-from tests.quantization.networks import chain, quantize_and_run, random_samples
+from mrt.symbol.operators.transform import Reshape, SliceAxis, Transpose
+from tests.quantization.networks import Outcome, chain, quantize_and_run, random_samples
 
 SIGNED = (-3.0, 4.5)
 POSITIVE = (0.25, 6.0)
@@ -72,8 +83,9 @@ def named(case: object) -> str:
     return f"{case.op}-{case.attributes()}" if isinstance(case, Operator) else ""
 
 
-def configured(quantizer: str = "symmetric", bits: int = 8) -> QuantizationConfig:
-    return QuantizationConfig.model_validate({"activation": {"quantizer": quantizer, "bits": bits}})
+def configured(quantizer: str = "symmetric", bits: int = 8, output: int = 16) -> QuantizationConfig:
+    activation = {"quantizer": quantizer, "bits": bits}
+    return QuantizationConfig.model_validate({"activation": activation, "output": {"bits": output}})
 
 
 def thresholds(graph: Graph, x: np.ndarray) -> dict[str, Threshold]:
@@ -105,6 +117,21 @@ def test_the_error_is_within_the_stated_bound(
     # Float32 inputs are divided by a float32 scale: the nearest integer is missed by a rounding.
     bound = integer.outputs[0].step / 2 + lipschitz * integer.inputs[0][1].scale * (0.5 + 2.0**-7)
     assert np.abs(run(integer, x) - operator.evaluate(x)).max() <= bound
+
+
+@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
+@pytest.mark.parametrize("bits", [4, 8, 16])
+@pytest.mark.parametrize("operator", [Floor(), Ceil(), Trunc(), Round(), Rint(), RoundHalfEven(), Sign()], ids=named)
+def test_functions_that_jump_have_a_value_from_nearby(operator: Operator, bits: int, quantizer: str) -> None:
+    """Between the function at x - sx / 2 and at x + sx / 2, but for half a step of the output."""
+    x = np.concatenate([np.linspace(-6, 7, 2001), np.arange(-12, 15) / 2]).astype(np.float32)[None]
+    graph = chain(x.shape, (operator, []))
+    integer = expand_graph(graph, thresholds(graph, x), configured(quantizer, bits))
+    assert [symbol.op for symbol in integer.graph.operators] == [TableLookup.op]
+    half = integer.inputs[0][1].scale * (0.5 + 2.0**-7)
+    found, rounding = run(integer, x), integer.outputs[0].step * (0.5 + 2.0**-10)
+    assert (operator.evaluate(x - half) - rounding <= found).all()
+    assert (found <= operator.evaluate(x + half) + rounding).all()
 
 
 @pytest.mark.parametrize(("bits", "entries"), [(4, 16), (8, 256), (16, 65536)])
@@ -175,6 +202,141 @@ def test_constant_tensors(value: float, make: Callable[[], Operator]) -> None:
     integer = expand_graph(graph, {"x": Threshold(value, value), "s0": Threshold(top, top)}, configured())
     assert np.isfinite(run(integer, x)).all()
     np.testing.assert_allclose(run(integer, x), top, rtol=1e-2, atol=1e-30)
+
+
+FLAT: list[tuple[Operator, tuple[float, float], tuple[float, float]]] = [
+    # The function, the calibrated range, and between which values it has not yet come within half a step of its ends.
+    (Tanh(), (-80.0, 80.0), (-math.atanh(1 - 1 / 254), math.atanh(1 - 1 / 254))),
+    (Sigmoid(), (-80.0, 60.0), (-math.log(509), math.log(509))),
+    (Erf(), (-80.0, 1.0), (-2.04, 1.0)),
+    (HardSigmoid(), (-80.0, 80.0), (-2.5, 2.5)),
+    (HardSigmoid(alpha=-2.0), (-80.0, 80.0), (-0.25, 0.25)),
+    (LeakyReLU(act_type="gelu"), (-80.0, 2.0), (-3.0, 2.0)),
+    (ElementwiseRegion("_plus_scalar(_mul_scalar(tanh(x), scalar=0.5), scalar=0.5)"), (-80.0, 80.0), (-2.8, 3.2)),
+]
+
+
+@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
+@pytest.mark.parametrize("bits", [8, 12, 16])
+@pytest.mark.parametrize(("operator", "ends", "varies"), FLAT, ids=named)
+def test_the_input_covers_only_where_the_function_varies(
+    operator: Operator, ends: tuple[float, float], varies: tuple[float, float], bits: int, quantizer: str
+) -> None:
+    """The error keeps to sy / 2 + L sx / 2 over the whole range, with the step of the part that is covered."""
+    x = np.concatenate([np.linspace(*ends, 4001), np.linspace(*varies, 4001)]).astype(np.float32)[None]
+    graph = chain(x.shape, (operator, []))
+    integer = expand_graph(graph, thresholds(graph, x), configured(quantizer, bits, bits))
+    dense = np.linspace(*ends, 800_001)
+    lipschitz = np.abs(np.diff(operator.evaluate(dense)) / np.diff(dense)).max()
+    step = integer.inputs[0][1].scale
+    bound = integer.outputs[0].step / 2 + lipschitz * step * (0.5 + 2.0**-7)
+    assert np.abs(run(integer, x) - operator.evaluate(x)).max() <= bound
+    whole = 2 * max(map(abs, ends)) if quantizer == "symmetric" else ends[1] - ends[0]
+    assert step < whole / 2**bits / 3
+    if bits == 8:
+        covered = 2 * max(map(abs, varies)) if quantizer == "symmetric" else varies[1] - varies[0]
+        assert step < 1.2 * covered / 2**bits
+
+
+@pytest.mark.parametrize("operator", [Exp(), Log(), Sqrt(), Softrelu(), PowerScalar(3), Silu()], ids=named)
+def test_functions_that_vary_everywhere_cover_everything(operator: Operator) -> None:
+    ends = (0.25, 6.0)
+    x = np.linspace(*ends, 1001).astype(np.float32)[None]
+    graph = chain(x.shape, (operator, []))
+    integer = expand_graph(graph, thresholds(graph, x), configured("symmetric"))
+    assert integer.inputs[0][1].scale == pytest.approx(6.0 / 255, 0.02)
+
+
+def wide_layer(*readers: Operator, arrange: Sequence[Operator] = ()) -> Graph:
+    """A layer of values up to about 100 in 32 units, rearranged, which all of `readers` read."""
+    builder = GraphBuilder()
+    weight = builder.parameter("weight", (20 * np.random.default_rng(1).standard_normal((32, 8))).astype(np.float32))
+    x = builder.input("x", TensorType((1, 8)))
+    layer = builder.apply(FullyConnected(num_hidden=32, no_bias=True), [x, weight], "layer")
+    for operator in arrange:
+        layer = builder.apply(operator, [layer])
+    return builder.graph([builder.apply(operator, [layer]) for operator in readers])
+
+
+CENTRED_16 = {"overrides": {"x": {"activation": {"bits": 16}}, "layer": {"weight": {"bits": 16}}}}
+
+
+def worst_errors(graph: Graph) -> tuple[Outcome, list[float]]:
+    """The largest error of each output, the layer itself being all but exact."""
+    outcome = quantize_and_run(graph, random_samples(graph, 40), QuantizationConfig.model_validate(CENTRED_16))
+    errors = np.array(
+        [
+            [np.abs(a - r).max() for r, a in zip(*outputs, strict=True)]
+            for outputs in zip(outcome.real, outcome.approximate, strict=True)
+        ]
+    )
+    return outcome, list(errors.max(axis=0))
+
+
+@pytest.mark.parametrize(
+    "arrange",
+    [(), (Reshape(shape=(1, 4, 8)), Transpose(axes=(0, 2, 1))), (SliceAxis(axis=1, begin=3, end=20),), (Relu(),)],
+    ids=str,
+)
+def test_accumulators_saturate_where_a_function_is_flat(arrange: Sequence[Operator]) -> None:
+    """Over the whole range 8 bits would leave steps of about 1, and errors of about 1/2."""
+    _, errors = worst_errors(wide_layer(Tanh(), arrange=arrange))
+    assert errors[0] < 1 / 254 + 6 / 127 / 2 + 0.004
+
+
+def test_a_sign_is_told_from_the_accumulator() -> None:
+    """All but the smallest values have their own sign, which 8 bits over the whole range would not tell."""
+    outcome, _ = worst_errors(wide_layer(Sign()))
+    real = np.concatenate([sample[0] for sample in outcome.real])
+    found = np.concatenate([sample[0] for sample in outcome.approximate])
+    assert np.mean(np.abs(found - real) > 1e-3) < 0.002
+
+
+def test_each_reader_of_a_tensor_gets_what_it_tells_apart() -> None:
+    """relu and the output read the layer in full, tanh and sigmoid where either of them varies:
+    within +-12 at the 16 bits of the outputs."""
+    graph = wide_layer(Tanh(), Relu(), Sigmoid())
+    graph = graph.with_outputs([*graph.outputs, graph.by_name["layer"]])
+    outcome, errors = worst_errors(graph)
+    largest = max(float(np.abs(sample[3]).max()) for sample in outcome.real)
+    assert largest > 80
+    assert max(errors[0], errors[2]) < 1 / 254 + 12 / 127 / 2 + 0.004
+    # A second form of an accumulator takes a multiplier of 8 bits, which is off by 2^-9 at most.
+    assert max(errors[1], errors[3]) < largest * 2.0**-9
+
+
+def test_a_reader_that_needs_all_gets_all() -> None:
+    """The mean reads at 8 bits as well, and one form serves both."""
+    graph = wide_layer(Tanh(), Sum(axis=(1,)))
+    outcome, errors = worst_errors(graph)
+    largest = max(float(np.abs(sample[1]).max()) for sample in outcome.real)
+    assert errors[1] < 32 * 0.6 and largest > 100
+
+
+def test_sums_keep_room_before_a_function_that_is_all_but_a_jump() -> None:
+    """The quantizer of the sum is not made so fine that the operands, which all but cancel, saturate before it."""
+    builder = GraphBuilder()
+    a, b = (builder.input(name, TensorType((1, 500))) for name in "ab")
+    total = builder.apply(ElemwiseAdd(), [a, b], "sum")
+    graph = builder.graph([builder.apply(HardSigmoid(alpha=1e6), [total], "y")])
+    random = np.random.default_rng(4)
+    x = random.uniform(-80, 80, (1, 500)).astype(np.float32)
+    samples = [{"a": x, "b": (-x + random.choice([-3, 3], (1, 500))).astype(np.float32)}]
+    config = QuantizationConfig.model_validate({"activation": {"bits": 8}})
+    outcome = quantize_and_run(graph, samples, config)
+    assert outcome.relative_error < 0.01
+
+
+def test_compiled_tables_behind_saturation_are_the_evaluated_ones() -> None:
+    graph = wide_layer(Tanh(), Relu(), Sigmoid())
+    outcome, _ = worst_errors(graph)
+    ((symbol, target),) = outcome.integer.inputs
+    evaluate = TvmRunner().prepare(outcome.integer.graph)
+    values = np.random.default_rng(0).integers(target.lo, target.hi, symbol.shape, endpoint=True)
+    for drawn in (values, np.where(values > 0, target.hi, target.lo)):
+        feeds = {"x": drawn.astype(symbol.dtype)}
+        for found, expected in zip(evaluate(feeds), outcome.integer.graph.evaluate(feeds), strict=True):
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_a_table_that_would_be_too_large_is_refused() -> None:

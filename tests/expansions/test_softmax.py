@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from mrt.errors import QuantizationError
 from mrt.quantization.options import QuantizationConfig
-from mrt.symbol.operators.normalization import Softmax
+from mrt.symbol.operators.normalization import LogSoftmax, Softmax
 from tests.quantization.networks import Outcome, chain, quantize_and_run
 
 RNG = np.random.default_rng(3)
@@ -19,7 +20,9 @@ def on_the_grid(rows: np.ndarray, bits: int, step: float) -> list[dict[str, np.n
     return [{"x": (rows * step).astype(np.float32)}]
 
 
-def run(rows: np.ndarray, bits: int, step: float, operator: Softmax, out_bits: int, quantizer: str) -> Outcome:
+def run(
+    rows: np.ndarray, bits: int, step: float, operator: Softmax | LogSoftmax, out_bits: int, quantizer: str
+) -> Outcome:
     graph = chain(rows.shape, (operator, []))
     config = {"activation": {"bits": bits, "quantizer": quantizer}, "output": {"bits": out_bits}}
     config["overrides"] = {"s0": {"activation": {"bits": out_bits}}}
@@ -78,3 +81,56 @@ def test_calibrated_range_below_one_is_used_in_full() -> None:
     highest = max(float(r[0].max()) for r in outcome.real)
     assert highest < 0.1
     assert worst_error(outcome) <= highest * 2.0**-8
+
+
+def log_error(outcome: Outcome, classes: int, step: float) -> tuple[float, float]:
+    """The worst error, and what is allowed: two halves of the common scale, which is 16 times finer than the output,
+    half a step of the output, the sum's roundings, the multiplier's of 14 bits, and what the grid is missed by."""
+    allowed = outcome.integer.outputs[0].step * (1 / 2 + 1 / 16) - np.log1p(-classes / 2**17 - classes**2 / 2**32)
+    largest = max(float(np.abs(r[0]).max()) for r in outcome.real)
+    return worst_error(outcome), allowed + largest * 2.0**-14 + step
+
+
+@pytest.mark.parametrize("classes", [1, 2, 3, 12, 99, 1000, 16_384])
+@pytest.mark.parametrize(("bits", "step"), [(8, 2.0**-4), (8, 1.0), (12, 2.0**-8), (16, 2.0**-11)])
+@pytest.mark.parametrize("out_bits", [8, 16])
+def test_logarithm_for_many_classes(classes: int, bits: int, step: float, out_bits: int) -> None:
+    top = 2 ** (bits - 1) - 1
+    rows = RNG.integers(-top, top, (1, 2, classes), endpoint=True)
+    found, allowed = log_error(run(rows, bits, step, LogSoftmax(), out_bits, "symmetric"), classes, 0.0)
+    assert found <= allowed
+
+
+@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
+@pytest.mark.parametrize("classes", [2, 100, 1000])
+@pytest.mark.parametrize("step", [2.0**-20, 2.0**-6, 2.0**-3, 4.0])
+def test_logarithm_of_extremes(classes: int, step: float, quantizer: str) -> None:
+    """All equal, one above all, one below all, half and half."""
+    rows = np.stack(
+        [
+            np.full(classes, 127),
+            np.zeros(classes),
+            np.where(np.arange(classes) == 1, 127, -127),
+            np.where(np.arange(classes) == 1, -127, 127),
+            np.where(np.arange(classes) % 2, -127, 127),
+        ]
+    )
+    # An affine quantizer of 256 integers misses the grid of 255 by half a step on both sides of the difference.
+    missed = step if quantizer == "affine" else 0.0
+    found, allowed = log_error(run(rows, 8, step, LogSoftmax(), 8, quantizer), classes, missed)
+    assert found <= allowed
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("temperature", [None, 0.25, 8.0])
+def test_logarithm_of_axes_and_temperature(axis: int, temperature: float | None) -> None:
+    rows = RNG.integers(-127, 127, (3, 5, 4), endpoint=True)
+    outcome = run(rows, 8, 2.0**-4, LogSoftmax(axis=axis, temperature=temperature), 8, "symmetric")
+    found, allowed = log_error(outcome, 5, 0.0)
+    assert found <= allowed and outcome.integer.graph.outputs[0].shape == (3, 5, 4)
+
+
+def test_a_logarithm_of_too_many_classes_is_refused_by_name() -> None:
+    rows = RNG.integers(-127, 127, (1, 16_385), endpoint=True)
+    with pytest.raises(QuantizationError, match=r"s0 \(log_softmax\): it has 16385 classes, 16384 are allowed; cut"):
+        run(rows, 8, 1.0, LogSoftmax(), 8, "symmetric")

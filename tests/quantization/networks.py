@@ -12,6 +12,7 @@ from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.rewriter import IntegerGraph, expand_graph
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.bounds import analyse_bounds
+from mrt.symbol.channels import channel_axes
 from mrt.symbol.interval import Interval
 
 
@@ -56,13 +57,21 @@ class Outcome:
 
 
 def observe(graph: Graph, samples: Sequence[dict[str, Array]]) -> dict[str, Threshold]:
-    """Exact minima and maxima of every tensor over the samples, by NumPy."""
-    found: dict[str, Threshold] = {}
+    """Exact minima and maxima of every tensor and of its channels over the samples, by NumPy."""
+    axes = channel_axes(graph)
+    seen: dict[str, list[Array]] = {}
     for feeds in samples:
         values = {symbol.name: value for symbol, value in graph.walk(feeds)} | feeds
         for name, value in values.items():
-            old = found.get(name, Threshold(np.inf, -np.inf))
-            found[name] = Threshold(min(old.lo, float(value.min())), max(old.hi, float(value.max())))
+            seen.setdefault(name, []).append(value)
+    found = {}
+    for name, arrays in seen.items():
+        values = np.stack(arrays)
+        channels: tuple[tuple[float, float], ...] = ()
+        if axes.get(name, 0) > 0:
+            split = np.moveaxis(values, axes[name] + 1, 0).reshape(values.shape[axes[name] + 1], -1)
+            channels = tuple((float(row.min()), float(row.max())) for row in split)
+        found[name] = Threshold(float(values.min()), float(values.max()), channels)
     return found
 
 

@@ -1,0 +1,277 @@
+"""Every operator, quantizer, granularity and width: integers within the analytic bound of float, and within 32 bits.
+
+Corner cases that stand elsewhere: right shifts by 0, 1, 2 and 31 of negative odd numbers and of the extremes in
+tests/symbol/test_integer_operators.py; the choice of multipliers at its ends in tests/quantization/test_requantize.py;
+roundings of +-0.5 in parameters in tests/quantization/test_quantizer.py; pruned channels, awkward constants and weights
+of every magnitude in test_expansions.py; functions at infinity and outside of their domain in test_function_tables.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mrt
+from mrt.model import assemble
+from mrt.quantization.expansion import expanded_operators
+from mrt.quantization.options import QuantizationConfig
+from mrt.symbol import Array, GraphBuilder, Symbol, TensorType
+from mrt.symbol.operators.activation import Relu, Tanh
+from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.convolution import Convolution
+from mrt.symbol.operators.deconvolution import Deconvolution
+from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseSub
+from mrt.symbol.operators.functions import Log
+from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.pooling import Pooling
+from mrt.symbol.operators.transform import Concat, Flatten
+from tests.error_bounds import RULES
+from tests.matrix import (
+    CASES,
+    DRAWS,
+    GROUPED_CASES,
+    PAIRS,
+    QUANTIZERS,
+    Case,
+    Data,
+    Weights,
+    assert_proven_at_extremes,
+    assert_within_bounds,
+    run,
+)
+from tests.quantization.networks import chain, random_samples
+
+USEFUL = 0.3
+"""A bound says something where it is at most this share of the largest output."""
+EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def test_every_operator_with_an_integer_form_has_a_case_and_a_bound() -> None:
+    covered = {symbol.op for case in CASES for symbol in case.graph.operators}
+    assert expanded_operators() == set(RULES) == covered
+
+
+@pytest.mark.parametrize("case", CASES + GROUPED_CASES, ids=str)
+def test_eight_bits(case: Case, tmp_path: Path) -> None:
+    """Ordinary data, every pair of quantizers and granularity; the saved model is verified from its files."""
+    for config in case.configs():
+        samples = [case.draw(seed) for seed in (1, 2)]
+        useful = np.inf if case.is_loose or case.is_grouped else USEFUL
+        integer = assert_within_bounds(case.graph, samples, config, useful)
+        assert_proven_at_extremes(integer)
+    assemble(integer, None, {}).save(tmp_path)
+    assert mrt.verify(tmp_path).max_bits <= 32
+
+
+@EVERY_CASE
+def test_kinds_of_data(case: Case) -> None:
+    """Zero points at both ends of the range and outside, ties, constants, extremes; quantizers, and groups, in turn."""
+    forms = [case, replace(case, is_grouped=True)]
+    for turn, kind in enumerate(DRAWS):
+        form = forms[turn % 2]
+        configs = list(form.configs())
+        config = configs[(turn // 2 + turn // 2 // len(configs)) % len(configs)]
+        assert_within_bounds(form.graph, [form.draw(3 + turn, kind)], config)
+
+
+@EVERY_CASE
+@settings(max_examples=2)
+@given(data=st.data())
+def test_drawn_data_and_widths(case: Case, data: st.DataObject) -> None:
+    case = replace(case, is_grouped=data.draw(st.booleans(), "groups"))
+    bits = data.draw(st.sampled_from([4, 16]), "bits")
+    config = data.draw(st.sampled_from(list(case.configs(bits))), "config")
+    kind = data.draw(st.sampled_from(list(DRAWS)), "kind")
+    seed = data.draw(st.integers(0, 2**16), "seed")
+    integer = assert_within_bounds(case.graph, [case.draw(seed, kind), case.draw(seed + 1, kind)], config)
+    assert_proven_at_extremes(integer)
+
+
+LONGEST = (2**31 - 1) // (255 * 127)
+"""The most products of 8 bits, of which one factor is never negative, that 32 bits hold: 66,310."""
+
+
+@pytest.mark.parametrize(
+    "length", [2**k + d for k in (7, 8, 15, 16) for d in (-1, 0, 1)] + [LONGEST + d for d in (-1, 0, 1)]
+)
+def test_sums_of_extremes_are_those_of_python_integers(length: int) -> None:
+    """Data and weights at their largest integers; where the sum would leave 32 bits a note says how it is shifted."""
+    graph = chain((1, length), (FullyConnected(1, no_bias=True), [np.ones((1, length))]))
+    integer = assert_within_bounds(graph, [{"x": np.ones((1, length), np.float32)}], QuantizationConfig())
+    slices = [value.reshape(-1) for name, value in integer.graph.parameters.items() if name.startswith("p0_0")]
+    (weight,) = set(np.concatenate(slices).tolist())
+    accumulator = integer.graph.with_outputs([integer.graph.by_name["s0"]])
+    (value,) = accumulator.evaluate({"x": np.full((1, length), 255, np.uint8)})
+    exact = length * 255 * weight
+    assert weight > 120
+    if length <= LONGEST:
+        assert int(value.item()) == exact <= 2**31 - 1
+        return
+    (note,) = integer.notes
+    parts, shift = (int(number) for number in re.findall(r": (\d+) partial sums, shifted right by (\d+)", note)[0])
+    assert abs(int(value.item()) * 2**shift - exact) <= parts * 2 ** (shift - 1)
+
+
+@pytest.mark.parametrize("signs", [(1, 1), (1, -1), (-1, 1), (-1, -1)])
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_extremes_of_every_sign_cancel_exactly(signs: tuple[int, int], pair: tuple[str, str]) -> None:
+    """Half of the products are the largest, half the smallest."""
+    x = np.where(np.arange(512) % 2, signs[0], -signs[0]).astype(np.float32)[None]
+    weight = np.full((2, 512), signs[1], np.float32)
+    weight[1, ::2] *= -1
+    config = QuantizationConfig.model_validate({"activation": {"quantizer": pair[0]}, "weight": {"quantizer": pair[1]}})
+    graph = chain(x.shape, (FullyConnected(2, no_bias=True), [weight]))
+    assert_within_bounds(graph, [{"x": x}], config)
+
+
+def cases_of(*ops: str) -> list[Case]:
+    return [case for case in CASES if case.operator.op in ops]
+
+
+@pytest.mark.parametrize("case", cases_of("L2Normalization", "InstanceNorm", "LayerNorm"), ids=str)
+@pytest.mark.parametrize("quantizer", QUANTIZERS)
+def test_lengths_of_few_steps(case: Case, quantizer: str) -> None:
+    """Squares of 1 are not lost where those of many elements are added up axis by axis."""
+    config = case.config(quantizer, bits=2)
+    for seed, kind in enumerate(DRAWS):
+        assert_within_bounds(case.graph, [case.draw(seed, kind)], config)
+
+
+@pytest.mark.parametrize("case", cases_of("square", "elemwise_mul", "broadcast_mul", "batch_dot", "dot"), ids=str)
+@pytest.mark.parametrize("quantizer", QUANTIZERS)
+@pytest.mark.parametrize("kind", ["not negative", "far below zero"])
+def test_products_of_sixteen_bits_of_one_sign(case: Case, quantizer: str, kind: str) -> None:
+    """Integers of one sign have one bit more, which two factors of 16 bits do not have room for."""
+    integer = assert_within_bounds(case.graph, [case.draw(7, kind)], case.config(quantizer, bits=16), USEFUL)
+    assert_proven_at_extremes(integer)
+
+
+def test_tables_keep_the_ends_of_a_range_whose_zero_point_is_rounded() -> None:
+    """The largest value lies beyond the largest integer of the affine quantizer, not beyond that of a finer table."""
+    graph = chain((1, 4), (Log(), []))
+    samples = [{"x": np.full((1, 4), value, np.float32)} for value in (0.25, 1.25)]
+    integer = assert_within_bounds(graph, samples, CASES[0].config("affine"), 0.01)
+    assert integer.outputs[0].step < 1e-4
+
+
+SINGLE_TAPS = [
+    Case(Convolution((1, 1), 8, num_group=8, no_bias=True), (Data((1, 8, 9, 9)), Weights((8, 1, 1, 1)))),
+    Case(Deconvolution((2, 2), 8, stride=(2, 2), num_group=8), (Data((1, 8, 5, 5)), Weights((8, 1, 2, 2)))),
+    Case(FullyConnected(40, no_bias=True), (Data((16, 1)), Weights((40, 1)))),
+]
+
+
+@pytest.mark.parametrize("case", SINGLE_TAPS, ids=str)
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize("scales", ["output_channel", "layer"])
+def test_weights_of_four_bits_are_off_by_half_a_step(case: Case, pair: tuple[str, str], scales: str) -> None:
+    """Where products are not added up no error makes up for another, and beside 16 bits only the weight's counts."""
+    base = case.config(*pair, scales, bits=16)
+    config = base.model_copy(update={"weight": base.weight.model_copy(update={"bits": 4})})
+    assert_within_bounds(case.graph, [case.draw(seed) for seed in (8, 9)], config, USEFUL)
+
+
+def is_homogeneous(case: Case) -> bool:
+    """Whether the case scales with its inputs, all of which are real, so that its range may be anything."""
+    ops = {"relu", "abs", "negative", "max", "min", "sum", "Pooling", "Convolution", "Deconvolution", "FullyConnected"}
+    moves = {"Flatten", "Reshape", "transpose", "slice", "squeeze", "tile", "repeat", "UpSampling", "depth_to_space"}
+    sums = {"elemwise_add", "elemwise_sub", "add_n", "_maximum", "_minimum", "Concat"}
+    only_data = len(case.inputs) == len(case.operands) or case.has_weight
+    return {symbol.op for symbol in case.graph.operators} <= ops | moves | sums and only_data
+
+
+@pytest.mark.parametrize("magnitude", [1e-25, 1e-12, 1e12, 1e30])
+@pytest.mark.parametrize("case", filter(is_homogeneous, CASES), ids=str)
+def test_ranges_of_every_magnitude(case: Case, magnitude: float) -> None:
+    samples = [{name: value * np.float32(magnitude) for name, value in case.draw(5).items()}]
+    useful = np.inf if case.is_loose else USEFUL
+    for quantizer in QUANTIZERS:
+        assert_within_bounds(case.graph, samples, case.config(quantizer), useful)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if all(d.is_real for d in c.inputs.values())], ids=str)
+def test_zeros_and_denormals_have_an_answer(case: Case) -> None:
+    """A tensor too small for a scale counts as zero."""
+    zeros = {name: np.zeros(data.shape, np.float32) for name, data in case.inputs.items()}
+    expected = case.graph.evaluate(zeros)[0]
+    for value in (0.0, 1e-42):
+        samples = [{name: zero + np.float32(value) for name, zero in zeros.items()}]
+        outcome, _ = run(case.graph, samples, case.config("affine", "affine"))
+        tolerance = 0.02 * np.abs(expected).max() + 1e-28
+        np.testing.assert_allclose(outcome.approximate[0][0], expected, rtol=0, atol=tolerance)
+
+
+def a_diamond(builder: GraphBuilder) -> list[Symbol]:
+    """Two branches of different scale are added, and their sum is an output beside one of them."""
+    x = builder.input("x", TensorType((1, 4, 5, 5)))
+    weight = builder.parameter("w", 3 * normal(4, 4, 1, 1))
+    left = builder.apply(Convolution((1, 1), 4, no_bias=True), [x, weight], "left")
+    right = builder.apply(Relu(), [x], "right")
+    return [builder.apply(ElemwiseAdd(), [left, right], "total"), right]
+
+
+def shared_weights(builder: GraphBuilder) -> list[Symbol]:
+    """One weight for two layers whose inputs differ in scale tenfold, and an output itself."""
+    x = builder.input("x", TensorType((2, 4)))
+    weight = builder.parameter("w", 10 * normal(4, 4))
+    first = builder.apply(FullyConnected(4, no_bias=True), [x, weight], "first")
+    second = builder.apply(FullyConnected(4, no_bias=True), [first, weight], "second")
+    return [builder.apply(ElemwiseSub(), [first, second], "difference"), weight, second]
+
+
+def an_output_that_is_an_input(builder: GraphBuilder) -> list[Symbol]:
+    """The same input twice, and what is made of it; another input is given as it is."""
+    x, y = builder.input("x", TensorType((1, 6))), builder.input("y", TensorType((3,)))
+    return [x, builder.apply(ElemwiseMul(), [x, x], "square"), x, y]
+
+
+def consumers_of_every_form(builder: GraphBuilder) -> list[Symbol]:
+    """A sum read by a table, a concatenation, a pooling and a bias, each of which wants another form of it."""
+    x, y = (builder.input(name, TensorType((1, 2, 4, 4))) for name in "xy")
+    total = builder.apply(ElemwiseAdd(), [x, y], "total")
+    pooled = builder.apply(Pooling((2, 2), pool_type="sum"), [total], "pooled")
+    bias = builder.parameter("b", np.full((1, 2, 1, 1), 7.7, np.float32))
+    return [
+        builder.apply(Tanh(), [total], "table"),
+        builder.apply(Concat(), [total, x], "joined"),
+        builder.apply(Flatten(), [pooled], "flat"),
+        builder.apply(BroadcastAdd(), [total, bias], "biased"),
+        total,
+    ]
+
+
+def normal(*shape: int) -> Array:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+Network = Callable[[GraphBuilder], list[Symbol]]
+NETWORKS: list[Network] = [a_diamond, shared_weights, an_output_that_is_an_input, consumers_of_every_form]
+
+
+@pytest.mark.parametrize("make", NETWORKS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+@pytest.mark.parametrize("bits", [4, 8, 12])
+def test_networks(
+    make: Callable[[GraphBuilder], list[Symbol]], pair: tuple[str, str], bits: int, tmp_path: Path
+) -> None:
+    """Bounds follow through graphs with several outputs and consumers."""
+    builder = GraphBuilder()
+    graph = builder.graph(make(builder))
+    config = QuantizationConfig.model_validate(
+        {
+            "activation": {"bits": bits, "quantizer": pair[0]},
+            "weight": {"bits": bits, "quantizer": pair[1]},
+            "output": {"bits": 16},
+        }
+    )
+    integer = assert_within_bounds(graph, random_samples(graph), config)
+    assert_proven_at_extremes(integer)
+    assemble(integer, None, {}).save(tmp_path)
+    assert mrt.verify(tmp_path).max_bits <= 32

@@ -1,0 +1,535 @@
+"""What corrections are, against float64; that sequential ones make the means right, in flat memory and linear time."""
+
+from __future__ import annotations
+
+import tempfile
+import tracemalloc
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mrt
+from mrt.api import quantize
+from mrt.backend import TvmRunner
+from mrt.calibration import Calibration, CalibrationConfig, calibrate
+from mrt.errors import ConfigError, DataError, QuantizationError
+from mrt.quantization.bias_correction import (
+    Samples,
+    fast_corrections,
+    find_corrections,
+    observed_channels,
+    reductions,
+    sequential_corrections,
+)
+from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.plan import observed_tensors
+from mrt.quantization.rewriter import IntegerGraph, expand_graph, input_quantization
+from mrt.report.inspect import explain
+from mrt.symbol import Array, Evaluate, Graph, GraphBuilder, NumpyRunner, Operator, TensorType
+from mrt.symbol.bounds import analyse_bounds
+from mrt.symbol.interval import Interval
+from mrt.symbol.operators.activation import Relu
+from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.convolution import Convolution
+from mrt.symbol.operators.deconvolution import Deconvolution
+from mrt.symbol.operators.elementwise import ElemwiseAdd
+from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.pad import Pad
+from mrt.symbol.operators.transform import Reshape
+from tests.quantization.networks import chain
+
+RNG = np.random.default_rng(11)
+COUNT = 13
+BATCH = CalibrationConfig(batch_size=4)
+
+
+def options(mode: str, activation: str = "symmetric", weight: str = "symmetric", bits: int = 4) -> QuantizationConfig:
+    """Few bits for the weights, so that their rounding shifts means by many steps of an accumulator."""
+    return QuantizationConfig.model_validate(
+        {
+            "bias_correction": mode,
+            "activation": {"quantizer": activation},
+            "weight": {"quantizer": weight, "bits": bits},
+        }
+    )
+
+
+def weights(*shape: int) -> Array:
+    return RNG.normal(0.1, 0.5, shape).astype(np.float32)
+
+
+def convolution(
+    channels: int, outputs: int, kernel: int = 1, groups: int = 1, **more: object
+) -> tuple[Operator, list[Array]]:
+    taps = weights(outputs, channels // groups, kernel, kernel)
+    made = Convolution(kernel=(kernel, kernel), num_filter=outputs, num_group=groups, no_bias=True, **more)  # type: ignore[arg-type]
+    return made, [taps]
+
+
+def data_for(graph: Graph, count: int = COUNT) -> Array:
+    """Samples whose channels have different means, none of them 0."""
+    shape = graph.inputs[0].shape[1:]
+    means = np.linspace(0.3, 1.5, shape[0]).reshape(-1, *(1,) * (len(shape) - 1))
+    return (RNG.normal(0, 0.5, (count, *shape)) + means).astype(np.float32)
+
+
+def calibrated(graph: Graph, x: Array) -> Calibration:
+    return calibrate(graph, [x], observed_tensors(graph), BATCH, NumpyRunner(), means=observed_channels(graph))
+
+
+def sequential(graph: Graph, x: Array, config: QuantizationConfig) -> dict[str, Array]:
+    return sequential_corrections(graph, calibrated(graph, x), config, Samples([x], BATCH, NumpyRunner()))
+
+
+SINGLE = {
+    "convolution": chain((1, 6, 5, 5), convolution(6, 4, 3)),
+    "stride and dilation": chain((1, 6, 7, 7), convolution(6, 4, 3, stride=(2, 2), dilate=(2, 2))),
+    "grouped": chain((1, 6, 5, 5), convolution(6, 4, 3, groups=2)),
+    "depthwise": chain((1, 6, 5, 5), convolution(6, 6, 3, groups=6)),
+    "two outputs of each channel": chain((1, 6, 5, 5), convolution(6, 12, 3, groups=6)),
+    "FullyConnected": chain((1, 6), (FullyConnected(num_hidden=4, no_bias=True), [weights(4, 6)])),
+    "FullyConnected of images": chain((1, 6, 2, 2), (FullyConnected(num_hidden=4, no_bias=True), [weights(4, 24)])),
+    "FullyConnected of rows": chain(
+        (1, 3, 6), (FullyConnected(num_hidden=4, no_bias=True, flatten=False), [weights(4, 6)])
+    ),
+    "Deconvolution": chain(
+        (1, 6, 4, 4), (Deconvolution(kernel=(3, 3), num_filter=4, stride=(2, 2)), [weights(6, 4, 3, 3)])
+    ),
+    "grouped Deconvolution": chain(
+        (1, 6, 4, 4), (Deconvolution(kernel=(3, 3), num_filter=4, stride=(2, 2), num_group=2), [weights(6, 2, 3, 3)])
+    ),
+}
+
+
+def network() -> Graph:
+    """Pads, a depthwise layer, a residual sum, one tensor read by two layers, biases, a fully connected end."""
+    builder = GraphBuilder()
+    counter = iter(range(100))
+
+    def layer(source, channels: int, outputs: int, kernel: int = 1, groups: int = 1, bias: bool = True):  # type: ignore[no-untyped-def]
+        number = next(counter)
+        operator, (taps,) = convolution(channels, outputs, kernel, groups)
+        if kernel > 1:
+            source = builder.apply(Pad(pad_width=(0, 0, 0, 0, 1, 1, 1, 1)), [source], f"pad{number}")
+        made = builder.apply(operator, [source, builder.parameter(f"w{number}", taps)], f"layer{number}")
+        if not bias:
+            return made
+        offset = builder.parameter(f"b{number}", RNG.normal(0, 0.3, (1, outputs, 1, 1)).astype(np.float32))
+        return builder.apply(BroadcastAdd(), [made, offset], f"biased{number}")
+
+    def relu(source):  # type: ignore[no-untyped-def]
+        return builder.apply(Relu(), [source], f"relu{next(counter)}")
+
+    x = builder.input("x", TensorType((1, 3, 6, 6)))
+    first = relu(layer(x, 3, 4, 3))
+    inner = layer(relu(layer(first, 4, 4, 3, groups=4)), 4, 4)
+    total = builder.apply(ElemwiseAdd(), [first, inner], "total")
+    left, right = layer(total, 4, 4, bias=False), layer(total, 4, 4)
+    both = builder.apply(ElemwiseAdd(), [relu(left), right], "both")
+    flat = builder.apply(Reshape(shape=(0, -1)), [both], "flat")
+    end = builder.apply(
+        FullyConnected(num_hidden=5, no_bias=True), [flat, builder.parameter("wf", weights(5, 144))], "end"
+    )
+    return builder.graph([end])
+
+
+NETWORK = network()
+RUNS = {name: (graph, data_for(graph)) for name, graph in {**SINGLE, "network": NETWORK}.items()}
+QUANTIZERS = [("symmetric", "symmetric"), ("affine", "symmetric"), ("affine", "affine")]
+
+
+def channel_mean(values: Array, axis: int) -> Array:
+    found: Array = values.astype(np.float64).mean(axis=tuple(k for k in range(values.ndim) if k != axis))
+    return found
+
+
+def mean_errors(graph: Graph, integer: IntegerGraph, x: Array, tensors: Mapping[str, str]) -> dict[str, Array]:
+    """By float tensor, float mean - integer mean of each channel over the samples, in steps of the integer tensor.
+
+    tensors: integer tensors by the float ones. Sample by sample; every integer must keep to its proven bounds.
+    """
+    intervals = {s.name: Interval.of(t.lo, t.hi, s.shape) for s, t in integer.inputs}
+    bounds = analyse_bounds(integer.graph, intervals)
+    real: dict[str, list[Array]] = {name: [] for name in tensors}
+    integers: dict[str, list[Array]] = {name: [] for name in tensors}
+    by_integer = {q: name for name, q in tensors.items()}
+    for sample in x:
+        for symbol, value in graph.walk({"x": sample[None]}):
+            if symbol.name in real:
+                real[symbol.name].append(value)
+        fed = {s.name: input_quantization(s, t).quantize(sample[None]) for s, t in integer.inputs}
+        for symbol, value in integer.graph.walk(fed):
+            assert (value >= bounds[symbol.name].lo).all() and (value <= bounds[symbol.name].hi).all()
+            if symbol.name in by_integer:
+                integers[by_integer[symbol.name]].append(value)
+    errors = {}
+    for name, other in tensors.items():
+        axis = 1 if graph.by_name[name].type.rank != 3 else 2
+        scale, zero_point = integer.scales[other], integer.zero_points.get(other, 0)
+        found = channel_mean(scale * (np.stack(integers[name])[:, 0].astype(np.float64) - zero_point), axis)
+        errors[name] = (channel_mean(np.stack(real[name])[:, 0], axis) - found) / scale.reshape(-1)
+    return errors
+
+
+def accumulators(graph: Graph, integer: IntegerGraph) -> dict[str, str]:
+    """For every reduction, or the addition of a bias to its accumulator, the last integer tensor before any rescaling.
+
+    Until then there is one scale for each channel.
+    """
+    found = {}
+    for symbol in reductions(graph):
+        for tensor in (symbol, *(s for s in graph.consumers[symbol] if s.op == "broadcast_add")):
+            forms = [s.name for s in integer.graph.operators if s.origin == tensor.name and s.name in integer.scales]
+            forms = [name for name in forms if integer.scales[name].size > 1]
+            if forms:
+                found[symbol.name] = (tensor.name, forms[-1])
+    return dict(found.values())
+
+
+# -- fast ------------------------------------------------------------------------------------------------------------
+
+
+def shift_of_constant_images(operator: Operator, error: Array, mean: Array, shape: tuple[int, ...]) -> Array:
+    """What an error of the weight adds to the mean of each output channel, if each input channel is constant.
+
+    Written out by taps: a convolution adds all of them up at every position, a deconvolution of n positions adds n
+    times all of them up over its output.
+    """
+    if isinstance(operator, FullyConnected):
+        image = mean if not operator.flatten else np.broadcast_to(mean.reshape(-1, *(1,) * (len(shape) - 2)), shape[1:])
+        return error @ image.reshape(-1)
+    taps = error.reshape(*error.shape[:2], -1).sum(axis=2)
+    groups = operator.num_group  # type: ignore[attr-defined]
+    inputs = len(mean) // groups
+    if isinstance(operator, Deconvolution):
+        sums = np.concatenate(
+            [mean[g * inputs : (g + 1) * inputs] @ taps[g * inputs : (g + 1) * inputs] for g in range(groups)]
+        )
+        return sums * np.prod(shape[2:]) / np.prod(operator.output_spatial(shape[2:]))
+    outputs = len(taps) // groups
+    return np.array([taps[o] @ mean[o // outputs * inputs :][:inputs] for o in range(len(taps))])
+
+
+@pytest.mark.parametrize("activation", ["symmetric", "affine"])
+@pytest.mark.parametrize("name", SINGLE)
+def test_fast_is_the_rounding_of_the_weights_times_the_mean(name: str, activation: str) -> None:
+    (graph, x), config = RUNS[name], options("fast", activation)
+    operator, rows = graph.outputs[0].operator, graph.parameters["p0_0"].astype(np.float64)
+    integer = expand_graph(graph, calibrated(graph, x).thresholds, config)
+    accumulated = next(integer.scales[s.name] for s in integer.graph.operators if s.name in integer.scales)
+    scale = (accumulated / integer.scales["x"]).reshape(-1)
+    shape = (1, -1, 1, 1) if isinstance(operator, Deconvolution) else (-1, *(1,) * (rows.ndim - 1))
+    if isinstance(operator, Deconvolution):
+        scales = np.concatenate([np.repeat(part[None], rows.shape[0] // operator.num_group, 0) for part in
+                                 scale.reshape(operator.num_group, -1)])[:, :, None, None]  # fmt: skip
+    else:
+        scales = scale.reshape(shape)
+    error = rows - scales * integer.graph.parameters["p0_0"]
+    mean = channel_mean(x, 2 if name.endswith("rows") else 1)
+    expected = shift_of_constant_images(operator, error, mean, graph.inputs[0].shape)
+    found = fast_corrections(graph, calibrated(graph, x), config)
+    assert np.abs(expected).max() > 0.01
+    np.testing.assert_allclose(found["s0"], expected, rtol=0, atol=1e-6)
+
+
+def test_fast_knows_the_zero_points_of_weights() -> None:
+    """A fully connected layer's real weights are what its integers answer to one input at a time."""
+    graph, x = RUNS["FullyConnected"]
+    config, found = options("fast", "affine", "affine"), calibrated(*RUNS["FullyConnected"])
+    integer = expand_graph(graph, found.thresholds, config)
+    target = integer.inputs[0][1]
+    answers = np.zeros((4, 6))
+    at_zero = _last_accumulator(integer, np.full((1, 6), target.zero_point))
+    for k in range(6):
+        fed = np.full((1, 6), target.zero_point)
+        fed[0, k] += 100
+        answers[:, k] = (_last_accumulator(integer, fed) - at_zero)[0] / (100 * target.scale)
+    expected = (graph.parameters["p0_0"] - answers) @ x.mean(axis=0, dtype=np.float64)
+    np.testing.assert_allclose(fast_corrections(graph, found, config)["s0"], expected, rtol=0, atol=1e-9)
+
+
+def _last_accumulator(integer: IntegerGraph, fed: Array) -> Array:
+    """Real values of the accumulator, without rescaling."""
+    name = [s.name for s in integer.graph.operators if s.op in ("FullyConnected", "broadcast_add", "clip")]
+    values = {symbol.name: value for symbol, value in integer.graph.walk({"x": fed.astype(np.uint8)})}
+    wanted = [n for n in name if n in integer.scales and integer.scales[n].size > 1][-1]
+    found: Array = integer.scales[wanted] * values[wanted]
+    return found
+
+
+@pytest.mark.parametrize("name", ["convolution", "depthwise", "FullyConnected", "Deconvolution"])
+def test_fast_is_exact_where_channels_are_constant(name: str) -> None:
+    """Then nothing is approximate but the rounding of the input, which is made exact."""
+    graph, _ = RUNS[name]
+    levels = np.array([255, 40, 120, 3, 77, 200]).reshape(-1, *(1,) * (graph.inputs[0].type.rank - 2))
+    x = np.broadcast_to(levels / 255, (5, *graph.inputs[0].shape[1:])).astype(np.float32)
+    config, found = options("fast"), calibrated(graph, x)
+    thresholds = found.thresholds
+    corrections = fast_corrections(graph, found, config)
+    before = expand_graph(graph, thresholds, config)
+    after = expand_graph(graph, thresholds, config, corrections)
+    wrong = mean_errors(graph, before, x, accumulators(graph, before))["s0"]
+    right = mean_errors(graph, after, x, accumulators(graph, after))["s0"]
+    assert np.abs(wrong).max() > 20 and np.abs(right).max() <= 0.5 + 0.01
+
+
+# -- sequential ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("activation", "weight"), QUANTIZERS)
+@pytest.mark.parametrize("name", RUNS)
+def test_sequential_makes_means_right_to_a_step(name: str, activation: str, weight: str) -> None:
+    """Half a step of the accumulator for the rounding of the correction, half a one for that of a bias."""
+    (graph, x), config = RUNS[name], options("sequential", activation, weight)
+    thresholds, corrections = calibrated(graph, x).thresholds, sequential(graph, x, config)
+    assert set(corrections) == {symbol.name for symbol in reductions(graph)}
+    before = expand_graph(graph, thresholds, config)
+    after = expand_graph(graph, thresholds, config, corrections)
+    wrong = mean_errors(graph, before, x, accumulators(graph, before))
+    right = mean_errors(graph, after, x, accumulators(graph, after))
+    for tensor, error in right.items():
+        bound = 1.0 if tensor.startswith("biased") else 0.5
+        assert np.abs(error).max() <= bound + 1e-3, tensor
+        assert np.abs(wrong[tensor]).max() > 5 * bound, tensor
+
+
+def test_an_injected_shift_is_taken_back() -> None:
+    """A float mean that is another by a known amount makes a correction that is another by just that amount."""
+    graph, x = RUNS["network"]
+    config, found = options("sequential"), calibrated(graph, x)
+    samples = Samples([x], BATCH, NumpyRunner())
+    last = reductions(graph)[-1]
+    shift = RNG.normal(0, 3, 5)
+    key = next(channels for channels in found.means if channels.tensor == last.name)
+    moved = replace(found, means={**found.means, key: tuple(np.asarray(found.means[key]) + shift)})
+    plain = sequential_corrections(graph, found, config, samples)
+    shifted = sequential_corrections(graph, moved, config, samples)
+    np.testing.assert_allclose(shifted[last.name] - plain[last.name], shift, rtol=1e-12)
+    assert all(np.array_equal(shifted[name], plain[name]) for name in plain if name != last.name)
+
+
+def test_weights_that_all_round_to_zero_are_replaced_by_their_mean() -> None:
+    """A channel of 0.003 beside one of 1 is lost at 8 bits per layer; on constant data a correction restores it."""
+    graph = chain((1, 1), (FullyConnected(num_hidden=2, no_bias=True), [np.array([[1.0], [0.003]])]))
+    x = np.ones((3, 1), np.float32)
+    for mode in ("fast", "sequential"):
+        config = QuantizationConfig.model_validate({"bias_correction": mode, "weight": {"scales": "layer"}})
+        found = calibrated(graph, x)
+        corrections = find_corrections(graph, found, config, Samples([x], BATCH, NumpyRunner()))
+        assert corrections["s0"] == pytest.approx([0.0, 0.003], abs=1e-4)
+        assert corrections["s0"][1] == pytest.approx(0.003, abs=1e-9)
+        integer = expand_graph(graph, found.thresholds, config, corrections)
+        output = integer.outputs[0]
+        real = output.step * integer.graph.evaluate({"x": np.array([[255]], np.uint8)})[0]
+        assert real[0] == pytest.approx([1.0, 0.003], abs=float(integer.scales["s0"].max()))
+
+
+@pytest.mark.parametrize("batch", [1, 3, 13, 16])
+def test_any_batch_gives_the_same_bits(batch: int) -> None:
+    graph, x = RUNS["network"]
+    config, found = options("sequential", "affine", "affine"), calibrated(graph, x)
+    expected = sequential_corrections(graph, found, config, Samples([x], BATCH, NumpyRunner()))
+    cut = CalibrationConfig(batch_size=batch)
+    given = sequential_corrections(graph, found, config, Samples([x[:5], x[5:]], cut, NumpyRunner()))
+    assert all(np.array_equal(given[name], expected[name]) for name in expected)
+
+
+def test_only_the_samples_of_calibration_count() -> None:
+    graph, x = RUNS["network"]
+    config, found = options("sequential"), calibrated(graph, x)
+    limited = Samples([x], CalibrationConfig(batch_size=4, samples=6), NumpyRunner())
+    expected = sequential_corrections(graph, found, config, Samples([x[:6]], BATCH, NumpyRunner()))
+    given = sequential_corrections(graph, found, config, limited)
+    assert all(np.array_equal(given[name], expected[name]) for name in expected)
+
+
+def test_a_graph_that_bakes_its_batch_in_is_corrected_too() -> None:
+    graph = chain(
+        (1, 4),
+        (FullyConnected(num_hidden=6, no_bias=True), [weights(6, 4)]),
+        (Reshape(shape=(1, 6)), []),
+        (FullyConnected(num_hidden=3, no_bias=True), [weights(3, 6)]),
+    )
+    x, config = data_for(graph), options("sequential")
+    integer = expand_graph(graph, calibrated(graph, x).thresholds, config, sequential(graph, x, config))
+    errors = mean_errors(graph, integer, x, accumulators(graph, integer))
+    assert all(np.abs(error).max() <= 0.5 + 1e-3 for error in errors.values())
+
+
+@pytest.mark.slow
+def test_compiled_pieces_give_what_numpy_gives() -> None:
+    graph, x = RUNS["network"]
+    config, found = options("sequential", "affine", "affine"), calibrated(graph, x)
+    by_numpy, by_tvm = (
+        sequential_corrections(graph, found, config, Samples([x], BATCH, runner))
+        for runner in (NumpyRunner(), TvmRunner())
+    )
+    assert all(np.array_equal(by_tvm[name], by_numpy[name]) for name in by_numpy)
+
+
+# -- what it costs ---------------------------------------------------------------------------------------------------
+
+
+class Watching(NumpyRunner):
+    """Runs by NumPy; remembers the operators of each graph, the runs, and the files that lie in `folder` meanwhile."""
+
+    def __init__(self, folder: Path, fails_at: int | None = None) -> None:
+        self.folder = folder
+        self.operators: list[list[str]] = []
+        self.runs = 0
+        self.files = 0
+        self.fails_at = fails_at
+
+    def prepare(self, graph: Graph) -> Evaluate:
+        self.operators.append([symbol.name for symbol in graph.operators])
+
+        def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
+            self.runs += 1
+            self.files = max(self.files, len([path for path in self.folder.rglob("*") if path.is_file()]))
+            if self.runs == self.fails_at:
+                raise KeyboardInterrupt
+            return graph.evaluate(feeds)
+
+        return evaluate
+
+
+def deep(blocks: int) -> Graph:
+    """Residual blocks of two layers: two tensors are alive at any time."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 4, 3, 3)))
+    for block in range(blocks):
+        inner = x
+        for k in (0, 1):
+            weight = builder.parameter(f"w{block}_{k}", weights(4, 4, 1, 1) / 2)
+            made = Convolution(kernel=(1, 1), num_filter=4, no_bias=True)
+            inner = builder.apply(made, [inner, weight], f"layer{block}_{k}")
+        x = builder.apply(ElemwiseAdd(), [x, builder.apply(Relu(), [inner], f"relu{block}")], f"total{block}")
+    return builder.graph([x])
+
+
+def test_each_symbol_runs_once_and_each_reduction_at_most_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    graph = deep(12)
+    x, runner, config = data_for(graph), Watching(tmp_path), options("sequential")
+    sequential_corrections(graph, calibrated(graph, x), config, Samples([x], BATCH, runner))
+    assert len(runner.operators) == 24 and runner.runs == 24 * 4
+    counts = Counter(name for names in runner.operators for name in names)
+    reduced = {symbol.name for symbol in reductions(graph)}
+    assert all(number <= (2 if name in reduced else 1) for name, number in counts.items())
+    assert 2 <= runner.files <= 5
+
+
+@pytest.mark.parametrize("fails_at", [None, 1, 9])
+def test_no_file_stays(fails_at: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    graph, x = RUNS["network"]
+    runner, found = Watching(tmp_path, fails_at), calibrated(graph, x)
+    try:
+        sequential_corrections(graph, found, options("sequential"), Samples([x], BATCH, runner))
+        assert fails_at is None
+    except KeyboardInterrupt:
+        assert runner.runs == fails_at
+    assert runner.files > 0 and list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    graph, x = RUNS["network"]
+    found = calibrated(graph, x)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("builtins.open", full)
+    with pytest.raises(QuantizationError, match=r"No space left on device; make room, name another folder by TMPDIR"):
+        sequential_corrections(graph, found, options("sequential"), Samples([x], BATCH, NumpyRunner()))
+
+
+def test_memory_does_not_grow_with_samples() -> None:
+    graph = chain((1, 8, 24, 24), convolution(8, 8), (Relu(), []), convolution(8, 8), (Relu(), []), convolution(8, 4))
+    x = data_for(graph, 8)
+    config, found = options("sequential"), calibrated(graph, x)
+
+    def peak(times: int) -> int:
+        tracemalloc.start()
+        sequential_corrections(graph, found, config, Samples((x for _ in range(times)), BATCH, NumpyRunner()))
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    peak(1)
+    assert peak(40) < 1.1 * peak(4) + 100_000
+
+
+# -- what stays as it was --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("activation", "weight"), QUANTIZERS)
+def test_corrections_change_neither_weights_nor_multipliers(activation: str, weight: str) -> None:
+    (graph, x), config = RUNS["network"], options("sequential", activation, weight, bits=8)
+    thresholds, corrections = calibrated(graph, x).thresholds, sequential(graph, x, config)
+    assert all(values.any() for values in corrections.values())
+    before = expand_graph(graph, thresholds, config).graph.parameters
+    after = expand_graph(graph, thresholds, config, corrections).graph.parameters
+    names = [symbol.inputs[1].name for symbol in reductions(graph)]
+    names += [name for name in before if name.endswith(("_frac", "_shifted_by"))]
+    assert len(names) > 10
+    for name in names:
+        np.testing.assert_array_equal(after[name], before[name])
+
+
+def test_corrections_join_bias_and_zero_point_in_one_constant() -> None:
+    graph = chain(
+        (1, 3), (FullyConnected(num_hidden=2, no_bias=True), [weights(2, 3)]), (BroadcastAdd(), [weights(1, 2)])
+    )
+    x, config = data_for(graph), options("fast", "affine", bits=8)
+    integer = expand_graph(graph, calibrated(graph, x).thresholds, config, {"s0": np.array([0.5, -0.25])})
+    assert integer.graph.count_operators()["broadcast_add"] == 1
+    assert {name: list(values) for name, values in integer.corrections.items()} == {"s0": [0.5, -0.25]}
+
+
+def test_without_correction_nothing_is_found_or_needed() -> None:
+    graph, x = RUNS["network"]
+    assert find_corrections(graph, calibrated(graph, x), QuantizationConfig()) == {}
+
+
+# -- errors, and the API ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_missing_or_does_not_fit_is_named() -> None:
+    graph, x = RUNS["convolution"]
+    found = calibrated(graph, x)
+    with pytest.raises(ConfigError, match="bias_correction is sequential: calibration data is needed"):
+        find_corrections(graph, found, options("sequential"))
+    with pytest.raises(QuantizationError, match=r"s0 \(Convolution\): the mean of x along axis 1 is missing"):
+        fast_corrections(graph, Calibration(found.thresholds), options("fast"))
+    for wrong in (np.zeros(3), np.full(4, np.nan)):
+        with pytest.raises(QuantizationError, match=r"s0 \(Convolution\): a correction .* 4 finite values"):
+            expand_graph(graph, found.thresholds, options("fast"), {"s0": wrong})
+    with pytest.raises(QuantizationError, match="given for conv9, which the graph does not have"):
+        expand_graph(graph, found.thresholds, options("fast"), {"conv9": np.zeros(4)})
+
+
+def test_an_iterator_cannot_be_read_twice() -> None:
+    graph, x = RUNS["convolution"]
+    with pytest.raises(DataError, match="batches is a generator, which can be read once; give a list"):
+        quantize(graph, (x for _ in range(1)), options("sequential"), runner=NumpyRunner())
+    assert quantize(graph, (x for _ in range(1)), options("fast"), runner=NumpyRunner()).corrections["s0"].any()
+
+
+def test_the_model_keeps_its_corrections(tmp_path: Path) -> None:
+    graph, x = RUNS["convolution"]
+    first, second = (quantize(graph, [x], options("sequential"), BATCH, runner=NumpyRunner()) for _ in range(2))
+    assert first.files == second.files
+    first.save(tmp_path)
+    values = first.corrections["s0"]
+    np.testing.assert_array_equal(mrt.load(tmp_path).corrections["s0"], values)
+    line = f"{values.min():.6g} to {values.max():.6g} is added, a value for each of 4 output channels"
+    assert line in explain(first, "s0")
+    assert "is added" not in explain(quantize(graph, [x], options("none"), BATCH, runner=NumpyRunner()), "s0")
