@@ -78,15 +78,19 @@ def _constant_outputs(graph: Graph, varying: Iterable[int]) -> tuple[int, ...]:
     return tuple(place for place, symbol in enumerate(graph.outputs) if symbol not in depends)
 
 
-def compile_executable(module: tvm.IRModule, machine: Machine) -> Any:
-    """A Relax executable; CompilationError with TVM's reason if there is none."""
+def compile_executable(module: tvm.IRModule, machine: Machine, has_inner: bool = True) -> Any:
+    """A Relax executable; CompilationError with TVM's reason if there is none.
+
+    has_inner: whether there are tensors that are no outputs, so that storage can be shared and let go. Planning that
+    takes time that is quadratic in the number of outputs, to no end where there is nothing else.
+    """
     try:
-        return relax.build(module, machine.target, relax_pipeline=_pipeline())
+        return relax.build(module, machine.target, relax_pipeline=_pipeline(has_inner))
     except Exception as error:  # TVM raises errors of many kinds, built-in ones among them
         raise CompilationError(f"TVM cannot compile the graph: {one_line(error)}") from error
 
 
-def _pipeline() -> Any:
+def _pipeline(has_inner: bool) -> Any:
     """What a module of scheduled PrimFuncs still needs: memory planning and the virtual machine's calls."""
     passes = relax.transform
     return tvm.transform.Sequential(
@@ -94,9 +98,9 @@ def _pipeline() -> Any:
             passes.ToNonDataflow(),
             passes.RemovePurityChecking(),
             passes.CallTIRRewrite(),
-            passes.StaticPlanBlockMemory(),
+            *([passes.StaticPlanBlockMemory()] if has_inner else []),
             passes.LowerAllocTensor(),
-            passes.KillAfterLastUse(),
+            *([passes.KillAfterLastUse()] if has_inner else []),
             passes.LowerRuntimeBuiltin(),
             passes.ComputePrimValue(),
             passes.VMShapeLower(),

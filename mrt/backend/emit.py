@@ -11,6 +11,7 @@ from tvm import relax, te
 
 from mrt.backend.compute import find_compute, has_compute, pack_parameter
 from mrt.backend.machine import Machine, Target, one_line
+from mrt.backend.merge_slices import MergeSlices
 from mrt.backend.regions import Region, find_regions, walked_as_one
 from mrt.backend.schedules import schedule
 from mrt.errors import CompilationError
@@ -59,6 +60,7 @@ class Emitter:
 
     def add(self, graph: Graph, name: str) -> None:
         """Adds the function `name` that computes `graph`."""
+        graph = MergeSlices()(graph)
         lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(symbol.op)})
         if lacking:
             raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")

@@ -10,9 +10,12 @@ import tvm
 from tvm import relax
 
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import build_module
+from mrt.backend.emit import Emitter
 from mrt.backend.machine import Machine, Target
 from mrt.symbol import Array, Evaluate, Graph
+
+MAIN, RELEASE = "main", "release"
+"""The graph's function, and one that gives a single byte: the machine keeps what it gave last."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,19 @@ class TvmRunner:
         The function raises DataError for feeds that do not fit the graph's inputs.
         """
         machine = Machine.of(self.target)
-        executable = compile_executable(build_module(graph, target=self.target), machine)
-        device = tvm.cpu()
-        main = relax.VirtualMachine(executable, device)["main"]
+        emitter = Emitter(machine)
+        emitter.add(graph, MAIN)
+        emitter.add_bytes(b"\0", RELEASE)
+        has_inner = not set(graph.operators) <= set(graph.outputs)
+        functions = relax.VirtualMachine(compile_executable(emitter.module(), machine, has_inner), tvm.cpu())
+        main, release = functions[MAIN], functions[RELEASE]
 
         def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
             fed = graph.feed(feeds)
             arguments = [tvm.runtime.tensor(np.ascontiguousarray(fed[symbol.name])) for symbol in graph.inputs]
-            return [output.numpy() for output in main(*arguments)]
+            # Outputs may be hundreds of MiB: they are not copied, and nobody but the caller holds them.
+            outputs = [np.from_dlpack(output) for output in main(*arguments)]
+            release()
+            return outputs
 
         return evaluate

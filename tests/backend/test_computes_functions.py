@@ -32,6 +32,17 @@ def test_functions_of_any_number() -> None:
     bundle.check(tolerance=1e-5)
 
 
+def test_whole_numbers_are_exact() -> None:
+    """At ties and beside them, for float32."""
+    bundle = Bundle()
+    ties = (np.arange(-9, 10) / 2).astype(np.float32)
+    beside = [np.nextafter(ties, np.float32(end)) for end in (-20, 20)]
+    x = bundle.input(np.concatenate([ties, *beside, ANYWHERE, [2**23 + 1, -(2**24)]]).astype(np.float32))
+    for name in ("floor", "ceil", "trunc", "round", "rint", "round_half_even", "sign"):
+        bundle.add(name, x)
+    bundle.check()
+
+
 def test_functions_of_positive_numbers() -> None:
     bundle = Bundle()
     x = bundle.input(POSITIVE)

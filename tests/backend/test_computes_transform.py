@@ -65,6 +65,8 @@ def test_normalizations_agree() -> None:
     for axis in (-1, 1):
         bundle.add("softmax", x, axis=axis)
         bundle.add("softmax", x, axis=axis, temperature=2.5)
+        bundle.add("log_softmax", x, axis=axis)
+        bundle.add("log_softmax", x, axis=axis, temperature=2.5)
         n = x.shape[axis]
         bundle.add("LayerNorm", x, bundle.parameter(bundle.floats(n)), bundle.parameter(bundle.floats(n)), axis=axis)
     for axis in (1, 3):
@@ -72,5 +74,7 @@ def test_normalizations_agree() -> None:
         variance = bundle.parameter(np.abs(bundle.floats(x.shape[axis])))
         for fix_gamma in (False, True):
             bundle.add("BatchNorm", x, gamma, beta, mean, variance, axis=axis, fix_gamma=fix_gamma)
-    bundle.add("softmax", bundle.input(np.array([[1e30, -1e30, 0], [88, 89, 90]], np.float32)))
+    far = bundle.input(np.array([[1e30, -1e30, 0], [88, 89, 90]], np.float32))
+    bundle.add("softmax", far)
+    bundle.add("log_softmax", far)
     bundle.check(tolerance=1e-5)

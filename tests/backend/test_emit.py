@@ -102,6 +102,19 @@ def test_outputs_may_be_inputs_parameters_and_repeated() -> None:
         np.testing.assert_array_equal(a, b)
 
 
+def test_what_one_run_gave_outlives_the_next() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((2, 3)))
+    y = builder.apply(op("relu"), [x], "y")
+    p = builder.parameter("p", np.ones((2, 2), np.float32))
+    run = TvmRunner().prepare(builder.graph([y, builder.apply(op("Reshape", shape=(3, 2)), [y], "z"), x, p]))
+    given = [np.full((2, 3), value, np.float32) for value in (1.0, 2.0, 3.0)]
+    found = [run({"x": value}) for value in given]
+    for outputs, value in zip(found, given, strict=True):
+        for output, wanted in zip(outputs, (value, value.reshape(3, 2), value, np.ones((2, 2))), strict=True):
+            np.testing.assert_array_equal(output, wanted)
+
+
 def test_tensors_without_axes_compile() -> None:
     bundle = Bundle()
     x = bundle.add("squeeze", bundle.input(bundle.integers((1, 1))))
@@ -127,7 +140,8 @@ def test_ten_thousand_operators_compile() -> None:
 
 
 def test_every_operator_has_a_compute() -> None:
-    assert [record.op for record in registered_operators() if not has_compute(record.op)] == ["null"]
+    own = [record for record in registered_operators() if record.__module__.startswith("mrt.")]
+    assert [record.op for record in own if not has_compute(record.op)] == ["null"]
 
 
 def test_operators_without_a_compute_are_all_named_at_once() -> None:

@@ -10,7 +10,7 @@ from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Operator
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 from mrt.symbol.operators.linear import BatchDot
-from mrt.symbol.operators.normalization import LayerNorm, Softmax
+from mrt.symbol.operators.normalization import LayerNorm, LogSoftmax, Softmax
 from tests.quantization.networks import chain, quantize_and_run, random_samples
 
 RNG = np.random.default_rng(2)
@@ -21,6 +21,8 @@ RNG = np.random.default_rng(2)
     [
         (Softmax(), []),
         (Softmax(axis=1, temperature=2.0), []),
+        (LogSoftmax(), []),
+        (LogSoftmax(axis=1, temperature=0.5), []),
         (LayerNorm(), [RNG.standard_normal(9), RNG.standard_normal(9)]),
         (LayerNorm(axis=1, eps=1.0), [np.ones(6), np.zeros(6)]),
         (InstanceNorm(), [RNG.standard_normal(6), RNG.standard_normal(6)]),

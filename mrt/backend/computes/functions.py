@@ -71,6 +71,51 @@ def reciprocal(symbol: Symbol, data: Tensor) -> Tensor:
     return function(symbol, data, lambda x: number(1, x) / x)
 
 
+@compute("floor", kind=Kind.ELEMENTWISE)
+def floor(symbol: Symbol, data: Tensor) -> Tensor:
+    return function(symbol, data, te.floor)
+
+
+@compute("ceil", kind=Kind.ELEMENTWISE)
+def ceil(symbol: Symbol, data: Tensor) -> Tensor:
+    return function(symbol, data, te.ceil)
+
+
+@compute("trunc", kind=Kind.ELEMENTWISE)
+def trunc(symbol: Symbol, data: Tensor) -> Tensor:
+    return function(symbol, data, te.trunc)
+
+
+@compute("round", kind=Kind.ELEMENTWISE)
+def round_half_away(symbol: Symbol, data: Tensor) -> Tensor:
+    def body(x: Expression) -> Expression:
+        whole = te.trunc(x)
+        fraction = x - whole
+        up = tirx.Select(fraction >= number(0.5, x), number(1, x), number(0, x))
+        return whole + tirx.Select(fraction <= number(-0.5, x), number(-1, x), up)
+
+    return function(symbol, data, body)
+
+
+@compute("rint", kind=Kind.ELEMENTWISE)
+def round_half_down(symbol: Symbol, data: Tensor) -> Tensor:
+    return function(symbol, data, lambda x: tirx.Select(x - te.floor(x) <= te.ceil(x) - x, te.floor(x), te.ceil(x)))
+
+
+@compute("round_half_even", kind=Kind.ELEMENTWISE)
+def round_half_even(symbol: Symbol, data: Tensor) -> Tensor:
+    return function(symbol, data, tirx.nearbyint)
+
+
+@compute("sign", kind=Kind.ELEMENTWISE)
+def sign(symbol: Symbol, data: Tensor) -> Tensor:
+    def body(x: Expression) -> Expression:
+        zero = number(0, x)
+        return tirx.Select(x > zero, number(1, x), tirx.Select(x < zero, number(-1, x), zero))
+
+    return function(symbol, data, body)
+
+
 @compute("erf", kind=Kind.ELEMENTWISE)
 def erf(symbol: Symbol, data: Tensor) -> Tensor:
     return function(symbol, data, te.erf)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tvm import te
 
 from mrt.backend.compute import Expression, Kind, Tensor, compute, constant, elementwise, record, stage
 from mrt.backend.computes.reduce import reduced
 from mrt.symbol import Symbol
-from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, Softmax
+from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, LogSoftmax, Softmax
 
 
 @compute("BatchNorm")
@@ -52,19 +54,46 @@ def layer_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> Ten
 
 @compute("softmax")
 def softmax(symbol: Symbol, data: Tensor) -> Tensor:
-    operator, dtype = record(symbol, Softmax), symbol.dtype
-    axis = operator.axis % len(symbol.shape)
-    kept = tuple(1 if i == axis else n for i, n in enumerate(symbol.shape))
-    temperature = constant(operator.temperature or 1.0, dtype)
+    operator = record(symbol, Softmax)
+    below, along = _below_highest(symbol, data, operator.axis, operator.temperature)
+    raised = stage(symbol.shape, lambda *at: te.exp(below(*at)), "raised")
+    total = _total(symbol, raised, operator.axis)
+    return stage(symbol.shape, lambda *at: raised(*at) / total(*along(at)), "softmax")
+
+
+@compute("log_softmax")
+def log_softmax(symbol: Symbol, data: Tensor) -> Tensor:
+    operator = record(symbol, LogSoftmax)
+    below, along = _below_highest(symbol, data, operator.axis, operator.temperature)
+    raised = stage(symbol.shape, lambda *at: te.exp(below(*at)), "raised", inline=True)
+    total = _total(symbol, raised, operator.axis)
+    return stage(symbol.shape, lambda *at: below(*at) - te.log(total(*along(at))), "log_softmax")
+
+
+_Along = Callable[[tuple[Expression, ...]], list[Expression]]
+
+
+def _below_highest(symbol: Symbol, data: Tensor, axis: int, temperature: float | None) -> tuple[Tensor, _Along]:
+    """The data over the temperature less its maximum along the axis, and the index of a place's reduction over it."""
+    axis %= len(symbol.shape)
+    divisor = constant(temperature or 1.0, symbol.dtype)
 
     def along(at: tuple[Expression, ...]) -> list[Expression]:
         return [0 if i == axis else place for i, place in enumerate(at)]
 
-    scaled = stage(symbol.shape, lambda *at: data(*at) / temperature, "scaled", inline=True)
-    highest = reduced(scaled, [axis], kept, te.max, dtype)
-    raised = stage(symbol.shape, lambda *at: te.exp(scaled(*at) - highest(*along(at))), "raised")
-    total = reduced(raised, [axis], kept, te.sum, dtype)
-    return stage(symbol.shape, lambda *at: raised(*at) / total(*along(at)), "softmax")
+    scaled = stage(symbol.shape, lambda *at: data(*at) / divisor, "scaled", inline=True)
+    highest = reduced(scaled, [axis], _kept(symbol, axis), te.max, symbol.dtype)
+    below = stage(symbol.shape, lambda *at: scaled(*at) - highest(*along(at)), "below", inline=True)
+    return below, along
+
+
+def _total(symbol: Symbol, data: Tensor, axis: int) -> Tensor:
+    axis %= len(symbol.shape)
+    return reduced(data, [axis], _kept(symbol, axis), te.sum, symbol.dtype)
+
+
+def _kept(symbol: Symbol, axis: int) -> tuple[int, ...]:
+    return tuple(1 if i == axis else n for i, n in enumerate(symbol.shape))
 
 
 @compute("Dropout", "_copy", kind=Kind.ELEMENTWISE)

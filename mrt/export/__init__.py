@@ -1,0 +1,1 @@
+"""Writing integer graphs in the formats of others."""

@@ -1,0 +1,104 @@
+"""Elementwise arithmetic, in int32."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+
+from mrt.errors import UnsupportedOperatorError
+from mrt.export.node import Node, Value, exporter, int32
+from mrt.symbol import Array, Operator
+from mrt.symbol.operators.activation import Clip, Relu
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
+from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
+from mrt.symbol.operators.functions import Abs, Negative, Square
+from mrt.symbol.operators.scalar import MinusScalar, MulScalar, PlusScalar, RMinusScalar
+from mrt.symbol.operators.selection import (
+    BroadcastMaximum,
+    BroadcastMinimum,
+    ElemwiseMaximum,
+    ElemwiseMinimum,
+    MaximumScalar,
+    MinimumScalar,
+)
+from mrt.symbol.types import INT32_MAX, INT32_MIN
+
+_OPERATORS: dict[type[Operator], str] = {
+    ElemwiseAdd: "Add",
+    ElemwiseSub: "Sub",
+    ElemwiseMul: "Mul",
+    BroadcastAdd: "Add",
+    BroadcastSub: "Sub",
+    BroadcastMul: "Mul",
+    ElemwiseMaximum: "Max",
+    ElemwiseMinimum: "Min",
+    BroadcastMaximum: "Max",
+    BroadcastMinimum: "Min",
+    PlusScalar: "Add",
+    MinusScalar: "Sub",
+    MulScalar: "Mul",
+    MaximumScalar: "Max",
+    MinimumScalar: "Min",
+}
+"""The ONNX operator of those that have one for two int32 tensors."""
+
+
+@exporter(ElemwiseAdd, ElemwiseSub, ElemwiseMul, BroadcastAdd, BroadcastSub, BroadcastMul)
+@exporter(ElemwiseMaximum, ElemwiseMinimum, BroadcastMaximum, BroadcastMinimum)
+def of_two_tensors(op: Operator, node: Node) -> Value:
+    return node.emit(_OPERATORS[type(op)], [node.wide(0), node.wide(1)])
+
+
+@exporter(PlusScalar, MinusScalar, MulScalar, MaximumScalar, MinimumScalar)
+def of_tensor_and_number(op: PlusScalar | MinusScalar | MulScalar | MaximumScalar | MinimumScalar, node: Node) -> Value:
+    return node.emit(_OPERATORS[type(op)], [node.wide(0), _number(op.scalar, node)])
+
+
+@exporter(RMinusScalar)
+def number_minus_tensor(op: RMinusScalar, node: Node) -> Value:
+    return node.emit("Sub", [_number(op.scalar, node), node.wide(0)])
+
+
+def _number(scalar: float, node: Node) -> Array:
+    if not INT32_MIN <= scalar <= INT32_MAX:
+        raise UnsupportedOperatorError(
+            f"{node.symbol.name} ({node.symbol.op}): the scalar {scalar} is no integer of 32 bits"
+        )
+    return int32(scalar)
+
+
+@exporter(AddN)
+def add_n(op: AddN, node: Node) -> Value:
+    """ONNX's Sum is of floats only."""
+    terms = [node.wide(index) for index in range(node.input_count)]
+    return reduce(lambda total, term: node.emit("Add", [total, term]), terms)
+
+
+@exporter(Abs)
+def absolute(op: Abs, node: Node) -> Value:
+    return node.emit("Abs", [node.wide(0)])
+
+
+@exporter(Negative)
+def negative(op: Negative, node: Node) -> Value:
+    return node.emit("Neg", [node.wide(0)])
+
+
+@exporter(Square)
+def square(op: Square, node: Node) -> Value:
+    return node.emit("Mul", [node.wide(0), node.wide(0)])
+
+
+@exporter(Relu)
+def relu(op: Relu, node: Node) -> Value:
+    return node.emit("Max", [node.wide(0), int32(0)])
+
+
+@exporter(Clip)
+def clip(op: Clip, node: Node) -> Value:
+    """Limits that the dtype does not hold are its own: no value lies beyond them."""
+    data = node.input_as(0, "int8", "uint8")
+    held = np.iinfo(data.dtype)
+    lo, hi = (min(max(limit, held.min), held.max) for limit in (op.a_min, op.a_max))
+    return node.emit("Clip", [data, np.asarray(np.ceil(lo), data.dtype), np.asarray(np.floor(hi), data.dtype)])

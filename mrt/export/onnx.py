@@ -1,0 +1,170 @@
+"""An integer graph as an ONNX model of standard operators on integers only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import onnx
+from onnx import helper
+
+from mrt.errors import ModelFileError, UnsupportedOperatorError
+from mrt.export import exporters as _exporters
+from mrt.export.node import Node, Scope, Value, element_type, find_exporter, has_exporter
+from mrt.symbol import Graph, Interval, Symbol
+from mrt.symbol.bounds import DTYPE_RANGES, analyse_bounds
+from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.version import __version__
+
+del _exporters
+
+OPSET = 17
+"""The version of ONNX's operators that models are written in."""
+IR_VERSION = 8
+"""The version of ONNX's files that came with this opset."""
+MOST_BYTES = 2**31 - 1
+"""The most bytes of one protobuf message, which an ONNX file is."""
+FORMAT_VERSION = 1
+
+
+def to_onnx(
+    graph: Graph, inputs: Sequence[TensorQuantization], outputs: Sequence[TensorQuantization], digest: str
+) -> onnx.ModelProto:
+    """The ONNX model, of opset 17, that gives for the same integers the same integers as the integer `graph`.
+
+    Inputs, outputs and symbols keep their names, shapes (the graph's own batch) and dtypes; an output that is an input,
+    a parameter or stands twice gets a name made from its own. Every value is an integer of at most 32 bits, but for the
+    lengths, axes and places that ONNX has in int64, and the booleans of comparisons. metadata_props holds:
+
+    mrt.format_version   the version of these entries, 1
+    mrt.digest           `digest`, the SHA-256 of the certificate
+    mrt.inputs           JSON: for each input its name, shape, dtype, scale, zero_point, and lo and hi, its range
+    mrt.outputs          JSON: the same of each output, in order
+
+    inputs, outputs: how the integers of the graph's inputs and outputs stand for real values, in their order.
+    Raises UnsupportedOperatorError listing every operator that cannot be written, ModelFileError where the model
+    would exceed the 2 GiB of an ONNX file.
+    """
+    _check_covered(graph)
+    held = {entry.name: Interval.of(entry.lo, entry.hi, entry.shape) for entry in inputs}
+    scope = Scope(graph, analyse_bounds(graph, held))
+    for symbol in graph.inputs:
+        scope.define(symbol, Value(scope.claim(symbol), symbol.dtype))
+    for symbol in graph.operators:
+        _write(symbol, scope)
+    names = _name_outputs(graph, scope)
+    scope.nodes[:] = _live(scope.nodes, names)
+    initializers = scope.initializers()
+    _check_size(initializers)
+    made = helper.make_graph(
+        scope.nodes,
+        "integer_graph",
+        [_value_info(symbol.name, symbol) for symbol in graph.inputs],
+        [_value_info(name, symbol) for name, symbol in zip(names, graph.outputs, strict=True)],
+        initializers,
+        value_info=_intermediate_types(graph, scope.nodes, names),
+    )
+    opsets = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(
+        made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="mrt", producer_version=__version__
+    )
+    named = [replace(entry, name=name) for entry, name in zip(outputs, names, strict=True)]
+    helper.set_model_props(
+        model,
+        {
+            "mrt.format_version": str(FORMAT_VERSION),
+            "mrt.digest": digest,
+            "mrt.inputs": json.dumps([entry.to_json() for entry in inputs]),
+            "mrt.outputs": json.dumps([entry.to_json() for entry in named]),
+        },
+    )
+    if model.ByteSize() > MOST_BYTES:
+        raise _too_large(model.ByteSize(), initializers)
+    return model
+
+
+def _check_covered(graph: Graph) -> None:
+    """UnsupportedOperatorError listing every operator that cannot be written, with its count and its first symbols."""
+    refused: dict[str, list[str]] = {}
+    for symbol in (*graph.inputs, *graph.symbols):
+        if symbol.dtype not in DTYPE_RANGES:
+            refused.setdefault(f"{symbol.op} of {symbol.dtype}", []).append(symbol.name)
+        elif not symbol.is_variable and not has_exporter(symbol.operator):
+            refused.setdefault(symbol.op, []).append(symbol.name)
+    if refused:
+        found = "; ".join(f"{op} ({len(names)}: {_first(names)})" for op, names in refused.items())
+        raise UnsupportedOperatorError(f"these operators have no form in ONNX's integer operators: {found}")
+
+
+def _write(symbol: Symbol, scope: Scope) -> None:
+    """Writes one symbol with what computes it."""
+    node, first = Node(scope, symbol), len(scope.nodes)
+    value = node.cast(find_exporter(symbol.operator)(symbol.operator, node), symbol.dtype)
+    scope.define(symbol, _named(value, symbol, scope, first))
+
+
+def _named(value: Value, symbol: Symbol, scope: Scope, first: int) -> Value:
+    """The value under its symbol's name, where a node from `first` on makes it for it; another's as it is."""
+    made = scope.nodes[first:]
+    if scope.is_shared(value) or not any(value.name in node.output for node in made):
+        return value
+    name = scope.claim(symbol)
+    for node in made:
+        for names in (node.input, node.output):
+            names[:] = [name if found == value.name else found for found in names]
+        node.name = node.output[0]
+    return Value(name, value.dtype)
+
+
+def _name_outputs(graph: Graph, scope: Scope) -> list[str]:
+    """The names of the graph's outputs, each once; what is an input, a parameter or another's value is copied."""
+    made = {name for node in scope.nodes for name in node.output}
+    names: list[str] = []
+    for symbol in graph.outputs:
+        value = scope.value(symbol)
+        if value.name != symbol.name or value.name not in made or value.name in names:
+            value = scope.emit("Identity", [value], scope.claim(symbol))
+        names.append(value.name)
+    return names
+
+
+def _live(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[onnx.NodeProto]:
+    """The nodes that an output needs, in order."""
+    needed, live = set(outputs), []
+    for node in reversed(nodes):
+        if any(name in needed for name in node.output):
+            live.append(node)
+            needed.update(node.input)
+    return live[::-1]
+
+
+def _value_info(name: str, symbol: Symbol) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, element_type(symbol.dtype), symbol.shape)
+
+
+def _intermediate_types(
+    graph: Graph, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]
+) -> list[onnx.ValueInfoProto]:
+    """Types of the values that are symbols of the graph, for readers of the model."""
+    made = {name for node in nodes for name in node.output} - set(outputs)
+    return [_value_info(symbol.name, symbol) for symbol in graph.operators if symbol.name in made]
+
+
+def _check_size(initializers: Sequence[onnx.TensorProto]) -> None:
+    """Checked before the model is put together, which fails above the limit."""
+    size = sum(len(tensor.raw_data) for tensor in initializers)
+    if size > MOST_BYTES:
+        raise _too_large(size, initializers)
+
+
+def _too_large(size: int, initializers: Sequence[onnx.TensorProto]) -> ModelFileError:
+    largest = max(initializers, key=lambda tensor: len(tensor.raw_data))
+    return ModelFileError(
+        f"the ONNX model would have {size} bytes, of which {largest.name} has {len(largest.raw_data)}; "
+        f"at most {MOST_BYTES} fit a file: compile the model, or write it in parts"
+    )
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

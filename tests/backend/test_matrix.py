@@ -1,0 +1,64 @@
+"""Every operator with an integer form, for all quantizers and granularities, compiled: bit for bit what it means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from compiled import compare
+
+from mrt.backend import TvmRunner
+from mrt.symbol import Array, Graph, GraphBuilder, Symbol
+from tests.matrix import CASES, PAIRS, Case, extreme_feeds
+from tests.quantization.networks import quantize_and_run
+
+MODULES = 8
+"""So many modules hold the cases, each a mixture of them, since one compilation for each case would take longer."""
+
+
+def joined(graphs: list[Graph]) -> Graph:
+    """One graph of several, side by side; every name gets the number of its graph in front."""
+    builder = GraphBuilder()
+    outputs: list[Symbol] = []
+    for number, graph in enumerate(graphs):
+        made: dict[Symbol, Symbol] = {s: builder.input(f"{number}_{s.name}", s.type) for s in graph.inputs}
+        for symbol in graph.symbols:
+            name, value = f"{number}_{symbol.name}", graph.value(symbol)
+            if value is not None:
+                made[symbol] = builder.parameter(name, value)
+            elif symbol not in made:
+                made[symbol] = builder.apply(symbol.operator, [made[source] for source in symbol.inputs], name)
+        outputs += [made[symbol] for symbol in graph.outputs]
+    return builder.graph(outputs)
+
+
+def feeds_of(samples: list[list[dict[str, Array]]]) -> list[dict[str, Array]]:
+    """The feeds of the joined graph: the first ones of all graphs together, then the second ones, and so on."""
+    return [
+        {f"{number}_{name}": value for number, feeds in enumerate(turn) for name, value in feeds.items()}
+        for turn in zip(*samples, strict=True)
+    ]
+
+
+def check(cases: list[Case], pair: tuple[str, str], bits: int) -> None:
+    """All cases, every other one on tensors in channel groups, compiled into one module give what their graphs mean."""
+    scales = "layer" if pair == ("affine", "symmetric") else "output_channel"
+    integers = []
+    for turn, case in enumerate(cases):
+        case = replace(case, is_grouped=(turn + PAIRS.index(pair)) % 2 == 1)
+        config = case.config(*pair, scales, bits)
+        integers.append(quantize_and_run(case.graph, [case.draw(seed) for seed in (1, 2)], config).integer)
+    graph = joined([integer.graph for integer in integers])
+    run = TvmRunner().prepare(graph)
+    for feeds in feeds_of([extreme_feeds(integer) for integer in integers]):
+        compare(graph, run(feeds), graph.evaluate(feeds))
+
+
+@pytest.mark.parametrize("module", range(MODULES))
+@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
+def test_compiled_equals_evaluated(pair: tuple[str, str], module: int) -> None:
+    check([case for case in CASES[module::MODULES] if case.has_weight or pair[0] == pair[1]], pair, 8)
+
+
+def test_sixteen_bits() -> None:
+    check(list(CASES[3::MODULES]), ("affine", "affine"), 16)
