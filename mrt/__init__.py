@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from mrt.api import quantize
     from mrt.calibration import CalibrationConfig
     from mrt.certificate import verify
-    from mrt.frontend import from_onnx, load_model
+    from mrt.frontend import from_mxnet, from_onnx, load_model
     from mrt.frontend.relax import from_relax
+    from mrt.frontend.relay import from_relay
     from mrt.model import QuantizedModel, load
     from mrt.preparation import PreparationConfig
     from mrt.quantization.options import QuantizationConfig
@@ -26,8 +27,10 @@ _HOMES = {
     "PreparationConfig": "mrt.preparation",
     "QuantizationConfig": "mrt.quantization.options",
     "QuantizedModel": "mrt.model",
+    "from_mxnet": "mrt.frontend",
     "from_onnx": "mrt.frontend",
     "from_relax": "mrt.frontend.relax",
+    "from_relay": "mrt.frontend.relay",
     "load": "mrt.model",
     "load_model": "mrt.frontend",
     "load_module": "mrt.runtime",
@@ -57,8 +60,10 @@ __all__ = [
     "QuantizedModel",
     "Symbol",
     "__version__",
+    "from_mxnet",
     "from_onnx",
     "from_relax",
+    "from_relay",
     "load",
     "load_model",
     "load_module",

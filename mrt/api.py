@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mrt.calibration import CalibrationConfig, calibrate
+from mrt.errors import DataError
 from mrt.model import QuantizedModel, assemble, named_inputs
 from mrt.preparation import PreparationConfig, prepare
+from mrt.quantization.bias_correction import Samples, find_corrections, observed_channels
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan import observed_tensors
@@ -29,25 +32,49 @@ def quantize(
 ) -> QuantizedModel:
     """The integer form of a float graph, calibrated on `batches`.
 
-    batches: arrays (or arrays by input name) of any number of samples each, axis 0 the batch; or one such batch.
-    runner: what runs the float graph; TVM by default. progress: told the number of samples done.
+    batches: arrays (or arrays by input name) of any number of samples each, axis 0 the batch; or one such batch. With
+    sequential bias correction they are read twice, so that an iterator does not serve.
+    runner: what runs the float graph, and parts of the integer one; TVM by default. progress: told the number of
+    samples calibrated.
     Raises subclasses of MRTError: UnsupportedOperatorError, DataError, QuantizationError.
     """
+    quantization, calibration = quantization or QuantizationConfig(), calibration or CalibrationConfig()
+    runner = runner or default_runner()
+    if quantization.bias_correction == "sequential" and isinstance(batches, Iterator):
+        raise DataError(
+            f"sequential bias correction reads the calibration data twice, but batches is a {type(batches).__name__}, "
+            f"which can be read once; give a list, or an object whose every iteration starts anew"
+        )
     prepared = prepare(graph, preparation or PreparationConfig())
     check_covered(prepared.graph)
     names = [symbol.name for symbol in prepared.graph.inputs]
     if isinstance(batches, (np.ndarray, Mapping)):
         batches = (batches,)
-    thresholds = calibrate(
+    named = _Named(batches, names)
+    found = calibrate(
         prepared.graph,
-        (named_inputs(batch, names) for batch in batches),
+        named,
         observed_tensors(prepared.graph),
-        calibration or CalibrationConfig(),
-        runner or default_runner(),
+        calibration,
+        runner,
         progress,
+        () if quantization.bias_correction == "none" else observed_channels(prepared.graph),
     )
-    integer = expand_graph(prepared.graph, thresholds, quantization or QuantizationConfig())
-    return assemble(integer, prepared.postprocess, thresholds)
+    samples = Samples(named, calibration, runner)
+    corrections = find_corrections(prepared.graph, found, quantization, samples)
+    integer = expand_graph(prepared.graph, found.thresholds, quantization, corrections)
+    return assemble(integer, prepared.postprocess, found.thresholds)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Batches by input name, as often as they are iterated over."""
+
+    batches: Iterable[Array | Mapping[str, Array]]
+    names: Sequence[str]
+
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        return (named_inputs(batch, self.names) for batch in self.batches)
 
 
 def default_runner() -> Runner:

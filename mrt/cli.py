@@ -25,6 +25,12 @@ app = typer.Typer(
 )
 
 
+class ExportFormat(str, enum.Enum):
+    """The formats in which a saved model can be written."""
+
+    onnx = "onnx"
+
+
 class StageName(str, enum.Enum):
     """The stages of a run, in order."""
 
@@ -130,6 +136,29 @@ def inspect(
     elif rows:
         typer.echo(f"{report.plain_table(rows)}\n")
     typer.echo(text)
+
+
+@app.command()
+def export(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a saved model.")],
+    format_: Annotated[
+        ExportFormat, typer.Option("--format", help="onnx: a model of ONNX's own operators, on integers only.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="FILE", help="The file to write, instead of DIR/model.onnx.")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option("--batch", metavar="N", help="Samples at once, instead of as many as are saved.")
+    ] = None,
+) -> None:
+    """Write a saved model, verified, in another format: the same integers for the same integers."""
+    with _one_line_errors():
+        from mrt.model import load
+
+        model = load(directory)
+        path = output or directory / f"model.{format_.value}"
+        model.to_onnx(path, batch)
+        typer.echo(f"{path}: {path.stat().st_size} bytes, digest {model.digest}")
 
 
 def main() -> None:

@@ -89,9 +89,10 @@ Size = Annotated[tuple[Count, ...], BeforeValidator(_as_sequence), Field(min_len
 
 
 class ModelSection(_Section):
-    """`model`: the float network. path: the model's file."""
+    """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file lacks them."""
 
     path: ConfigPath
+    shapes: Mapping[str, Annotated[tuple[Count, ...], Field(min_length=1)]] = {}
 
 
 class Preprocessing(_Section):
@@ -145,10 +146,12 @@ class LoaderDataset(_Section):
     """`function(split=..., **args) -> (x, y)` of a Python file; x an array or arrays by input name, y labels or None.
 
     loader: "file.py:function". split: what is passed on, by default the name of the entry, calibration or test.
+    files: files and folders that the function reads, so that a change of them is noticed.
     """
 
     loader: Annotated[str, AfterValidator(_loader)]
     args: Mapping[str, Any] = Field(default_factory=dict)
+    files: Annotated[tuple[ConfigPath, ...], BeforeValidator(_as_sequence)] = ()
     split: str | None = None
     samples: Count | None = None
 

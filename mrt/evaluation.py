@@ -10,7 +10,7 @@ import numpy as np
 
 from mrt.errors import DataError, GraphError
 from mrt.symbol import Array, Evaluate, Graph, Runner, Symbol
-from mrt.symbol.rebatch import Rebatch, batch_of
+from mrt.symbol.rebatch import batch_of, sized
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,11 @@ class TensorError:
         return TensorError(self.noise + other.noise, max(self.worst_steps, other.worst_steps))
 
 
-def tensor_error(reference: Array, integers: Array, scale: Array, zero_point: int) -> TensorError:
-    """The error of scale * (integers - zero_point) against `reference`, a float array of the same shape."""
+def tensor_error(reference: Array, integers: Array, scale: Array, zero_point: int | Array) -> TensorError:
+    """The error of scale * (integers - zero_point) against `reference`, a float array of the same shape.
+
+    scale and zero_point may be arrays that broadcast to it.
+    """
     steps = integers.astype(np.float64) - zero_point
     away = np.abs(reference.astype(np.float64) / scale - steps)
     return TensorError(quantization_noise(reference, scale * steps), float(away.max(initial=0.0)))
@@ -109,9 +112,11 @@ class Counterpart:
     name: str
     origin: str
     scale: Array
-    zero_point: int
+    zero_point: Array
 
 
+CENTRED = np.zeros((), np.int64)
+"""The zero point of a tensor that no table names."""
 NARROWER = 0.02
 """A form that misses more than this share of a tensor's calibrated range was cut for a consumer, such as a clip."""
 
@@ -119,7 +124,7 @@ NARROWER = 0.02
 def counterparts(
     graph: Graph,
     scales: Mapping[str, Array],
-    zero_points: Mapping[str, int],
+    zero_points: Mapping[str, Array],
     bounds: Mapping[str, tuple[int, int]],
     ranges: Mapping[str, tuple[float, float]],
 ) -> tuple[Counterpart, ...]:
@@ -134,7 +139,7 @@ def counterparts(
     for symbol in graph.symbols:
         if symbol.name not in scales or graph.value(symbol) is not None:
             continue
-        form = Counterpart(symbol.name, symbol.origin, scales[symbol.name], zero_points.get(symbol.name, 0))
+        form = Counterpart(symbol.name, symbol.origin, scales[symbol.name], zero_points.get(symbol.name, CENTRED))
         holds = symbol.origin not in ranges or _holds(form, bounds[symbol.name], ranges[symbol.origin])
         if holds or symbol.origin not in whole:
             found[symbol.origin] = form
@@ -146,9 +151,9 @@ def counterparts(
 
 def _holds(form: Counterpart, bounds: tuple[int, int], wanted: tuple[float, float]) -> bool:
     slack = NARROWER * (wanted[1] - wanted[0])
-    step = float(form.scale.max())
-    lo, hi = ((bound - form.zero_point) * step for bound in bounds)
-    return lo <= wanted[0] + slack and hi >= wanted[1] - slack
+    lo, hi = ((bound - form.zero_point) * form.scale for bound in bounds)
+    lo, hi = lo.min(), hi.max()
+    return bool(lo <= wanted[0] + slack and hi >= wanted[1] - slack)
 
 
 Walk = Callable[[Mapping[str, Array]], Iterator[tuple[Symbol, Array]]]
@@ -157,9 +162,9 @@ Walk = Callable[[Mapping[str, Array]], Iterator[tuple[Symbol, Array]]]
 
 def sample_walk(graph: Graph) -> Walk:
     """`Graph.walk` for one sample; a graph that bakes another batch in walks with the sample repeated."""
-    sized = _sized(graph, 1)
-    batch = batch_of(sized)
-    return lambda feeds: sized.walk({name: _padded(x, batch) for name, x in feeds.items()})
+    single = sized(graph, 1)
+    batch = batch_of(single)
+    return lambda feeds: single.walk({name: _padded(x, batch) for name, x in feeds.items()})
 
 
 @dataclass(frozen=True)
@@ -229,14 +234,14 @@ def run_batched(graph: Graph, runner: Runner, batch_size: int) -> Evaluate:
     A graph that bakes its batch in runs with the one it has. Raises GraphError for an output whose axis 0 is not the
     batch.
     """
-    sized = _sized(graph, batch_size)
-    batch = batch_of(sized)
-    for symbol in sized.outputs:
+    wanted = sized(graph, batch_size)
+    batch = batch_of(wanted)
+    for symbol in wanted.outputs:
         if symbol.shape[:1] != (batch,):
             raise GraphError(
                 f"output {symbol.name} is {symbol.type}; to be scored its axis 0 must be the batch, {batch}"
             )
-    evaluate = runner.prepare(sized)
+    evaluate = runner.prepare(wanted)
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
         count = len(next(iter(feeds.values())))
@@ -247,14 +252,6 @@ def run_batched(graph: Graph, runner: Runner, batch_size: int) -> Evaluate:
         return [np.concatenate(outputs)[:count] for outputs in zip(*parts, strict=True)]
 
     return run
-
-
-def _sized(graph: Graph, batch: int) -> Graph:
-    """The graph for `batch` samples, or as it is where it bakes its batch in."""
-    try:
-        return Rebatch(batch)(graph)
-    except GraphError:
-        return graph
 
 
 def _padded(x: Array, batch: int) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -17,9 +17,9 @@ from mrt.calibration import Threshold
 from mrt.certificate import CERTIFICATE_FILE, Certificate, certify, verify
 from mrt.certificate.verify import GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE
 from mrt.errors import DataError, ModelFileError
-from mrt.quantization.rewriter import IntegerGraph
+from mrt.quantization.rewriter import IntegerGraph, input_quantization
 from mrt.symbol import Array, Graph, Interval
-from mrt.symbol.files import atomic_write_all, graph_to_bytes, read_graph
+from mrt.symbol.files import atomic_write, atomic_write_all, graph_to_bytes, read_graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import Rebatch
 
@@ -40,7 +40,9 @@ class QuantizedModel:
     graph: the integer graph. inputs, outputs: how its integers stand for real values. postprocess: the float tail
     that was cut off, whose inputs are the dequantized outputs in order; None where there is none. thresholds: the
     calibrated ranges. scales, zero_points: of every integer tensor that stands for real values (zero points where they
-    are not 0). notes: what quantization gave up to stay within 32 bits, and the error that it accepted.
+    are not 0). notes: what quantization gave up to stay within 32 bits, and the error that it accepted. corrections:
+    what bias correction added to the real output of each reduction, by prepared float symbol, one value for each output
+    channel.
     """
 
     graph: Graph
@@ -49,8 +51,9 @@ class QuantizedModel:
     postprocess: Graph | None
     thresholds: Mapping[str, Threshold]
     scales: Mapping[str, Array]
-    zero_points: Mapping[str, int]
+    zero_points: Mapping[str, Array]
     notes: tuple[str, ...] = ()
+    corrections: Mapping[str, Array] = field(default_factory=dict)
 
     @cached_property
     def files(self) -> dict[str, bytes]:
@@ -133,16 +136,31 @@ class QuantizedModel:
         facts = {"inputs": [e.to_json() for e in self.inputs], "outputs": [e.to_json() for e in self.outputs]}
         return module.with_attr("mrt.quantization", json.dumps(facts))
 
+    def to_onnx(self, path: str | os.PathLike[str], batch: int | None = None) -> None:
+        """Writes the integer graph to `path` as an ONNX model of integer operators; see `mrt.export.onnx.to_onnx`.
+
+        batch: samples at once, if other than the graph has. Scales, ranges and the digest are in its metadata; the
+        float tail, where one was cut off, is not in it.
+        Raises GraphError where the batch cannot be changed, UnsupportedOperatorError listing what ONNX cannot express,
+        ModelFileError where the model exceeds the 2 GiB of an ONNX file or cannot be written.
+        """
+        from mrt.export.onnx import to_onnx
+
+        sized = self if batch is None else self.rebatched(batch)
+        model = to_onnx(sized.graph, sized.inputs, sized.outputs, self.digest)
+        atomic_write(Path(path), model.SerializeToString(deterministic=True))
+
     def _quantization_json(self) -> str:
         return json.dumps(
             {
                 "format_version": FORMAT_VERSION,
                 "inputs": [entry.to_json() for entry in self.inputs],
                 "outputs": [entry.to_json() for entry in self.outputs],
-                "thresholds": {name: asdict(threshold) for name, threshold in self.thresholds.items()},
+                "thresholds": {name: threshold.to_json() for name, threshold in self.thresholds.items()},
                 "scales": {name: np.asarray(scale).tolist() for name, scale in self.scales.items()},
-                "zero_points": dict(self.zero_points),
+                "zero_points": {name: np.asarray(zero).tolist() for name, zero in self.zero_points.items()},
                 "notes": list(self.notes),
+                "corrections": {name: values.tolist() for name, values in self.corrections.items()},
             },
             indent=1,
         )
@@ -161,10 +179,7 @@ def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[s
 
 def assemble(integer: IntegerGraph, postprocess: Graph | None, thresholds: Mapping[str, Threshold]) -> QuantizedModel:
     """The model of an integer graph and its float tail."""
-    inputs = tuple(
-        TensorQuantization(s.name, s.shape, s.dtype, np.float64(t.scale), t.zero_point, t.lo, t.hi, t.pinned)
-        for s, t in integer.inputs
-    )
+    inputs = tuple(input_quantization(symbol, target) for symbol, target in integer.inputs)
     names = {symbol.name: Interval.of(t.lo, t.hi, symbol.shape) for symbol, t in integer.inputs}
     bounds = certify(integer.graph, names, {}).tensors
     outputs = tuple(
@@ -184,10 +199,11 @@ def assemble(integer: IntegerGraph, postprocess: Graph | None, thresholds: Mappi
         inputs,
         outputs,
         postprocess,
-        thresholds,
+        {name: replace(threshold, channels=()) for name, threshold in thresholds.items()},
         integer.scales,
         integer.zero_points,
         integer.notes,
+        integer.corrections,
     )
 
 
@@ -209,13 +225,15 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
             )
         inputs = tuple(TensorQuantization.from_json(entry) for entry in facts["inputs"])
         outputs = tuple(TensorQuantization.from_json(entry) for entry in facts["outputs"])
-        thresholds = {name: Threshold(**entry) for name, entry in facts["thresholds"].items()}
+        thresholds = {name: Threshold.from_json(entry) for name, entry in facts["thresholds"].items()}
         scales = {name: np.asarray(scale, np.float64) for name, scale in facts["scales"].items()}
-        zero_points = {name: int(zero) for name, zero in facts["zero_points"].items()}
+        zero_points = {name: np.asarray(zero, np.int64) for name, zero in facts["zero_points"].items()}
         notes = tuple(str(note) for note in facts["notes"])
+        # A model that was saved before there was bias correction holds none.
+        corrections = {n: np.asarray(values, np.float64) for n, values in facts.get("corrections", {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{folder / QUANTIZATION_FILE} is malformed: {error}") from None
     graph = read_graph(folder / GRAPH_FILE, folder / PARAMETERS_FILE)
     has_tail = POSTPROCESS_FILE in vouched
     tail = read_graph(folder / POSTPROCESS_FILE, folder / POSTPROCESS_PARAMETERS_FILE) if has_tail else None
-    return QuantizedModel(graph, inputs, outputs, tail, thresholds, scales, zero_points, notes)
+    return QuantizedModel(graph, inputs, outputs, tail, thresholds, scales, zero_points, notes, corrections)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ from rich import box
 from rich.table import Table
 
 from mrt.backend import TvmRunner
-from mrt.calibration import Threshold, calibrate
+from mrt.calibration import Calibration, calibrate
 from mrt.certificate import verify
 from mrt.config import DatasetConfig, RunConfig
-from mrt.datasets import Dataset, load_dataset
+from mrt.datasets import Dataset, content_digest, load_dataset
 from mrt.errors import ConfigError, MRTError, VerificationError
 from mrt.evaluation import (
     Counterpart,
@@ -39,6 +39,7 @@ from mrt.frontend import load_model
 from mrt.model import QuantizedModel, assemble, load
 from mrt.preparation import prepare
 from mrt.progress import Reporter
+from mrt.quantization.bias_correction import Samples, find_corrections, observed_channels, reductions
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.plan import observed_tensors
 from mrt.quantization.rewriter import expand_graph
@@ -53,7 +54,6 @@ POSTPROCESS = ("stages/prepare/postprocess.json", "stages/prepare/postprocess.sa
 THRESHOLDS = "stages/calibrate/thresholds.json"
 MODULE = "model.so"
 SUMMARY = "summary.json"
-FORMAT_VERSION = 1
 
 
 Save = Callable[[], tuple[str, ...]]
@@ -101,7 +101,7 @@ def run_pipeline(
     todo = _chosen(first, last)
     _check_sections(config, todo)
     workspace = Workspace(_output(config, output))
-    run = Run(config, load_model(config.model.path), workspace, report or Reporter())
+    run = Run(config, load_model(config.model.path, shapes=config.model.shapes), workspace, report or Reporter())
     origins: dict[str, str] = {}
     for stage in STAGES[: STAGES.index(todo[0])]:
         origins |= stage.origins(run)
@@ -151,6 +151,8 @@ def _check_sections(config: RunConfig, todo: tuple[Stage, ...]) -> None:
     names = [stage.name for stage in todo]
     if "calibrate" in names and config.data.calibration is None:
         raise ConfigError("data.calibration is missing; stage calibrate needs it")
+    if "quantize" in names and config.quantize.bias_correction == "sequential" and config.data.calibration is None:
+        raise ConfigError("data.calibration is missing; stage quantize needs it for bias_correction: sequential")
     if "evaluate" in names and config.data.test is None:
         raise ConfigError("data.test is missing; stage evaluate needs it (to do without, stop by --to compile)")
 
@@ -183,19 +185,20 @@ def _calibrate(run: Run) -> Save:
     data = _dataset(run, run.config.data.calibration, "data.calibration")
     config = run.config.calibrate
     total = data.size if config.samples is None else min(config.samples, data.size)
+    batches = data.batches(config.batch_size)
     with run.report.progress("calibrate", total) as progress:
-        thresholds = calibrate(
-            graph, data.batches(config.batch_size), observed_tensors(graph), config, TvmRunner(), progress
+        found = calibrate(
+            graph, batches, observed_tensors(graph), config, TvmRunner(), progress, observed_channels(graph)
         )
-    facts = {name: asdict(threshold) for name, threshold in thresholds.items()}
-    content = _to_json({"format_version": FORMAT_VERSION, "thresholds": facts})
+    content = _to_json(found.to_json())
     return lambda: run.workspace.write({THRESHOLDS: content})
 
 
 def _quantize(run: Run) -> Save:
     graph, postprocess = _prepared(run.workspace)
-    thresholds = _thresholds(run.workspace)
-    model = assemble(expand_graph(graph, thresholds, run.config.quantize), postprocess, thresholds)
+    found = _calibration(run.workspace)
+    integer = expand_graph(graph, found.thresholds, run.config.quantize, _corrections(run, graph, found))
+    model = assemble(integer, postprocess, found.thresholds)
     names = tuple(model.files)
     for note in model.notes:
         run.report.line(f"quantize: {note}")
@@ -205,6 +208,16 @@ def _quantize(run: Run) -> Save:
         return names
 
     return save
+
+
+def _corrections(run: Run, graph: Graph, found: Calibration) -> dict[str, Array]:
+    options = run.config.quantize
+    if options.bias_correction != "sequential":
+        return find_corrections(graph, found, options)
+    data, config = _dataset(run, run.config.data.calibration, "data.calibration"), run.config.calibrate
+    with run.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
+        samples = Samples(data.batches(config.batch_size), config, TvmRunner(), progress)
+        return find_corrections(graph, found, options, samples)
 
 
 def _compile(run: Run) -> Save:
@@ -331,11 +344,10 @@ def _prepared(workspace: Workspace) -> tuple[Graph, Graph | None]:
     return graph, read_graph(*(workspace.path(name) for name in POSTPROCESS)) if has_tail else None
 
 
-def _thresholds(workspace: Workspace) -> dict[str, Threshold]:
+def _calibration(workspace: Workspace) -> Calibration:
     path = workspace.path(THRESHOLDS)
     try:
-        facts = json.loads(path.read_bytes())["thresholds"]
-        return {name: Threshold(float(entry["lo"]), float(entry["hi"])) for name, entry in facts.items()}
+        return Calibration.from_json(json.loads(path.read_bytes()))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path} is malformed ({error}); start from calibrate (--from calibrate)") from None
 
@@ -347,9 +359,15 @@ def _model_digest(graph: Graph) -> str:
     return digest.hexdigest()
 
 
-def _section_digest(section: BaseModel | None) -> str:
+def _section(name: str, section: BaseModel | None) -> dict[str, str]:
     content = "null" if section is None else json.dumps(section.model_dump(mode="json"), sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()
+    return {f"section {name}": hashlib.sha256(content.encode()).hexdigest()}
+
+
+def _data(name: str, section: DatasetConfig | None, samples: int | None) -> dict[str, str]:
+    """The section and, where there is one, the content of the data that it describes."""
+    content = {} if section is None else {f"content of {name}": content_digest(section, name, samples)}
+    return _section(name, section) | content
 
 
 def _to_json(facts: Mapping[str, Any]) -> bytes:
@@ -360,31 +378,29 @@ STAGES = (
     Stage(
         "prepare",
         _prepare,
-        lambda run: {"model": _model_digest(run.graph), "prepare": _section_digest(run.config.prepare)},
+        lambda run: {"model": _model_digest(run.graph), **_section("prepare", run.config.prepare)},
     ),
     Stage(
         "calibrate",
         _calibrate,
         lambda run: {
-            "data.calibration": _section_digest(run.config.data.calibration),
-            "calibrate": _section_digest(run.config.calibrate),
+            **_data("data.calibration", run.config.data.calibration, run.config.calibrate.samples),
+            **_section("calibrate", run.config.calibrate),
         },
     ),
     Stage(
         "quantize",
         _quantize,
-        lambda run: {"quantize": _section_digest(run.config.quantize)},
+        lambda run: _section("quantize", run.config.quantize),
         spoils=(MODULE, SUMMARY, ERRORS_FILE),
     ),
-    Stage(
-        "compile", _compile, lambda run: {"compile": _section_digest(run.config.compile)}, spoils=(SUMMARY, ERRORS_FILE)
-    ),
+    Stage("compile", _compile, lambda run: _section("compile", run.config.compile), spoils=(SUMMARY, ERRORS_FILE)),
     Stage(
         "evaluate",
         _evaluate,
         lambda run: {
-            "data.test": _section_digest(run.config.data.test),
-            "evaluate": _section_digest(run.config.evaluate),
+            **_data("data.test", run.config.data.test, run.config.evaluate.samples),
+            **_section("evaluate", run.config.evaluate),
         },
     ),
 )

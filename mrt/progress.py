@@ -27,17 +27,17 @@ class Reporter:
         self._console.print(table)
 
     @contextmanager
-    def progress(self, task: str, total: int) -> Iterator[Callable[[int], None]]:
-        """Gives a function to be told how many of `total` samples are done."""
+    def progress(self, task: str, total: int, unit: str = "samples") -> Iterator[Callable[[int], None]]:
+        """Gives a function to be told how many of `total` samples, or whatever else is counted, are done."""
         if not self._console.is_terminal:
-            yield self._plain(task, total)
+            yield self._plain(task, total, unit)
             return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self._console, transient=True) as bar:
             handle = bar.add_task(task, total=total)
             yield lambda done: bar.update(handle, completed=done)
 
-    def _plain(self, task: str, total: int) -> Callable[[int], None]:
+    def _plain(self, task: str, total: int, unit: str) -> Callable[[int], None]:
         told = 0
 
         def tell(done: int) -> None:
@@ -45,6 +45,6 @@ class Reporter:
             step = done * STEPS // total
             if step > told:
                 told = step
-                self.line(f"{task}: {done} of {total} samples")
+                self.line(f"{task}: {done} of {total} {unit}")
 
         return tell

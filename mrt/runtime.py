@@ -8,6 +8,7 @@ import struct
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +88,13 @@ class Module:
         Users get modules from `compile` or `load_module`.
         """
         self._executable = executable
-        self._machine = relax.VirtualMachine(_copied(executable) if library is None else executable, tvm.cpu())
         self._metadata = metadata
         self._library = library
+
+    @cached_property
+    def _machine(self) -> Any:
+        """What runs the module. It is made when first needed: for a module that is compiled to be saved, never."""
+        return relax.VirtualMachine(_copied(self._executable) if self._library is None else self._executable, tvm.cpu())
 
     @property
     def batch(self) -> int:

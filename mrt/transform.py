@@ -25,8 +25,9 @@ def Quantize(  # noqa: N802  (module passes are named like classes)
 ) -> tvm.transform.Pass:
     """A `tvm.transform` module pass that is `mrt.quantize(from_relax(mod), ...).to_relax()`.
 
-    batches must be re-iterable (a list, say) if the pass is run more than once. A float tail that preparation cuts
-    off is no part of the integer module: set `preparation.cut_softmax` to False to have it refused instead.
+    batches must be re-iterable (a list, say) if the pass is run more than once, or with sequential bias correction.
+    A float tail that preparation cuts off is no part of the integer module: set `preparation.cut_softmax` to False to
+    have it refused instead.
     Running it raises what `mrt.quantize` raises.
     """
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -22,3 +25,14 @@ def data_folder() -> Path:
         if candidate and (Path(candidate) / "datasets.py").is_file():
             return Path(candidate).resolve()
     pytest.skip("real models and data are absent: set MRT_DATA to their folder")
+
+
+@pytest.fixture(scope="session")
+def load_data(data_folder: Path) -> Callable[[str, str], tuple[np.ndarray, np.ndarray]]:
+    """From the name of a trained network and a split, "calibration" or "test", to images and labels that it reads."""
+    spec = importlib.util.spec_from_file_location("real_datasets", data_folder / "datasets.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    load: Callable[[str, str], tuple[np.ndarray, np.ndarray]] = module.load
+    return load

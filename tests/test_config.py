@@ -104,6 +104,11 @@ def test_a_folder_of_images_is_given_channels_first_by_default(write) -> None:
         ("compile: {target: [1]}", ["compile.target is [1]", "string or a mapping"]),
         ("quantize: {weight: {bits: 17}}", ["quantize.weight.bits is 17", "16"]),
         ("quantize: {weight: {scales: chanel}}", ["quantize.weight.scales is 'chanel'", "output_channel"]),
+        ("quantize: {activation: {granularity: {channel: 0}}}", ["granularity", "channel", "0"]),
+        ("quantize: {activation: {granularity: {chanel: 2}}}", ["quantize.activation.granularity", "channel"]),
+        ("quantize: {activation: {granularity: row}}", ["quantize.activation.granularity", "'row'", "auto"]),
+        ("quantize: {weight: {granularity: auto}}", ["quantize.weight.granularity", "'auto'", "layer"]),
+        ("quantize: {max_extra_operations: -0.1}", ["quantize.max_extra_operations is -0.1", "0"]),
         ("quantize: {overrides: {c: {weight: {bit: 2}}}}", ["quantize.overrides.c.weight.bits?"]),
         ("calibrate: {lambda_x: 2}", ["calibrate.lambda_x", "calibrate.lambda?"]),
         ("quantize: 8", ["quantize is 8", "mapping"]),
@@ -139,6 +144,20 @@ def test_a_file_that_is_missing_or_no_text(tmp_path: Path) -> None:
     assert "No such file" in error_of(tmp_path / "none.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     assert "UTF-8" in error_of(tmp_path / "binary.yaml")
+
+
+def test_granularity_is_read_in_all_its_forms(write) -> None:
+    text = """
+model: {path: m}
+quantize:
+  activation: {granularity: auto}
+  weight: {granularity: {channel: 8}}
+  overrides: {"conv*": {activation: {granularity: {channel: 2}}, weight: {granularity: layer}}}
+"""
+    config = load_config(write(text)).quantize
+    assert config.activation.granularity == "auto" and config.activation.channel_step is None
+    assert config.activation_of("conv1").channel_step == 2 and config.activation_of("x").channel_step is None
+    assert config.weight_of("conv1").channel_step is None and config.weight_of("fc").channel_step == 8
 
 
 def test_overrides_replace_and_add_keys(write) -> None:

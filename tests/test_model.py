@@ -101,6 +101,20 @@ def test_a_module_gives_what_the_float_network_gives(float_graph: Graph, model: 
             assert np.abs(got[i : i + 1] - wanted).max() < 0.05 * np.abs(wanted).max()
 
 
+def test_a_module_that_is_only_saved_is_never_started(
+    model: mrt.QuantizedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without_machine:
+        without_machine.setattr("tvm.relax.VirtualMachine", None)
+        model.compile().save(tmp_path / "model.so")
+    x = {"x": normal(1, 4, 8, 8), "z": normal(1, 4)}
+    integers = model.quantize_inputs(x)
+    for got, wanted in zip(
+        mrt.load_module(tmp_path / "model.so").run_integer(integers), model.graph.evaluate(integers), strict=True
+    ):
+        np.testing.assert_array_equal(got, wanted)
+
+
 def test_relax_holds_integers_only(model: mrt.QuantizedModel) -> None:
     module = model.to_relax()
     text = module.script()
@@ -126,6 +140,26 @@ def test_a_baked_batch_is_refused_with_a_reason() -> None:
     assert model.compile()(normal(5, 4, 3)).shape == (5, 12)
     with pytest.raises(GraphError, match="flat"):
         model.compile(batch=2)
+
+
+def test_an_output_without_the_batch_is_told_before_calibration() -> None:
+    builder = GraphBuilder()
+    y = builder.apply(Reshape(shape=(-1,)), [builder.input("x", TensorType((1, 4)))], "flat")
+    with pytest.raises(GraphError, match="output flat"):
+        mrt.quantize(builder.graph([y]), iter(()), runner=NumpyRunner())
+
+
+def test_a_class_token_follows_the_batch() -> None:
+    builder = GraphBuilder()
+    x, token = builder.input("x", TensorType((1, 3, 4))), builder.parameter("token", normal(1, 1, 4))
+    joined = builder.apply(Concat(dim=1), [token, x], "joined")
+    dense = FullyConnected(num_hidden=5, no_bias=True, flatten=False)
+    graph = builder.graph([builder.apply(dense, [joined, builder.parameter("w", normal(5, 4))], "dense")])
+    model = mrt.quantize(graph, [normal(8, 3, 4)], runner=NumpyRunner())
+    integers = model.quantize_inputs(normal(6, 3, 4))
+    found = model.compile(batch=4).run_integer(integers)
+    for i in range(6):
+        np.testing.assert_array_equal(found[i : i + 1], model.graph.evaluate({"x": integers["x"][i : i + 1]})[0])
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path, model: mrt.QuantizedModel) -> None:

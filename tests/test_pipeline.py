@@ -201,8 +201,9 @@ def test_what_quantization_gave_up_is_told(tmp_path: Path) -> None:
     wide = ("quantize.activation.bits=16", "quantize.weight.bits=16")
     run_pipeline(config_of(tmp_path, *wide), last="quantize", report=Reporter(Console(file=written)))
     notes = mrt.load(tmp_path / "out").notes
-    assert len(notes) == 1 and "instead of 16" in notes[0]
-    assert f"quantize: {notes[0]}" in written.getvalue().splitlines()
+    weights, sums = notes
+    assert "instead of 16" in weights and "partial sums, shifted right by" in sums
+    assert {f"quantize: {note}" for note in notes} <= set(written.getvalue().splitlines())
 
 
 @pytest.mark.parametrize("stage", ["calibrate", "quantize", "evaluate"])
@@ -246,6 +247,24 @@ def test_saved_results_of_another_model_are_refused(copy: Path) -> None:
     save_network(copy / "net.onnx", seed=50)
     with pytest.raises(ConfigError, match="another model; start from prepare"):
         run(copy, first="evaluate")
+
+
+def test_results_of_other_data_are_refused(copy: Path, finished: Path, request: pytest.FixtureRequest) -> None:
+    data, before = finished / "data.npz", contents(copy / "out")
+    original = data.read_bytes()
+    request.addfinalizer(lambda: data.write_bytes(original))
+    with np.load(data) as file:
+        changed = dict(file)
+    changed["x"][0, 0, 0, 0] += 1
+    np.savez(data, **changed)
+    with pytest.raises(ConfigError, match=r"another content of data\.calibration; start from calibrate"):
+        run(copy, first="quantize")
+    data.unlink()
+    with pytest.raises(DataError, match=r"data\.calibration .*data\.npz\) does not exist"):
+        run(copy, first="quantize")
+    assert contents(copy / "out") == before
+    data.write_bytes(original)
+    run(copy, first="quantize", last="quantize")
 
 
 def test_missing_and_changed_results_are_refused(copy: Path) -> None:
@@ -444,3 +463,44 @@ def test_real_networks_lose_at_most_a_point(
     assert summary["max_bits"] <= 32
     assert summary["float"]["top1"] - summary["integer"]["top1"] <= 0.01
     mrt.verify(tmp_path)
+
+
+def test_sequential_bias_correction_runs_on_the_calibration_data(copy: Path, finished: Path) -> None:
+    """From saved stages it gives the model that the Python API gives, whose logits have the float means."""
+    run(copy, first="calibrate", last="calibrate")
+    run(copy, "quantize.bias_correction=sequential", "quantize.weight.bits=4", first="quantize", last="quantize")
+    with np.load(finished / "data.npz") as data:
+        x = data["x"][:20]
+    graph = mrt.load_model(copy / "net.onnx")
+    config = mrt.QuantizationConfig(bias_correction="sequential", weight={"bits": 4})
+    model = mrt.quantize(graph, [x], config, mrt.CalibrationConfig(batch_size=8))
+    saved = mrt.load(copy / "out")
+    assert saved.digest == model.digest and set(saved.corrections) == set(model.corrections) != set()
+    session = onnxruntime.InferenceSession(copy / "net.onnx")
+    logits = np.log(np.concatenate([session.run(None, {"x": sample[None]})[0] for sample in x]))
+    worst = {}
+    for mode, each in (
+        ("sequential", saved),
+        ("none", mrt.quantize(graph, [x], config.model_copy(update={"bias_correction": "none"}))),
+    ):
+        integers = [each.graph.evaluate(each.quantize_inputs(sample[None]))[0] for sample in x]
+        shift = (each.dequantize_outputs([np.concatenate(integers)])[0] - logits).mean(axis=0)
+        worst[mode] = np.ptp(shift)  # a softmax leaves open what is added to all logits
+    assert worst["sequential"] < 0.01 and worst["none"] > 0.05
+
+
+def test_sequential_bias_correction_needs_calibration_data(copy: Path) -> None:
+    with pytest.raises(ConfigError, match="stage quantize needs it for bias_correction: sequential"):
+        run(copy, "quantize.bias_correction=sequential", "data.calibration=null", first="quantize")
+
+
+def test_thresholds_of_an_earlier_format_are_refused(copy: Path) -> None:
+    run(copy, first="calibrate", last="calibrate")
+    thresholds, record = (copy / "out" / "stages" / name for name in ("calibrate/thresholds.json", "calibrate.json"))
+    facts = json.loads(thresholds.read_text())
+    thresholds.write_text(json.dumps({"format_version": 1, "thresholds": facts["thresholds"]}))
+    done = json.loads(record.read_text())
+    done["files"]["stages/calibrate/thresholds.json"] = hashlib.sha256(thresholds.read_bytes()).hexdigest()
+    record.write_text(json.dumps(done))
+    with pytest.raises(ConfigError, match="format_version is 1, 2 is needed.*--from calibrate"):
+        run(copy, first="quantize")

@@ -144,6 +144,37 @@ def test_onnx_operators_are_documented() -> None:
     assert set(re.split(r",\s+", found[1])) == covered
 
 
+def test_mxnet_operators_are_documented() -> None:
+    from mrt.frontend.mxnet.node import covered_operators
+
+    text = (ROOT / "docs" / "operators.md").read_text()
+    found = re.search(r"^By all their names: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert set(re.split(r",\s+", found[1].replace("`", ""))) == covered_operators()
+
+
+def test_relay_operators_are_documented() -> None:
+    from mrt.frontend.relay.node import covered_operators
+
+    text = (ROOT / "docs" / "operators.md").read_text()
+    found = re.search(r"^Read from text: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert set(re.split(r",\s+", found[1])) == covered_operators()
+
+
+def test_relax_operators_are_documented() -> None:
+    import tvm
+
+    from mrt.frontend.relax.node import find_converter
+
+    text = (ROOT / "docs" / "operators.md").read_text()
+    found = re.search(r"^Read: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    names = [str(name) for name in tvm.ir.Op.list_op_names() if str(name).startswith("relax.")]
+    covered = {name.removeprefix("relax.") for name in names if find_converter(name) is not None}
+    assert set(re.split(r",\s+", found[1])) == covered
+
+
 def test_keys_of_configurations_are_documented() -> None:
     text = (ROOT / "docs" / "config.md").read_text()
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mrt.errors import MRTError
+from mrt.evaluation import CENTRED
 from mrt.model import QuantizedModel
 from mrt.report.errors import ErrorFact, ErrorTable
 from mrt.symbol import Array, Graph, Interval, Symbol
@@ -44,7 +45,7 @@ class Row:
     lo: int
     hi: int
     scale: Array | None
-    zero_point: int | None
+    zero_point: Array | None
     error: ErrorFact | None
 
     @property
@@ -59,7 +60,7 @@ class Row:
             str(self.bits),
             f"[{self.lo}, {self.hi}]",
             UNKNOWN if self.scale is None else _scale(self.scale),
-            UNKNOWN if self.zero_point is None else str(self.zero_point),
+            UNKNOWN if self.zero_point is None else _zero_point(self.zero_point),
             UNKNOWN if error is None or error.sqnr_db is None else f"{error.sqnr_db:.1f} dB",
             UNKNOWN if error is None else _steps(error),
         )
@@ -82,7 +83,7 @@ def _row(symbol: Symbol, model: QuantizedModel, errors: ErrorTable | None) -> Ro
         fact.lo,
         fact.hi,
         scale,
-        None if scale is None else model.zero_points.get(symbol.name, 0),
+        None if scale is None else model.zero_points.get(symbol.name, CENTRED),
         None if errors is None else errors.tensors.get(symbol.name),
     )
 
@@ -166,6 +167,7 @@ def _explained(
         ),
         ("read by", _readers(symbol, model.graph)),
         ("real value", _real(symbol, model)),
+        ("correction", _correction(symbol, model)),
         ("threshold", _threshold(symbol, model)),
         ("error", _error(symbol, model.graph, errors)),
     ]
@@ -197,14 +199,24 @@ def _readers(symbol: Symbol, graph: Graph) -> str:
 def _real(symbol: Symbol, model: QuantizedModel) -> str:
     if symbol.name not in model.scales:
         return ""
-    scale, zero_point = model.scales[symbol.name], model.zero_points.get(symbol.name, 0)
+    scale, zero_points = model.scales[symbol.name], model.zero_points.get(symbol.name, CENTRED)
     fact = model.certificate.tensors[symbol.name]
+    if zero_points.size > 1:
+        return f"{_scale(scale)} * (q - zero point), both for each of {zero_points.size} channels"
+    zero_point = int(zero_points.reshape(-1)[0])
     centred = "q" if zero_point == 0 else f"(q - {zero_point})" if zero_point > 0 else f"(q + {-zero_point})"
     text = f"{_scale(scale)} * {centred}"
     if scale.size > 1:
         return f"{text}, a scale for each of {scale.size} channels"
     step = float(scale.reshape(-1)[0])
     return f"{text}, in [{step * (fact.lo - zero_point):.6g}, {step * (fact.hi - zero_point):.6g}]"
+
+
+def _correction(symbol: Symbol, model: QuantizedModel) -> str:
+    values = model.corrections.get(symbol.origin)
+    if values is None or symbol.channel_axis is None:
+        return ""
+    return f"{values.min():.6g} to {values.max():.6g} is added, a value for each of {values.size} output channels"
 
 
 def _threshold(symbol: Symbol, model: QuantizedModel) -> str:
@@ -255,6 +267,11 @@ def _shape(shape: Sequence[int]) -> str:
 def _scale(scale: Array) -> str:
     least, greatest = float(np.min(scale)), float(np.max(scale))
     return f"{least:.6g}" if least == greatest else f"{least:.4g} to {greatest:.4g}"
+
+
+def _zero_point(zero_points: Array) -> str:
+    least, greatest = int(np.min(zero_points)), int(np.max(zero_points))
+    return str(least) if least == greatest else f"{least} to {greatest}"
 
 
 def _steps(fact: ErrorFact) -> str:
