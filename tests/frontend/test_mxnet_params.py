@@ -99,7 +99,7 @@ def test_damaged_files_are_one_clear_error(content: bytes, message: str) -> None
     started = time.perf_counter()
     with pytest.raises(ModelFileError, match=message) as caught:
         read_params(content, "model.params")
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 60  # a hang, on any machine
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
     assert str(caught.value).startswith("model.params") and "\n" not in str(caught.value)

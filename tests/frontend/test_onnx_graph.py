@@ -178,7 +178,7 @@ def test_a_chain_of_ten_thousand_operators() -> None:
     nodes = [node("Relu", [names[index]], [names[index + 1]]) for index in range(count)]
     started = time.perf_counter()
     graph = from_onnx(make_model(nodes, {"x": (2,)}))
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 60  # a hang, on any machine
     assert len(graph.operators) == count
 
 

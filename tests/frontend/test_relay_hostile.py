@@ -35,14 +35,14 @@ BYTES = parameters({"w": random(2, 3), "b": np.arange(4, dtype=np.int8), "s": np
 
 
 @contextmanager
-def quickly_and_small(seconds: float = 5, megabytes: int = 64) -> Iterator[None]:
-    """Fails where the block takes long or much memory; the first use of the grammar is not counted."""
+def bounded(megabytes: int = 64) -> Iterator[None]:
+    """Fails where the block hangs or takes much memory; the first use of the grammar is not counted."""
     from_relay(function("1f"))
     tracemalloc.start()
     start = time.monotonic()
     try:
         yield
-        assert time.monotonic() - start < seconds
+        assert time.monotonic() - start < 60  # a hang, on any machine
         assert tracemalloc.get_traced_memory()[1] < megabytes * 2**20
     finally:
         tracemalloc.stop()
@@ -55,7 +55,7 @@ def test_the_whole_ones_are_read() -> None:
 
 @pytest.mark.parametrize("place", [*range(0, len(WHOLE) - 4, 7)])
 def test_text_that_ends_early(place: int) -> None:
-    with quickly_and_small(), pytest.raises(MRTError):
+    with bounded(), pytest.raises(MRTError):
         from_relay(WHOLE[:place], PARAMS)
 
 
@@ -94,9 +94,9 @@ def head(**fields: int) -> bytes:
 )
 def test_headers_that_lie(fields: dict[str, int], said: str) -> None:
     content = head(**fields)
-    with quickly_and_small(1, 8), pytest.raises(ModelFileError, match=said):
+    with bounded(8), pytest.raises(ModelFileError, match=said):
         parse_tensor(content, "t")
-    with quickly_and_small(), pytest.raises(ModelFileError, match=said):
+    with bounded(), pytest.raises(ModelFileError, match=said):
         from_relay(function("meta[relay.Constant][0]") + metadata(content))
 
 
@@ -114,7 +114,7 @@ def test_headers_that_lie(fields: dict[str, int], said: str) -> None:
     ],
 )
 def test_parameter_files_that_lie(content: bytes, said: str) -> None:
-    with quickly_and_small(1, 8), pytest.raises(ModelFileError, match=said):
+    with bounded(8), pytest.raises(ModelFileError, match=said):
         parse_parameters(content, "p")
 
 
@@ -135,7 +135,7 @@ def test_parameter_files_that_lie(content: bytes, said: str) -> None:
     ],
 )
 def test_metadata_that_is_damaged(section: str, said: str) -> None:
-    with quickly_and_small(), pytest.raises(ModelFileError, match=said):
+    with bounded(), pytest.raises(ModelFileError, match=said):
         from_relay(function("meta[relay.Constant][0]") + section)
 
 
@@ -158,7 +158,7 @@ def test_metadata_that_is_damaged(section: str, said: str) -> None:
     ids=[*map(str, range(12))],
 )
 def test_deep_nesting(text: str) -> None:
-    with quickly_and_small(10, 400), pytest.raises(MRTError):
+    with bounded(400), pytest.raises(MRTError):
         from_relay(text)
 
 
@@ -231,7 +231,7 @@ def test_deep_nesting(text: str) -> None:
 )
 def test_attributes_that_fit_nothing(call: str) -> None:
     text = function(f"({call}, %x)", x=(2, 3), i=(1, 1, 4, 4), n=tensor((2, 3), "int32"))
-    with quickly_and_small(), pytest.raises(MRTError) as error:
+    with bounded(), pytest.raises(MRTError) as error:
         from_relay(text)
     assert "line 3" in str(error.value)
 
@@ -239,7 +239,7 @@ def test_attributes_that_fit_nothing(call: str) -> None:
 def test_functions_that_stand_for_endlessly_many_calls() -> None:
     definitions = "".join(f"def @f{n}(%x) {{ @f{n - 1}(@f{n - 1}(%x)) }}\n" for n in range(1, 64))
     text = f"{VERSION}def @f0(%x) {{ %x }}\n{definitions}def @main(%x: {tensor((1,))}) {{ @f63(%x) }}"
-    with quickly_and_small(30, 256), pytest.raises(MRTError, match="function calls"):
+    with bounded(256), pytest.raises(MRTError, match="function calls"):
         from_relay(text)
 
 
