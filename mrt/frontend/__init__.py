@@ -10,9 +10,10 @@ from mrt.errors import GraphError, ModelFileError
 from mrt.frontend.mxnet import from_mxnet, read_checkpoint
 from mrt.frontend.onnx import from_onnx
 from mrt.frontend.sniffing import sniff_format
+from mrt.frontend.tflite import from_tflite
 from mrt.symbol import Graph
 
-__all__ = ["from_mxnet", "from_onnx", "load_model"]
+__all__ = ["from_mxnet", "from_onnx", "from_tflite", "load_model"]
 
 
 def load_model(
@@ -21,8 +22,9 @@ def load_model(
     """The float graph of a model file, its kind told by its content.
 
     An ONNX file; an MXNet NAME-symbol.json with its NAME-NNNN.params beside it, of which the highest number is taken;
-    a Relay text with its parameters beside it. `batch` is the size that a dynamic batch dimension is fixed to;
-    `shapes` are those of an MXNet model's inputs by name, which its file need not say.
+    a Relay text with its parameters beside it; a TFLite file; a .pt2 archive of torch.export.save. `batch` is the size
+    that a dynamic batch dimension is fixed to; `shapes` are those of an MXNet model's inputs by name, which its file
+    need not say.
 
     Raises ModelFileError where the file is missing, is a folder, or is of no kind that is read, GraphError where
     shapes are given for a file that says its own, and whatever the reader of the kind raises.
@@ -41,4 +43,10 @@ def load_model(
         from mrt.frontend.relay import read_relay_file
 
         return read_relay_file(path, batch)
+    if kind == "tflite":
+        return from_tflite(path, batch)
+    if kind == "torch":
+        from mrt.frontend.torch import from_torch
+
+        return from_torch(path, batch)
     return from_onnx(path, batch)

@@ -1,12 +1,26 @@
-"""What every reader refuses of a whole model, in the same words: dynamic sizes, operators that are not covered."""
+"""What every reader refuses, in the same words: dynamic sizes, tensors too large, operators that are not covered."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from mrt.errors import GraphError
 
 _NAMES_SHOWN = 3
+
+MAX_ELEMENTS = 2**31
+"""A tensor of more elements is taken for a mistake of the file."""
+
+MAX_MADE = 2**24
+"""So many elements a constant may have that no array of the file holds: a few numbers may ask for any amount."""
+
+
+def check_size(label: str, shape: Sequence[int], limit: int = MAX_ELEMENTS) -> None:
+    """GraphError where a tensor of this shape is too large to be meant, or has a negative length."""
+    # An axis of length 0 makes no other axis small.
+    if min(shape, default=0) < 0 or math.prod(max(size, 1) for size in shape) > limit:
+        raise GraphError(f"{label}: a tensor of shape {tuple(shape)} is needed; at most {limit} elements are allowed")
 
 
 def check_batch(batch: int) -> None:

@@ -1,14 +1,17 @@
-"""Choosing among values: the larger or smaller of two, where, and the place of an extreme."""
+"""Choosing among values: the larger or smaller of two, where, the place of an extreme; and marking a place."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.arithmetic import Arithmetic
 from mrt.frontend.node import ModelNode
 from mrt.frontend.shaping import reshaped
 from mrt.symbol import Operator, Symbol
+from mrt.symbol.operators.scalar import PlusScalar
 from mrt.symbol.operators.selection import (
     BroadcastMaximum,
     BroadcastMinimum,
@@ -18,6 +21,7 @@ from mrt.symbol.operators.selection import (
     MinimumScalar,
     Where,
 )
+from mrt.symbol.operators.transform import Take
 
 MAXIMUM = Arithmetic(ElemwiseMaximum, BroadcastMaximum, MaximumScalar, MaximumScalar)
 MINIMUM = Arithmetic(ElemwiseMinimum, BroadcastMinimum, MinimumScalar, MinimumScalar)
@@ -54,3 +58,19 @@ def placed(node: ModelNode, kind: Callable[..., Operator], axis: int | None, kee
     is_scalar = not keepdims and (axis is None or data.type.rank == 1)
     found = node.apply(kind(axis=place, keepdims=keepdims), [data], "place" if is_scalar else "")
     return reshaped(node, found, ()) if is_scalar else found
+
+
+def hot_rows(
+    node: ModelNode, indices: Symbol, depth: int, off: float, on: float, suffix: str = "", wraps: bool = False
+) -> Symbol:
+    """Along a new last axis of length `depth`, `on` at each index and `off` elsewhere; only `off` for an index outside.
+
+    wraps: indices from -depth to -1 count from the end. Rows of a table: those before its first and after its last, to
+    which other indices are moved, have no `on`.
+    """
+    first = depth if wraps else 0
+    table = np.full(node.made((first + depth + 2, depth)), off)
+    places = np.arange(first + depth)
+    table[places + 1, places % depth] = on
+    later = node.apply(PlusScalar(first + 1.0), [indices], "places")
+    return node.apply(Take(axis=0, mode="clip"), [node.parameter(table, "table"), later], suffix)

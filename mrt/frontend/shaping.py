@@ -10,7 +10,7 @@ from mrt.frontend.node import ModelNode
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.pad import Pad
-from mrt.symbol.operators.transform import ExpandDims, Flatten, Reshape
+from mrt.symbol.operators.transform import ExpandDims, Flatten, Reshape, Transpose
 
 
 def reshaped(node: ModelNode, data: Symbol, shape: Sequence[int], suffix: str = "") -> Symbol:
@@ -34,15 +34,24 @@ def broadcast(node: ModelNode, data: Symbol, shape: Sequence[int], suffix: str =
         return data
     own = (1,) * (len(shape) - data.type.rank) + data.shape
     growing = tuple(size if size != old else 1 for size, old in zip(shape, own, strict=True))
-    ones = node.parameter(np.ones(growing, dtype=data.dtype), f"{suffix}_ones" if suffix else "ones")
+    ones = node.parameter(np.ones(node.made(growing), dtype=data.dtype), f"{suffix}_ones" if suffix else "ones")
     return node.apply(BroadcastMul(), [data, ones], suffix)
 
 
-def expanded(node: ModelNode, data: Symbol, axes: Sequence[int]) -> Symbol:
+def expanded(node: ModelNode, data: Symbol, axes: Sequence[int], suffix: str = "") -> Symbol:
     """`data` with new axes of size 1, counted in the result and sorted; put in from the first to the last."""
     for axis in axes:
-        data = node.apply(ExpandDims(axis=axis), [data], "" if axis == axes[-1] else f"axis{axis}")
+        data = node.apply(ExpandDims(axis=axis), [data], suffix if axis == axes[-1] else f"{suffix}axis{axis}")
     return data
+
+
+def moved_last(node: ModelNode, data: Symbol, axis: int, suffix: str = "") -> Symbol:
+    """`data` with its last axis moved to place `axis`, counted from the front."""
+    last = data.type.rank - 1
+    if axis == last:
+        return data
+    order = (*range(axis), last, *range(axis, last))
+    return node.apply(Transpose(axes=order), [data], suffix)
 
 
 def bordered(node: ModelNode, data: Symbol, begins: Sequence[int], ends: Sequence[int], suffix: str = "") -> Symbol:

@@ -1,14 +1,18 @@
-"""Parts of a tensor by NumPy's slices and by constant indices."""
+"""Parts of a tensor by NumPy's slices and by constant indices, and borders around it."""
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping, Sequence
+from typing import Union
 
 import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.node import ModelNode
+from mrt.frontend.shaping import expanded
 from mrt.symbol import Array, Symbol
+from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.transform import Slice, SliceAxis, Squeeze, Take
 
 
@@ -53,6 +57,48 @@ def sliced(node: ModelNode, data: Symbol, parts: Mapping[int, slice], suffix: st
     return node.apply(Slice(begin=starts, end=stops, step=() if set(steps) == {1} else steps), [data], suffix)
 
 
+Index = Union[int, slice, None, "types.EllipsisType"]
+"""One entry of NumPy's basic index: an element, a part, a new axis, or all axes that no other entry names."""
+
+
+def indexed(node: ModelNode, data: Symbol, index: Sequence[Index], suffix: str = "") -> Symbol:
+    """NumPy's data[index]; GraphError where the entries do not fit the data."""
+    named = sum(1 for entry in index if entry is not None and entry is not ...)
+    left = data.type.rank - named
+    if left < 0 or sum(1 for entry in index if entry is ...) > 1:
+        raise GraphError(f"{node.label}: the {len(index)} entries {list(index)} do not fit {data.type}")
+    whole = [slice(None)] * left
+    at = next((place for place, entry in enumerate(index) if entry is ...), len(index))
+    entries = [*index[:at], *whole, *index[at + 1 :]]
+    parts: dict[int, slice] = {}
+    gone: list[int] = []
+    added: list[int] = []
+    axis = 0
+    for entry in entries:
+        if entry is None:
+            added.append(axis - len(gone) + len(added))
+            continue
+        if isinstance(entry, slice):
+            parts[axis] = entry
+        else:
+            element = _element(node, entry, data.shape[axis])
+            parts[axis] = slice(element, element + 1)
+            gone.append(axis)
+        axis += 1
+    lead = f"{suffix}_" if suffix else ""
+    data = sliced(node, data, parts, f"{lead}part" if gone or added else suffix)
+    if gone:
+        data = node.apply(Squeeze(axis=tuple(gone)), [data], f"{lead}elements" if added else suffix)
+    return expanded(node, data, added, suffix)
+
+
+def _element(node: ModelNode, index: object, size: int) -> int:
+    """An index counted from the front."""
+    if not isinstance(index, int) or not -size <= index < size:
+        raise GraphError(f"{node.label}: index {index} on an axis of size {size}")
+    return index % size
+
+
 def taken(node: ModelNode, data: Symbol, axis: int, indices: Array, kind: str) -> Symbol:
     """The elements of `data` at constant indices, counted from the front, that the node's input 1 stands for.
 
@@ -69,3 +115,15 @@ def taken(node: ModelNode, data: Symbol, axis: int, indices: Array, kind: str) -
         return sliced(node, data, {axis: slice(first, first + indices.size)})
     positions = node.parameter_of(1, "indices", kind, lambda _: indices.astype(np.int32))
     return node.apply(Take(axis=axis), [data, positions])
+
+
+def padded(node: ModelNode, widths: Sequence[int], mode: str, value: float) -> Symbol:
+    """The data with a border, in a mode that MXNet has."""
+    data = node.symbol(0)
+    if min(widths, default=0) < 0:
+        raise node.unsupported("attribute pad_width", tuple(widths), "no negative entry")
+    if not any(widths):
+        return data
+    if not np.isfinite(value):
+        raise node.unsupported("the border's value", value, "a finite number")
+    return node.apply(Pad(pad_width=tuple(widths), mode=mode, constant_value=value), [data])

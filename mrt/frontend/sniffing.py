@@ -12,20 +12,31 @@ _READ = 4096
 """How much of a file is looked at."""
 
 _RELAY = re.compile(rb"^\s*(#\[version\s*=|def\s+@)", re.MULTILINE)
+TFLITE_IDENTIFIER = b"TFL3"
+"""What stands in a TFLite file from byte 4 on."""
 _ONNX_FIRST_FIELD = b"\x08"
 """The tag of ir_version, with which every writer begins an ONNX file, since it is field 1."""
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+"""What a zip archive begins with, the second where it is empty. The one kind of model in a zip archive is PyTorch's."""
 
 
 def sniff_format(path: Path) -> str:
-    """ "onnx", "mxnet" (a symbol JSON) or "relay" (a text); ModelFileError where the file is none of them.
+    """ "onnx", "mxnet" (a symbol JSON), "relay" (a text), "tflite" or "torch" (an archive).
 
-    A file called .onnx is ONNX unless it is plainly one of the others: it may be damaged, which its reader explains.
+    ModelFileError where the file is none of them.
+
+    A file called .onnx or .tflite is that unless it is plainly one of the others: it may be damaged, which its reader
+    explains.
     """
     try:
         with path.open("rb") as file:
             start = file.read(_READ)
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
+    if start.startswith(_ZIP):
+        return "torch"
+    if start[4:8] == TFLITE_IDENTIFIER:
+        return "tflite"
     if start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
         return "mxnet"
     if _RELAY.search(start):
@@ -34,4 +45,9 @@ def sniff_format(path: Path) -> str:
         raise ModelFileError(f"{path} holds the parameters of an MXNet model; give its NAME-symbol.json beside them")
     if path.suffix.lower() == ".onnx" or start.startswith(_ONNX_FIRST_FIELD):
         return "onnx"
-    raise ModelFileError(f"{path} is no model that is read: an ONNX file, MXNet symbol JSON or Relay text is needed")
+    if path.suffix.lower() == ".tflite":
+        return "tflite"
+    raise ModelFileError(
+        f"{path} is no model that is read: an ONNX file, MXNet symbol JSON, Relay text, TFLite file or PyTorch's .pt2 "
+        "is needed"
+    )

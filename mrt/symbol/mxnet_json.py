@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mrt.errors import GraphError, ModelFileError
@@ -28,14 +28,28 @@ def graph_to_json(graph: Graph) -> str:
     symbols whose origin is another name carry it as __origin__.
     """
     fed = set(graph.inputs)
+    return symbols_to_json(
+        graph, lambda symbol: _own_attributes(symbol, symbol in fed), {"format_version": ["int", FORMAT_VERSION]}
+    )
+
+
+def symbols_to_json(
+    graph: Graph, attributes: Callable[[Symbol], Mapping[str, str]], graph_attributes: Mapping[str, list[Any]]
+) -> str:
+    """A symbol JSON in the form of MXNet 1.9.1, its inputs first and in order.
+
+    attributes: gives those of each node. graph_attributes: those of the graph besides MXNet's version, each a type and
+    a value.
+    """
+    fed = set(graph.inputs)
     order = [*graph.inputs, *(symbol for symbol in graph.symbols if symbol not in fed)]
     index = {symbol: place for place, symbol in enumerate(order)}
-    nodes = ",\n".join(f"  {_line(_node(symbol, index, symbol in fed))}" for symbol in order)
+    nodes = ",\n".join(f"  {_line(_node(symbol, index, attributes(symbol)))}" for symbol in order)
     rest = {
         "arg_nodes": [place for place, symbol in enumerate(order) if symbol.is_variable],
         "node_row_ptr": list(range(len(order) + 1)),
         "heads": [[index[symbol], 0, 0] for symbol in graph.outputs],
-        "attrs": {"mxnet_version": ["int", _MXNET_VERSION], "format_version": ["int", FORMAT_VERSION]},
+        "attrs": {"mxnet_version": ["int", _MXNET_VERSION], **graph_attributes},
     }
     members = [f' "nodes": [\n{nodes}\n ]', *(f" {_line(key)}: {_line(value)}" for key, value in rest.items())]
     return "{\n" + ",\n".join(members) + "\n}\n"
@@ -45,21 +59,34 @@ def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _node(symbol: Symbol, index: Mapping[Symbol, int], is_input: bool) -> dict[str, Any]:
-    if symbol.is_variable:
-        attributes = {"__shape__": str(symbol.shape), "__dtype__": str(DTYPE_CODES[symbol.dtype])}
-        attributes |= {"__input__": "True"} if is_input else {}
-    else:
-        attributes = {name: str(value) for name, value in symbol.operator.attributes().items()}
-        if "num_args" in _ignored(symbol.operator):
-            attributes["num_args"] = str(len(symbol.inputs))
-    if symbol.origin != symbol.name:
-        attributes["__origin__"] = symbol.origin
+def _node(symbol: Symbol, index: Mapping[Symbol, int], attributes: Mapping[str, str]) -> dict[str, Any]:
     node: dict[str, Any] = {"op": symbol.op, "name": symbol.name}
     if attributes:
         node["attrs"] = attributes
     node["inputs"] = [[index[source], 0, 0] for source in symbol.inputs]
     return node
+
+
+def _own_attributes(symbol: Symbol, is_input: bool) -> dict[str, str]:
+    attributes = stated_type(symbol) if symbol.is_variable else attributes_of(symbol)
+    if is_input:
+        attributes["__input__"] = "True"
+    if symbol.origin != symbol.name:
+        attributes["__origin__"] = symbol.origin
+    return attributes
+
+
+def stated_type(variable: Symbol) -> dict[str, str]:
+    """A variable's type as MXNet notes it."""
+    return {"__shape__": str(variable.shape), "__dtype__": str(DTYPE_CODES[variable.dtype])}
+
+
+def attributes_of(symbol: Symbol) -> dict[str, str]:
+    """The attributes of a symbol's operator that differ from their defaults, as texts."""
+    attributes = {name: str(value) for name, value in symbol.operator.attributes().items()}
+    if "num_args" in _ignored(symbol.operator):
+        attributes["num_args"] = str(len(symbol.inputs))
+    return attributes
 
 
 def _ignored(operator: Operator) -> frozenset[str]:

@@ -50,10 +50,19 @@ def test_clip_with_open_ends(opset: int, low: float | None, high: float | None, 
     assert operators_of(assert_agrees(model)) == [record]
 
 
-def test_clip_at_a_computed_end_is_refused() -> None:
-    model = make_model([helper.make_node("Clip", ["x", "low"], ["y"], name="limit")], {"x": (2,), "low": ()})
-    with pytest.raises(UnsupportedOperatorError, match=r"limit \(Clip\): input min is computed from the data; a const"):
-        from_onnx(model)
+@pytest.mark.parametrize(("names", "records"), [(["low"], 1), (["", "high"], 1), (["low", "high"], 2)])
+def test_clip_at_computed_ends(names: list[str], records: int) -> None:
+    inputs = {name: () for name in names if name}
+    model = make_model([helper.make_node("Clip", ["x", *names], ["y"])], {"x": (5,), **inputs})
+    feeds = {"x": np.linspace(-2, 2, 5, dtype=np.float32), "low": np.float32(-1), "high": np.float32(0.5)}
+    graph = assert_agrees(model, {name: feeds[name] for name in ("x", *inputs)})
+    assert len(operators_of(graph)) == records
+
+
+def test_clip_at_a_computed_and_a_constant_end() -> None:
+    node = helper.make_node("Clip", ["x", "low", "high"], ["y"])
+    model = make_model([node], {"x": (5,), "low": ()}, constants={"high": np.float32(0.5)})
+    assert_agrees(model, {"x": np.linspace(-2, 2, 5, dtype=np.float32), "low": np.float32(-1)})
 
 
 @pytest.mark.parametrize("op_type", ["Add", "Sub", "Mul", "Div"])
@@ -101,6 +110,13 @@ def test_sum_of_any_number(shapes: list[tuple[int, ...]], records: list[str]) ->
     assert operators_of(assert_agrees(model)) == records
 
 
+@pytest.mark.parametrize("shapes", [[SHAPE], [SHAPE, SHAPE, SHAPE], [SHAPE, (4,), (3, 1)]])
+def test_mean_of_any_number(shapes: list[tuple[int, ...]]) -> None:
+    inputs = {f"x{index}": shape for index, shape in enumerate(shapes)}
+    records = operators_of(assert_agrees(make_model([helper.make_node("Mean", list(inputs), ["y"])], inputs)))
+    assert records[-1:] == (["_copy"] if len(shapes) == 1 else ["_mul_scalar"])
+
+
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize(
     ("data", "slope"),
@@ -111,9 +127,16 @@ def test_slopes_of_all_and_of_each_channel(opset: int, data: tuple[int, ...], sl
     assert operators_of(assert_agrees(single("PRelu", data, {"slope": values}, opset))) == ["LeakyReLU"]
 
 
-def test_slopes_of_each_element_are_refused() -> None:
-    with pytest.raises(UnsupportedOperatorError, match=r"input slope is of shape \(4,\) on float32\[2, 3, 4\]"):
-        from_onnx(single("PRelu", (2, 3, 4), {"slope": np.ones(4, np.float32)}))
+@pytest.mark.parametrize("slope", [(4,), (2, 3, 4), (3, 4), (2, 1, 1)])
+@pytest.mark.parametrize("constant", [True, False])
+def test_slopes_of_elements(slope: tuple[int, ...], constant: bool) -> None:
+    values = np.random.default_rng(2).standard_normal(slope).astype(np.float32)
+    if constant:
+        graph = assert_agrees(single("PRelu", (2, 3, 4), {"slope": values}))
+    else:
+        node = helper.make_node("PRelu", ["x", "slope"], ["y"])
+        graph = assert_agrees(make_model([node], {"x": (2, 3, 4), "slope": slope}))
+    assert operators_of(graph) == ["relu", "_mul_scalar", "relu", "broadcast_mul", "broadcast_sub"]
 
 
 @pytest.mark.parametrize("opset", OPSETS)
@@ -133,10 +156,15 @@ def test_dropout_in_training_is_refused() -> None:
         from_onnx(model)
 
 
-def test_the_mask_of_dropout_is_refused() -> None:
-    model = make_model([helper.make_node("Dropout", ["x"], ["y", "mask"], name="drop")], {"x": (2,)}, ["y", "mask"])
-    with pytest.raises(UnsupportedOperatorError, match=r"drop \(Dropout\): output mask is used"):
-        from_onnx(model)
+def test_the_mask_of_dropout_is_ones() -> None:
+    nodes = [helper.make_node("Dropout", ["x"], ["y", "mask"]), helper.make_node("Cast", ["mask"], ["z"], to=1)]
+    assert_agrees(make_model(nodes, {"x": (2, 3)}, ["y", "z"]))
+
+
+def test_the_second_output_of_an_operator_that_gives_none_is_refused() -> None:
+    node = helper.make_node("MaxPool", ["x"], ["y", "places"], name="pool", kernel_shape=[2])
+    with pytest.raises(UnsupportedOperatorError, match=r"pool \(MaxPool\): output places is used"):
+        from_onnx(make_model([node], {"x": (1, 1, 4)}, ["y", "places"]))
 
 
 @pytest.mark.parametrize("target", [TensorProto.FLOAT, TensorProto.DOUBLE])
@@ -155,6 +183,17 @@ def test_casts_of_floats_truncate(target: int) -> None:
     model = make_model([helper.make_node("Cast", ["x"], ["y"], to=target)], {"x": (6,)}, dtypes={"y": target})
     graph = assert_agrees(model, {"x": np.array([-2.7, -0.5, 0, 0.5, 1.9, 100], np.float32)})
     assert operators_of(graph) == ["Cast"]
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.BOOL])
+@pytest.mark.parametrize("known", [True, False])
+def test_casts_to_what_another_value_is(kind: int, known: bool) -> None:
+    like = np.ones(1, helper.tensor_dtype_to_np_dtype(kind))
+    node = helper.make_node("CastLike", ["x", "like"], ["y"])
+    inputs = {"x": (6,)} if known else {"x": (6,), "like": (1,)}
+    model = make_model([node], inputs, ["y"], {"like": like} if known else None, dtypes={"y": kind, "like": kind})
+    feeds = {"x": np.array([-2.7, -0.5, 0, 0.5, 1.9, 100], np.float32)} | ({} if known else {"like": like})
+    assert_agrees(model, feeds)
 
 
 def test_casts_to_text_are_refused() -> None:

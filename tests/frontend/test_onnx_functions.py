@@ -8,6 +8,7 @@ from onnx_models import assert_agrees, operators_of, single
 
 from mrt.errors import UnsupportedOperatorError
 from mrt.frontend.onnx import from_onnx
+from mrt.preparation import prepare
 
 SHAPE = (2, 3, 40)
 WIDE = {"x": np.linspace(-8, 8, 240, dtype=np.float32).reshape(SHAPE)}
@@ -90,3 +91,36 @@ def test_constant_powers(exponent: float, feeds: dict[str, np.ndarray], record: 
 def test_powers_that_vary_are_refused() -> None:
     with pytest.raises(UnsupportedOperatorError, match=r"y \(Pow\): input exponent is of shape \(2,\) on .*one number"):
         from_onnx(single("Pow", (3, 2), {"p": np.array([1.0, 2.0], np.float32)}))
+
+
+@pytest.mark.parametrize("opset", [12, 21])
+@pytest.mark.parametrize(
+    ("op_type", "attributes"),
+    [
+        ("Celu", {}),
+        ("Celu", {"alpha": 0.3}),
+        ("Celu", {"alpha": 4.0}),
+        ("ThresholdedRelu", {}),
+        ("ThresholdedRelu", {"alpha": -0.5}),
+        ("Shrink", {}),
+        ("Shrink", {"lambd": 1.5, "bias": 0.75}),
+        ("Shrink", {"lambd": 0.0, "bias": -1.0}),
+    ],
+)
+def test_functions_made_of_several_operators(opset: int, op_type: str, attributes: dict[str, float]) -> None:
+    """Preparation makes one table of each, since it is a function of one tensor."""
+    graph = assert_agrees(single(op_type, SHAPE, opset=opset, **attributes), WIDE)
+    assert operators_of(prepare(graph).graph) in (["elementwise_region"], ["LeakyReLU"])
+
+
+def test_the_ends_of_a_threshold() -> None:
+    feeds = {"x": np.array([-1.5, -0.75, -0.0, 0.0, 0.75, 1.5], np.float32)}
+    assert_agrees(single("ThresholdedRelu", (6,), alpha=0.75), feeds)
+    assert_agrees(single("Shrink", (6,), lambd=0.75, bias=0.5), feeds)
+
+
+def test_attributes_that_make_no_function_of_these_kinds_are_refused() -> None:
+    with pytest.raises(UnsupportedOperatorError, match="attribute lambd is -0.5; 0 or more is needed"):
+        from_onnx(single("Shrink", (3, 2), lambd=-0.5))
+    with pytest.raises(UnsupportedOperatorError, match="attribute alpha is -1.0; a positive number is needed"):
+        from_onnx(single("Celu", (3, 2), alpha=-1.0))

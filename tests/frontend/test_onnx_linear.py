@@ -7,7 +7,7 @@ import pytest
 from onnx import helper
 from onnx_models import OPSETS, assert_agrees, make_model, operators_of, single
 
-from mrt.errors import GraphError
+from mrt.errors import GraphError, MRTError
 from mrt.frontend.onnx import from_onnx
 
 RNG = np.random.default_rng(4)
@@ -99,3 +99,61 @@ def test_matmul_of_shapes_that_do_not_fit() -> None:
     model = make_model([helper.make_node("MatMul", ["a", "b"], ["y"])], {"a": (2, 3), "b": (4, 2)})
     with pytest.raises(GraphError, match=r"y \(MatMul\): shapes \(2, 3\) and \(4, 2\) do not multiply"):
         from_onnx(model)
+
+
+EQUATIONS = {
+    "ij,jk->ik": ((2, 3), (3, 4)),
+    "bij,bjk->bik": ((5, 2, 3), (5, 3, 4)),
+    "bhqd,bhkd->bhqk": ((2, 3, 4, 5), (2, 3, 6, 5)),
+    "bqhd,bkhd->bhqk": ((2, 4, 3, 5), (2, 6, 3, 5)),
+    "ij,ij->": ((2, 3), (2, 3)),
+    "ij,ij->ij": ((2, 3), (2, 3)),
+    "i,j->ij": ((2,), (3,)),
+    "ij->ji": ((2, 3),),
+    "ij->i": ((2, 3),),
+    "ij->": ((2, 3),),
+    "ijk->kji": ((2, 3, 4),),
+    "ba,ca": ((2, 3), (4, 3)),
+    "...ij,...jk->...ik": ((5, 2, 3), (5, 3, 4)),
+    "...ij,jk": ((5, 2, 3), (3, 4)),
+    "b...,c...->bc...": ((2, 3), (4, 3)),
+    "i...->...": ((2, 3, 4),),
+    "ij,jk,kl->il": ((2, 3), (3, 4), (4, 5)),
+    "ijk,j->ik": ((2, 3, 4), (3,)),
+    "ab,cd->dbca": ((2, 3), (4, 5)),
+    "bcd,ce->b": ((2, 3, 4), (3, 5)),
+    "bn,anm,bm->ba": ((2, 3), (4, 3, 5), (2, 5)),
+}
+
+
+@pytest.mark.parametrize("equation", EQUATIONS)
+@pytest.mark.parametrize("constant", [False, True])
+def test_einsum(equation: str, constant: bool) -> None:
+    shapes = {f"x{place}": shape for place, shape in enumerate(EQUATIONS[equation])}
+    constants = {name: array(*shapes.pop(name)) for name in list(shapes)[1:]} if constant else {}
+    node = helper.make_node("Einsum", [*shapes, *constants], ["y"], equation=equation)
+    assert_agrees(make_model([node], shapes, constants=constants))
+
+
+def test_einsum_where_an_axis_of_one_meets_a_longer_one() -> None:
+    node = helper.make_node("Einsum", ["a", "b"], ["y"], equation="...ij,...jk->...ik")
+    graph = from_onnx(make_model([node], {"a": (1, 2, 3), "b": (5, 3, 4)}))
+    feeds = {"a": array(1, 2, 3), "b": array(5, 3, 4)}
+    np.testing.assert_allclose(graph.evaluate(feeds)[0], feeds["a"] @ feeds["b"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("equation", "words"),
+    [
+        ("ii->i", "with a letter twice"),
+        ("ij,jk->ik", "has 2 terms, 1 operands are given"),
+        ("ijk->i", "does not fit"),
+        ("i->i", "does not fit"),
+        ("ij->ik", "that no term has"),
+        ("ij->ii", "letters twice"),
+        ("i1->i", "letters and one ellipsis are needed"),
+    ],
+)
+def test_equations_that_mean_nothing_here(equation: str, words: str) -> None:
+    with pytest.raises(MRTError, match=words):
+        from_onnx(single("Einsum", (3, 3), equation=equation))

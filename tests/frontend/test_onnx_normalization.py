@@ -45,11 +45,18 @@ def test_layer_normalization(axis: int, with_bias: bool) -> None:
         assert operators_of(graph) == ["LayerNorm"]
 
 
-def test_the_mean_of_layer_normalization_is_refused() -> None:
-    node = helper.make_node("LayerNormalization", ["x", "g"], ["y", "mean"])
-    model = make_model([node], {"x": (2, 3)}, ["y", "mean"], {"g": array(3)})
-    with pytest.raises(UnsupportedOperatorError, match="output mean is used"):
-        from_onnx(model)
+@pytest.mark.parametrize("axis", [-1, 1])
+@pytest.mark.parametrize("names", [["y", "mean"], ["y", "mean", "inverse"], ["y", "", "inverse"]])
+def test_the_moments_of_layer_normalization(axis: int, names: list[str]) -> None:
+    node = helper.make_node("LayerNormalization", ["x", "g"], names, axis=axis, epsilon=0.01)
+    outputs = [name for name in names if name]
+    assert_agrees(make_model([node], {"x": (2, 3, 4)}, outputs, {"g": array(*(2, 3, 4)[axis:])}))
+
+
+def test_moments_that_nothing_reads_are_not_computed() -> None:
+    node = helper.make_node("LayerNormalization", ["x", "g"], ["y", "mean", "inverse"])
+    graph = from_onnx(make_model([node], {"x": (2, 3)}, ["y"], {"g": array(3)}))
+    assert operators_of(graph) == ["LayerNorm"]
 
 
 @pytest.mark.parametrize("opset", OPSETS)
@@ -82,6 +89,34 @@ def test_reductions(op_type: str, opset: int, axes: tuple[int, ...] | None, keep
     assert (
         records == [{"ReduceSum": "sum", "ReduceMean": "mean", "ReduceMax": "max"}[op_type]] + ["Reshape"] * is_scalar
     )
+
+
+MADE_OF_SEVERAL = ["L1", "L2", "SumSquare", "LogSum", "LogSumExp", "Prod", "Min"]
+
+
+@pytest.mark.parametrize("kind", MADE_OF_SEVERAL)
+@pytest.mark.parametrize("opset", [9, 13, 18, 20])
+@pytest.mark.parametrize("axes", [None, (1,), (-1,), (2, 1), (0, 1, 2)])
+@pytest.mark.parametrize("keepdims", [None, 0])
+def test_reductions_made_of_several(kind: str, opset: int, axes: tuple[int, ...] | None, keepdims: int | None) -> None:
+    attributes: dict[str, object] = {} if keepdims is None else {"keepdims": keepdims}
+    constants = {"axes": np.array(axes)} if axes is not None and opset >= 18 else {}
+    if axes is not None and opset < 18:
+        attributes["axes"] = axes
+    feeds = {"x": array(2, 3, 5)}
+    assert_agrees(single(f"Reduce{kind}", (2, 3, 5), constants, opset, **attributes), feeds)
+
+
+def test_powers_of_large_numbers_do_not_overflow() -> None:
+    feeds = {"x": np.array([[-1000, 0, 1000], [500, 501, 502]], np.float32)}
+    assert_agrees(single("ReduceLogSumExp", (2, 3), opset=13, axes=[1]), feeds)
+
+
+@pytest.mark.parametrize("kind", MADE_OF_SEVERAL)
+def test_reductions_over_no_axes(kind: str) -> None:
+    """Functions of the elements are still applied, as ONNX Runtime does."""
+    feeds = {"x": array(2, 3)}
+    assert_agrees(single(f"Reduce{kind}", (2, 3), {}, 20, noop_with_empty_axes=1), feeds)
 
 
 @pytest.mark.parametrize("noop", [0, 1])

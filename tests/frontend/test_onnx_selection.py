@@ -63,8 +63,8 @@ def test_resize_to_sizes(sizes: tuple[int, ...]) -> None:
 
 def test_resize_that_is_not_covered() -> None:
     constants = {"scales": np.array([1, 1, 2, 2], np.float32)}
-    with pytest.raises(UnsupportedOperatorError, match="attribute mode is linear; nearest is needed"):
-        from_onnx(single("Resize", (1, 2, 4, 5), constants, 13, ["x", "", "scales"], mode="linear"))
+    with pytest.raises(UnsupportedOperatorError, match="attribute mode is lanczos; nearest, linear or cubic is needed"):
+        from_onnx(single("Resize", (1, 2, 4, 5), constants, 13, ["x", "", "scales"], mode="lanczos"))
     with pytest.raises(GraphError, match="one for each of axes"):
         from_onnx(single("Resize", (1, 2, 4), constants, 13, ["x", "", "scales"]))
 
@@ -79,8 +79,35 @@ def test_places_of_extremes(operator: str, axis: int, keepdims: int) -> None:
 def test_places_in_a_vector() -> None:
     node = helper.make_node("ArgMax", ["x"], ["y"], keepdims=0)
     assert_agrees(make_model([node], {"x": (7,)}, dtypes={"y": TensorProto.INT64}))
-    with pytest.raises(UnsupportedOperatorError, match="select_last_index"):
-        from_onnx(single("ArgMax", (7,), select_last_index=1))
+
+
+@pytest.mark.parametrize("operator", ["ArgMax", "ArgMin"])
+@pytest.mark.parametrize(("axis", "keepdims"), [(0, 1), (1, 0), (-1, 1)])
+def test_the_last_of_equal_places(operator: str, axis: int, keepdims: int) -> None:
+    node = helper.make_node(operator, ["x"], ["y"], axis=axis, keepdims=keepdims, select_last_index=1)
+    model = make_model([node], {"x": (3, 4)}, dtypes={"y": TensorProto.INT64})
+    assert_agrees(model, {"x": np.array([[1, 2, 2, 1], [0, 0, 0, 0], [3, 1, 3, 0]], np.float32)})
+    node = helper.make_node(operator, ["x"], ["y"], axis=0, keepdims=0, select_last_index=1)
+    vector = make_model([node], {"x": (4,)}, dtypes={"y": TensorProto.INT64})
+    assert_agrees(vector, {"x": np.array([1, 2, 2, 1], np.float32)})
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1, -2])
+@pytest.mark.parametrize("opset", [9, 11])
+def test_one_hot(axis: int, opset: int) -> None:
+    constants = {"depth": ints(4), "values": np.array([0.25, 3], np.float32)}
+    node = helper.make_node("OneHot", ["x", *constants], ["y"], axis=axis)
+    model = make_model([node], {"x": (2, 3)}, ["y"], constants, opset, {"x": TensorProto.INT64})
+    assert_agrees(model, {"x": np.array([[0, 3, -1], [-4, 4, -5]])})
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("opset", [9, 11, 13])
+def test_hardmax(axis: int | None, opset: int) -> None:
+    attributes = {} if axis is None else {"axis": axis}
+    if axis == -1 and opset < 11:
+        pytest.skip("negative axes exist from opset 11 on")
+    assert_agrees(single("Hardmax", (2, 3, 4), opset=opset, **attributes))
 
 
 @pytest.mark.parametrize("operator", ["Max", "Min"])

@@ -251,8 +251,38 @@ def test_pad_that_crops_everything(pads: tuple[int, ...]) -> None:
         from_onnx(single("Pad", (2, 5), {"pads": ints(*pads)}))
 
 
+@pytest.mark.parametrize("pads", [(0, 1, 0, 0, 2, 0), (0, 3, 4, 0, 1, 0), (0, 7, 0, 0, 9, 5), (1, 0, 0, 1, 0, 0)])
+def test_pad_from_the_other_end(pads: tuple[int, ...]) -> None:
+    records = operators_of(assert_agrees(single("Pad", (2, 3, 5), {"pads": ints(*pads)}, 19, mode="wrap")))
+    assert set(records) == {"take"}
+
+
 def test_pad_of_uncovered_modes() -> None:
-    with pytest.raises(UnsupportedOperatorError, match="attribute mode is wrap; constant, edge or reflect is needed"):
-        from_onnx(single("Pad", (2, 5), {"pads": ints(0, 1, 0, 1)}, 19, mode="wrap"))
+    with pytest.raises(UnsupportedOperatorError, match="mode is mirror; constant, edge, reflect or wrap is needed"):
+        from_onnx(single("Pad", (2, 5), {"pads": ints(0, 1, 0, 1)}, 19, mode="mirror"))
     with pytest.raises(UnsupportedOperatorError, match="negative in mode edge"):
         from_onnx(single("Pad", (2, 5), {"pads": ints(0, -1, 0, 1)}, 19, mode="edge"))
+
+
+@pytest.mark.parametrize("upper", [None, 0, 1])
+@pytest.mark.parametrize("k", [None, 0, 1, -2, 7, -7])
+def test_triangles(upper: int | None, k: int | None) -> None:
+    attributes = {} if upper is None else {"upper": upper}
+    constants = {} if k is None else {"k": np.int64(k)}
+    assert operators_of(assert_agrees(single("Trilu", (2, 3, 5), constants, **attributes))) == ["broadcast_mul"]
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_cumulated_sums(axis: int, exclusive: int, reverse: int) -> None:
+    constants = {"axis": np.int64(axis)}
+    model = single("CumSum", (2, 3, 4), constants, exclusive=exclusive, reverse=reverse)
+    assert "FullyConnected" in operators_of(assert_agrees(model))
+
+
+@pytest.mark.parametrize("k", [None, 1, -2])
+def test_a_matrix_like_another(k: int | None) -> None:
+    attributes = {} if k is None else {"k": k}
+    nodes = [helper.make_node("EyeLike", ["x"], ["e"], **attributes), helper.make_node("Mul", ["x", "e"], ["y"])]
+    assert operators_of(assert_agrees(make_model(nodes, {"x": (3, 4)}))) == ["broadcast_mul"]

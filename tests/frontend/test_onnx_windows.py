@@ -6,9 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from onnx_models import OPSETS, assert_agrees, operators_of, single
+from onnx_models import OPSETS, assert_agrees, operators_of, random_feeds, run_onnxruntime, single
 
-from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.errors import GraphError
 from mrt.frontend.onnx import from_onnx
 
 RNG = np.random.default_rng(3)
@@ -121,6 +121,44 @@ def test_pooling_conventions_are_the_simplest() -> None:
     assert assert_agrees(model).outputs[0].operator.pooling_convention == "valid"
 
 
-def test_dilated_pooling_is_refused() -> None:
-    with pytest.raises(UnsupportedOperatorError, match=r"y \(MaxPool\): attribute dilations is \(2, 1\); 1 on every"):
-        from_onnx(single("MaxPool", (1, 1, 8, 8), kernel_shape=[2, 2], dilations=[2, 1]))
+@pytest.mark.parametrize("dilations", [(2, 1), (2, 3)])
+@pytest.mark.parametrize("strides", [(1, 1), (2, 3)])
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 1, 0)])
+@pytest.mark.parametrize("ceil_mode", [0, 1])
+def test_dilated_pooling(
+    dilations: tuple[int, ...], strides: tuple[int, ...], pads: tuple[int, ...], ceil_mode: int
+) -> None:
+    common = {"kernel_shape": [2, 3], "dilations": dilations, "strides": strides, "pads": pads, "ceil_mode": ceil_mode}
+    for shape in ((1, 2, 8, 9), (2, 1, 7, 8)):
+        assert_agrees(single("MaxPool", shape, **common))
+        for include in (0, 1):
+            assert_agrees(single("AveragePool", shape, opset=19, count_include_pad=include, **common))
+        assert_agrees(single("LpPool", shape, opset=18, **common))
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_dilated_pooling_auto_pad(auto_pad: str, stride: int, kernel: int) -> None:
+    """As with the pads that the specification computes; ONNX Runtime computes them as if there were no dilation."""
+    size, common = 9, {"kernel_shape": [kernel], "dilations": [2], "strides": [stride]}
+    total = max((-(-size // stride) - 1) * stride + 2 * (kernel - 1) + 1 - size, 0)
+    halves = total // 2, total - total // 2
+    stated = single("MaxPool", (1, 2, size), pads=halves if auto_pad == "SAME_UPPER" else halves[::-1], **common)
+    graph = from_onnx(single("MaxPool", (1, 2, size), auto_pad=auto_pad, **common))
+    feeds = random_feeds(graph)
+    np.testing.assert_array_equal(graph.evaluate(feeds)[0], run_onnxruntime(stated, feeds)[0])
+
+
+def test_a_dilated_window_of_padding_only_is_refused() -> None:
+    with pytest.raises(GraphError, match="a window along axis 2 .* holds padding only, or none fits"):
+        from_onnx(single("MaxPool", (1, 1, 3, 3), kernel_shape=[2, 2], dilations=[4, 1]))
+
+
+@pytest.mark.parametrize("opset", [9, 11, 18])
+@pytest.mark.parametrize("order", [None, 1, 2, 3])
+def test_pooling_of_lengths(opset: int, order: int | None) -> None:
+    attributes = {} if order is None else {"p": order}
+    common = {"kernel_shape": [2, 3], "strides": [2, 1], "pads": [1, 0, 0, 1]}
+    assert_agrees(single("LpPool", (1, 2, 5, 6), opset=opset, **common, **attributes))
+    assert_agrees(single("GlobalLpPool", (1, 2, 5, 6), opset=opset, **attributes))

@@ -66,6 +66,12 @@ def test_params_that_an_importer_left_in_the_function_are_taken() -> None:
     np.testing.assert_allclose(from_relax(detached, params).evaluate({"x": DATA})[0], EXPECTED, rtol=1e-5)
 
 
+def test_params_that_an_importer_left_for_inputs_only_are_none() -> None:
+    """Arrays of constants that stand in the body, as TVM's TFLite importer leaves them."""
+    mod = with_attributes(build(lambda x: relax.op.nn.relu(x), x=(2,)), num_input=1, params=[tvm.runtime.tensor(DATA)])
+    assert [symbol.name for symbol in from_relax(mod).inputs] == ["x"]
+
+
 def test_num_input_says_which_arguments_need_a_value() -> None:
     with pytest.raises(DataError, match=r"2 have no value \(w, b\)"):
         from_relax(with_attributes(build(dense, **DENSE), num_input=1))
@@ -271,3 +277,18 @@ def test_lowered_module_lists_its_calls() -> None:
     mod = relax.transform.LegalizeOps()(build(lambda x: op.tanh(op.nn.relu(x)), x=(1, 2)))
     with pytest.raises(UnsupportedOperatorError, match=r"relax.call_tir ×2 \(lv = relu, gv = tir_tanh\)"):
         from_relax(mod)
+
+
+def test_a_variable_that_is_renamed_gives_its_name_to_the_symbol() -> None:
+    """Importers name the results of a format's operators so, which may be several calls in Relax."""
+    x = relax.Var("x", relax.TensorType((1, 3), "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            first = builder.emit(builder.emit(relax.op.exp(x)), "first")
+            again = builder.emit(first, "again")
+            last = builder.emit(builder.emit(relax.op.nn.relu(relax.op.add(again, again))), "first")
+            output = builder.emit_output([last, x])
+        builder.emit_func_output(output)
+    graph = from_relax(builder.get())
+    assert [symbol.name for symbol in graph.operators] == ["first", "lv1", "first1"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,33 +18,19 @@ from mrt.symbol.symbol_json import JsonNode, Reference
 Value = Symbol | Array
 """What is known of an output of a node: a symbol of the graph, or an array where it does not depend on the data."""
 
-MAX_ELEMENTS = 2**31
-"""A tensor of more elements is taken for a mistake of the file."""
-
-_MAX_MADE = 2**24
-"""So many elements a constant that only attributes ask for may have."""
-
-
-def check_size(label: str, shape: Sequence[int], limit: int = MAX_ELEMENTS) -> None:
-    """GraphError where a tensor of this shape is too large to be meant."""
-    # An axis of length 0 makes no other axis small.
-    if math.prod(max(size, 1) for size in shape) > limit:
-        raise GraphError(f"{label}: a tensor of shape {tuple(shape)} is needed; at most {limit} elements are allowed")
-
 
 class Scope(ModelScope):
     """The values of one symbol file while it is read, by the output that gives them."""
 
-    def __init__(self, names: Iterable[str], parameters: Mapping[str, Array]) -> None:
+    def __init__(self, names: Iterable[str], parameters: Mapping[str, Array], keep_float64: bool = False) -> None:
         """`names`: all names of nodes; `parameters`: arrays by the names of their variables."""
-        super().__init__(names)
+        super().__init__(names, keep_float64)
         self.parameters = parameters
         self._values: dict[Reference, Value] = {}
         self._titles: dict[Reference, str] = {}
 
     def input(self, reference: Reference, name: str, type: TensorType) -> None:
-        check_size(f"input {name}", type.shape)
-        self._values[reference] = self.builder.input(name, type)
+        self._values[reference] = self.graph_input(name, type)
 
     def define(self, reference: Reference, value: Value, name: str) -> None:
         self._values[reference] = value
@@ -73,11 +58,6 @@ class Scope(ModelScope):
         if name not in self.parameters:
             raise ModelFileError(f"parameter {name} is missing; it must stand in the parameter file")
         return self.parameter_once((name, "auxiliary"), self.parameters[name], lambda array: array, name)
-
-    def apply(self, operator: Operator, inputs: Sequence[Symbol], name: str, suffix: str = "") -> Symbol:
-        result = super().apply(operator, inputs, name, suffix)
-        check_size(f"{result.name} ({operator.op})", result.shape)
-        return result
 
 
 @dataclass(frozen=True)
@@ -174,15 +154,6 @@ class Node(ModelNode):
         if default is None:
             raise GraphError(f"{self.label}: attribute {name} is missing; it is needed")
         return default
-
-    # Making symbols
-
-    def made(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """A shape that attributes ask for, where a constant of it may be made; GraphError where it is too large."""
-        if min(shape, default=1) < 1:
-            raise GraphError(f"{self.label}: gives a tensor of shape {tuple(shape)}; positive lengths are needed")
-        check_size(self.label, shape, _MAX_MADE)
-        return tuple(shape)
 
 
 Converter = Callable[[Node], "Value | Mapping[int, Value]"]

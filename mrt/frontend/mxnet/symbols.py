@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
+from mrt.frontend.channels_first import channels_first
 from mrt.frontend.mxnet import converters as _converters
 from mrt.frontend.mxnet.converters.heads import HEADS
 from mrt.frontend.mxnet.node import Node, Scope, Value, find_converter
 from mrt.frontend.mxnet.params import read_params, without_prefixes
 from mrt.frontend.refusals import check_batch, check_static, list_uncovered
-from mrt.frontend.tvm.channels_first import channels_first
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operator import find_operator, is_operator
 from mrt.symbol.operators.normalization import Identity
@@ -38,6 +38,7 @@ def from_mxnet(
     params: str | os.PathLike[str] | bytes | Mapping[str, Array],
     shapes: Shapes | None = None,
     batch: int = 1,
+    keep_float64: bool = False,
 ) -> Graph:
     """The float graph of an MXNet model of any version, without MXNet.
 
@@ -46,7 +47,8 @@ def from_mxnet(
     file's own is taken, with `batch` for a first length that it does not know.
 
     Inputs are the variables that have no array, in the file's order, labels of training heads left out. Floats become
-    float32. Symbols are called as the file's nodes; what no output needs is dropped.
+    float32; with keep_float64 variables of float64 stay it, as networks need that compute with integers of up to 53
+    bits. Symbols are called as the file's nodes; what no output needs is dropped.
 
     Raises ModelFileError where a file is missing or malformed, a parameter is missing or of another shape than the
     symbol file says; UnsupportedOperatorError where operators, or attributes of an operator, are not covered
@@ -60,7 +62,7 @@ def from_mxnet(
     _check_names(content, title)
     live = _live_nodes(content)
     _check_covered([content.nodes[place] for place in live], title)
-    scope = Scope((node.name for node in content.nodes), _arrays_of(params))
+    scope = Scope((node.name for node in content.nodes), _arrays_of(params), keep_float64)
     _read_variables(content, live, scope, shapes or {}, batch)
     used = _used(content, live)
     for place in live:
@@ -176,7 +178,7 @@ def _read_variables(content: SymbolJson, live: Sequence[int], scope: Scope, shap
             continue
         if node.name in lengths:
             stated = node.stated_dtype()
-            dtype = "float32" if stated in FLOAT_DTYPES | {"bfloat16"} else stated
+            dtype = scope.float_dtype(stated) if stated in FLOAT_DTYPES | {"bfloat16"} else stated
             shape = tuple(length for length in lengths[node.name] if length is not None)
             scope.input(Reference(place, 0), node.name, TensorType(shape, dtype))
         else:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
 from mrt.errors import ModelFileError
+from mrt.frontend.refusals import check_size
 from mrt.symbol import Array
 
 
@@ -41,13 +44,15 @@ def read_model(model: str | os.PathLike[str] | onnx.ModelProto) -> tuple[onnx.Mo
 def read_tensor(tensor: onnx.TensorProto, folder: Path | None) -> Array:
     """The values of a tensor, in its own dtype (bfloat16 as float32, which holds it exactly).
 
-    Raises ModelFileError where its bytes are missing, too few, or outside the model's folder.
+    Raises ModelFileError where its bytes are missing, too few or many, or outside the model's folder; GraphError where
+    its shape is one that no tensor has.
     """
+    check_size(f"tensor {tensor.name}", tensor.dims)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         tensor = _with_external_data(tensor, folder)
     try:
         array = numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, KeyError, IndexError):
+    except Exception:  # what it raises on tensors that are malformed is said nowhere
         kind = onnx.TensorProto.DataType.Name(tensor.data_type) if tensor.data_type in _DATA_TYPES else "unknown"
         raise ModelFileError(
             f"tensor {tensor.name}: its values do not fill shape {tuple(tensor.dims)} of {kind}; the file is damaged"
@@ -99,10 +104,14 @@ def _with_external_data(tensor: onnx.TensorProto, folder: Path | None) -> onnx.T
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", -1))
     except ValueError:
         raise ModelFileError(f"tensor {tensor.name}: offset or length of its external data is no number") from None
+    needed = _bytes_of(tensor)
+    if length >= 0 and needed is not None and length != needed:
+        raise ModelFileError(f"tensor {tensor.name}: {length} bytes of external data are stated; {needed} are needed")
     try:
         with path.open("rb") as file:
             file.seek(offset)
-            content = file.read(length if length >= 0 else -1)
+            # However much the file holds, no more is read than the tensor has.
+            content = file.read(length if length >= 0 else -1 if needed is None else needed)
     except (OSError, ValueError, OverflowError):
         raise ModelFileError(
             f"tensor {tensor.name}: its external data file {path} cannot be read at offset {offset}; "
@@ -115,16 +124,31 @@ def _with_external_data(tensor: onnx.TensorProto, folder: Path | None) -> onnx.T
     return onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, raw_data=content)
 
 
+def _bytes_of(tensor: onnx.TensorProto) -> int | None:
+    """How many bytes the tensor's values are, None where several share one, or the type is not known."""
+    kinds = onnx.TensorProto
+    if tensor.data_type not in _DATA_TYPES or tensor.data_type in (kinds.STRING, kinds.UNDEFINED):
+        return None
+    if re.search(r"INT[24]|FLOAT4", kinds.DataType.Name(tensor.data_type)):
+        return None
+    itemsize: int = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize
+    return int(math.prod(tensor.dims)) * itemsize
+
+
 def _external_path(tensor: str, location: str, folder: Path) -> Path:
     """Where a tensor's bytes lie. A model may not name files outside its own folder, whatever links there are."""
     if not location:
         raise ModelFileError(f"tensor {tensor} lies in an external file whose location is not given")
     root = folder.resolve()
-    path = (root / location).resolve()
-    if not path.is_relative_to(root):
+    try:
+        path = (root / location).resolve()
+        is_inside, is_file = path.is_relative_to(root), path.is_file()
+    except (OSError, ValueError, RuntimeError):
+        raise ModelFileError(f"tensor {tensor}: external data {location[:80]!r} is no name that a file has") from None
+    if not is_inside:
         raise ModelFileError(
             f"tensor {tensor}: external data {location!r} lies outside the model's folder; put it beside the model"
         )
-    if not path.is_file():
+    if not is_file:
         raise ModelFileError(f"tensor {tensor}: its external data file {path} is missing; copy it beside the model")
     return path

@@ -11,12 +11,17 @@ import onnx
 
 from mrt.errors import GraphError
 from mrt.frontend.node import ModelNode, ModelScope
+from mrt.frontend.onnx.constants import Budget, is_standard
 from mrt.frontend.onnx.files import read_tensor
 from mrt.frontend.registry import Converters
 from mrt.symbol import Array, Operator, Symbol, TensorType
+from mrt.symbol.types import INTEGER_DTYPES
 
 Value = Symbol | Array
 """What is known of an ONNX value: a symbol of the graph, or an array where it does not depend on the data."""
+
+
+_FLOATS = frozenset({"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"})
 
 
 class Scope(ModelScope):
@@ -27,10 +32,17 @@ class Scope(ModelScope):
         super().__init__(names)
         self.opset = opset
         self.folder = folder
+        self.budget = Budget()
         self._values: dict[str, Value] = {}
 
     def input(self, name: str, type: TensorType) -> None:
-        self._values[name] = self.builder.input(name, type)
+        self._values[name] = self.graph_input(name, type)
+
+    def given(self, tensor: onnx.TensorProto) -> Array:
+        """The values of a tensor that the file holds."""
+        array = read_tensor(tensor, self.folder)
+        self.budget.grant(array.size)
+        return array
 
     def define(self, name: str, value: Value) -> None:
         self._values[name] = value
@@ -126,6 +138,21 @@ class Node(ModelNode):
         value = self._attribute(name, onnx.AttributeProto.INTS, "integers", None)
         return None if value is None else tuple(int(item) for item in value)
 
+    def dtype(self, name: str, default: str) -> str:
+        """A tensor data type as the graph has it, where every float is float32; `default` if the attribute is not
+        there. UnsupportedOperatorError for a type that the graph does not have.
+        """
+        target = self.integer(name, -1)
+        if target == -1:
+            return default
+        if target not in onnx.TensorProto.DataType.values():
+            raise GraphError(f"{self.label}: attribute {name} is {target}; a tensor data type is needed")
+        word = onnx.TensorProto.DataType.Name(target)
+        dtype = "float32" if word in _FLOATS else word.lower()
+        if dtype != "float32" and dtype not in INTEGER_DTYPES:
+            raise self.unsupported(f"attribute {name}", word, "a float, signed integer, UINT8 or BOOL")
+        return dtype
+
     def _attribute(self, name: str, kind: int, needed: str, default: Any) -> Any:
         for attribute in self.proto.attribute:
             if attribute.name != name:
@@ -138,7 +165,7 @@ class Node(ModelNode):
 
     def tensor(self, tensor: onnx.TensorProto) -> Array:
         """The values of a tensor attribute."""
-        return read_tensor(tensor, self.scope.folder)
+        return self.scope.given(tensor)
 
     # Making symbols
 
@@ -147,7 +174,7 @@ class Node(ModelNode):
         return self.scope.apply(operator, inputs, self.proto.output[output], suffix)
 
 
-Converter = Callable[[Node], "Value | tuple[Symbol, ...]"]
+Converter = Callable[[Node], "Value | tuple[Value, ...]"]
 """Gives the value of the first output alone, of which the node may then have no other in use, or of every output."""
 
 _CONVERTERS: Converters[Converter] = Converters("ONNX")
@@ -155,10 +182,10 @@ converter = _CONVERTERS.register
 """Registers a function as the converter of ONNX operators of the default domain."""
 
 
+def covered_operators() -> frozenset[str]:
+    """The ONNX operators that have a converter."""
+    return _CONVERTERS.operators
+
+
 def find_converter(proto: onnx.NodeProto) -> Converter | None:
     return _CONVERTERS.find(proto.op_type) if is_standard(proto) else None
-
-
-def is_standard(proto: onnx.NodeProto) -> bool:
-    """Whether the node's operator is one of ONNX itself."""
-    return proto.domain in ("", "ai.onnx")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import onnx
-from onnx import inliner
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.onnx import converters as _converters
-from mrt.frontend.onnx.constants import ALWAYS_KNOWN, evaluate_node, folds
-from mrt.frontend.onnx.files import read_model, read_tensor
-from mrt.frontend.onnx.node import Node, Scope, Value, find_converter, is_standard
+from mrt.frontend.onnx.constants import ALWAYS_KNOWN, evaluate_node, folds, is_standard
+from mrt.frontend.onnx.files import read_model
+from mrt.frontend.onnx.inlining import without_functions
+from mrt.frontend.onnx.node import Converter, Node, Scope, Value, find_converter
 from mrt.frontend.refusals import check_batch, check_static, list_uncovered
 from mrt.symbol import Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
@@ -49,9 +50,7 @@ def from_onnx(model: str | os.PathLike[str] | onnx.ModelProto, batch: int = 1) -
     check_batch(batch)
     proto, folder, title = read_model(model)
     opset = _opset(proto, title)
-    if proto.functions:
-        proto = inliner.inline_local_functions(proto)
-    graph = proto.graph
+    graph = without_functions(proto, title).graph
     if graph.sparse_initializer:
         names = ", ".join(sparse.values.name for sparse in graph.sparse_initializer)
         raise GraphError(f"{title} has sparse initializers, which are not read: {names}; store them densely")
@@ -79,10 +78,12 @@ def _opset(model: onnx.ModelProto, title: str) -> int:
 
 def _names(graph: onnx.GraphProto) -> set[str]:
     """All names of values; GraphError where two values share one."""
-    names = {tensor.name for tensor in graph.initializer}
-    given = [value.name for value in graph.input if value.name not in names]
+    initialized = [tensor.name for tensor in graph.initializer]
+    known = set(initialized)
+    given = [value.name for value in graph.input if value.name not in known]
     computed = [name for node in graph.node for name in node.output if name]
-    for name in (*given, *computed):
+    names: set[str] = set()
+    for name in (*initialized, *given, *computed):
         if name in names:
             raise GraphError(f"two values of the model are called {name}; names must be unique")
         names.add(name)
@@ -150,7 +151,7 @@ def _read_initializers(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], 
     used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
     for tensor in graph.initializer:
         if tensor.name in used:
-            scope.define(tensor.name, read_tensor(tensor, scope.folder))
+            scope.define(tensor.name, scope.given(tensor))
 
 
 def _read_node(proto: onnx.NodeProto, scope: Scope, used: set[str]) -> None:
@@ -162,13 +163,13 @@ def _read_node(proto: onnx.NodeProto, scope: Scope, used: set[str]) -> None:
     inputs = [scope.value(name) if name else None for name in proto.input]
     arrays = [value for value in inputs if not isinstance(value, Symbol)]
     if proto.op_type not in ALWAYS_KNOWN and folds(proto, len(arrays) == len(inputs)):
-        for name, array in evaluate_node(proto, arrays, scope.opset).items():
+        for name, array in evaluate_node(proto, arrays, scope.opset, scope.budget).items():
             scope.define(name, array)
         return
     convert = find_converter(proto)
     if convert is None:
         raise UnsupportedOperatorError(f"{node.label}: the operator is not covered")
-    result = convert(node)
+    result = _converted(node, convert)
     results = result if isinstance(result, tuple) else (result,)
     for name in proto.output[len(results) :]:
         if name in used:
@@ -176,6 +177,21 @@ def _read_node(proto: onnx.NodeProto, scope: Scope, used: set[str]) -> None:
     for index, value in enumerate(results):
         if proto.output[index]:
             scope.define(proto.output[index], _named(value, node, index))
+
+
+def _converted(node: Node, convert: Converter) -> Value | tuple[Value, ...]:
+    """What a converter makes of a node, its errors named after it."""
+    try:
+        # What overflows is refused as a size or an attribute; NumPy's own words add nothing.
+        with np.errstate(all="ignore"):
+            return convert(node)
+    except UnsupportedOperatorError:
+        raise
+    except GraphError as error:
+        raise GraphError(str(error) if node.name in str(error) else f"{node.label}: {error}") from None
+    except (ArithmeticError, IndexError, MemoryError, TypeError, ValueError) as error:
+        # Attributes and inputs that are of the right kind and yet fit no shape.
+        raise GraphError(f"{node.label}: its attributes do not fit its inputs: {error}") from None
 
 
 def _named(value: Value, node: Node, index: int) -> Value:

@@ -63,7 +63,9 @@ def _values(title: str, function: Any, params: Mapping[str, Any] | Sequence[Any]
     names = [str(parameter.name) for parameter in function.params]
     attributes = function.attrs or {}
     if params is None:
-        params = list(attributes["params"]) if "params" in attributes else []
+        # TVM's TFLite importer leaves arrays there for functions of inputs only, whose constants stand in the body.
+        only_inputs = "num_input" in attributes and int(attributes["num_input"]) == len(names)
+        params = list(attributes["params"]) if "params" in attributes and not only_inputs else []
     if isinstance(params, Mapping) and isinstance(params.get(title), (list, tuple)):
         params = params[title]
     if not isinstance(params, (Mapping, Sequence)):

@@ -11,13 +11,13 @@ import tvm
 from tvm import relax, tirx
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value
+from mrt.frontend.node import Value, ValueScope
 from mrt.frontend.registry import Converters
-from mrt.frontend.tvm.node import TVMNode, TVMScope, graph_dtype, item_of
+from mrt.frontend.tvm.node import TVMNode, graph_dtype, item_of
 from mrt.symbol import Array, TensorType
 
 
-class Scope(TVMScope):
+class Scope(ValueScope):
     """The values of one Relax function while it is read. Shapes and numbers are int64 and float64 arrays."""
 
     def __init__(self, names: Mapping[Any, str]) -> None:
@@ -28,7 +28,7 @@ class Scope(TVMScope):
         self._constants: dict[Any, Array] = {}
 
     def input(self, variable: Any, type: TensorType) -> None:
-        self._values[variable] = self.builder.input(self.names[variable], type)
+        self._values[variable] = self.graph_input(self.names[variable], type)
 
     def define(self, variable: Any, value: Value) -> None:
         self._values[variable] = value

@@ -9,13 +9,13 @@ import tvm
 from tvm import relax
 
 from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.frontend.channels_first import channels_first
 from mrt.frontend.node import Value
 from mrt.frontend.refusals import check_batch, list_uncovered
 from mrt.frontend.relax import converters as _converters
 from mrt.frontend.relax.module import ReadFunction, prepare_module
 from mrt.frontend.relax.node import Node, Scope, find_converter, static_sizes
 from mrt.frontend.tvm.bias import merge_biases
-from mrt.frontend.tvm.channels_first import channels_first
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import graph_dtype, is_known
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType, variable
@@ -107,6 +107,9 @@ class _Reader:
             if self._stand_ins.isdisjoint(item for item in _flat(inputs) if isinstance(item, Symbol)):
                 self._misused.append(str(error))
             return self._stand_in(call.ty, name)
+        except (ArithmeticError, IndexError, MemoryError, TypeError, ValueError) as error:
+            # Attributes that are of the right kind and yet fit no shape.
+            raise GraphError(f"{node.label}: its attributes do not fit its inputs: {error}") from None
         return self._refuse(operator, name, call.ty)
 
     def _refuse(self, operator: str, name: str, type: Any, target: str = "") -> Value:
@@ -183,7 +186,24 @@ def _flat(value: Value) -> Iterator[Any]:
 
 
 def _unique_names(function: Any) -> dict[Any, str]:
-    """A name for each variable: its own, with a number where an earlier one has it."""
+    """A name for each variable: its own, with a number where an earlier one has it.
+
+    A variable that another one of its block is bound to is called as that one: importers give names to results so.
+    """
     variables = (*function.params, *(binding.var for binding in _bindings(function)))
-    names = GraphBuilder()
-    return {variable: names.unique(str(variable.name) or "value") for variable in variables}
+    aliases = {
+        binding.var: binding.value
+        for binding in _bindings(function)
+        if isinstance(binding.var, relax.DataflowVar) and isinstance(binding.value, relax.DataflowVar)
+    }
+    titles: dict[Any, str] = {}
+    for alias, own in aliases.items():
+        titles.setdefault(own, str(alias.name))
+    unique = GraphBuilder()
+    names: dict[Any, str] = {}
+    for var in variables:
+        if var in aliases:
+            names[var] = names[aliases[var]]
+        else:
+            names[var] = unique.unique(titles.get(var) or str(var.name) or "value")
+    return names

@@ -1,4 +1,4 @@
-"""The metadata section of a Relay text, which holds the constants that have no form in the code."""
+"""The metadata section of a Relay text, which holds the constants and attributes that have no form in the code."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ import json
 from typing import Any
 
 from mrt.errors import ModelFileError
-from mrt.frontend.relay.syntax import MetaReference
+from mrt.frontend.relay.syntax import AttributeValue, MetaReference
 from mrt.frontend.relay.tensors import parse_tensor
 from mrt.symbol import Array
 
 _CONSTANT = "relay.Constant"
 
+_ATTRIBUTES = frozenset({"relay.attrs.ScatterElementsAttrs"})
+"""Attributes that are read: every one of theirs is an object. In others the text does not tell objects from numbers."""
+
 
 class Metadata:
     """The constants of a text, each decoded when it is asked for, once.
 
-    The section is TVM's JSON graph: node `root` is a Map from type keys to Arrays of nodes, and a constant names its
-    place in the list b64ndarrays.
+    The section is TVM's JSON graph: node `root` is a Map from type keys to Arrays of nodes. A constant names its place
+    in the list b64ndarrays, attributes name their nodes.
     """
 
     def __init__(self, section: str | None, title: str) -> None:
@@ -27,12 +30,16 @@ class Metadata:
         self._title = title
         self._given = section is not None
         self._read: dict[int, Array] = {}
+        self._nodes: list[Any] = []
+        self._lists: dict[str, list[int]] = {}
         self._places: list[int] = []
         self._tensors: list[Any] = []
         if section is not None:
             content = self._parsed(section)
             try:
-                self._places = self._constants(content)
+                self._nodes = list(content["nodes"])
+                self._lists = self._entries(content)
+                self._places = [int(self._nodes[node]["attrs"]["data"]) for node in self._lists.get(_CONSTANT, [])]
                 self._tensors = list(content["b64ndarrays"]) if self._places else []
             except (KeyError, IndexError, TypeError, ValueError):
                 raise self._error("its metadata section is not one that TVM writes") from None
@@ -51,20 +58,38 @@ class Metadata:
             self._read[number] = self._decoded(number, place)
         return self._read[number]
 
+    def attributes(self, reference: MetaReference) -> dict[str, AttributeValue]:
+        """The attributes of meta[relay.attrs.…][index]; ModelFileError where they are absent, or of a kind not read."""
+        place = f"meta[{reference.key}][{reference.index}], line {reference.line}"
+        if reference.key not in _ATTRIBUTES:
+            raise self._error(f"{place}: of attributes only {', '.join(_ATTRIBUTES)} are read from the metadata")
+        nodes = self._lists.get(reference.key, [])
+        if not 0 <= reference.index < len(nodes):
+            raise self._error(f"{place}: the metadata section holds {len(nodes)} of these")
+        try:
+            found = dict(self._nodes[nodes[reference.index]]["attrs"])
+            return {str(name): self._value(int(node)) for name, node in found.items()}
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise self._error(f"{place}: its attributes are not ones that TVM writes") from None
+
+    def _value(self, number: int) -> AttributeValue:
+        """An integer or a text; the first node is nothing."""
+        node = self._nodes[number]
+        if not node["type_key"]:
+            return None
+        return str(node["repr_str"]) if node["type_key"] == "runtime.String" else int(node["attrs"]["value"])
+
     def _parsed(self, section: str) -> Any:
         try:
             return json.loads(section)
         except (ValueError, RecursionError):
             raise self._error("its metadata section is no JSON; the text is damaged or truncated") from None
 
-    def _constants(self, content: Any) -> list[int]:
-        """The place in b64ndarrays of each constant."""
-        nodes = content["nodes"]
-        root = nodes[int(content["root"])]
+    def _entries(self, content: Any) -> dict[str, list[int]]:
+        """The nodes of the entries of each key."""
+        root = self._nodes[int(content["root"])]
         lists = dict(zip(root.get("keys", []), root.get("data", []), strict=True))
-        if _CONSTANT not in lists:
-            return []
-        return [int(nodes[node]["attrs"]["data"]) for node in nodes[lists[_CONSTANT]].get("data", [])]
+        return {str(key): [int(node) for node in self._nodes[place].get("data", [])] for key, place in lists.items()}
 
     def _decoded(self, number: int, place: str) -> Array:
         if not 0 <= number < len(self._tensors):

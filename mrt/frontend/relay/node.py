@@ -18,7 +18,7 @@ from mrt.symbol.operators.integer import Cast
 from mrt.symbol.types import INTEGER_DTYPES
 
 _COMPARISONS = frozenset({"equal", "not_equal", "greater", "greater_equal", "less", "less_equal"})
-_LOGIC = frozenset({"logical_and", "logical_or", "logical_not"})
+_LOGIC = frozenset({"logical_and", "logical_or", "logical_xor", "logical_not"})
 
 
 @dataclass(frozen=True)

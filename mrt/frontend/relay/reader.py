@@ -11,7 +11,8 @@ from typing import Any, Union
 import numpy as np
 
 from mrt.errors import DataError, GraphError, ModelFileError, UnsupportedOperatorError
-from mrt.frontend.node import Value
+from mrt.frontend.channels_first import channels_first
+from mrt.frontend.node import Value, ValueScope
 from mrt.frontend.refusals import check_batch, check_static, list_uncovered
 from mrt.frontend.relay import converters as _converters
 from mrt.frontend.relay.metadata import Metadata
@@ -38,9 +39,8 @@ from mrt.frontend.relay.syntax import (
 from mrt.frontend.relay.tensors import parse_parameters, read_parameters
 from mrt.frontend.relay.text import parse_module
 from mrt.frontend.tvm.bias import merge_biases
-from mrt.frontend.tvm.channels_first import channels_first
 from mrt.frontend.tvm.folding import fold, is_foldable
-from mrt.frontend.tvm.node import TVMScope, graph_dtype, is_known, item_of
+from mrt.frontend.tvm.node import graph_dtype, is_known, item_of
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
 
@@ -177,7 +177,7 @@ class _Reader:
     def __init__(self, module: Module, name: str, metadata: Metadata, values: Mapping[str, Array], batch: int) -> None:
         self._module, self._name, self._metadata, self._values, self._batch = module, name, metadata, values, batch
         self._main = module.functions[name]
-        self._scope = TVMScope(parameter.name for parameter in self._main.parameters)
+        self._scope = ValueScope(parameter.name for parameter in self._main.parameters)
         self._inputs: set[Symbol] = set()
         self._uncovered: dict[str, list[str]] = {}
         self._misused: list[str] = []
@@ -300,6 +300,7 @@ class _Reader:
         return _Closure(self._module.functions[name.name], _Environment(), name.name)
 
     def _call(self, call: Call, environment: _Environment, name: str) -> _Steps:
+        call = self._with_metadata(call)
         inputs = []
         for argument in call.arguments:
             inputs.append((yield self._expression(argument, environment, "")))
@@ -313,6 +314,14 @@ class _Reader:
         if call.attributes:
             raise GraphError(f"line {call.line}: a function is called with attribute {next(iter(call.attributes))}")
         return (yield self._inlined(callee, inputs, call.line))
+
+    def _with_metadata(self, call: Call) -> Call:
+        """The call with its own attributes where the text has them in the metadata, as its last argument."""
+        last = call.arguments[-1] if call.arguments else None
+        if not isinstance(last, MetaReference) or not last.key.startswith("relay.attrs."):
+            return call
+        attributes = {**self._metadata.attributes(last), **call.attributes}
+        return Call(call.callee, call.arguments[:-1], attributes, call.line)
 
     def _inlined(self, closure: _Closure, inputs: Sequence[_Known], line: int) -> _Steps:
         function = closure.function

@@ -1,15 +1,25 @@
-"""Repeating elements and resizing to the nearest."""
+"""Repeating elements and resizing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.resizing import COORDINATES, HALF, ROUNDINGS, resized
+from mrt.frontend.folding import check_size
+from mrt.frontend.resizing import (
+    COORDINATES,
+    HALF,
+    LINEAR,
+    ROUNDINGS,
+    Kernel,
+    cubic,
+    interpolated,
+    interpolation,
+    resized,
+)
 from mrt.frontend.slicing import sliced
-from mrt.frontend.tvm.folding import check_size
 from mrt.frontend.tvm.layouts import channels_first, in_layout
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Array, Symbol
@@ -41,15 +51,15 @@ _ROUNDINGS: dict[str, Callable[[Array], Array]] = ROUNDINGS | {
 
 
 def resize(node: TVMNode, sizes: Sequence[int], nearest: Callable[[Array], Array]) -> Symbol:
-    """To sizes of the spatial axes, by method nearest_neighbor only.
+    """To sizes of the spatial axes: by method nearest_neighbor elements are taken, by linear and cubic interpolated.
 
     nearest: what the rounding method "round" does. No rounding named means the nearest place where corners are
     aligned, else down.
     """
     method, coordinates = node.text("method"), node.text("coordinate_transformation_mode")
     rounding = node.text("rounding_method") or ("round" if coordinates == "align_corners" else "floor")
-    if method != "nearest_neighbor":
-        raise node.unsupported("attribute method", method, "nearest_neighbor")
+    if method not in ("nearest_neighbor", "linear", "cubic"):
+        raise node.unsupported("attribute method", method, "nearest_neighbor, linear or cubic")
     if coordinates not in _COORDINATES:
         raise node.unsupported("attribute coordinate_transformation_mode", coordinates, f"one of {[*_COORDINATES]}")
     roundings = _ROUNDINGS | {"round": nearest}
@@ -59,11 +69,37 @@ def resize(node: TVMNode, sizes: Sequence[int], nearest: Callable[[Array], Array
     if min(sizes, default=0) < 1:
         raise GraphError(f"{node.label}: size is {tuple(sizes)}; at least 1 is needed")
     check_size(node, tuple(sizes))
-    sources = {}
-    for axis, (old, new) in enumerate(zip(data.shape[2:], sizes, strict=True), start=2):
-        places = _COORDINATES[coordinates](np.arange(new, dtype=np.float32), _scaling(old, new), old, new)
-        sources[axis] = roundings[rounding](places)
-    return in_layout(node, "layout", len(sizes), lambda suffix: resized(node, data, sources, suffix))
+    places = _places(data, sizes, coordinates)
+    if method == "nearest_neighbor":
+        sources = {axis: roundings[rounding](x) for axis, x in places.items()}
+        return in_layout(node, "layout", len(sizes), lambda suffix: resized(node, data, sources, suffix))
+    kernel = cubic(node.number("cubic_alpha")) if method == "cubic" else LINEAR
+    inside_only = method == "cubic" and bool(node.integer("cubic_exclude"))
+    return _interpolated(node, data, places, kernel, inside_only)
+
+
+def enlarged(node: TVMNode, data: Symbol, sizes: Sequence[int], aligns_corners: bool) -> Symbol:
+    """An image (N, C, H, W) in other sizes by linear interpolation, in the layout of the node."""
+    places = _places(data, sizes, "align_corners" if aligns_corners else "asymmetric")
+    return _interpolated(node, data, places, LINEAR)
+
+
+def _places(data: Symbol, sizes: Sequence[int], coordinates: str) -> dict[int, Array]:
+    """Where each place of the result lies along each spatial axis of the data."""
+    return {
+        axis: _COORDINATES[coordinates](np.arange(new, dtype=np.float32), _scaling(old, new), old, new)
+        for axis, (old, new) in enumerate(zip(data.shape[2:], sizes, strict=True), start=2)
+    }
+
+
+def _interpolated(
+    node: TVMNode, data: Symbol, places: Mapping[int, Array], kernel: Kernel, inside_only: bool = False
+) -> Symbol:
+    matrices = {}
+    for axis, x in places.items():
+        node.made((len(x), data.shape[axis]))
+        matrices[axis] = interpolation(x, data.shape[axis], kernel, inside_only=inside_only)
+    return in_layout(node, "layout", len(places), lambda suffix: interpolated(node, data, matrices, suffix))
 
 
 def _scaling(old: int, new: int) -> Callable[[Array], Array]:

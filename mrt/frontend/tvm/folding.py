@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from mrt.errors import GraphError
+from mrt.frontend.folding import MOST_ELEMENTS, check_size, folded
 from mrt.frontend.node import Value
-from mrt.frontend.tvm.node import TVMNode, TVMScope
-from mrt.symbol import Array, Symbol
+from mrt.frontend.tvm.node import TVMNode
+from mrt.symbol import Array
 
 
 def _arange(start: Array, stop: Array, step: Array) -> Array:
-    if not step or (stop - start) / step > _MOST_ELEMENTS:
+    if not step or (stop - start) / step > MOST_ELEMENTS:
         raise ValueError(f"from {start} to {stop} in steps of {step} are no or too many numbers")
     return start + step * np.arange(math.ceil((stop - start) / step))
 
@@ -40,6 +40,7 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "logical_and": np.logical_and,
     "logical_not": np.logical_not,
     "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
     "maximum": np.maximum,
     "minimum": np.minimum,
     "multiply": np.multiply,
@@ -55,9 +56,6 @@ _NUMPY: dict[str, Callable[..., Any]] = {
 }
 """Operators whose meaning NumPy has; used only where no input depends on the data."""
 
-
-_MOST_ELEMENTS = 2**26
-"""The largest array that is computed: a few numbers in a model may ask for any amount of memory."""
 
 _Node = TypeVar("_Node", bound=TVMNode)
 
@@ -82,25 +80,4 @@ def fold(node: _Node, convert: Callable[[_Node], Value] | None) -> Value:
             raise GraphError(f"{node.label}: cannot be computed on its constant inputs: {error}") from None
     if convert is None:
         raise node.unsupported("the operator", "not covered", "another one")
-    scratch = TVMScope(())
-    return _evaluated(node, convert(replace(node, scope=scratch)), scratch)
-
-
-def _evaluated(node: TVMNode, value: Value, scratch: TVMScope) -> Value:
-    if isinstance(value, tuple):
-        return tuple(_evaluated(node, item, scratch) for item in value)
-    if not isinstance(value, Symbol):
-        return value
-    graph = scratch.builder.graph([value])
-    for symbol in graph.operators:
-        check_size(node, symbol.shape)
-    result: Array = graph.evaluate({})[0]
-    return result
-
-
-def check_size(node: TVMNode, shape: tuple[int, ...]) -> None:
-    """GraphError where a constant of this shape is larger than any that a network has."""
-    if math.prod(shape) > _MOST_ELEMENTS or min(shape, default=0) < 0:
-        raise GraphError(
-            f"{node.label}: a constant of shape {shape} is asked for; {_MOST_ELEMENTS} elements are the most"
-        )
+    return folded(node, convert)

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from mrt.frontend.node import ModelNode
-from mrt.frontend.tvm.channels_first import through
+from mrt.frontend.channels_first import reordered, transposed
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Symbol
-from mrt.symbol.operators.transform import Transpose
-
-
-def transposed(node: ModelNode, data: Symbol, axes: Sequence[int], suffix: str = "") -> Symbol:
-    """`data` with its axes in another order. A transpose of a transpose is made one, or none if it undoes it."""
-    data, order = through(data, axes)
-    if order == tuple(range(data.type.rank)):
-        return data
-    return node.apply(Transpose(axes=order), [data], suffix)
 
 
 def permutation(node: TVMNode, attribute: str, layout: str) -> tuple[int, ...]:
@@ -49,13 +39,6 @@ def in_layout(node: TVMNode, attribute: str, spatial: int, make: Callable[[str],
     make: is told the suffix of the name of what it makes.
     """
     return reordered(node, np.argsort(permutation(node, attribute, "NC" + spatial_axes(spatial))).tolist(), make)
-
-
-def reordered(node: TVMNode, axes: Sequence[int], make: Callable[[str], Symbol]) -> Symbol:
-    """What `make` gives, its channels first, with its axes in another order; `make` as for in_layout."""
-    if list(axes) == sorted(axes):
-        return make("")
-    return transposed(node, make("channels_first"), axes)
 
 
 def weight_in(node: TVMNode, channels: str, spatial: int) -> Symbol:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from mrt.frontend.channels_first import transposed
 from mrt.frontend.matmul import product
-from mrt.frontend.tvm.layouts import transposed
-from mrt.frontend.tvm.node import TVMNode
+from mrt.frontend.node import ModelNode
 from mrt.symbol import Symbol
 
 
-def matmul(node: TVMNode) -> Symbol:
+def matmul(node: ModelNode) -> Symbol:
     return product(node, _weight(node), transposed)
 
 
-def _weight(node: TVMNode) -> Symbol | None:
+def _weight(node: ModelNode) -> Symbol | None:
     """A constant right side, which may have leading axes of size 1 that add none to the result, as FullyConnected's
     (outputs, inputs); None for any other.
     """

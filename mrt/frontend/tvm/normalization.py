@@ -7,13 +7,12 @@ import math
 import numpy as np
 
 from mrt.errors import GraphError
+from mrt.frontend.channels_first import reordered, transposed
 from mrt.frontend.node import Value
-from mrt.frontend.normalization import layer_normalized
+from mrt.frontend.normalization import group_normalized, layer_normalized
 from mrt.frontend.shaping import reshaped
-from mrt.frontend.tvm.layouts import reordered, transposed
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Symbol
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.instance_normalization import InstanceNorm
 from mrt.symbol.operators.normalization import BatchNorm, LogSoftmax, Softmax
 
@@ -45,22 +44,11 @@ def instance_norm(node: TVMNode, channel: int) -> Symbol:
 
 
 def group_norm(node: TVMNode, channel: int) -> Symbol:
-    """InstanceNorm of the groups as channels, then scale and shift of the channels themselves."""
+    """Normalises parts of the channels of each sample over all other axes."""
     data, back = _channels_second(node, channel)
-    batch, channels, groups = data.shape[0], data.shape[1], node.integer("num_groups")
-    if groups < 1 or channels % groups:
-        raise GraphError(f"{node.label}: num_groups {groups} does not divide the {channels} channels of {data.type}")
-    merged = reshaped(node, data, (batch, groups, data.type.size // (batch * groups)), "groups")
-    ones, zeros = node.parameter(np.ones(groups), "ones"), node.parameter(np.zeros(groups), "zeros")
-    normalized = node.apply(InstanceNorm(eps=node.number("epsilon")), [merged, ones, zeros], "normalized")
-    apart = reshaped(node, normalized, data.shape, "apart")
-    column = (channels, *(1,) * (data.type.rank - 2))
-    gamma, beta = (
-        reshaped(node, vector, column, role)
-        for vector, role in zip(_scale_and_shift(node, channels), ("gamma_column", "beta_column"), strict=True)
-    )
-    scaled = node.apply(BroadcastMul(), [apart, gamma], "scaled")
-    return reordered(node, back, lambda suffix: node.apply(BroadcastAdd(), [scaled, beta], suffix))
+    gamma, beta = _scale_and_shift(node, data.shape[1])
+    groups, eps = node.integer("num_groups"), node.number("epsilon")
+    return reordered(node, back, lambda suffix: group_normalized(node, data, groups, gamma, beta, eps, suffix))
 
 
 def _channels_second(node: TVMNode, channel: int) -> tuple[Symbol, list[int]]:

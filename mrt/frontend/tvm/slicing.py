@@ -9,10 +9,9 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.node import Value
-from mrt.frontend.slicing import sliced, taken
+from mrt.frontend.slicing import padded, sliced, taken
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.transform import Take
 
 
@@ -35,9 +34,9 @@ def take(node: TVMNode) -> Symbol:
         raise node.unsupported("attribute axis", f"not given for {data.type}", "an axis")
     axis = node.axis(given or 0, data.type.rank)
     if node.array(1) is None:
-        if mode not in ("fast", "clip"):
-            raise node.unsupported("attribute mode", mode, "fast or clip, where indices are computed,")
-        return node.apply(Take(axis=axis), [data, node.symbol(1)])
+        if mode not in ("fast", "clip", "wrap"):
+            raise node.unsupported("attribute mode", mode, "fast, clip or wrap, where indices are computed,")
+        return node.apply(Take(axis=axis, mode="wrap" if mode == "wrap" else "clip"), [data, node.symbol(1)])
     size = data.shape[axis]
     return taken(node, data, axis, _indices(node, size, mode), f"{mode}_{size}")
 
@@ -64,15 +63,3 @@ def pad(node: TVMNode, widths: Sequence[int], value: Callable[[], float]) -> Sym
     if mode not in _PAD_MODES:
         raise node.unsupported("attribute pad_mode", mode, f"one of {[*_PAD_MODES]}")
     return padded(node, widths, _PAD_MODES[mode], value() if mode == "constant" else 0.0)
-
-
-def padded(node: TVMNode, widths: Sequence[int], mode: str, value: float) -> Symbol:
-    """The data with a border, in a mode that MXNet has."""
-    data = node.symbol(0)
-    if min(widths, default=0) < 0:
-        raise node.unsupported("attribute pad_width", tuple(widths), "no negative entry")
-    if not any(widths):
-        return data
-    if not np.isfinite(value):
-        raise node.unsupported("the border's value", value, "a finite number")
-    return node.apply(Pad(pad_width=tuple(widths), mode=mode, constant_value=value), [data])

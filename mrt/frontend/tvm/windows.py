@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mrt.frontend.deconvolution import deconvolved, reach
+from mrt.frontend.pooling import adaptive_windows, dilated_windows, pooled
 from mrt.frontend.shaping import bordered
 from mrt.frontend.tvm.layouts import channels_first, in_layout, weight_in
 from mrt.frontend.tvm.node import TVMNode
@@ -54,13 +55,13 @@ def pooling(node: TVMNode) -> Symbol:
     """TVM's ceil_mode counts windows as the convention "full" does: it keeps one that starts in the end padding."""
     kernel, padding = node.sizes("pool_size"), node.sizes("padding")
     spatial = len(kernel)
-    if max(node.sizes("dilation")) > 1:
-        raise node.unsupported("attribute dilation", node.sizes("dilation"), "1 on every axis")
     is_max = node.kind.startswith("nn.max_pool")
     data = channels_first(node, "layout", spatial)
     if not is_max and data.type.is_integer:
         raise node.unsupported("the data", data.type, "a float")
     begins, ends = padding[:spatial], padding[spatial:]
+    if max(node.sizes("dilation")) > 1:
+        return _dilated_pooling(node, data, "max" if is_max else "avg")
     operator = Pooling(
         kernel=kernel,
         pool_type="max" if is_max else "avg",
@@ -72,10 +73,28 @@ def pooling(node: TVMNode) -> Symbol:
     return _applied(node, operator, [data], spatial)
 
 
+def _dilated_pooling(node: TVMNode, data: Symbol, kind: str) -> Symbol:
+    """Windows with gaps between their elements."""
+    padding, spatial = node.sizes("padding"), data.type.rank - 2
+    windows = {}
+    for place, size in enumerate(data.shape[2:]):
+        kernel, stride, dilation = (node.sizes(name)[place] for name in ("pool_size", "strides", "dilation"))
+        begin, end = padding[place], padding[place + spatial]
+        free = size + begin + end - (kernel - 1) * dilation - 1
+        count = (-(-free // stride) if node.flag("ceil_mode") else free // stride) + 1
+        node.made((kernel, max(count, 1)))
+        windows[2 + place] = dilated_windows(size, kernel, stride, dilation, begin, end, count)
+    counts_padding = kind == "max" or node.flag("count_include_pad")
+    return in_layout(
+        node, "out_layout", spatial, lambda suffix: pooled(node, data, windows, kind, counts_padding, suffix)
+    )
+
+
 def adaptive_pooling(node: TVMNode, output_size: tuple[int, ...] | None) -> Symbol:
     """Windows whose number along each axis is given, else one for each element.
 
     Case 1: one window is global pooling. Case 2: windows that do not overlap have one size and are plain pooling.
+    Case 3: others are of uneven sizes.
     """
     spatial = len(node.text("layout")) - 2
     data = channels_first(node, "layout", spatial)
@@ -83,11 +102,17 @@ def adaptive_pooling(node: TVMNode, output_size: tuple[int, ...] | None) -> Symb
     target = data.shape[2:] if output_size is None else output_size
     if set(target) == {1}:
         return _applied(node, Pooling(pool_type=pool_type, global_pool=True), [data], spatial)
-    divides = len(target) == spatial and all(
-        count > 0 and size % count == 0 for size, count in zip(data.shape[2:], target, strict=True)
-    )
-    if not divides:
-        raise node.unsupported("attribute output_size", f"{target} on {data.type}", "a divisor of each size")
+    if len(target) != spatial or min(target) < 1:
+        raise node.unsupported("attribute output_size", f"{target} on {data.type}", "a size of 1 or more for each axis")
+    if any(size % count for size, count in zip(data.shape[2:], target, strict=True)):
+        node.made(target)
+        windows = {
+            axis: adaptive_windows(size, count)
+            for axis, (size, count) in enumerate(zip(data.shape[2:], target, strict=True), start=2)
+        }
+        return in_layout(
+            node, "out_layout", spatial, lambda suffix: pooled(node, data, windows, pool_type, False, suffix)
+        )
     kernel = tuple(size // count for size, count in zip(data.shape[2:], target, strict=True))
     return _applied(node, Pooling(kernel=kernel, pool_type=pool_type, stride=kernel), [data], spatial)
 

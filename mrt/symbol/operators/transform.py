@@ -78,6 +78,18 @@ class Flatten(Operator):
     def bounds(self, x: Interval) -> Interval:
         return reshaped(x, output_shape(self, x))
 
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return _kept_in_order(axis, inputs[index], self.infer(*inputs))
+
+
+def _kept_in_order(axis: int, x: TensorType, y: TensorType) -> int | None:
+    """`kept_axis` where all elements of x stand in y in the same order: as many come before a place of either axis."""
+    before = prod(x.shape[:axis])
+    for behind in range(min(axis, 1), y.rank):
+        if prod(y.shape[:behind]) == before and y.shape[behind] % x.shape[axis] == 0:
+            return behind
+    return None
+
 
 @operator("Reshape", "reshape")
 class Reshape(Operator):
@@ -109,6 +121,9 @@ class Reshape(Operator):
 
     def bounds(self, x: Interval) -> Interval:
         return reshaped(x, output_shape(self, x))
+
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return _kept_in_order(axis, inputs[index], self.infer(*inputs))
 
     def batch_obstacle(self, x: TensorType) -> str:
         """Axis 0 is kept where a longer batch changes the length of the output's axis 0 alone, and alike."""
@@ -196,6 +211,9 @@ class Transpose(Operator):
         order = self.order(len(x.shape))
         return Interval(x.lo.transpose(order), x.hi.transpose(order), tuple(x.shape[a] for a in order))
 
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return self.order(inputs[index].rank).index(axis)
+
     def batch_obstacle(self, x: TensorType) -> str:
         order = self.order(x.rank)
         return f"axes {order} move axis 0" if order[:1] != (0,) else ""
@@ -228,6 +246,9 @@ class ExpandDims(Operator):
     def bounds(self, x: Interval) -> Interval:
         return Interval(np.expand_dims(x.lo, self.axis), np.expand_dims(x.hi, self.axis), output_shape(self, x))
 
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return axis + (normalize_axis(self.axis, inputs[index].rank + 1) <= axis)
+
     def batch_obstacle(self, x: TensorType) -> str:
         return "a new axis is put at 0" if normalize_axis(self.axis, x.rank + 1) == 0 else ""
 
@@ -250,6 +271,10 @@ class Squeeze(Operator):
     def bounds(self, x: Interval) -> Interval:
         dropped = self.dropped(x.shape)
         return Interval(x.lo.squeeze(dropped), x.hi.squeeze(dropped), output_shape(self, x))
+
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        dropped = self.dropped(inputs[index].shape)
+        return None if axis in dropped else axis - sum(a < axis for a in dropped)
 
     def batch_obstacle(self, x: TensorType) -> str:
         return "axis 0 is dropped" if 0 in self.dropped(x.shape) else ""
@@ -290,6 +315,9 @@ class Slice(Operator):
     def bounds(self, x: Interval) -> Interval:
         return _sliced_bounds(x, self.slices(len(x.shape)))
 
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return axis if self.slices(inputs[index].rank)[axis] in _WHOLE else None
+
     def batch_obstacle(self, x: TensorType) -> str:
         first = self.slices(x.rank)[:1]
         return "axis 0 is sliced" if first and first[0] not in _WHOLE else ""
@@ -319,6 +347,9 @@ class SliceAxis(Operator):
 
     def bounds(self, x: Interval) -> Interval:
         return _sliced_bounds(x, self.slices(len(x.shape)))
+
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return axis if self.slices(inputs[index].rank)[axis] in _WHOLE else None
 
     def batch_obstacle(self, x: TensorType) -> str:
         return "axis 0 is sliced" if self.slices(x.rank)[0] not in _WHOLE else ""
@@ -379,7 +410,7 @@ class Take(Operator):
         def taken(bound: Array, extreme: Array) -> Array:
             if bound.shape[axis] == length and indices.is_constant:
                 return np.take(bound, self._positions(indices.expanded().lo, length), axis=axis)
-            return extreme.reshape(*bound.shape[:axis], *(1,) * rank, *bound.shape[axis + 1 :])
+            return extreme.reshape((*bound.shape[:axis], *(1,) * rank, *bound.shape[axis + 1 :]))
 
         lo = taken(x.lo, x.lo.min(axis=axis, keepdims=True))
         return Interval(lo, taken(x.hi, x.hi.max(axis=axis, keepdims=True)), shape)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 
+from mrt.frontend.comparison import COMPARISONS, compared
 from mrt.frontend.mxnet.node import Node, converter, is_float
-from mrt.symbol import Operator, Symbol
+from mrt.symbol import Symbol
 from mrt.symbol.operator import find_operator
-from mrt.symbol.operators.activation import LeakyReLU, Relu
+from mrt.symbol.operators.activation import LeakyReLU
 from mrt.symbol.operators.broadcast import BroadcastDiv, BroadcastSub
 from mrt.symbol.operators.elementwise import ElemwiseSub
-from mrt.symbol.operators.functions import Abs, Sign
 from mrt.symbol.operators.integer import Cast
-from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar, RMinusScalar
+from mrt.symbol.operators.scalar import DivScalar, MinusScalar
 from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
 
 _ACTIVATIONS = ("relu", "sigmoid", "tanh", "softrelu", "softsign", "mish")
@@ -68,28 +66,15 @@ def cast(node: Node) -> Symbol:
     return node.apply(Cast(dtype=dtype), [data])
 
 
-_NEGATED: Callable[[], Operator] = partial(MulScalar, -1.0)
-_NOT: Callable[[], Operator] = partial(RMinusScalar, 1.0)
-
-_COMPARISONS: dict[str, tuple[Callable[[], Operator], ...]] = {
-    "equal": (Abs, _NOT),
-    "not_equal": (Abs,),
-    "greater": (Relu,),
-    "lesser": (_NEGATED, Relu),
-    "greater_equal": (_NEGATED, Relu, _NOT),
-    "lesser_equal": (Relu, _NOT),
-}
-"""What makes 1 where a comparison holds and 0 elsewhere of the sign of the difference, which is -1, 0 or 1."""
-
-_TWO_TENSORS = {form: name for name in _COMPARISONS for form in (f"_{name}", f"broadcast_{name}")}
-_WITH_A_NUMBER = {f"_{name}_scalar": name for name in _COMPARISONS}
+_TWO_TENSORS = {form: name for name in COMPARISONS for form in (f"_{name}", f"broadcast_{name}")}
+_WITH_A_NUMBER = {f"_{name}_scalar": name for name in COMPARISONS}
 
 
 @converter(*_TWO_TENSORS)
 def compare(node: Node) -> Symbol:
     lhs, rhs = node.symbol(0), node.symbol(1)
     operator = ElemwiseSub() if lhs.shape == rhs.shape else BroadcastSub()
-    return _compared(node, node.apply(operator, [lhs, rhs], "difference"), _TWO_TENSORS[node.operator])
+    return compared(node, node.apply(operator, [lhs, rhs], "difference"), _TWO_TENSORS[node.operator])
 
 
 @converter(*_WITH_A_NUMBER)
@@ -98,12 +83,4 @@ def compare_with_a_number(node: Node) -> Symbol:
     data, number = node.only_symbol(), node.number("scalar")
     rounded = float(np.float32(number)) if is_float(node.input(0)) else number
     difference = node.apply(MinusScalar(rounded), [data], "difference")
-    return _compared(node, difference, _WITH_A_NUMBER[node.operator])
-
-
-def _compared(node: Node, difference: Symbol, comparison: str) -> Symbol:
-    result = node.apply(Sign(), [difference], "sign")
-    *steps, last = _COMPARISONS[comparison]
-    for place, make in enumerate(steps):
-        result = node.apply(make(), [result], f"step{place}")
-    return node.apply(last(), [result])
+    return compared(node, difference, _WITH_A_NUMBER[node.operator])

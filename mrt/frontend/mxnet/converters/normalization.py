@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from mrt.errors import GraphError
 from mrt.frontend.mxnet.node import Node, converter
+from mrt.frontend.normalization import locally_normalized
 from mrt.symbol import Symbol
-from mrt.symbol.operators.convolution import Convolution
-from mrt.symbol.operators.elementwise import ElemwiseMul
-from mrt.symbol.operators.functions import PowerScalar, Square
 from mrt.symbol.operators.scalar import MulScalar
 
 _STATISTICS = ("moving_mean", "moving_var")
@@ -46,19 +42,9 @@ def _check_whole_length(node: Node) -> None:
 
 @converter("LRN")
 def local_response_normalization(node: Node) -> Symbol:
-    """Y[n, c] = X[n, c] (k + alpha / size · Σ X[n, i]²)^-beta, over `nsize` channels i around c.
-
-    The sum in brackets is a 1x1 convolution of the squares, its weight a band of alpha / size, its bias k.
-    """
+    """Over `nsize` channels, the channel itself in their middle."""
     data, size = node.only_symbol(), node.integer("nsize")
     if data.type.rank != 4 or size < 1 or size % 2 == 0:
         raise GraphError(f"{node.label}: data is {data.type}, nsize {size}; rank 4 and an odd size are needed")
-    channels, _ = node.made((data.shape[1], data.shape[1]))
-    place = np.arange(channels)
-    band = (abs(place[:, None] - place) <= size // 2) * (node.number("alpha", 1e-4) / size)
-    weight = node.parameter(band[:, :, None, None], "band")
-    offset = node.parameter(np.full(channels, node.number("knorm", 2.0)), "knorm")
-    squares = node.apply(Square(), [data], "squares")
-    energy = node.apply(Convolution(kernel=(1, 1), num_filter=channels), [squares, weight, offset], "energy")
-    factor = node.apply(PowerScalar(-node.number("beta", 0.75)), [energy], "factor")
-    return node.apply(ElemwiseMul(), [data, factor])
+    alpha, beta, bias = node.number("alpha", 1e-4), node.number("beta", 0.75), node.number("knorm", 2.0)
+    return locally_normalized(node, data, (size // 2, size // 2), alpha / size, beta, bias)

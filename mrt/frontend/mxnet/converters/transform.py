@@ -8,11 +8,11 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.mxnet.node import Node, converter
+from mrt.frontend.selection import hot_rows
 from mrt.frontend.shaping import broadcast, reshaped
 from mrt.frontend.slicing import sliced
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.scalar import PlusScalar
-from mrt.symbol.operators.transform import Concat, ExpandDims, Reshape, SliceAxis, Squeeze, Take
+from mrt.symbol.operators.transform import Concat, ExpandDims, Reshape, SliceAxis, Squeeze
 
 
 @converter("Reshape", "reshape")
@@ -135,7 +135,6 @@ def broadcast_like(node: Node) -> Symbol:
 def _broadcast(node: Node, data: Symbol, shape: tuple[int, ...]) -> Symbol:
     if any(old not in (1, new) for old, new in zip(data.shape, shape, strict=True)):
         raise GraphError(f"{node.label}: {data.type} does not broadcast to {shape}")
-    node.made([1 if old == new else new for old, new in zip(data.shape, shape, strict=True)])
     return broadcast(node, data, shape)
 
 
@@ -160,12 +159,5 @@ def filled(node: Node) -> Array:
 
 @converter("one_hot")
 def one_hot(node: Node) -> Symbol:
-    """Rows of a table: off_value, but on_value at the index; rows before the first and after the last, to which other
-    indices are moved, have no on_value.
-    """
-    indices, depth = node.only_symbol(), node.integer("depth")
     off, on = node.number("off_value", 0.0), node.number("on_value", 1.0)
-    table = np.full(node.made((depth + 2, depth)), off)
-    table[np.arange(depth) + 1, np.arange(depth)] = on
-    later = node.apply(PlusScalar(1.0), [indices], "places")
-    return node.apply(Take(axis=0, mode="clip"), [node.parameter(table, "table"), later])
+    return hot_rows(node, node.only_symbol(), node.integer("depth"), off, on)

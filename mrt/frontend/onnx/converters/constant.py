@@ -1,4 +1,4 @@
-"""Constants, and what is known of every tensor: Constant, Shape, Size."""
+"""Constants, and what is known of every tensor: Constant, Shape, Size, EyeLike."""
 
 from __future__ import annotations
 
@@ -31,6 +31,16 @@ def shape(node: Node) -> Array:
     sizes = node.shape(0)
     start, end = node.integer("start", 0), node.integer("end", len(sizes))
     return np.array(sizes[start:end], dtype=np.int64)
+
+
+@converter("EyeLike")
+def eye_like(node: Node) -> Array:
+    """Ones on a diagonal of a matrix of the input's shape, k places right of the main one."""
+    shape = node.shape(0)
+    if len(shape) != 2:
+        raise GraphError(f"{node.label}: the input has shape {shape}; rank 2 is needed")
+    made = node.made(shape)
+    return np.eye(made[0], made[1], k=node.integer("k", 0), dtype=node.dtype("dtype", str(node.input(0).dtype)))
 
 
 @converter("Size")

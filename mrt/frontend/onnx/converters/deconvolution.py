@@ -50,8 +50,10 @@ def _border(
             raise GraphError(f"{node.label}: attribute output_shape is {shape}; {rank} positive sizes are needed")
         shape = shape[-rank:]
         cut = [total + more - n for total, more, n in zip(whole, added, shape, strict=True)]
-        if min(cut) < 0:
+        if any(n <= -step for n, step in zip(cut, stride, strict=True)):
             raise GraphError(f"{node.label}: the output shall be {shape}; the data reaches {tuple(whole)} only")
+        # What no tap reaches, less than a stride past the end, holds the bias alone.
+        cut = [max(n, 0) for n in cut]
         return tuple(n // 2 if mode == "SAME_UPPER" else n - n // 2 for n in cut), shape
     pads = (node.integers("pads") if mode == "NOTSET" else None) or (0,) * (2 * rank)
     if len(pads) != 2 * rank:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-import onnx
+import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
 from mrt.frontend.clipping import FLOAT_MAX, clipped
-from mrt.frontend.onnx.node import Node, converter
-from mrt.symbol import Operator, Symbol
+from mrt.frontend.onnx.node import Node, Value, converter
+from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh
-from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
 from mrt.symbol.operators.elementwise import AddN
 from mrt.symbol.operators.integer import Cast
 from mrt.symbol.operators.normalization import Dropout
 from mrt.symbol.operators.scalar import MulScalar
-from mrt.symbol.types import INTEGER_DTYPES
+from mrt.symbol.operators.selection import BroadcastMaximum, BroadcastMinimum
+from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
 
 
 @converter("Relu")
@@ -43,23 +43,30 @@ def leaky_relu(node: Node) -> Symbol:
 
 @converter("PRelu")
 def parametric_relu(node: Node) -> Symbol:
-    """A slope for all elements, or one for each channel; any other shape is not covered."""
-    data = node.symbol(0)
-    shape = node.known(1, "slope").shape
+    """Case 1: a constant slope for all elements, or one for each channel. Case 2: any other slopes that broadcast, as
+    max(x, 0) - slope max(-x, 0).
+    """
+    data, shape = node.symbol(0), node.shape(1)
     aligned = (1,) * (data.type.rank - len(shape)) + shape
-    if len(aligned) != data.type.rank or math.prod(shape) != max(aligned[1:2], default=1):
-        raise node.unsupported("input slope", f"of shape {shape} on {data.type}", "one slope, or one for each channel,")
-    gamma = node.symbol(1)
-    if len(shape) != 1:
-        gamma = node.parameter_of(1, "slope", "flat", lambda slope: slope.reshape(-1))
-    return node.apply(LeakyReLU(act_type="prelu"), [data, gamma])
+    is_channels = len(aligned) == data.type.rank and math.prod(shape) == max(aligned[1:2], default=1)
+    if node.is_known(1) and is_channels:
+        gamma = node.symbol(1)
+        if len(shape) != 1:
+            gamma = node.parameter_of(1, "slope", "flat", lambda slope: slope.reshape(-1))
+        return node.apply(LeakyReLU(act_type="prelu"), [data, gamma])
+    above = node.apply(Relu(), [data], "above")
+    below = node.apply(Relu(), [node.apply(MulScalar(-1.0), [data], "negated")], "below")
+    scaled = node.apply(BroadcastMul(), [below, node.symbol(1)], "scaled")
+    return node.apply(BroadcastSub(), [above, scaled])
 
 
 @converter("Clip")
 def clip(node: Node) -> Symbol:
     """min(max(x, lo), hi), so that hi wins where they cross. The ends are attributes before opset 11, then inputs;
-    an open one is float32's own.
+    an open one is float32's own. An end that is computed is a maximum or minimum.
     """
+    if any(node.has(index) and not node.is_known(index) for index in (1, 2)):
+        return _clipped_at_computed(node)
     if node.opset < 11:
         low, high = node.number("min", -FLOAT_MAX), node.number("max", FLOAT_MAX)
     else:
@@ -67,6 +74,13 @@ def clip(node: Node) -> Symbol:
         low = -FLOAT_MAX if given_low is None else max(given_low, -FLOAT_MAX)
         high = FLOAT_MAX if given_high is None else min(given_high, FLOAT_MAX)
     return clipped(node, node.symbol(0), min(low, high), high)
+
+
+def _clipped_at_computed(node: Node) -> Symbol:
+    data = node.symbol(0)
+    if node.has(1):
+        data = node.apply(BroadcastMaximum(), [data, node.symbol(1)], "from_below" if node.has(2) else "")
+    return node.apply(BroadcastMinimum(), [data, node.symbol(2)]) if node.has(2) else data
 
 
 _ARITHMETIC = {"Add": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "Div": DIVIDE}
@@ -84,6 +98,17 @@ def negate(node: Node) -> Symbol:
 
 @converter("Sum")
 def add_all(node: Node) -> Symbol:
+    return _total(node, "")
+
+
+@converter("Mean")
+def mean_of_all(node: Node) -> Symbol:
+    """The average of any number of tensors."""
+    count = len(node.proto.input)
+    return _total(node, "") if count < 2 else node.apply(MulScalar(1 / count), [_total(node, "total")])
+
+
+def _total(node: Node, suffix: str) -> Symbol:
     """The sum of any number of tensors: at once where shapes are equal, else one after the other with broadcasting."""
     terms = node.symbols()
     if not terms:
@@ -91,14 +116,10 @@ def add_all(node: Node) -> Symbol:
     if len(terms) == 1:
         return terms[0]
     if all(term.shape == terms[0].shape for term in terms):
-        return node.apply(AddN(), terms)
-    return _chain(node, BroadcastAdd(), terms)
-
-
-def _chain(node: Node, operator: Operator, terms: Sequence[Symbol]) -> Symbol:
+        return node.apply(AddN(), terms, suffix)
     total = terms[0]
     for index, term in enumerate(terms[1:], start=1):
-        total = node.apply(operator, [total, term], "" if index == len(terms) - 1 else f"sum{index}")
+        total = node.apply(BroadcastAdd(), [total, term], suffix if index == len(terms) - 1 else f"sum{index}")
     return total
 
 
@@ -108,8 +129,8 @@ def identity(node: Node) -> Symbol:
 
 
 @converter("Dropout")
-def dropout(node: Node) -> Symbol:
-    """Dropout as it is in inference, which is nothing; the ratio is kept."""
+def dropout(node: Node) -> tuple[Value, ...]:
+    """Dropout as it is in inference, which is nothing, with a mask of ones; the ratio is kept."""
     if node.opset < 12:
         ratio = node.number("ratio", 0.5)
     else:
@@ -117,22 +138,28 @@ def dropout(node: Node) -> Symbol:
         ratio = 0.5 if given is None else given
         if node.given_number(2, "training_mode"):
             raise node.unsupported("input training_mode", "true", "false, which is inference,")
-    return node.apply(Dropout(p=ratio), [node.symbol(0)])
-
-
-_FLOATS = frozenset({"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"})
+    data = node.symbol(0)
+    mask = np.broadcast_to(np.True_, data.shape)
+    return (node.apply(Dropout(p=ratio), [data]), mask)[: len(node.proto.output)]
 
 
 @converter("Cast")
 def cast(node: Node) -> Symbol:
     """A cast between float types is nothing, since every float is float32 here. Floats are truncated to integers."""
-    data, target = node.symbol(0), node.integer("to", 0)
-    if target not in onnx.TensorProto.DataType.values():
-        raise GraphError(f"{node.label}: attribute to is {target}; a tensor data type is needed")
-    name = onnx.TensorProto.DataType.Name(target)
-    dtype = "float32" if name in _FLOATS else name.lower()
-    if dtype == data.dtype:
-        return data
+    return _cast(node, node.dtype("to", "float32"))
+
+
+@converter("CastLike")
+def cast_like(node: Node) -> Value:
+    """A cast to what the graph has the second input in, every float being float32; of a constant at once."""
+    like = str(node.input(1).dtype)
+    dtype = "float32" if like in FLOAT_DTYPES else like
     if dtype != "float32" and dtype not in INTEGER_DTYPES:
-        raise node.unsupported("attribute to", name, "a float, signed integer, UINT8 or BOOL")
-    return node.apply(Cast(dtype=dtype), [data])
+        raise node.unsupported("the second input", dtype, "a float, signed integer, uint8 or bool")
+    known = node.array(0)
+    return _cast(node, dtype) if known is None else known.astype(dtype)
+
+
+def _cast(node: Node, dtype: str) -> Symbol:
+    data = node.symbol(0)
+    return data if dtype == data.dtype else node.apply(Cast(dtype=dtype), [data])

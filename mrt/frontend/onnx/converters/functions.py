@@ -7,7 +7,8 @@ from collections.abc import Callable
 from mrt.frontend.onnx.node import Node, converter
 from mrt.frontend.powers import powered
 from mrt.symbol import Operator, Symbol
-from mrt.symbol.operators.activation import LeakyReLU
+from mrt.symbol.operators.activation import LeakyReLU, Relu
+from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseSub
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
@@ -25,7 +26,7 @@ from mrt.symbol.operators.functions import (
     Softsign,
     Sqrt,
 )
-from mrt.symbol.operators.scalar import MulScalar
+from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar
 
 _FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "Abs": Abs,
@@ -76,6 +77,49 @@ def selu(node: Node) -> Symbol:
 
 _SAME = 1e-6
 """Constants that differ by less are the same one in float32."""
+
+
+@converter("Celu")
+def celu(node: Node) -> Symbol:
+    """max(x, 0) + min(alpha (exp(x / alpha) - 1), 0): alpha times the elu of x / alpha."""
+    alpha, data = node.number("alpha", 1.0), node.symbol(0)
+    if alpha == 1:
+        return node.apply(LeakyReLU(act_type="elu", slope=1.0), [data])
+    if not alpha > 0:
+        raise node.unsupported("attribute alpha", alpha, "a positive number")
+    scaled = node.apply(DivScalar(alpha), [data], "scaled")
+    return node.apply(MulScalar(alpha), [node.apply(LeakyReLU(act_type="elu", slope=1.0), [scaled], "elu")])
+
+
+@converter("ThresholdedRelu")
+def thresholded_relu(node: Node) -> Symbol:
+    """x where x > alpha, else 0."""
+    data = node.symbol(0)
+    above = _where_above(node, data, node.number("alpha", 1.0), "above")
+    return node.apply(ElemwiseMul(), [data, above])
+
+
+@converter("Shrink")
+def shrink(node: Node) -> Symbol:
+    """x - bias where x > lambd, x + bias where x < -lambd, else 0."""
+    data, bias, ends = node.symbol(0), node.number("bias", 0.0), node.number("lambd", 0.5)
+    if not ends >= 0:
+        raise node.unsupported("attribute lambd", ends, "0 or more")
+    above = _where_above(node, data, ends, "above")
+    negated = node.apply(MulScalar(-1.0), [data], "negated")
+    below = _where_above(node, negated, ends, "below")
+    outside = node.apply(ElemwiseAdd(), [above, below], "outside")
+    kept = node.apply(ElemwiseMul(), [data, outside], "kept" if bias else "")
+    if not bias:
+        return kept
+    side = node.apply(ElemwiseSub(), [above, below], "side")
+    return node.apply(ElemwiseSub(), [kept, node.apply(MulScalar(bias), [side], "shift")])
+
+
+def _where_above(node: Node, data: Symbol, threshold: float, suffix: str) -> Symbol:
+    """1 where the data is above a number, else 0."""
+    difference = node.apply(MinusScalar(threshold), [data], f"{suffix}_difference")
+    return node.apply(Relu(), [node.apply(Sign(), [difference], f"{suffix}_sign")], suffix)
 
 
 @converter("Gelu")

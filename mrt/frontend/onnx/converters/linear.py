@@ -1,4 +1,4 @@
-"""Matrix products: Gemm and MatMul, as FullyConnected where one side is a constant matrix, else as dot or batch_dot."""
+"""Matrix products: Gemm and MatMul, as FullyConnected where one side is constant, else as dot or batch_dot; Einsum."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from mrt.errors import GraphError
+from mrt.frontend.einsum import summed
+from mrt.frontend.mapping import mapped
 from mrt.frontend.matmul import product
 from mrt.frontend.node import ModelNode
 from mrt.frontend.onnx.node import Node, converter
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.dot import Dot
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.scalar import MulScalar
@@ -95,6 +97,11 @@ def _computed_product(node: Node, alpha: float, has_addend: bool) -> Symbol:
     return result if alpha == 1 else node.apply(MulScalar(alpha), [result], last)
 
 
+@converter("Einsum")
+def einsum(node: Node) -> Symbol:
+    return summed(node, node.text("equation", ""), node.symbols())
+
+
 @converter("MatMul")
 def matmul(node: Node) -> Symbol:
     return product(node, _weight(node), _transposed)
@@ -112,3 +119,36 @@ def _weight(node: Node) -> Symbol | None:
 
 def _transposed(node: ModelNode, data: Symbol, axes: Sequence[int], suffix: str) -> Symbol:
     return node.apply(Transpose(axes=tuple(axes)), [data], suffix)
+
+
+@converter("CumSum")
+def cumulated(node: Node) -> Symbol:
+    """The sums of the elements up to each along an axis, without itself if exclusive, from the end if reverse: a map
+    by a triangle of ones.
+    """
+    data = node.symbol(0)
+    place = node.known_number(1, "axis")
+    if not place.is_integer():
+        raise GraphError(f"{node.label}: axis is {place}; a whole number is needed")
+    axis = node.axis(int(place), data.type.rank)
+    length = data.shape[axis]
+    node.made((length, length))
+    triangle = np.tri(length, k=-1 if node.integer("exclusive", 0) else 0)
+    return mapped(node, data, axis, triangle[::-1, ::-1] if node.integer("reverse", 0) else triangle)
+
+
+@converter("Trilu")
+def triangle(node: Node) -> Symbol:
+    """The upper or lower triangle of matrices, zeros elsewhere: times a mask."""
+    data = node.symbol(0)
+    if data.type.rank < 2:
+        raise GraphError(f"{node.label}: data is {data.type}; rank 2 or more is needed")
+    rows, columns = node.made(data.shape[-2:])
+    given = node.given_integers(1, "k") or (0,)
+    if len(given) != 1:
+        raise GraphError(f"{node.label}: input k has {len(given)} elements; one is needed")
+    # Beyond the last column or row the diagonal changes nothing.
+    k = min(max(given[0], -rows), columns)
+    below = np.tri(rows, columns, k=k - 1 if node.integer("upper", 1) else k)
+    mask = 1.0 - below if node.integer("upper", 1) else below
+    return node.apply(BroadcastMul(), [data, node.parameter(mask.astype(data.dtype), "mask")])

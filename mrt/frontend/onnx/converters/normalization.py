@@ -11,7 +11,11 @@ from mrt.frontend.normalization import layer_normalized
 from mrt.frontend.onnx.node import Node, converter
 from mrt.frontend.shaping import reshaped
 from mrt.symbol import Symbol
+from mrt.symbol.operators.broadcast import BroadcastSub
+from mrt.symbol.operators.functions import Rsqrt, Square
 from mrt.symbol.operators.normalization import BatchNorm, LogSoftmax, Softmax
+from mrt.symbol.operators.reduce import Mean
+from mrt.symbol.operators.scalar import PlusScalar
 
 
 @converter("BatchNormalization")
@@ -23,14 +27,22 @@ def batch_normalization(node: Node) -> Symbol:
 
 
 @converter("LayerNormalization")
-def layer_normalization(node: Node) -> Symbol:
-    """Normalises over all axes from `axis` on."""
+def layer_normalization(node: Node) -> tuple[Symbol, ...]:
+    """Normalises over all axes from `axis` on; the other outputs are the mean and 1 / sqrt(variance + epsilon)."""
     data = node.symbol(0)
+    epsilon = node.number("epsilon", 1e-5)
     axis = node.axis(node.integer("axis", -1), data.type.rank)
     shape = data.shape[axis:]
     gamma = _per_element(node, 1, shape, "gamma")
     beta = _per_element(node, 2, shape, "beta") if node.has(2) else node.parameter(np.zeros(math.prod(shape)), "beta")
-    return layer_normalized(node, data, axis, gamma, beta, node.number("epsilon", 1e-5))
+    normalized = layer_normalized(node, data, axis, gamma, beta, epsilon)
+    if len(node.proto.output) < 2:
+        return (normalized,)
+    moment = Mean(axis=tuple(range(axis, data.type.rank)), keepdims=True)
+    mean = node.apply(moment, [data], "mean")
+    squares = node.apply(Square(), [node.apply(BroadcastSub(), [data, mean], "centred")], "squares")
+    shifted = node.apply(PlusScalar(epsilon), [node.apply(moment, [squares], "variance")], "shifted")
+    return (normalized, mean, node.apply(Rsqrt(), [shifted], "inverse"))[: len(node.proto.output)]
 
 
 def _per_element(node: Node, index: int, shape: tuple[int, ...], role: str) -> Symbol:

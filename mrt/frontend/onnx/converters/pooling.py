@@ -1,47 +1,112 @@
-"""Max and average pooling, over windows or over all of the spatial axes."""
+"""Max, average and Lp pooling, over windows or over all of the spatial axes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.converters.windows import Windows, read_windows
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.pooling import dilated_windows, pooled
 from mrt.frontend.shaping import unless_default
-from mrt.symbol import Symbol
+from mrt.symbol import Operator, Symbol
+from mrt.symbol.operators.functions import Abs, PowerScalar, Sqrt, Square
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.transform import Slice
+
+_KINDS = {"MaxPool": "max", "AveragePool": "avg", "LpPool": "sum"}
+_GLOBAL_KINDS = {"GlobalMaxPool": "max", "GlobalAveragePool": "avg", "GlobalLpPool": "sum"}
 
 
 @converter("MaxPool", "AveragePool")
 def pooling(node: Node) -> Symbol:
-    data = node.symbol(0)
+    return _over_windows(node, node.symbol(0), "")
+
+
+@converter("GlobalMaxPool", "GlobalAveragePool")
+def global_pooling(node: Node) -> Symbol:
+    return _over_everything(node, node.symbol(0), "")
+
+
+@converter("LpPool")
+def lp_pooling(node: Node) -> Symbol:
+    return _length(node, _over_windows)
+
+
+@converter("GlobalLpPool")
+def global_lp_pooling(node: Node) -> Symbol:
+    return _length(node, _over_everything)
+
+
+def _length(node: Node, pool: Callable[[Node, Symbol, str], Symbol]) -> Symbol:
+    """(Σ |x|^p)^(1/p), the sum by `pool`."""
+    order = node.integer("p", 2)
+    if order < 1:
+        raise node.unsupported("attribute p", order, "1 or more")
+    magnitudes = node.apply(Square() if order == 2 else Abs(), [node.symbol(0)], "magnitudes")
+    if order == 1:
+        return pool(node, magnitudes, "")
+    if order > 2:
+        magnitudes = node.apply(PowerScalar(float(order)), [magnitudes], "powers")
+    root: Operator = Sqrt() if order == 2 else PowerScalar(1 / order)
+    return node.apply(root, [pool(node, magnitudes, "sum")])
+
+
+def _over_everything(node: Node, data: Symbol, suffix: str) -> Symbol:
+    return node.apply(Pooling(pool_type=_GLOBAL_KINDS[node.operator], global_pool=True), [data], suffix)
+
+
+def _over_windows(node: Node, data: Symbol, suffix: str) -> Symbol:
     kernel = node.integers("kernel_shape")
     if kernel is None or data.type.rank < 3:
         raise GraphError(
             f"{node.label}: kernel_shape is {kernel}, data {data.type}; a kernel and 3 to 5 axes are needed"
         )
     windows = read_windows(node, data.shape[2:], kernel)
+    kind, rounds_up = _KINDS[node.operator], bool(node.integer("ceil_mode", 0))
+    counts_padding = kind == "max" or bool(node.integer("count_include_pad", 0))
     if max(windows.dilation) > 1:
-        raise node.unsupported("attribute dilations", windows.dilation, "1 on every axis")
+        return _dilated(node, data, windows, kind, rounds_up, counts_padding, suffix)
     convention = "valid"
-    if node.integer("ceil_mode", 0):
+    if rounds_up:
         data, windows, convention = _rounded_up(node, data, windows)
     operator = Pooling(
         kernel=windows.kernel,
-        pool_type="max" if node.operator == "MaxPool" else "avg",
+        pool_type=kind,
         stride=unless_default(windows.stride, 1),
         pad=unless_default(windows.begins, 0) if windows.is_symmetric else windows.begins + windows.ends,
         pooling_convention=convention,
-        count_include_pad=node.operator == "MaxPool" or bool(node.integer("count_include_pad", 0)),
+        count_include_pad=counts_padding,
     )
-    return node.apply(operator, [data])
+    return node.apply(operator, [data], suffix)
 
 
-@converter("GlobalMaxPool", "GlobalAveragePool")
-def global_pooling(node: Node) -> Symbol:
-    kind = "max" if node.operator == "GlobalMaxPool" else "avg"
-    return node.apply(Pooling(pool_type=kind, global_pool=True), [node.symbol(0)])
+def _dilated(
+    node: Node, data: Symbol, windows: Windows, kind: str, rounds_up: bool, counts_padding: bool, suffix: str
+) -> Symbol:
+    """Windows with gaps, of which one that would start in the end padding is dropped."""
+    along = {}
+    for axis, (size, kernel, stride, dilation, begin, end, span) in enumerate(
+        zip(
+            data.shape[2:],
+            windows.kernel,
+            windows.stride,
+            windows.dilation,
+            windows.begins,
+            windows.ends,
+            windows.spans,
+            strict=True,
+        ),
+        start=2,
+    ):
+        free = size + begin + end - span
+        node.made((kernel, max(free // stride + 2, 1)))
+        count = (-(-free // stride) if rounds_up else free // stride) + 1
+        if rounds_up and (count - 1) * stride >= size + begin:
+            count -= 1
+        along[axis] = dilated_windows(size, kernel, stride, dilation, begin, end, count)
+    return pooled(node, data, along, kind, counts_padding, suffix)
 
 
 def _rounded_up(node: Node, data: Symbol, windows: Windows) -> tuple[Symbol, Windows, str]:

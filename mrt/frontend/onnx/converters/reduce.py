@@ -1,36 +1,48 @@
-"""Reductions over axes: sum, mean, max, min."""
+"""Reductions over axes: ReduceSum, ReduceMean and their like."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from mrt.frontend import reductions
 from mrt.frontend.onnx.converters.transform import axes_of
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.shaping import reshaped
-from mrt.symbol import Operator, Symbol
-from mrt.symbol.operators.reduce import Max, Mean, Sum
-from mrt.symbol.operators.selection import Min
+from mrt.frontend.reductions import REDUCTIONS
+from mrt.symbol import Symbol
 
-_REDUCTIONS: dict[str, tuple[Callable[..., Operator], int]] = {
-    "ReduceSum": (Sum, 13),
-    "ReduceMean": (Mean, 18),
-    "ReduceMax": (Max, 18),
-    "ReduceMin": (Min, 18),
+_SIMPLE = {
+    "ReduceSum": "sum",
+    "ReduceMean": "mean",
+    "ReduceMax": "max",
+    "ReduceMin": "min",
+    "ReduceL1": "l1",
+    "ReduceL2": "l2",
+    "ReduceSumSquare": "sum_square",
+    "ReduceLogSum": "log_sum",
 }
-"""The operator, and the opset since which the axes are an input."""
 
 
-@converter(*_REDUCTIONS)
+@converter(*_SIMPLE)
 def reduce(node: Node) -> Symbol:
-    """No axes mean all of them, unless noop_with_empty_axes says that they mean none."""
-    operator, input_since = _REDUCTIONS[node.operator]
-    data, axes = node.symbol(0), axes_of(node, input_since)
-    if not axes and node.integer("noop_with_empty_axes", 0):
-        return data
-    rank = data.type.rank
-    places = tuple(sorted(node.axis(axis, rank) for axis in axes)) if axes else tuple(range(rank))
-    keepdims = bool(node.integer("keepdims", 1))
-    is_scalar = len(places) == rank and not keepdims
-    # MXNet has no tensors of rank 0: its full reduction leaves one axis.
-    reduced = node.apply(operator(axis=places, keepdims=keepdims), [data], "reduced" if is_scalar else "")
-    return reshaped(node, reduced, ()) if is_scalar else reduced
+    return reductions.reduced(node, REDUCTIONS[_SIMPLE[node.operator]], _places(node), _keepdims(node))
+
+
+@converter("ReduceLogSumExp")
+def log_sum_exp(node: Node) -> Symbol:
+    return reductions.log_sum_exp(node, _places(node), _keepdims(node))
+
+
+@converter("ReduceProd")
+def product(node: Node) -> Symbol:
+    return reductions.product(node, _places(node), _keepdims(node))
+
+
+def _keepdims(node: Node) -> bool:
+    return bool(node.integer("keepdims", 1))
+
+
+def _places(node: Node) -> tuple[int, ...]:
+    """The axes counted from the front and in order: none named mean all, unless noop_with_empty_axes says none."""
+    rank = len(node.shape(0))
+    axes = axes_of(node, input_since=13 if node.operator == "ReduceSum" else 18)
+    if not axes:
+        return () if node.integer("noop_with_empty_axes", 0) else tuple(range(rank))
+    return tuple(sorted({node.axis(axis, rank) for axis in axes}))

@@ -8,6 +8,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.resizing import resized
 from mrt.frontend.slicing import sliced, slices_of, taken
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.pad import Pad
@@ -77,7 +78,7 @@ def _indices(node: Node, size: int) -> Array:
     return np.asarray(np.where(indices < 0, indices + size, indices))
 
 
-_PAD_MODES = ("constant", "edge", "reflect")
+_PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
 
 @converter("Pad")
@@ -85,7 +86,7 @@ def pad(node: Node) -> Symbol:
     """Begins then ends, of all axes or from opset 18 on of those named; negative ones take elements away."""
     data, mode = node.symbol(0), node.text("mode", "constant")
     if mode not in _PAD_MODES:
-        raise node.unsupported("attribute mode", mode, "constant, edge or reflect")
+        raise node.unsupported("attribute mode", mode, "constant, edge, reflect or wrap")
     begins, ends = _pad_widths(node, data.type.rank)
     crop = {
         axis: slice(max(-begin, 0), min(end, 0) or None)
@@ -99,11 +100,23 @@ def pad(node: Node) -> Symbol:
         data = sliced(node, data, crop, "cropped" if any(widths) else "")
     if not any(widths):
         return data
+    if mode == "wrap":
+        return _wrapped(node, data, list(zip(widths[::2], widths[1::2], strict=True)))
     value = node.number("value", 0.0) if node.opset < 11 else node.given_number(2, "constant_value") or 0.0
     fill = value if mode == "constant" else 0.0
     if not math.isfinite(fill):
         raise node.unsupported("the constant value", fill, "a finite number")
     return node.apply(Pad(pad_width=tuple(widths), mode=mode, constant_value=fill), [data])
+
+
+def _wrapped(node: Node, data: Symbol, widths: list[tuple[int, int]]) -> Symbol:
+    """The elements from the other end of each axis before and after it."""
+    sources = {}
+    for axis, (before, after) in enumerate(widths):
+        length = data.shape[axis]
+        node.made((before + length + after,))
+        sources[axis] = np.arange(-before, length + after) % length
+    return resized(node, data, sources)
 
 
 def _pad_widths(node: Node, rank: int) -> tuple[list[int], list[int]]:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
+from mrt.frontend.folding import check_size
 from mrt.frontend.relax.node import Node, converter
 from mrt.symbol import Array
 
 
 @converter("zeros", "zeros_like")
 def zeros(node: Node) -> Array:
-    return np.zeros(node.result_shape, node.result_dtype)
+    return np.zeros(_shape(node), node.result_dtype)
 
 
 @converter("ones", "ones_like")
 def ones(node: Node) -> Array:
-    return np.ones(node.result_shape, node.result_dtype)
+    return np.ones(_shape(node), node.result_dtype)
 
 
 @converter("full", "full_like")
 def full(node: Node) -> Array:
-    return np.full(node.result_shape, node.known_number(1, "fill_value"), node.result_dtype)
+    return np.full(_shape(node), node.known_number(1, "fill_value"), node.result_dtype)
+
+
+def _shape(node: Node) -> tuple[int, ...]:
+    """The shape of the result; GraphError where a constant of it is larger than any that a network has."""
+    check_size(node, node.result_shape)
+    return node.result_shape
 
 
 @converter("shape_of")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from mrt.errors import GraphError
+from mrt.frontend.folding import check_size
 from mrt.frontend.relay.node import Node, converter
 from mrt.frontend.resizing import resized
 from mrt.frontend.shuffling import shuffled
 from mrt.frontend.tvm import arrangement
-from mrt.frontend.tvm.folding import check_size
 from mrt.frontend.tvm.layouts import channels_first, in_layout
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.arrangement import DepthToSpace, SpaceToDepth, Tile
@@ -34,15 +34,18 @@ def _half_away(places: Array) -> Array:
 
 @converter("nn.upsampling")
 def upsampling(node: Node) -> Symbol:
-    """Rows and columns repeated a whole number of times."""
-    if node.text("method") != "nearest_neighbor":
-        raise node.unsupported("attribute method", node.text("method"), "nearest_neighbor")
+    """Rows and columns repeated a whole number of times, or with as many interpolated."""
+    method = node.text("method")
+    if method not in ("nearest_neighbor", "bilinear"):
+        raise node.unsupported("attribute method", method, "nearest_neighbor or bilinear")
     scales = node.number("scale_h"), node.number("scale_w")
     if not all(scale.is_integer() and scale >= 1 for scale in scales):
         raise node.unsupported("attributes scale_h and scale_w", scales, "whole numbers")
     data = channels_first(node, "layout", 2)
     height, width = (size * int(scale) for size, scale in zip(data.shape[2:], scales, strict=True))
     check_size(node, (height, width))
+    if method == "bilinear":
+        return arrangement.enlarged(node, data, (height, width), node.flag("align_corners"))
     sources = {axis: np.repeat(np.arange(data.shape[axis]), int(scale)) for axis, scale in enumerate(scales, start=2)}
     return in_layout(node, "layout", 2, lambda suffix: resized(node, data, sources, suffix))
 

@@ -18,6 +18,7 @@ from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.functions import Round
 from mrt.symbol.operators.integer import LeftShift
 from mrt.symbol.operators.integer_math import FloorDivide
+from mrt.symbol.types import INTEGER_DTYPES
 
 _MOST_SHIFTED = 30
 """2 to the power of this is the largest that 32 bits hold."""
@@ -87,31 +88,40 @@ def cast_like(node: Node) -> Symbol:
 
 @converter("floor_divide")
 def floor_divide(node: Node) -> Symbol:
-    """Integers by constants of 1 or more."""
-    divisor = node.known(1, "divisor")
-    if divisor.dtype.kind not in "iu" or divisor.min(initial=1) < 1:
-        raise node.unsupported("input divisor", divisor.dtype, "an integer of 1 or more")
+    """Integers by integers of 1 or more; what is computed must be proven to be that."""
+    divisor = node.array(1)
+    dtype = node.symbol(1, "divisor").dtype if divisor is None else divisor.dtype.name
+    if dtype not in INTEGER_DTYPES or (divisor is not None and divisor.min(initial=1) < 1):
+        raise node.unsupported("input divisor", dtype, "an integer of 1 or more")
     return node.cast(node.apply(FloorDivide(), [node.symbol(0), node.symbol(1, "divisor")]), node.result_dtype)
 
 
 @converter("right_shift")
 def right_shift(node: Node) -> Symbol:
-    """x >> s rounds down: floor(x / 2^s) for constant shifts."""
-    shifts = _shifts(node)
-    if math.prod(shifts.shape) == 1 and not shifts.any():
+    """x >> s rounds down: floor(x / 2^s)."""
+    shifts = _shifts(node, _MOST_SHIFTED)
+    if shifts is None:
+        one = node.parameter(np.asarray(1, np.int32), "one")
+        divisor = node.apply(LeftShift(), [one, node.symbol(1, "shift")], "divisor")
+    elif math.prod(shifts.shape) == 1 and not shifts.any():
         return node.symbol(0)
-    divisor = node.parameter_of(1, "divisor", "power", lambda s: np.left_shift(1, s.astype(np.int64)).astype(np.int32))
+    else:
+        divisor = node.parameter_of(1, "divisor", "power", lambda s: np.left_shift(1, s.astype(int)).astype(np.int32))
     return node.cast(node.apply(FloorDivide(), [node.symbol(0), divisor]), node.result_dtype)
 
 
 @converter("left_shift")
 def left_shift(node: Node) -> Symbol:
-    _shifts(node)
+    _shifts(node, _MOST_SHIFTED + 1)
     return node.cast(node.apply(LeftShift(), [node.symbol(0), node.symbol(1, "shift")]), node.result_dtype)
 
 
-def _shifts(node: Node) -> np.ndarray:
-    shifts = node.known(1, "shift")
-    if shifts.dtype.kind not in "iu" or not shifts.size or shifts.min() < 0 or shifts.max() > _MOST_SHIFTED:
-        raise node.unsupported("input shift", f"of dtype {shifts.dtype}", f"integers from 0 to {_MOST_SHIFTED}")
+def _shifts(node: Node, most: int) -> np.ndarray | None:
+    """The shifts where they are known, from 0 to `most`; None where they are computed."""
+    shifts = node.array(1)
+    dtype = node.symbol(1, "shift").dtype if shifts is None else shifts.dtype.name
+    if dtype not in INTEGER_DTYPES or (
+        shifts is not None and not (shifts.size and 0 <= shifts.min() <= shifts.max() <= most)
+    ):
+        raise node.unsupported("input shift", f"of dtype {dtype}", f"integers from 0 to {most}")
     return shifts

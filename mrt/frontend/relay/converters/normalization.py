@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.normalization import length_normalized
+from mrt.frontend.channels_first import reordered, transposed
+from mrt.frontend.normalization import length_normalized, locally_normalized
 from mrt.frontend.relay.node import Node, converter
 from mrt.frontend.tvm import normalization
-from mrt.frontend.tvm.layouts import transposed
 from mrt.symbol import Symbol
 
 _LARGEST_EPSILON = 1e-5
@@ -67,3 +67,21 @@ def l2_normalize(node: Node) -> Symbol:
     if not data.type.rank:
         raise GraphError(f"{node.label}: data is {data.type}; rank 1 or more is needed")
     return length_normalized(node, data, node.axis(axes[0], data.type.rank), eps)
+
+
+@converter("nn.lrn")
+def local_response_normalization(node: Node) -> Symbol:
+    """Over `size` neighbours along one axis, the element itself in their middle; alpha is divided by the size."""
+    data, size = node.symbol(0), node.integer("size")
+    rank = data.type.rank
+    axis = node.axis(node.integer("axis"), rank)
+    if size < 1 or size % 2 == 0 or axis == 0:
+        raise node.unsupported("attributes size and axis", (size, axis), "an odd size, and an axis after the batch,")
+    alpha, beta, bias = node.number("alpha") / size, node.number("beta"), node.number("bias")
+    order = [0, axis, *(place for place in range(1, rank) if place != axis)]
+    moved = transposed(node, data, order, "channels_second")
+
+    def make(suffix: str) -> Symbol:
+        return locally_normalized(node, moved, (size // 2, size // 2), alpha, beta, bias, suffix)
+
+    return reordered(node, np.argsort(order).tolist(), make)

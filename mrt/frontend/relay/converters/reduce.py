@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mrt.frontend import reductions
 from mrt.frontend.relay.node import Node, converter
 from mrt.frontend.shaping import reshaped
 from mrt.frontend.tvm.reduce import reduced
@@ -16,6 +17,11 @@ from mrt.symbol.operators.reduce import Mean
 def reduce(node: Node) -> Symbol:
     """Over the axes named, or with exclude over all others. Sums of integers keep their dtype."""
     return node.cast(reduced(node, _axes(node)), node.result_dtype)
+
+
+@converter("prod")
+def product(node: Node) -> Symbol:
+    return node.cast(reductions.product(node, _axes(node), node.flag("keepdims")), node.result_dtype)
 
 
 def _axes(node: Node) -> tuple[int, ...]:

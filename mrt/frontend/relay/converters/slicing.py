@@ -8,7 +8,7 @@ from mrt.errors import GraphError
 from mrt.frontend.node import Value
 from mrt.frontend.relay.node import Node, converter
 from mrt.frontend.shaping import reshaped
-from mrt.frontend.slicing import sliced, slices_of
+from mrt.frontend.slicing import padded, sliced, slices_of
 from mrt.frontend.tvm import slicing
 from mrt.symbol import Symbol
 
@@ -83,7 +83,7 @@ def mirror_pad(node: Node) -> Symbol:
     """Mode REFLECT leaves the edge out, SYMMETRIC, which is not covered, repeats it."""
     if node.text("mode") != "REFLECT":
         raise node.unsupported("attribute mode", node.text("mode"), "REFLECT")
-    return slicing.padded(node, _widths(node), "reflect", 0.0)
+    return padded(node, _widths(node), "reflect", 0.0)
 
 
 def _widths(node: Node) -> list[int]:

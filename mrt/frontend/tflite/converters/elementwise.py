@@ -1,0 +1,65 @@
+"""Elementwise operators of two tensors, and those that change nothing but the type."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mrt.frontend.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
+from mrt.frontend.node import Value
+from mrt.frontend.powers import powered
+from mrt.frontend.selection import MAXIMUM, MINIMUM
+from mrt.frontend.tflite.activation import activated
+from mrt.frontend.tflite.node import Node, converter
+from mrt.symbol import Symbol
+from mrt.symbol.operators.elementwise import AddN
+from mrt.symbol.operators.functions import Square
+from mrt.symbol.operators.integer import Cast
+
+_ARITHMETIC = {
+    "ADD": (ADD, "AddOptions"),
+    "SUB": (SUBTRACT, "SubOptions"),
+    "MUL": (MULTIPLY, "MulOptions"),
+    "DIV": (DIVIDE, "DivOptions"),
+}
+
+
+@converter(*_ARITHMETIC)
+def arithmetic(node: Node) -> Symbol:
+    forms, options = _ARITHMETIC[node.operator]
+    if node.operator == "DIV" and not node.outputs[0].kind.startswith("FLOAT"):
+        raise node.unsupported("the type", node.outputs[0].kind, "a float")
+    return activated(node, node.options(options), partial(combined, node, forms))
+
+
+@converter("MAXIMUM", "MINIMUM")
+def extreme(node: Node) -> Symbol:
+    return combined(node, MAXIMUM if node.operator == "MAXIMUM" else MINIMUM)
+
+
+@converter("SQUARED_DIFFERENCE")
+def squared_difference(node: Node) -> Symbol:
+    return node.apply(Square(), [combined(node, SUBTRACT, "difference")])
+
+
+@converter("ADD_N")
+def add_all(node: Node) -> Symbol:
+    terms = node.all_symbols()
+    return node.apply(AddN(), terms) if len(terms) > 1 else terms[0]
+
+
+@converter("POW")
+def power(node: Node) -> Symbol:
+    return powered(node)
+
+
+@converter("CAST")
+def cast(node: Node) -> Symbol:
+    """A cast between float types is nothing, since every float is float32 here. Floats are truncated to integers."""
+    data, dtype = node.symbol(0), node.outputs[0].dtype()
+    return data if dtype == data.dtype else node.apply(Cast(dtype=dtype), [data])
+
+
+@converter("DEQUANTIZE")
+def dequantize(node: Node) -> Value:
+    """Nothing, since a constant that stands for real numbers is read as those, and every float is float32."""
+    return node.input(0)

@@ -1,0 +1,350 @@
+"""Bytes of a TFLite model: the flatbuffer, of which nothing is trusted, as plain records and arrays.
+
+The schema's classes read the bytes. They follow whatever offset stands there, so that a damaged file gives nonsense or
+an error of theirs: what they give is checked here, and their errors are told as the file's.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import tflite
+
+from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
+from mrt.frontend.sniffing import TFLITE_IDENTIFIER
+from mrt.symbol import Array
+
+_VERSION = 3
+_DTYPES = {
+    "FLOAT32": "<f4",
+    "FLOAT16": "<f2",
+    "FLOAT64": "<f8",
+    "INT8": "i1",
+    "UINT8": "u1",
+    "INT16": "<i2",
+    "INT32": "<i4",
+    "INT64": "<i8",
+    "BOOL": "u1",
+}
+"""NumPy's dtype for the values of each type of tensor that is read."""
+
+_SHARED = 16
+"""How often the bytes of a file may be read: writers store equal names and shapes once, a damaged file reads one
+place for everything."""
+
+_EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4)
+"""A flatbuffer table, at byte 4, in which no field is set, so that each has the schema's default."""
+
+_T = TypeVar("_T")
+
+
+def names_of(enumeration: type) -> dict[int, str]:
+    """The names of one of the schema's enumerations by their numbers."""
+    return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}
+
+
+_OPERATORS = names_of(tflite.BuiltinOperator)
+_OPTIONS = names_of(tflite.BuiltinOptions)
+_TYPES = names_of(tflite.TensorType)
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What a file says of one tensor."""
+
+    name: str
+    kind: str
+    """The type as the schema calls it, such as "FLOAT32"."""
+    shape: tuple[int, ...]
+    sizes: tuple[int | None, ...]
+    """The shape, with None for each size that is dynamic."""
+    buffer: int
+    scales: tuple[float, ...]
+    """Of integers that stand for real numbers: one for all, or one for each index of `channel_axis`; else none."""
+    zero_points: tuple[int, ...]
+    channel_axis: int
+    flaw: str
+    """In which form that is not read the values are stored, "" where they are."""
+
+    @property
+    def is_quantized(self) -> bool:
+        return bool(self.scales) and not self.kind.startswith("FLOAT")
+
+    def readable_kind(self) -> str:
+        """The type; UnsupportedOperatorError where it is one that is not read."""
+        if self.kind not in _DTYPES:
+            raise UnsupportedOperatorError(
+                f"tensor {self.name} is of type {self.kind}; one of {', '.join(_DTYPES)} is needed"
+            )
+        return self.kind
+
+    def dtype(self) -> str:
+        """The dtype of the tensor in the graph; UnsupportedOperatorError where graphs have none for it."""
+        kind = self.readable_kind()
+        if kind.startswith("FLOAT"):
+            return "float32"
+        return "bool" if kind == "BOOL" else np.dtype(_DTYPES[kind]).name
+
+
+@dataclass(frozen=True)
+class Options:
+    """The attributes of one operator, read from its table by the names of the schema's accessors."""
+
+    label: str
+    table: Any
+
+    def integer(self, name: str) -> int:
+        return _reading(self.label, lambda: int(getattr(self.table, name)()))
+
+    def number(self, name: str) -> float:
+        return _reading(self.label, lambda: float(getattr(self.table, name)()))
+
+    def flag(self, name: str) -> bool:
+        return bool(self.integer(name))
+
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of integers, empty where it is not given."""
+        return _reading(self.label, lambda: _numbers(getattr(self.table, f"{name}AsNumpy")()))
+
+
+@dataclass(frozen=True)
+class StoredOperator:
+    """What a file says of one operator. Inputs and outputs are numbers of tensors, -1 an input that is left out."""
+
+    kind: str
+    """The operator as the schema calls it, or CUSTOM with its own name."""
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    options_kind: str
+    table: Any
+
+    def options(self, kind: str, label: str) -> Options:
+        """The options, which must be of this kind; where there are none each has the schema's default."""
+        if self.options_kind not in ("NONE", kind):
+            raise GraphError(f"{label}: has {self.options_kind}; {kind} are needed")
+        options = getattr(tflite, kind)()
+        if self.options_kind == "NONE" or self.table is None:
+            options.Init(_EMPTY_TABLE, 4)
+        else:
+            _reading(label, lambda: options.Init(self.table.Bytes, self.table.Pos))
+        return Options(label, options)
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """The main graph of a file. Tensors are meant by their numbers, which all exist."""
+
+    title: str
+    """What errors call the model."""
+    tensors: tuple[Tensor, ...]
+    operators: tuple[StoredOperator, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    content: bytes
+    root: Any
+
+    def constant(self, index: int) -> Array | None:
+        """The values of a tensor that stands in the file, None where none do.
+
+        Integers with scales are the real numbers that they stand for, scale (q - zero point), in float32. Raises
+        ModelFileError where the bytes do not fill the shape, UnsupportedOperatorError for a form that is not read.
+        """
+        tensor = self.tensors[index]
+        stored = _reading(self.title, lambda: self._bytes(tensor.buffer))
+        if not stored.size and 0 not in tensor.shape:
+            return None
+        if tensor.flaw:
+            raise UnsupportedOperatorError(f"tensor {tensor.name} is stored {tensor.flaw}; store it as plain numbers")
+        dtype = np.dtype(_DTYPES[tensor.readable_kind()])
+        needed = math.prod(tensor.shape) * dtype.itemsize
+        if stored.size != needed:
+            raise ModelFileError(
+                f"{self.title}: tensor {tensor.name} of {tensor.kind} and shape {tensor.shape} needs {needed} bytes, "
+                f"its buffer holds {stored.size}; the file is damaged"
+            )
+        values = np.frombuffer(stored.tobytes(), dtype).reshape(tensor.shape)
+        if tensor.kind == "BOOL":
+            return np.asarray(values != 0)
+        return self._dequantized(values, tensor) if tensor.is_quantized else values
+
+    def _bytes(self, buffer: int) -> Array:
+        """What a buffer holds: in the flatbuffer, or behind it in files that are too large for one."""
+        if not 0 <= buffer < self.root.BuffersLength():
+            raise IndexError(f"buffer {buffer} does not exist")
+        found = self.root.Buffers(buffer)
+        begin, size = found.Offset(), found.Size()
+        if begin > 1:
+            if begin + size > len(self.content):
+                raise ValueError(f"buffer {buffer} ends at byte {begin + size}")
+            return np.frombuffer(self.content, np.uint8, size, begin)
+        stored = found.DataAsNumpy()
+        return stored if isinstance(stored, np.ndarray) else np.empty(0, np.uint8)
+
+    def _dequantized(self, values: Array, tensor: Tensor) -> Array:
+        count, axis = len(tensor.scales), tensor.channel_axis
+        zeros = tensor.zero_points or (0,)
+        zeros = zeros * count if len(zeros) == 1 else zeros
+        per_channel = count > 1 and 0 <= axis < values.ndim and values.shape[axis] == count
+        if len(zeros) != count or (count > 1 and not per_channel):
+            raise ModelFileError(
+                f"{self.title}: tensor {tensor.name} of shape {tensor.shape} has {count} scales and {len(zeros)} zero "
+                f"points along axis {axis}; one, or one for each index, are needed"
+            )
+        column = tuple(-1 if place == axis else 1 for place in range(values.ndim)) if per_channel else ()
+        scales = np.asarray(tensor.scales, np.float32).reshape(column)
+        # The difference of integers of up to 16 bits is exact in float32, that of up to 32 in float64.
+        exact = "float32" if values.itemsize <= 2 else "float64"
+        with np.errstate(all="ignore"):
+            shifted = values.astype(exact) - np.asarray(zeros, exact).reshape(column)
+            return np.asarray(shifted.astype(np.float32) * scales)
+
+
+def read_model(model: str | os.PathLike[str] | bytes) -> StoredModel:
+    """The main graph of a file, given as a path or as its bytes; ModelFileError where it is no whole TFLite model."""
+    title, content = ("the model", model) if isinstance(model, bytes) else _content(Path(model))
+    if content[4 : 4 + len(TFLITE_IDENTIFIER)] != TFLITE_IDENTIFIER:
+        raise ModelFileError(f"{title} is no TFLite model: bytes 4 to 7 are not {TFLITE_IDENTIFIER.decode()}")
+    return _reading(title, lambda: _Source(title, content).model())
+
+
+def _content(path: Path) -> tuple[str, bytes]:
+    try:
+        return str(path), path.read_bytes()
+    except IsADirectoryError:
+        raise ModelFileError(f"{path} is a folder; a TFLite file is needed") from None
+    except FileNotFoundError:
+        raise ModelFileError(f"{path} does not exist; give the path of a TFLite file") from None
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _reading(title: str, read: Callable[[], _T]) -> _T:
+    """What `read` gives; ModelFileError where the bytes are not what the schema's classes take them for."""
+    try:
+        return read()
+    except (AttributeError, IndexError, OverflowError, struct.error, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelFileError(f"{title}: the file is damaged or truncated: {reason}; export or copy it again") from None
+
+
+def _numbers(array: Any) -> tuple[Any, ...]:
+    """A vector of the file as numbers; the schema's classes give 0 where there is none."""
+    return tuple(array.tolist()) if isinstance(array, np.ndarray) else ()
+
+
+class _Source:
+    """Reads the tables of one file, in time and memory that its length bounds."""
+
+    def __init__(self, title: str, content: bytes) -> None:
+        self._title = title
+        self._content = content
+        self._root = tflite.Model.GetRootAsModel(content, 0)
+        self._left = _SHARED * len(content)
+
+    def model(self) -> StoredModel:
+        if self._root.Version() != _VERSION:
+            raise ModelFileError(f"{self._title} is of schema version {self._root.Version()}; {_VERSION} is read")
+        if not self._count(self._root.SubgraphsLength()):
+            raise ModelFileError(f"{self._title} holds no graph; export it again")
+        graph = self._root.Subgraphs(0)
+        tensors = tuple(
+            self._tensor(graph.Tensors(index), index) for index in range(self._count(graph.TensorsLength()))
+        )
+        kinds = [
+            self._kind(self._root.OperatorCodes(index))
+            for index in range(self._count(self._root.OperatorCodesLength()))
+        ]
+        operators = tuple(
+            self._operator(graph.Operators(index), kinds, len(tensors))
+            for index in range(self._count(graph.OperatorsLength()))
+        )
+        inputs, outputs = (
+            self._indices(numbers, len(tensors), 0) for numbers in (graph.InputsAsNumpy(), graph.OutputsAsNumpy())
+        )
+        if not outputs:
+            raise ModelFileError(f"{self._title} has no outputs; export it with at least one")
+        return StoredModel(self._title, tensors, operators, inputs, outputs, self._content, self._root)
+
+    def _count(self, count: int) -> int:
+        """A number of tables, each of which an offset of four bytes stands for."""
+        self._spend(4 * count)
+        return int(count)
+
+    def _spend(self, size: int) -> None:
+        self._left -= size
+        if self._left < 0:
+            raise ValueError("it states more than its bytes can hold")
+
+    def _vector(self, array: Any) -> tuple[Any, ...]:
+        self._spend(array.nbytes if isinstance(array, np.ndarray) else 0)
+        return _numbers(array)
+
+    def _text(self, text: bytes | None) -> str:
+        self._spend(len(text or b""))
+        decoded = (text or b"").decode()
+        if any(ord(letter) < ord(" ") for letter in decoded):
+            raise ValueError(f"the name {decoded!r} is no text on one line")
+        return decoded
+
+    def _tensor(self, table: Any, index: int) -> Tensor:
+        kind, shape = table.Type(), self._vector(table.ShapeAsNumpy())
+        if kind not in _TYPES:
+            raise ValueError(f"tensor {index} is of type {kind}, which there is not")
+        if min(shape, default=0) < 0:
+            raise ValueError(f"tensor {index} has shape {shape}")
+        signature = self._vector(table.ShapeSignatureAsNumpy()) or shape
+        if len(signature) != len(shape) or any(s not in (n, -1) for s, n in zip(signature, shape, strict=True)):
+            raise ValueError(f"tensor {index} has shape {shape}, but signature {signature}")
+        quantization = table.Quantization()
+        given = quantization is not None
+        flaws = {
+            "sparsely": table.Sparsity() is not None,
+            "with a quantization of its own": given and bool(quantization.DetailsType()),
+        }
+        return Tensor(
+            name=self._text(table.Name()) or f"tensor{index}",
+            kind=_TYPES[kind],
+            shape=shape,
+            sizes=tuple(None if size < 0 else size for size in signature),
+            buffer=table.Buffer(),
+            scales=self._vector(quantization.ScaleAsNumpy()) if given else (),
+            zero_points=self._vector(quantization.ZeroPointAsNumpy()) if given else (),
+            channel_axis=quantization.QuantizedDimension() if given else 0,
+            flaw=next((flaw for flaw, has in flaws.items() if has), ""),
+        )
+
+    def _kind(self, code: Any) -> str:
+        """An operator's name. Its number stands in one of two fields; the older one has 8 bits."""
+        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        if number not in _OPERATORS:
+            raise ValueError(f"operator code {number} is none of the schema's")
+        custom = self._text(code.CustomCode())
+        return f"CUSTOM {custom}".strip() if number == tflite.BuiltinOperator.CUSTOM else _OPERATORS[number]
+
+    def _operator(self, table: Any, kinds: list[str], tensors: int) -> StoredOperator:
+        code, options = table.OpcodeIndex(), table.BuiltinOptionsType()
+        if not 0 <= code < len(kinds) or options not in _OPTIONS:
+            raise ValueError(f"an operator has code {code} and options {options}")
+        outputs = self._indices(table.OutputsAsNumpy(), tensors, 0)
+        if not outputs:
+            raise ValueError(f"{kinds[code]} has no output")
+        return StoredOperator(
+            kinds[code],
+            self._indices(table.InputsAsNumpy(), tensors, -1),
+            outputs,
+            _OPTIONS[options],
+            table.BuiltinOptions(),
+        )
+
+    def _indices(self, array: Any, tensors: int, lowest: int) -> tuple[int, ...]:
+        numbers = self._vector(array)
+        if any(not lowest <= number < tensors for number in numbers):
+            raise ValueError(f"tensors {numbers[:8]} are named, of {tensors}")
+        return numbers

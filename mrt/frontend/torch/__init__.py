@@ -1,0 +1,53 @@
+"""The PyTorch reader: an exported program, or the .pt2 file of one, through TVM's importer and the Relax reader."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from mrt.errors import GraphError, ModelFileError
+from mrt.frontend.refusals import check_batch
+from mrt.frontend.torch.archive import read_archive
+from mrt.symbol import Graph
+
+__all__ = ["from_torch"]
+
+
+def from_torch(program: str | os.PathLike[str] | Any, batch: int = 1) -> Graph:
+    """The float graph of a torch.export.ExportedProgram, or of the .pt2 file that torch.export.save wrote of one.
+
+    A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called as the
+    nodes of the program are, parameters as its placeholders. Inputs and outputs that are no tensors are left out.
+
+    Raises ModelFileError where the file is no whole archive or holds what is never loaded, or torch is not installed;
+    UnsupportedOperatorError listing every operator that is not covered, or every use of a covered one that is not;
+    GraphError where it is no program, another dimension is dynamic, or it is of a model in training.
+    """
+    check_batch(batch)
+    archive = None
+    if isinstance(program, (str, os.PathLike)):
+        path = Path(program)
+        if path.is_dir():
+            raise ModelFileError(f"{path} is a folder; a .pt2 file is needed")
+        if not path.exists():
+            raise ModelFileError(f"{path} does not exist; give the path of a .pt2 file")
+        # Before torch is loaded, which takes longer than telling that a file is none.
+        archive = read_archive(path)
+    try:
+        import torch
+    except ImportError:
+        raise ModelFileError(
+            "reading PyTorch models needs the package torch; install it with: pip install 'mrt-quantizer[torch]'"
+        ) from None
+    from mrt.frontend.torch.program import load_program
+    from mrt.frontend.torch.reader import read_program
+
+    if archive is not None:
+        program = load_program(archive, str(program))
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise GraphError(
+            f"a {type(program).__name__} is given; an exported program is needed: "
+            "torch.export.export(model.eval(), example_inputs), or the path of a .pt2 file"
+        )
+    return read_program(program, batch)

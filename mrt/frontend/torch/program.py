@@ -1,0 +1,199 @@
+"""An exported program made ready: of fixed sizes, without side effects, in operators that have a converter."""
+
+from __future__ import annotations
+
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from mrt.errors import GraphError, ModelFileError, MRTError, UnsupportedOperatorError
+from mrt.frontend.refusals import check_static, list_uncovered
+from mrt.frontend.torch import converters as _converters
+from mrt.frontend.torch.node import covered_operators, find_converter, origin_of
+
+del _converters
+
+_STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+_NAMES_SHOWN = 3
+
+
+def load_program(archive: bytes, title: str) -> torch.export.ExportedProgram:
+    """The program of an archive that read_archive wrote; ModelFileError where torch does not read it."""
+    try:
+        with _quiet():
+            program: torch.export.ExportedProgram = torch.export.load(io.BytesIO(archive))
+        # Constants are loaded as views, which cannot be detached in place when the program is traced again.
+        program.constants.update({name: constant.clone() for name, constant in program.constants.items()})
+    except Exception as error:  # torch checks by assertions, and its errors are of many kinds
+        reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
+        raise ModelFileError(f"{title}: torch does not read the program: {reason}; export it again") from None
+    return program
+
+
+def prepare_program(program: torch.export.ExportedProgram, batch: int) -> torch.export.ExportedProgram:
+    """The program with the batch fixed, its functions without effects on tensors that exist, operators taken apart
+    into those that are covered; every input is a tensor and every output one that depends on something.
+
+    Raises GraphError and UnsupportedOperatorError as from_torch does.
+    """
+    _check_trained(program)
+    try:
+        with _quiet():
+            prepared = _with_batch(program, batch).run_decompositions(_decompositions())
+    except MRTError:
+        raise
+    except Exception as error:  # whatever tracing a program raises
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise GraphError(f"torch cannot trace the program for a batch of {batch}: {reason}") from error
+    _check_pure(prepared)
+    _drop_non_tensors(prepared)
+    _check_covered(prepared)
+    return prepared
+
+
+def _decompositions() -> Any:
+    """How operators are taken apart that have no converter, as far as torch can; those that have one are kept."""
+    table = torch.export.default_decompositions()
+    for operator, _, overload in (name.partition(".") for name in covered_operators()):
+        if overload:
+            table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)
+    return table
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings that torch gives of itself."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _calls(program: torch.export.ExportedProgram) -> Iterator[Any]:
+    """The nodes that call something, in the parts of the program too."""
+    for module in program.graph_module.modules():
+        if isinstance(module, torch.fx.GraphModule):
+            yield from (node for node in module.graph.nodes if node.op == "call_function")
+
+
+def _check_trained(program: torch.export.ExportedProgram) -> None:
+    """GraphError where an operator learns from its data or drops some of it, as in training."""
+    training = []
+    for node in _calls(program):
+        schema = getattr(node.target, "_schema", None)
+        for place, argument in enumerate(schema.arguments if schema is not None else ()):
+            if argument.name in ("train", "training", "dropout_p"):
+                given = node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+                if given:
+                    training.append(f"{node.name} ({node.target.__name__})")
+    if training:
+        more = ", …" if len(training) > _NAMES_SHOWN else ""
+        raise GraphError(
+            f"the program is of a model in training: {', '.join(training[:_NAMES_SHOWN])}{more} would drop values or "
+            "use statistics of the batch; call model.eval() before torch.export.export, and let normalisation track "
+            "its statistics"
+        )
+
+
+def _with_batch(program: torch.export.ExportedProgram, batch: int) -> torch.export.ExportedProgram:
+    """The program for inputs whose first axis, where it is dynamic, has length `batch`; no other axis may be."""
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    arguments = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
+    shapes = {
+        argument.name: placeholders[argument.name].meta["val"].shape
+        for argument in arguments
+        if isinstance(argument, TensorArgument)
+    }
+    if all(isinstance(size, int) for shape in shapes.values() for size in shape):
+        return program
+    fixed = {
+        name: [batch if axis == 0 and not isinstance(size, int) else size for axis, size in enumerate(shape)]
+        for name, shape in shapes.items()
+    }
+    known = [(name, [n if isinstance(n, int) else None for n in sizes]) for name, sizes in fixed.items()]
+    check_static(known, "with torch.export.export, without a Dim for them")
+    values = [
+        torch.empty(fixed[argument.name], dtype=placeholders[argument.name].meta["val"].dtype)
+        if isinstance(argument, TensorArgument)
+        else argument.value
+        for argument in arguments
+    ]
+    args, kwargs = pytree.tree_unflatten(values, program.call_spec.in_spec)
+    # Without guards: what a program was told of its sizes, such as that a batch is at least 2, its operators check.
+    return torch.export.export(program.module(check_guards=False), args, kwargs, strict=False)
+
+
+def _check_pure(program: torch.export.ExportedProgram) -> None:
+    """GraphError where the program has a state that it changes, or inputs that are neither tensors nor constants."""
+    changed = [
+        str(spec.target)
+        for spec in program.graph_signature.output_specs
+        if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+    ]
+    if changed:
+        more = ", …" if len(changed) > _NAMES_SHOWN else ""
+        raise GraphError(
+            f"the program changes {', '.join(changed[:_NAMES_SHOWN])}{more} while it runs; a graph has no state: "
+            "export a model in which forward() changes neither buffers nor inputs, after model.eval()"
+        )
+    # TVM's importer would give the values of what is no input to some other parameter.
+    stored = {spec.target for spec in program.graph_signature.input_specs}
+    unbound = sorted(set(program.constants) - stored)
+    if unbound:
+        raise GraphError(
+            f"the constants {', '.join(unbound)} of the program are no inputs of its graph; export it again"
+        )
+    objects = [
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind not in (*_STORED, InputKind.USER_INPUT)
+        or not isinstance(spec.arg, (TensorArgument, ConstantArgument))
+    ]
+    if objects:
+        raise GraphError(f"the inputs {', '.join(objects)} of the program are objects; tensors are needed")
+
+
+def _drop_non_tensors(program: torch.export.ExportedProgram) -> None:
+    """Takes inputs that are constants, whose values the operators hold, and outputs that are no tensors away."""
+    signature = program.graph_signature
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    for spec in [spec for spec in signature.input_specs if isinstance(spec.arg, ConstantArgument)]:
+        program.graph.erase_node(placeholders[spec.arg.name])
+        signature.input_specs.remove(spec)
+    output = next(iter(program.graph.find_nodes(op="output")))
+    kept = [
+        (item, spec)
+        for item, spec in zip(output.args[0], signature.output_specs, strict=True)
+        if isinstance(spec.arg, TensorArgument)
+    ]
+    if not kept:
+        raise GraphError("the program gives no tensor; at least one output is needed")
+    output.args = (tuple(item for item, _ in kept),)
+    signature.output_specs[:] = [spec for _, spec in kept]
+
+
+def _check_covered(program: torch.export.ExportedProgram) -> None:
+    """UnsupportedOperatorError listing every operator that has no converter, called as in the program as exported."""
+    uncovered: dict[str, list[str]] = {}
+    for node in _calls(program):
+        namespace = getattr(node.target, "namespace", "")
+        known = find_converter(node.target.__name__) is not None and namespace in ("aten", "")
+        if not known:
+            origin = origin_of(node)
+            names = uncovered.setdefault(str(origin.target), [])
+            if origin.name not in names:
+                names.append(origin.name)
+    if uncovered:
+        advice = "replace them before exporting, or cut the model before them"
+        raise UnsupportedOperatorError(list_uncovered("the program", uncovered, advice))
