@@ -29,6 +29,27 @@ class ExportFormat(str, enum.Enum):
     """The formats in which a saved model can be written."""
 
     onnx = "onnx"
+    relay = "relay"
+    mxnet = "mxnet"
+    c = "c"
+
+    @property
+    def default_name(self) -> str:
+        """What is written in the model's folder where no other place is named."""
+        return _EXPORTS[self][0]
+
+    @property
+    def about(self) -> str:
+        return _EXPORTS[self][1]
+
+
+_EXPORTS = {
+    ExportFormat.onnx: ("model.onnx", "a model of ONNX's own operators, on integers only"),
+    ExportFormat.relay: ("model.relay", "text of Relay's integer operators and model.params, for TVM 0.8 to 0.19"),
+    ExportFormat.mxnet: ("model", "model-symbol.json and model-0000.params of MXNet 1.x, exact in float64"),
+    ExportFormat.c: ("c", "a folder of model.h and model.c, in C99 without floats, libraries and a runtime"),
+}
+"""For each format, which QuantizedModel writes by its method to_<format>, its default name and what it is."""
 
 
 class StageName(str, enum.Enum):
@@ -118,8 +139,23 @@ def inspect(
         str | None,
         typer.Option("--symbol", metavar="NAME", help="Tell of one symbol, or of what was made from a float symbol."),
     ] = None,
+    compiled: Annotated[
+        bool,
+        typer.Option("--compiled", help="Show the functions that the model is compiled to, and why each ends."),
+    ] = False,
+    target: Annotated[
+        str, typer.Option("--target", metavar="TARGET", help="With --compiled: for which CPU, as in compile.target.")
+    ] = "llvm",
 ) -> None:
-    """Show every tensor of a saved model, or where the bounds of one come from."""
+    """Show every tensor of a saved model, where the bounds of one come from, or what it is compiled to."""
+    if compiled:
+        with _one_line_errors():
+            import mrt
+            from mrt.backend import compiled_text, explain
+
+            told = compiled_text(explain(mrt.load(directory).graph, target))
+        typer.echo(told)
+        return
     with _one_line_errors():
         from rich.console import Console
 
@@ -142,10 +178,16 @@ def inspect(
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a saved model.")],
     format_: Annotated[
-        ExportFormat, typer.Option("--format", help="onnx: a model of ONNX's own operators, on integers only.")
+        ExportFormat,
+        typer.Option("--format", help="; ".join(f"{entry.value}: {entry.about}" for entry in ExportFormat)),
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", metavar="FILE", help="The file to write, instead of DIR/model.onnx.")
+        Path | None,
+        typer.Option(
+            "--output",
+            metavar="FILE",
+            help="The file to write, instead of DIR/model…; mxnet: the prefix of two; c: the folder, instead of DIR/c.",
+        ),
     ] = None,
     batch: Annotated[
         int | None, typer.Option("--batch", metavar="N", help="Samples at once, instead of as many as are saved.")
@@ -156,9 +198,15 @@ def export(
         from mrt.model import load
 
         model = load(directory)
-        path = output or directory / f"model.{format_.value}"
-        model.to_onnx(path, batch)
-        typer.echo(f"{path}: {path.stat().st_size} bytes, digest {model.digest}")
+        write = getattr(model, f"to_{format_.value}")
+        written = write(output or directory / format_.default_name, batch)
+        for path in written:
+            typer.echo(f"{path}: {path.stat().st_size} bytes, digest {model.digest}")
+        if format_ is ExportFormat.c:
+            from mrt.export.c import sizes_in
+
+            ram, rom = sizes_in(written[0].read_text())
+            typer.echo(f"{ram} bytes of RAM between input and output, {rom} bytes of ROM for parameters")
 
 
 def main() -> None:

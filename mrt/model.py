@@ -19,7 +19,7 @@ from mrt.certificate.verify import GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FIL
 from mrt.errors import DataError, ModelFileError
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
 from mrt.symbol import Array, Graph, Interval
-from mrt.symbol.files import atomic_write, atomic_write_all, graph_to_bytes, read_graph
+from mrt.symbol.files import atomic_write_all, graph_to_bytes, read_graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import Rebatch
 
@@ -98,10 +98,7 @@ class QuantizedModel:
         Raises ModelFileError where the folder cannot be made or written.
         """
         folder = Path(directory)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ModelFileError(f"{folder} cannot be made: {error.strerror or error}; name another folder") from None
+        _make_folder(folder)
         atomic_write_all({folder / name: content for name, content in self.files.items()})
         for stale in (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE):
             if stale not in self.files:
@@ -136,11 +133,11 @@ class QuantizedModel:
         facts = {"inputs": [e.to_json() for e in self.inputs], "outputs": [e.to_json() for e in self.outputs]}
         return module.with_attr("mrt.quantization", json.dumps(facts))
 
-    def to_onnx(self, path: str | os.PathLike[str], batch: int | None = None) -> None:
+    def to_onnx(self, path: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
         """Writes the integer graph to `path` as an ONNX model of integer operators; see `mrt.export.onnx.to_onnx`.
 
         batch: samples at once, if other than the graph has. Scales, ranges and the digest are in its metadata; the
-        float tail, where one was cut off, is not in it.
+        float tail, where one was cut off, is not in it. Gives the files written.
         Raises GraphError where the batch cannot be changed, UnsupportedOperatorError listing what ONNX cannot express,
         ModelFileError where the model exceeds the 2 GiB of an ONNX file or cannot be written.
         """
@@ -148,7 +145,49 @@ class QuantizedModel:
 
         sized = self if batch is None else self.rebatched(batch)
         model = to_onnx(sized.graph, sized.inputs, sized.outputs, self.digest)
-        atomic_write(Path(path), model.SerializeToString(deterministic=True))
+        return _written({Path(path): model.SerializeToString(deterministic=True)})
+
+    def to_relay(self, path: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
+        """Writes the integer graph as Relay text to `path`, and its parameters beside it, the suffix being .params.
+
+        See `mrt.export.relay.to_relay`. batch, the result and errors are those of `to_onnx`.
+        """
+        from mrt.export.relay import to_relay
+
+        sized, path = self if batch is None else self.rebatched(batch), Path(path)
+        if path.suffix == ".params":
+            raise ModelFileError(
+                f"{path} is where the parameters go; name the text, such as {path.with_suffix('.relay')}"
+            )
+        text, parameters = to_relay(sized.graph, sized.inputs, sized.outputs, self.digest)
+        return _written({path.with_suffix(".params"): parameters, path: text.encode()})
+
+    def to_mxnet(self, prefix: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
+        """Writes the integer graph as a checkpoint of MXNet 1.x: PREFIX-symbol.json and PREFIX-0000.params.
+
+        See `mrt.export.mxnet.to_mxnet`. batch, the result and errors are those of `to_onnx`.
+        """
+        from mrt.export.mxnet import to_mxnet
+
+        sized = self if batch is None else self.rebatched(batch)
+        text, parameters = to_mxnet(sized.graph, sized.inputs, sized.outputs, self.digest)
+        base = os.fspath(prefix)
+        return _written({Path(f"{base}-0000.params"): parameters, Path(f"{base}-symbol.json"): text.encode()})
+
+    def to_c(
+        self, directory: str | os.PathLike[str], batch: int | None = None, name: str = "model"
+    ) -> tuple[Path, ...]:
+        """Writes the integer graph as C99 into `directory`, made if need be: NAME.h and NAME.c.
+
+        name: what the files and their functions are called by. See `mrt.export.c.to_c`. batch, the result and errors
+        are those of `to_onnx`; besides ConfigError where `name` is no identifier, CompilationError where TVM fails.
+        """
+        from mrt.export.c import to_c
+
+        sized, folder = self if batch is None else self.rebatched(batch), Path(directory)
+        source = to_c(sized.graph, sized.inputs, sized.outputs, self.digest, name)
+        _make_folder(folder)
+        return _written({folder / file: text.encode() for file, text in source.files.items()})
 
     def _quantization_json(self) -> str:
         return json.dumps(
@@ -164,6 +203,20 @@ class QuantizedModel:
             },
             indent=1,
         )
+
+
+def _make_folder(folder: Path) -> None:
+    """ModelFileError where it is not there and cannot be made."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelFileError(f"{folder} cannot be made: {error.strerror or error}; name another folder") from None
+
+
+def _written(files: Mapping[Path, bytes]) -> tuple[Path, ...]:
+    """Writes all files or none, and gives their paths."""
+    atomic_write_all(files)
+    return tuple(files)
 
 
 def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:

@@ -85,6 +85,18 @@ def test_inspect_shows_every_tensor_or_explains_one(folder: Path) -> None:
     assert "the nearest are conv" in failure("inspect", folder / "out", "--symbol", "convv")
 
 
+def test_inspect_shows_what_the_model_is_compiled_to(folder: Path) -> None:
+    call("run", folder / "config.yaml", "--to", "quantize")
+    result = call("inspect", folder / "out", "--compiled", "--target", '{"kind": "llvm", "mcpu": "x86-64-v3"}')
+    assert result.exit_code == 0, result.output
+    told = result.stdout
+    assert "Convolution + " in told
+    assert "int16 x int16, 2 at once in 8 lanes (llvm.x86.avx2.pmadd.wd)" in told
+    assert "ends: an output of the graph" in told
+    assert told.splitlines()[-1].endswith(" calls")
+    assert "z80" in failure("inspect", folder / "out", "--compiled", "--target", '{"kind": "llvm", "mcpu": "z80"}')
+
+
 @pytest.mark.parametrize("columns", [60, 300])
 def test_inspect_on_a_terminal_shows_every_tensor_too(folder: Path, columns: int) -> None:
     assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0

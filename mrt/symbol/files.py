@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -85,6 +86,9 @@ def atomic_write_all(files: Mapping[Path, bytes]) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
+        for path in finished:
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         for path, temporary in finished.items():
             temporary.replace(path)
     except BaseException as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -31,6 +32,12 @@ def exported(graph: Graph, inputs: Sequence[TensorQuantization] | None = None) -
     model = to_onnx(graph, facts(graph) if inputs is None else inputs, outputs, "digest")
     onnx.checker.check_model(model, full_check=True)
     return model
+
+
+def load(graph: Graph, paths: Sequence[Path]) -> onnx.ModelProto:
+    """The model that a quantized model's `to_onnx` wrote."""
+    (path,) = paths
+    return onnx.load(path)
 
 
 def run(model: onnx.ModelProto, samples: Sequence[Feeds]) -> list[list[Array]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import onnx
 from onnx import helper
 
-from mrt.errors import ModelFileError, UnsupportedOperatorError
-from mrt.export import exporters as _exporters
-from mrt.export.node import Node, Scope, Value, element_type, find_exporter, has_exporter
+from mrt.errors import ModelFileError
+from mrt.export.description import describe
+from mrt.export.onnx import exporters as _exporters
+from mrt.export.onnx.node import Node, Scope, Value, check_covered, element_type, find_exporter
 from mrt.symbol import Graph, Interval, Symbol
-from mrt.symbol.bounds import DTYPE_RANGES, analyse_bounds
+from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.version import __version__
 
@@ -25,7 +25,6 @@ IR_VERSION = 8
 """The version of ONNX's files that came with this opset."""
 MOST_BYTES = 2**31 - 1
 """The most bytes of one protobuf message, which an ONNX file is."""
-FORMAT_VERSION = 1
 
 
 def to_onnx(
@@ -35,24 +34,20 @@ def to_onnx(
 
     Inputs, outputs and symbols keep their names, shapes (the graph's own batch) and dtypes; an output that is an input,
     a parameter or stands twice gets a name made from its own. Every value is an integer of at most 32 bits, but for the
-    lengths, axes and places that ONNX has in int64, and the booleans of comparisons. metadata_props holds:
-
-    mrt.format_version   the version of these entries, 1
-    mrt.digest           `digest`, the SHA-256 of the certificate
-    mrt.inputs           JSON: for each input its name, shape, dtype, scale, zero_point, and lo and hi, its range
-    mrt.outputs          JSON: the same of each output, in order
+    lengths, axes and places that ONNX has in int64, and the booleans of comparisons. metadata_props holds what
+    `describe` tells of the model.
 
     inputs, outputs: how the integers of the graph's inputs and outputs stand for real values, in their order.
     Raises UnsupportedOperatorError listing every operator that cannot be written, ModelFileError where the model
     would exceed the 2 GiB of an ONNX file.
     """
-    _check_covered(graph)
-    held = {entry.name: Interval.of(entry.lo, entry.hi, entry.shape) for entry in inputs}
-    scope = Scope(graph, analyse_bounds(graph, held))
+    check_covered(graph)
+    intervals = analyse_bounds(graph, {entry.name: Interval.of(entry.lo, entry.hi, entry.shape) for entry in inputs})
+    scope = Scope(graph)
     for symbol in graph.inputs:
         scope.define(symbol, Value(scope.claim(symbol), symbol.dtype))
     for symbol in graph.operators:
-        _write(symbol, scope)
+        _write(symbol, intervals, scope)
     names = _name_outputs(graph, scope)
     scope.nodes[:] = _live(scope.nodes, names)
     initializers = scope.initializers()
@@ -70,36 +65,15 @@ def to_onnx(
         made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="mrt", producer_version=__version__
     )
     named = [replace(entry, name=name) for entry, name in zip(outputs, names, strict=True)]
-    helper.set_model_props(
-        model,
-        {
-            "mrt.format_version": str(FORMAT_VERSION),
-            "mrt.digest": digest,
-            "mrt.inputs": json.dumps([entry.to_json() for entry in inputs]),
-            "mrt.outputs": json.dumps([entry.to_json() for entry in named]),
-        },
-    )
+    helper.set_model_props(model, describe(digest, inputs, named))
     if model.ByteSize() > MOST_BYTES:
         raise _too_large(model.ByteSize(), initializers)
     return model
 
 
-def _check_covered(graph: Graph) -> None:
-    """UnsupportedOperatorError listing every operator that cannot be written, with its count and its first symbols."""
-    refused: dict[str, list[str]] = {}
-    for symbol in (*graph.inputs, *graph.symbols):
-        if symbol.dtype not in DTYPE_RANGES:
-            refused.setdefault(f"{symbol.op} of {symbol.dtype}", []).append(symbol.name)
-        elif not symbol.is_variable and not has_exporter(symbol.operator):
-            refused.setdefault(symbol.op, []).append(symbol.name)
-    if refused:
-        found = "; ".join(f"{op} ({len(names)}: {_first(names)})" for op, names in refused.items())
-        raise UnsupportedOperatorError(f"these operators have no form in ONNX's integer operators: {found}")
-
-
-def _write(symbol: Symbol, scope: Scope) -> None:
+def _write(symbol: Symbol, intervals: Mapping[str, Interval], scope: Scope) -> None:
     """Writes one symbol with what computes it."""
-    node, first = Node(scope, symbol), len(scope.nodes)
+    node, first = Node(symbol, intervals, scope), len(scope.nodes)
     value = node.cast(find_exporter(symbol.operator)(symbol.operator, node), symbol.dtype)
     scope.define(symbol, _named(value, symbol, scope, first))
 
@@ -164,7 +138,3 @@ def _too_large(size: int, initializers: Sequence[onnx.TensorProto]) -> ModelFile
         f"the ONNX model would have {size} bytes, of which {largest.name} has {len(largest.raw_data)}; "
         f"at most {MOST_BYTES} fit a file: compile the model, or write it in parts"
     )
-
-
-def _first(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

@@ -1,10 +1,12 @@
-"""Operators that move, repeat or join elements; ONNX has them for every dtype."""
+"""Operators that move, repeat or join elements; Relay has them for every dtype."""
 
 from __future__ import annotations
 
-import numpy as np
+from math import prod
 
-from mrt.export.node import Node, Value, exporter, lengths
+from mrt.export.lowering import from_depth, to_depth
+from mrt.export.relay.expressions import Value
+from mrt.export.relay.node import Node, exporter
 from mrt.symbol import Operator
 from mrt.symbol.operators.arrangement import (
     DepthToSpace,
@@ -66,47 +68,41 @@ def slice_like(op: SliceLike, node: Node) -> Value:
 @exporter(Concat)
 def concat(op: Concat, node: Node) -> Value:
     parts = [node.input(index) for index in range(node.input_count)]
-    return node.emit("Concat", parts, axis=normalize_axis(op.dim, len(node.shape)))
+    if len({part.dtype for part in parts}) > 1:
+        parts = [node.wide(index) for index in range(node.input_count)]
+    return node.concatenated(parts, normalize_axis(op.dim, len(node.shape)))
 
 
 @exporter(Tile)
 def tile(op: Tile, node: Node) -> Value:
     shape, reps = op.aligned(node.input_shape(0))
-    data = node.input(0) if shape == node.input_shape(0) else node.reshaped(node.input(0), shape)
-    return node.emit("Tile", [data, lengths(reps)])
+    return node.call("tile", [node.reshaped(node.input(0), shape)], node.shape, {"reps": list(reps)})
 
 
 @exporter(Repeat)
 def repeat(op: Repeat, node: Node) -> Value:
-    data, shape = node.input(0), node.input_shape(0)
+    data = node.input(0)
     if op.axis is None:
-        shape = (int(np.prod(shape)),)
-        data = node.reshaped(data, shape)
-    axis = normalize_axis(op.axis or 0, len(shape))
-    return _repeated(node, data, axis, shape[axis], op.repeats)
+        data = node.reshaped(data, (prod(data.shape),))
+    return repeated(node, data, normalize_axis(op.axis or 0, len(data.shape)), op.repeats)
 
 
 @exporter(UpSampling)
 def up_sampling(op: UpSampling, node: Node) -> Value:
-    *_, height, width = node.input_shape(0)
-    return _repeated(node, _repeated(node, node.input(0), 2, height, op.scale), 3, width, op.scale)
+    """Rows and columns repeated: the scales of nn.upsampling are floats."""
+    return repeated(node, repeated(node, node.input(0), 2, op.scale), 3, op.scale)
 
 
-def _repeated(node: Node, data: Value, axis: int, length: int, times: int) -> Value:
-    return node.emit("Gather", [data, np.repeat(lengths(range(length)), times)], axis=axis)
+def repeated(node: Node, data: Value, axis: int, times: int) -> Value:
+    shape = [n * times if place == axis else n for place, n in enumerate(data.shape)]
+    return node.call("repeat", [data], shape, {"repeats": times, "axis": axis})
 
 
 @exporter(DepthToSpace)
 def depth_to_space(op: DepthToSpace, node: Node) -> Value:
-    """By reshapes, since runtimes have ONNX's DepthToSpace for few dtypes."""
-    size, (batch, channels, height, width) = op.block_size, node.input_shape(0)
-    blocks = node.reshaped(node.input(0), (batch, size, size, channels // (size * size), height, width))
-    return node.reshaped(node.transposed(blocks, (0, 3, 4, 1, 5, 2)), node.shape)
+    return from_depth(node, node.input(0), node.input_shape(0), op.block_size)
 
 
 @exporter(SpaceToDepth)
 def space_to_depth(op: SpaceToDepth, node: Node) -> Value:
-    """By reshapes, as depth_to_space."""
-    size, (batch, channels, height, width) = op.block_size, node.input_shape(0)
-    blocks = node.reshaped(node.input(0), (batch, channels, height // size, size, width // size, size))
-    return node.reshaped(node.transposed(blocks, (0, 3, 5, 1, 2, 4)), node.shape)
+    return to_depth(node, node.input(0), node.input_shape(0), op.block_size)

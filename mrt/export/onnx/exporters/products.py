@@ -14,7 +14,8 @@ from math import prod
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from mrt.export.node import Factor, Node, Value, exporter, int32
+from mrt.export.lowering import spread_data, turned_weight
+from mrt.export.onnx.node import Factor, Node, Value, exporter, int32
 from mrt.symbol import Array
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
@@ -67,40 +68,13 @@ def convolution(op: Convolution, node: Node) -> Value:
 def deconvolution(op: Deconvolution, node: Node) -> Value:
     """A convolution, with the weight turned round, of the data with stride - 1 zeros between its elements."""
     data, weight = node.factors(0, 1)
-    (batch, channels, *spatial), rank = node.input_shape(0), len(op.kernel)
-    stride, dilate = op.window(rank)
-    pad, adj = op.border(tuple(spatial))
-    image, zeros = data.value, (0, 0)
-    if max(stride) > 1:
-        apart = node.reshaped(image, (batch, channels, *(length for n in spatial for length in (n, 1))))
-        gaps = (*zeros, *(length for step in stride for length in (0, step - 1)))
-        apart = node.padded(apart, (0,) * len(gaps), gaps, data.zero_point)
-        spatial = [n * step for n, step in zip(spatial, stride, strict=True)]
-        image = node.reshaped(apart, (batch, channels, *spatial))
-    reach = [d * (k - 1) for k, d in zip(op.kernel, dilate, strict=True)]
-    # Behind the last element stride - 1 zeros stand already.
-    before = [r - p for r, p in zip(reach, pad, strict=True)]
-    after = [r - p + a - (step - 1) for r, p, a, step in zip(reach, pad, adj, stride, strict=True)]
-    cuts = [slice(max(-b, 0), n - max(-a, 0)) for b, n, a in zip(before, spatial, after, strict=True)]
-    image = node.sliced(image, [slice(None), slice(None), *cuts], (batch, channels, *spatial))
-    grown = [max(b, 0) for b in before], [max(a, 0) for a in after]
-    image = node.padded(image, (*zeros, *grown[0]), (*zeros, *grown[1]), data.zero_point)
-    shape = (batch, channels, *(b + n + a for b, n, a in zip(before, spatial, after, strict=True)))
-    rows = (op.num_filter, channels // op.num_group, *op.kernel)
-    turned = Factor(_turned(op, node, weight.value), weight.zero_point)
-    once, none = (1,) * rank, (0,) * rank
-    total = convolved(node, Factor(image, data.zero_point), shape, turned, rows, once, dilate, none, op.num_group)
+    image, shape = spread_data(node, op, data.value, node.input_shape(0), data.zero_point)
+    turned, rows = turned_weight(node, op, weight.value, node.input_shape(1))
+    rank = len(op.kernel)
+    once, none, (_, dilate) = (1,) * rank, (0,) * rank, op.window(rank)
+    factors = Factor(image, data.zero_point), Factor(turned, weight.zero_point)
+    total = convolved(node, factors[0], shape, factors[1], rows, once, dilate, none, op.num_group)
     return total if op.no_bias else _with_bias(node, total)
-
-
-def _turned(op: Deconvolution, node: Node, weight: Value) -> Value:
-    """A weight (C, O / num_group, *kernel) as (O, C / num_group, *kernel), which a convolution has; taps in reverse."""
-    (channels, filters, *kernel), groups = node.input_shape(1), op.num_group
-    apart = node.reshaped(weight, (groups, channels // groups, filters, *kernel))
-    rows = node.transposed(apart, (0, 2, 1, *range(3, 3 + len(kernel))))
-    shape = (groups * filters, channels // groups, *kernel)
-    backward = (slice(None), slice(None), *(slice(None, None, -1),) * len(kernel))
-    return node.sliced(node.reshaped(rows, shape), backward, shape)
 
 
 def _with_bias(node: Node, total: Value) -> Value:

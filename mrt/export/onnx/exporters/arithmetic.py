@@ -6,9 +6,8 @@ from functools import reduce
 
 import numpy as np
 
-from mrt.errors import UnsupportedOperatorError
-from mrt.export.node import Node, Value, exporter, int32
-from mrt.symbol import Array, Operator
+from mrt.export.onnx.node import Node, Value, exporter, int32
+from mrt.symbol import Operator
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
 from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
@@ -22,7 +21,6 @@ from mrt.symbol.operators.selection import (
     MaximumScalar,
     MinimumScalar,
 )
-from mrt.symbol.types import INT32_MAX, INT32_MIN
 
 _OPERATORS: dict[type[Operator], str] = {
     ElemwiseAdd: "Add",
@@ -52,20 +50,12 @@ def of_two_tensors(op: Operator, node: Node) -> Value:
 
 @exporter(PlusScalar, MinusScalar, MulScalar, MaximumScalar, MinimumScalar)
 def of_tensor_and_number(op: PlusScalar | MinusScalar | MulScalar | MaximumScalar | MinimumScalar, node: Node) -> Value:
-    return node.emit(_OPERATORS[type(op)], [node.wide(0), _number(op.scalar, node)])
+    return node.emit(_OPERATORS[type(op)], [node.wide(0), int32(node.number(op.scalar))])
 
 
 @exporter(RMinusScalar)
 def number_minus_tensor(op: RMinusScalar, node: Node) -> Value:
-    return node.emit("Sub", [_number(op.scalar, node), node.wide(0)])
-
-
-def _number(scalar: float, node: Node) -> Array:
-    if not INT32_MIN <= scalar <= INT32_MAX:
-        raise UnsupportedOperatorError(
-            f"{node.symbol.name} ({node.symbol.op}): the scalar {scalar} is no integer of 32 bits"
-        )
-    return int32(scalar)
+    return node.emit("Sub", [int32(node.number(op.scalar)), node.wide(0)])
 
 
 @exporter(AddN)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrt.export.node import Node, Value, exporter, int32, lengths
+from mrt.export.onnx.node import Node, Value, exporter, int32, lengths
 from mrt.symbol.operators.reduce import Max, Sum
 from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, Min, Where
 from mrt.symbol.operators.transform import Take

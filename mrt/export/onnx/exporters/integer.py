@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.export.node import Node, Value, exporter, int32
+from mrt.export.lowering import Roots, integer_root, root_fraction
+from mrt.export.onnx.node import Node, Value, exporter, int32
 from mrt.symbol import Array
 from mrt.symbol.operators.integer import Cast, LeftShift, RightShift
 from mrt.symbol.operators.integer_math import FloorDivide, IntegerSqrt
@@ -111,27 +113,38 @@ def table_lookup(op: TableLookup, node: Node) -> Value:
 
 @exporter(IntegerSqrt)
 def integer_sqrt(op: IntegerSqrt, node: Node) -> Value:
-    """floor(2^f sqrt(x)), one binary digit after the other from the highest on.
-
-    Above the point the digit 2^i belongs to the root r where c = r + 2^i has c^2 <= x, which is c <= x div c and
-    needs no square. Below it the remainder R = 4^k x - r^2 <= 2 r of k digits is carried on: the next digit is 1
-    where 4 r + 1 <= 4 R, whose difference is the next remainder.
-    """
+    """floor(2^f sqrt(x)), one binary digit after the other."""
     x, most = node.wide(0), int(node.bounds(0).max)
-    root = node.scope.constant(int32(0))
-    for place in reversed(range((most.bit_length() + 1) // 2)):
-        candidate = node.emit("Add", [root, int32(1 << place)])
-        fits = node.emit("GreaterOrEqual", [node.emit("Div", [x, candidate]), candidate], "bool")
-        root = node.emit("Where", [fits, candidate, root], "int32")
     if not most:
         return x
-    remainder = node.emit("Sub", [x, node.emit("Mul", [root, root])])
-    for _ in range(op.fraction_bits):
-        remainder = node.emit("Mul", [remainder, int32(4)])
-        doubled = node.emit("Mul", [root, int32(2)])
-        candidate = node.emit("Add", [doubled, int32(1)])
-        trial = node.emit("Add", [node.emit("Mul", [doubled, int32(2)]), int32(1)])
-        fits = node.emit("GreaterOrEqual", [remainder, trial], "bool")
-        remainder = node.emit("Where", [fits, node.emit("Sub", [remainder, trial]), remainder], "int32")
-        root = node.emit("Where", [fits, candidate, doubled], "int32")
-    return root
+    arithmetic = _Arithmetic(node)
+    root = integer_root(arithmetic, node.scope.constant(int32(0)), x, most)
+    remainder = arithmetic.minus(x, arithmetic.times(root, root))
+    return root_fraction(arithmetic, root, remainder, op.fraction_bits)
+
+
+@dataclass(frozen=True)
+class _Arithmetic(Roots[Value]):
+    """Of int32."""
+
+    node: Node
+
+    def plus(self, value: Value, other: Value | int) -> Value:
+        return self.node.emit("Add", [value, _int32_or_value(other)])
+
+    def minus(self, value: Value, other: Value) -> Value:
+        return self.node.emit("Sub", [value, other])
+
+    def times(self, value: Value, factor: Value | int) -> Value:
+        return self.node.emit("Mul", [value, _int32_or_value(factor)])
+
+    def quotient(self, value: Value, divisor: Value) -> Value:
+        return self.node.emit("Div", [value, divisor])
+
+    def chosen(self, large: Value, small: Value, chosen: Value, otherwise: Value) -> Value:
+        condition = self.node.emit("GreaterOrEqual", [large, small], "bool")
+        return self.node.emit("Where", [condition, chosen, otherwise], "int32")
+
+
+def _int32_or_value(value: Value | int) -> Value | Array:
+    return int32(value) if isinstance(value, int) else value

@@ -1,0 +1,79 @@
+"""An integer graph as a checkpoint of MXNet 1.x, which computes it exactly in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mrt.errors import GraphError
+from mrt.export.description import describe
+from mrt.export.mxnet import exporters as _exporters
+from mrt.export.mxnet.node import Node, Scope, check_covered, find_exporter
+from mrt.export.mxnet.params import params_to_bytes
+from mrt.symbol import Graph, Interval, Symbol
+from mrt.symbol.bounds import analyse_bounds
+from mrt.symbol.mxnet_json import attributes_of, stated_type, symbols_to_json
+from mrt.symbol.operators.arrangement import UpSampling
+from mrt.symbol.operators.convolution import Convolution
+from mrt.symbol.operators.deconvolution import Deconvolution
+from mrt.symbol.operators.pad import Pad
+from mrt.symbol.quantized_tensor import TensorQuantization
+
+del _exporters
+
+
+def to_mxnet(
+    graph: Graph, inputs: Sequence[TensorQuantization], outputs: Sequence[TensorQuantization], digest: str
+) -> tuple[str, bytes]:
+    """The symbol JSON and the parameter file of a float64 network: the same integers for the same integers as `graph`.
+
+    Every tensor is float64 and holds integers, or halves of them on the way to a shift: sums of products and all that
+    is made on the way are proven to have at most 53 binary digits, so that nothing is rounded in any order. Variables
+    and operators are called as the symbols; a shape of rank 0 is (1,). Inputs carry their shape, which has the graph's
+    own batch, and dtype; one that no output needs is left out. The JSON's own attributes hold what `describe` tells of
+    the model.
+
+    inputs, outputs: how the integers of the graph's inputs and outputs stand for real values, in their order.
+    Raises UnsupportedOperatorError listing every operator that cannot be written.
+    """
+    check_covered(graph)
+    intervals = analyse_bounds(graph, {entry.name: Interval.of(entry.lo, entry.hi, entry.shape) for entry in inputs})
+    scope = Scope(graph)
+    for symbol in graph.operators:
+        _write(symbol, intervals, scope)
+    written = _without_unread_inputs(scope.builder.graph([scope.value(symbol) for symbol in graph.outputs]))
+    named = [replace(entry, name=symbol.name) for entry, symbol in zip(outputs, written.outputs, strict=True)]
+    description = {key: ["str", text] for key, text in describe(digest, inputs, named).items()}
+    fed = set(written.inputs)
+    text = symbols_to_json(written, lambda symbol: _attributes(symbol, symbol in fed), description)
+    return text, params_to_bytes(written.parameters)
+
+
+def _write(symbol: Symbol, intervals: Mapping[str, Interval], scope: Scope) -> None:
+    """Writes one symbol with what computes it."""
+    node = Node(symbol, intervals, scope)
+    value = find_exporter(symbol.operator)(symbol.operator, node)
+    if value.shape != node.shape:
+        raise GraphError(f"{symbol.name} ({symbol.op}): is written as {value.type}; shape {node.shape} is needed")
+    scope.define(symbol, value, is_new=not value.is_variable and not any(value is read for read in node.inputs))
+
+
+def _without_unread_inputs(graph: Graph) -> Graph:
+    """MXNet knows of no variable that no output needs."""
+    read = set(graph.symbols)
+    return Graph(tuple(symbol for symbol in graph.inputs if symbol in read), graph.outputs, graph.parameters)
+
+
+def _attributes(symbol: Symbol, is_input: bool) -> dict[str, str]:
+    if symbol.is_variable:
+        return stated_type(symbol) if is_input else {}
+    attributes, operator = attributes_of(symbol), symbol.operator
+    if isinstance(operator, (Convolution, Deconvolution)):
+        # By Fourier and Winograd transforms, which cuDNN may choose, sums of integers are not exact.
+        attributes["cudnn_off"] = "True"
+    # Attributes that have a default in the record and none in MXNet.
+    if isinstance(operator, Pad):
+        attributes["mode"] = operator.mode
+    if isinstance(operator, UpSampling):
+        attributes["sample_type"] = operator.sample_type
+    return attributes

@@ -1,0 +1,59 @@
+"""The formats that integer graphs are exported in, and who computes what their files mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import exported
+import mxnet_exported
+import numpy as np
+import pytest
+import relay_exported
+
+from mrt.model import QuantizedModel
+from mrt.symbol import Array, Graph
+from mrt.symbol.quantized_tensor import TensorQuantization
+
+
+@dataclass(frozen=True)
+class Format:
+    """name: as QuantizedModel's method to_<name>. export: what is written of a graph whose inputs lie in given ranges.
+    load: the same from the files that the method wrote. run: what it computes for samples, by its runtime or, where
+    there is none here, by its reader. is_typed: whether values keep their dtypes; else they are float64.
+    """
+
+    name: str
+    export: Callable[..., Any]
+    load: Callable[[Graph, Sequence[Path]], Any]
+    run: Callable[[Any, Sequence[exported.Feeds]], list[list[Array]]]
+    is_typed: bool = True
+
+    def write(self, model: QuantizedModel, folder: Path, batch: int | None = None) -> Sequence[Path]:
+        """The files of a quantized model in this format, called net in the folder."""
+        found: Sequence[Path] = getattr(model, f"to_{self.name}")(folder / "net.model", batch)
+        return found
+
+    def assert_same(
+        self, graph: Graph, samples: Sequence[exported.Feeds], inputs: Sequence[TensorQuantization] | None = None
+    ) -> None:
+        """The file gives the graph's integers, in their shapes and dtypes."""
+        self.assert_written(graph, self.export(graph, inputs), samples)
+
+    def assert_written(self, graph: Graph, written: Any, samples: Sequence[exported.Feeds]) -> None:
+        for feeds, found in zip(samples, self.run(written, samples), strict=True):
+            for symbol, a, b in zip(graph.outputs, found, graph.evaluate(feeds), strict=True):
+                assert a.shape == symbol.shape or (not self.is_typed and a.shape == (1,)), symbol
+                assert a.dtype.name == (symbol.dtype if self.is_typed else "float64"), symbol
+                np.testing.assert_array_equal(a.reshape(b.shape), b, err_msg=f"{symbol} {symbol.operator}")
+
+
+FORMATS = (
+    Format("onnx", exported.exported, exported.load, exported.run),
+    Format("relay", relay_exported.exported, relay_exported.load, relay_exported.run),
+    Format("mxnet", mxnet_exported.exported, mxnet_exported.load, mxnet_exported.run, is_typed=False),
+)
+in_every_format = pytest.mark.parametrize("target", FORMATS, ids=lambda target: target.name)
+"""Runs a test once for each format, its argument `target`."""
