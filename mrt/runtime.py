@@ -6,7 +6,7 @@ import json
 import os
 import struct
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,9 +19,9 @@ from tvm import relax
 from mrt.errors import CompilationError, DataError, ModelFileError
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
 
-FORMAT_VERSION = 1
-MAIN, POSTPROCESS, METADATA = "main", "postprocess", "mrt_metadata"
-"""The functions of a compiled module: integers to integers, the float tail, and the facts as JSON in bytes."""
+FORMAT_VERSION = 2
+MAIN, REAL, METADATA = "main", "real", "mrt_metadata"
+"""The functions of a compiled module: of integers, of real values, and one that gives the facts as JSON in bytes."""
 
 ELF_HEADER = struct.Struct("<40xQ10xHH2x")
 """Of the 64-bit format: the place of the section headers, the size of one and their number."""
@@ -32,7 +32,7 @@ class Metadata:
     """What a compiled module knows of itself.
 
     batch: samples that one call of its functions takes. digest: of the quantized model that it was compiled from.
-    has_postprocess: whether it holds a float tail. constants: places of the integer outputs that depend on no input and
+    constants: places of the integer outputs that depend on no input and
     so have no batch; final_constants: the same of what a call gives, behind the tail.
     """
 
@@ -40,7 +40,6 @@ class Metadata:
     digest: str
     inputs: tuple[TensorQuantization, ...]
     outputs: tuple[TensorQuantization, ...]
-    has_postprocess: bool
     constants: tuple[int, ...] = ()
     final_constants: tuple[int, ...] = ()
 
@@ -52,7 +51,6 @@ class Metadata:
                 "digest": self.digest,
                 "inputs": [entry.to_json() for entry in self.inputs],
                 "outputs": [entry.to_json() for entry in self.outputs],
-                "postprocess": self.has_postprocess,
                 "constants": self.constants,
                 "final_constants": self.final_constants,
             }
@@ -71,7 +69,6 @@ class Metadata:
                 str(data["digest"]),
                 tuple(TensorQuantization.from_json(entry) for entry in data["inputs"]),
                 tuple(TensorQuantization.from_json(entry) for entry in data["outputs"]),
-                bool(data["postprocess"]),
                 tuple(int(place) for place in data["constants"]),
                 tuple(int(place) for place in data["final_constants"]),
             )
@@ -90,6 +87,14 @@ class Module:
         self._executable = executable
         self._metadata = metadata
         self._library = library
+
+    @cached_property
+    def _functions(self) -> tuple[tuple[Any, list[_Feed]], tuple[Any, list[_Feed]]]:
+        """From real values to real values, and from integers to integers, each with the memory of its inputs."""
+        integers = [_Feed(entry.shape, entry.dtype) for entry in self.inputs]
+        pairs = zip(integers, self.inputs, strict=True)
+        real = [feed if entry.is_given else _Feed(entry.shape, "float32") for feed, entry in pairs]
+        return (self._machine[REAL], real), (self._machine[MAIN], integers)
 
     @cached_property
     def _machine(self) -> Any:
@@ -123,7 +128,7 @@ class Module:
         fit or hold NaN.
         """
         given = self._named(x)
-        fed = [entry.quantize(np.asarray(given[entry.name])) for entry in self.inputs]
+        fed = [entry.quantize(x) if entry.is_given else entry.real(x) for entry, x in self._each(given)]
         return _single(self._run(fed, integer=False))
 
     def run_integer(self, xq: Array | Mapping[str, Array]) -> Array | list[Array]:
@@ -132,9 +137,10 @@ class Module:
         Raises DataError for inputs of another dtype or shape, or beyond what the model's proof covers.
         """
         given = self._named(xq)
-        fed = [np.asarray(given[entry.name]) for entry in self.inputs]
-        for entry, array in zip(self.inputs, fed, strict=True):
+        fed = []
+        for entry, array in self._each(given):
             entry.check_integers(array)
+            fed.append(array)
         return _single(self._run(fed, integer=True))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -166,6 +172,11 @@ class Module:
             raise DataError(f"inputs {sorted(x)} are given, {sorted(names)} are needed")
         return x
 
+    def _each(self, given: Mapping[str, Array]) -> Iterator[tuple[TensorQuantization, Array]]:
+        """Every input with its facts, in order."""
+        for entry in self.inputs:
+            yield entry, np.asarray(given[entry.name])
+
     def _run(self, fed: Sequence[Array], integer: bool) -> list[Array]:
         """All samples in batches, the last one padded with zeros that are dropped again; constant outputs once."""
         counts = {len(array) for array in fed}
@@ -173,24 +184,17 @@ class Module:
             raise DataError(f"inputs hold different numbers of samples: {sorted(counts)}")
         (count,) = counts
         constants = self._metadata.constants if integer else self._metadata.final_constants
+        run, feeds = self._functions[integer]
         starts = range(0, max(count, 1), self.batch)
-        parts = [self._run_batch([x[start : start + self.batch] for x in fed], integer) for start in starts]
+        parts = []
+        for start in starts:
+            given = [feed.fill(x[start : start + self.batch]) for feed, x in zip(feeds, fed, strict=True)]
+            # Copied, since an output that is an input is memory that the next call fills.
+            parts.append([np.array(np.from_dlpack(output)) for output in run(*given)])
         return [
-            pieces[0] if place in constants else np.concatenate(pieces)[:count]
+            pieces[0] if place in constants else _joined(pieces, count)
             for place, pieces in enumerate(zip(*parts, strict=True))
         ]
-
-    def _run_batch(self, fed: Sequence[Array], integer: bool) -> list[Array]:
-        """One call of the compiled functions, on at most `batch` samples; gives `batch` of them."""
-        outputs = self._invoke(MAIN, [_filled(array, self.batch) for array in fed])
-        if integer:
-            return outputs
-        real = [entry.dequantize(array) for entry, array in zip(self.outputs, outputs, strict=True)]
-        return self._invoke(POSTPROCESS, real) if self._metadata.has_postprocess else real
-
-    def _invoke(self, function: str, arguments: Sequence[Array]) -> list[Array]:
-        tensors = [tvm.runtime.tensor(np.ascontiguousarray(array)) for array in arguments]
-        return [output.numpy() for output in self._machine[function](*tensors)]
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:
@@ -228,13 +232,23 @@ def _check_whole(library: bytes) -> None:
         raise ValueError(f"the file is cut short: it holds {len(library)} bytes of {start + size * count}")
 
 
-def _filled(array: Array, batch: int) -> Array:
-    """`array` with zeros up to `batch` samples."""
-    if len(array) == batch:
-        return array
-    filled = np.zeros((batch, *array.shape[1:]), array.dtype)
-    filled[: len(array)] = array
-    return filled
+class _Feed:
+    """An input's memory, which every call fills anew."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.tensor = tvm.runtime.empty(shape, dtype)
+        self._held = np.from_dlpack(self.tensor)
+
+    def fill(self, array: Array) -> Any:
+        """The tensor, holding the samples of `array` and zeros behind them."""
+        self._held[: len(array)] = array
+        self._held[len(array) :] = 0
+        return self.tensor
+
+
+def _joined(pieces: Sequence[Array], count: int) -> Array:
+    """The first `count` samples of an output."""
+    return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces))[:count]
 
 
 def _single(outputs: list[Array]) -> Array | list[Array]:

@@ -257,11 +257,11 @@ def test_a_library_of_something_else_is_named(tmp_path: Path) -> None:
 
 
 def test_metadata_of_another_version_is_refused() -> None:
-    metadata = Metadata(3, DIGEST, *facts(3), False)
+    metadata = Metadata(3, DIGEST, *facts(3))
     assert Metadata.from_json(metadata.to_json()).to_json() == metadata.to_json()
     data = json.loads(metadata.to_json())
-    with pytest.raises(ModelFileError, match="format_version is 2"):
-        Metadata.from_json(json.dumps({**data, "format_version": 2}))
+    with pytest.raises(ModelFileError, match="format_version is 1"):
+        Metadata.from_json(json.dumps({**data, "format_version": 1}))
     del data["inputs"]
     with pytest.raises(ModelFileError, match="inputs"):
         Metadata.from_json(json.dumps(data))

@@ -2,10 +2,12 @@
 
 from mrt.backend import computes as _computes
 from mrt.backend.build import compile_model
-from mrt.backend.compute import Kind, compute, packing
+from mrt.backend.compute import Kind, compute
 from mrt.backend.emit import build_module
+from mrt.backend.explain import compiled_text, explain
+from mrt.backend.packing import packing
 from mrt.backend.runner import TvmRunner
 
 del _computes
 
-__all__ = ["Kind", "TvmRunner", "build_module", "compile_model", "compute", "packing"]
+__all__ = ["Kind", "TvmRunner", "build_module", "compile_model", "compiled_text", "compute", "explain", "packing"]

@@ -1,7 +1,7 @@
-"""The blocked accumulation behind convolutions and matrix products: output channels in vector lanes.
+"""The blocked accumulation behind products of two tensors that are both computed: columns of the result in lanes.
 
-Weights are laid out [block, reduction..., lane] with 8 or 16 output channels to a block, so that one vector of weights
-meets one broadcast element of the input. The input is read in the graph's own layout; the accumulators
+The second is laid out [block, reduction..., lane] with 8 or 16 columns to a block, so that one vector of it meets one
+broadcast element of the first, which is read in the graph's own layout; the accumulators
 [..., block, ..., position, lane] are put into the output's layout, and through whatever is fused, by a second stage.
 Integers are exact: products are formed in the accumulator's dtype.
 """
@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.compute import Expression, Tensor, constant, stage
-from mrt.symbol import Array
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.stages import stage
 
 MAX_LANES = 16
 """float32 or int32 elements of the widest vectors; narrower machines take two or four vectors."""
@@ -40,25 +39,14 @@ def padded_positions(count: int) -> int:
     return count + -count % best
 
 
-def pack_rows(weight: Array, groups: int = 1) -> Array:
-    """(channels, reduction...) as [groups * blocks, reduction..., lanes]; zeros fill the last block of a group."""
-    channels = weight.shape[0] // groups
-    lanes, blocks = lanes_for(channels), blocks_for(channels)
-    rows = np.zeros((groups, blocks * lanes, *weight.shape[1:]), weight.dtype)
-    rows[:, :channels] = weight.reshape(groups, channels, *weight.shape[1:])
-    rows = rows.reshape(groups * blocks, lanes, *weight.shape[1:])
-    return np.ascontiguousarray(np.moveaxis(rows, 1, -1))
-
-
 def block_rows(
     channels: int,
     reduction: Sequence[int],
     element: Callable[..., Expression],
     dtype: str,
-    groups: int = 1,
     leading: Sequence[int] = (),
 ) -> Tensor:
-    """The same layout made while running, for a weight that is no parameter.
+    """A weight as [leading..., block, reduction..., lane], made while running; what fills the last block is 0.
 
     element(*leading index, channel, *reduction index) is one element of it.
     """
@@ -67,12 +55,12 @@ def block_rows(
 
     def body(*at: Expression) -> Expression:
         before, block, places, lane = at[:rank], at[rank], at[rank + 1 : -1], at[-1]
-        within = tirx.floormod(block, blocks) * lanes + lane
-        row = tirx.floordiv(block, blocks) * channels + within
-        value = element(*before, row, *places)
-        return value if channels == blocks * lanes else tirx.if_then_else(within < channels, value, constant(0, dtype))
+        channel = block * lanes + lane
+        value = element(*before, channel, *places)
+        whole = channels == blocks * lanes
+        return value if whole else tirx.if_then_else(channel < channels, value, constant(0, dtype))
 
-    return stage((*leading, groups * blocks, *reduction, lanes), body, "blocked")
+    return stage((*leading, blocks, *reduction, lanes), body, "blocked")
 
 
 def accumulate(
@@ -82,11 +70,10 @@ def accumulate(
     reduction: Sequence[int],
     product: Callable[..., Expression],
     channel_axis: int,
-    flat: bool = False,
 ) -> Tensor:
     """Sums `product(index, reduction index)` into accumulators of `shape` [..., block, ..., position, lane].
 
-    channels: output channels that read the same input (of one group). channel_axis, flat: see `Hint`.
+    channels: output channels that read the same input (of one group). channel_axis: see `Hint`.
     """
     axes = [te.reduce_axis((0, n), f"r{i}") for i, n in enumerate(reduction)]
     return stage(
@@ -97,5 +84,4 @@ def accumulate(
         group_blocks=blocks_for(channels),
         channel_axis=channel_axis,
         whole_blocks=channels % lanes_for(channels) == 0,
-        flat=flat,
     )

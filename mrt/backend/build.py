@@ -10,8 +10,9 @@ from tvm import relax
 
 from mrt.backend.emit import Emitter
 from mrt.backend.machine import Machine, Target, one_line
+from mrt.backend.real import with_real_ends
 from mrt.errors import CompilationError
-from mrt.runtime import MAIN, METADATA, POSTPROCESS, Metadata, Module
+from mrt.runtime import MAIN, METADATA, REAL, Metadata, Module
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 
@@ -37,11 +38,10 @@ def compile_model(
     if postprocess is not None:
         varying = [place for place in range(len(graph.outputs)) if place not in constants]
         final = _constant_outputs(postprocess, varying)
-    metadata = Metadata(batch, digest, tuple(inputs), tuple(outputs), postprocess is not None, constants, final)
+    metadata = Metadata(batch, digest, tuple(inputs), tuple(outputs), constants, final)
     emitter = Emitter(machine)
     emitter.add(graph, MAIN)
-    if postprocess is not None:
-        emitter.add(postprocess, POSTPROCESS)
+    emitter.add(with_real_ends(graph, inputs, outputs, postprocess), REAL)
     emitter.add_bytes(metadata.to_json().encode(), METADATA)
     return Module(compile_executable(emitter.module(), machine), metadata)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +10,16 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from mrt.backend.compute import find_compute, has_compute, pack_parameter
-from mrt.backend.machine import Machine, Target, one_line
+from mrt.backend.compute import has_compute, wish_of
+from mrt.backend.layouts import Layouts, padded_length, plan_layouts, serves, wished_storage
+from mrt.backend.lowering import Copy, LoweredRegion, finish
+from mrt.backend.machine import Machine, Target
 from mrt.backend.merge_slices import MergeSlices
-from mrt.backend.regions import Region, find_regions, walked_as_one
-from mrt.backend.schedules import schedule
+from mrt.backend.packing import Packed, Surroundings, pack_parameter
+from mrt.backend.regions import Region, find_regions, join_branches
+from mrt.backend.storage import Storage, View, Walk
 from mrt.errors import CompilationError
-from mrt.symbol import Array, Graph, Operator, Symbol, TensorType
+from mrt.symbol import Array, Graph, Symbol
 
 
 def build_module(graph: Graph, name: str = "main", target: Target = "llvm") -> tvm.IRModule:
@@ -31,20 +35,17 @@ def build_module(graph: Graph, name: str = "main", target: Target = "llvm") -> t
 
 
 @dataclass(frozen=True, eq=False)
-class Parameter:
-    """A parameter as its reader gets it: a Relax constant, and its shape in the layout that the reader wants."""
-
-    constant: Any
-    shape: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
 class Call:
-    """The call of a region's PrimFunc that gives the value of `output`."""
+    """The call of a PrimFunc that gives `results`, tensors or copies, in `storages`. arguments: tensors, constants.
+
+    lowered: what the function was made from, None for one that copies.
+    """
 
     function: Any
-    arguments: list[Symbol | Parameter]
-    output: Symbol
+    arguments: list[Any]
+    results: Sequence[Symbol | Copy]
+    storages: Sequence[Storage]
+    lowered: LoweredRegion | None = None
 
 
 class Emitter:
@@ -54,95 +55,165 @@ class Emitter:
         self._machine = machine
         self._builder = relax.BlockBuilder()
         self._functions: dict[Any, Any] = {}
+        self._constants: dict[Any, tuple[list[Any], Array]] = {}
 
     def module(self) -> tvm.IRModule:
         return self._builder.finalize()
 
     def add(self, graph: Graph, name: str) -> None:
         """Adds the function `name` that computes `graph`."""
-        graph = MergeSlices()(graph)
-        lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(symbol.op)})
-        if lacking:
-            raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")
         # All that can fail comes first: TVM's builder complains if it is left in the middle of a function.
-        constants: dict[Any, Any] = {}
-        calls = [self._call(graph, region, constants) for region in find_regions(graph)]
-        values: dict[Symbol, Any] = {
-            symbol: relax.Var(f"input{i}", _tensor_type(symbol.type)) for i, symbol in enumerate(graph.inputs)
+        graph, calls, results = plan_calls(graph, self._machine, self._add_function, self._constants)
+        values: dict[Any, Any] = {
+            symbol: relax.Var(f"input{i}", _tensor_type(symbol.shape, symbol.dtype))
+            for i, symbol in enumerate(graph.inputs)
         }
         with self._builder.function(name, [values[symbol] for symbol in graph.inputs]):
             with self._builder.dataflow():
                 for call in calls:
-                    arguments = [
-                        values[value] if isinstance(value, Symbol) else value.constant for value in call.arguments
-                    ]
-                    result = relax.call_tir(call.function, relax.Tuple(arguments), _tensor_type(call.output.type))
-                    values[call.output] = self._builder.emit(result)
-                for symbol in graph.outputs:
-                    if symbol not in values:
-                        values[symbol] = _constant(graph.value(symbol))
-                results = self._builder.emit_output(relax.Tuple([values[symbol] for symbol in graph.outputs]))
-            self._builder.emit_func_output(results)
+                    arguments = [values[a] if isinstance(a, (Symbol, Copy)) else a for a in call.arguments]
+                    kinds = [_tensor_type(storage.shape, storage.dtype) for storage in call.storages]
+                    given = relax.Tuple(arguments)
+                    made = self._builder.emit(relax.call_tir(call.function, given, kinds if kinds[1:] else kinds[0]))
+                    for i, result in enumerate(call.results):
+                        values[result] = self._builder.emit(relax.TupleGetItem(made, i)) if kinds[1:] else made
+                found = [values[r] if isinstance(r, (Symbol, Copy)) else r for r in results]
+                emitted = self._builder.emit_output(relax.Tuple(found))
+            self._builder.emit_func_output(emitted)
 
     def add_bytes(self, content: bytes, name: str) -> None:
         """Adds the function `name` that takes nothing and gives `content` as a uint8 tensor."""
         with self._builder.function(name, []):
             self._builder.emit_func_output(_constant(np.frombuffer(content, np.uint8)))
 
-    def _call(self, graph: Graph, region: Region, constants: dict[Any, Parameter]) -> Call:
-        """The call of a region's function. constants: those made so far, by symbol and layout."""
-        arguments: list[Symbol | Parameter] = []
-        for source in region.inputs:
-            value = graph.value(source)
-            if value is None:
-                arguments.append(source)
-                continue
-            packed, layout = _packed(region, source, value)
-            if (source, layout) not in constants:
-                constants[source, layout] = Parameter(_constant(packed), tuple(packed.shape))
-            arguments.append(constants[source, layout])
-        return Call(self._function(graph, region, [argument.shape for argument in arguments]), arguments, region.output)
-
-    def _function(self, graph: Graph, region: Region, shapes: list[tuple[int, ...]]) -> Any:
-        key = region.key(graph)
+    def _add_function(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
+        """The function that `make` makes, or the one that was made for the same key."""
         if key not in self._functions:
-            output = region.output
-            try:
-                function = lower_region(region, shapes, self._machine)
-            except (RuntimeError, ValueError, TypeError) as error:
-                raise CompilationError(f"{output.name} ({output.op}): TVM fails: {one_line(error)}") from error
-            self._functions[key] = self._builder.add_func(function, f"region_{region.symbols[0].op.strip('_').lower()}")
+            self._functions[key] = self._builder.add_func(make(), name)
         return self._functions[key]
 
 
-def lower_region(region: Region, shapes: list[tuple[int, ...]], machine: Machine) -> Any:
-    """The scheduled PrimFunc of a region, taking its inputs (of `shapes`: packed parameters differ) and its output."""
-    placeholders = [
-        te.placeholder(shape, source.dtype, f"input{i}")
-        for i, (source, shape) in enumerate(zip(region.inputs, shapes, strict=True))
-    ]
-    values = dict(zip(region.inputs, placeholders, strict=True))
-    for symbol in region.symbols:
-        values[symbol] = find_compute(symbol)(symbol, *(values[source] for source in symbol.inputs))
-    function = te.create_prim_func([*placeholders, values[region.output]])
-    return schedule(function, walked_as_one(region), machine).without_attr("global_symbol")
+def plan_calls(
+    graph: Graph,
+    machine: Machine,
+    add_function: Callable[[Any, str, Callable[[], Any]], Any],
+    constants: dict[Any, tuple[list[Any], Array]],
+) -> tuple[Graph, list[Call], list[Any]]:
+    """The graph as it is compiled, the calls that compute it in order, and what its outputs are.
 
-
-def _packed(region: Region, source: Symbol, value: Array) -> tuple[Array, Operator | None]:
-    """A parameter in the layout that its reader's compute wants, and the operator that decided it.
-
-    As it is where several symbols of the region read it.
+    add_function: of a key, a name and what makes the function, gives the function. constants: those made so far.
+    Raises CompilationError listing every operator that has no compute.
     """
-    readers = [(s, i) for s in region.symbols for i, read in enumerate(s.inputs) if read is source]
-    if len(readers) != 1:
-        return value, None
-    packed = pack_parameter(*readers[0], value)
-    return packed, None if packed is value else readers[0][0].operator
+    graph = MergeSlices()(graph)
+    lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(symbol.op)})
+    if lacking:
+        raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")
+    regions = join_branches(graph, find_regions(graph))
+    calls = _Calls(graph, plan_layouts(graph, regions, machine), machine, add_function, constants)
+    for region in regions:
+        calls.add(region)
+    results = [calls.result(symbol) for symbol in graph.outputs]
+    return graph, calls.made, results
+
+
+class _Calls:
+    """The calls that compute one graph, collected region by region."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        layouts: Layouts,
+        machine: Machine,
+        add_function: Callable[..., Any],
+        constants: dict[Any, Any],
+    ) -> None:
+        self.made: list[Call] = []
+        self._graph, self._layouts, self._machine, self._add_function = graph, layouts, machine, add_function
+        self._constants = constants
+        self._copies: dict[tuple[Symbol, Storage], Copy] = {}
+
+    def result(self, symbol: Symbol) -> Any:
+        """What the graph's output `symbol` is: a tensor or a copy in the graph's own order, or a constant."""
+        value = self._graph.value(symbol)
+        if value is not None:
+            return _constant(value)
+        if self._layouts.storages[symbol].is_plain:
+            return symbol
+        return self._copied(symbol, Storage.plain(symbol.type))
+
+    def add(self, region: Region) -> None:
+        """The call of the region's function, and before it the copies that it needs."""
+        if region.output in self._layouts.sources:
+            return
+        tensors: dict[Symbol, Symbol | Copy] = {}
+        for source in region.inputs:
+            if self._graph.value(source) is None:
+                tensors[source] = self._served(region, source)
+        copies = {source: held.storage for source, held in tensors.items() if isinstance(held, Copy)}
+        views = {source: self._layouts.view(source, None, copies.get(source)) for source in tensors}
+        storages = tuple(self._layouts.storages[output] for output in region.outputs)
+        walk = Walk.over(storages)
+        packed: dict[tuple[Symbol, int], Packed] = {}
+        arguments: list[Any] = list(dict.fromkeys(tensors.values()))
+        for reader in region.symbols:
+            for index, source in enumerate(reader.inputs):
+                if source in region.inputs and source not in tensors:
+                    constants, packed[reader, index] = self._parameter(reader, index, source, views, walk)
+                    arguments += constants
+        lowered = LoweredRegion(region, self._layouts, tensors, packed, storages)
+        function = self._add_function(
+            lowered.key(), f"region_{region.symbols[0].op.strip('_').lower()}", lambda: lowered.function(self._machine)
+        )
+        self.made.append(Call(function, arguments, region.outputs, storages, lowered))
+
+    def _served(self, region: Region, source: Symbol) -> Symbol | Copy:
+        """The tensor that holds `source` as its readers in the region wish it: its owner, or a copy."""
+        values = self._graph.value
+        wishes = [
+            wish
+            for reader in region.symbols
+            if reader.inputs[:1] == (source,)
+            and (wish := wish_of(reader, [values(s) for s in reader.inputs], self._machine)) is not None
+        ]
+        if all(serves(self._layouts.memory(source), wish) for wish in wishes):
+            return self._layouts.owner(source)
+        wish = wishes[0]
+        inner = Storage.with_inner(source.type, wish.inner, padded_length(source.shape[wish.inner]))
+        wanted = wished_storage(source, inner, wishes)
+        return self._copied(source, wanted)
+
+    def _copied(self, symbol: Symbol, storage: Storage) -> Copy:
+        if (symbol, storage) not in self._copies:
+            key = ("copy", symbol.type, self._layouts.memory(symbol), storage)
+            function = self._add_function(key, "copy", lambda: self._copy_function(symbol, storage))
+            copy = Copy(symbol, storage)
+            self.made.append(Call(function, [self._layouts.owner(symbol)], [copy], [storage]))
+            self._copies[symbol, storage] = copy
+        return self._copies[symbol, storage]
+
+    def _copy_function(self, symbol: Symbol, storage: Storage) -> Any:
+        owner = self._layouts.storages[self._layouts.owner(symbol)]
+        held = te.placeholder(owner.shape, owner.dtype, "held")
+        view = self._layouts.view(symbol, held)
+        return finish([held], [view], [storage], True, 1, self._machine)
+
+    def _parameter(
+        self, reader: Symbol, index: int, source: Symbol, views: Mapping[Symbol, View], walk: Walk
+    ) -> tuple[list[Any], Packed]:
+        value = self._graph.value(source)
+        beside = tuple(views.get(s) for s in reader.inputs)
+        packed = pack_parameter(reader, index, np.asarray(value), Surroundings(beside, self._machine, walk))
+        # The array is kept with its constants, so that its id is not given to another.
+        key = (id(value), packed.form, packed.storages, reader.operator)
+        if key not in self._constants:
+            self._constants[key] = [_constant(array) for array in packed.arrays], value
+        constants, _ = self._constants[key]
+        return constants, packed
 
 
 def _constant(value: Array | None) -> Any:
     return relax.const(tvm.runtime.tensor(np.array(value, order="C")))
 
 
-def _tensor_type(kind: TensorType) -> Any:
-    return relax.TensorType(list(kind.shape), kind.dtype)
+def _tensor_type(shape: Sequence[int], dtype: str) -> Any:
+    return relax.TensorType(list(shape), dtype)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from mrt.backend.compute import Kind, kind_of
 from mrt.symbol import Graph, Symbol
@@ -14,21 +17,29 @@ MAX_SYMBOLS = 24
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """symbols: in order, the last one being the only one that is read outside. inputs: what they read from outside."""
+    """symbols: in order. inputs: what they read from outside. outputs: those of them that are read outside."""
 
     symbols: tuple[Symbol, ...]
     inputs: tuple[Symbol, ...]
+    outputs: tuple[Symbol, ...]
 
     @property
     def output(self) -> Symbol:
-        return self.symbols[-1]
+        """The last output, and the only one unless branches were joined."""
+        return self.outputs[-1]
 
-    def key(self, graph: Graph) -> Any:
-        """What decides the region's code: operators, types and wiring, and which inputs are parameters."""
-        place = {symbol: -1 - i for i, symbol in enumerate(self.inputs)}
-        place |= {symbol: i for i, symbol in enumerate(self.symbols)}
-        wired = tuple((s.operator, s.type, tuple(place[source] for source in s.inputs)) for s in self.symbols)
-        return wired, tuple((s.type, graph.value(s) is not None) for s in self.inputs)
+    @property
+    def places(self) -> dict[Symbol, int]:
+        """A number for every symbol of the region and every input, in order."""
+        inputs = {symbol: -1 - i for i, symbol in enumerate(self.inputs)}
+        return inputs | {symbol: i for i, symbol in enumerate(self.symbols)}
+
+    @property
+    def structure(self) -> Any:
+        """What the region computes: operators, types, and what reads what."""
+        places = self.places
+        wired = tuple((s.operator, s.type, tuple(places[source] for source in s.inputs)) for s in self.symbols)
+        return wired, tuple(s.type for s in self.inputs), tuple(places[output] for output in self.outputs)
 
 
 def find_regions(graph: Graph) -> list[Region]:
@@ -51,19 +62,64 @@ def find_regions(graph: Graph) -> list[Region]:
             if source.shape != symbol.shape or len(members[source]) + len(joined) > MAX_SYMBOLS:
                 continue
             has_anchor = kind_of(members[source][0]) is not Kind.ELEMENTWISE
-            if has_anchor and anchored:
+            if (has_anchor and anchored) or _is_branch(members[source], graph):
                 continue
             part = members.pop(source)
             joined = [*part, *joined] if has_anchor else [*joined[:-1], *part, symbol]
             anchored = anchored or has_anchor
         members[symbol] = joined
-    return [_region(symbols) for symbols in members.values()]
+    return [_region(symbols, symbols[-1:]) for symbols in members.values()]
 
 
-def _region(symbols: list[Symbol]) -> Region:
+def join_branches(graph: Graph, regions: Sequence[Region]) -> list[Region]:
+    """Joins to a region the elementwise ones that alone read its output, and nothing else that is computed.
+
+    Such are the requantizations of one tensor for several readers: the tensor itself then is never stored.
+    """
+    readers: dict[Symbol, list[Region]] = {}
+    for region in regions:
+        for source in region.inputs:
+            readers.setdefault(source, []).append(region)
+    joined: dict[Region, Region] = {}
+    branches: set[Region] = set()
+    for region in regions:
+        found = readers.get(region.output, [])
+        size = len(region.symbols) + sum(len(branch.symbols) for branch in found)
+        if region in branches or region.output in graph.outputs or len(found) < 2 or size > MAX_SYMBOLS:
+            continue
+        if all(_reads_only(branch, region.output, graph) for branch in found):
+            symbols = [*region.symbols, *(symbol for branch in found for symbol in branch.symbols)]
+            joined[region] = _region(symbols, [branch.output for branch in found])
+            branches.update(found)
+    return [joined.get(region, region) for region in regions if region not in branches]
+
+
+def _reads_only(region: Region, source: Symbol, graph: Graph) -> bool:
+    """Whether a region is elementwise in `source` and parameters."""
+    elementwise = all(kind_of(symbol) is Kind.ELEMENTWISE for symbol in region.symbols)
+    others = [s for s in region.inputs if s is not source and graph.value(s) is None]
+    return elementwise and not others and region.output.shape == source.shape
+
+
+def _is_branch(symbols: Sequence[Symbol], graph: Graph) -> bool:
+    """Whether elementwise operators make something narrower of one tensor that others read too.
+
+    Whoever makes the tensor does it better than whoever reads the result, who would read the wide one.
+    """
+    inside = set(symbols)
+    read = {source for symbol in symbols for source in symbol.inputs if source not in inside}
+    computed = [source for source in read if graph.value(source) is None]
+    if len(computed) != 1 or kind_of(symbols[0]) is not Kind.ELEMENTWISE or computed[0].is_variable:
+        return False
+    (source,) = computed
+    narrower = np.dtype(symbols[-1].dtype).itemsize < np.dtype(source.dtype).itemsize
+    return narrower and len(graph.consumers[source]) > 1
+
+
+def _region(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> Region:
     inside = set(symbols)
     inputs = dict.fromkeys(source for symbol in symbols for source in symbol.inputs if source not in inside)
-    return Region(tuple(symbols), tuple(inputs))
+    return Region(tuple(symbols), tuple(inputs), tuple(outputs))
 
 
 def walked_as_one(region: Region) -> int:

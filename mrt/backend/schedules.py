@@ -9,57 +9,73 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import s_tir, tirx
+from tvm import s_tir
 
-from mrt.backend.compute import Hint
+from mrt.backend.kernels.dot import schedule_dots
+from mrt.backend.loops import PARALLEL_FROM, extent, has_reduction, parallelize, product, register_tile, split_loops
 from mrt.backend.machine import Machine
-
-PARALLEL_FROM = 1 << 15
-"""Elementary operations below which starting threads costs more than it gains."""
-STACK_BYTES = 1024
-"""TVM keeps a buffer on the stack only below this size; elsewhere accumulators would not stay in registers."""
-MULTIPLY_ADD_LATENCY = 4.0
-"""Cycles until a multiply-add's result can be added to."""
-SPATIAL, REDUCTION = int(tirx.IterVar.DataPar), int(tirx.IterVar.CommReduce)
-"""Kinds of a block's axes."""
+from mrt.backend.stages import Hint
+from mrt.backend.storage import VECTOR, Walk
 
 
 @dataclass(frozen=True)
 class Accumulation:
-    """What the output stage must know of the blocked accumulation that it reads; see `Hint` for the first three."""
+    """What the output stage must know of the blocked accumulation that it reads; see `Hint` for the first two."""
 
     channel_axis: int
     whole_blocks: bool
-    flat: bool
     lanes: int
-    tile: int
 
 
-def schedule(function: Any, inner: int, machine: Machine) -> Any:
-    """The scheduled form of the PrimFunc of a region.
+def schedule(function: Any, walk: Walk, outputs: int, walked: int, machine: Machine) -> Any:
+    """The scheduled form of the PrimFunc of a region, whose last blocks, one for each output, share their loops.
 
-    inner: how many trailing axes of the output can be walked as one without an index division.
+    walked: how many trailing axes of the output can be walked as one without an index division.
     """
     plan = s_tir.Schedule(function)
-    root = plan.get_sblock("root")
-    blocks = plan.get_child_blocks(root)
-    output = blocks[-1]
-    for block in blocks[:-1]:
-        if Hint.INLINE in plan.get(block).annotations:
-            plan.compute_inline(block)
-    accumulation = None
-    for block in plan.get_child_blocks(root):
-        is_output = plan.get(block).same_as(plan.get(output))
+    blocks = plan.get_child_blocks(plan.get_sblock("root"))
+    inside, output = blocks[:-outputs], blocks[-1]
+    accumulation, dots = None, None
+    for block in inside:
         annotations = plan.get(block).annotations
-        if Hint.BLOCK_AXIS in annotations:
+        if Hint.DOT in annotations:
+            dots = block
+        elif Hint.BLOCK_AXIS in annotations:
             accumulation = _schedule_accumulation(plan, block, machine)
-        elif _has_reduction(plan, block):
+        elif has_reduction(plan, block):
             _schedule_reduction(plan, block)
-        elif is_output and accumulation is not None:
-            _schedule_unblocking(plan, block, accumulation)
         else:
-            _schedule_map(plan, block, inner if is_output else 1)
+            _schedule_map(plan, block, 1)
+    if dots is not None:
+        schedule_dots(plan, dots, output, machine)
+    elif accumulation is not None and walk.inner is None:
+        _schedule_unblocking(plan, output, accumulation)
+    elif walk.inner is not None:
+        _schedule_lanes(plan, output, walk)
+    else:
+        _schedule_map(plan, output, walked)
     return plan.mod["main"]
+
+
+def _schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
+    """Neighbours in memory, channels mostly, are vectorized; a vector of them is done for a whole row of positions.
+
+    What is the same for all positions, as weights and scales by channel are, stays in registers along the row.
+    """
+    *positions, channel = plan.get_loops(block)
+    length = extent(plan, channel)
+    if len(positions) == 1 and len(walk.positions) > 1:
+        positions = list(plan.split(positions[0], [None, walk.positions[-1]]))
+    vectors = []
+    if length % VECTOR == 0:
+        vector, channel = plan.split(channel, [None, VECTOR])
+        vectors = [vector]
+    *rows, row = positions
+    if length <= 2 * VECTOR or length % VECTOR == 0:
+        plan.vectorize(channel)
+    plan.reorder(*rows, *vectors, row, channel)
+    outer = [*rows, *vectors] or [row]
+    parallelize(plan, outer, length * extent(plan, row))
 
 
 def _schedule_map(plan: Any, block: Any, inner: int) -> None:
@@ -70,10 +86,10 @@ def _schedule_map(plan: Any, block: Any, inner: int) -> None:
     last = plan.fuse(*loops[-inner:]) if inner > 1 else loops[-1]
     outer = loops[:-inner]
     if not outer:
-        part = _part(_extent(plan, last))
+        part = _part(extent(plan, last))
         rest, last = plan.split(last, [None, part])
         outer = [rest]
-    _parallelize(plan, outer, _extent(plan, last))
+    parallelize(plan, outer, extent(plan, last))
 
 
 def _part(count: int) -> int:
@@ -84,27 +100,31 @@ def _part(count: int) -> int:
 
 def _schedule_reduction(plan: Any, block: Any) -> None:
     """Sums run along the last spatial axis, so that they are independent; one that is short is left outside."""
-    spatial, reduction = _split_loops(plan, block)
-    work = _product(plan, reduction)
-    if len(spatial) > 1 and _extent(plan, spatial[-1]) >= 4:
+    spatial, reduction = split_loops(plan, block)
+    work = product(plan, reduction)
+    inner = plan.get(block).annotations.get(Hint.INNER)
+    if inner is not None:
+        spatial.append(spatial.pop(int(inner)))
+        plan.reorder(*spatial)
+    if len(spatial) > 1 and extent(plan, spatial[-1]) >= 4:
         outer, row = spatial[:-1], spatial[-1]
         plan.reorder(*outer, *reduction, row)
-        _parallelize(plan, outer, work * _extent(plan, row))
+        parallelize(plan, outer, work * extent(plan, row))
         plan.decompose_reduction(block, reduction[0])
     elif spatial:
-        _parallelize(plan, spatial, work)
+        parallelize(plan, spatial, work)
 
 
 def _schedule_accumulation(plan: Any, block: Any, machine: Machine) -> Accumulation:
     """Tiles of positions x blocks stay in registers while the reduction runs; lanes are vectorized."""
     annotations = plan.get(block).annotations
     axis = int(annotations[Hint.BLOCK_AXIS])
-    spatial, reduction = _split_loops(plan, block)
+    spatial, reduction = split_loops(plan, block)
     *_, position, lane = spatial
-    lanes = _extent(plan, lane)
+    lanes = extent(plan, lane)
     vector = min(lanes, machine.vector_bits // 32)
-    tile, together = _register_tile(_extent(plan, position), int(annotations[Hint.GROUP_BLOCKS]), vector, machine)
-    work = _product(plan, reduction) * _extent(plan, position) * together * lanes
+    tile, together = register_tile(extent(plan, position), int(annotations[Hint.GROUP_BLOCKS]), vector, machine)
+    work = product(plan, reduction) * extent(plan, position) * together * lanes
     blocks, near_blocks = plan.split(spatial[axis], [None, together])
     tiles, near_positions = plan.split(position, [None, tile])
     vectors, lane = plan.split(lane, [None, vector])
@@ -119,35 +139,16 @@ def _schedule_accumulation(plan: Any, block: Any, machine: Machine) -> Accumulat
     plan.vectorize(store_lane)
     for loop in near:
         plan.unroll(loop)
-    if _product(plan, outer) < 2 * machine.threads:
+    if product(plan, outer) < 2 * machine.threads:
         outer.append(tiles)
-        work //= _extent(plan, tiles)
-    _parallelize(plan, outer, work)
+        work //= extent(plan, tiles)
+    parallelize(plan, outer, work)
     plan.decompose_reduction(block, reduction[0])
     return Accumulation(
         channel_axis=int(annotations[Hint.CHANNEL_AXIS]),
         whole_blocks=bool(annotations[Hint.WHOLE_BLOCKS]),
-        flat=bool(annotations[Hint.FLAT]),
         lanes=lanes,
-        tile=tile,
     )
-
-
-def _register_tile(positions: int, blocks: int, vector: int, machine: Machine) -> tuple[int, int]:
-    """(positions, blocks) of a register tile, by the cycles that one reduction step costs for all positions.
-
-    Two multiply-adds and two loads are done per cycle; a step loads each position's element and each block's weights.
-    Accumulators, a step's weights and one element are in registers.
-    """
-    best, least = (1, 1), float("inf")
-    for together in (n for n in range(1, 9) if blocks % n == 0):
-        room = min((machine.registers - 1) // together - 1, (STACK_BYTES - 1) // (together * vector * 4))
-        for tile in (n for n in range(1, room + 1) if positions % n == 0):
-            cycles = max(tile * together / 2, (tile + together) / 2, MULTIPLY_ADD_LATENCY)
-            cost = cycles * (positions // tile) / together
-            if cost < least:
-                best, least = (tile, together), cost
-    return best
 
 
 def _schedule_unblocking(plan: Any, block: Any, accumulation: Accumulation) -> None:
@@ -155,49 +156,12 @@ def _schedule_unblocking(plan: Any, block: Any, accumulation: Accumulation) -> N
     loops = list(plan.get_loops(block))
     axis = accumulation.channel_axis
     before, channel, positions = loops[:axis], loops[axis], loops[axis + 1 :]
-    if accumulation.flat and len(positions) > 1:
-        positions = [plan.fuse(*positions)]
     if not accumulation.whole_blocks:
         outer, last = [*before, channel, *positions][:-1], [*before, channel, *positions][-1]
-        _parallelize(plan, outer, _extent(plan, last))
+        parallelize(plan, outer, extent(plan, last))
         return
     blocks, lane = plan.split(channel, [None, accumulation.lanes])
-    if accumulation.flat and _extent(plan, positions[0]) % accumulation.tile == 0:
-        positions = list(plan.split(positions[0], [None, accumulation.tile]))
     outer, near = [*before, blocks, *positions[:-1]], positions[-1:]
     plan.reorder(*outer, *near, lane)
     plan.vectorize(lane)
-    _parallelize(plan, outer, _product(plan, near) * accumulation.lanes)
-
-
-def _split_loops(plan: Any, block: Any) -> tuple[list[Any], list[Any]]:
-    """The spatial and the reduction loops of a block that is not scheduled yet."""
-    kinds = [int(variable.iter_type) for variable in plan.get(block).iter_vars]
-    loops = list(plan.get_loops(block))
-    return (
-        [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL],
-        [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCTION],
-    )
-
-
-def _has_reduction(plan: Any, block: Any) -> bool:
-    return any(int(variable.iter_type) == REDUCTION for variable in plan.get(block).iter_vars)
-
-
-def _parallelize(plan: Any, loops: list[Any], work: int) -> None:
-    """Fuses `loops`, which stand outermost, and runs them in parallel if that pays; work: operations inside them."""
-    count = _product(plan, loops)
-    if not loops or count == 1 or count * work < PARALLEL_FROM:
-        return
-    plan.parallel(plan.fuse(*loops) if len(loops) > 1 else loops[0])
-
-
-def _extent(plan: Any, loop: Any) -> int:
-    return int(plan.get(loop).extent)
-
-
-def _product(plan: Any, loops: list[Any]) -> int:
-    count = 1
-    for loop in loops:
-        count *= _extent(plan, loop)
-    return count
+    parallelize(plan, outer, product(plan, near) * accumulation.lanes)

@@ -43,19 +43,25 @@ class TensorQuantization:
         NaN, for what is no real number, and for a wrong shape.
         """
         x = np.asarray(x)
-        self.check_shape(x)
         if self.is_given and x.dtype.name == self.dtype:
             self.check_integers(x)
             return x
-        if x.dtype.kind not in "fiub":
-            raise DataError(f"{self.name} is {x.dtype}; real numbers are needed")
         with np.errstate(over="ignore"):  # beyond float32 is beyond the clip
-            steps = np.rint(x.astype(np.float32) / self.scale.astype(np.float32))
-        if np.isnan(steps).any():
-            raise DataError(f"{self.name} holds NaN; finite numbers are needed")
+            steps = np.rint(self.real(x) / self.scale.astype(np.float32))
         # In float64 the sum is exact wherever the clip does not decide.
         q: Array = np.clip(steps.astype(np.float64) + self.zero_point, self.lo, self.hi).astype(self.dtype)
         return q
+
+    def real(self, x: Array) -> Array:
+        """`x` as float32, checked: DataError naming the tensor for NaN, what is no real number, and a wrong shape."""
+        self.check_shape(x)
+        if x.dtype.kind not in "fiub":
+            raise DataError(f"{self.name} is {x.dtype}; real numbers are needed")
+        with np.errstate(over="ignore"):
+            values = x.astype(np.float32, copy=False)
+        if values.size and np.isnan(values.min()):  # a minimum hands NaN on
+            raise DataError(f"{self.name} holds NaN; finite numbers are needed")
+        return values
 
     def dequantize(self, q: Array) -> Array:
         """scale * (q - zero_point) in float64, rounded once to float32. q: integers of any number of samples."""

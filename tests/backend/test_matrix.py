@@ -45,7 +45,7 @@ def check(cases: list[Case], pair: tuple[str, str], bits: int) -> None:
     scales = "layer" if pair == ("affine", "symmetric") else "output_channel"
     integers = []
     for turn, case in enumerate(cases):
-        case = replace(case, is_grouped=(turn + PAIRS.index(pair)) % 2 == 1)
+        case = replace(case, step=(None, 1, None, 3)[(turn + PAIRS.index(pair)) % 4])
         config = case.config(*pair, scales, bits)
         integers.append(quantize_and_run(case.graph, [case.draw(seed) for seed in (1, 2)], config).integer)
     graph = joined([integer.graph for integer in integers])

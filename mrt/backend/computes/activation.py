@@ -6,8 +6,10 @@ import math
 
 from tvm import te, tirx
 
-from mrt.backend.compute import Expression, Kind, Tensor, bind, compute, constant, elementwise, record, stage
+from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.functions import elu, function, gelu, gelu_tanh, number
+from mrt.backend.expressions import Expression, Tensor, bind, constant
+from mrt.backend.stages import elementwise, inlined
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, LeakyReLU
 
@@ -45,7 +47,7 @@ def leaky_relu(symbol: Symbol, data: Tensor, gamma: Tensor | None = None) -> Ten
             slope = gamma(at[1] if int(gamma.shape[0]) > 1 else 0)
         return bind(data(*at), lambda x: tirx.Select(x > zero, x, slope * x))
 
-    return stage(symbol.shape, element, "leakyrelu", inline=True)
+    return inlined(symbol.shape, dtype, element)
 
 
 def _curved(x: Expression, operator: LeakyReLU) -> Expression:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from mrt.backend.compute import Expression, Tensor, compute, ravel, record, stage, unravel
+from mrt.backend.compute import Kind, compute, record
+from mrt.backend.expressions import Expression, Tensor, ravel, unravel
+from mrt.backend.stages import inlined
 from mrt.symbol import Symbol
 from mrt.symbol.operators.arrangement import DepthToSpace, Repeat, SpaceToDepth, SwapAxis, Tile, UpSampling
 
@@ -18,16 +20,16 @@ def swap_axis(symbol: Symbol, data: Tensor) -> Tensor:
         places[first], places[second] = at[second], at[first]
         return data(*places)
 
-    return stage(symbol.shape, element, "swap_axis")
+    return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("slice_like")
+@compute("slice_like", kind=Kind.GATHER)
 def slice_like(symbol: Symbol, data: Tensor, like: Tensor) -> Tensor:
     """The second tensor's shape decided the symbol's; its values are not read."""
-    return stage(symbol.shape, lambda *at: data(*at), "slice_like")
+    return inlined(symbol.shape, symbol.dtype, lambda *at: data(*at))
 
 
-@compute("tile")
+@compute("tile", kind=Kind.GATHER)
 def tile(symbol: Symbol, data: Tensor) -> Tensor:
     shape, reps = record(symbol, Tile).aligned(symbol.inputs[0].shape)
     added = len(shape) - len(data.shape)
@@ -36,7 +38,7 @@ def tile(symbol: Symbol, data: Tensor) -> Tensor:
         places = [i if r == 1 else tirx.floormod(i, n) for i, n, r in zip(at, shape, reps, strict=True)]
         return data(*places[added:])
 
-    return stage(symbol.shape, element, "tile")
+    return inlined(symbol.shape, symbol.dtype, element)
 
 
 @compute("repeat")
@@ -49,16 +51,16 @@ def repeat(symbol: Symbol, data: Tensor) -> Tensor:
         axis = operator.axis % len(source)
         return data(*at[:axis], tirx.floordiv(at[axis], operator.repeats), *at[axis + 1 :])
 
-    return stage(symbol.shape, element, "repeat")
+    return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("UpSampling")
+@compute("UpSampling", kind=Kind.GATHER)
 def up_sampling(symbol: Symbol, data: Tensor) -> Tensor:
     scale = record(symbol, UpSampling).scale
-    return stage(
+    return inlined(
         symbol.shape,
+        symbol.dtype,
         lambda n, c, h, w: data(n, c, tirx.floordiv(h, scale), tirx.floordiv(w, scale)),
-        "up_sampling",
     )
 
 
@@ -70,7 +72,7 @@ def depth_to_space(symbol: Symbol, data: Tensor) -> Tensor:
         block = ravel((tirx.floormod(h, size), tirx.floormod(w, size)), (size, size))
         return data(n, block * channels + c, tirx.floordiv(h, size), tirx.floordiv(w, size))
 
-    return stage(symbol.shape, element, "depth_to_space")
+    return inlined(symbol.shape, symbol.dtype, element)
 
 
 @compute("space_to_depth")
@@ -81,4 +83,4 @@ def space_to_depth(symbol: Symbol, data: Tensor) -> Tensor:
         row, column, channel = unravel(c, (size, size, channels))
         return data(n, channel, h * size + row, w * size + column)
 
-    return stage(symbol.shape, element, "space_to_depth")
+    return inlined(symbol.shape, symbol.dtype, element)

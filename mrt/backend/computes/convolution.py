@@ -1,94 +1,110 @@
-"""Convolution: blocked over output channels where a group has several, else over the output's positions."""
+"""Convolution: dots over input channels, taps over channels in lanes where each has its own, or direct sums."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.blocked import (
-    accumulate,
-    block_rows,
-    blocks_for,
-    lanes_for,
-    pack_rows,
-    padded_positions,
-)
-from mrt.backend.compute import Expression, Tensor, compute, constant, packing, ravel, record, stage, unravel
+from mrt.backend.compute import Kind, Wish, compute, record, wishing
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.kernels.dot import dot_products, pack_bias, pack_dot
+from mrt.backend.kernels.instructions import choose_dot
+from mrt.backend.machine import Machine
+from mrt.backend.packing import Operand, Packed, Surroundings, packing
+from mrt.backend.stages import inlined, stage
+from mrt.backend.storage import Storage, View
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.convolution import Convolution
+from mrt.symbol.types import type_of
 
-MIN_BLOCKED_CHANNELS = 4
-"""With fewer output channels to a group, most lanes of a block would be idle."""
 MAX_UNROLLED_TAPS = 49
 """Products of one output element that are written out rather than looped over."""
 
 
+@wishing("Convolution")
+def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish | None:
+    weight = values[1]
+    if weight is None:
+        return None
+    pad = (0, 0, *Window.of(symbol).before)
+    made = Wish(1, before=pad, after=pad)
+    if is_depthwise(symbol):
+        return made
+    dot = choose_dot(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
+    return replace(made, dtype=dot.data, offset=dot.offset)
+
+
 @packing("Convolution", 1)
-def pack_weight(symbol: Symbol, weight: Array) -> Array | None:
-    return pack_rows(weight, record(symbol, Convolution).num_group) if is_blocked(symbol) else None
+def pack_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Packed | None:
+    data, groups = surroundings.views[0], record(symbol, Convolution).num_group
+    if data is None or data.inner != 1:
+        return None
+    if is_depthwise(symbol):
+        # An int16 times a byte widened to int16 is one instruction in lanes of 32 bits.
+        wide = weight.astype(np.int16) if weight.dtype.name in ("int8", "uint8") else weight
+        moved = np.moveaxis(wide[:, 0], 0, -1)
+        storage = Storage.with_inner(type_of(moved), moved.ndim - 1, data.length)
+        return Packed("depthwise", (storage.lay(moved),), (storage,))
+    return pack_dot(weight, data, symbol.dtype, surroundings, Window.of(symbol).is_pointwise, groups)
 
 
-@compute("Convolution")
-def convolution(symbol: Symbol, data: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    form = blocked_convolution if is_blocked(symbol) else direct_convolution
-    result = form(symbol, data, weight)
+@packing("Convolution", 2)
+def pack_convolution_bias(symbol: Symbol, bias: Array, surroundings: Surroundings) -> Packed | None:
+    return pack_bias(bias, surroundings)
+
+
+def is_depthwise(symbol: Symbol) -> bool:
+    """Whether each channel of the output is made of the one of the data."""
+    return record(symbol, Convolution).num_group == symbol.shape[1] == symbol.inputs[0].shape[1]
+
+
+@compute("Convolution", kind=Kind.WINDOW)
+def convolution(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | None = None) -> View:
+    if isinstance(weight, Operand):
+        form = depthwise_convolution if weight.form == "depthwise" else dot_convolution
+        result = form(symbol, data, weight)
+    else:
+        result = direct_convolution(symbol, data, weight)
     if bias is None:
         return result
-    return stage(
-        symbol.shape, lambda *at: result(*at) + bias(at[1]).astype(symbol.dtype), "convolution_bias", inline=True
-    )
+    return inlined(symbol.shape, symbol.dtype, lambda *at: result(*at) + bias(at[1]).astype(symbol.dtype), 1)
 
 
-def is_blocked(symbol: Symbol) -> bool:
-    return symbol.shape[1] // record(symbol, Convolution).num_group >= MIN_BLOCKED_CHANNELS
+def dot_convolution(symbol: Symbol, data: View, weight: Operand) -> View:
+    """Output channels in lanes, input channels in dots."""
+    operator, window = record(symbol, Convolution), Window.of(symbol)
+    shape = (symbol.shape[0], *symbol.shape[2:])
+
+    def places(position: Sequence[Expression], taps: Sequence[Expression]) -> list[Expression]:
+        n, *rest = position
+        return [n, *window.bordered(rest, taps)]
+
+    sums = dot_products(data, weight, shape, operator.kernel, places)
+    return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
 
 
-def blocked_convolution(symbol: Symbol, data: Tensor, weight: Tensor) -> Tensor:
-    """Output channels in lanes; a 1x1 convolution of stride 1 takes all positions as one axis."""
-    operator, dtype = record(symbol, Convolution), symbol.dtype
-    window = Window.of(symbol)
-    batch, channels, *spatial = symbol.shape
-    groups = operator.num_group
-    group_inputs = symbol.inputs[0].shape[1] // groups
-    per_group = channels // groups
-    blocks, lanes = blocks_for(per_group), lanes_for(per_group)
-    if weight_is_plain(symbol, weight):
-        plain = weight
-        weight = block_rows(per_group, (group_inputs, *operator.kernel), lambda *at: plain(*at), weight.dtype, groups)
+def depthwise_convolution(symbol: Symbol, data: View, weight: Operand) -> View:
+    """Channels in lanes, all taps of a position after each other."""
+    window, dtype = Window.of(symbol), symbol.dtype
+    (taps_of,) = weight.views
 
-    flat = window.is_pointwise
-    rows, width = ([], math.prod(spatial)) if flat else (spatial[:-1], spatial[-1])
-    padded = padded_positions(width)
-    if flat:
-        source = flat_positions(data, padded)
-    else:
-        source = padded_data(data, window, [*rows, padded])
+    def product(at: Sequence[Expression], taps: Sequence[Any]) -> Expression:
+        n, *position, channel = at
+        x = data(n, channel, *window.bordered(position, taps))
+        return x.astype(dtype) * taps_of(*taps, channel).astype(dtype)
 
-    def product(at: Sequence[Expression], reduction: Sequence[Expression]) -> Expression:
-        n, block, *position, lane = at
-        channel, *taps = reduction
-        group = tirx.floordiv(block, blocks)
-        places = position if flat else window.places(position, taps)
-        x = source(n, group * group_inputs + channel, *places)
-        return x.astype(dtype) * weight(block, channel, *taps, lane).astype(dtype)
-
-    shape = (batch, groups * blocks, *rows, padded, lanes)
-    sums = accumulate(shape, 1, per_group, (group_inputs, *operator.kernel), product, 1, flat)
-
-    def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
-        within = tirx.floormod(channel, per_group) if groups > 1 else channel
-        block = tirx.floordiv(channel, per_group) * blocks if groups > 1 else 0
-        places = [ravel(position, tuple(spatial))] if flat else position
-        return sums(n, block + tirx.floordiv(within, lanes), *places, tirx.floormod(within, lanes))
-
-    return stage(symbol.shape, element, "convolution", inline=True)
+    batch, _, *spatial = symbol.shape
+    sums = reduce_window((batch, *spatial, data.length), window.kernel, product, "depthwise", dtype=dtype, inner=-1)
+    return inlined(symbol.shape, dtype, lambda n, c, *position: sums(n, *position, c), 1)
 
 
-def direct_convolution(symbol: Symbol, data: Tensor, weight: Tensor) -> Tensor:
-    """The sum of all taps for each position, whose innermost loop runs along the output's rows."""
+def direct_convolution(symbol: Symbol, data: View, weight: Tensor) -> View:
+    """The sum of all taps for each position, in the graph's layout."""
     operator, dtype = record(symbol, Convolution), symbol.dtype
     window = Window.of(symbol)
     channels, spatial = symbol.shape[1], symbol.shape[2:]
@@ -104,20 +120,29 @@ def direct_convolution(symbol: Symbol, data: Tensor, weight: Tensor) -> Tensor:
         x = source(n, group * group_inputs + within, *window.places(position, taps))
         return x.astype(dtype) * weight(channel, within, *taps).astype(dtype)
 
-    return reduce_window(symbol.shape, (group_inputs, *operator.kernel), product, "convolution")
+    sums = reduce_window(symbol.shape, (group_inputs, *operator.kernel), product, "convolution", dtype=dtype)
+    return inlined(symbol.shape, dtype, lambda *at: sums(*at))
 
 
 def reduce_window(
-    shape: tuple[int, ...], reduction: Sequence[int], term: Any, name: str, combine: Any = None, reducer: Any = te.sum
+    shape: tuple[int, ...],
+    reduction: Sequence[int],
+    term: Any,
+    name: str,
+    dtype: str,
+    combine: Any = None,
+    reducer: Any = te.sum,
+    inner: int | None = None,
 ) -> Tensor:
     """`term(index, reduction index)` combined over a window: written out where it is small, else as a reduction.
 
-    combine: of two expressions, addition by default. reducer: the same as a TE reduction.
+    combine: of two expressions, addition by default. reducer: the same as a TE reduction. inner: see `Hint.INNER`.
     """
     combine = combine or (lambda a, b: a + b)
+    axis = None if inner is None else inner % len(shape)
     if math.prod(reduction) > MAX_UNROLLED_TAPS:
         axes = [te.reduce_axis((0, n), f"r{i}") for i, n in enumerate(reduction)]
-        return stage(shape, lambda *at: reducer(term(at, axes), axis=axes), name)
+        return stage(shape, lambda *at: reducer(term(at, axes), axis=axes), name, inner=axis)
 
     def body(*at: Expression) -> Expression:
         total: Expression = None
@@ -126,12 +151,7 @@ def reduce_window(
             total = value if total is None else combine(total, value)
         return total
 
-    return stage(shape, body, name)
-
-
-def weight_is_plain(symbol: Symbol, weight: Tensor) -> bool:
-    """Whether the weight comes in the graph's layout: it is no parameter that was packed while compiling."""
-    return len(weight.shape) == symbol.inputs[1].type.rank
+    return inlined(shape, dtype, body, axis)
 
 
 class Window:
@@ -167,6 +187,10 @@ class Window:
         """Where a tap of the window at a position lies in the padded data."""
         return [p * s + t * d for p, s, t, d in zip(position, self.stride, taps, self.dilate, strict=True)]
 
+    def bordered(self, position: Sequence[Expression], taps: Sequence[Expression]) -> list[Expression]:
+        """Where it lies in the data, whose border in memory is the pad."""
+        return [p - n if n else p for p, n in zip(self.places(position, taps), self.before, strict=True)]
+
 
 def padded_data(data: Tensor, window: Window, positions: Sequence[int], value: float | int = 0) -> Tensor:
     """`data` (batch, channels, spatial...) with the window's pad, as far as `positions` windows of it reach.
@@ -191,18 +215,6 @@ def padded_data(data: Tensor, window: Window, positions: Sequence[int], value: f
         return tirx.if_then_else(tirx.all(*inside), data(n, channel, *places), constant(value, data.dtype))
 
     return stage((batch, channels, *extents), body, "padded")
-
-
-def flat_positions(data: Tensor, padded: int) -> Tensor:
-    """`data` (batch, channels, spatial...) read as (batch, channels, positions), zeros up to `padded` positions."""
-    batch, channels, *spatial = (int(n) for n in data.shape)
-    count = math.prod(spatial)
-
-    def body(n: Expression, channel: Expression, p: Expression) -> Expression:
-        value = data(n, channel, *unravel(p, tuple(spatial)))
-        return value if padded == count else tirx.if_then_else(p < count, value, constant(0, data.dtype))
-
-    return stage((batch, channels, padded), body, "positions", **({"inline": True} if padded == count else {}))
 
 
 def _unravel_int(flat: int, shape: Sequence[int]) -> list[int]:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 
 from tvm import tirx
 
-from mrt.backend.compute import Expression, Tensor, compute, constant, record, stage
+from mrt.backend.compute import compute, record
 from mrt.backend.computes.convolution import reduce_window
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.stages import inlined, stage
 from mrt.symbol import Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
 
@@ -45,7 +47,7 @@ def deconvolution(symbol: Symbol, data: Tensor, weight: Tensor, bias: Tensor | N
         return x.astype(dtype) * w.astype(dtype)
 
     shape = (*symbol.shape[:2], *stride, *places)
-    phases = reduce_window(shape, (group_inputs, *taps), product, "deconvolution_phases")
+    phases = reduce_window(shape, (group_inputs, *taps), product, "deconvolution_phases", dtype)
 
     def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
         moved = [p + before for p, before in zip(position, pad, strict=True)]
@@ -54,7 +56,7 @@ def deconvolution(symbol: Symbol, data: Tensor, weight: Tensor, bias: Tensor | N
         total = phases(n, channel, *phase, *place)
         return total if bias is None else total + bias(channel).astype(dtype)
 
-    return stage(symbol.shape, element, "deconvolution", inline=True)
+    return inlined(symbol.shape, dtype, element)
 
 
 def _bordered(data: Tensor, begins: Sequence[int], places: Sequence[int], taps: Sequence[int]) -> Tensor:

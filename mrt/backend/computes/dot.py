@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.backend.compute import Tensor, compute
+from mrt.backend.compute import compute
 from mrt.backend.computes.linear import batch_dot
+from mrt.backend.expressions import Tensor
 from mrt.symbol import Symbol
 
 

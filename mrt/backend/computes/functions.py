@@ -9,7 +9,9 @@ from operator import mul
 
 from tvm import te, tirx
 
-from mrt.backend.compute import Expression, Kind, Tensor, bind, compute, constant, dtype_of, elementwise, record
+from mrt.backend.compute import Kind, compute, record
+from mrt.backend.expressions import Expression, Tensor, bind, constant, dtype_of
+from mrt.backend.stages import elementwise
 from mrt.symbol import Symbol
 from mrt.symbol.operators.functions import HardSigmoid, PowerScalar
 

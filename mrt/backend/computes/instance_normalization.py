@@ -6,8 +6,10 @@ import math
 
 from tvm import te
 
-from mrt.backend.compute import Expression, Tensor, compute, constant, record, stage
+from mrt.backend.compute import compute, record
 from mrt.backend.computes.reduce import reduced
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.stages import inlined, stage
 from mrt.symbol import Symbol
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 
@@ -20,7 +22,7 @@ def instance_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> 
     count = constant(math.prod(symbol.shape[2:]), dtype)
     total = reduced(data, axes, kept, te.sum, dtype)
     centred = stage(symbol.shape, lambda *at: data(*at) - total(*_along(at, axes)) / count, "centred")
-    squares = stage(symbol.shape, lambda *at: centred(*at) * centred(*at), "squares", inline=True)
+    squares = inlined(symbol.shape, symbol.dtype, lambda *at: centred(*at) * centred(*at))
     variance = reduced(squares, axes, kept, te.sum, dtype)
     eps = constant(record(symbol, InstanceNorm).eps, dtype)
 
@@ -35,7 +37,7 @@ def instance_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> 
 def l2_normalization(symbol: Symbol, data: Tensor) -> Tensor:
     operator, dtype = record(symbol, L2Normalization), symbol.dtype
     axes = operator.axes(len(symbol.shape))
-    squares = stage(symbol.shape, lambda *at: data(*at) * data(*at), "squares", inline=True)
+    squares = inlined(symbol.shape, symbol.dtype, lambda *at: data(*at) * data(*at))
     length = reduced(squares, axes, _kept(symbol, axes), te.sum, dtype)
     eps = constant(operator.eps, dtype)
     return stage(symbol.shape, lambda *at: data(*at) / te.sqrt(length(*_along(at, axes)) + eps), "l2_normalization")

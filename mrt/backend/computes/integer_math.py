@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from tvm import te, tirx
 
-from mrt.backend.compute import Expression, Kind, Tensor, compute, constant, elementwise, record, stage
+from mrt.backend.compute import Kind, compute, record
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.stages import elementwise, inlined, stage
 from mrt.symbol import Symbol
 from mrt.symbol.operators.integer_math import IntegerSqrt
 
@@ -46,7 +48,7 @@ def integer_sqrt(symbol: Symbol, data: Tensor) -> Tensor:
         return fold((number(0), pair), axis=steps)
 
     root, _ = stage(symbol.shape, element, "roots")
-    return stage(symbol.shape, lambda *at: root(*at), "integer_sqrt", inline=True)
+    return inlined(symbol.shape, symbol.dtype, lambda *at: root(*at))
 
 
 @compute("floor_divide", kind=Kind.ELEMENTWISE)

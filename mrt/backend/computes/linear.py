@@ -2,58 +2,87 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
-from tvm import tirx
+from tvm import te, tirx
 
-from mrt.backend.blocked import accumulate, block_rows, blocks_for, lanes_for, pack_rows, padded_positions
-from mrt.backend.compute import Expression, Tensor, compute, constant, packing, record, stage, unravel
+from mrt.backend.blocked import accumulate, block_rows, blocks_for, lanes_for, padded_positions
+from mrt.backend.compute import Kind, Wish, compute, record, wishing
+from mrt.backend.expressions import Expression, Tensor, constant, unravel
+from mrt.backend.kernels.dot import dot_products, pack_bias, pack_dot
+from mrt.backend.kernels.instructions import choose_dot
+from mrt.backend.machine import Machine
+from mrt.backend.packing import Operand, Packed, Surroundings, packing
+from mrt.backend.stages import inlined, stage
+from mrt.backend.storage import View
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 
 Source = Callable[..., Expression]
 
 
+@wishing("FullyConnected")
+def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish | None:
+    weight = values[1]
+    if weight is None:
+        return None
+    dot = choose_dot(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
+    inner = 1 if record(symbol, FullyConnected).flatten else symbol.inputs[0].type.rank - 1
+    return Wish(inner, dot.data, dot.offset)
+
+
 @packing("FullyConnected", 1)
-def pack_weight(symbol: Symbol, weight: Array) -> Array | None:
-    return pack_rows(weight)
+def pack_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Packed | None:
+    """The columns of a flattened tensor are told apart into channels and places, as its memory is."""
+    data = surroundings.views[0]
+    if data is None or (data.inner is None and data.flattened is None):
+        return None
+    source, within = _rows(symbol, data)
+    return pack_dot(weight.reshape(len(weight), *within), source, symbol.dtype, surroundings, not within[1:])
 
 
-@compute("FullyConnected")
-def fully_connected(symbol: Symbol, data: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+@packing("FullyConnected", 2)
+def pack_rows_bias(symbol: Symbol, bias: Array, surroundings: Surroundings) -> Packed | None:
+    return pack_bias(bias, surroundings)
+
+
+def _rows(symbol: Symbol, data: View) -> tuple[View, tuple[int, ...]]:
+    """The tensor whose elements the rows are, and the shape of one row: (channels, places...), or (channels,)."""
+    if data.flattened is not None:
+        return data.flattened, data.flattened.shape[1:]
+    return data, data.shape[1:] if record(symbol, FullyConnected).flatten else data.shape[-1:]
+
+
+@compute("FullyConnected", kind=Kind.ROWS)
+def fully_connected(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | None = None) -> View:
     """Rows are samples (flatten) or all leading positions; the reduction runs over one row of the data."""
-    dtype, channels = symbol.dtype, symbol.shape[-1]
-    depth = symbol.inputs[1].shape[1]
-    source_shape = symbol.inputs[0].shape
-    split = 1 if record(symbol, FullyConnected).flatten else len(source_shape) - 1
-    leading, within = source_shape[:split], source_shape[split:]
-    rows = math.prod(leading)
-    if len(weight.shape) == 2:
-        plain = weight
-        weight = block_rows(channels, (depth,), lambda *at: plain(*at), weight.dtype)
+    result = _dots(symbol, data, weight) if isinstance(weight, Operand) else _direct(symbol, data, weight)
+    if bias is None:
+        return result
+    return inlined(symbol.shape, symbol.dtype, lambda *at: result(*at) + bias(at[-1]).astype(symbol.dtype))
 
-    def element(row: Expression, k: Expression) -> Expression:
-        return data(*unravel(row, leading), *unravel(k, within))
 
-    source, padded = padded_rows(element, (), rows, depth, data.dtype)
+def _dots(symbol: Symbol, data: View, weight: Operand) -> View:
+    source, (_, *taps) = _rows(symbol, data)
 
-    def product(at: Sequence[Expression], reduction: Sequence[Expression]) -> Expression:
-        block, row, lane = at
-        (k,) = reduction
-        return source(row, k).astype(dtype) * weight(block, k, lane).astype(dtype)
+    def places(position: Sequence[Expression], tap: Sequence[Expression]) -> list[Expression]:
+        return [*position, *tap]
 
-    lanes = lanes_for(channels)
-    sums = accumulate((blocks_for(channels), padded, lanes), 0, channels, (depth,), product, len(symbol.shape) - 1)
+    sums = dot_products(source, weight, symbol.shape[:-1], taps, places)
+    return inlined(symbol.shape, symbol.dtype, lambda *at: sums(at[-1], *at[:-1]), symbol.type.rank - 1)
 
-    def result(*at: Expression) -> Expression:
-        row: Expression = constant(0, "int32")
-        for i, n in zip(at[:-1], leading, strict=True):
-            row = row * n + i
-        value = sums(tirx.floordiv(at[-1], lanes), row, tirx.floormod(at[-1], lanes))
-        return value if bias is None else value + bias(at[-1]).astype(dtype)
 
-    return stage(symbol.shape, result, "fully_connected", inline=True)
+def _direct(symbol: Symbol, data: View, weight: Tensor) -> View:
+    dtype, source = symbol.dtype, symbol.inputs[0].shape
+    split = 1 if record(symbol, FullyConnected).flatten else len(source) - 1
+    k = te.reduce_axis((0, symbol.inputs[1].shape[1]), "k")
+
+    def element(*at: Expression) -> Expression:
+        x = data(*at[:-1], *unravel(k, source[split:]))
+        return te.sum(x.astype(dtype) * weight(at[-1], k).astype(dtype), axis=k)
+
+    total = stage(symbol.shape, element, "fully_connected")
+    return inlined(symbol.shape, dtype, lambda *at: total(*at))
 
 
 @compute("batch_dot")
@@ -86,7 +115,7 @@ def batch_dot(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
         *before, row, channel = at
         return sums(*before, tirx.floordiv(channel, lanes), row, tirx.floormod(channel, lanes))
 
-    return stage(symbol.shape, result, "batch_dot", inline=True)
+    return inlined(symbol.shape, dtype, result)
 
 
 def padded_rows(element: Source, leading: Sequence[int], rows: int, depth: int, dtype: str) -> tuple[Source, int]:

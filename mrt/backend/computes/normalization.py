@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from tvm import te
 
-from mrt.backend.compute import Expression, Kind, Tensor, compute, constant, elementwise, record, stage
+from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.reduce import reduced
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.stages import elementwise, inlined, stage
 from mrt.symbol import Symbol
 from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, LogSoftmax, Softmax
 
@@ -42,7 +44,7 @@ def layer_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> Ten
 
     total = reduced(data, [axis], kept, te.sum, dtype)
     centred = stage(symbol.shape, lambda *at: data(*at) - total(*along(at)) / count, "centred")
-    squares = stage(symbol.shape, lambda *at: centred(*at) * centred(*at), "squares", inline=True)
+    squares = inlined(symbol.shape, symbol.dtype, lambda *at: centred(*at) * centred(*at))
     variance = reduced(squares, [axis], kept, te.sum, dtype)
 
     def element(*at: Expression) -> Expression:
@@ -65,7 +67,7 @@ def softmax(symbol: Symbol, data: Tensor) -> Tensor:
 def log_softmax(symbol: Symbol, data: Tensor) -> Tensor:
     operator = record(symbol, LogSoftmax)
     below, along = _below_highest(symbol, data, operator.axis, operator.temperature)
-    raised = stage(symbol.shape, lambda *at: te.exp(below(*at)), "raised", inline=True)
+    raised = inlined(symbol.shape, symbol.dtype, lambda *at: te.exp(below(*at)))
     total = _total(symbol, raised, operator.axis)
     return stage(symbol.shape, lambda *at: below(*at) - te.log(total(*along(at))), "log_softmax")
 
@@ -81,9 +83,9 @@ def _below_highest(symbol: Symbol, data: Tensor, axis: int, temperature: float |
     def along(at: tuple[Expression, ...]) -> list[Expression]:
         return [0 if i == axis else place for i, place in enumerate(at)]
 
-    scaled = stage(symbol.shape, lambda *at: data(*at) / divisor, "scaled", inline=True)
+    scaled = inlined(symbol.shape, symbol.dtype, lambda *at: data(*at) / divisor)
     highest = reduced(scaled, [axis], _kept(symbol, axis), te.max, symbol.dtype)
-    below = stage(symbol.shape, lambda *at: scaled(*at) - highest(*along(at)), "below", inline=True)
+    below = inlined(symbol.shape, symbol.dtype, lambda *at: scaled(*at) - highest(*along(at)))
     return below, along
 
 

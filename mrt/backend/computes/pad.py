@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from tvm import te, tirx
 
-from mrt.backend.compute import Expression, Tensor, compute, constant, record, stage
+from mrt.backend.compute import Kind, compute, record
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.stages import inlined
 from mrt.symbol import Symbol
 from mrt.symbol.operators.pad import Pad
 
 
-@compute("Pad")
+@compute("Pad", kind=Kind.GATHER)
 def pad(symbol: Symbol, data: Tensor) -> Tensor:
     operator = record(symbol, Pad)
     lengths = symbol.inputs[0].shape
@@ -32,4 +34,4 @@ def pad(symbol: Symbol, data: Tensor) -> Tensor:
                 places[axis] = last - tirx.abs(last - tirx.abs(places[axis]))
         return data(*places)
 
-    return stage(symbol.shape, body, "pad")
+    return inlined(symbol.shape, symbol.dtype, body)

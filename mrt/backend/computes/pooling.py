@@ -7,31 +7,52 @@ from typing import Any
 
 from tvm import te, tirx
 
-from mrt.backend.compute import Expression, Tensor, compute, constant, record, stage
-from mrt.backend.computes.convolution import Window, padded_data, reduce_window
-from mrt.symbol import Symbol
+from mrt.backend.compute import Kind, Wish, compute, record, wishing
+from mrt.backend.computes.convolution import Window, reduce_window
+from mrt.backend.expressions import Expression, constant
+from mrt.backend.machine import Machine
+from mrt.backend.stages import inlined
+from mrt.backend.storage import View
+from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.pooling import Pooling
 
 
-@compute("Pooling")
-def pooling(symbol: Symbol, data: Tensor) -> Tensor:
-    """A maximum's border is the dtype's lowest value, which never wins: every window holds an element."""
+@wishing("Pooling")
+def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish:
+    return Wish(1)
+
+
+@compute("Pooling", kind=Kind.WINDOW)
+def pooling(symbol: Symbol, data: View) -> View:
+    """A maximum reads, in place of the border, what stands next to it: that is in the same window."""
     operator, dtype = record(symbol, Pooling), symbol.dtype
     window = pooling_window(symbol)
+    lengths = symbol.inputs[0].shape[2:]
     is_max = operator.pool_type == "max"
-    border = tirx.min_value(dtype).value if is_max else 0
-    source = padded_data(data, window, symbol.shape[2:], border)
+    batch, channels, *spatial = symbol.shape
 
     def term(at: Sequence[Expression], taps: Sequence[Any]) -> Expression:
-        n, channel, *position = at
-        return source(n, channel, *window.places(position, taps)).astype(dtype)
+        n, *position, channel = at
+        places = [p - b if b else p for p, b in zip(window.places(position, taps), window.before, strict=True)]
+        reach = [window.extent(axis, count) - window.before[axis] for axis, count in enumerate(spatial)]
+        inside, near = [], []
+        for place, before, length, end in zip(places, window.before, lengths, reach, strict=True):
+            inside += [place >= 0] if before else []
+            inside += [place < length] if end > length else []
+            low = te.max(place, 0) if before else place
+            near.append(te.min(low, length - 1) if end > length else low)
+        value = data(n, channel, *near).astype(dtype)
+        return value if is_max or not inside else tirx.if_then_else(tirx.all(*inside), value, constant(0, dtype))
 
-    if is_max:
-        return reduce_window(symbol.shape, window.kernel, term, "max_pooling", te.max, te.max)
-    total = reduce_window(symbol.shape, window.kernel, term, "sum_pooling")
-    if operator.pool_type == "sum":
-        return total
-    return stage(symbol.shape, lambda *at: total(*at) / _count(symbol, window, at[2:]), "average_pooling")
+    shape = (batch, *spatial, data.length if data.inner == 1 else channels)
+    combine, reducer = (te.max, te.max) if is_max else (None, te.sum)
+    found = reduce_window(shape, window.kernel, term, "pooling", dtype, combine, reducer, inner=-1)
+
+    def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
+        value = found(n, *position, channel)
+        return value / _count(symbol, window, position) if operator.pool_type == "avg" else value
+
+    return inlined(symbol.shape, dtype, element, 1)
 
 
 def pooling_window(symbol: Symbol) -> Window:

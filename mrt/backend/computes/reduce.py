@@ -8,7 +8,10 @@ from typing import Any
 
 from tvm import te
 
-from mrt.backend.compute import Expression, Tensor, compute, constant, record, stage
+from mrt.backend.compute import compute, record
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.stages import stage
+from mrt.backend.storage import View
 from mrt.symbol import Symbol
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 
@@ -45,4 +48,6 @@ def reduced(data: Tensor, axes: Sequence[int], shape: tuple[int, ...], reducer: 
         value = data(*(places[axis] for axis in range(rank))).astype(dtype)
         return reducer(value, axis=list(loops.values())) if loops else value
 
-    return stage(shape, body, "reduced")
+    near = data.inner if isinstance(data, View) else None
+    inner = list(kept).index(near) if near is not None and near in kept and near not in loops else None
+    return stage(shape, body, "reduced", inner=inner)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.backend.compute import Kind, Tensor, compute, elementwise, find_compute, kind_of, record, stage
+from mrt.backend.compute import Kind, compute, find_compute, kind_of, record
+from mrt.backend.expressions import Tensor
+from mrt.backend.stages import elementwise, stage
 from mrt.symbol import Operator, Symbol, apply, variable
 from mrt.symbol.operators.region import ElementwiseRegion, parse_expression
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mrt.backend.compute import Expression, Kind, Tensor, compute, constant, elementwise, record
+from mrt.backend.compute import Kind, compute, record
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.stages import elementwise
 from mrt.symbol import Symbol
 from mrt.symbol.operators.scalar import (
     DivScalar,

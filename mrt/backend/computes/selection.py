@@ -6,19 +6,10 @@ from typing import Any
 
 from tvm import te, tirx
 
-from mrt.backend.compute import (
-    Expression,
-    Kind,
-    Tensor,
-    broadcast,
-    compute,
-    constant,
-    elementwise,
-    ravel,
-    record,
-    stage,
-)
+from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.reduce import reduced
+from mrt.backend.expressions import Expression, Tensor, constant, ravel
+from mrt.backend.stages import broadcast, elementwise, stage
 from mrt.symbol import Symbol
 from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, MaximumScalar, Min, MinimumScalar, Where
 from mrt.symbol.types import STORAGE_DTYPES
@@ -100,10 +91,11 @@ def _scalar(symbol: Symbol, value: float) -> Expression:
 def where(symbol: Symbol, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     rank = max(len(x.shape), len(y.shape))
     by_rows = len(Where.aligned(symbol.inputs[0].shape, rank)) != len(condition.shape)
+    rows = 1 if by_rows else rank
 
     def element(*at: Expression) -> Expression:
-        chosen = broadcast(condition, at[:1] if by_rows else at)
-        values = (broadcast(value, at).astype(symbol.dtype) for value in (x, y))
+        chosen = broadcast(condition, at[:rows], symbol.shape[:rows])
+        values = (broadcast(value, at, symbol.shape).astype(symbol.dtype) for value in (x, y))
         kind = symbol.inputs[0].dtype
         is_set = chosen if kind == "bool" else chosen != constant(0, kind)
         return tirx.Select(is_set, *values)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from tvm import te, tirx
 
-from mrt.backend.compute import Expression, Kind, Tensor, compute, constant, ravel, record, stage, unravel
+from mrt.backend.compute import Kind, compute, record
+from mrt.backend.expressions import Expression, Tensor, constant, ravel, unravel
+from mrt.backend.stages import inlined
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Concat, Slice, SliceAxis, Take, Transpose
 
@@ -15,7 +17,7 @@ from mrt.symbol.operators.transform import Concat, Slice, SliceAxis, Take, Trans
 def reshape(symbol: Symbol, data: Tensor) -> Tensor:
     """The same elements in the same order; the shape is the symbol's, whatever its attributes say."""
     source = symbol.inputs[0].shape
-    return stage(symbol.shape, lambda *at: data(*unravel(ravel(at, symbol.shape), source)), "reshape")
+    return inlined(symbol.shape, symbol.dtype, lambda *at: data(*unravel(ravel(at, symbol.shape), source)))
 
 
 @compute("transpose")
@@ -27,10 +29,10 @@ def transpose(symbol: Symbol, data: Tensor) -> Tensor:
         places = dict(zip(axes, at, strict=True))
         return data(*(places[axis] for axis in range(rank)))
 
-    return stage(symbol.shape, element, "transpose")
+    return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("Concat")
+@compute("Concat", kind=Kind.GATHER)
 def concat(symbol: Symbol, *parts: Tensor) -> Tensor:
     axis = record(symbol, Concat).dim % len(symbol.shape)
 
@@ -46,15 +48,15 @@ def concat(symbol: Symbol, *parts: Tensor) -> Tensor:
                 value = tirx.if_then_else(at[axis] < start + int(part.shape[axis]), found, value)
         return value
 
-    return stage(symbol.shape, element, "concat")
+    return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("slice")
+@compute("slice", kind=Kind.GATHER)
 def slice_axes(symbol: Symbol, data: Tensor) -> Tensor:
     return _sliced(symbol, data, record(symbol, Slice).slices(len(data.shape)))
 
 
-@compute("slice_axis")
+@compute("slice_axis", kind=Kind.GATHER)
 def slice_axis(symbol: Symbol, data: Tensor) -> Tensor:
     return _sliced(symbol, data, record(symbol, SliceAxis).slices(len(data.shape)))
 
@@ -63,10 +65,10 @@ def _sliced(symbol: Symbol, data: Tensor, slices: Sequence[slice]) -> Tensor:
     """Python's slices, negative steps included."""
     lengths = symbol.inputs[0].shape
     cuts = [cut.indices(n) for cut, n in zip(slices, lengths, strict=True)]
-    return stage(
+    return inlined(
         symbol.shape,
+        symbol.dtype,
         lambda *at: data(*(begin + i * step for i, (begin, _, step) in zip(at, cuts, strict=True))),
-        "slice",
     )
 
 
@@ -87,4 +89,4 @@ def take(symbol: Symbol, data: Tensor, indices: Tensor) -> Tensor:
             place = te.max(te.min(index, size - 1), constant(0, wide))
         return data(*at[:axis], place.astype("int32"), *at[axis + rank :])
 
-    return stage(symbol.shape, element, "take")
+    return inlined(symbol.shape, symbol.dtype, element)

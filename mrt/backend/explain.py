@@ -1,0 +1,102 @@
+"""What a graph is compiled to, for people: every call, how its results lie in memory, and why it ends where it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mrt.backend.compute import Kind, kind_of
+from mrt.backend.emit import plan_calls
+from mrt.backend.kernels.dot import DotForm
+from mrt.backend.lowering import Copy
+from mrt.backend.machine import Machine, Target
+from mrt.backend.regions import MAX_SYMBOLS
+from mrt.backend.storage import Storage
+from mrt.symbol import Graph, Symbol
+
+
+@dataclass(frozen=True)
+class CompiledCall:
+    """One call of a function.
+
+    outputs: the symbols that it gives. operators: what it computes, in order. products: how its sums of products are
+    formed, an empty string if there are none. memory: how its results lie. ends: why what follows is not part of it.
+    """
+
+    outputs: tuple[str, ...]
+    operators: tuple[str, ...]
+    products: str
+    memory: tuple[str, ...]
+    ends: str
+
+
+def explain(graph: Graph, target: Target = "llvm") -> list[CompiledCall]:
+    """The calls of `graph` compiled for `target`, in order; CompilationError as when it is compiled."""
+    graph, calls, _ = plan_calls(graph, Machine.of(target), lambda key, name, make: name, {})
+    rows = []
+    for call in calls:
+        memory = tuple(map(_memory, call.storages))
+        if call.lowered is None:
+            names = tuple(result.symbol.name if isinstance(result, Copy) else result.name for result in call.results)
+            rows.append(CompiledCall(names, ("copy",), "", memory, "another layout of the same values is needed"))
+            continue
+        region, packed = call.lowered.region, call.lowered.packed
+        forms = [each.form for each in packed.values() if isinstance(each.form, DotForm)]
+        rows.append(
+            CompiledCall(
+                tuple(output.name for output in region.outputs),
+                tuple(symbol.op for symbol in region.symbols),
+                _products(forms[0]) if forms else "",
+                memory,
+                "; ".join(dict.fromkeys(_why_ended(graph, output) for output in region.outputs)),
+            )
+        )
+    return rows
+
+
+def _products(form: DotForm) -> str:
+    dot = form.dot
+    if not dot.instruction:
+        return f"{dot.data} x {dot.weight}, multiplied in {dot.accumulator}"
+    return f"{dot.data} x {dot.weight}, {dot.depth} at once in {dot.lanes} lanes ({dot.instruction})"
+
+
+def _memory(storage: Storage) -> str:
+    """Such as `uint8[56, 58, 58, 64] (channels last, border 1)`."""
+    said = [] if storage.inner is None else [f"axis {storage.inner} last"]
+    if storage.has_border:
+        said.append(f"border {storage.border:g}")
+    if storage.offset:
+        said.append(f"value {storage.offset:+d}")
+    return f"{storage.dtype}{list(storage.shape)}" + (f" ({', '.join(said)})" if said else "")
+
+
+def _why_ended(graph: Graph, symbol: Symbol) -> str:
+    """Why no reader of `symbol` is computed together with it."""
+    readers: Sequence[Symbol] = graph.consumers.get(symbol, ())
+    if symbol in graph.outputs:
+        return "an output of the graph"
+    if len(readers) > 1:
+        return f"read by {len(readers)} operators"
+    for reader in readers:
+        if kind_of(reader) is not Kind.ELEMENTWISE:
+            return f"{reader.op} follows"
+        if reader.shape != symbol.shape:
+            return f"{reader.op} broadcasts it"
+        if len(set(symbol.inputs)) < len(symbol.inputs):
+            return f"{symbol.op} reads one tensor twice"
+        if any(source is not symbol and graph.value(source) is None for source in reader.inputs):
+            return f"{reader.op} is computed with its other operand"
+    return f"{MAX_SYMBOLS} operators are the most of one function"
+
+
+def compiled_text(calls: Sequence[CompiledCall]) -> str:
+    """The calls as a text, each with what is known of it indented below its outputs."""
+    lines = []
+    for call in calls:
+        lines.append(", ".join(call.outputs))
+        lines.append(f"    {' + '.join(call.operators)}")
+        lines += [f"    products: {call.products}"] if call.products else []
+        lines.append(f"    memory: {'; '.join(call.memory)}")
+        lines.append(f"    ends: {call.ends}")
+    return "\n".join([*lines, f"{len(calls)} calls"])

@@ -1,0 +1,45 @@
+"""Scalar expressions of TVM: constants, bindings, and indices into arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import sym, tirx
+
+Tensor = Any
+"""A `te.Tensor`, or a `View` of one; TVM has no types that mypy could check."""
+Expression = Any
+"""A `tirx.PrimExpr`."""
+
+
+def bind(value: Expression, body: Callable[[Expression], Expression]) -> Expression:
+    """`body(value)` with `value` computed once, so that chains of fused operators do not grow exponentially."""
+    held = tirx.Var("held", dtype_of(value))
+    return tirx.Let(held, value, body(held))
+
+
+def dtype_of(value: Expression) -> str:
+    """The dtype of a scalar expression."""
+    return str(value.ty)
+
+
+def constant(value: float | int | bool, dtype: str) -> Expression:
+    return tirx.const(value, dtype)
+
+
+def ravel(at: Sequence[Expression], shape: Sequence[int]) -> Expression:
+    """The flat place of an index in an array of `shape`; of an index that `unravel` gave, the place itself."""
+    flat: Expression = constant(0, "int32")
+    for i, n in zip(at, shape, strict=True):
+        flat = flat * n + i
+    return sym.Analyzer().simplify(flat)
+
+
+def unravel(flat: Expression, shape: Sequence[int]) -> list[Expression]:
+    """The index in an array of `shape` of a flat place."""
+    at: list[Expression] = []
+    for axis in reversed(range(len(shape))):
+        at.insert(0, flat if axis == 0 else tirx.floormod(flat, shape[axis]))
+        flat = tirx.floordiv(flat, shape[axis])
+    return at

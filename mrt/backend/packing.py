@@ -1,0 +1,90 @@
+"""How parameters are laid out for the computes that read them, while compiling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from mrt.backend.compute import Kind, kind_of, reads_whole
+from mrt.backend.machine import Machine
+from mrt.backend.storage import Storage, View, Walk
+from mrt.symbol import Array, Symbol
+from mrt.symbol.types import type_of
+
+Packing = Callable[[Symbol, Array, "Surroundings"], "Packed | None"]
+_Packing = TypeVar("_Packing", bound=Packing)
+
+_PACKINGS: dict[tuple[str, int], Packing] = {}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A parameter as the compute of its reader wants it.
+
+    form: hashable, what the compute must know of the layout; None for one array that is read like any tensor.
+    arrays, storages: what is kept in memory, and how each array lies there.
+    """
+
+    form: Any
+    arrays: tuple[Array, ...]
+    storages: tuple[Storage, ...]
+
+    @classmethod
+    def as_is(cls, value: Array, form: Any = None) -> Packed:
+        return cls(form, (value,), (Storage.plain(type_of(value)),))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What decides how a parameter is packed. views: how the tensors beside it are read, None for parameters.
+
+    walk: the order in which the reader's region is computed.
+    """
+
+    views: tuple[View | None, ...]
+    machine: Machine
+    walk: Walk
+
+
+class Operand:
+    """A packed parameter within a region: its form and the tensors that hold it."""
+
+    def __init__(self, form: Any, views: Sequence[View]) -> None:
+        self.form, self.views = form, tuple(views)
+
+
+def packing(op: str, index: int) -> Callable[[_Packing], _Packing]:
+    """Registers how a parameter that is input `index` of `op` is laid out for its compute, while compiling.
+
+    The function takes (symbol, array, surroundings); None leaves the array as it would be without it. The compute gets
+    an `Operand` if the packing has a form.
+    """
+
+    def register(function: _Packing) -> _Packing:
+        _PACKINGS[op, index] = function
+        return function
+
+    return register
+
+
+def pack_parameter(symbol: Symbol, index: int, value: Array, surroundings: Surroundings) -> Packed:
+    """How the compute of `symbol` gets a parameter that is its input `index`."""
+    pack = _PACKINGS.get((symbol.op, index))
+    packed = None if pack is None else pack(symbol, value, surroundings)
+    return packed or laid_operand(symbol, index, value, surroundings.walk.inner)
+
+
+def laid_operand(symbol: Symbol, index: int, value: Array, inner: int | None, form: Any = None) -> Packed:
+    """The operand of an elementwise operator in the order of the result, whose axis `inner` is innermost.
+
+    The padding holds 1, which divides. Anything else stays as it is.
+    """
+    missing = symbol.type.rank - value.ndim
+    if inner is None or kind_of(symbol) is not Kind.ELEMENTWISE or reads_whole(symbol, index) or inner < missing:
+        return Packed.as_is(value, form)
+    axis = inner - missing
+    if value.shape[axis] == 1:
+        return Packed.as_is(value, form)
+    storage = Storage.with_inner(type_of(value), axis)
+    return Packed(form, (storage.lay(value, fill=1),), (storage,))

@@ -1,0 +1,66 @@
+"""Stages: what computes make, tensors that are stored and elements that are computed where they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import te
+
+from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.storage import View
+from mrt.symbol import Symbol
+
+
+class Hint:
+    """Attributes of TE stages that the scheduler reads."""
+
+    BLOCK_AXIS = "mrt.block_axis"
+    """Marks a blocked accumulation: the axis that counts blocks of output channels; the last axis is the lane."""
+    GROUP_BLOCKS = "mrt.group_blocks"
+    """Of a blocked accumulation and of one by dots: how many blocks in a row read the same input."""
+    CHANNEL_AXIS = "mrt.channel_axis"
+    """Of a blocked accumulation: the output's axis that its blocks and lanes become."""
+    WHOLE_BLOCKS = "mrt.whole_blocks"
+    """Of a blocked accumulation: whether no lane is idle."""
+    DOT = "mrt.dot"
+    """Marks an accumulation by dots, [positions..., block, lane]; its reduction ends with the depth of a dot. The
+    value is the name of the tensor intrinsic, or an empty string."""
+    INNER = "mrt.inner"
+    """Of a reduction: the axis along which neighbours lie in memory."""
+
+
+def stage(shape: tuple[int, ...], body: Callable[..., Expression], name: str, **hints: Any) -> Tensor:
+    """A TE stage; hints are given by the names of `Hint`'s members in lower case, None where there is none."""
+    given = {getattr(Hint, key.upper()): value for key, value in hints.items() if value is not None}
+    return te.compute(shape, body, name=name, attrs=given)
+
+
+def inlined(shape: tuple[int, ...], dtype: str, body: Callable[..., Expression], inner: int | None = None) -> View:
+    """Elements that are computed where they are read. inner: the axis along which they are best walked."""
+    return View(shape, dtype, body, inner)
+
+
+def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression]) -> View:
+    """An elementwise operator: `body` of the inputs' elements, each broadcast to the symbol's shape."""
+    return inlined(symbol.shape, symbol.dtype, lambda *at: body(*(broadcast(x, at, symbol.shape) for x in inputs)))
+
+
+def broadcast(x: Tensor, at: tuple[Expression, ...], shape: tuple[int, ...]) -> Expression:
+    """The element of `x` that NumPy's broadcasting puts at the index `at` of `shape`.
+
+    An axis of length 1 in both is followed beyond its end where `x` is computed or padded so far: in memory, it may be.
+    """
+    missing = len(at) - len(x.shape)
+    places = list(at[missing:])
+    for axis, length in enumerate(x.shape):
+        if int(length) == 1 and (shape[missing + axis] != 1 or not _reaches_on(x, axis)):
+            places[axis] = constant(0, "int32")
+    return x(*places)
+
+
+def _reaches_on(x: Tensor, axis: int) -> bool:
+    """Whether `x` may be read beyond the end of an axis, where padding is."""
+    if not isinstance(x, View) or x.flattened is not None:
+        return False
+    return x.storage is None or (x.inner == axis and x.length > 1)

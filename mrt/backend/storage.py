@@ -1,0 +1,196 @@
+"""How tensors lie in memory: which axis is innermost, how far it is padded, what stands around and what is added.
+
+The graph's layout is the user's; this one is the backend's. Computes read and write logical elements; a `View` says
+where in memory each of them is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from tvm import tirx
+
+from mrt.backend.expressions import Expression, Tensor, constant, ravel, unravel
+from mrt.symbol import Array, TensorType
+
+VECTOR = 16
+"""Elements to which an innermost axis is padded: the 32-bit lanes of the widest vectors."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The memory of a tensor of `type`.
+
+    inner: the axis that is innermost, the others standing before it in their order; None is the graph's own order.
+    length: of the innermost axis in memory, padding included; what its padding holds is never read as a value.
+    before, after: how many positions of border stand around the tensor along each logical axis; border: their value.
+    bordered: whether its memory has a border at all, be it part of the tensor, as it is of a Pad.
+    dtype, offset: memory holds value + offset in this dtype.
+    """
+
+    type: TensorType
+    inner: int | None = None
+    length: int = 0
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+    border: int | float = 0
+    bordered: bool = False
+    dtype: str = ""
+    offset: int = 0
+
+    @classmethod
+    def plain(cls, type: TensorType) -> Storage:
+        """Row by row in the graph's order."""
+        zeros = (0,) * type.rank
+        return cls(type, None, type.shape[-1] if type.rank else 0, zeros, zeros, dtype=type.dtype)
+
+    @classmethod
+    def with_inner(cls, type: TensorType, inner: int, length: int = 0) -> Storage:
+        """The axis `inner` innermost and padded to `length`, by default to whole vectors."""
+        return replace(cls.plain(type), inner=inner, length=length or -(-type.shape[inner] // VECTOR) * VECTOR)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The logical axes in the order of memory."""
+        axes = range(self.type.rank)
+        return tuple(axes) if self.inner is None else (*(a for a in axes if a != self.inner), self.inner)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether memory is that of `Storage.plain`."""
+        plain = Storage.plain(self.type)
+        last = self.type.rank - 1
+        return self.shape == plain.shape and replace(self, inner=None) == plain and self.inner in (None, last)
+
+    @property
+    def has_border(self) -> bool:
+        return any(self.before) or any(self.after)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether all positions are one axis in memory: neither the graph's order nor a border tells them apart."""
+        return self.inner is not None and not self.bordered
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The lengths of the axes before the innermost one."""
+        return tuple(self.type.shape[axis] for axis in self.order[:-1])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The lengths in memory."""
+        if self.is_flat:
+            return (math.prod(self.positions), self.length)
+        extra = [self.before[axis] + self.after[axis] for axis in self.order]
+        return tuple(n + e for n, e in zip(self.core, extra, strict=True))
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        """The lengths without the border, each axis for itself."""
+        return (*self.positions, self.length) if self.type.rank else ()
+
+    def places(self, at: Sequence[Expression]) -> list[Expression]:
+        """Where in memory the element at a logical index is."""
+        if self.is_flat:
+            return [ravel([at[axis] for axis in self.order[:-1]], self.positions), at[self.order[-1]]]
+        return [at[axis] + self.before[axis] if self.before[axis] else at[axis] for axis in self.order]
+
+    def decode(self, held: Expression) -> Expression:
+        """The value that memory holds."""
+        if self.offset:
+            return tirx.reinterpret(self.type.dtype, held ^ constant(self.offset, self.dtype))
+        return held if self.dtype == self.type.dtype else held.astype(self.type.dtype)
+
+    def encode(self, value: Expression) -> Expression:
+        """What memory holds for a value."""
+        if self.offset:
+            return tirx.reinterpret(self.dtype, value) ^ constant(self.offset, self.dtype)
+        return value if self.dtype == self.type.dtype else value.astype(self.dtype)
+
+    def lay(self, value: Array, fill: int = 0) -> Array:
+        """A parameter as it lies in memory; padding and border hold `fill`."""
+        held = value.astype(np.int64) + self.offset if self.offset else value
+        around = [(self.before[axis], self.after[axis]) for axis in self.order]
+        if self.inner is not None:
+            before, after = around[-1]
+            around[-1] = (before, after + self.length - self.type.shape[self.inner])
+        padded = np.pad(held.transpose(self.order).astype(self.dtype), around, constant_values=fill)
+        return np.ascontiguousarray(padded.reshape(self.shape))
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The order in which a region's outputs are computed: that of their memory, whose border is left out.
+
+    flat: all positions are one axis, as they are in the memory of every output.
+    """
+
+    storage: Storage
+    flat: bool
+
+    @classmethod
+    def over(cls, storages: Sequence[Storage]) -> Walk:
+        """That of storages with one innermost axis and one length of it."""
+        return cls(storages[0], all(storage.is_flat for storage in storages))
+
+    @property
+    def inner(self) -> int | None:
+        return self.storage.inner
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The lengths of the axes before the innermost one."""
+        return self.storage.positions
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (math.prod(self.positions), self.storage.length) if self.flat else self.storage.core
+
+    def logical(self, places: Sequence[Expression]) -> list[Expression]:
+        """The logical index of a place in the walk."""
+        if self.flat:
+            places = [*unravel(places[0], self.positions), places[1]]
+        found = dict(zip(self.storage.order, places, strict=True))
+        return [found[axis] for axis in range(self.storage.type.rank)]
+
+
+class View:
+    """The elements of a tensor by logical index, wherever they come from: memory, or an expression not yet stored.
+
+    It stands for a TE tensor wherever a compute reads one.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: str,
+        element: Callable[..., Expression],
+        inner: int | None = None,
+        tensor: Tensor = None,
+        storage: Storage | None = None,
+        flattened: View | None = None,
+    ) -> None:
+        """inner: the axis that is innermost in memory. tensor, storage: the memory. flattened: what it flattens."""
+        self.shape, self.dtype = tuple(int(n) for n in shape), dtype
+        self.inner, self.tensor, self.storage, self.flattened = inner, tensor, storage, flattened
+        self._element = element
+
+    def __call__(self, *at: Expression) -> Expression:
+        return self._element(*at)
+
+    @property
+    def length(self) -> int:
+        """Of the innermost axis, with what pads it in memory."""
+        return self.shape[-1] if self.storage is None else self.storage.length
+
+    @classmethod
+    def of(cls, tensor: Tensor, storage: Storage) -> View:
+        """The tensor that `tensor` holds as `storage` says."""
+
+        def element(*at: Expression) -> Expression:
+            return storage.decode(tensor(*storage.places(at)))
+
+        return cls(storage.type.shape, storage.type.dtype, element, storage.inner, tensor, storage)
