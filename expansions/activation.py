@@ -70,7 +70,7 @@ def _compared(operator: Operator, symbol: Symbol, limits: Array, builder: Intege
 
 def _leaky_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
     curved = isinstance(symbol.operator, LeakyReLU) and not symbol.operator.is_linear
-    return all_inputs(Demand.NARROW if curved else Demand.WIDE)(symbol, graph)
+    return all_inputs(Demand.CHANNELS if curved else Demand.WIDE)(symbol, graph)
 
 
 @expansion("LeakyReLU", demands=_leaky_demands, guard_bits=GUARD_BITS, reach=table_reach)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import Target
+from mrt.quantization.quantizer import ChannelGroups, Target
 from mrt.symbol import Symbol
 
 
@@ -21,21 +23,33 @@ LARGEST_ROOT = 46340
 """The largest integer whose square fits 32 bits."""
 
 
-@expansion("square")
+@expansion("square", demands=Demand.CHANNELS)
 def expand_square(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Ye = (Xq - zx)^2 at sx^2: exact, but for inputs of more than 16 bits, which are brought to 16 first."""
     data = factor(builder.centred(inputs.quantized(0)), builder)
-    return builder.quantized(builder.apply(op.operator, [data.symbol]), data.step**2)
+    groups = multiplied_groups(data.groups, data.groups)
+    return builder.grouped(builder.apply(op.operator, [data.symbol]), data.step**2, groups)
+
+
+def multiplied_groups(left: ChannelGroups | None, right: ChannelGroups | None) -> ChannelGroups | None:
+    """The groups of a product whose factors lie in groups along one axis: the factors of these multiply, exactly."""
+    if left is None or right is None:
+        return left or right
+    step = gcd(left.step, right.step)
+    ends = min(len(groups.factors) * groups.step for groups in (left, right))
+    starts = range(0, ends, step)
+    factors = tuple(left.factors[start // left.step] * right.factors[start // right.step] for start in starts)
+    return ChannelGroups(left.axis, step, factors, (0,) * len(factors))
 
 
 def factor(data: Quantized, builder: IntegerBuilder, limit: int = LARGEST_ROOT) -> Quantized:
-    """`data` with integers that leave room for what they are multiplied by: at most `limit`, by default for a factor as
-    large. Those that are larger are rounded to that many steps; a constant here, not where it is read.
+    """`data`, centred, with integers that leave room for what they are multiplied by: at most `limit`, by default for a
+    factor as large. Those that are larger are rounded to that many steps; a constant here, not where it is read.
     """
     bounds = builder.bounds(data.symbol)
     if bounds.magnitude <= limit:
         return data
-    target = Target(data.step * bounds.magnitude / limit, -limit, limit)
+    target = Target(data.step * bounds.magnitude / limit, -limit, limit, groups=data.groups)
     if bounds.is_constant and bounds.lo.shape == data.symbol.shape:
         return builder.constant_at(data.symbol.name, data.step * bounds.lo, target)
     return builder.requantize(data, target)

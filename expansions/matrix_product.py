@@ -11,7 +11,7 @@ from mrt.quantization.quantizer import symmetric_target
 from mrt.symbol import Symbol
 
 
-@expansion("batch_dot", "dot")
+@expansion("batch_dot", "dot", mixes="adds up products of two tensors")
 def expand_matrix_product(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Z = X Y for any pair of symmetric and affine quantizers.
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from expansions.functions import factor
+from expansions.functions import factor, multiplied_groups
+from expansions.transform import groups_behind
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import SMALLEST_SCALE, quantize_parameter
+from mrt.quantization.quantizer import SMALLEST_SCALE, ChannelGroups, quantize_parameter
 from mrt.quantization.requantize import FRAC_BITS, PRODUCT_LIMIT, pre_shift_for
 from mrt.symbol import Array, Graph, Interval, Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
@@ -26,7 +27,7 @@ def _constant(symbol: Symbol, graph: Graph) -> Array | None:
 
 
 def _demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
-    return all_inputs(Demand.NARROW if _constant(symbol, graph) is None else Demand.WIDE)(symbol, graph)
+    return all_inputs(Demand.CHANNELS if _constant(symbol, graph) is None else Demand.WIDE)(symbol, graph)
 
 
 def _gain(symbol: Symbol, graph: Graph) -> float:
@@ -46,6 +47,7 @@ def expand_broadcast_mul(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
         return expand_product(op, inputs, plan, builder)
     index = next(i for i, value in enumerate(inputs.values) if isinstance(value, Quantized))
     data, constant = builder.centred(inputs.quantized(index)), inputs.parameter(1 - index).astype(np.float64)
+    data = data.uniform if data.is_uniform else data
     name = op.inputs[1 - index].name
     constant = constant.reshape((1,) * (op.type.rank - constant.ndim) + constant.shape)
     if _goes_into_scale(constant, data) and data.symbol.shape == op.shape:
@@ -53,14 +55,26 @@ def expand_broadcast_mul(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
     return _multiplied(data, constant, name, builder)
 
 
-@expansion("elemwise_mul")
+@expansion("elemwise_mul", demands=Demand.CHANNELS)
 def expand_product(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    """(Xq - zx) * (Yq - zy) at the scale sx * sy; factors of more than 16 bits are brought to 16 first where needed."""
-    return product_of(op, [builder.centred(inputs.quantized(index)) for index in (0, 1)], builder)
+    """(Xq - zx) * (Yq - zy) at the scale sx * sy; factors of more than 16 bits are brought to 16 first where needed.
+
+    Channel groups of one tensor, or of both along one axis, give the product a scale for each channel. Where theirs lie
+    along different axes, the second tensor is brought to one scale, which takes 8 bits more at most.
+    """
+    operands = [builder.centred(inputs.quantized(index)) for index in (0, 1)]
+    behind = [groups_behind(op, operand, index) for index, operand in enumerate(operands)]
+    if all(behind) and len({groups.axis for groups in behind if groups is not None}) > 1:
+        operands[1], behind[1] = builder.at_one_scale(operands[1]), None
+    return product_of(op, operands, builder, multiplied_groups(*behind))
 
 
-def product_of(op: Symbol, operands: Sequence[Quantized], builder: IntegerBuilder) -> Quantized:
-    """The products that `op` takes of two centred tensors of one scale each, at the product of their scales.
+def product_of(
+    op: Symbol, operands: Sequence[Quantized], builder: IntegerBuilder, groups: ChannelGroups | None = None
+) -> Quantized:
+    """The products that `op` takes of two centred tensors, at the product of their scales.
+
+    groups: those of the product, where a factor has any.
 
     Where they, or sums of K of them in any order, would leave 32 bits, the larger factor is rounded to the most steps
     M that do fit, K M N <= 2^31 - 1, N being those of the other; where more than half of its bits would be lost to the
@@ -72,7 +86,7 @@ def product_of(op: Symbol, operands: Sequence[Quantized], builder: IntegerBuilde
     if not all(interval.fits_int32 for interval in reached):
         operands = _fitted(op, operands, bounds, builder)
     product = builder.apply(op.operator, [operand.symbol for operand in operands])
-    return builder.quantized(product, operands[0].step * operands[1].step)
+    return builder.grouped(product, operands[0].step * operands[1].step, groups)
 
 
 def _fitted(
@@ -94,7 +108,7 @@ def _fitted(
         if interval.magnitude > limit:
             builder.notes.append(
                 f"{op.name} ({op.op}): {source.name} in {limit} steps instead of {interval.magnitude}, so that sums of "
-                f"{terms} products fit 32 bits; a value is off by at most {fitted[-1].step / 2:.3g} more"
+                f"{terms} products fit 32 bits; a value is off by at most {float(fitted[-1].scale.max()) / 2:.3g} more"
             )
     return fitted
 

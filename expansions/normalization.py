@@ -39,7 +39,7 @@ BETA_LIMIT = 2.0**22
 bits instead."""
 
 
-@expansion("LayerNorm")
+@expansion("LayerNorm", mixes="adds up elements and their squares")
 def expand_layer_norm(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Y = gamma (X - mean) / sqrt(variance + eps) + beta over an axis of C elements.
 
@@ -62,7 +62,7 @@ def expand_layer_norm(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Inte
     return _of_moments(op, inputs, (axis,), axis, op.operator.eps, plan, builder)
 
 
-@expansion("InstanceNorm")
+@expansion("InstanceNorm", mixes="takes the roots of all channels' squares at one scale")
 def expand_instance_norm(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """As LayerNorm, over the axes after the channels, with gamma and beta for each channel."""
     if not isinstance(op.operator, InstanceNorm):
@@ -70,7 +70,7 @@ def expand_instance_norm(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
     return _of_moments(op, inputs, tuple(range(2, op.type.rank)), 1, op.operator.eps, plan, builder)
 
 
-@expansion("L2Normalization")
+@expansion("L2Normalization", mixes="adds up squares")
 def expand_l2_normalization(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Y = X / sqrt(sum(X^2) + eps) = Xq / sqrt(sum(Xq^2) + eps / sx^2); the quotient is `normalized`'s."""
     if not isinstance(op.operator, L2Normalization):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from expansions.addition import at_common
-from expansions.transform import expand_channelwise, expand_same_scale, passed_on
+from expansions.transform import carried, expand_same_scale, passed_on
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, expansion
@@ -25,13 +25,14 @@ TABLE_LIMIT = 2**15 - 1
 INDEX_ERROR = 0.5
 """An index off by less is rounded to the right one."""
 
-expansion(*("SwapAxis", "tile", "repeat", "depth_to_space", "space_to_depth", "min"), reach=passed_on)(
-    expand_same_scale
-)
-expansion("UpSampling", demands=Demand.CHANNELS, reach=passed_on)(expand_channelwise)
+expansion(
+    *("SwapAxis", "tile", "repeat", "depth_to_space", "space_to_depth", "UpSampling", "min"),
+    demands=Demand.CHANNELS,
+    reach=passed_on,
+)(expand_same_scale)
 
 
-@expansion("slice_like")
+@expansion("slice_like", demands=Demand.CHANNELS)
 def expand_slice_like(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """The slice that the second tensor's shape says, at sx and zx; the second tensor is not read."""
     data, operator = inputs.quantized(0), op.operator
@@ -39,7 +40,7 @@ def expand_slice_like(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Inte
         raise QuantizationError(f"{op.name} ({op.op}): a slice_like is needed")
     ends = tuple(None if n == m else n for n, m in zip(op.shape, data.symbol.shape, strict=True))
     part = Slice(begin=(None,) * len(ends), end=ends)
-    return builder.quantized(builder.apply(part, [data.symbol]), data.step, data.zero_point)
+    return carried(op, builder.apply(part, [data.symbol]), data, builder)
 
 
 @expansion("_maximum", "_minimum", "broadcast_maximum", "broadcast_minimum", demands=Demand.COMMON)

@@ -30,7 +30,7 @@ MOST_LOG_CLASSES = 2**14
 """The most elements of which a logarithm of the sum is taken: the table tells it to 1/5 then."""
 
 
-@expansion("softmax")
+@expansion("softmax", mixes="compares elements and adds up their powers")
 def expand_softmax(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Y = exp(X / t) / sum(exp(X / t)) along an axis of N elements, t the temperature.
 
@@ -65,7 +65,7 @@ def expand_softmax(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Integer
     return builder.quantized(builder.narrow(share, 0, _limit(op, plan, top)), 1.0 / top)
 
 
-@expansion("log_softmax", guard_bits=GUARD_BITS)
+@expansion("log_softmax", guard_bits=GUARD_BITS, mixes="compares elements and adds up their powers")
 def expand_log_softmax(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """X / t - log(sum(exp(X / t))) along an axis of N elements, t the temperature, at the common scale s.
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import numpy as np
 
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import SAME_SCALE, IntegerBuilder
-from mrt.quantization.expansion import Inputs, expansion
-from mrt.quantization.plan import ScalePlan
+from mrt.quantization.expansion import Demand, Inputs, expansion
+from mrt.quantization.plan import UNLIMITED, ScalePlan
 from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import MAX_ENTRIES, TableLookup
+from mrt.symbol.operators.transform import Concat, SliceAxis
+from mrt.symbol.types import narrowest_dtype
 
 FINEST = 2**15 - 1
 """The largest magnitude of an entry where the output's own quantizer does not say it."""
@@ -31,14 +36,18 @@ def table_reach(op: Symbol, plan: ScalePlan, lo: float, hi: float) -> tuple[floa
 
     It is found on a grid of 65,537 values, finer than any table.
     """
-    values = np.linspace(lo, hi, MAX_ENTRIES + 1)
-    changes = np.flatnonzero(np.diff(_entries(_values(op, values), _target(op, plan))))
+    grid = np.linspace(lo, hi, MAX_ENTRIES + 1)
+    values = _values(op, grid)
+    rises = np.zeros(MAX_ENTRIES, bool)
+    for target in _target(op, plan).of_groups:
+        rises |= np.diff(_entries(values, target)) != 0
+    changes = np.flatnonzero(rises)
     if not changes.size:
         return lo, hi
-    return float(values[changes[0]]), float(values[changes[-1] + 1])
+    return float(grid[changes[0]]), float(grid[changes[-1] + 1])
 
 
-@expansion(*FUNCTIONS, reach=table_reach)
+@expansion(*FUNCTIONS, demands=Demand.CHANNELS, reach=table_reach)
 def expand_table(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Y = f(X) for any f: one entry for each integer that Xq can be.
 
@@ -47,6 +56,11 @@ def expand_table(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBu
     for Xq in [lo, hi] with scale sx and zero point zx, and the output's quantizer (sy, zy, ylo, yhi). X comes at its
     own quantizer: p bits give at most 2^p entries, 256 by default and 65,536 with 16 bits. Where the output goes on to
     another scale than its own (a sum's, the network's output's), sy is that one, as far as entries keep to 16 bits.
+
+    Channel groups of X, of Y or of both give every channel the table of its scales and zero points. These lie behind
+    one another in one table, in which the index of a channel begins where its own does: Xq + start[c] - lo[c]. Where
+    they are more than 65,536 entries together, as two of 16 bits are, X is cut into slices of as many channels as fit,
+    which are merged by Concat. Channels that are alike share their entries, so that groups of one range give one table.
 
     Error: an entry is off by at most sy / 2, and Xq stands for reals up to sx / 2 away, so that
 
@@ -61,30 +75,131 @@ def expand_table(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBu
     Infinite values saturate at ylo or yhi. Where f has no value (log of a negative number) the nearest input that has
     one counts.
     """
-    data = inputs.quantized(0)
-    symbol = data.symbol
+    data, target = inputs.quantized(0), _target(op, plan)
+    if data.groups is not None and target.groups is not None and data.groups.axis != target.groups.axis:
+        target = _with_one_scale(plan.own[op.name], target)
+    groups = data.groups or target.groups
+    axis = 0 if groups is None else groups.axis
+    symbol = _within_a_table(op, data.symbol, plan, builder)
+    forms = _forms(symbol, data, target, None if groups is None else axis, builder)
+    tables = _tables(op, forms)
+    found = [_looked_up(op, symbol, axis, table, len(tables) == 1, builder) for table in tables]
+    if len(found) > 1:
+        dtype = narrowest_dtype(min(int(t.entries.min()) for t in tables), max(int(t.entries.max()) for t in tables))
+        found = [builder.apply(Concat(dim=axis), [builder.cast(part, dtype) for part in found])]
+    return builder.quantized(found[0], target.scales(op.shape), target.zero_points(op.shape), target.groups)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How a channel is read and written. lo, hi: its proven integers, real = scale * (q - zero_point)."""
+
+    lo: int
+    hi: int
+    scale: float
+    zero_point: int
+    target: Target
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The table of neighbouring channels, `first` up to `last`: the channel's entry for Xq is at Xq + offsets[c]."""
+
+    first: int
+    last: int
+    offsets: tuple[int, ...]
+    entries: Array
+
+
+def _within_a_table(op: Symbol, symbol: Symbol, plan: ScalePlan, builder: IntegerBuilder) -> Symbol:
+    """The data, of integers that a table has room for; QuantizationError where its own quantizer has more."""
     bounds = builder.bounds(symbol)
-    if bounds.max - bounds.min >= MAX_ENTRIES:
-        narrow = plan.narrow[op.inputs[0].name]
-        symbol = builder.narrow(symbol, narrow.lo, narrow.hi)
+    asked = plan.edge(op, 0)
+    if asked is not None and bounds.max - bounds.min >= MAX_ENTRIES:
+        symbol = builder.narrow(symbol, asked.lo, asked.hi)
         bounds = builder.bounds(symbol)
-    lo, hi = int(bounds.min), int(bounds.max)
-    if hi - lo >= MAX_ENTRIES:
+    if bounds.max - bounds.min >= MAX_ENTRIES:
         raise QuantizationError(
-            f"{op.name} ({op.op}): a table of {hi - lo + 1} entries would be needed, {MAX_ENTRIES} are allowed; "
-            f"lower activation.bits for {op.inputs[0].name}"
+            f"{op.name} ({op.op}): a table of {bounds.max - bounds.min + 1} entries would be needed, {MAX_ENTRIES} are "
+            f"allowed; lower activation.bits for {op.inputs[0].name}"
         )
-    target = _target(op, plan)
-    reals = data.step * (np.arange(lo, hi + 1, dtype=np.float64) - data.zero_point)
-    table = builder.constant(f"{op.name}_table", _entries(_values(op, reals), target))
-    found = builder.apply(TableLookup(offset=-lo), [symbol, table])
-    return builder.quantized(found, target.scale, target.zero_point)
+    return symbol
+
+
+def _forms(symbol: Symbol, data: Quantized, target: Target, axis: int | None, builder: IntegerBuilder) -> list[_Form]:
+    """That of every channel along `axis`; one where there is none. Channels that are alike take their hull."""
+    bounds = builder.bounds(symbol).reduced([] if axis is None else [axis])
+    length = 1 if axis is None else symbol.shape[axis]
+
+    def each(values: Array) -> list[Any]:
+        return list(np.broadcast_to(values.reshape(-1), (length,)).tolist())
+
+    scales, zero_points = each(data.scale), each(data.zero_points)
+    targets = target.of_channels(length)
+    found = [_Form(*form) for form in zip(each(bounds.lo), each(bounds.hi), scales, zero_points, targets, strict=True)]
+    hulls: dict[_Form, _Form] = {}
+    for form in found:
+        alike = replace(form, lo=0, hi=0)
+        hull = hulls.get(alike, form)
+        hulls[alike] = replace(form, lo=min(form.lo, hull.lo), hi=max(form.hi, hull.hi))
+    return [hulls[replace(form, lo=0, hi=0)] for form in found]
+
+
+def _tables(op: Symbol, forms: list[_Form]) -> list[_Table]:
+    """As few as have at most MAX_ENTRIES entries each, for neighbouring channels of these forms."""
+    tables: list[_Table] = []
+    starts: dict[_Form, int] = {}
+    offsets: list[int] = []
+    first = total = 0
+
+    def finish(last: int) -> None:
+        entries = np.concatenate([_of_form(op, form) for form in starts])
+        tables.append(_Table(first, last, tuple(offsets), entries))
+
+    for channel, form in enumerate(forms):
+        length = form.hi - form.lo + 1
+        if form not in starts and total + length > MAX_ENTRIES:
+            finish(channel)
+            starts, offsets, first, total = {}, [], channel, 0
+        if form not in starts:
+            starts[form] = total
+            total += length
+        offsets.append(starts[form] - form.lo)
+    finish(len(forms))
+    return tables
+
+
+def _of_form(op: Symbol, form: _Form) -> Array:
+    """The entries of one channel, from its least integer to its greatest."""
+    reals = form.scale * (np.arange(form.lo, form.hi + 1, dtype=np.float64) - form.zero_point)
+    return _entries(_values(op, reals), form.target)
+
+
+def _looked_up(op: Symbol, symbol: Symbol, axis: int, table: _Table, is_whole: bool, builder: IntegerBuilder) -> Symbol:
+    """The entries for the table's channels of `symbol`."""
+    suffix = "" if is_whole else f"_slice{table.first}"
+    if not is_whole:
+        cut = SliceAxis(axis=axis, begin=table.first, end=table.last)
+        symbol = builder.apply(cut, [symbol], f"{suffix}_data")
+    entries = builder.constant(f"{op.name}{suffix}_table", table.entries)
+    if len(set(table.offsets)) == 1:
+        return builder.apply(TableLookup(offset=table.offsets[0]), [symbol, entries], suffix)
+    starts = np.reshape(table.offsets, tuple(-1 if a == axis else 1 for a in range(symbol.type.rank)))
+    index = builder.add_constant(symbol, f"{op.name}{suffix}_start", starts, f"{suffix}_index")
+    return builder.apply(TableLookup(), [index, entries], suffix)
 
 
 def _target(op: Symbol, plan: ScalePlan) -> Target:
-    """The quantizer of the entries: the output's own, or that of what the output meets next, over the own range."""
+    """The quantizer of the entries; it has channel groups where all that the output meets takes the same."""
     own, meets = plan.own[op.name], plan.meets[op.name]
-    if meets is None or abs(meets.scale / own.scale - 1) < SAME_SCALE or meets.scale > COARSEST * own.scale:
+    if meets is None:
+        return own
+    return meets if meets.groups is not None and meets.hi < UNLIMITED else _with_one_scale(own, meets)
+
+
+def _with_one_scale(own: Target, meets: Target) -> Target:
+    """The output's own quantizer, or that of what the output meets next, over the own range."""
+    if abs(meets.scale / own.scale - 1) < SAME_SCALE or meets.scale > COARSEST * own.scale:
         return own
     scale = max(meets.scale, own.scale * own.reach / FINEST)
     zero_point = meets.zero_point if scale == meets.scale else 0
@@ -92,7 +207,7 @@ def _target(op: Symbol, plan: ScalePlan) -> Target:
     moved = 0.5 if own.zero_point else 0.0
     ends = np.array([own.lo - own.zero_point - moved, own.hi - own.zero_point + moved]) * (own.scale / scale)
     lo, hi = (int(end) + zero_point for end in round_half_away(ends))
-    if scale == meets.scale:
+    if scale == meets.scale and meets.groups is None:
         lo, hi = max(lo, meets.lo), min(hi, meets.hi)
     return Target(scale, lo, hi, zero_point=zero_point)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 import numpy as np
 
@@ -13,8 +12,8 @@ from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import round_half_away
-from mrt.symbol import Array, Graph, Symbol
+from mrt.quantization.quantizer import ChannelGroups, round_half_away
+from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.types import narrowest_dtype
@@ -26,35 +25,39 @@ def passed_on(op: Symbol, plan: ScalePlan, lo: float, hi: float) -> tuple[float,
     return (lo, hi) if part is None else (min(max(lo, part.lo), hi), max(min(hi, part.hi), lo))
 
 
-@expansion(*("Reshape", "transpose", "expand_dims", "squeeze", "slice", "slice_axis", "max"), reach=passed_on)
+@expansion(
+    *("Flatten", "Reshape", "transpose", "expand_dims", "squeeze", "slice", "slice_axis", "max"),
+    demands=Demand.CHANNELS,
+    reach=passed_on,
+)
 def expand_same_scale(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    """Ye = op(Xq) at sx and zx: flatten and its like in "MRT Generalized Quantization Math Formalization"."""
-    data = inputs.quantized(0)
-    return builder.quantized(builder.apply(op.operator, [data.symbol]), data.step, data.zero_point)
+    """Ye = op(Xq) at sx and zx: flatten and its like in "MRT Generalized Quantization Math Formalization".
 
-
-def expand_channelwise(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    """Ye = op(Xq) at sx and zx of each channel, for operators that leave the channels where they are.
-
-    The scales of channel groups travel with the tensor, so that nothing is split and merged on its way.
+    The scales and zero points of channel groups travel with the channels, wherever the operator puts these, so that
+    nothing is split and merged on its way.
     """
     data = inputs.quantized(0)
-    return builder.like(builder.apply(op.operator, [data.symbol]), data)
+    return carried(op, builder.apply(op.operator, [data.symbol]), data, builder)
 
 
-@expansion("Flatten", demands=Demand.CHANNELS)
-def expand_flatten(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    """Ye = flatten(Xq): each channel becomes as many neighbours as it had elements, of its scale and zero point."""
-    data = inputs.quantized(0)
-    flat = builder.apply(op.operator, [data.symbol])
+def carried(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
+    """`made`, of the shape of `op`, standing for reals as `data`, its first input, does."""
+    groups = groups_behind(op, data)
+    if groups is None:
+        return builder.quantized(made, data.step, data.zero_point)
+    zero_points = groups.spread(groups.zero_points, made.shape)
+    return builder.quantized(made, data.step * groups.spread(groups.factors, made.shape), zero_points, groups)
+
+
+def groups_behind(op: Symbol, data: Quantized, index: int = 0) -> ChannelGroups | None:
+    """The channel groups of `data`, input `index` of `op`, as they lie in its output; None where there are none."""
     if data.groups is None:
-        return builder.quantized(flat, data.step, data.zero_point)
-    if data.groups.axis != 1:
+        return None
+    axis = op.operator.kept_axis(data.groups.axis, index, *(source.type for source in op.inputs))
+    if axis is None:
         raise QuantizationError(f"{op.name} ({op.op}): channel groups along axis {data.groups.axis} do not stay apart")
-    shape = data.symbol.shape
-    groups = replace(data.groups, step=data.groups.step * prod(shape[2:]))
-    zero_points = groups.spread(groups.zero_points, flat.shape)
-    return builder.quantized(flat, data.step * groups.spread(groups.factors, flat.shape), zero_points, groups)
+    neighbours = op.shape[axis] // data.symbol.shape[data.groups.axis]
+    return replace(data.groups, axis=axis, step=data.groups.step * neighbours)
 
 
 @expansion("Pooling", demands=Demand.CHANNELS)
@@ -65,12 +68,12 @@ def expand_pooling(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Integer
     Source: Pooling of "MRT Generalized Quantization Math Formalization".
     """
     if isinstance(op.operator, Pooling) and op.operator.pool_type == "max":
-        return expand_channelwise(op, inputs, plan, builder)
+        return expand_same_scale(op, inputs, plan, builder)
     image = np.ones((1, 1, *op.inputs[0].shape[2:]))
     return _sum(op, inputs, op.operator.evaluate(image), builder)
 
 
-@expansion("sum")
+@expansion("sum", demands=Demand.CHANNELS)
 def expand_sum(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Ye = sum(Xq) - n zx at sx, for sums of n elements."""
     count = op.inputs[0].type.size // op.type.size
@@ -80,22 +83,18 @@ def expand_sum(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuil
 def _sum(op: Symbol, inputs: Inputs, counts: Array, builder: IntegerBuilder) -> Quantized:
     """counts: the number of elements in each sum, broadcastable to the output."""
     data = inputs.quantized(0)
-    scale, zero_points = (data.step, data.zero_point) if data.groups is None else (data.scale, data.zero_points)
+    groups = groups_behind(op, data)
     total = builder.apply(op.operator, [data.symbol])
     if not data.is_centred:
         elements = np.rint(counts).astype(np.int64)
         if (elements == elements.flat[0]).all():
             elements = elements.reshape(-1)[:1].reshape((1,) * op.type.rank)
+        zero_points = data.zero_point if groups is None else groups.spread(groups.zero_points, op.shape)
         total = builder.add_constant(total, f"{op.name}_zero_point", -zero_points * elements, "_centred")
-    return builder.quantized(total, scale)
+    return builder.grouped(total, data.step, groups)
 
 
-def _pad_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
-    pads_channels = isinstance(symbol.operator, Pad) and any(symbol.operator.pad_width[2:4])
-    return (Demand.NARROW if pads_channels else Demand.CHANNELS,)
-
-
-@expansion("Pad", demands=_pad_demands)
+@expansion("Pad", demands=Demand.CHANNELS)
 def expand_pad(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """The border holds round(constant / sx) + zx: pad of "MRT Generalized Quantization Math Formalization".
 
@@ -109,7 +108,7 @@ def expand_pad(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuil
         data = builder.requantize(data, target)
     symbol = data.symbol
     if operator.mode != "constant":
-        return expand_channelwise(op, inputs, plan, builder)
+        return carried(op, builder.apply(operator, [symbol]), data, builder)
     if data.groups is not None:
         return _pad_channels(operator, data, builder)
     border = int(round_half_away(np.asarray(operator.constant_value / data.step))) + data.zero_point

@@ -85,8 +85,10 @@ from tests.quantization.networks import Outcome, observe, quantize_and_run
 QUANTIZERS = ("symmetric", "affine")
 PAIRS = tuple(itertools.product(QUANTIZERS, repeat=2))
 """Quantizers of the activation and of the weight: formalizations 1 to 4."""
-GRANULARITIES = ((2, 2), (None, 2), (2, None), (2, 2))
-"""For each of PAIRS so many channels of the activation and of the weight that share a scale; None for all."""
+STEPS = (1, 3)
+"""How many channels share a scale: one, and so many that a remainder is left of the matrix' four."""
+SPLIT = ((True, True), (False, True), (True, False), (True, True))
+"""For each of PAIRS whether the activation and the weight have channel groups."""
 NORMAL_FORM = (ScalarsToConstants(), AveragePoolingToSum(), SeparatePad(), SeparateBias())
 """The passes that bring an operator to the form in which it is quantized, and leave it what it is."""
 
@@ -120,20 +122,22 @@ class Case:
     """An operator on inputs and parameters; more operators may follow, each with its parameters.
 
     is_loose: whether a bound may be as large as the output: where terms of either sign cancel, where a function jumps,
-    where the output is a place. is_grouped: whether the operator reads tensors in channel groups; since inputs have one
-    scale, a constant for each channel and, where there is space, a maximum of single elements stand in front of it.
+    where the output is a place. step: how many channels of what the operator reads share a scale, None for all; since
+    inputs have one scale, a constant for each channel and, where there is space, a maximum of single elements stand in
+    front of it, and the opposite of what it gives behind one that only moves values.
     """
 
     operator: Operator
     operands: tuple[Data | Weights | Array, ...]
     then: tuple[tuple[Operator, tuple[Weights | Array, ...]], ...] = ()
     is_loose: bool = False
-    is_grouped: bool = False
+    step: int | None = None
 
     def __str__(self) -> str:
         attributes = ",".join(f"{k}={v}" for k, v in self.operator.attributes().items()).replace(" ", "")
         shapes = "x".join(str(operand.shape).replace(" ", "") for operand in self.operands)
-        parts = [self.operator.op, attributes, shapes, *(op.op for op, _ in self.then), "groups" * self.is_grouped]
+        groups = "" if self.step is None else f"groups of {self.step}"
+        parts = [self.operator.op, attributes, shapes, *(op.op for op, _ in self.then), groups]
         return "-".join(filter(None, parts))
 
     @property
@@ -159,12 +163,15 @@ class Case:
         for place, (operator, values) in enumerate(self.then):
             extra = [builder.parameter(f"q{place}", parameter(value, 10 + place)) for value in values]
             symbol = builder.apply(operator, [symbol, *extra], f"z{place}")
+        if self.step is not None and symbol.operator.keeps_scale:
+            # What only moves values to an output takes them at the output's one scale.
+            symbol = builder.apply(Negative(), [symbol], "opposite")
         return run_passes(builder.graph([symbol]), NORMAL_FORM).graph
 
     def _in_groups(self, symbol: Symbol, data: Data, builder: GraphBuilder) -> Symbol:
         """`symbol` with channels that differ in range, in channel groups if there are any."""
         rank = symbol.type.rank
-        if not self.is_grouped or data.count or rank < 2:
+        if self.step is None or data.count or rank < 2:
             return symbol
         spread = (0.25 ** (np.arange(data.shape[1]) % 3)).reshape(-1, *(1,) * (rank - 2))
         constant = builder.parameter(f"{symbol.name}_spread", spread.astype(np.float32))
@@ -185,10 +192,8 @@ class Case:
         bits: int = 8,
     ) -> QuantizationConfig:
         """The quantizers and the granularity of the weight; the case's channel groups, if any, follow from those."""
-        grouped = GRANULARITIES[PAIRS.index((activation, weight))] if self.is_grouped else (None, None)
-        if not self.has_weight and self.is_grouped:
-            grouped = (2, None)
-        granularity = ["layer" if step is None else {"channel": step} for step in grouped]
+        split = SPLIT[PAIRS.index((activation, weight))] if self.has_weight else (True, False)
+        granularity = ["layer" if self.step is None or not is_split else {"channel": self.step} for is_split in split]
         given = {name: data for name, data in self.inputs.items() if data.count}
         return QuantizationConfig.model_validate(
             {
@@ -203,7 +208,7 @@ class Case:
         every = ("output_channel", "layer") if self.has_weight else ("output_channel",)
         for turn, (activation, weight) in enumerate(PAIRS):
             if self.has_weight or activation == weight:
-                for scales in every[turn % len(every) :][:1] if self.is_grouped else every:
+                for scales in every if self.step is None else every[turn % len(every) :][:1]:
                     yield self.config(activation, weight if self.has_weight else QUANTIZERS[0], scales, bits)
 
     def draw(self, seed: int, kind: str = "normal") -> dict[str, Array]:
@@ -499,5 +504,5 @@ CASES: tuple[Case, ...] = (
     *_arrangements(),
     *_choices(),
 )
-GROUPED_CASES = tuple(replace(case, is_grouped=True) for case in CASES)
+GROUPED_CASES = tuple(replace(case, step=step) for case in CASES for step in STEPS)
 """The same on tensors in channel groups."""

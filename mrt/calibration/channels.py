@@ -15,13 +15,15 @@ class ChannelObserver:
     """The least and the greatest value of every channel, and the largest reach of any sample's channel.
 
     lo, hi, reach: float64 (C,). lambda_: as of HistoricalObserver, whose reach is taken of each channel by itself; None
-    leaves the reach out. Like every observer the state depends on the set of samples only.
+    leaves the reach out. count: values observed of each channel. Like every observer the state depends on the set of
+    samples only.
     """
 
     lo: Array
     hi: Array
     reach: Array
     lambda_: float | None = None
+    count: int = 0
 
     CLEARLY = 0.95
 
@@ -40,12 +42,14 @@ class ChannelObserver:
                 reach = np.maximum(reach, self._reach(sample, self.lambda_))
         # Adding 0 makes one of the two zeros, so that the order of samples cannot show.
         lo, hi = (end.astype(np.float64) + 0.0 for end in (samples.min(axis=(0, 2)), samples.max(axis=(0, 2))))
-        return ChannelObserver(np.minimum(self.lo, lo), np.maximum(self.hi, hi), reach, self.lambda_)
+        count = self.count + samples.shape[0] * samples.shape[2]
+        return ChannelObserver(np.minimum(self.lo, lo), np.maximum(self.hi, hi), reach, self.lambda_, count)
 
     def merge(self, other: ChannelObserver) -> ChannelObserver:
         """The state after what both have observed."""
         lo, hi = np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi)
-        return ChannelObserver(lo, hi, np.maximum(self.reach, other.reach), self.lambda_)
+        reach, count = np.maximum(self.reach, other.reach), self.count + other.count
+        return ChannelObserver(lo, hi, reach, self.lambda_, count)
 
     def ranges(self) -> tuple[tuple[float, float], ...]:
         """The range of every channel, cut to ±reach where that was taken; (0, 0) before any observation."""

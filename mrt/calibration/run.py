@@ -114,8 +114,11 @@ class _Seen:
         self.means = {channels: observer.observe(samples) for channels, observer in self.means.items()}
 
     def threshold(self) -> Threshold:
-        channels = () if self.channels is None else self.channels.observer.ranges()
-        return replace(threshold_of(self.range), channels=channels)
+        found = threshold_of(self.range)
+        if self.channels is None:
+            return found
+        observer = self.channels.observer
+        return replace(found, channels=observer.ranges(), observations=observer.count)
 
 
 @dataclass(frozen=True)

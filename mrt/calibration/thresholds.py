@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mrt.calibration.observers import HistoricalObserver, RangeObserver, Ranging
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 class CalibrationConfig(BaseModel):
@@ -31,22 +31,27 @@ class CalibrationConfig(BaseModel):
 
 @dataclass(frozen=True)
 class Threshold:
-    """The calibrated range of a tensor, lo <= hi; it need not hold 0. channels: the range of each of its channels."""
+    """The calibrated range of a tensor, lo <= hi; it need not hold 0.
+
+    channels: the range of each of its channels. observations: how many values of each channel were seen; 0 where that
+    is not known.
+    """
 
     lo: float
     hi: float
     channels: tuple[tuple[float, float], ...] = ()
+    observations: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The range as JSON's types; floats survive unchanged."""
-        channels = {"channels": [list(ends) for ends in self.channels]} if self.channels else {}
-        return {"lo": self.lo, "hi": self.hi} | channels
+        channels = {"channels": [list(ends) for ends in self.channels], "observations": self.observations}
+        return {"lo": self.lo, "hi": self.hi} | (channels if self.channels else {})
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Threshold:
         """The inverse of `to_json`; KeyError, TypeError or ValueError where a fact is missing or malformed."""
         channels = tuple((float(lo), float(hi)) for lo, hi in facts.get("channels", ()))
-        return cls(float(facts["lo"]), float(facts["hi"]), channels)
+        return cls(float(facts["lo"]), float(facts["hi"]), channels, int(facts.get("observations", 0)))
 
 
 Thresholds = Mapping[str, Threshold]
@@ -71,7 +76,7 @@ class Calibration:
     def to_json(self) -> dict[str, Any]:
         """JSON's types; floats survive unchanged.
 
-        {"format_version": 2, "thresholds": {tensor: {"lo", "hi", "channels": [[lo, hi]]}},
+        {"format_version": 3, "thresholds": {tensor: {"lo", "hi", "channels": [[lo, hi]], "observations"}},
         "means": [{"tensor", "axis", "mean": [one for each channel]}]}
         """
         return {

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mrt.calibration import Threshold
-from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, expansion_of, group_readers
-from mrt.quantization.granularity import gain_db
+from mrt.quantization.granularity import covered_channels, gain_db
 from mrt.quantization.options import (
     ActivationConfig,
     ActivationOverride,
@@ -19,7 +18,6 @@ from mrt.quantization.options import (
 from mrt.quantization.plan import asked_options, calibrated_ranges
 from mrt.symbol import Graph, Symbol
 from mrt.symbol.channels import channel_axes
-from mrt.symbol.operators.pooling import Pooling
 
 LEAST_GAIN = 3.0
 """Decibels; half a bit, below which a split is not worth its operations."""
@@ -38,24 +36,16 @@ class _Split:
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A tensor whose quantizer may have channel groups.
-
-    carriers: the tensors that hold the same integers behind it, such as its maxima. layers: those that read it or one
-    of these.
-    """
+    """A tensor whose quantizer may have channel groups. layers: those that read it, or what holds the same integers
+    behind it, such as its maxima."""
 
     symbol: Symbol
     quantizer: str
-    carriers: tuple[Symbol, ...]
     layers: tuple[Symbol, ...]
 
     def splits(self, thresholds: Mapping[str, Threshold]) -> list[_Split]:
         """The splits that are worth it, the best first: as coarse as keeps most of the gain, then coarser."""
-        channels = thresholds[self.symbol.name].channels
-        if not channels:
-            raise QuantizationError(
-                f"{self.symbol.name} ({self.symbol.op}) has no ranges per channel; calibrate it again"
-            )
+        channels = covered_channels(thresholds[self.symbol.name])
         steps = [1 << power for power in range((len(channels) - 1).bit_length())]
         gains = {step: gain_db(channels, step, self.quantizer) for step in steps}
         wanted = NEARLY_ALL * max(gains.values(), default=0.0)
@@ -73,9 +63,10 @@ def resolve_granularity(
 
     The gain of a split is the quantization noise that it saves if every channel holds what calibration saw. Splits are
     taken by gain per operation while the sum of added operations stays within `max_extra_operations` times the
-    network's multiplications. QuantizationError names a symbol whose channels were not calibrated.
+    network's multiplications. A tensor of whose channels calibration saw nothing stays `auto`.
     """
-    found = {candidate: candidate.splits(thresholds) for candidate in _candidates(graph, thresholds, config)}
+    candidates = _candidates(graph, thresholds, config)
+    found = {c: c.splits(thresholds) for c in candidates if thresholds[c.symbol.name].channels}
     total = sum(_multiplications(symbol) for symbol in graph.operators)
     room = config.max_extra_operations * total
     notes, overrides = [], dict(config.overrides)
@@ -83,9 +74,9 @@ def resolve_granularity(
         symbol, splits = candidate.symbol, found[candidate]
         split = next((split for split in splits if split.operations <= room), None)
         granularity = None if split is None else ChannelGranularity(channel=split.step)
-        for given in (symbol, *(carrier for carrier in candidate.carriers if not carrier.operator.keeps_scale)):
-            override = ActivationOverride(granularity=granularity or "layer")
-            overrides[given.name] = Override(activation=override).over(overrides.get(given.name))
+        # What carries the tensor's integers on follows its options.
+        override = ActivationOverride(granularity=granularity or "layer")
+        overrides[symbol.name] = Override(activation=override).over(overrides.get(symbol.name))
         if split is not None:
             room -= split.operations
             notes.append(
@@ -115,7 +106,7 @@ def _candidates(graph: Graph, thresholds: Mapping[str, Threshold], config: Quant
         options = asked[symbol.name]
         if not isinstance(options, ActivationConfig) or options.granularity != "auto" or _carries(graph, symbol):
             continue
-        read, carriers, layers = False, [], []
+        read, layers = False, []
         pending = [symbol]
         while pending:
             given = pending.pop()
@@ -124,18 +115,15 @@ def _candidates(graph: Graph, thresholds: Mapping[str, Threshold], config: Quant
                 if reader.operator.weight_channel_axis is not None:
                     layers.append(reader)
                 elif _carries(graph, reader) and is_auto(reader):
-                    carriers.append(reader)
                     pending.append(reader)
         if read:
-            found.append(_Candidate(symbol, options.quantizer, tuple(carriers), tuple(layers)))
+            found.append(_Candidate(symbol, options.quantizer, tuple(layers)))
     return found
 
 
 def _carries(graph: Graph, symbol: Symbol) -> bool:
     """Whether an operator gives the integers of the channel groups that it reads, so that nothing is rounded anew."""
-    operator = symbol.operator
-    keeps = operator.keeps_scale or (isinstance(operator, Pooling) and operator.pool_type == "max")
-    return keeps and Demand.CHANNELS in expansion_of(symbol).demands(symbol, graph)
+    return symbol.operator.keeps_scale and Demand.CHANNELS in expansion_of(symbol).demands(symbol, graph)
 
 
 def _worth(splits: list[_Split]) -> float:

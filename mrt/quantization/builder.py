@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -143,10 +142,24 @@ class IntegerBuilder:
         if value.is_centred:
             return value
         centred = self.add_constant(value.symbol, f"{self._origin}_zero_point", -value.zero_points, "_centred")
-        groups = value.groups
-        if groups is not None:
-            groups = replace(groups, zero_points=(0,) * len(groups.zero_points))
-        return self.quantized(centred, value.scale, 0, groups)
+        return self.quantized(centred, value.scale, 0, value.groups and value.groups.centred)
+
+    def grouped(self, symbol: Symbol, step: float, groups: ChannelGroups | None) -> Quantized:
+        """`symbol`, centred, at `step` times the factor of each channel group; one scale where all groups are alike."""
+        if groups is None or len(set(groups.factors)) == 1:
+            return self.quantized(symbol, step * (1 if groups is None else groups.factors[0]))
+        return self.quantized(symbol, step * groups.spread(groups.factors, symbol.shape), 0, groups.centred)
+
+    def at_one_scale(self, value: Quantized) -> Quantized:
+        """`value` at the common scale of its channel groups, centred: integers times their group's factor, exactly."""
+        if value.groups is None:
+            return value
+        value = self.centred(value)
+        symbol, groups = value.symbol, value.groups
+        if groups is not None and set(groups.factors) != {1}:
+            factors = groups.spread(groups.factors, symbol.shape)
+            symbol = self.apply(BroadcastMul(), [symbol, self.constant(f"{symbol.name}_factors", factors)], "_common")
+        return self.quantized(symbol, value.step)
 
     def requantize(self, value: Quantized, target: Target) -> Quantized:
         """`value` at the target: multiplied in integers, rounded half up, saturated to [lo, hi], stored narrow.
@@ -186,8 +199,10 @@ class IntegerBuilder:
         ratio = value.scale / scales
         if (ratio == ratio.flat[0]).all():
             ratio = _first(ratio)
-        if fits and not target.pinned and (value.is_uniform or _along_one_axis(value.groups, target.groups)):
+        if fits and not target.pinned and _along_one_axis(value.groups, target.groups):
             return value
+        if fits and not target.pinned and value.is_uniform:
+            return value.uniform
         if np.allclose(ratio, 1.0, rtol=SAME_SCALE, atol=0):
             return self._settled(value.symbol, target, scales, value.zero_points)
         value = self.centred(value)

@@ -27,7 +27,7 @@ class Demand(enum.Enum):
     """At the tensor's own quantizer: the asked bits, one scale."""
     CHANNELS = "channels"
     """As NARROW, with one scale and zero point for each group of channels where the tensor has channel granularity
-    along `group_axis`, which the operator keeps apart or sums over."""
+    along an axis that the operator keeps apart or, a layer, sums over."""
     OUTPUT = "output"
     """At the quantizer of the operator's own output, in channel groups where that has them."""
     COMMON = "common"
@@ -72,6 +72,7 @@ class Expansion:
     through, for operators that pass an accumulator on. adds_constant: whether a constant operand joins the accumulator
     at its own scale, as a bias does. reach: of the real values [lo, hi] of a NARROW input, the interval beyond which
     the output stays what it is at its end, so that the input may saturate there; None where all of them matter.
+    mixes: what it does to NARROW inputs for which they need one scale, as a note has it.
     """
 
     expand: Expand
@@ -80,6 +81,7 @@ class Expansion:
     gain: Callable[[Symbol, Graph], float] = lambda symbol, graph: 1.0
     adds_constant: bool = False
     reach: Reach | None = None
+    mixes: str = "does not keep their channels apart"
 
 
 _EXPANSIONS: dict[str, Expansion] = {}
@@ -97,6 +99,7 @@ def expansion(
     gain: Callable[[Symbol, Graph], float] = lambda symbol, graph: 1.0,
     adds_constant: bool = False,
     reach: Reach | None = None,
+    mixes: str = Expansion.mixes,
 ) -> Callable[[Expand], Expand]:
     """Registers a function as the expansion of the operators `ops`."""
 
@@ -105,7 +108,7 @@ def expansion(
         for op in ops:
             if op in _EXPANSIONS:
                 raise GraphError(f"operator {op} has two expansions")
-            _EXPANSIONS[op] = Expansion(function, wanted, guard_bits, gain, adds_constant, reach)
+            _EXPANSIONS[op] = Expansion(function, wanted, guard_bits, gain, adds_constant, reach, mixes)
         return function
 
     return register
@@ -120,21 +123,31 @@ def expansion_of(symbol: Symbol) -> Expansion:
         raise UnsupportedOperatorError(f"{symbol.name} ({symbol.op}) has no integer form") from None
 
 
-def group_axis(consumer: Symbol, source: Symbol) -> int:
-    """The axis of `source` along which an operator takes channel groups: a layer the one that it sums over."""
-    summed = consumer.operator.data_channel_axis(source.type.rank)
-    return 1 if summed is None else summed
+def takes_groups(consumer: Symbol, index: int, axis: int) -> bool:
+    """Whether input `index`, of demand CHANNELS, is taken in channel groups along its `axis`.
+
+    A layer takes them along the axis that it sums over, any other operator along those that it keeps apart. Axis 0
+    counts samples, not channels.
+    """
+    operator = consumer.operator
+    summed = operator.data_channel_axis(consumer.inputs[index].type.rank)
+    if axis == 0 or summed is not None:
+        return axis == summed != 0
+    return operator.kept_axis(axis, index, *(source.type for source in consumer.inputs)) is not None
 
 
 def group_readers(graph: Graph, symbol: Symbol, axis: int) -> list[Symbol]:
     """The readers of the tensor that take it in channel groups along `axis`."""
-    found = []
-    for consumer in dict.fromkeys(graph.consumers[symbol]):
-        demands = expansion_of(consumer).demands(consumer, graph)
-        wanted = [demand for demand, source in zip(demands, consumer.inputs, strict=True) if source is symbol]
-        if Demand.CHANNELS in wanted and group_axis(consumer, symbol) == axis:
-            found.append(consumer)
-    return found
+    return [
+        consumer
+        for consumer in dict.fromkeys(graph.consumers[symbol])
+        if any(
+            source is symbol and demand is Demand.CHANNELS and takes_groups(consumer, index, axis)
+            for index, (demand, source) in enumerate(
+                zip(expansion_of(consumer).demands(consumer, graph), consumer.inputs, strict=True)
+            )
+        )
+    ]
 
 
 def expanded_operators() -> frozenset[str]:
@@ -153,12 +166,13 @@ def check_covered(graph: Graph) -> None:
     if missing:
         raise UnsupportedOperatorError(
             "these operators have no integer form: "
-            + "; ".join(f"{op} ({len(names)}: {_first(names)})" for op, names in missing.items())
+            + "; ".join(f"{op} ({len(names)}: {named(names)})" for op, names in missing.items())
             + "; cut them off with prepare.split where they end the network"
         )
 
 
-def _first(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
+    """The first three names, for a message."""
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
+from mrt.calibration import Threshold
 from mrt.quantization.quantizer import SMALLEST_SCALE, ChannelGroups, Target, affine_target, symmetric_target
 from mrt.symbol import Array
 
@@ -14,6 +16,38 @@ FACTOR_BITS = 8
 """Group scales are at most 2^8 times the common one: with 8-bit weights, factor times weight fits 16 bits."""
 LEAST_FACTOR = 4
 """The finest group's factor, where FACTOR_BITS allow it: rounding a factor up costs it at most a quarter more step."""
+
+
+ENOUGH = 10_000
+"""A channel's range is taken as it was seen where so many of its values or more were seen."""
+
+
+def covered_channels(threshold: Threshold) -> tuple[tuple[float, float], ...]:
+    """The range that each channel's quantizer covers: what calibration saw, and a margin where it saw little.
+
+    The next of n + 1 independent values of one distribution is the largest with probability 1 / (n + 1): a tensor has
+    been seen often enough where one of its channels has not, such as behind a global pooling, where a channel has one
+    value a sample. With an exponential tail the largest of n values is expected at
+
+        H(n) = 1 + 1/2 + ... + 1/n
+
+    lengths of that tail (A. Renyi, "On the theory of order statistics", 1953), so that of N values it is expected at
+    H(N) / H(n) times that of n. By this factor, with N = ENOUGH, ends are moved away from zero, as far as the tensor's
+    own range goes. It is too careful where tails are lighter.
+    """
+    factor = _expected_largest(ENOUGH) / _expected_largest(threshold.observations or ENOUGH)
+    if factor <= 1:
+        return threshold.channels
+    return tuple(
+        (min(lo, max(lo * factor, threshold.lo)), max(hi, min(hi * factor, threshold.hi)))
+        for lo, hi in threshold.channels
+    )
+
+
+@cache
+def _expected_largest(count: int) -> float:
+    """Of so many values with an exponential tail of length 1, at most of ENOUGH."""
+    return math.fsum(1 / k for k in range(1, min(count, ENOUGH) + 1))
 
 
 def integer_factors(wanted: Array, bits: int) -> tuple[float, Array]:

@@ -9,8 +9,8 @@ import numpy as np
 
 from mrt.calibration import Threshold
 from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, expansion_of, group_axis, group_readers
-from mrt.quantization.granularity import grouped_target
+from mrt.quantization.expansion import Demand, expansion_of, group_readers, takes_groups
+from mrt.quantization.granularity import covered_channels, grouped_target
 from mrt.quantization.options import ActivationConfig, InputConfig, QuantizationConfig
 from mrt.quantization.quantizer import SMALLEST_SCALE, Target, affine_target, symmetric_target
 from mrt.symbol import Array, Graph, Interval, Symbol
@@ -63,7 +63,7 @@ class ScalePlan:
             return self.narrow[source.name]
         if demand is Demand.CHANNELS:
             grouped = self.grouped.get(source.name)
-            is_taken = grouped and grouped.groups and grouped.groups.axis == group_axis(consumer, source)
+            is_taken = grouped and grouped.groups and takes_groups(consumer, index, grouped.groups.axis)
             return grouped if is_taken else self.narrow[source.name]
         if demand is Demand.OUTPUT:
             return self.output_quantizer(consumer, source)
@@ -143,9 +143,8 @@ def make_plan(graph: Graph, thresholds: Mapping[str, Threshold], config: Quantiz
         symbol.name: _own_target(symbol, ranges[symbol.name], graph, symbol.name in never_negative, asked)
         for symbol in symbols
     }
-    grouped = _grouped_targets(graph, thresholds, never_negative, asked)
-    draft = ScalePlan(graph, config, asked, own, grouped, own, {}, {}, {}, {}, magnitudes, never_negative)
-    return _look_ahead(draft, ranges)
+    draft = ScalePlan(graph, config, asked, own, {}, own, {}, {}, {}, {}, magnitudes, never_negative)
+    return _look_ahead(draft, ranges, _splits(graph, thresholds, never_negative, asked))
 
 
 def calibrated_ranges(graph: Graph, thresholds: Mapping[str, Threshold]) -> dict[str, Threshold]:
@@ -204,25 +203,37 @@ def _own_target(
     return symmetric_target(_magnitude(threshold), options.bits, signed=not never_negative)
 
 
-def _look_ahead(draft: ScalePlan, ranges: Mapping[str, Threshold]) -> ScalePlan:
+def _look_ahead(draft: ScalePlan, ranges: Mapping[str, Threshold], splits: Mapping[str, _Split]) -> ScalePlan:
     """Walks from the outputs to the inputs: what of a tensor matters, what its wide form meets, each common scale."""
     graph = draft.graph
-    own, narrow = dict(draft.own), dict(draft.own)
+    own, narrow, grouped = dict(draft.own), dict(draft.own), dict(draft.grouped)
     reached: dict[str, Threshold] = {}
     common: dict[str, float] = {}
     meets: dict[str, Target | None] = {}
     saturates: dict[str, tuple[float, float]] = {}
-    plan = replace(draft, own=own, narrow=narrow, reached=reached, common=common, meets=meets, saturates=saturates)
+    plan = replace(
+        draft,
+        own=own,
+        grouped=grouped,
+        narrow=narrow,
+        reached=reached,
+        common=common,
+        meets=meets,
+        saturates=saturates,
+    )
     outputs = set(graph.outputs)
     for symbol in reversed((*graph.inputs, *graph.symbols)):
         calibrated = ranges[symbol.name]
         matters, alone = _reach(plan, symbol, calibrated)
+        covered = None
         if matters != calibrated:
             covered = _covered(matters, calibrated, own[symbol.name])
             is_positive = symbol.name in draft.never_negative
             narrow[symbol.name] = _own_target(symbol, covered, graph, is_positive, draft.asked)
             if alone:
                 own[symbol.name], reached[symbol.name] = narrow[symbol.name], matters
+        if symbol.name in splits:
+            grouped[symbol.name] = splits[symbol.name].target(covered)
         candidates = [plan.output(symbol)] if symbol in outputs else []
         ends = [_ends(target) for target in candidates]
         for consumer in dict.fromkeys(graph.consumers[symbol]):
@@ -293,18 +304,20 @@ def _guard_bits(symbol: Symbol, meets: Target, own: Target) -> int:
 
 
 def _reach(plan: ScalePlan, symbol: Symbol, calibrated: Threshold) -> tuple[Threshold, bool]:
-    """The part of a tensor's range that its NARROW consumers tell apart, and whether it has no other consumers."""
+    """The part of a tensor's range that its NARROW and CHANNELS consumers tell apart, and whether it has no others."""
     parts: list[tuple[float, float]] = []
     alone = symbol not in plan.graph.outputs
     for consumer in dict.fromkeys(plan.graph.consumers[symbol]):
         expansion = expansion_of(consumer)
         wanted = expansion.demands(consumer, plan.graph)
         for demand, source in zip(wanted, consumer.inputs, strict=True):
-            if source is symbol and demand is not Demand.NARROW:
+            if source is not symbol:
+                continue
+            if demand not in (Demand.NARROW, Demand.CHANNELS):
                 alone = False
-            elif source is symbol and expansion.reach is None:
+            elif expansion.reach is None:
                 return calibrated, False
-            elif source is symbol and expansion.reach is not None:
+            else:
                 parts.append(expansion.reach(consumer, plan, calibrated.lo, calibrated.hi))
     if not parts:
         return calibrated, False
@@ -338,35 +351,48 @@ def _through(plan: ScalePlan, symbol: Symbol, carrier: Symbol) -> Target | None:
     return found if carrier.operator.keeps_scale else _unlimited(found)
 
 
-def _grouped_targets(
+@dataclass(frozen=True)
+class _Split:
+    """A tensor that the options split along `axis`. channels: the range that each channel's quantizer covers."""
+
+    channels: tuple[tuple[float, float], ...]
+    axis: int
+    step: int
+    options: ActivationConfig
+    never_negative: bool
+
+    def target(self, covered: Threshold | None) -> Target:
+        """The quantizer in channel groups; covered: the part of the tensor's range that matters, None for all."""
+        lo, hi = (-np.inf, np.inf) if covered is None else (covered.lo, covered.hi)
+        lo = max(lo, 0.0) if self.never_negative else lo
+        channels = [(min(max(least, lo), hi), min(max(most, lo), hi)) for least, most in self.channels]
+        options = self.options
+        signed = options.is_signed if options.quantizer == "affine" else not self.never_negative
+        return grouped_target(channels, self.axis, self.step, options.bits, options.quantizer, signed)
+
+
+def _splits(
     graph: Graph,
     thresholds: Mapping[str, Threshold],
     never_negative: frozenset[str],
     asked: Mapping[str, ActivationConfig | InputConfig],
-) -> dict[str, Target]:
-    """The quantizers in channel groups, of the tensors that the options split and that some reader takes so.
+) -> dict[str, _Split]:
+    """The tensors that the options split and that some reader takes in channel groups.
 
-    Inputs keep one scale: they come from outside as integers of one scale.
+    Inputs keep one scale: they come from outside as integers of one scale. So do tensors of whose channels calibration
+    saw nothing.
     """
-    grouped = {}
+    found = {}
     axes = channel_axes(graph)
     for symbol in graph.operators:
-        options = asked[symbol.name]
+        options, axis = asked[symbol.name], axes.get(symbol.name, 0)
         step = options.channel_step if isinstance(options, ActivationConfig) else None
-        if isinstance(options, InputConfig) or step is None:
+        if isinstance(options, InputConfig) or step is None or not group_readers(graph, symbol, axis):
             continue
-        if not group_readers(graph, symbol, axes.get(symbol.name, 0)):
-            continue
-        threshold = thresholds[symbol.name]
-        if not threshold.channels:
-            raise QuantizationError(f"{symbol.name} ({symbol.op}) has no ranges per channel; calibrate it again")
-        floor = 0.0 if symbol.name in never_negative else -np.inf
-        channels = [(max(lo, floor), max(hi, floor)) for lo, hi in threshold.channels]
-        signed = options.is_signed if options.quantizer == "affine" else symbol.name not in never_negative
-        grouped[symbol.name] = grouped_target(
-            channels, axes[symbol.name], step, options.bits, options.quantizer, signed
-        )
-    return grouped
+        if thresholds[symbol.name].channels:
+            channels = covered_channels(thresholds[symbol.name])
+            found[symbol.name] = _Split(channels, axis, step, options, symbol.name in never_negative)
+    return found
 
 
 def _unlimited(target: Target) -> Target:

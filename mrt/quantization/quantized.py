@@ -35,7 +35,14 @@ class Quantized:
     @property
     def is_uniform(self) -> bool:
         """Whether one scale and one zero point serve the whole tensor."""
-        return self.scale.size == 1 and self.zero_points.size == 1
+        return _is_one(self.scale) and _is_one(self.zero_points)
+
+    @property
+    def uniform(self) -> Quantized:
+        """The same with its one scale and zero point, each held once; QuantizationError where there are several."""
+        if not _is_one(self.scale):
+            raise QuantizationError(f"{self.symbol.name}: one scale is needed, its channels have several")
+        return Quantized.of(self.symbol, self.scale.flat[0], self.zero_point)
 
     @property
     def is_centred(self) -> bool:
@@ -51,9 +58,13 @@ class Quantized:
     @property
     def zero_point(self) -> int:
         """The one zero point of a uniform tensor."""
-        if self.zero_points.size != 1:
+        if not _is_one(self.zero_points):
             raise QuantizationError(f"{self.symbol.name}: one zero point is needed, its channels have several")
         return int(self.zero_points.reshape(-1)[0])
+
+
+def _is_one(values: Array) -> bool:
+    return bool((values == values.flat[0]).all())
 
 
 def _ranked(value: float | Array, dtype: type, rank: int) -> Array:

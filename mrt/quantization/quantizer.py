@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,11 @@ class ChannelGroups:
         channels = np.repeat(np.asarray(values, np.int64), self.step)[: shape[self.axis]]
         return channels.reshape(tuple(-1 if axis == self.axis else 1 for axis in range(len(shape))))
 
+    @property
+    def centred(self) -> ChannelGroups:
+        """The same with zero points 0."""
+        return replace(self, zero_points=(0,) * len(self.zero_points))
+
     def ends(self, channels: int) -> list[int]:
         """Where each group ends, of `channels` channels."""
         return [*range(self.step, channels, self.step), channels]
@@ -56,6 +61,23 @@ class Target:
         """The largest |q - zero_point|."""
         zero_points = (self.zero_point,) if self.groups is None else self.groups.zero_points
         return max(max(abs(self.lo - zero), abs(self.hi - zero)) for zero in zero_points)
+
+    @property
+    def of_groups(self) -> tuple[Target, ...]:
+        """The forms with one scale each that its channel groups have, equal ones once; itself where it has none."""
+        return tuple(dict.fromkeys(self._of_each_group()))
+
+    def of_channels(self, channels: int) -> tuple[Target, ...]:
+        """The form with one scale that each of so many channels has."""
+        each = self._of_each_group()
+        step = channels if self.groups is None else self.groups.step
+        return tuple(each[channel // step] for channel in range(channels))
+
+    def _of_each_group(self) -> list[Target]:
+        if self.groups is None:
+            return [self]
+        pairs = zip(self.groups.factors, self.groups.zero_points, strict=True)
+        return [replace(self, scale=self.scale * f, zero_point=z, groups=None) for f, z in pairs]
 
     def scales(self, shape: Sequence[int]) -> Array:
         """The scale of every channel of a tensor of `shape`; float64, of its rank, each axis 1 or full."""

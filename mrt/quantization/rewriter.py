@@ -16,6 +16,7 @@ from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan import make_plan
 from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.unsplit import unsplit_notes
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.types import narrowest_dtype
@@ -89,7 +90,7 @@ class Expander:
         config, chosen = resolve_granularity(graph, thresholds, config)
         self.plan = make_plan(graph, thresholds, config)
         self.builder = IntegerBuilder(reserved=graph.by_name)
-        self.builder.notes += chosen
+        self.builder.notes += (*chosen, *unsplit_notes(self.plan, thresholds))
         self._graph = graph
         self._wide: dict[Symbol, Quantized] = {}
         self._corrections: dict[str, Array] = {}

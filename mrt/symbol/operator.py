@@ -27,14 +27,15 @@ class Operator:
       channel_axis() -> int                    axis of data and output that counts channels, where there is a weight
       intermediates(*input intervals)          intervals of what a kernel holds on the way, such as partial sums
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
+      kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
       batch_obstacle_among(types, batched)     the same where it matters which inputs hold the batch
     """
 
     op: ClassVar[str] = ""
     input_names: ClassVar[tuple[str, ...]] = ("data",)
-    keeps_scale: ClassVar[bool] = False
-    """Whether the output holds values of the (one) data input only, at the same scale and zero point."""
+    is_elementwise: ClassVar[bool] = False
+    """Whether an output element depends on the inputs at its own place only; inputs broadcast."""
     weight_channel_axis: ClassVar[int | None] = None
     """Axis of the weight that counts output channels, where there is a weight."""
 
@@ -51,6 +52,11 @@ class Operator:
             except (TypeError, ValueError, OverflowError):
                 raise GraphError(f"{self.op}.{name} is {value!r}; {_describe(kind)} is needed") from None
 
+    @property
+    def keeps_scale(self) -> bool:
+        """Whether the output holds values of the (one) data input only, at the same scale and zero point."""
+        return False
+
     def channel_axis(self) -> int | None:
         """Axis of the data and of the output that counts channels, negative from the end; None without a weight."""
         return None
@@ -61,6 +67,18 @@ class Operator:
 
     def data_channel_axis(self, rank: int) -> int | None:
         return None
+
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        """The axis of the output that keeps `axis` of input `index` apart; None where the operator mixes or cuts that.
+
+        What the output holds at place c of its axis comes from place c of the input's alone; where it is longer, a
+        multiple, each place of the input becomes as many neighbours.
+        """
+        if not self.is_elementwise:
+            return None
+        shape = self.infer(*inputs).shape
+        behind = axis + len(shape) - inputs[index].rank
+        return behind if shape[behind] == inputs[index].shape[axis] else None
 
     def batch_obstacle(self, *inputs: Any, **_: Any) -> str:
         return ""

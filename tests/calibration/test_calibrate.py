@@ -131,9 +131,10 @@ def test_means_are_those_of_numpy(baked: bool) -> None:
 
 def test_a_calibration_survives_its_file() -> None:
     means = {Channels("a", 1): (0.1, -1e-300, 1 / 3), Channels("a", 2): (5.0,)}
-    found = Calibration({"a": Threshold(-1 / 3, 1e30), "b": Threshold(0.0, 0.0)}, means)
+    split = Threshold(-1.0, 2.0, ((-1.0, 1 / 3), (0.0, 2.0)), 70)
+    found = Calibration({"a": Threshold(-1 / 3, 1e30), "b": Threshold(0.0, 0.0), "c": split}, means)
     assert Calibration.from_json(json.loads(json.dumps(found.to_json()))) == found
-    with pytest.raises(ValueError, match="format_version is 1, 2 is needed"):
+    with pytest.raises(ValueError, match="format_version is 1, 3 is needed"):
         Calibration.from_json({"format_version": 1, "thresholds": {}})
 
 

@@ -23,7 +23,7 @@ SAMPLES = (RANDOM.standard_t(2, (12, 5, 40)) * RANDOM.uniform(0.1, 3, (12, 5, 1)
 
 
 def state(observer: ChannelObserver) -> tuple[bytes, ...]:
-    return observer.lo.tobytes(), observer.hi.tobytes(), observer.reach.tobytes()
+    return observer.lo.tobytes(), observer.hi.tobytes(), observer.reach.tobytes(), bytes(str(observer.count), "ascii")
 
 
 @pytest.mark.parametrize("lambda_", [None, 2.0])
@@ -40,7 +40,9 @@ def test_state_does_not_depend_on_the_parts(lambda_: float | None, cuts: list[in
 
 
 def test_max_is_the_range_of_each_channel() -> None:
-    found = ChannelObserver.of(5).observe(SAMPLES).ranges()
+    observer = ChannelObserver.of(5).observe(SAMPLES)
+    assert observer.count == 12 * 40
+    found = observer.ranges()
     assert found == tuple((float(c.min()), float(c.max())) for c in np.moveaxis(SAMPLES, 1, 0))
 
 

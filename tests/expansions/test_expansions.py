@@ -175,9 +175,10 @@ def test_sixteen_by_sixteen_bits_keep_as_many_as_fit(pair: tuple[str, str]) -> N
 
 
 def test_what_fits_in_no_way_is_refused_by_name() -> None:
-    graph = chain((1, 1, 2**17), (FullyConnected(num_hidden=1, no_bias=True), [np.ones((1, 2**17))]))
+    """One channel of a convolution is not cut into slices."""
+    graph = chain((1, 1, 2**17), (Convolution((2**17,), 1, no_bias=True), [np.ones((1, 1, 2**17))]))
     config = QuantizationConfig.model_validate({"activation": {"bits": 16}, "weight": {"bits": 16}})
-    with pytest.raises(QuantizationError, match=r"s0 \(FullyConnected\): its sums of 131072 products"):
+    with pytest.raises(QuantizationError, match=r"s0 \(Convolution\): its sums of 131072 products"):
         quantize_and_run(graph, random_samples(graph, 1), config)
 
 

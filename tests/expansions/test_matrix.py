@@ -22,6 +22,7 @@ import mrt
 from mrt.model import assemble
 from mrt.quantization.expansion import expanded_operators
 from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import Array, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.activation import Relu, Tanh
 from mrt.symbol.operators.broadcast import BroadcastAdd
@@ -39,14 +40,16 @@ from tests.matrix import (
     GROUPED_CASES,
     PAIRS,
     QUANTIZERS,
+    STEPS,
     Case,
     Data,
     Weights,
     assert_proven_at_extremes,
     assert_within_bounds,
+    extreme_feeds,
     run,
 )
-from tests.quantization.networks import chain, random_samples
+from tests.quantization.networks import chain, like_channels, observe, random_samples
 
 USEFUL = 0.3
 """A bound says something where it is at most this share of the largest output."""
@@ -63,7 +66,7 @@ def test_eight_bits(case: Case, tmp_path: Path) -> None:
     """Ordinary data, every pair of quantizers and granularity; the saved model is verified from its files."""
     for config in case.configs():
         samples = [case.draw(seed) for seed in (1, 2)]
-        useful = np.inf if case.is_loose or case.is_grouped else USEFUL
+        useful = np.inf if case.is_loose or case.step is not None else USEFUL
         integer = assert_within_bounds(case.graph, samples, config, useful)
         assert_proven_at_extremes(integer)
     assemble(integer, None, {}).save(tmp_path)
@@ -73,9 +76,9 @@ def test_eight_bits(case: Case, tmp_path: Path) -> None:
 @EVERY_CASE
 def test_kinds_of_data(case: Case) -> None:
     """Zero points at both ends of the range and outside, ties, constants, extremes; quantizers, and groups, in turn."""
-    forms = [case, replace(case, is_grouped=True)]
+    forms = [replace(case, step=step) for step in (None, 1, None, 3)]
     for turn, kind in enumerate(DRAWS):
-        form = forms[turn % 2]
+        form = forms[turn % 4]
         configs = list(form.configs())
         config = configs[(turn // 2 + turn // 2 // len(configs)) % len(configs)]
         assert_within_bounds(form.graph, [form.draw(3 + turn, kind)], config)
@@ -85,13 +88,38 @@ def test_kinds_of_data(case: Case) -> None:
 @settings(max_examples=2)
 @given(data=st.data())
 def test_drawn_data_and_widths(case: Case, data: st.DataObject) -> None:
-    case = replace(case, is_grouped=data.draw(st.booleans(), "groups"))
+    case = replace(case, step=data.draw(st.sampled_from([None, *STEPS]), "step"))
     bits = data.draw(st.sampled_from([4, 16]), "bits")
     config = data.draw(st.sampled_from(list(case.configs(bits))), "config")
     kind = data.draw(st.sampled_from(list(DRAWS)), "kind")
     seed = data.draw(st.integers(0, 2**16), "seed")
     integer = assert_within_bounds(case.graph, [case.draw(seed, kind), case.draw(seed + 1, kind)], config)
     assert_proven_at_extremes(integer)
+
+
+def without_groups(config: QuantizationConfig) -> QuantizationConfig:
+    """The same with one scale per tensor."""
+    layer = {"granularity": "layer"}
+    update = {
+        "activation": config.activation.model_copy(update=layer),
+        "weight": config.weight.model_copy(update=layer),
+    }
+    return config.model_copy(update=update)
+
+
+@pytest.mark.parametrize("case", GROUPED_CASES, ids=str)
+def test_groups_of_one_range_give_the_integers_of_one_scale(case: Case) -> None:
+    """Bit for bit, where calibration saw every channel reach what its tensor does."""
+    samples = [case.draw(seed) for seed in (1, 2)]
+    thresholds = like_channels(case.graph, observe(case.graph, samples))
+    for config in case.configs():
+        if config.weight.granularity != "layer":
+            continue  # the weight's own ranges differ; test_granularity.py has weights whose ranges do not
+        split = expand_graph(case.graph, thresholds, config)
+        whole = expand_graph(case.graph, thresholds, without_groups(config))
+        for feeds in extreme_feeds(whole):
+            for found, expected in zip(split.graph.evaluate(feeds), whole.graph.evaluate(feeds), strict=True):
+                np.testing.assert_array_equal(found, expected)
 
 
 LONGEST = (2**31 - 1) // (255 * 127)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,6 +72,15 @@ def observe(graph: Graph, samples: Sequence[dict[str, Array]]) -> dict[str, Thre
             split = np.moveaxis(values, axes[name] + 1, 0).reshape(values.shape[axes[name] + 1], -1)
             channels = tuple((float(row.min()), float(row.max())) for row in split)
         found[name] = Threshold(float(values.min()), float(values.max()), channels)
+    return found
+
+
+def like_channels(graph: Graph, thresholds: Mapping[str, Threshold]) -> dict[str, Threshold]:
+    """Thresholds as if every channel had the range of its tensor."""
+    axes, found = channel_axes(graph), {}
+    for name, threshold in thresholds.items():
+        count = graph.by_name[name].shape[axes[name]] if axes.get(name, 0) > 0 else 0
+        found[name] = replace(threshold, channels=((threshold.lo, threshold.hi),) * count)
     return found
 
 

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.calibration import Threshold
-from mrt.errors import QuantizationError
-from mrt.quantization.granularity import FACTOR_BITS, gain_db, group_ranges, grouped_target, integer_factors
+from mrt.calibration import CalibrationConfig, Threshold, calibrate
+from mrt.quantization.granularity import (
+    ENOUGH,
+    FACTOR_BITS,
+    covered_channels,
+    gain_db,
+    group_ranges,
+    grouped_target,
+    integer_factors,
+)
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan import make_plan
 from mrt.quantization.quantizer import affine_target, symmetric_target
-from mrt.symbol import Graph, GraphBuilder, Operator, TensorType
-from mrt.symbol.operators.activation import Relu
-from mrt.symbol.operators.arrangement import UpSampling
+from mrt.quantization.rewriter import expand_graph
+from mrt.symbol import Graph, GraphBuilder, NumpyRunner, Operator, TensorType
+from mrt.symbol.channels import channel_axes
+from mrt.symbol.operators.activation import Relu, Tanh
+from mrt.symbol.operators.arrangement import DepthToSpace, UpSampling
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.convolution import Convolution
+from mrt.symbol.operators.functions import Abs
 from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.normalization import Softmax
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
-from mrt.symbol.operators.transform import Flatten
+from mrt.symbol.operators.transform import Flatten, Reshape
 from tests.quantization.networks import chain, observe, quantize_and_run, random_samples
 
 EVERY_TWO = QuantizationConfig.model_validate({"activation": {"granularity": {"channel": 2}}})
@@ -115,11 +128,93 @@ def normal(*shape: int) -> np.ndarray:
 SPREAD = (BroadcastMul(), [np.array([1.0, 0.1, 0.02, 4.0]).reshape(1, 4, 1, 1)])
 
 
-def test_channels_that_were_not_calibrated_are_named() -> None:
-    graph = chain((1, 4, 3, 3), SPREAD, conv())
-    thresholds = {name: Threshold(-1.0, 1.0) for name in observe(graph, random_samples(graph))}
-    with pytest.raises(QuantizationError, match=r"s0 \(broadcast_mul\) has no ranges per channel; calibrate it again"):
-        make_plan(graph, thresholds, EVERY_TWO)
+def test_a_batch_that_is_baked_in_leaves_one_scale_and_a_note_says_so() -> None:
+    """Two samples are four rows of the layer: of its input calibration sees no channels."""
+    steps = [SPREAD, (Reshape((4, 2, 9)), []), (Convolution((1,), 3, no_bias=True), [normal(3, 2, 1)])]
+    graph = chain((2, 4, 3, 3), *steps)
+    samples = random_samples(graph)
+    tensors = [symbol.name for symbol in (*graph.inputs, *graph.operators)]
+    batches = [{"x": feeds["x"]} for feeds in samples]
+    thresholds = calibrate(graph, batches, tensors, CalibrationConfig(), NumpyRunner()).thresholds
+    assert thresholds["s0"].channels and not thresholds["s1"].channels
+    override = {"s1": {"activation": {"granularity": {"channel": 1}}}}
+    config = QuantizationConfig.model_validate({"overrides": override})
+    integer = expand_graph(graph, thresholds, config)
+    assert integer.notes == ("one scale where calibration saw no channels, since axis 0 counts no samples: s1",)
+    assert str(integer.graph) == str(expand_graph(graph, thresholds, QuantizationConfig()).graph)
+
+
+def test_operators_that_need_one_scale_say_why() -> None:
+    graph = chain((1, 4, 3, 3), SPREAD, (Softmax(axis=1), []), SPREAD, conv())
+    notes = expand_graph(graph, observe(graph, random_samples(graph)), EVERY_TWO).notes
+    assert notes == ("one scale for what softmax reads, which compares elements and adds up their powers: s0",)
+    graph = chain((1, 4, 3, 3), SPREAD, (DepthToSpace(2), []), (Abs(), []))
+    notes = expand_graph(graph, observe(graph, random_samples(graph)), EVERY_TWO).notes
+    assert notes == ("one scale for what depth_to_space reads, which does not keep their channels apart: s0",)
+
+
+@pytest.mark.parametrize("count", [2, 10, 100, 1000])
+def test_a_range_seen_rarely_has_the_margin_that_an_exponential_tail_needs(count: int) -> None:
+    """The mean of the largest of `count` draws, widened, is that of the largest of ENOUGH draws."""
+    rng = np.random.default_rng(count)
+    seen = rng.exponential(2.0, (4000, count)).max(axis=1).mean()
+    enough = np.mean([rng.exponential(2.0, ENOUGH).max() for _ in range(400)])
+    ((lo, hi),) = covered_channels(Threshold(-1e9, 1e9, ((-seen / 2, seen),), count))
+    assert hi == pytest.approx(enough, rel=0.03) and lo == pytest.approx(-hi / 2)
+
+
+def test_the_margin_ends_at_the_range_of_the_tensor_and_with_enough_observations() -> None:
+    channels = ((-1.0, 2.0), (0.0, 0.0), (0.5, 4.0), (-3.0, -1.0))
+    whole = Threshold(-3.0, 4.0, channels, 1)
+    assert covered_channels(whole) == ((-3.0, 4.0), (0.0, 0.0), (0.5, 4.0), (-3.0, -1.0))
+    for count in (0, ENOUGH, 10**9):
+        assert covered_channels(replace(whole, observations=count)) == channels
+    widths = [covered_channels(replace(whole, observations=count))[0][1] for count in (10, 100, 1000, 10**5)]
+    assert widths == sorted(widths, reverse=True) and widths[-1] == 2.0 < widths[-2]
+
+
+def test_pooled_channels_of_new_samples_saturate_no_more_often_than_the_margin_says() -> None:
+    """Sums of 9 squares for each channel: 60 samples calibrate, of 20,000 new ones one in 10,000 may exceed."""
+    rng = np.random.default_rng(0)
+    draw = lambda count: np.square(rng.standard_normal((count, 16, 9))).sum(axis=2) * np.linspace(0.1, 1, 16)  # noqa: E731
+    seen, new = draw(60), draw(20_000)
+    ends = tuple((float(c.min()), float(c.max())) for c in seen.T)
+    threshold = Threshold(float(seen.min()), float(seen.max()), ends, 60)
+    bare, wide = (np.array(t)[:, 1] for t in (ends, covered_channels(threshold)))
+    inner = slice(0, 8)  # the widest channels end where the tensor does
+    assert (new > bare)[:, inner].mean() > 1 / 61 / 3 and (new > wide)[:, inner].mean() < 1 / ENOUGH
+
+
+def test_readers_of_a_part_of_the_range_leave_the_others_the_whole() -> None:
+    """A tanh of +-100 tells values within +-3 apart; the convolution beside it needs all of them."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 4, 5, 5)))
+    t = builder.apply(conv(4, 4)[0], [x, builder.parameter("w", conv(4, 4)[1][0])], "t")
+    layer = builder.apply(conv()[0], [t, builder.parameter("v", normal(3, 4, 1, 1))], "layer")
+    graph = builder.graph([builder.apply(Tanh(), [t], "tanh"), layer])
+    samples = random_samples(graph, scale=50.0)
+    for granularity in ("layer", {"channel": 1}):
+        config = QuantizationConfig.model_validate({"activation": {"granularity": granularity}})
+        outcome = quantize_and_run(graph, samples, config)
+        for real, found in zip(outcome.real, outcome.approximate, strict=True):
+            assert np.abs(real[1] - found[1]).max() < 0.05 * np.abs(real[1]).max()
+
+
+def test_a_tensor_of_one_channel_is_split_along_the_axis_that_its_flattening_keeps() -> None:
+    """(1, 1, 6, 2) becomes 12 columns, two for each of six rows of very different range."""
+    spread = np.exp2(-np.arange(6.0)).reshape(1, 1, 6, 1)
+    weight = normal(3, 12) / np.repeat(spread.reshape(-1), 2)
+    dense = (FullyConnected(3, no_bias=True), [weight])
+    graph = chain((1, 1, 6, 2), (BroadcastMul(), [spread]), (Flatten(), []), dense)
+    assert channel_axes(graph)["s0"] == 2
+    outcomes = []
+    for granularity in ("layer", {"channel": 1}):
+        sections = {"activation": {"granularity": granularity}, "weight": {"bits": 12}}
+        config = QuantizationConfig.model_validate(sections)
+        outcomes.append(quantize_and_run(graph, random_samples(graph), config))
+    assert outcomes[1].relative_error < outcomes[0].relative_error / 4
+    slices = [symbol for symbol in outcomes[1].integer.graph.operators if symbol.op == "slice_axis"]
+    assert [symbol.operator.begin for symbol in slices] == [0, 2, 4, 6, 8, 10]
 
 
 def test_only_tensors_that_are_read_in_groups_have_groups() -> None:

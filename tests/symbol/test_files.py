@@ -12,7 +12,7 @@ import pytest
 
 from mrt.errors import GraphError, ModelFileError
 from mrt.symbol import Graph, GraphBuilder, TensorType
-from mrt.symbol.files import atomic_write, graph_to_bytes, read_graph, write_graph
+from mrt.symbol.files import atomic_write, atomic_write_all, graph_to_bytes, read_graph, write_graph
 from mrt.symbol.operators.activation import Relu
 
 VALUES = {
@@ -124,6 +124,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
         assert str(raised.value) == f"cannot write {path}: No space left on device"
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_several_files_are_written_all_or_none(tmp_path: Path) -> None:
+    """Also where the last one's place is taken by a folder."""
+    (tmp_path / "second").mkdir()
+    with pytest.raises(ModelFileError, match="cannot write .*second: Is a directory"):
+        atomic_write_all({tmp_path / "first": b"1", tmp_path / "second": b"2"})
+    assert [entry.name for entry in tmp_path.iterdir()] == ["second"]
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrt.errors import GraphError
-from mrt.symbol import Operator, TensorType
+from mrt.symbol import Interval, Operator, TensorType
 from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.linear import FullyConnected
@@ -110,6 +110,12 @@ def test_take_replaces_its_axis_by_those_of_the_indices() -> None:
     np.testing.assert_array_equal(run(Take(axis=1), X, indices), np.take(X, indices.astype(int), axis=1))
     with pytest.raises(GraphError, match="outside"):
         run(Take(axis=1, mode="raise"), X, np.array([3]))
+
+
+def test_one_place_of_a_vector_is_bounded() -> None:
+    for place in (Interval.of(0, 4, ()), Interval.of(3, 3, ())):
+        bounds = Take().bounds(Interval.of(-2, 9, (5,)), place)
+        assert (bounds.shape, bounds.min, bounds.max) == ((), -2, 9)
 
 
 def test_full_reductions_leave_one_axis() -> None:

@@ -19,6 +19,8 @@ from mrt.symbol.types import INT32_MAX, INT32_MIN, TensorType
 class Relu(Operator):
     """max(x, 0), elementwise. Keeps scale; with a zero point z it is max(q, z)."""
 
+    is_elementwise = True
+
     keeps_scale = True
 
     def infer(self, x: TensorType) -> TensorType:
@@ -34,6 +36,8 @@ class Relu(Operator):
 @operator("clip")
 class Clip(Operator):
     """min(max(x, a_min), a_max), elementwise. Keeps scale; integers are clipped to the integers in [a_min, a_max]."""
+
+    is_elementwise = True
 
     a_min: float
     a_max: float
@@ -73,6 +77,8 @@ class LeakyReLU(Operator):
     selu: elu of slope 1.6733 times 1.0507, the constants in full. gelu: x * (1 + erf(x / sqrt 2)) / 2. gelu_tanh: its
     approximation x * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
     """
+
+    is_elementwise = True
 
     act_type: str = "leaky"
     slope: float = 0.25
@@ -159,6 +165,8 @@ def per_channel(gamma: Array, rank: int) -> Array:
 class Tanh(Operator):
     """The hyperbolic tangent, elementwise. Float only."""
 
+    is_elementwise = True
+
     def infer(self, x: TensorType) -> TensorType:
         return require_float(x)
 
@@ -172,6 +180,8 @@ class Tanh(Operator):
 @operator("sigmoid")
 class Sigmoid(Operator):
     """1 / (1 + exp(-x)), elementwise. Float only."""
+
+    is_elementwise = True
 
     def infer(self, x: TensorType) -> TensorType:
         return require_float(x)

@@ -34,6 +34,10 @@ class SwapAxis(Operator):
         lo, hi = (np.swapaxes(bound, first, second) for bound in (x.lo, x.hi))
         return Interval(lo, hi, output_shape(self, x))
 
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        first, second = self.axes(inputs[index].rank)
+        return {first: second, second: first}.get(axis, axis)
+
     def batch_obstacle(self, x: TensorType) -> str:
         axes = self.axes(x.rank)
         return f"axes {axes} with axis 0 are exchanged" if 0 in axes and axes[0] != axes[1] else ""
@@ -68,6 +72,10 @@ class SliceLike(Operator):
             return bound[tuple(map(slice, lengths))]
 
         return Interval(cut(x.lo), cut(x.hi), lengths)
+
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        is_whole = self.infer(*inputs).shape[axis] == inputs[0].shape[axis] if index == 0 else False
+        return axis if is_whole else None
 
     def batch_obstacle(self, x: TensorType, like: TensorType) -> str:
         return "axis 0 is cut" if self.lengths(x.shape, like.shape)[:1] != x.shape[:1] else ""
@@ -107,6 +115,11 @@ class Tile(Operator):
 
         return Interval(tiled(x.lo), tiled(x.hi), output_shape(self, x))
 
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        shape, reps = self.aligned(inputs[index].shape)
+        behind = axis + len(shape) - inputs[index].rank
+        return behind if reps[behind] == 1 else None
+
     def batch_obstacle(self, x: TensorType) -> str:
         shape, reps = self.aligned(x.shape)
         return "axis 0 is repeated" if len(shape) > x.rank or reps[:1] not in ((), (1,)) else ""
@@ -144,6 +157,9 @@ class Repeat(Operator):
         axis = 0 if self.axis is None else normalize_axis(self.axis, len(x.shape))
         return Interval(_repeated(x.lo, self.repeats, axis), _repeated(x.hi, self.repeats, axis), shape)
 
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return None if self.axis is None else axis
+
     def batch_obstacle(self, x: TensorType) -> str:
         if self.axis is None:
             return "all axes are flattened"
@@ -169,6 +185,9 @@ class UpSampling(Operator):
 
     def evaluate(self, x: Array) -> Array:
         return x.repeat(self.scale, 2).repeat(self.scale, 3)
+
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return axis if axis < 2 else None
 
     def bounds(self, x: Interval) -> Interval:
         lo, hi = (_repeated(_repeated(bound, self.scale, 2), self.scale, 3) for bound in (x.lo, x.hi))

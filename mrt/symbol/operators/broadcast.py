@@ -11,18 +11,19 @@ from mrt.symbol.operators._intervals import added, output_shape, product, subtra
 from mrt.symbol.types import TensorType, arithmetic_dtype, broadcast_shape
 
 
-def _infer(lhs: TensorType, rhs: TensorType) -> TensorType:
-    return TensorType(broadcast_shape(lhs, rhs), arithmetic_dtype(lhs, rhs))
+class _Arithmetic(Operator):
+    """What arithmetic of two tensors that broadcast shares. Integers give int32."""
+
+    input_names = ("lhs", "rhs")
+    is_elementwise = True
+
+    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
+        return TensorType(broadcast_shape(lhs, rhs), arithmetic_dtype(lhs, rhs))
 
 
 @operator("broadcast_add", "broadcast_plus")
-class BroadcastAdd(Operator):
+class BroadcastAdd(_Arithmetic):
     """lhs + rhs with broadcasting. Integers give int32."""
-
-    input_names = ("lhs", "rhs")
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return _infer(lhs, rhs)
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return add(lhs, rhs)
@@ -32,13 +33,8 @@ class BroadcastAdd(Operator):
 
 
 @operator("broadcast_sub", "broadcast_minus")
-class BroadcastSub(Operator):
+class BroadcastSub(_Arithmetic):
     """lhs - rhs with broadcasting. Integers give int32."""
-
-    input_names = ("lhs", "rhs")
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return _infer(lhs, rhs)
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return subtract(lhs, rhs)
@@ -48,13 +44,8 @@ class BroadcastSub(Operator):
 
 
 @operator("broadcast_mul")
-class BroadcastMul(Operator):
+class BroadcastMul(_Arithmetic):
     """lhs * rhs with broadcasting. Integers give int32."""
-
-    input_names = ("lhs", "rhs")
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return _infer(lhs, rhs)
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return multiply(lhs, rhs)
@@ -64,15 +55,11 @@ class BroadcastMul(Operator):
 
 
 @operator("broadcast_div")
-class BroadcastDiv(Operator):
+class BroadcastDiv(_Arithmetic):
     """lhs / rhs with broadcasting. Float only; a division by 0 gives infinity or NaN."""
 
-    input_names = ("lhs", "rhs")
-
     def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        require_float(lhs)
-        require_float(rhs)
-        return _infer(lhs, rhs)
+        return super().infer(require_float(lhs), require_float(rhs))
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         with np.errstate(all="ignore"):

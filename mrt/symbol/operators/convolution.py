@@ -8,17 +8,16 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval, add
-from mrt.symbol.operator import Operator, operator
+from mrt.symbol.operator import operator
 from mrt.symbol.operators._checks import per_axis
 from mrt.symbol.operators._intervals import added, output_shape, partial_sums, product, summed
 from mrt.symbol.operators._products import convolve, sum_of_products
-from mrt.symbol.types import TensorType, arithmetic_dtype
-
-LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+from mrt.symbol.operators._windowed import WindowedLayer
+from mrt.symbol.types import TensorType
 
 
 @operator("Convolution", "Convolution_v1")
-class Convolution(Operator):
+class Convolution(WindowedLayer):
     """Cross-correlation of the data (N, C, *spatial) with the weight (O, C / num_group, *kernel), plus a bias (O,).
 
     Y[n, o, p] = sum over i, k of X[n, g C/G + i, p stride + k dilate - pad] W[o, i, k] + b[o], g the group of o;
@@ -34,41 +33,18 @@ class Convolution(Operator):
     no_bias: bool = False
     layout: str | None = None
 
-    ignored = frozenset({"workspace", "cudnn_tune", "cudnn_off"})
-    input_names = ("data", "weight", "bias")
     weight_channel_axis = 0
 
-    def channel_axis(self) -> int:
-        return 1
-
     def infer(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> TensorType:
-        rank = len(self.kernel)
-        if rank not in LAYOUTS or min(self.kernel) < 1:
-            raise GraphError(f"kernel is {self.kernel}; one to three positive lengths are needed")
-        if self.layout not in (None, LAYOUTS[rank]):
-            raise GraphError(f"layout is {self.layout}; {LAYOUTS[rank]} is needed: transpose the data and the weight")
-        if x.rank != rank + 2:
-            raise GraphError(f"data is {x}; rank {rank + 2} is needed for kernel {self.kernel}")
-        if self.num_group < 1 or x.shape[1] % self.num_group or self.num_filter % self.num_group:
-            raise GraphError(
-                f"num_group {self.num_group} does not divide {x.shape[1]} channels and num_filter {self.num_filter}"
-            )
-        expected = (self.num_filter, x.shape[1] // self.num_group, *self.kernel)
-        if weight.shape != expected:
-            raise GraphError(f"weight is {weight}; shape {expected} is needed")
-        if self.no_bias != (bias is None):
-            raise GraphError(f"no_bias is {self.no_bias}, but a bias is {'missing' if bias is None else 'given'}")
-        if bias is not None and bias.shape != (self.num_filter,):
-            raise GraphError(f"bias is {bias}; shape ({self.num_filter},) is needed")
-        stride, dilate, pad = self.window(rank)
+        dtype = self._checked(x, weight, bias)
+        stride, dilate, pad = self.window(len(self.kernel))
         spatial = tuple(
             (n + 2 * p - d * (k - 1) - 1) // s + 1
             for n, k, s, d, p in zip(x.shape[2:], self.kernel, stride, dilate, pad, strict=True)
         )
         if min(spatial) < 1:
             raise GraphError(f"the window of kernel {self.kernel} and dilate {dilate} exceeds {x} with pad {pad}")
-        given = (x, weight) if bias is None else (x, weight, bias)
-        return TensorType((x.shape[0], self.num_filter, *spatial), arithmetic_dtype(*given))
+        return TensorType((x.shape[0], self.num_filter, *spatial), dtype)
 
     def window(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """stride, dilate and pad, one value per spatial axis each."""
@@ -77,9 +53,6 @@ class Convolution(Operator):
             per_axis(self.dilate, rank, 1, "dilate", 1),
             per_axis(self.pad, rank, 0, "pad", 0),
         )
-
-    def data_channel_axis(self, rank: int) -> int:
-        return 1
 
     def evaluate(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         stride, dilate, pad = self.window(x.ndim - 2)

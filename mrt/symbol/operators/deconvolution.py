@@ -8,16 +8,16 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval, add
-from mrt.symbol.operator import Operator, operator
+from mrt.symbol.operator import operator
 from mrt.symbol.operators._checks import per_axis
 from mrt.symbol.operators._intervals import added, output_shape, partial_sums, product
 from mrt.symbol.operators._products import convolve, sum_of_products
-from mrt.symbol.operators.convolution import LAYOUTS
-from mrt.symbol.types import TensorType, arithmetic_dtype
+from mrt.symbol.operators._windowed import WindowedLayer
+from mrt.symbol.types import TensorType
 
 
 @operator("Deconvolution")
-class Deconvolution(Operator):
+class Deconvolution(WindowedLayer):
     """Every element of the data (N, C, *spatial) times the weight (C, O / num_group, *kernel), laid into the output.
 
     Y[n, o, p] = sum over i, k, q with q stride + k dilate - pad = p of X[n, g C/G + i, q] W[g C/G + i, o mod O/G, k],
@@ -38,37 +38,14 @@ class Deconvolution(Operator):
     no_bias: bool = True
     layout: str | None = None
 
-    ignored = frozenset({"workspace", "cudnn_tune", "cudnn_off"})
-    input_names = ("data", "weight", "bias")
     weight_channel_axis = 1
 
-    def channel_axis(self) -> int:
-        return 1
-
     def infer(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> TensorType:
-        rank = len(self.kernel)
-        if rank not in LAYOUTS or min(self.kernel) < 1:
-            raise GraphError(f"kernel is {self.kernel}; one to three positive lengths are needed")
-        if self.layout not in (None, LAYOUTS[rank]):
-            raise GraphError(f"layout is {self.layout}; {LAYOUTS[rank]} is needed: transpose the data and the weight")
-        if x.rank != rank + 2:
-            raise GraphError(f"data is {x}; rank {rank + 2} is needed for kernel {self.kernel}")
-        if self.num_group < 1 or x.shape[1] % self.num_group or self.num_filter % self.num_group:
-            raise GraphError(
-                f"num_group {self.num_group} does not divide {x.shape[1]} channels and num_filter {self.num_filter}"
-            )
-        expected = (x.shape[1], self.num_filter // self.num_group, *self.kernel)
-        if weight.shape != expected:
-            raise GraphError(f"weight is {weight}; shape {expected} is needed")
-        if self.no_bias != (bias is None):
-            raise GraphError(f"no_bias is {self.no_bias}, but a bias is {'missing' if bias is None else 'given'}")
-        if bias is not None and bias.shape != (self.num_filter,):
-            raise GraphError(f"bias is {bias}; shape ({self.num_filter},) is needed")
+        dtype = self._checked(x, weight, bias)
         spatial = self.output_spatial(x.shape[2:])
         if min(x.shape[2:]) < 1 or min(spatial) < 1:
             raise GraphError(f"the output of {x} would have the positions {spatial}; lower pad, which is {self.pad}")
-        given = (x, weight) if bias is None else (x, weight, bias)
-        return TensorType((x.shape[0], self.num_filter, *spatial), arithmetic_dtype(*given))
+        return TensorType((x.shape[0], self.num_filter, *spatial), dtype)
 
     def window(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """stride and dilate, one value per spatial axis each."""
@@ -97,9 +74,6 @@ class Deconvolution(Operator):
         return tuple(
             (n - 1) * s + (k - 1) * d + 1 for n, k, s, d in zip(spatial, self.kernel, stride, dilate, strict=True)
         )
-
-    def data_channel_axis(self, rank: int) -> int:
-        return 1
 
     def evaluate(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         def compute(data: Array, taps: Array) -> Array:

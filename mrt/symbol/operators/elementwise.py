@@ -11,21 +11,26 @@ from mrt.symbol.operators._intervals import added, partial_sums, product, subtra
 from mrt.symbol.types import TensorType, arithmetic_dtype
 
 
-def _infer(*inputs: TensorType) -> TensorType:
+def _of_one_shape(*inputs: TensorType) -> TensorType:
     if len({x.shape for x in inputs}) != 1:
         found = ", ".join(map(str, inputs))
         raise GraphError(f"shapes differ: {found}; equal ones are needed, or a broadcast_ operator")
     return inputs[0].with_dtype(arithmetic_dtype(*inputs))
 
 
-@operator("elemwise_add", "_add", "_plus", "_Plus")
-class ElemwiseAdd(Operator):
-    """lhs + rhs, tensors of one shape. Integers give int32."""
+class _Arithmetic(Operator):
+    """What arithmetic of two tensors of one shape shares. Integers give int32."""
 
     input_names = ("lhs", "rhs")
+    is_elementwise = True
 
     def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return _infer(lhs, rhs)
+        return _of_one_shape(lhs, rhs)
+
+
+@operator("elemwise_add", "_add", "_plus", "_Plus")
+class ElemwiseAdd(_Arithmetic):
+    """lhs + rhs, tensors of one shape. Integers give int32."""
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return add(lhs, rhs)
@@ -35,13 +40,8 @@ class ElemwiseAdd(Operator):
 
 
 @operator("elemwise_sub", "_sub", "_minus", "_Minus")
-class ElemwiseSub(Operator):
+class ElemwiseSub(_Arithmetic):
     """lhs - rhs, tensors of one shape. Integers give int32."""
-
-    input_names = ("lhs", "rhs")
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return _infer(lhs, rhs)
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return subtract(lhs, rhs)
@@ -51,13 +51,8 @@ class ElemwiseSub(Operator):
 
 
 @operator("elemwise_mul", "_mul", "_Mul")
-class ElemwiseMul(Operator):
+class ElemwiseMul(_Arithmetic):
     """lhs * rhs, tensors of one shape. Integers give int32."""
-
-    input_names = ("lhs", "rhs")
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return _infer(lhs, rhs)
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return multiply(lhs, rhs)
@@ -72,11 +67,12 @@ class AddN(Operator):
 
     ignored = frozenset({"num_args"})
     input_names = ("args",)
+    is_elementwise = True
 
     def infer(self, *args: TensorType) -> TensorType:
         if not args:
             raise GraphError("no inputs are given; at least one is needed")
-        return _infer(*args)
+        return _of_one_shape(*args)
 
     def evaluate(self, *args: Array) -> Array:
         result = args[0]

@@ -64,6 +64,8 @@ def gated(x: Array, gate: Array) -> Array:
 class _FloatFunction(Operator):
     """What the float-only functions share."""
 
+    is_elementwise = True
+
     def infer(self, x: TensorType) -> TensorType:
         return require_float(x)
 
@@ -120,6 +122,8 @@ class Rsqrt(_FloatFunction):
 class Square(Operator):
     """x * x, elementwise. Integers give int32."""
 
+    is_elementwise = True
+
     def infer(self, x: TensorType) -> TensorType:
         return x.with_dtype(arithmetic_dtype(x))
 
@@ -136,6 +140,8 @@ class Square(Operator):
 class Abs(Operator):
     """|x|, elementwise. Integers give int32."""
 
+    is_elementwise = True
+
     def infer(self, x: TensorType) -> TensorType:
         return x.with_dtype(arithmetic_dtype(x))
 
@@ -149,6 +155,8 @@ class Abs(Operator):
 @operator("negative")
 class Negative(Operator):
     """-x, elementwise. Integers give int32."""
+
+    is_elementwise = True
 
     def infer(self, x: TensorType) -> TensorType:
         return x.with_dtype(arithmetic_dtype(x))

@@ -61,6 +61,9 @@ class Pad(Operator):
         lo, hi = (self._pad(np.broadcast_to(bound, full), widths) for bound in (x.lo, x.hi))
         return Interval(lo, hi, shape)
 
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return None if any(self.widths[axis]) else axis
+
     def batch_obstacle(self, x: TensorType) -> str:
         return f"pad_width {self.pad_width} pads axis 0" if any(self.pad_width[:2]) else ""
 

@@ -41,6 +41,13 @@ class Pooling(Operator):
 
     ignored = frozenset({"cudnn_off", "p_value", "layout"})
 
+    @property
+    def keeps_scale(self) -> bool:
+        return self.pool_type == "max"
+
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        return axis if axis < 2 else None
+
     def infer(self, x: TensorType) -> TensorType:
         if self.pool_type not in ("max", "avg", "sum"):
             raise GraphError(f"pool_type is {self.pool_type}; max, avg or sum is needed")

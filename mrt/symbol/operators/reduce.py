@@ -38,6 +38,12 @@ class Reduction(Operator):
             return tuple(1 if a in axes else n for a, n in enumerate(shape))
         return tuple(n for a, n in enumerate(shape) if a not in axes) or (1,)
 
+    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
+        axes = self.axes(inputs[index].rank)
+        if axis in axes:
+            return None
+        return axis if self.keepdims else axis - sum(a < axis for a in axes)
+
     def batch_obstacle(self, x: TensorType) -> str:
         axes = self.axes(x.rank)
         return f"axes {axes} with axis 0 are reduced" if 0 in axes else ""

@@ -166,6 +166,8 @@ class ElementwiseRegion(Operator):
     The whole is computed in float64.
     """
 
+    is_elementwise = True
+
     expression: str
 
     def infer(self, x: TensorType) -> TensorType:

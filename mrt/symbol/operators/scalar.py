@@ -13,10 +13,21 @@ from mrt.symbol.operators.broadcast import quotient
 from mrt.symbol.types import TensorType, arithmetic_dtype
 
 
-def _infer(x: TensorType, scalar: float) -> TensorType:
-    if x.is_integer and not float(scalar).is_integer():
-        raise GraphError(f"scalar {scalar} meets {x}; integers need an integer scalar")
-    return x.with_dtype(arithmetic_dtype(x))
+class _Arithmetic(Operator):
+    """What arithmetic with a number shares. Integers give int32.
+
+    The subclasses repeat the field, since a dataclass declares its own.
+    """
+
+    scalar: float
+
+    ignored = frozenset({"is_int"})
+    is_elementwise = True
+
+    def infer(self, x: TensorType) -> TensorType:
+        if x.is_integer and not float(self.scalar).is_integer():
+            raise GraphError(f"scalar {self.scalar} meets {x}; integers need an integer scalar")
+        return x.with_dtype(arithmetic_dtype(x))
 
 
 def _like(x: Array, scalar: float) -> Array:
@@ -30,14 +41,10 @@ def _point(x: Interval, scalar: float) -> Interval:
 
 
 @operator("_plus_scalar", "_PlusScalar")
-class PlusScalar(Operator):
+class PlusScalar(_Arithmetic):
     """data + scalar."""
 
     scalar: float
-    ignored = frozenset({"is_int"})
-
-    def infer(self, x: TensorType) -> TensorType:
-        return _infer(x, self.scalar)
 
     def evaluate(self, x: Array) -> Array:
         return add(x, _like(x, self.scalar))
@@ -47,14 +54,10 @@ class PlusScalar(Operator):
 
 
 @operator("_minus_scalar", "_MinusScalar")
-class MinusScalar(Operator):
+class MinusScalar(_Arithmetic):
     """data - scalar."""
 
     scalar: float
-    ignored = frozenset({"is_int"})
-
-    def infer(self, x: TensorType) -> TensorType:
-        return _infer(x, self.scalar)
 
     def evaluate(self, x: Array) -> Array:
         return subtract(x, _like(x, self.scalar))
@@ -64,14 +67,10 @@ class MinusScalar(Operator):
 
 
 @operator("_rminus_scalar", "_RMinusScalar")
-class RMinusScalar(Operator):
+class RMinusScalar(_Arithmetic):
     """scalar - data."""
 
     scalar: float
-    ignored = frozenset({"is_int"})
-
-    def infer(self, x: TensorType) -> TensorType:
-        return _infer(x, self.scalar)
 
     def evaluate(self, x: Array) -> Array:
         return subtract(_like(x, self.scalar), x)
@@ -81,14 +80,10 @@ class RMinusScalar(Operator):
 
 
 @operator("_mul_scalar", "_MulScalar")
-class MulScalar(Operator):
+class MulScalar(_Arithmetic):
     """data * scalar."""
 
     scalar: float
-    ignored = frozenset({"is_int"})
-
-    def infer(self, x: TensorType) -> TensorType:
-        return _infer(x, self.scalar)
 
     def evaluate(self, x: Array) -> Array:
         return multiply(x, _like(x, self.scalar))
@@ -98,11 +93,10 @@ class MulScalar(Operator):
 
 
 @operator("_div_scalar", "_DivScalar")
-class DivScalar(Operator):
+class DivScalar(_Arithmetic):
     """data / scalar. Float only."""
 
     scalar: float
-    ignored = frozenset({"is_int"})
 
     def infer(self, x: TensorType) -> TensorType:
         return require_float(x)
@@ -117,11 +111,10 @@ class DivScalar(Operator):
 
 
 @operator("_rdiv_scalar", "_RDivScalar")
-class RDivScalar(Operator):
+class RDivScalar(_Arithmetic):
     """scalar / data. Float only."""
 
     scalar: float
-    ignored = frozenset({"is_int"})
 
     def infer(self, x: TensorType) -> TensorType:
         return require_float(x)

@@ -113,6 +113,8 @@ def _infer_same(lhs: TensorType, rhs: TensorType) -> TensorType:
 class _Maximum(Operator):
     """Base of the maxima of two tensors."""
 
+    is_elementwise = True
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return np.maximum(lhs, rhs)
 
@@ -122,6 +124,8 @@ class _Maximum(Operator):
 
 class _Minimum(Operator):
     """Base of the minima of two tensors."""
+
+    is_elementwise = True
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return np.minimum(lhs, rhs)
@@ -187,6 +191,8 @@ def _number(x: Array, scalar: float) -> float | int:
 class MaximumScalar(Operator):
     """max(data, scalar). Keeps the dtype, which must hold the scalar."""
 
+    is_elementwise = True
+
     scalar: float
     ignored = frozenset({"is_int"})
 
@@ -203,6 +209,8 @@ class MaximumScalar(Operator):
 @operator("_minimum_scalar", "_MinimumScalar")
 class MinimumScalar(Operator):
     """min(data, scalar). Keeps the dtype, which must hold the scalar."""
+
+    is_elementwise = True
 
     scalar: float
     ignored = frozenset({"is_int"})

@@ -1,4 +1,4 @@
-"""Convolution and FullyConnected: sums of products of an activation and a weight, whole or in slices of channels."""
+"""Sums of products of an activation and a weight, whole or in slices of channels: what all layers share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
-from mrt.quantization.expansion import Demand, Inputs, expansion
+from mrt.quantization.expansion import Demand, Inputs
 from mrt.quantization.options import WeightConfig
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
@@ -36,37 +36,6 @@ PARTIAL_LIMIT = 2**30
 def reduction_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
     """The data in channel groups where it has them; the weight is a parameter."""
     return (Demand.CHANNELS, *(Demand.NARROW for _ in symbol.inputs[1:]))
-
-
-@expansion("Convolution", demands=reduction_demands)
-def expand_convolution(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    """Y = conv(X, W) for any pair of symmetric and affine quantizers.
-
-    Y / (sx sw[o]) = conv(Xq, Wq) - zw[o] conv(Xq, 1) - zx sum(Wq[o]) + K zx zw[o]
-
-    Terms whose zero point is 0 are not built: expansion formalizations 1 to 4 of "MRT Generalized Quantization Math
-    Formalization", Convolution. The last two fold into one constant per output channel; conv(Xq, 1) has one channel
-    per group. The data arrives padded, its border holding zx, so that the constant is right at every position.
-    """
-    operator = op.operator
-    if not isinstance(operator, Convolution):
-        raise QuantizationError(f"{op.name} ({op.op}): a Convolution is needed")
-    return expand_reduction(op, inputs, plan, builder, Form(operator, 1, operator.num_group, operator.kernel))
-
-
-@expansion("FullyConnected", demands=reduction_demands)
-def expand_fully_connected(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    """Y = X W^T for any pair of symmetric and affine quantizers.
-
-    Y[n, m] / (sx sw[m]) = sum(Xq Wq) - zw[m] sum(Xq) - zx sum(Wq[m]) + K zx zw[m]
-
-    Terms whose zero point is 0 are not built: expansion formalizations 1 to 4 of "MRT Generalized Quantization Math
-    Formalization", FullyConnected. sum(Xq) is a FullyConnected with one unit of ones.
-    """
-    operator = op.operator
-    if not isinstance(operator, FullyConnected):
-        raise QuantizationError(f"{op.name} ({op.op}): a FullyConnected is needed")
-    return expand_reduction(op, inputs, plan, builder, Form(operator, op.type.rank - 1))
 
 
 @dataclass(frozen=True, eq=False)
