@@ -15,10 +15,12 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from command_line import Parser, whole
 
 from mrt.backend import TvmRunner
 from mrt.calibration import Calibration, calibrate
@@ -63,27 +65,54 @@ def main() -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("config", type=Path, help="a configuration of `mrt run`")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as of `mrt run`")
-    parser.add_argument("--samples", type=int, help="how many test samples are scored; by default all")
+    parser.add_argument("--samples", type=whole(1), help="how many test samples are scored; by default all")
     parser.add_argument("--rescaled", action="store_true", help="spread the channels between layers by up to 64")
-    parser.add_argument("--seed", type=int, default=0, help="of --rescaled")
+    parser.add_argument("--seed", type=whole(0), default=0, help="of --rescaled")
     parser.add_argument(
         "--granularity",
         nargs="+",
+        type=_choice("granularity", "layer, auto or a number of channels (after a slash: layer or a number)"),
         default=["layer", "16/16", "4/4", "1", "1/1", "auto"],
         help="of activations: layer, auto or how many channels share a scale; after a slash that of weights (layer)",
     )
     parser.add_argument(
         "--quantizer",
         nargs="+",
+        type=_choice("quantizer", "symmetric or affine (after a slash again)"),
         default=["symmetric"],
         help="of activations: symmetric or affine; after a slash that of weights, where it is another",
     )
-    parser.add_argument("--bias-correction", nargs="+", default=["none", "fast", "sequential"])
-    parser.add_argument("--bits", nargs="+", type=int, default=[8, 6, 5], help="of activations and weights")
+    parser.add_argument(
+        "--bias-correction",
+        nargs="+",
+        type=_choice("bias_correction", "none, fast or sequential"),
+        default=["none", "fast", "sequential"],
+    )
+    parser.add_argument(
+        "--bits",
+        nargs="+",
+        type=_choice("bits", "a whole number from 2 to 16", int),
+        default=[8, 6, 5],
+        help="of activations and weights",
+    )
     return parser
+
+
+def _choice(field: str, needed: str, convert: Callable[[str], object] = str) -> Callable[[str], Any]:
+    """What reads a value of one field of a Case; the quantizer's own options decide what is allowed."""
+
+    def read(text: str) -> Any:
+        try:
+            value = convert(text)
+            dataclasses.replace(PLAIN, **{field: value}).options(QuantizationConfig())
+        except ValueError:  # pydantic's ValidationError is one
+            raise argparse.ArgumentTypeError(f"{text!r} was found; {needed} is needed") from None
+        return value
+
+    return read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,10 +126,10 @@ class Case:
 
     def options(self, base: QuantizationConfig) -> QuantizationConfig:
         """`base` with what this combination sets; ValidationError where that is not allowed."""
-        quantizer, _, weight_quantizer = self.quantizer.partition("/")
-        granularity, _, weight_granularity = self.granularity.partition("/")
+        quantizer, *weight_quantizer = self.quantizer.split("/", 1)
+        granularity, *weight_granularity = self.granularity.split("/", 1)
         activation = _options(self.bits, quantizer, granularity)
-        weight = _options(self.bits, weight_quantizer or quantizer, weight_granularity or "layer")
+        weight = _options(self.bits, *(weight_quantizer or [quantizer]), *(weight_granularity or ["layer"]))
         given = base.model_dump(exclude_unset=True)
         changed = {
             "activation": given.get("activation", {}) | activation,
@@ -114,8 +143,12 @@ class Case:
         return str(self.bits), self.quantizer, self.granularity, self.bias_correction
 
 
+PLAIN = Case("symmetric", "layer", "none", 8)
+"""In which each option's values are tried."""
+
+
 def _options(bits: int, quantizer: str, granularity: str) -> dict[str, object]:
-    step = {"channel": int(granularity)} if granularity.isdigit() else granularity
+    step = {"channel": int(granularity)} if granularity.isdecimal() else granularity
     return {"bits": bits, "quantizer": quantizer, "granularity": step}
 
 

@@ -1,0 +1,325 @@
+"""What benchmarks run, ours and others': how their files are made, and how they are called; one process each.
+
+    python benchmarks/peers.py '{"do": "make", …}'
+    python benchmarks/peers.py '{"do": "run", …}'
+
+is a process that `in_turns.py` starts. It writes JSON lines to the standard output; whatever else is printed goes to
+the standard error.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+Call = Callable[[], Any]
+"""Runs once; gives the output."""
+Bind = Callable[[Array], Call]
+"""From a batch of inputs to what runs on it."""
+
+CALIBRATION, TEST = 32, 16
+"""Samples that quantizers are given, and others that outputs are compared on."""
+CALIBRATION_SEED, TEST_SEED = 1, 2
+LEAST = 3
+"""Timed calls of a turn, however long one takes."""
+
+
+# Files
+
+
+@dataclass(frozen=True)
+class Maker:
+    """A function that makes files in a folder, from arguments that JSON can hold; paths are those of other makers.
+
+    modules: what it imports, before its time is taken. packages: whose versions decide what it makes. sources: files
+    and folders that do.
+    """
+
+    make: Callable[..., None]
+    modules: tuple[str, ...]
+    packages: tuple[str, ...]
+    sources: tuple[Path, ...]
+
+
+def make_network(folder: Path, name: str, spread: float) -> None:
+    """A seeded network, the samples that calibrate it and those that it is compared on."""
+    import onnx
+    from seeded_networks import NETWORKS, input_shape, samples
+
+    model = NETWORKS[name](spread)
+    onnx.save(model, folder / NETWORK)
+    for file, count, seed in ((CALIBRATION_FILE, CALIBRATION, CALIBRATION_SEED), (TEST_FILE, TEST, TEST_SEED)):
+        np.save(folder / file, samples(input_shape(model), count, seed))
+
+
+def quantize_with_mrt(folder: Path, network: str, options: Mapping[str, Any]) -> None:
+    """The network in integers, saved and verified. options: of a QuantizationConfig."""
+    import mrt
+
+    graph = mrt.load_model(Path(network) / NETWORK)
+    config = mrt.QuantizationConfig.model_validate(options)
+    mrt.quantize(graph, np.load(Path(network) / CALIBRATION_FILE), config).save(folder)
+    mrt.verify(folder)
+
+
+def compile_with_mrt(folder: Path, model: str, threads: int, batch: int, machine: str) -> None:
+    """The module of an integer network. machine: that it is made for, which is this one."""
+    import mrt
+
+    mrt.load(model).compile(_target(threads), batch).save(folder / MODULE)
+
+
+def quantize_with_onnx_runtime(folder: Path, network: str) -> None:
+    """Operators between QuantizeLinear and DequantizeLinear: uint8 activations, int8 weights per channel."""
+    from onnxruntime import quantization
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+    from seeded_networks import INPUT
+
+    class Samples(quantization.CalibrationDataReader):
+        def __init__(self) -> None:
+            self._left = iter(np.load(Path(network) / CALIBRATION_FILE)[:, None])
+
+        def get_next(self) -> dict[str, Array] | None:
+            sample = next(self._left, None)
+            return None if sample is None else {INPUT: sample}
+
+    processed = folder / "processed.onnx"
+    quant_pre_process(Path(network) / NETWORK, processed)
+    quantization.quantize_static(
+        processed,
+        folder / NETWORK,
+        Samples(),
+        quant_format=quantization.QuantFormat.QDQ,
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QInt8,
+        per_channel=True,
+        calibrate_method=quantization.CalibrationMethod.MinMax,
+    )
+    processed.unlink()
+
+
+def quantize_with_nncf(folder: Path, network: str) -> None:
+    """NNCF's post-training quantization, as it is by default."""
+    import nncf
+    import openvino
+
+    model = openvino.Core().read_model(Path(network) / NETWORK)
+    samples = np.load(Path(network) / CALIBRATION_FILE)[:, None]
+    model.reshape(list(samples[0].shape))
+    openvino.save_model(nncf.quantize(model, nncf.Dataset(list(samples)), subset_size=CALIBRATION), folder / IR)
+
+
+NETWORK, CALIBRATION_FILE, TEST_FILE = "network.onnx", "calibration.npy", "test.npy"
+MODULE, IR = "model.so", "model.xml"
+OWN = ("mrt.api", "mrt.backend", "mrt.frontend", "mrt.certificate")
+MRT_SOURCES = tuple(
+    Path(spec.origin).parent for name in ("mrt", "expansions") if (spec := find_spec(name)) and spec.origin
+)
+MAKERS = {
+    "network": Maker(make_network, ("onnx",), ("numpy", "onnx"), (Path(__file__).with_name("seeded_networks.py"),)),
+    "mrt-model": Maker(quantize_with_mrt, OWN, ("numpy", "apache-tvm"), MRT_SOURCES),
+    "mrt-module": Maker(compile_with_mrt, OWN, ("apache-tvm",), MRT_SOURCES),
+    "ort-int8": Maker(quantize_with_onnx_runtime, ("onnxruntime.quantization",), ("onnxruntime",), ()),
+    "openvino-nncf": Maker(quantize_with_nncf, ("nncf", "openvino"), ("nncf", "openvino"), ()),
+}
+
+
+def _target(threads: int) -> dict[str, Any]:
+    """This machine's CPU, of which `threads` cores are used."""
+    from tvm.target import codegen
+
+    return {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu(), "num-cores": threads}
+
+
+# Engines
+
+
+def start_mrt_float(network: str, threads: int, batch: int) -> Bind:
+    """The float network, compiled once."""
+    import mrt
+    from mrt.backend import TvmRunner
+
+    graph = mrt.load_model(Path(network) / NETWORK, batch)
+    evaluate = TvmRunner(_target(threads)).prepare(graph)
+    (name,) = (symbol.name for symbol in graph.inputs)
+    return lambda x: lambda: evaluate({name: x})[0]
+
+
+def start_mrt_integer(module: str, threads: int, batch: int) -> Bind:
+    """The compiled integer network: float in, dequantized out."""
+    import mrt
+
+    loaded = mrt.load_module(Path(module) / MODULE)
+    return lambda x: lambda: loaded(x)
+
+
+def start_onnx_runtime(network: str, threads: int, batch: int) -> Bind:
+    import onnxruntime
+    from seeded_networks import BATCH, INPUT
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    options.add_free_dimension_override_by_name(BATCH, batch)
+    session = onnxruntime.InferenceSession(Path(network) / NETWORK, options, ["CPUExecutionProvider"])
+    return lambda x: lambda: session.run(None, {INPUT: x})[0]
+
+
+def start_openvino(model: str, file: str, threads: int, batch: int) -> Bind:
+    """A model by its file in a folder. The input is set once and outputs are not copied."""
+    import openvino
+
+    core = openvino.Core()
+    read = core.read_model(Path(model) / file)
+    read.reshape([batch, *(axis.get_length() for axis in list(read.input().get_partial_shape())[1:])])
+    compiled = core.compile_model(
+        read,
+        "CPU",
+        {
+            "INFERENCE_NUM_THREADS": threads,
+            "NUM_STREAMS": 1,
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "f32",
+        },
+    )
+
+    def bind(x: Array) -> Call:
+        request = compiled.create_infer_request()
+        request.set_input_tensor(openvino.Tensor(x))
+        return lambda: request.infer(share_outputs=True)[0]
+
+    return bind
+
+
+STARTS: dict[str, Callable[..., Bind]] = {
+    "mrt-f32": start_mrt_float,
+    "mrt-int8": start_mrt_integer,
+    "onnxruntime": start_onnx_runtime,
+    "openvino": start_openvino,
+}
+
+
+def outputs_of(bind: Bind, test: Array, batch: int) -> Array:
+    """The outputs of all test samples, run `batch` at a time; a batch that lacks some is filled with the first ones."""
+    places = np.arange(-(-len(test) // batch) * batch).reshape(-1, batch) % len(test)
+    # Outputs may be the engine's own memory, which the next call writes.
+    parts = [np.array(bind(np.ascontiguousarray(test[part]))()) for part in places]
+    return np.concatenate(parts)[: len(test)]
+
+
+def times_of(call: Call, seconds: float) -> list[float]:
+    """The seconds of each call, for as long as `seconds` and LEAST calls at least; the first call is not timed."""
+    call()
+    found: list[float] = []
+    ended = time.perf_counter() + seconds
+    while len(found) < LEAST or time.perf_counter() < ended:
+        started = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - started)
+    return found
+
+
+# Instructions
+
+ISA = {"native": {}, "vnni": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "DNNL_MAX_CPU_ISA": "AVX512_CORE_VNNI"}}
+"""What limits oneDNN, which OpenVINO is built with, to an instruction set: variables of a process's environment."""
+
+ARCH_PRCTL, REQUEST_PERMISSION, MACHINE_X86_64 = 158, 0x1023, 0xC000003E
+NO_NEW_PRIVILEGES, SET_SECCOMP, SECCOMP_FILTER = 38, 22, 2
+LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
+ALLOW, REFUSE = 0x7FFF0000, 0x00050001
+"""Of Linux: linux/prctl.h, linux/seccomp.h, linux/bpf_common.h, asm/prctl.h; REFUSE gives EPERM."""
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p))
+
+
+def refuse_amx() -> None:
+    """Has the kernel refuse this process the state of AMX tiles, for good; whoever uses them must ask for it first.
+
+    ONNX Runtime knows no variable that would keep it from AMX. OSError where the kernel does not take the filter; other
+    machines than x86-64 have no AMX.
+    """
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        return
+    instructions = (
+        (LOAD_WORD, 0, 0, 4),  # seccomp_data: the number of the call, the machine, the place, the arguments
+        (JUMP_IF_EQUAL, 0, 5, MACHINE_X86_64),
+        (LOAD_WORD, 0, 0, 0),
+        (JUMP_IF_EQUAL, 0, 3, ARCH_PRCTL),
+        (LOAD_WORD, 0, 0, 16),
+        (JUMP_IF_EQUAL, 0, 1, REQUEST_PERMISSION),
+        (RETURN, 0, 0, REFUSE),
+        (RETURN, 0, 0, ALLOW),
+    )
+    layout = np.dtype([("code", np.uint16), ("if_true", np.uint8), ("if_false", np.uint8), ("value", np.uint32)])
+    packed = np.array(list(instructions), layout)
+    program = _Program(len(packed), packed.ctypes.data)
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl.argtypes = (ctypes.c_int, *(ctypes.c_void_p,) * 4)
+    for option, *given in ((NO_NEW_PRIVILEGES, 1, 0), (SET_SECCOMP, SECCOMP_FILTER, ctypes.addressof(program))):
+        if prctl(option, *given, 0, 0):
+            number = ctypes.get_errno()
+            raise OSError(number, f"AMX cannot be refused: {os.strerror(number)}")
+
+
+# Processes
+
+
+def make(maker: str, folder: str, arguments: Mapping[str, Any], replies: TextIO) -> None:
+    """Runs a maker and tells its seconds, imports left out."""
+    for module in MAKERS[maker].modules:
+        import_module(module)
+    started = time.perf_counter()
+    MAKERS[maker].make(Path(folder), **arguments)
+    _say(replies, {"seconds": time.perf_counter() - started})
+
+
+def run(
+    engine: str,
+    arguments: Mapping[str, Any],
+    test: str,
+    threads: int,
+    batch: int,
+    isa: str,
+    replies: TextIO,
+) -> None:
+    """Tells the outputs of the test samples; then, for every line of seconds that it reads, the times of its calls."""
+    if isa != "native":
+        refuse_amx()
+    bind = STARTS[engine](**arguments, threads=threads, batch=batch)
+    samples = np.load(Path(test) / TEST_FILE)
+    _say(replies, {"outputs": outputs_of(bind, samples, batch).tolist()})
+    call = bind(np.resize(samples, (batch, *samples.shape[1:])))
+    for line in sys.stdin:
+        _say(replies, {"seconds": times_of(call, json.loads(line))})
+
+
+def _say(replies: TextIO, content: object) -> None:
+    print(json.dumps(content), file=replies, flush=True)
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    with os.fdopen(os.dup(1), "w") as replies:
+        os.dup2(2, 1)
+        {"make": make, "run": run}[asked.pop("do")](**asked, replies=replies)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""The latency benchmark: which figure counts, what the table and the file hold, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from loaded import BENCHMARKS, load_benchmark
+
+latency = load_benchmark("latency")
+Case, Candidate, ChildError, Measured, Outcome = (
+    latency.Case,
+    latency.Candidate,
+    latency.ChildError,
+    latency.Measured,
+    latency.Outcome,
+)
+CASE = Case("resnet8", 1, 16)
+RIGHT, NEAR, FAR = np.array([[1.0, 0.0]]), np.array([[1.0, 0.1]]), np.array([[0.1, 1.0]])
+
+
+def candidate(name: str) -> object:
+    engine, _, variant = name.partition(" ")
+    return Candidate(engine, "", lambda *_: {}, (), variant.strip("()"))
+
+
+def outcome(found: dict[str, tuple[float, np.ndarray]], failed: dict[str, Exception] | None = None) -> object:
+    """Of candidates by name, with milliseconds and outputs."""
+    names = [candidate(name) for name in (*found, *(failed or {}))]
+    return Outcome.of(CASE, names, {n: Measured([ms / 1e3] * 3, y) for n, (ms, y) in found.items()}, failed or {})
+
+
+FULL = {
+    "mrt-f32": (4.0, RIGHT),
+    "mrt-int8": (1.0, NEAR),
+    "ort-f32": (5.0, RIGHT),
+    "ort-int8": (2.0, NEAR),
+    "openvino-f32": (4.5, RIGHT),
+    "openvino-int8 (NNCF)": (3.0, NEAR),
+    "openvino-int8 (QDQ)": (1.25, NEAR),
+}
+
+
+def test_the_better_of_two_counts_and_the_other_is_told() -> None:
+    found = outcome(FULL)
+    assert found.best["openvino-int8"].milliseconds == pytest.approx(1.25)
+    assert list(found.notes) == [
+        "resnet8, 1 thread, batch 16: openvino-int8 (QDQ) counts, openvino-int8 (NNCF) takes 3.00 ms"
+    ]
+    assert found.failed == ()
+
+
+def test_the_table_has_a_column_for_each_engine_and_ratio() -> None:
+    report = latency.Report([engine for family in latency.ENGINES.values() for engine in family])
+    cells = dict(
+        zip(
+            *(line.strip("| ").split(" | ") for line in (report.heading().splitlines()[0], report.line(outcome(FULL)))),
+            strict=True,
+        )
+    )
+    assert cells == {
+        **{"model": "resnet8", "threads": "1", "batch": "16"},
+        **{"mrt-f32": "4.00", "mrt-int8": "1.00", "ort-f32": "5.00", "ort-int8": "2.00"},
+        **{"openvino-f32": "4.50", "openvino-int8": "1.25"},
+        **{"mrt-int8 / openvino-int8": "0.80", "mrt-int8 / ort-int8": "0.50", "mrt-int8 / ort-f32": "0.20"},
+        **{"mrt-f32 / openvino-f32": "0.89", "mrt-f32 / ort-f32": "0.80"},
+        **{f"cosine {engine}": "0.9950" for engine in ("mrt-int8", "ort-int8", "openvino-int8")},
+    }
+
+
+def test_engines_that_are_not_measured_have_no_column_and_those_that_failed_no_figure() -> None:
+    report = latency.Report(["mrt-f32", "mrt-int8", "ort-f32", "ort-int8"])
+    found = outcome(
+        {"mrt-f32": (4.0, RIGHT), "ort-f32": (5.0, RIGHT), "ort-int8": (2.0, NEAR)},
+        {"mrt-int8": ChildError("too wide")},
+    )
+    assert "openvino" not in report.heading()
+    assert report.line(found) == "| resnet8 | 1 | 16 | 4.00 | - | 5.00 | 2.00 | - | - | 0.80 | - | 0.9950 |"
+    assert found.failed == ("resnet8, 1 thread, batch 16: mrt-int8: too wide",)
+
+
+def test_the_file_holds_exactly_the_rows() -> None:
+    report = latency.Report(["ort-f32", "ort-int8"], [outcome({"ort-int8": (2.0, NEAR), "ort-f32": (5.0, RIGHT)})])
+    shared = {"model": "resnet8", "threads": 1, "batch": 16, "runs": 3}
+    assert json.loads(report.to_json()) == {
+        "rows": [{**shared, "engine": "ort-f32", "median_ms": 5.0}, {**shared, "engine": "ort-int8", "median_ms": 2.0}]
+    }
+
+
+def test_a_float_engine_that_computes_something_else_has_failed() -> None:
+    found = outcome({"mrt-f32": (4.0, FAR), "ort-f32": (5.0, RIGHT), "mrt-int8": (1.0, FAR)})
+    (failed,), (note,) = found.failed, found.notes
+    assert "mrt-f32 have a cosine of 0.0995" in failed and "below 0.999" in failed
+    assert "mrt-int8 have a cosine of 0.0995" in note and "below 0.9" in note
+    (failed,) = outcome({"ort-f32": (5.0, RIGHT), "mrt-f32": (4.0, np.full((1, 2), np.nan))}).failed
+    assert "mrt-f32 have a cosine of nan" in failed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found", "needed"),
+    [
+        (["--models", "resnet50,resnet51"], "resnet51", "mobilenetv2"),
+        (["--models", ""], "''", "resnet50"),
+        (["--engines", "tvm"], "tvm", "mrt, ort, openvino"),
+        (["--threads", "0"], "'0'", "from 1 on"),
+        (["--batch", "1,x"], "'x'", "from 1 on"),
+        (["--batch", "²"], "'²'", "from 1 on"),
+        (["--rounds", "-1"], "'-1'", "from 1 on"),
+        (["--seconds", "nan"], "'nan'", "above 0"),
+        (["--seconds", "inf"], "'inf'", "above 0"),
+        (["--isa", "amx"], "amx", "native, vnni"),
+        (["--json", "/no/such/folder/out.json"], "/no/such/folder/out.json", "folder that exists"),
+        (["--work", __file__], __file__, "a folder"),
+    ],
+)
+def test_a_wrong_value_is_one_line(
+    arguments: list[str], found: str, needed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        latency._parser().parse_args([f"{arguments[0]}={arguments[1]}"])
+    assert ended.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert arguments[0] in line and found in line and needed in line and line.endswith("is needed")
+
+
+def test_by_default_everything_is_measured() -> None:
+    given = latency._parser().parse_args([])
+    assert given.models == list(latency.MODELS) and given.engines == ["mrt", "ort", "openvino"]
+    assert (given.threads, given.batch, given.isa) == ([1, 2], [1, 16], "native")
+    assert latency._parser().parse_args(["--threads", "2,1,2"]).threads == [2, 1]
+
+
+def run_without(absent: set[str], arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The exit status where modules are absent and all engines take as long."""
+    monkeypatch.setattr(latency, "find_spec", lambda name: None if name in absent else object())
+    monkeypatch.setattr(
+        latency, "measure", lambda launches, *_: ({name: Measured([0.001], RIGHT) for name in launches}, {})
+    )
+    monkeypatch.setattr(latency, "making_times", lambda *_: [])
+    given = latency._parser().parse_args(["--models", "resnet8", "--threads", "1", "--batch", "1", *arguments])
+    status: int = latency.measure_all(given, latency.Store(tmp_path))
+    return status
+
+
+def test_an_engine_whose_package_is_missing_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "out.json"
+    assert run_without({"onnxruntime", "nncf"}, ["--json", str(file)], tmp_path, monkeypatch) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "left out" in line]
+    assert said == [
+        "ort-f32: left out, onnxruntime not installed",
+        "ort-int8: left out, onnxruntime not installed",
+        "openvino-int8 (NNCF): left out, nncf not installed",
+        "openvino-int8 (QDQ): left out, onnxruntime not installed",
+    ]
+    assert [line["engine"] for line in json.loads(file.read_text())["rows"]] == ["mrt-f32", "mrt-int8", "openvino-f32"]
+
+
+def test_without_any_engine_there_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_without({"openvino"}, ["--engines", "openvino"], tmp_path, monkeypatch) == 1
+    assert capsys.readouterr().err == "no engine is left; install the extra [benchmarks]\n"
+
+
+@pytest.mark.slow
+def test_a_small_network_is_measured_and_the_next_run_makes_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    file, work = tmp_path / "out.json", tmp_path / "work"
+    options = ["--models", "kws_dscnn", "--engines", "mrt,ort", "--threads", "1", "--batch", "3", "--isa", "vnni"]
+    command = [sys.executable, BENCHMARKS / "latency.py", *options, "--json", file, "--work", work]
+    made = []
+    for _ in range(2):
+        child = subprocess.run([*command, "--rounds", "2", "--seconds", "0.01"], capture_output=True, text=True)
+        assert (child.returncode, child.stderr) == (0, "")
+        made.append({path: path.stat().st_mtime_ns for path in work.rglob("*")})
+    assert made[0] == made[1]
+    assert {path.name.rpartition("-")[0] for path in work.iterdir()} == {
+        "network",
+        "mrt-model",
+        "mrt-module",
+        "ort-int8",
+    }
+    rows = json.loads(file.read_text())["rows"]
+    assert [line["engine"] for line in rows] == ["mrt-f32", "mrt-int8", "ort-f32", "ort-int8"]
+    assert all(line["model"] == "kws_dscnn" and (line["threads"], line["batch"]) == (1, 3) for line in rows)
+    assert all(line["median_ms"] > 0 and line["runs"] >= 6 for line in rows)
+    (line,) = [line for line in child.stdout.splitlines() if line.startswith("| kws_dscnn")]
+    own, peer = (float(cell) for cell in line.strip("| ").split(" | ")[-2:])
+    assert own > 0.98 and peer > 0.98

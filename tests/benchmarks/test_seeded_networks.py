@@ -1,0 +1,133 @@
+"""Seeded networks: ONNX Runtime computes what they were built from, and they are the architectures of their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from loaded import load_benchmark
+
+seeded = load_benchmark("seeded_networks")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+CLASSES = {"resnet8": 10, "resnet20": 10, "kws_dscnn": 12, "kwt1": 12}
+"""1000 in the others."""
+SHAPES = {"resnet8": (3, 32, 32), "resnet20": (3, 32, 32), "kws_dscnn": (1, 49, 10), "kwt1": (98, 40)}
+"""(3, 224, 224) in the others."""
+LARGE = {"resnet50", "resnet18", "mobilenetv2", "squeezenet", "kwt1"}
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in seeded.NETWORKS]
+
+
+@lru_cache
+def network(name: str) -> onnx.ModelProto:
+    return seeded.NETWORKS[name](1.0)
+
+
+def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    found: np.ndarray = session.run(None, {"x": x})[0]
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_network_is_a_valid_model_of_any_batch(name: str) -> None:
+    model = network(name)
+    onnx.checker.check_model(model, full_check=True)
+    shape = SHAPES.get(name, (3, 224, 224))
+    assert seeded.input_shape(model) == shape
+    assert [entry.name for entry in (*model.graph.input, *model.graph.output)] == ["x", "y"]
+    x = seeded.samples(shape, 3, seed=4)
+    together = run(model, x)
+    assert together.shape == (3, CLASSES.get(name, 1000))
+    alone = np.concatenate([run(model, sample[None]) for sample in x])
+    np.testing.assert_allclose(together, alone, atol=1e-3)
+    assert together.std(0).mean() > 0.2 * together.std()  # samples are told apart
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_of_the_probes_are_centred(name: str) -> None:
+    """As they were while the network was built: its every operator means the same to ONNX Runtime."""
+    model = network(name)
+    logits = run(model, seeded.samples(seeded.input_shape(model), seeded.PROBES, seed=0))
+    np.testing.assert_allclose(logits.mean(0), 0, atol=2e-3 * np.abs(logits).max())
+    if name != "squeezenet":  # whose last layer is a convolution
+        assert np.square(logits).mean() == pytest.approx(1, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "channels"),
+    [
+        # The numbers of torchvision and Keras count two trained parameters for each channel of a batch normalisation;
+        # one is left where that is folded.
+        pytest.param("resnet50", 25_557_032, 26_560, marks=pytest.mark.slow),
+        pytest.param("resnet18", 11_689_512, 4_800, marks=pytest.mark.slow),
+        pytest.param("mobilenetv2", 3_504_872, 17_056, marks=pytest.mark.slow),
+        ("mobilenetv1_025", 470_072, 2_736),
+        pytest.param("squeezenet", 1_235_496, 0, marks=pytest.mark.slow),
+    ],
+)
+def test_a_network_has_the_parameters_of_its_architecture(name: str, parameters: int, channels: int) -> None:
+    sizes = [prod(tensor.dims) for tensor in network(name).graph.initializer if tensor.dims]
+    assert sum(sizes) == parameters - channels
+
+
+def test_networks_with_relu6_clip() -> None:
+    kinds = [node.op_type for node in network("mobilenetv1_025").graph.node]
+    assert kinds.count("Clip") == kinds.count("Conv") == 27 and "Relu" not in kinds
+
+
+def image(**options: Any) -> Any:
+    return seeded.Builder((3, 9, 8), 0, **options)
+
+
+def sequence() -> Any:
+    return seeded.Builder((5, 6), 0)
+
+
+@pytest.mark.parametrize(
+    ("builder", "layer"),
+    [
+        (image, lambda b: b.convolution(b.input, 7, 3)),
+        (image, lambda b: b.convolution(b.input, 7, (4, 3), 2, (2, 0, 1, 1))),
+        (image, lambda b: b.convolution(b.input, 5, 1, 2, gain=0.5)),
+        (image, lambda b: b.convolution(b.input, 3, 3, 2, depthwise=True)),
+        (image, lambda b: b.max_pooling(b.convolution(b.input, 4, 3), 3, 2, 1)),
+        (image, lambda b: b.concat(b.relu(b.input), b.relu6(b.convolution(b.input, 4, 3, gain=9.0)))),
+        (image, lambda b: b.classifier(b.global_average(b.input), 5)),
+        (sequence, lambda b: b.layer_norm(b.linear(b.input, 4))),
+        (sequence, lambda b: b.gelu(b.linear(b.input, 4))),
+        (sequence, lambda b: b.attention(b.input)),
+        (sequence, lambda b: b.first_token(b.class_token(b.input))),
+        (sequence, lambda b: b.class_token(b.input)),
+    ],
+)
+def test_a_layer_is_evaluated_as_onnx_runtime_does(builder: Callable[[], Any], layer: Callable[[Any], Any]) -> None:
+    b = builder()
+    output = layer(b)
+    found = run(b.model("layer", output), b.input.value)
+    np.testing.assert_allclose(found, output.value, rtol=1e-4, atol=1e-5)
+
+
+def test_channels_are_of_equal_width_or_spread() -> None:
+    b = image()
+    value = b.convolution(b.input, 64, 3).value
+    np.testing.assert_allclose(value.mean((0, 2, 3)), seeded.SHIFT, rtol=1e-3)
+    np.testing.assert_allclose(value.std((0, 2, 3)), 1, rtol=1e-3)
+    b = image(spread=16.0)
+    widths = b.convolution(b.input, 64, 3).value.std((0, 2, 3))
+    assert 1 / 16.1 < widths.min() < 1 / 8 and 1 / 2 < widths.max() < 1.01
+
+
+def test_samples_are_seeded_and_neighbours_are_alike() -> None:
+    x = seeded.samples((3, 40, 50), 6, seed=1)
+    assert x.shape == (6, 3, 40, 50) and x.dtype == np.float32
+    np.testing.assert_array_equal(x, seeded.samples((3, 40, 50), 6, seed=1))
+    assert np.abs(x - seeded.samples((3, 40, 50), 6, seed=2)).mean() > 0.5
+    assert abs(x.mean()) < 0.3 and 0.6 < x.var() < 1.4
+    near = np.corrcoef(x[..., 1:].ravel(), x[..., :-1].ravel())[0, 1]
+    assert near > 0.5 > np.corrcoef(x[0].ravel(), x[1].ravel())[0, 1]
