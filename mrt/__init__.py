@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from mrt.api import quantize
     from mrt.calibration import CalibrationConfig
     from mrt.certificate import verify
-    from mrt.frontend import from_mxnet, from_onnx, load_model
+    from mrt.frontend import from_mxnet, from_onnx, from_tflite, load_model
     from mrt.frontend.relax import from_relax
     from mrt.frontend.relay import from_relay
+    from mrt.frontend.torch import from_torch
     from mrt.model import QuantizedModel, load
     from mrt.preparation import PreparationConfig
     from mrt.quantization.options import QuantizationConfig
@@ -31,6 +32,8 @@ _HOMES = {
     "from_onnx": "mrt.frontend",
     "from_relax": "mrt.frontend.relax",
     "from_relay": "mrt.frontend.relay",
+    "from_tflite": "mrt.frontend",
+    "from_torch": "mrt.frontend.torch",
     "load": "mrt.model",
     "load_model": "mrt.frontend",
     "load_module": "mrt.runtime",
@@ -64,6 +67,8 @@ __all__ = [
     "from_onnx",
     "from_relax",
     "from_relay",
+    "from_tflite",
+    "from_torch",
     "load",
     "load_model",
     "load_module",

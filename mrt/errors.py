@@ -2,7 +2,10 @@
 
 
 class MRTError(Exception):
-    """Base of every error that a user's input can cause; the command prints it as one line."""
+    """Base of every error that a user's input can cause; its text is one line, whatever a file calls things."""
+
+    def __str__(self) -> str:
+        return " ".join(super().__str__().splitlines())
 
 
 class GraphError(MRTError):

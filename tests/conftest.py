@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # A change passes or fails for what it is, not for the examples of the day. HYPOTHESIS_PROFILE=explore draws new ones.
-settings.register_profile("reproducible", derandomize=True, deadline=None)
-settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
+# No test depends on the speed of the machine: neither a deadline nor the time that drawing an example takes.
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("reproducible", derandomize=True, **UNTIMED)
+settings.register_profile("explore", derandomize=False, print_blob=True, **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "reproducible"))
 
 

@@ -175,6 +175,30 @@ def test_relax_operators_are_documented() -> None:
     assert set(re.split(r",\s+", found[1])) == covered
 
 
+def test_torch_operators_are_documented() -> None:
+    pytest.importorskip("torch")
+    from mrt.frontend.torch import program
+    from mrt.frontend.torch.node import covered_operators
+
+    assert program.prepare_program.__doc__  # imported, so that all are registered
+    text = (ROOT / "docs" / "operators.md").read_text()
+    found = re.search(r"^Read from PyTorch programs: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    covered = {name.partition(".")[0] for name in covered_operators()}
+    assert set(re.split(r",\s+", found[1].replace("`", ""))) == covered
+
+
+def test_tflite_operators_are_documented() -> None:
+    from mrt.frontend.tflite import reader
+    from mrt.frontend.tflite.node import covered_operators
+
+    assert reader.read_graph.__doc__  # imported, so that all are registered
+    text = (ROOT / "docs" / "operators.md").read_text()
+    found = re.search(r"^Read from TFLite files: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert set(re.split(r",\s+", found[1])) == covered_operators()
+
+
 def test_keys_of_configurations_are_documented() -> None:
     text = (ROOT / "docs" / "config.md").read_text()
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))

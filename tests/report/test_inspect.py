@@ -37,7 +37,7 @@ def make_model(last: str = "out", notes: tuple[str, ...] = ()) -> QuantizedModel
 
 
 MODEL = make_model()
-ERRORS = ErrorTable("", 7, {"x": ErrorFact("x", 50.25, 0.5), "out_int16": ErrorFact("out", None, 0.0)})
+ERRORS = ErrorTable("", 7, {"x": ErrorFact("x", 50.25, 0.5), "out": ErrorFact("out", None, 0.0)})
 
 
 def test_every_symbol_has_a_row_with_what_is_proven_of_it() -> None:
@@ -58,7 +58,7 @@ def test_every_symbol_has_a_row_with_what_is_proven_of_it() -> None:
     )  # fmt: skip
     assert rows["w"].cells == ("w", "parameter", "[2, 2, 1, 1]", "int8", "8", "[-63, 127]", "-", "-", "-", "-")
     assert rows["conv"].operator == "Convolution"
-    assert rows["out_int16"].cells[-2:] == ("-", "0 steps")
+    assert rows["out"].cells[-2:] == ("-", "0 steps")
 
 
 def test_the_plain_table_is_aligned_and_whole() -> None:
@@ -126,8 +126,8 @@ def test_an_integer_symbol_with_another_origin_is_told_of_alone() -> None:
     text = explain(MODEL, "conv_centred", ERRORS)
     assert text.startswith("conv_centred: broadcast_add, int32[1, 2, 4, 4], made from conv")
     assert "\n\n" not in text
-    assert "no error, at most 0 steps" in explain(MODEL, "out_int16", ERRORS)
-    assert "an output of the model" in explain(MODEL, "out_int16", ERRORS)
+    assert "no error, at most 0 steps" in explain(MODEL, "out", ERRORS)
+    assert "an output of the model" in explain(MODEL, "out", ERRORS)
 
 
 def test_a_float_symbol_that_vanished_is_known_by_its_threshold() -> None:
@@ -137,7 +137,7 @@ def test_a_float_symbol_that_vanished_is_known_by_its_threshold() -> None:
     assert "threshold   [0, 6], calibrated for gone" in text
 
 
-@pytest.mark.parametrize(("name", "near"), [("convv", "conv"), ("out_int8", "out_int16"), ("CENTRED", "conv_centred")])
+@pytest.mark.parametrize(("name", "near"), [("convv", "conv"), ("outt", "out"), ("CENTRED", "conv_centred")])
 def test_an_unknown_name_is_answered_with_the_nearest(name: str, near: str) -> None:
     with pytest.raises(MRTError, match=rf"no symbol of the model is called {name}.*the nearest are .*{near}"):
         explain(MODEL, name)
