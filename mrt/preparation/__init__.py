@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,9 +13,11 @@ from mrt.preparation.drop_identities import DropIdentities
 from mrt.preparation.finite_parameters import CheckFiniteParameters
 from mrt.preparation.fold_batch_norm import FoldBatchNorm
 from mrt.preparation.fold_constants import FoldConstants
+from mrt.preparation.quantized_constants import QuantizedConstants
 from mrt.preparation.scalars_to_constants import ScalarsToConstants
 from mrt.preparation.separate_bias import SeparateBias
 from mrt.preparation.separate_pad import SeparatePad
+from mrt.preparation.zero_points import IntegerZeroPoints
 from mrt.symbol import Graph, Pass, Refusal, run_passes
 from mrt.symbol.rebatch import check_outputs
 
@@ -23,6 +25,8 @@ __all__ = ["PIPELINE", "PreparationConfig", "Prepared", "prepare"]
 
 PIPELINE: tuple[Pass, ...] = (
     DropIdentities(),
+    IntegerZeroPoints(),
+    QuantizedConstants(),
     FoldConstants(),
     ScalarsToConstants(),
     AveragePoolingToSum(),
@@ -58,20 +62,24 @@ class Prepared:
     """A graph ready to be calibrated and quantized.
 
     graph: the prepared float graph. postprocess: the float tail that was cut off, whose inputs are named like the
-    outputs of `graph`, in order; None where nothing was cut. refusals: what passes left alone, and why.
+    outputs of `graph`, in order; None where nothing was cut. refusals: what passes left alone, and why. notes: ranges
+    of trained quantization that were tuned.
     """
 
     graph: Graph
     postprocess: Graph | None
     refusals: tuple[Refusal, ...]
+    notes: tuple[str, ...] = ()
 
 
 _DEFAULTS = PreparationConfig()
 
 
-def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS) -> Prepared:
+def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bool = False) -> Prepared:
     """Cuts the float tail off and runs the passes of PIPELINE on the rest; outputs stay what they were, to rounding.
 
+    tune_ranges: whether ranges of FakeQuantize are moved so that zero is an integer, by less than a step; outputs then
+    differ by that.
     Raises ConfigError for a name in `split` that matches nothing, DataError for NaN or infinity in a parameter,
     GraphError for an output, or a tensor that crosses the cut, which depends on an input without having the batch at
     axis 0: samples could not be told apart there.
@@ -79,9 +87,12 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS) -> Prepared:
     check_outputs(graph)
     cut = cut_tail(CheckFiniteParameters()(graph), config.split, config.cut_softmax)
     check_outputs(cut.body)
-    result = run_passes(cut.body, PIPELINE)
+    passes = tuple(
+        replace(step, tune=tune_ranges) if isinstance(step, IntegerZeroPoints) else step for step in PIPELINE
+    )
+    result = run_passes(cut.body, passes)
     refusals = (*cut.refusals, *result.refusals)
     if cut.tail is None:
-        return Prepared(result.graph, None, refusals)
+        return Prepared(result.graph, None, refusals, result.notes)
     body, tail = join_tail(result.graph, cut.tail)
-    return Prepared(body, tail, refusals)
+    return Prepared(body, tail, refusals, result.notes)

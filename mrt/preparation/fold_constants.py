@@ -8,6 +8,7 @@ import numpy as np
 
 from mrt.errors import DataError
 from mrt.preparation.constants import add_constant, feeds_only_one, multiply_by_constant, representable
+from mrt.preparation.quantized_constants import is_quantized_weight
 from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
 from mrt.symbol.graph import evaluate_symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
@@ -15,19 +16,20 @@ from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 
 def _constant_operators(graph: Graph) -> str:
     for symbol in graph.operators:
-        if all(graph.value(source) is not None for source in symbol.inputs):
+        if all(graph.value(source) is not None for source in symbol.inputs) and not is_quantized_weight(graph, symbol):
             return f"{symbol.name} ({symbol.op}) depends on parameters alone"
     return ""
 
 
-NO_CONSTANT_OPERATORS = Property("every operator depends on an input", _constant_operators)
+NO_CONSTANT_OPERATORS = Property("every operator depends on an input or gives a quantized weight", _constant_operators)
 
 
 @dataclass(frozen=True)
 class FoldConstants(RewritePass):
     """Leaves operators only where something depends on the graph's inputs.
 
-    1. A symbol whose inputs are all parameters: the parameter that it evaluates to. NaN or infinity: DataError.
+    1. A symbol whose inputs are all parameters: the parameter that it evaluates to. NaN or infinity: DataError. The
+       dequantized weight of a layer stays, so that its integers are known.
     2. x * a * b and x + a + b, the first of the two read by the second only: x * (a b) and x + (a + b), where the
        joint constant is no larger than one of them.
     3. (x + a) * b, likewise: x * b + a b, so that any row of both ends as one product and one sum.
@@ -42,6 +44,8 @@ class FoldConstants(RewritePass):
         values = [builder.value(source) for source in inputs]
         known = [value for value in values if value is not None]
         if len(known) == len(values):
+            if is_quantized_weight(graph, symbol):
+                return None
             return builder.parameter(symbol.name, _evaluated(symbol, known))
         if not isinstance(symbol.operator, (BroadcastAdd, BroadcastMul)) or values[1] is None:
             return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -42,16 +44,51 @@ def read_graph(symbol_path: str | Path, parameters_path: str | Path) -> Graph:
 
     Raises ModelFileError, naming the file, where one is missing, truncated or malformed.
     """
-    parameters = _load_parameters(Path(parameters_path))
+    parameters = _read(Path(parameters_path))
+    return graph_from_bytes(_read(Path(symbol_path)), parameters, symbol_path, parameters_path)
+
+
+def graph_from_bytes(symbols: bytes, parameters: bytes, symbol_path: str | Path, parameters_path: str | Path) -> Graph:
+    """The inverse of `graph_to_bytes`; ModelFileError, naming the file that is at fault, where it is malformed."""
+    arrays = _load_parameters(parameters, Path(parameters_path))
     try:
-        text = _read(Path(symbol_path)).decode()
-        return graph_from_json(text, parameters)
+        return graph_from_json(symbols.decode(), arrays)
     except UnicodeDecodeError as error:
         raise ModelFileError(f"{symbol_path} is no UTF-8 text: {error}") from None
     except ModelFileError as error:
         raise error if str(symbol_path) in str(error) else ModelFileError(f"{symbol_path}: {error}") from None
     except GraphError as error:
         raise ModelFileError(f"{symbol_path}: {error}") from None
+
+
+def indented_json(value: Any, indent: str = "") -> str:
+    """What `json.dumps(value, indent=1)` gives, most of it written by json's encoder in C; indent: where it stands.
+
+    value: of JSON's types, with dicts whose keys are texts; arrays stand for the nested lists of their elements.
+    """
+    inner = indent + " "
+    if isinstance(value, np.ndarray) and value.ndim and value.size:
+        return _indented_array(value, indent)
+    if isinstance(value, np.ndarray):
+        return indented_json(value.tolist(), indent)
+    if isinstance(value, dict) and value:
+        entries = [f"{json.dumps(key)}: {indented_json(entry, inner)}" for key, entry in value.items()]
+        return "{\n" + inner + f",\n{inner}".join(entries) + f"\n{indent}}}"
+    if isinstance(value, (list, tuple)) and value:
+        entries = [indented_json(entry, inner) for entry in value]
+        return f"[\n{inner}" + f",\n{inner}".join(entries) + f"\n{indent}]"
+    return json.dumps(value)
+
+
+def _indented_array(value: Array, indent: str) -> str:
+    """An array with axes and elements: the texts of the elements, joined along the last axis, then the one before."""
+    texts = json.dumps(value.reshape(-1).tolist(), separators=("\n", ": "))[1:-1].split("\n")
+    for axis, length in reversed(list(enumerate(value.shape))):
+        outer = indent + " " * axis
+        between = f",\n{outer} "
+        groups = (texts[first : first + length] for first in range(0, len(texts), length))
+        texts = [f"[\n{outer} {between.join(group)}\n{outer}]" for group in groups]
+    return texts[0]
 
 
 def sha256_of(path: Path) -> str:
@@ -107,9 +144,9 @@ def _read(path: Path) -> bytes:
         raise ModelFileError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def _load_parameters(path: Path) -> dict[str, Array]:
+def _load_parameters(content: bytes, path: Path) -> dict[str, Array]:
     try:
-        return dict(safetensors.numpy.load(_read(path)))
+        return dict(safetensors.numpy.load(content))
     except safetensors.SafetensorError as error:
         raise ModelFileError(f"{path} is no safetensors file, or truncated: {error}") from None
     except (KeyError, TypeError, ValueError) as error:

@@ -169,7 +169,7 @@ def evaluate_symbol(symbol: Symbol, inputs: list[Array]) -> Array:
 
 def cast_exactly(value: Array, dtype: str, name: str) -> Array:
     """`value` as `dtype`; GraphError where an integer would wrap."""
-    if value.dtype.name == dtype:
+    if value.dtype == dtype:
         return value
     if np.dtype(dtype).kind in "iu" and value.size:
         info = np.iinfo(dtype)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mrt.symbol.types import INT32_MAX, INT32_MIN
+from mrt.symbol.types import INT32_MAX, INT32_MIN, narrowest_dtype
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -37,22 +38,39 @@ class Interval:
     @classmethod
     def constant(cls, value: Array) -> Interval:
         """lo = hi = value."""
-        exact = exact_array(value)
-        return cls(exact, exact, tuple(value.shape))
+        return _Constant(np.asarray(value))
 
     @property
+    def known(self) -> Array | None:
+        """The tensor as it is stored, smaller than its exact bounds; None where it is not a constant."""
+        return None
+
+    @cached_property
     def min(self) -> Any:
         """The lowest bound, a Python int (or float)."""
         return self.lo.min().item() if self.lo.dtype != object else self.lo.min()
 
-    @property
+    @cached_property
     def max(self) -> Any:
+        """The highest bound."""
         return self.hi.max().item() if self.hi.dtype != object else self.hi.max()
 
     @property
     def is_constant(self) -> bool:
         """Whether lo equals hi everywhere, so that the tensor's value is known."""
         return self.lo is self.hi or bool(np.array_equal(self.lo, self.hi))
+
+    @property
+    def is_one(self) -> bool:
+        """Whether every element has the same finite bounds."""
+        lo, hi = self.lo, self.hi
+        same = lo.size == hi.size == 1 or bool(lo.size and (lo == self.min).all() and (hi == self.max).all())
+        return same and (lo.dtype.kind != "f" or bool(np.isfinite([self.min, self.max]).all()))
+
+    @property
+    def signed_sums(self) -> tuple[Array, Array]:
+        """Of a known tensor: the exact sums of the positive and of the negative elements at each place of axis 0."""
+        raise TypeError("no sums are known of a tensor that is not constant")
 
     @property
     def magnitude(self) -> Any:
@@ -97,6 +115,43 @@ class Interval:
         return f"[{self.min}, {self.max}]"
 
 
+class _Constant(Interval):
+    """The interval of a tensor that is known. Its bounds are made when they are asked for: most are only searched."""
+
+    def __init__(self, value: Array) -> None:
+        vars(self).update(stored=value, shape=tuple(value.shape))
+
+    @cached_property
+    def lo(self) -> Array:
+        return exact_array(self.known)
+
+    @property
+    def hi(self) -> Array:
+        return self.lo
+
+    @property
+    def known(self) -> Array:
+        stored: Array = vars(self)["stored"]
+        return stored
+
+    @cached_property
+    def min(self) -> Any:
+        return exact_array(self.known.min()).item()
+
+    @cached_property
+    def max(self) -> Any:
+        return exact_array(self.known.max()).item()
+
+    @property
+    def is_constant(self) -> bool:
+        return True
+
+    @cached_property
+    def signed_sums(self) -> tuple[Array, Array]:
+        rows = narrowed(self.known).reshape(len(self.known), -1)
+        return total(np.maximum(rows, 0), 1), total(np.minimum(rows, 0), 1)
+
+
 def signed_bits(value: int) -> int:
     """Two's-complement width that holds `value`: 1 for 0 and -1, 8 for 127 and -128."""
     return (value if value >= 0 else ~value).bit_length() + 1
@@ -108,6 +163,14 @@ def exact_array(value: Any) -> Array:
     if array.dtype == object:
         return array
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
+
+
+def narrowed(value: Array) -> Array:
+    """The same integers in fewer bytes, which is less to read; what is narrow already, or float, as it is."""
+    if value.dtype.kind not in "iu" or value.itemsize <= 2 or not value.size:
+        return value
+    lo, hi = int(value.min()), int(value.max())
+    return value if lo < INT32_MIN or hi > INT32_MAX else value.astype(narrowest_dtype(lo, hi))
 
 
 def add(a: Array, b: Array) -> Array:

@@ -36,6 +36,8 @@ class Operator:
     input_names: ClassVar[tuple[str, ...]] = ("data",)
     is_elementwise: ClassVar[bool] = False
     """Whether an output element depends on the inputs at its own place only; inputs broadcast."""
+    attains_bounds: ClassVar[bool] = False
+    """Whether an input's least and greatest value, beside parameters, become the output's: `bounds` gives its range."""
     weight_channel_axis: ClassVar[int | None] = None
     """Axis of the weight that counts output channels, where there is a weight."""
 

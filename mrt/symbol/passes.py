@@ -50,10 +50,11 @@ class Refusal:
 
 @dataclass(frozen=True)
 class PassResult:
-    """What a pass made, and what it left alone."""
+    """What a pass made, what it left alone, and what it changed that is to be known."""
 
     graph: Graph
     refusals: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,7 @@ class RewritePass(Pass):
 def run_passes(graph: Graph, passes: Sequence[Pass]) -> PassResult:
     """Runs passes in order, checking what each requires and ensures; an error names the pass and those before it."""
     refusals: list[Refusal] = []
+    notes: list[str] = []
     done: list[str] = []
     for step in passes:
         for needed in step.requires:
@@ -120,5 +122,6 @@ def run_passes(graph: Graph, passes: Sequence[Pass]) -> PassResult:
             promised.check(result.graph, f"pass {step.name}")
         graph = result.graph
         refusals.extend(Refusal(r.symbol, f"{step.name}: {r.reason}") for r in result.refusals)
+        notes.extend(result.notes)
         done.append(step.name)
-    return PassResult(graph, tuple(refusals))
+    return PassResult(graph, tuple(refusals), tuple(notes))

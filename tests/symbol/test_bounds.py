@@ -19,6 +19,7 @@ from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.dot import Dot
 from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
+from mrt.symbol.operators.fake_quantize import FakeQuantize
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
@@ -241,14 +242,15 @@ FLOAT = [
     Case(LogSoftmax(axis=1)),
     Case(LogSoftmax(temperature=0.5)),
     Case(Cast(dtype="int8")),
-    Case(Quantize(a_min=-7, a_max=7, dtype="int8", zero_point=2), (A, ()), {1: (1, 3)}),
+    Case(FakeQuantize(levels=16), (A, *((3, 1, 1),) * 4)),
+    Case(FakeQuantize(levels=2), (A, (), (), (3, 1, 1), ()), {1: (-20, -10), 2: (5, 30)}),
 ]
 
 
 def test_every_operator_is_tested() -> None:
     tested = {type(case.operator) for case in (*BOTH, *INTEGER, *FLOAT)}
     own = {record for record in registered_operators() if record.__module__.startswith("mrt.")}
-    assert own - tested == {Variable, Dequantize}
+    assert own - tested == {Variable, Quantize, Dequantize}
 
 
 @pytest.mark.parametrize("case", [*BOTH, *INTEGER], ids=str)
@@ -304,9 +306,18 @@ def test_dequantized_bounds_hold() -> None:
     scale = np.array([0.5, -0.25, 0.0], np.float32).reshape(3, 1, 1)
     rng = np.random.default_rng(2)
     interval = random_interval(rng, A, -128, 127)
-    operator = Dequantize(zero_point=-3)
-    value = run(operator, draw(rng, interval).astype(np.int8), scale)
-    assert holds(operator.bounds(interval, Interval.constant(scale)), value)
+    for zero_point in (np.int8(-3), np.array([[[5]], [[0]], [[-200]]], np.int32)):
+        operator = Dequantize()
+        value = run(operator, draw(rng, interval).astype(np.int8), scale, np.asarray(zero_point))
+        bounds = operator.bounds(interval, Interval.constant(scale), Interval.constant(np.asarray(zero_point)))
+        assert holds(bounds, value)
+
+
+def test_quantized_bounds_hold() -> None:
+    operator, rng = Quantize(a_min=-7, a_max=7, dtype="int8"), np.random.default_rng(3)
+    value = run(operator, rng.normal(0, 50, A).astype(np.float32), np.float32([3]), np.int32([2]))
+    bounds = operator.bounds(Interval.of(-np.inf, np.inf, A), Interval.of(3.0, 3.0, (1,)), Interval.of(2, 2, (1,)))
+    assert holds(bounds, value) and (bounds.min, bounds.max) == (-7, 7)
 
 
 @pytest.mark.parametrize("operator", [ElemwiseAdd(), ElemwiseSub(), ElemwiseMul()])

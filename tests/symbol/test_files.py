@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +13,14 @@ import pytest
 
 from mrt.errors import GraphError, ModelFileError
 from mrt.symbol import Graph, GraphBuilder, TensorType
-from mrt.symbol.files import atomic_write, atomic_write_all, graph_to_bytes, read_graph, write_graph
+from mrt.symbol.files import (
+    atomic_write,
+    atomic_write_all,
+    graph_to_bytes,
+    indented_json,
+    read_graph,
+    write_graph,
+)
 from mrt.symbol.operators.activation import Relu
 
 VALUES = {
@@ -140,3 +148,22 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ModelFileError, match="Not a directory"):
         atomic_write(tmp_path / "file" / "inside", b"")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *({}, [], 'a"é\n', 0.1, None, True, -(2**63)),
+        {"a": [], "b": {}, "ü, \n": {"c": [1, "x,\n y", [2.5, [None]], {"d": ()}]}},
+        [[[1e-300, float("inf")], [0.1]], (1, 2)],
+    ],
+)
+def test_json_is_that_of_the_standard_library(value: object) -> None:
+    assert indented_json(value) == json.dumps(value, indent=1)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (1, 4, 1, 1), (2, 1, 3), (0, 2)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64"])
+def test_arrays_are_written_as_their_lists(shape: tuple[int, ...], dtype: str) -> None:
+    array = np.asarray(np.random.default_rng(0).standard_normal(shape) * 1e5, dtype)
+    assert indented_json({"x": [array]}) == json.dumps({"x": [array.tolist()]}, indent=1)

@@ -79,18 +79,19 @@ def test_left_shift() -> None:
 
 def test_quantize_rounds_half_to_even_in_float32() -> None:
     x = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 1e30, -1e30, np.inf], np.float32)
-    operator = Quantize(a_min=-128, a_max=127, dtype="int8", zero_point=1)
-    assert run(operator, x, np.float32([1])).tolist() == [-1, -1, 1, 1, 3, 3, 127, -128, 127]
+    operator, one = Quantize(a_min=-128, a_max=127, dtype="int8"), np.int8([1])
+    assert run(operator, x, np.float32([1]), one).tolist() == [-1, -1, 1, 1, 3, 3, 127, -128, 127]
     # 0.15 / 0.1 is below 1.5 in float64 and 1.5 in float32.
-    assert run(operator, np.array([0.15], np.float32), np.array([0.1], np.float32)).tolist() == [3]
+    assert run(operator, np.array([0.15], np.float32), np.array([0.1], np.float32), one).tolist() == [3]
 
 
 def test_quantize_and_dequantize_each_channel() -> None:
     scale = np.array([[0.5], [2.0]], np.float32)
     x = np.array([[1.0, -1.0], [4.0, -3.0]], np.float32)
-    q = run(Quantize(a_min=0, a_max=255, dtype="uint8", zero_point=7), x, scale)
-    assert q.tolist() == [[9, 5], [9, 5]]
-    back = run(Dequantize(zero_point=7), q, scale)
+    zero_point = np.array([[7], [200]], np.uint8)
+    q = run(Quantize(a_min=0, a_max=255, dtype="uint8"), x, scale, zero_point)
+    assert q.tolist() == [[9, 5], [202, 198]]
+    back = run(Dequantize(), q, scale, zero_point)
     assert back.dtype == np.float32 and back.tolist() == [[1.0, -1.0], [4.0, -4.0]]
 
 
@@ -98,9 +99,9 @@ def test_quantize_refuses_nan_and_a_scale_of_zero() -> None:
     operator = Quantize(a_min=-127, a_max=127, dtype="int8")
     for x, scale in ((np.nan, 1.0), (0.0, 0.0)):
         with pytest.raises(DataError, match="NaN"):
-            run(operator, np.array([x], np.float32), np.array(scale, np.float32))
+            run(operator, np.array([x], np.float32), np.array(scale, np.float32), np.array(0, np.int8))
     with pytest.raises(GraphError, match="no interval of int8"):
-        infer(Quantize(a_min=0, a_max=255, dtype="int8"), TensorType((1,)), TensorType(()))
+        infer(Quantize(a_min=0, a_max=255, dtype="int8"), TensorType((1,)), TensorType(()), TensorType((), "int8"))
 
 
 def test_cast() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
-from mrt.symbol.interval import Array, Interval, add, exact_array, multiply, subtract, total
+from mrt.symbol.interval import Array, Interval, add, exact_array, multiply, narrowed, subtract, total
 from mrt.symbol.operator import Operator
+from mrt.symbol.operators._products import sum_of_products
 from mrt.symbol.types import TensorType
 
 _EXPANDED_LIMIT = 2**20
@@ -66,8 +68,51 @@ def summed(x: Interval, axes: tuple[int, ...], times: int = 1) -> Interval:
     return without_nan(Interval(lo, hi, shape))
 
 
+def weighted(x: Interval, weight: Interval, groups: int = 1) -> Interval:
+    """Bounds of the sum over i and k of x[g I + i] weight[o, i, k] for every o, which is of group g: of shape (O,).
+
+    x: bounds of the (groups I,) channels, or one for all. weight: (O, I, *kernel), where groups divides O.
+    """
+    outputs, inputs, taps = weight.shape[0], weight.shape[1], prod(weight.shape[2:])
+    if weight.known is not None and weight.known.dtype.kind in "iu" and x.is_one:
+        positive, negative = weight.signed_sums
+        lo, hi = (add(multiply(positive, a), multiply(negative, b)) for a, b in ((x.min, x.max), (x.max, x.min)))
+        return Interval(lo, hi, (outputs,))
+    ends = (np.broadcast_to(end.reshape(-1), (groups * inputs,)) for end in (x.lo, x.hi))
+    lo, hi = (end.reshape(groups, inputs) for end in ends)
+    if weight.is_constant and _is_finite(lo) and _is_finite(hi):
+        known = np.broadcast_to(weight.lo if weight.known is None else weight.known, weight.shape)
+        found = _weighted_by(narrowed(known).reshape(groups, outputs // groups, -1), lo, hi, taps)
+    else:
+        each = (*weight.shape[:2], *(1,) * (len(weight.shape) - 2))
+        seen = [np.repeat(end, outputs // groups, axis=0).reshape(each) for end in (lo, hi)]
+        terms = product(Interval(seen[0], seen[1], weight.shape), weight, weight.shape)
+        sums = summed(terms, tuple(range(1, len(each))))
+        found = sums.lo, sums.hi
+    return Interval(found[0].reshape(-1), found[1].reshape(-1), (outputs,))
+
+
+def _weighted_by(rows: Array, lo: Array, hi: Array, taps: int) -> tuple[Array, Array]:
+    """The least and the greatest sum of known weights, (G, O), for lo <= x <= hi: positive ones meet hi in the latter.
+
+    rows: (G, O, inputs * taps). lo, hi: (G, inputs), finite.
+    """
+    ends = np.repeat(np.stack([lo, hi], axis=-1), taps, axis=1)
+    above = sum_of_products(np.matmul, np.maximum(rows, 0), ends, rows.shape[-1])
+    below = sum_of_products(np.matmul, np.minimum(rows, 0), ends[..., ::-1], rows.shape[-1])
+    sums = add(above, below)
+    return sums[..., 0], sums[..., 1]
+
+
+def _is_finite(bound: Array) -> bool:
+    return bound.dtype.kind != "f" or bool(np.isfinite(bound).all())
+
+
 def partial_sums(terms: Interval) -> Interval:
-    """The terms, each of which may not have been added yet: bounds of a sum in any order are sums of these."""
+    """The terms, each of which may not have been added yet: bounds of a sum in any order are sums of these.
+
+    Factors of terms serve as well: zero in one of them is zero in the product.
+    """
     return terms.including(0)
 
 

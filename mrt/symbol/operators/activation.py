@@ -20,6 +20,7 @@ class Relu(Operator):
     """max(x, 0), elementwise. Keeps scale; with a zero point z it is max(q, z)."""
 
     is_elementwise = True
+    attains_bounds = True
 
     keeps_scale = True
 
@@ -38,6 +39,7 @@ class Clip(Operator):
     """min(max(x, a_min), a_max), elementwise. Keeps scale; integers are clipped to the integers in [a_min, a_max]."""
 
     is_elementwise = True
+    attains_bounds = True
 
     a_min: float
     a_max: float

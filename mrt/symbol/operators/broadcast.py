@@ -25,6 +25,8 @@ class _Arithmetic(Operator):
 class BroadcastAdd(_Arithmetic):
     """lhs + rhs with broadcasting. Integers give int32."""
 
+    attains_bounds = True
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return add(lhs, rhs)
 

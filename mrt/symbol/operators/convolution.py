@@ -10,7 +10,7 @@ from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval, add
 from mrt.symbol.operator import operator
 from mrt.symbol.operators._checks import per_axis
-from mrt.symbol.operators._intervals import added, output_shape, partial_sums, product, summed
+from mrt.symbol.operators._intervals import added, output_shape, partial_sums, weighted
 from mrt.symbol.operators._products import convolve, sum_of_products
 from mrt.symbol.operators._windowed import WindowedLayer
 from mrt.symbol.types import TensorType
@@ -64,37 +64,12 @@ class Convolution(WindowedLayer):
         return result if bias is None else add(result, bias.reshape(-1, *(1,) * (x.ndim - 2)))
 
     def bounds(self, x: Interval, weight: Interval, bias: Interval | None = None) -> Interval:
-        terms, offset = self._terms(x, weight, bias)
-        return self._sum(terms, offset, self._output_shape(x, weight, bias))
+        seen = (x.including(0) if any(self.pad) else x).reduced([1])
+        flat = weighted(seen, weight, self.num_group)
+        flat = flat if bias is None else added(flat, bias, flat.shape)
+        shape = output_shape(self, x, weight) if bias is None else output_shape(self, x, weight, bias)
+        trailing = (1,) * (len(shape) - 2)
+        return Interval.of(flat.lo.reshape(-1, *trailing), flat.hi.reshape(-1, *trailing), shape)
 
     def intermediates(self, x: Interval, weight: Interval, bias: Interval | None = None) -> tuple[Interval, ...]:
-        terms, offset = self._terms(x, weight, bias)
-        offset = None if offset is None else partial_sums(offset)
-        return (self._sum(partial_sums(terms), offset, self._output_shape(x, weight, bias)),)
-
-    def _output_shape(self, x: Interval, weight: Interval, bias: Interval | None) -> tuple[int, ...]:
-        return output_shape(self, x, weight) if bias is None else output_shape(self, x, weight, bias)
-
-    def _terms(self, x: Interval, weight: Interval, bias: Interval | None) -> tuple[Interval, Interval | None]:
-        """The products of one output element, (O, C / num_group, *kernel), and the bias, (O,)."""
-        if any(self.pad):
-            x = x.including(0)
-        x = x.reduced([1])
-        outputs, channels = weight.shape[0], x.shape[1]
-
-        def for_each_output(bound: Array) -> Array:
-            """(1, C, ...) to (O, C / num_group, 1, ...): what the output channel's group reads."""
-            groups = np.broadcast_to(bound.reshape(-1), (channels,)).reshape(self.num_group, -1)
-            repeated = np.repeat(groups, outputs // self.num_group, axis=0)
-            return repeated.reshape(*repeated.shape, *(1,) * len(self.kernel))
-
-        seen = Interval(for_each_output(x.lo), for_each_output(x.hi), weight.shape)
-        return product(seen, weight, weight.shape), bias
-
-    @staticmethod
-    def _sum(terms: Interval, bias: Interval | None, shape: tuple[int, ...]) -> Interval:
-        result = summed(terms, tuple(range(1, len(terms.shape))))
-        trailing = (1,) * (len(shape) - 2)
-        flat = Interval(result.lo.reshape(-1), result.hi.reshape(-1), (shape[1],))
-        flat = flat if bias is None else added(flat, bias, flat.shape)
-        return Interval.of(flat.lo.reshape(-1, *trailing), flat.hi.reshape(-1, *trailing), shape)
+        return (self.bounds(partial_sums(x), weight, None if bias is None else partial_sums(bias)),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrt.errors import DataError, GraphError
-from mrt.symbol.interval import Array, Interval, add, multiply
+from mrt.symbol.interval import Array, Interval, multiply, subtract
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._checks import require_float, require_integer
 from mrt.symbol.operators._intervals import product, subtracted
@@ -118,60 +118,65 @@ class Cast(Operator):
 
 @operator("quantize")
 class Quantize(Operator):
-    """clip(rint(x / scale) + zero_point, a_min, a_max): float to integer.
+    """clip(rint(x / scale) + zero_point, a_min, a_max): float to integer, QuantizeLinear of ONNX.
 
-    x and scale are float32, and so is the quotient; it is rounded half to even. scale broadcasts. a_min and a_max must
-    fit dtype.
+    x and scale are float32, and so is the quotient; it is rounded half to even. scale and zero_point, integers,
+    broadcast to the data: one value, or one along an axis. a_min and a_max are the ends of the integers that are meant,
+    such as 0 and 65535 of uint16; they must fit dtype, which stores them.
     """
 
     a_min: int
     a_max: int
     dtype: str
-    zero_point: int = 0
 
-    input_names = ("data", "scale")
+    input_names = ("data", "scale", "zero_point")
+    is_elementwise = True
 
-    def infer(self, x: TensorType, scale: TensorType) -> TensorType:
+    def infer(self, x: TensorType, scale: TensorType, zero_point: TensorType) -> TensorType:
         require_float(x)
         require_float(scale)
+        require_integer(zero_point)
         if self.dtype not in INTEGER_DTYPES - {"bool"}:
             raise GraphError(f"dtype is {self.dtype}; an integer dtype is needed")
         info = np.iinfo(self.dtype)
         if not info.min <= self.a_min <= self.a_max <= info.max:
             raise GraphError(f"[{self.a_min}, {self.a_max}] is no interval of {self.dtype}")
-        return TensorType(broadcast_shape(x, scale), self.dtype)
+        return TensorType(broadcast_shape(x, scale, zero_point), self.dtype)
 
-    def evaluate(self, x: Array, scale: Array) -> Array:
+    def evaluate(self, x: Array, scale: Array, zero_point: Array) -> Array:
         with np.errstate(all="ignore"):
             steps = np.rint(x.astype(np.float32) / scale.astype(np.float32))
         if np.isnan(steps).any():
             raise DataError("quantize: the data holds NaN, or the scale is 0")
         # In float64 every sum that survives the clip is exact.
-        return np.clip(steps.astype(np.float64) + self.zero_point, self.a_min, self.a_max).astype(np.int64)
+        return np.clip(steps.astype(np.float64) + zero_point, self.a_min, self.a_max).astype(np.int64)
 
-    def bounds(self, x: Interval, scale: Interval) -> Interval:
-        return Interval.of(self.a_min, self.a_max, np.broadcast_shapes(x.shape, scale.shape))
+    def bounds(self, x: Interval, scale: Interval, zero_point: Interval) -> Interval:
+        return Interval.of(self.a_min, self.a_max, np.broadcast_shapes(x.shape, scale.shape, zero_point.shape))
 
 
 @operator("dequantize")
 class Dequantize(Operator):
-    """(x - zero_point) * scale in float32: integer to float; scale broadcasts."""
+    """(x - zero_point) * scale in float32: integer to float, DequantizeLinear of ONNX.
 
-    zero_point: int = 0
+    scale and zero_point, integers, broadcast to the data: one value, or one along an axis.
+    """
 
-    input_names = ("data", "scale")
+    input_names = ("data", "scale", "zero_point")
+    is_elementwise = True
 
-    def infer(self, x: TensorType, scale: TensorType) -> TensorType:
+    def infer(self, x: TensorType, scale: TensorType, zero_point: TensorType) -> TensorType:
         require_integer(x)
         require_float(scale)
-        return TensorType(broadcast_shape(x, scale), "float32")
+        require_integer(zero_point)
+        return TensorType(broadcast_shape(x, scale, zero_point), "float32")
 
-    def evaluate(self, x: Array, scale: Array) -> Array:
-        steps = add(x, np.asarray(-self.zero_point)).astype(np.float64)
+    def evaluate(self, x: Array, scale: Array, zero_point: Array) -> Array:
+        steps = subtract(x, zero_point).astype(np.float64)
         result: Array = steps * scale.astype(np.float64)
         return result
 
-    def bounds(self, x: Interval, scale: Interval) -> Interval:
-        zero = Interval.of(self.zero_point, self.zero_point, x.shape)
-        steps = subtracted(x, zero, x.shape).map(lambda v: v.astype(np.float64))
-        return product(steps, scale, np.broadcast_shapes(x.shape, scale.shape))
+    def bounds(self, x: Interval, scale: Interval, zero_point: Interval) -> Interval:
+        shape = np.broadcast_shapes(x.shape, scale.shape, zero_point.shape)
+        steps = subtracted(x, zero_point, shape).map(lambda v: v.astype(np.float64))
+        return product(steps, scale, shape)

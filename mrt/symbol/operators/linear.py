@@ -9,7 +9,7 @@ import numpy as np
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval, add
 from mrt.symbol.operator import Operator, operator
-from mrt.symbol.operators._intervals import added, output_shape, partial_sums, product, reshaped, summed
+from mrt.symbol.operators._intervals import added, output_shape, partial_sums, product, reshaped, summed, weighted
 from mrt.symbol.operators._products import sum_of_products
 from mrt.symbol.types import TensorType, arithmetic_dtype
 
@@ -56,36 +56,21 @@ class FullyConnected(Operator):
         return result if self.flatten else result.reshape(*x.shape[:-1], self.num_hidden)
 
     def bounds(self, x: Interval, weight: Interval, bias: Interval | None = None) -> Interval:
-        shape = self._output_shape(x, weight, bias)
-        return self._sum(self._terms(x, weight), bias, shape)
-
-    def intermediates(self, x: Interval, weight: Interval, bias: Interval | None = None) -> tuple[Interval, ...]:
-        shape = self._output_shape(x, weight, bias)
-        bias = None if bias is None else partial_sums(bias)
-        return (self._sum(partial_sums(self._terms(x, weight)), bias, shape),)
-
-    def batch_obstacle(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> str:
-        return "the sum runs over axis 0" if x.rank == 1 else ""
-
-    def _output_shape(self, x: Interval, weight: Interval, bias: Interval | None) -> tuple[int, ...]:
-        return output_shape(self, x, weight) if bias is None else output_shape(self, x, weight, bias)
-
-    def _terms(self, x: Interval, weight: Interval) -> Interval:
-        """The products of one output element, (num_hidden, K)."""
         if self.flatten:
             rows = x.reduced(range(1, len(x.shape)))
             rows = reshaped(Interval(rows.lo, rows.hi, (1, *x.shape[1:])), (1, weight.shape[1]))
         else:
             rows = x.reduced([len(x.shape) - 1])
-        columns = Interval(rows.lo.reshape(1, -1), rows.hi.reshape(1, -1), (1, weight.shape[1]))
-        return product(columns, weight, weight.shape)
-
-    @staticmethod
-    def _sum(terms: Interval, bias: Interval | None, shape: tuple[int, ...]) -> Interval:
-        result = summed(terms, (1,))
-        flat = Interval(result.lo.reshape(-1), result.hi.reshape(-1), shape[-1:])
+        flat = weighted(rows, weight)
         flat = flat if bias is None else added(flat, bias, flat.shape)
+        shape = output_shape(self, x, weight) if bias is None else output_shape(self, x, weight, bias)
         return Interval.of(flat.lo, flat.hi, shape)
+
+    def intermediates(self, x: Interval, weight: Interval, bias: Interval | None = None) -> tuple[Interval, ...]:
+        return (self.bounds(partial_sums(x), weight, None if bias is None else partial_sums(bias)),)
+
+    def batch_obstacle(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> str:
+        return "the sum runs over axis 0" if x.rank == 1 else ""
 
 
 @operator("batch_dot")

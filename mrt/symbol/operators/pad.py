@@ -24,6 +24,7 @@ class Pad(Operator):
     constant_value: float = 0.0
 
     keeps_scale = True
+    attains_bounds = True
 
     @property
     def widths(self) -> list[tuple[int, int]]:
