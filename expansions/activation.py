@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from expansions.addition import GUARD_BITS
+from expansions.addition import GUARD_BITS, finer_by
 from expansions.multiplication import scaled
 from expansions.table import expand_table, table_reach
 from mrt.errors import QuantizationError
@@ -15,30 +17,73 @@ from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
 from mrt.quantization.plan import UNLIMITED, ScalePlan
 from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.trained import told_range
 from mrt.symbol import Array, Graph, Operator, Symbol
+from mrt.symbol.interval import signed_bits
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, per_channel
 from mrt.symbol.operators.elementwise import ElemwiseSub
 from mrt.symbol.operators.functions import Negative
 from mrt.symbol.operators.selection import BroadcastMaximum, BroadcastMinimum, MaximumScalar, MinimumScalar
 
+ON_GRID = 1e-4
+"""A limit this near to an integer is that integer, in steps of a scale that comes from float32 limits."""
 
-@expansion("relu", demands=Demand.WIDE)
+FINER_BITS = 8
+
+
+def _relu_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+    """The steps that are left of the input's, counted from the real zero."""
+    source = sources[0]
+    if source is None:
+        return None
+    if source.groups is None:
+        most = max(source.hi - source.zero_point, 0)
+        return replace(source, lo=max(source.lo - source.zero_point, 0), hi=most, zero_point=0)
+    most = max(max(source.hi - zero for zero in source.groups.zero_points), 0)
+    return replace(source, lo=0, hi=most, groups=source.groups.centred)
+
+
+@expansion("relu", demands=Demand.WIDE, fixes=_relu_fixes)
 def expand_relu(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Ye = max(0, Xq - zx) at sx: relu of "MRT Generalized Quantization Math Formalization". Exact at any scale."""
     data = builder.centred(inputs.quantized(0))
     if builder.bounds(data.symbol).min >= 0:
         return data
-    return builder.quantized(builder.apply(Relu(), [data.symbol]), data.scale)
+    groups = data.groups if op.name in plan.fixed else None
+    return builder.quantized(builder.apply(Relu(), [data.symbol]), data.scale, groups=groups)
 
 
-@expansion("clip", "_maximum_scalar", "_minimum_scalar", demands=Demand.OUTPUT)
+def _clip_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+    """The input's form, saturated earlier, where the limits are integers of it or beyond what it holds."""
+    source = sources[0]
+    if source is None or source.groups is not None:
+        return None
+    least, most = (np.clip(limit / source.scale, -(2.0**31), 2.0**31) + source.zero_point for limit in _limits(symbol))
+    lo, hi = (int(np.clip(np.rint(end), source.lo, source.hi)) for end in (least, most))
+    on_grid = (
+        abs(end - np.rint(end)) <= ON_GRID or not source.lo < end < source.hi for end in (float(least), float(most))
+    )
+    return replace(source, lo=lo, hi=hi) if all(on_grid) else None
+
+
+@expansion(
+    *("clip", "_maximum_scalar", "_minimum_scalar"), demands=Demand.OUTPUT, fixes=_clip_fixes, waits=lambda symbol: True
+)
 def expand_clip(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
-    """The input at the output's quantizer, saturated at round(limit / s) + z, in channel groups at each one's."""
-    data = inputs.quantized(0)
-    steps = [np.clip(limit / data.scale, -(2.0**31), 2.0**31) for limit in _limits(op)]
+    """The input at the output's quantizer, saturated at round(limit / s) + z, in channel groups at each one's.
+
+    Where quantizers of the network round behind it, the input as it is, with one limit for each of its scales; without
+    a limit beyond which these saturate.
+    """
+    data, limits = inputs.quantized(0), _limits(op)
+    if plan.edge(op, 0) is None:
+        limits = _needed(limits, told_range(plan.graph, op))
+        data = _finer(op, data, limits, builder)
+    steps = [np.clip(limit / data.scale, -(2.0**31), 2.0**31) for limit in limits]
     least, most = (round_half_away(limit) + data.zero_points for limit in steps)
     symbol, bounds = data.symbol, builder.bounds(data.symbol)
-    if data.groups is None:
+    if data.is_uniform:
+        least, most = least.reshape(-1)[:1], most.reshape(-1)[:1]
         if least.item() <= bounds.min and bounds.max <= most.item():
             return data
         return builder.like(builder.narrow(symbol, least.item(), most.item()), data)
@@ -48,6 +93,26 @@ def expand_clip(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBui
     if (most < hi).any():
         symbol = _compared(BroadcastMinimum(), symbol, np.clip(most, lo, hi), builder)
     return builder.like(builder.narrow(symbol, lo, hi), data)
+
+
+def _needed(limits: tuple[float, float], told: tuple[float, float] | None) -> tuple[float, float]:
+    """The limits, infinite where they are at or beyond the range that is told apart behind them."""
+    if told is None:
+        return limits
+    slack = ON_GRID * (told[1] - told[0]) / 2**8
+    return (
+        -np.inf if limits[0] <= told[0] + slack else limits[0],
+        np.inf if limits[1] >= told[1] - slack else limits[1],
+    )
+
+
+def _finer(op: Symbol, data: Quantized, ends: tuple[float, float], builder: IntegerBuilder) -> Quantized:
+    """`data` at an integer part of its scale where a limit is no integer of it, as fine as 32 bits and 8 more allow."""
+    limits = [limit for limit in ends if math.isfinite(limit)]
+    room = min(29 - signed_bits(int(builder.bounds(data.symbol).magnitude)), FINER_BITS)
+    if room < 1 or all((np.abs(limit / data.scale - np.rint(limit / data.scale)) <= ON_GRID).all() for limit in limits):
+        return data
+    return finer_by(room, op, data, builder)
 
 
 def _limits(op: Symbol) -> tuple[float, float]:

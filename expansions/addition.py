@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import round_half_away
+from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.interval import signed_bits
+from mrt.symbol.operators.integer import LeftShift
 from mrt.symbol.types import INT32_MAX
 
+BIAS_SHARE = 2**10
+"""A bias is rounded to at most half of such a part of what a quantizer of the network rounds to behind it ..."""
+BIAS_ROOM = 26
+"""... as far as the sum stays within so many bits."""
 GUARD_BITS = 4
 """Sums are formed this many bits finer than what they are rounded to next."""
 
@@ -39,6 +47,9 @@ def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
     fine = plan.common[op.name]
     if plan.magnitudes[source.name] > 0:
         fine = max(fine, plan.own[source.name].scale * 2.0**-GUARD_BITS)
+    meets = plan.meets[op.name]
+    if meets is not None and meets.exact:
+        data = _finer(op, data, constant, meets, builder)
     integers = _joining(op, data, inputs.parameter(1 - index), plan, builder)
     rounds = (data.scale > fine).any() and _rounds(constant, data.scale)
     if rounds or integers is None:
@@ -46,6 +57,25 @@ def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
         integers = round_half_away(constant / data.scale)
     total = builder.add_constant(data.symbol, op.inputs[1 - index].name, integers)
     return builder.quantized(total, data.scale)
+
+
+def _finer(op: Symbol, data: Quantized, constant: Array, meets: Target, builder: IntegerBuilder) -> Quantized:
+    """`data` times a power of two where its scale rounds the constant by more than a quantizer of the network should
+    see."""
+    exact = constant / data.scale
+    if (np.abs(exact - np.rint(exact)) <= 2.0**-10 + 2.0**-22 * np.abs(exact)).all():
+        return data
+    finer = np.log2((data.scale / meets.scales(op.shape)).max() * BIAS_SHARE)
+    by = min(math.ceil(finer), BIAS_ROOM - signed_bits(int(builder.bounds(data.symbol).magnitude)))
+    return data if by < 1 else finer_by(by, op, data, builder)
+
+
+def finer_by(by: int, op: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
+    """`data`, centred, at 2^-by of its scale: its integers shifted left, exactly."""
+    data = builder.centred(data)
+    amount = builder.constant(f"{op.name}_finer_by", np.full((1,) * data.symbol.type.rank, by))
+    shifted = builder.apply(LeftShift(), [data.symbol, amount], "_finer")
+    return builder.quantized(shifted, data.scale * 2.0**-by)
 
 
 def _joining(op: Symbol, data: Quantized, constant: Array, plan: ScalePlan, builder: IntegerBuilder) -> Array | None:

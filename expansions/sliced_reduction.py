@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from expansions.given_weight import given_weight
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs
@@ -90,7 +91,8 @@ def expand_reduction(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Integ
     """
     if len(inputs.values) != 2:
         raise QuantizationError(f"{op.name} ({op.op}): separate its bias first (preparation does)")
-    return _Reduction(op, inputs.quantized(0), form.rows(inputs.parameter(1)), form, plan, builder).expand()
+    given = given_weight(plan.constants.get(op.inputs[1].name), op, form.rows, builder)
+    return _Reduction(op, inputs.quantized(0), form.rows(inputs.parameter(1)), form, plan, builder, given).expand()
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,8 @@ class _Cut:
 
 @dataclass(frozen=True, eq=False)
 class _Reduction:
-    """One reduction being expanded. weight: float, with its output channels first, (O, I, ...)."""
+    """One reduction being expanded. weight: float, with its output channels first, (O, I, ...). given: the integers
+    that it came with, which are taken as they are."""
 
     op: Symbol
     data: Quantized
@@ -124,9 +127,12 @@ class _Reduction:
     form: Form
     plan: ScalePlan
     builder: IntegerBuilder
+    given: QuantizedWeight | None = None
 
     def expand(self) -> Quantized:
         """The accumulator: with the most bits of the weights that fit 32 bits, whole if possible."""
+        if self.given is not None:
+            return self._of_given(self.given)
         options = self.plan.config.weight_of(self.op.name)
         for bits in range(options.bits, 1, -1):
             lowered = options.model_copy(update={"bits": bits})
@@ -138,6 +144,17 @@ class _Reduction:
         raise QuantizationError(
             f"{self.op.name} ({self.op.op}): its sums of {self.weight[0].size} products need more than 32 bits even "
             f"with weights of 2 bits; lower activation.bits for {self.op.inputs[0].name}"
+        )
+
+    def _of_given(self, given: QuantizedWeight) -> Quantized:
+        """The accumulator of the integers that the weight came with, in slices where it does not fit otherwise."""
+        for cut in self._cuts(WeightConfig()):
+            if self._fits(given, cut):
+                self._note(given, 0, 0, cut)
+                return self._emit(given, cut)
+        raise QuantizationError(
+            f"{self.op.name} ({self.op.op}): its sums of {self.weight[0].size} products of integers that the network "
+            f"brings need more than 32 bits; train them with fewer bits"
         )
 
     @cached_property
@@ -197,8 +214,7 @@ class _Reduction:
         width = self.channels // self.form.groups
         wanted = {end // self.columns for end in steps}
         wanted = {first + end for first in range(0, self.channels, width) for end in wanted}
-        if self.data.groups is not None:
-            wanted |= set(self.data.groups.ends(self.channels))
+        wanted |= self._data_ends()
         cut = _Cut(tuple(_between(first, first + width, wanted) for first in range(0, self.channels, width)))
         yield cut
         if cut.terms > 1:
@@ -210,6 +226,11 @@ class _Reduction:
                     first + width * part // count for first in range(0, self.channels, width) for part in range(count)
                 }
                 yield _Cut(tuple(_between(f, f + width, even) for f in range(0, self.channels, width)), shift)
+
+    def _data_ends(self) -> set[int]:
+        """Where neighbouring channels of the data have another scale; zero points may differ within a slice."""
+        factors = np.broadcast_to(self.factors.reshape(-1), (self.channels,))
+        return {int(end) + 1 for end in np.flatnonzero(np.diff(factors))}
 
     def _weight_ends(self, options: WeightConfig) -> list[int]:
         """Where the groups of input channels that share a weight scale end, along axis 1 of a row."""
@@ -286,11 +307,11 @@ class _Reduction:
     def _constant(self, quantized: QuantizedWeight, outputs: slice, part: _Slice) -> Array:
         """-zx Y(1, Wq - zw) of one slice, in its own steps; of the output's rank."""
         columns = self._columns(part)
-        rows = quantized.integers[outputs, columns] - spread(
-            quantized.zero_point[outputs, columns], quantized.integers.ndim
-        )
-        zero_points = self._for_each_weight(self.data.zero_points)[outputs, columns]
-        weighted = rows * spread(zero_points, rows.ndim)
+        rows = quantized.integers[outputs, columns]
+        weighted: Array = np.broadcast_to(np.int64(0), rows.shape)
+        if self.data.zero_points.any():
+            centred = rows - spread(quantized.zero_point[outputs, columns], rows.ndim)
+            weighted = centred * spread(self._for_each_weight(self.data.zero_points)[outputs, columns], rows.ndim)
         return -self.form.totals(weighted, self._groups_of(part), self.op.type.rank)
 
     def _outputs(self, cut: _Cut) -> list[slice]:
@@ -366,9 +387,11 @@ class _Reduction:
 
     def _whole_constant(self, quantized: QuantizedWeight) -> Array:
         """-zx Y(1, Wq - zw), in steps of the accumulator."""
-        zero_points = self._for_each_weight(self.data.zero_points * (1 if self.is_scaled else self.factors))
         centred = quantized.centred
-        weighted = centred * spread(zero_points, centred.ndim)
+        weighted: Array = np.broadcast_to(np.int64(0), centred.shape)
+        if self.data.zero_points.any():
+            zero_points = self._for_each_weight(self.data.zero_points * (1 if self.is_scaled else self.factors))
+            weighted = centred * spread(zero_points, centred.ndim)
         return -self.form.totals(weighted, self.form.groups, self.op.type.rank)
 
     def _merged(self, quantized: QuantizedWeight, cut: _Cut, outputs: slice, slices: tuple[_Slice, ...]) -> Symbol:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,11 @@ import numpy as np
 from expansions.addition import at_common
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
-from mrt.quantization.expansion import Demand, Inputs, expansion
-from mrt.quantization.plan import ScalePlan
+from mrt.quantization.expansion import Demand, Inputs, carried_target, expansion
+from mrt.quantization.plan import UNLIMITED, ScalePlan
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import ChannelGroups, round_half_away
-from mrt.symbol import Array, Symbol
+from mrt.quantization.quantizer import ChannelGroups, Target, round_half_away
+from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.types import narrowest_dtype
@@ -29,6 +30,7 @@ def passed_on(op: Symbol, plan: ScalePlan, lo: float, hi: float) -> tuple[float,
     *("Flatten", "Reshape", "transpose", "expand_dims", "squeeze", "slice", "slice_axis", "max"),
     demands=Demand.CHANNELS,
     reach=passed_on,
+    waits=lambda symbol: True,
 )
 def expand_same_scale(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Ye = op(Xq) at sx and zx: flatten and its like in "MRT Generalized Quantization Math Formalization".
@@ -36,17 +38,46 @@ def expand_same_scale(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Inte
     The scales and zero points of channel groups travel with the channels, wherever the operator puts these, so that
     nothing is split and merged on its way.
     """
-    data = inputs.quantized(0)
+    data = apart(op, inputs.quantized(0), builder)
     return carried(op, builder.apply(op.operator, [data.symbol]), data, builder)
 
 
 def carried(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
     """`made`, of the shape of `op`, standing for reals as `data`, its first input, does."""
     groups = groups_behind(op, data)
+    if groups is None and not data.is_uniform:
+        return _carried_scales(op, made, data, builder)
     if groups is None:
         return builder.quantized(made, data.step, data.zero_point)
     zero_points = groups.spread(groups.zero_points, made.shape)
     return builder.quantized(made, data.step * groups.spread(groups.factors, made.shape), zero_points, groups)
+
+
+def _carried_scales(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
+    """As `carried` for a centred accumulator with a scale for each channel, which `apart` has found to stay apart."""
+    axis = _varying_axis(data)
+    behind = op.operator.kept_axis(axis, 0, *(source.type for source in op.inputs))
+    if behind is None:
+        raise QuantizationError(f"{op.name} ({op.op}): scales along axis {axis} do not stay apart")
+    scales = np.repeat(data.scale.reshape(-1), op.shape[behind] // data.symbol.shape[axis])
+    return builder.quantized(made, scales.reshape(tuple(-1 if a == behind else 1 for a in range(op.type.rank))))
+
+
+def _varying_axis(data: Quantized) -> int:
+    return int(np.argmax(data.scale.shape))
+
+
+def apart(op: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
+    """`data` as `op` can carry it on: an accumulator whose channels have scales that would not stay apart at one, as
+    fine as the finest of them as far as 28 bits allow."""
+    if data.groups is not None or data.is_uniform:
+        return data
+    data = builder.centred(data)
+    if op.operator.kept_axis(_varying_axis(data), 0, *(source.type for source in op.inputs)) is not None:
+        return data
+    reach = float((builder.bounds(data.symbol).magnitude * data.scale).max())
+    scale = max(float(data.scale.min()), reach * 2.0**-28)
+    return builder.requantize(data, Target(scale, -UNLIMITED, UNLIMITED, pinned=True, exact=True))
 
 
 def groups_behind(op: Symbol, data: Quantized, index: int = 0) -> ChannelGroups | None:
@@ -60,15 +91,20 @@ def groups_behind(op: Symbol, data: Quantized, index: int = 0) -> ChannelGroups 
     return replace(data.groups, axis=axis, step=data.groups.step * neighbours)
 
 
-@expansion("Pooling", demands=Demand.CHANNELS)
+def _is_maximum(symbol: Symbol) -> bool:
+    return isinstance(symbol.operator, Pooling) and symbol.operator.pool_type == "max"
+
+
+@expansion("Pooling", demands=Demand.CHANNELS, waits=_is_maximum)
 def expand_pooling(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Maximum: Ye = max(Xq) at sx and zx, of the window's elements only, so that the border never shows.
 
     Sum: Ye = sum(Xq) - n zx at sx, n the number of elements in the window, which varies at the border.
     Source: Pooling of "MRT Generalized Quantization Math Formalization".
     """
-    if isinstance(op.operator, Pooling) and op.operator.pool_type == "max":
-        return expand_same_scale(op, inputs, plan, builder)
+    if _is_maximum(op):
+        data = inputs.quantized(0)
+        return builder.like(builder.apply(op.operator, [data.symbol]), data)
     image = np.ones((1, 1, *op.inputs[0].shape[2:]))
     return _sum(op, inputs, op.operator.evaluate(image), builder)
 
@@ -94,7 +130,21 @@ def _sum(op: Symbol, inputs: Inputs, counts: Array, builder: IntegerBuilder) -> 
     return builder.grouped(total, data.step, groups)
 
 
-@expansion("Pad", demands=Demand.CHANNELS)
+def _pad_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+    """The input's form, with room for the border, where that is one of its integers."""
+    target, operator = carried_target(symbol, graph, sources), symbol.operator
+    if target is None or not isinstance(operator, Pad) or operator.mode != "constant":
+        return target
+    if target.groups is not None:
+        return target if operator.constant_value == 0 else None
+    border = operator.constant_value / target.scale + target.zero_point
+    nearest = int(np.rint(border))
+    if abs(border - nearest) > 1e-4:
+        return None
+    return replace(target, lo=min(target.lo, nearest), hi=max(target.hi, nearest))
+
+
+@expansion("Pad", demands=Demand.CHANNELS, fixes=_pad_fixes, waits=lambda symbol: True)
 def expand_pad(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """The border holds round(constant / sx) + zx: pad of "MRT Generalized Quantization Math Formalization".
 
@@ -104,13 +154,19 @@ def expand_pad(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuil
     if not isinstance(operator, Pad):
         raise QuantizationError(f"{op.name} ({op.op}): a Pad is needed")
     target = plan.output_quantizer(op, op.inputs[0])
-    if target.pinned:
+    if plan.edge(op, 0) is None:
+        data = apart(op, data, builder)
+        if operator.constant_value:
+            data = builder.requantize(data, plan.common_target(op, op.inputs[0]))
+    elif target.pinned:
         data = builder.requantize(data, target)
     symbol = data.symbol
     if operator.mode != "constant":
         return carried(op, builder.apply(operator, [symbol]), data, builder)
     if data.groups is not None:
         return _pad_channels(operator, data, builder)
+    if not data.is_uniform:
+        return carried(op, builder.apply(operator, [symbol]), data, builder)
     border = int(round_half_away(np.asarray(operator.constant_value / data.step))) + data.zero_point
     bounds = builder.bounds(symbol).including(border)
     symbol = builder.cast(symbol, narrowest_dtype(int(bounds.min), int(bounds.max)))
@@ -132,7 +188,19 @@ def _pad_channels(operator: Pad, data: Quantized, builder: IntegerBuilder) -> Qu
     return builder.like(builder.narrow(back, lo, hi), data)
 
 
-@expansion("Concat", demands=Demand.COMMON)
+def _concat_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+    """The form that all inputs have, with room for each."""
+    first = sources[0]
+    if first is None or first.groups is not None:
+        return None
+    targets = [source for source in sources if source is not None and source.groups is None]
+    alike = {(target.scale, target.zero_point) for target in targets}
+    if len(targets) < len(sources) or len(alike) > 1:
+        return None
+    return replace(first, lo=min(target.lo for target in targets), hi=max(target.hi for target in targets))
+
+
+@expansion("Concat", demands=Demand.COMMON, fixes=_concat_fixes)
 def expand_concat(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Inputs at one scale, then Concat: Quantize Scale of "MRT Generalized Quantization Math Formalization"."""
     values = [at_common(op, inputs, index, plan, builder) for index in range(len(inputs.values))]

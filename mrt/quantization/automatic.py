@@ -15,7 +15,9 @@ from mrt.quantization.options import (
     Override,
     QuantizationConfig,
 )
-from mrt.quantization.plan import asked_options, calibrated_ranges
+from mrt.quantization.plan import asked_options
+from mrt.quantization.ranges import calibrated_ranges
+from mrt.quantization.trained import fixed_targets
 from mrt.symbol import Graph, Symbol
 from mrt.symbol.channels import channel_axes
 
@@ -94,7 +96,8 @@ def resolve_granularity(
 
 def _candidates(graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> list[_Candidate]:
     """The tensors that are asked to be `auto`, are read in channel groups, and are rounded where they are made."""
-    asked = asked_options(graph, calibrated_ranges(graph, thresholds), config)
+    fixed = fixed_targets(graph, config.inputs)
+    asked = asked_options(graph, calibrated_ranges(graph, thresholds, config, fixed), config, fixed)
     axes = channel_axes(graph)
 
     def is_auto(symbol: Symbol) -> bool:

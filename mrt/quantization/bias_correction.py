@@ -79,6 +79,7 @@ def fast_corrections(graph: Graph, calibration: Calibration, config: Quantizatio
     of x itself, its saturation among them, do not show.
     """
     expander = Expander(graph, calibration.thresholds, config)
+    graph = expander.graph
     corrections: dict[str, Array] = {}
     for symbol in graph.operators:
         expander.expand(symbol)
@@ -106,6 +107,7 @@ def sequential_corrections(
     """
     whole = sized(graph, samples.config.batch_size)
     expander = Expander(whole, calibration.thresholds, config)
+    whole = expander.graph
     pending = _Pending(whole, expander)
     corrections: dict[str, Array] = {}
     with tempfile.TemporaryDirectory(prefix="mrt-") as folder:

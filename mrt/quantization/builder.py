@@ -9,7 +9,7 @@ import numpy as np
 from mrt.errors import QuantizationError
 from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import ChannelGroups, Target, quantize_parameter
-from mrt.quantization.requantize import Multiplier, fit_multiplier
+from mrt.quantization.requantize import MOST_EXACT_BITS, Multiplier, fit_exactly, fit_multiplier
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES, bounds_of
 from mrt.symbol.graph import topological
@@ -21,6 +21,8 @@ from mrt.symbol.types import INT32_MAX, INT32_MIN, narrowest_dtype
 
 SAME_SCALE = 1e-9
 """Two scales that differ by less than this share are one: the difference is float64 rounding."""
+SAME_EXACT_SCALE = 2.0**-22
+"""The same for scales of trained quantization, which come from float32 limits."""
 
 
 class IntegerBuilder:
@@ -33,7 +35,7 @@ class IntegerBuilder:
         self._symbols = GraphBuilder(reserved)
         self._bounds: dict[Symbol, Interval] = {}
         self._constants: dict[tuple[str, str, tuple[int, ...], bytes], Symbol] = {}
-        self._requantized: dict[tuple[Symbol, Target], Quantized] = {}
+        self._requantized: dict[_Request, Quantized] = {}
         self._sums: dict[Symbol, tuple[Symbol, Array]] = {}
         self._origin = ""
         self.scales: dict[str, Array] = {}
@@ -119,7 +121,7 @@ class IntegerBuilder:
 
     def form(self, value: Quantized, target: Target | None) -> Symbol:
         """What `value` at the target (None for any form) is computed from, as far as it was made already."""
-        made = value if target is None else self._requantized.get((value.symbol, target), value)
+        made = value if target is None else self._requantized.get(_request(value, target), value)
         base, _ = self._sums.get(made.symbol, (made.symbol, None))
         return base
 
@@ -166,7 +168,7 @@ class IntegerBuilder:
 
         A free target takes the scale that the multiplier really gives, and a value that already fits it stays.
         """
-        key = (value.symbol, target)
+        key = _request(value, target)
         if key not in self._requantized:
             self._requantized[key] = self._requantize(value, target)
         return self._requantized[key]
@@ -203,7 +205,7 @@ class IntegerBuilder:
             return value
         if fits and not target.pinned and value.is_uniform:
             return value.uniform
-        if np.allclose(ratio, 1.0, rtol=SAME_SCALE, atol=0):
+        if np.allclose(ratio, 1.0, rtol=SAME_EXACT_SCALE if target.exact else SAME_SCALE, atol=0):
             return self._settled(value.symbol, target, scales, value.zero_points)
         value = self.centred(value)
         symbol, multiplier = self._fit(value, target, ratio)
@@ -219,12 +221,43 @@ class IntegerBuilder:
         return self._shift(symbol, np.full((1,) * symbol.type.rank, by), suffix)
 
     def multiplied(self, symbol: Symbol, multiplier: Multiplier) -> Symbol:
-        """((symbol >> pre_shift) * frac) >> shift, both shifts rounding half up."""
+        """((symbol >> pre_shift) * frac) >> shift, both shifts rounding half up; see `Multiplier` for its rest."""
+        return self._shift(self.product(symbol, multiplier), multiplier.shift, "_shifted")
+
+    def product(self, symbol: Symbol, multiplier: Multiplier) -> Symbol:
+        """`multiplied` before its last shift."""
         symbol = self._shift(symbol, np.asarray(multiplier.pre_shift), "_pre_shift")
-        if not (multiplier.frac == 1).all():
-            frac = self.constant(f"{self._origin}_frac", multiplier.frac)
-            symbol = self.apply(BroadcastMul(), [symbol, frac], "_scaled")
-        return self._shift(symbol, multiplier.shift, "_shifted")
+        if multiplier.rest is None and (multiplier.frac == 1).all():
+            return symbol
+        frac = self.constant(f"{self._origin}_frac", multiplier.frac)
+        product = self.apply(BroadcastMul(), [symbol, frac], "_scaled")
+        if multiplier.rest is None:
+            return product
+        rest = self.constant(f"{self._origin}_rest", multiplier.rest)
+        small = self.shifted(self.apply(BroadcastMul(), [symbol, rest], "_scaled_rest"), multiplier.rest_bits, "_rest")
+        return self.apply(BroadcastAdd(), [product, small], "_scaled_whole")
+
+    def rounded(self, value: Quantized, steps: Array, offset: Array, lo: int, hi: int) -> Symbol:
+        """clip(round(x / steps + offset), lo, hi) of the real x, rounded once, halves up, stored narrow.
+
+        steps: positive, offset: float64, both of the rank of `value`, each axis 1 or full.
+        """
+        value = self.centred(value)
+        ratio = value.scale / steps
+        whole = np.rint(offset)
+        part = offset - whole
+        symbol, multiplier = self._fit_exactly(value, ratio, max(hi - int(whole.min()), int(whole.max()) - lo), part)
+        if part.any():
+            symbol = self.product(symbol, multiplier)
+            steps = np.rint(part * 2.0**multiplier.shift).astype(np.int64)
+            symbol = self._shift(
+                self.add_constant(symbol, f"{self._origin}_part", steps, "_moved_part"), multiplier.shift, "_shifted"
+            )
+        else:
+            symbol = self.multiplied(symbol, multiplier)
+        if whole.any():
+            symbol = self.add_constant(symbol, f"{self._origin}_zero_point", whole.astype(np.int64), "_moved")
+        return self.narrow(symbol, lo, hi)
 
     def _settled(self, symbol: Symbol, target: Target, scales: Array, zero_points: Array) -> Quantized:
         """`symbol`, with these zero points, at the target's zero points, saturated and stored narrow."""
@@ -238,6 +271,8 @@ class IntegerBuilder:
         """The multiplier, and the symbol to apply it to: clipped first where the product would not fit otherwise."""
         symbol = value.symbol
         top = target.reach
+        if target.exact:
+            return self._fit_exactly(value, ratio, top, np.zeros(()))
         limit = int(np.ceil((top + 1) / ratio.min())) + 1
         bounds = self.bounds(symbol)
         if ratio.max() * bounds.magnitude > 2**30 and limit < bounds.magnitude:
@@ -249,11 +284,34 @@ class IntegerBuilder:
         except QuantizationError as error:
             raise QuantizationError(f"{self._origin}: {error}; widen its range or lower its bits") from None
 
+    def _fit_exactly(self, value: Quantized, ratio: Array, top: int, part: Array) -> tuple[Symbol, Multiplier]:
+        """As `_fit` for what is rounded once; values that are saturated behind it are, before, where that makes
+        room."""
+        symbol = value.symbol
+        limit = int(min(np.ceil((top + 1) / ratio.min()) + 1, INT32_MAX))
+        bounds = self.bounds(symbol)
+        most = min(2**MOST_EXACT_BITS, 2**29 / float(ratio.max()))
+        if limit < bounds.magnitude > most:
+            symbol = self.apply(Clip(a_min=float(-limit), a_max=float(limit)), [symbol], "_saturated")
+            bounds = self.bounds(symbol)
+        try:
+            return symbol, fit_exactly(ratio, _magnitudes_like(bounds, ratio), bool(part.any()))
+        except QuantizationError as error:
+            raise QuantizationError(f"{self._origin}: {error}; widen its range or lower its bits") from None
+
     def _shift(self, symbol: Symbol, shift: Array, suffix: str) -> Symbol:
         if not shift.any():
             return symbol
         amount = self.constant(f"{self._origin}{suffix}_by", shift)
         return self.apply(RightShift(), [symbol, amount], suffix)
+
+
+_Request = tuple[Symbol, bytes, bytes, Target]
+
+
+def _request(value: Quantized, target: Target) -> _Request:
+    """What tells one requantization from another: the integers, what they stand for, and the form that is wanted."""
+    return value.symbol, value.scale.tobytes(), value.zero_points.tobytes(), target
 
 
 def _first(values: Array) -> Array:

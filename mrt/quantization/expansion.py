@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from mrt.errors import GraphError, QuantizationError, UnsupportedOperatorError
 from mrt.quantization.quantized import Quantized
+from mrt.quantization.quantizer import Target
 from mrt.symbol import Array, Graph, Symbol
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Demand(enum.Enum):
     """At the quantizer of the operator's own output, in channel groups where that has them."""
     COMMON = "common"
     """At the one scale that the plan gives the operator's output."""
+    GRID = "grid"
+    """At the integers to which the operator, a quantizer of the float graph, rounds."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,27 @@ class Inputs:
 Expand = Callable[[Symbol, Inputs, "ScalePlan", "IntegerBuilder"], Quantized]
 Demands = Callable[[Symbol, Graph], tuple[Demand, ...]]
 Reach = Callable[[Symbol, "ScalePlan", float, float], tuple[float, float]]
+Grid = Callable[[Symbol, Graph], "Target | None"]
+Fixes = Callable[[Symbol, Graph, Sequence["Target | None"]], "Target | None"]
+
+
+def no_grid(symbol: Symbol, graph: Graph) -> Target | None:
+    """That of operators which are no quantizers."""
+    return None
+
+
+def carried_target(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+    """That of the data, for operators whose output holds its values: channel groups lie where these are put."""
+    target = sources[0]
+    if target is None or not symbol.operator.keeps_scale:
+        return None
+    if target.groups is None:
+        return target
+    axis = symbol.operator.kept_axis(target.groups.axis, 0, *(source.type for source in symbol.inputs))
+    if axis is None or axis == 0:
+        return None
+    neighbours = symbol.shape[axis] // symbol.inputs[0].shape[target.groups.axis]
+    return replace(target, groups=replace(target.groups, axis=axis, step=target.groups.step * neighbours))
 
 
 @dataclass(frozen=True)
@@ -72,7 +97,11 @@ class Expansion:
     through, for operators that pass an accumulator on. adds_constant: whether a constant operand joins the accumulator
     at its own scale, as a bias does. reach: of the real values [lo, hi] of a NARROW input, the interval beyond which
     the output stays what it is at its end, so that the input may saturate there; None where all of them matter.
-    mixes: what it does to NARROW inputs for which they need one scale, as a note has it.
+    mixes: what it does to NARROW inputs for which they need one scale, as a note has it. grid: of a quantizer with a
+    GRID input, the integers to which it rounds that; resolves: of one with a WIDE input, the scale that tells its
+    levels well apart, 0 for none. fixes: the form of the output that follows from those of the inputs (None where
+    nothing fixes one), where trained quantization has a say in it. waits: whether it takes its data as it is where what
+    reads it rounds or adds it up; see `waiting`.
     """
 
     expand: Expand
@@ -82,6 +111,10 @@ class Expansion:
     adds_constant: bool = False
     reach: Reach | None = None
     mixes: str = "does not keep their channels apart"
+    grid: Grid = no_grid
+    fixes: Fixes = carried_target
+    resolves: Callable[[Symbol, Graph], float] = lambda symbol, graph: 0.0
+    waits: Callable[[Symbol], bool] = lambda symbol: False
 
 
 _EXPANSIONS: dict[str, Expansion] = {}
@@ -100,15 +133,32 @@ def expansion(
     adds_constant: bool = False,
     reach: Reach | None = None,
     mixes: str = Expansion.mixes,
+    grid: Grid = no_grid,
+    fixes: Fixes = carried_target,
+    resolves: Callable[[Symbol, Graph], float] = lambda symbol, graph: 0.0,
+    waits: Callable[[Symbol], bool] | None = None,
 ) -> Callable[[Expand], Expand]:
     """Registers a function as the expansion of the operators `ops`."""
 
     def register(function: Expand) -> Expand:
         wanted = all_inputs(demands) if isinstance(demands, Demand) else demands
+        wanted = wanted if waits is None else _patient(wanted)
         for op in ops:
             if op in _EXPANSIONS:
                 raise GraphError(f"operator {op} has two expansions")
-            _EXPANSIONS[op] = Expansion(function, wanted, guard_bits, gain, adds_constant, reach, mixes)
+            _EXPANSIONS[op] = Expansion(
+                function,
+                wanted,
+                guard_bits,
+                gain,
+                adds_constant,
+                reach,
+                mixes,
+                grid,
+                fixes,
+                resolves,
+                waits or Expansion.waits,
+            )
         return function
 
     return register
@@ -121,6 +171,49 @@ def expansion_of(symbol: Symbol) -> Expansion:
         return _EXPANSIONS[symbol.op]
     except KeyError:
         raise UnsupportedOperatorError(f"{symbol.name} ({symbol.op}) has no integer form") from None
+
+
+def waiting(graph: Graph) -> frozenset[Symbol]:
+    """The operators that take their data as it is, since what reads them rounds it or sums it up.
+
+    They are such that move, select or limit values, in a graph that brings quantizers: these round once, and nothing is
+    to be rounded before. Where one of their readers wants narrow integers they take these too.
+    """
+    if graph not in _WAITING:
+        found: set[Symbol] = set()
+        if any(expansion_of(symbol).grid is not no_grid for symbol in graph.operators):
+            for symbol in reversed(graph.operators):
+                readers = graph.consumers[symbol]
+                leaves = symbol in graph.outputs or not readers
+                if (
+                    expansion_of(symbol).waits(symbol)
+                    and not leaves
+                    and all(_takes_wide(reader, symbol, graph, found) for reader in readers)
+                ):
+                    found.add(symbol)
+        _WAITING[graph] = frozenset(found)
+    return _WAITING[graph]
+
+
+_WAITING: WeakKeyDictionary[Graph, frozenset[Symbol]] = WeakKeyDictionary()
+
+
+def _takes_wide(reader: Symbol, symbol: Symbol, graph: Graph, found: set[Symbol]) -> bool:
+    expansion = expansion_of(reader)
+    if expansion.waits(reader):
+        return reader in found
+    wanted = expansion.demands(reader, graph)[reader.inputs.index(symbol)]
+    return wanted in (Demand.WIDE, Demand.COMMON, Demand.GRID)
+
+
+def _patient(demands: Demands) -> Demands:
+    """`demands`, the data as it is for operators that are waiting."""
+
+    def wanted(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
+        found = demands(symbol, graph)
+        return (Demand.WIDE, *found[1:]) if symbol in waiting(graph) else found
+
+    return wanted
 
 
 def takes_groups(consumer: Symbol, index: int, axis: int) -> bool:

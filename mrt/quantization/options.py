@@ -148,6 +148,8 @@ class QuantizationConfig(_Options):
 
     Where several patterns match a symbol the last one that sets an option decides. bias_correction: how the shift of
     each output channel's mean is found that a constant then takes back; see mrt/quantization/bias_correction.py.
+    tune_ranges: whether ranges that the network brings (FakeQuantize) are moved, by less than a step, so that their
+    zero is an integer; else a constant makes up for it. It is noted, and done in preparation.
     """
 
     activation: ActivationConfig = ActivationConfig()
@@ -157,6 +159,7 @@ class QuantizationConfig(_Options):
     inputs: Mapping[str, InputConfig] = Field(default_factory=dict)
     overrides: Mapping[str, Override] = Field(default_factory=dict)
     bias_correction: BiasCorrection = "none"
+    tune_ranges: bool = False
 
     def activation_of(self, name: str, default: ActivationConfig | None = None) -> ActivationConfig:
         """The activation options of one symbol. default: what overrides differ from, by default the general ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,12 +13,15 @@ from mrt.quantization.expansion import Demand, expansion_of, group_readers, take
 from mrt.quantization.granularity import covered_channels, grouped_target
 from mrt.quantization.options import ActivationConfig, InputConfig, QuantizationConfig
 from mrt.quantization.quantizer import SMALLEST_SCALE, Target, affine_target, symmetric_target
-from mrt.symbol import Array, Graph, Interval, Symbol
+from mrt.quantization.ranges import calibrated_ranges, magnitude, never_negative_tensors
+from mrt.quantization.trained import ConstantGrid, fixed_targets, fold_constants, one_scale
+from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.channels import channel_axes
 
-REAL_LIMIT = 1e30
+Asked = ActivationConfig | InputConfig | Target
 UNLIMITED = 2**30
 """The reach of a target that tells the scale only."""
+EXACT_GUARD_BITS = 14
 FINEST_STEPS = 2**20
 """A quantizer that covers a part of a tensor's range only has steps of at least this share of the range, so that sums
 at a scale that is 4 bits finer keep room within 32 bits."""
@@ -32,15 +35,16 @@ class ScalePlan:
     given. own: the quantizer of every tensor that has a threshold, with one scale. grouped: those in channel groups, of
     the tensors that have them. narrow: what NARROW consumers get; it covers the part of the range that they tell apart.
     reached: that part, for tensors that have no other consumers and of whose range some does not matter; their own
-    quantizer is the narrow one. common: the scale to which an operator with COMMON inputs brings them. meets: the
-    target that a tensor's wide form meets first, at the tensor's own scale; None where nothing rescales it. saturates:
-    the real interval outside of which everything that reads a tensor's wide form saturates; infinite where something
-    does not.
+    quantizer is the narrow one. fixed: the forms that trained quantization gives; they are own, or grouped, as they
+    are. constants: the integers of parameters that came quantized. common: the scale to which an operator with COMMON
+    inputs brings them. meets: the target that a tensor's wide form meets first, at the tensor's own scale; None where
+    nothing rescales it. saturates: the real interval outside of which everything that reads a tensor's wide form
+    saturates; infinite where something does not.
     """
 
     graph: Graph
     config: QuantizationConfig
-    asked: Mapping[str, ActivationConfig | InputConfig]
+    asked: Mapping[str, Asked]
     own: Mapping[str, Target]
     grouped: Mapping[str, Target]
     narrow: Mapping[str, Target]
@@ -50,6 +54,8 @@ class ScalePlan:
     saturates: Mapping[str, tuple[float, float]]
     magnitudes: Mapping[str, float]
     never_negative: frozenset[str]
+    fixed: Mapping[str, Target] = field(default_factory=dict)
+    constants: Mapping[str, ConstantGrid] = field(default_factory=dict)
 
     def edge(self, consumer: Symbol, index: int) -> Target | None:
         """The form in which `consumer` wants input `index`; None for any form."""
@@ -57,19 +63,34 @@ class ScalePlan:
         source = consumer.inputs[index]
         if demand is Demand.WIDE:
             return None
-        if demand in (Demand.NARROW, Demand.CHANNELS) and self._only_leaves(consumer):
+        if demand is Demand.GRID:
+            return expansion_of(consumer).grid(consumer, self.graph)
+        if demand in (Demand.NARROW, Demand.CHANNELS) and self.only_leaves(consumer):
             return self.output(consumer)
         if demand is Demand.NARROW:
             return self.narrow[source.name]
         if demand is Demand.CHANNELS:
             grouped = self.grouped.get(source.name)
-            is_taken = grouped and grouped.groups and takes_groups(consumer, index, grouped.groups.axis)
-            return grouped if is_taken else self.narrow[source.name]
+            return grouped if grouped and self._takes(consumer, index, grouped) else self.narrow[source.name]
         if demand is Demand.OUTPUT:
             return self.output_quantizer(consumer, source)
         return self.common_target(consumer, source)
 
-    def _only_leaves(self, symbol: Symbol) -> bool:
+    def _takes(self, consumer: Symbol, index: int, grouped: Target) -> bool:
+        """Whether input `index` is taken in these channel groups.
+
+        The scales that trained quantization gives channels are integer multiples of a common one that is too fine to
+        add them up: only a layer takes them whose outputs read one channel each.
+        """
+        if grouped.groups is None or not takes_groups(consumer, index, grouped.groups.axis):
+            return False
+        source = consumer.inputs[index]
+        is_summed = consumer.operator.data_channel_axis(source.type.rank) is not None
+        if not grouped.exact or not is_summed or set(grouped.groups.factors) == {1}:
+            return True
+        return int(getattr(consumer.operator, "num_group", 1)) == source.shape[grouped.groups.axis]
+
+    def only_leaves(self, symbol: Symbol) -> bool:
         """Whether a symbol only brings its input's values to the graph's output."""
         return symbol.operator.keeps_scale and symbol in self.graph.outputs and not self.graph.consumers[symbol]
 
@@ -79,7 +100,9 @@ class ScalePlan:
         A tensor that was only ever zero has a scale that says nothing; it must not become that of the output.
         """
         own = self.grouped.get(consumer.name, self.own[consumer.name])
-        own = self.output(consumer) if self._only_leaves(consumer) else own
+        own = self.output(consumer) if self.only_leaves(consumer) else own
+        if consumer.name in self.fixed:
+            return own
         is_zero = self.magnitudes[source.name] < SMALLEST_SCALE * self.own[source.name].reach
         return replace(own, pinned=True) if is_zero else own
 
@@ -88,7 +111,7 @@ class ScalePlan:
 
         Where that is the scale of what reads the result next, without guard bits, the result's range and zero point
         are taken too, if all its readers saturate it there; else the zero point is 0 and `source` saturates where its
-        own quantizer would.
+        own quantizer would, but not before a quantizer of the network, which does that itself.
         """
         scale = self.common[consumer.name]
         meets = self.meets[consumer.name] or self.own[consumer.name]
@@ -96,8 +119,9 @@ class ScalePlan:
         if expansion_of(consumer).guard_bits == 0 and saturates:
             return replace(meets, pinned=True)
         top = max(int(np.rint(self.magnitudes[source.name] / scale)), 1)
-        top = min(top, UNLIMITED)
-        return Target(scale, 0 if source.name in self.never_negative else -top, top, pinned=True)
+        top = UNLIMITED // len(consumer.inputs) if meets.exact else min(top, UNLIMITED)
+        least = 0 if source.name in self.never_negative else -top
+        return Target(scale, least, top, pinned=True, exact=meets.exact)
 
     def bias_after(self, symbol: Symbol) -> Array | None:
         """The constant that the only consumer of `symbol` adds to it, as `added_constant`; None where there is none."""
@@ -122,52 +146,70 @@ class ScalePlan:
         return np.clip(constant.astype(np.float64), lo - reach, hi + reach)
 
     def output(self, symbol: Symbol) -> Target:
-        """The form of a graph output: one scale, `output.bits` wide."""
+        """The form of a graph output: one scale, `output.bits` wide, or what trained quantization gives it."""
+        fixed = self.fixed.get(symbol.name)
+        if fixed is not None and fixed.groups is None:
+            return fixed
         return symmetric_target(self.magnitudes[symbol.name], self.config.output.bits, signed=True)
 
 
 def observed_tensors(graph: Graph) -> tuple[str, ...]:
-    """The tensors whose thresholds the plan needs: all but parameters and those that only pass values on."""
-    return tuple(s.name for s in (*graph.inputs, *graph.symbols) if graph.value(s) is None)
+    """The tensors whose thresholds the plan needs: all but parameters and those that trained quantization fixes."""
+    graph, _ = fold_constants(graph)
+    fixed = fixed_targets(graph, {})
+    return tuple(s.name for s in (*graph.inputs, *graph.symbols) if graph.value(s) is None and s.name not in fixed)
 
 
-def make_plan(graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> ScalePlan:
-    """The plan for a prepared graph; QuantizationError naming a tensor whose threshold is missing."""
+def make_plan(
+    graph: Graph,
+    thresholds: Mapping[str, Threshold],
+    config: QuantizationConfig,
+    constants: Mapping[str, ConstantGrid] | None = None,
+) -> ScalePlan:
+    """The plan for a prepared graph whose constants are parameters; QuantizationError naming a tensor whose threshold
+    is missing.
+
+    constants: the integers of parameters that came quantized; see `fold_constants`.
+    """
     config.check_against(graph)
     symbols = (*graph.inputs, *graph.symbols)
-    ranges = calibrated_ranges(graph, thresholds)
-    magnitudes = {name: _magnitude(threshold) for name, threshold in ranges.items()}
-    never_negative = _never_negative(graph, thresholds)
-    asked = asked_options(graph, ranges, config)
+    fixed = fixed_targets(graph, config.inputs)
+    ranges = calibrated_ranges(graph, thresholds, config, fixed)
+    magnitudes = {name: magnitude(threshold) for name, threshold in ranges.items()}
+    never_negative = never_negative_tensors(graph, ranges)
+    asked = asked_options(graph, ranges, config, fixed)
     own = {
         symbol.name: _own_target(symbol, ranges[symbol.name], graph, symbol.name in never_negative, asked)
         for symbol in symbols
     }
-    draft = ScalePlan(graph, config, asked, own, {}, own, {}, {}, {}, {}, magnitudes, never_negative)
+    in_groups = {name: target for name, target in fixed.items() if target.groups is not None}
+    draft = ScalePlan(
+        graph, config, asked, own, in_groups, own, {}, {}, {}, {}, magnitudes, never_negative, fixed, constants or {}
+    )
     return _look_ahead(draft, ranges, _splits(graph, thresholds, never_negative, asked))
 
 
-def calibrated_ranges(graph: Graph, thresholds: Mapping[str, Threshold]) -> dict[str, Threshold]:
-    """The range of every tensor, parameters included; QuantizationError naming one that was not calibrated."""
-    return {symbol.name: _range(graph, symbol, thresholds) for symbol in (*graph.inputs, *graph.symbols)}
-
-
 def asked_options(
-    graph: Graph, ranges: Mapping[str, Threshold], config: QuantizationConfig
-) -> dict[str, ActivationConfig | InputConfig]:
+    graph: Graph, ranges: Mapping[str, Threshold], config: QuantizationConfig, fixed: Mapping[str, Target]
+) -> dict[str, Asked]:
     """What is asked of every tensor's quantizer.
 
+    0. A tensor that trained quantization fixes has that form.
     1. An input that is given as integers is what the configuration says.
     2. A tensor that holds values of another at its scale, such as a reshaped one, follows that, as far as no override
        names it. It is the same integers only where it has the same range: else it may be resolved finer.
     3. Any other has its own options.
     """
-    asked: dict[str, ActivationConfig | InputConfig] = {}
+    asked: dict[str, Asked] = {}
     for symbol in (*graph.inputs, *graph.symbols):
         name = symbol.name
         source = symbol.inputs[0].name if symbol.operator.keeps_scale else None
         followed = None if source is None else asked[source]
-        if symbol.is_variable and name in config.inputs:
+        if name in fixed:
+            asked[name] = fixed[name]
+        elif isinstance(followed, Target):
+            asked[name] = config.activation_of(name)
+        elif symbol.is_variable and name in config.inputs:
             asked[name] = config.inputs[name]
         elif not isinstance(followed, InputConfig):
             asked[name] = config.activation_of(name, followed)
@@ -188,11 +230,13 @@ def _own_target(
     threshold: Threshold,
     graph: Graph,
     never_negative: bool,
-    asked: Mapping[str, ActivationConfig | InputConfig],
+    asked: Mapping[str, Asked],
 ) -> Target:
     """The quantizer of a tensor that covers a range: the calibrated one, or the part of it that matters."""
     is_parameter = graph.value(symbol) is not None
     options = asked[symbol.name]
+    if isinstance(options, Target):
+        return one_scale(options)
     if isinstance(options, InputConfig):
         return Target(options.scale, *options.limits, pinned=True, zero_point=options.zero_point)
     if symbol.is_variable and symbol.type.is_integer and not is_parameter:
@@ -200,7 +244,7 @@ def _own_target(
     if options.quantizer == "affine" and not is_parameter:
         lo = max(threshold.lo, 0.0) if never_negative else threshold.lo
         return affine_target(lo, threshold.hi, options.bits, options.is_signed)
-    return symmetric_target(_magnitude(threshold), options.bits, signed=not never_negative)
+    return symmetric_target(magnitude(threshold), options.bits, signed=not never_negative)
 
 
 def _look_ahead(draft: ScalePlan, ranges: Mapping[str, Threshold], splits: Mapping[str, _Split]) -> ScalePlan:
@@ -226,7 +270,7 @@ def _look_ahead(draft: ScalePlan, ranges: Mapping[str, Threshold], splits: Mappi
         calibrated = ranges[symbol.name]
         matters, alone = _reach(plan, symbol, calibrated)
         covered = None
-        if matters != calibrated:
+        if matters != calibrated and symbol.name not in plan.fixed:
             covered = _covered(matters, calibrated, own[symbol.name])
             is_positive = symbol.name in draft.never_negative
             narrow[symbol.name] = _own_target(symbol, covered, graph, is_positive, draft.asked)
@@ -296,9 +340,12 @@ def _guard_bits(symbol: Symbol, meets: Target, own: Target) -> int:
     """How many bits finer than the target that it meets a symbol brings its inputs to one scale.
 
     A pinned target may be finer than the tensor's own quantizer already, as that of a sum which reads it: along a chain
-    of sums guard bits are taken once.
+    of sums guard bits are taken once. Before a quantizer of the network there are more of them, so that what it rounds
+    is as good as exact.
     """
     guard = expansion_of(symbol).guard_bits
+    if meets.exact:
+        return EXACT_GUARD_BITS if guard else 0
     finer = np.rint(np.log2(own.scale / meets.scale)) if meets.pinned else 0
     return int(np.clip(guard - finer, 0, guard))
 
@@ -329,7 +376,7 @@ def _covered(matters: Threshold, calibrated: Threshold, own: Target) -> Threshol
 
     It is a step more on either side, since a zero point is rounded, and no less than FINEST_STEPS allow.
     """
-    least = 2 * _magnitude(calibrated) * own.reach / FINEST_STEPS
+    least = 2 * magnitude(calibrated) * own.reach / FINEST_STEPS
     width = matters.hi - matters.lo
     margin = max(width / (own.hi - own.lo), (least - width) / 2)
     return Threshold(max(matters.lo - margin, calibrated.lo), min(matters.hi + margin, calibrated.hi))
@@ -341,6 +388,9 @@ def _through(plan: ScalePlan, symbol: Symbol, carrier: Symbol) -> Target | None:
     Behind one that changes values, such as the addition of a bias, the range is another. Channel groups of a tensor of
     another rank lie along another axis; there it is their coarsest scale.
     """
+    resolved = expansion_of(carrier).resolves(carrier, plan.graph)
+    if resolved:
+        return Target(resolved, -UNLIMITED, UNLIMITED, pinned=True, exact=True)
     target = plan.meets[carrier.name]
     gain = expansion_of(carrier).gain(carrier, plan.graph)
     if target is None or gain == 0:
@@ -375,7 +425,7 @@ def _splits(
     graph: Graph,
     thresholds: Mapping[str, Threshold],
     never_negative: frozenset[str],
-    asked: Mapping[str, ActivationConfig | InputConfig],
+    asked: Mapping[str, Asked],
 ) -> dict[str, _Split]:
     """The tensors that the options split and that some reader takes in channel groups.
 
@@ -387,7 +437,7 @@ def _splits(
     for symbol in graph.operators:
         options, axis = asked[symbol.name], axes.get(symbol.name, 0)
         step = options.channel_step if isinstance(options, ActivationConfig) else None
-        if isinstance(options, InputConfig) or step is None or not group_readers(graph, symbol, axis):
+        if not isinstance(options, ActivationConfig) or step is None or not group_readers(graph, symbol, axis):
             continue
         if thresholds[symbol.name].channels:
             channels = covered_channels(thresholds[symbol.name])
@@ -397,41 +447,3 @@ def _splits(
 
 def _unlimited(target: Target) -> Target:
     return replace(target, lo=-UNLIMITED, hi=UNLIMITED)
-
-
-def _range(graph: Graph, symbol: Symbol, thresholds: Mapping[str, Threshold]) -> Threshold:
-    """The calibrated range of a tensor; that of a parameter is what it holds."""
-    value = graph.value(symbol)
-    if value is not None:
-        return Threshold(float(value.min()), float(value.max())) if value.size else Threshold(0.0, 0.0)
-    try:
-        threshold = thresholds[symbol.name]
-    except KeyError:
-        raise QuantizationError(f"{symbol.name} ({symbol.op}) has no threshold; calibrate it first") from None
-    if not np.isfinite(_magnitude(threshold)):
-        raise QuantizationError(f"{symbol.name} ({symbol.op}): the threshold {threshold} is not finite")
-    return threshold
-
-
-def _magnitude(threshold: Threshold) -> float:
-    return max(abs(threshold.lo), abs(threshold.hi))
-
-
-def _never_negative(graph: Graph, thresholds: Mapping[str, Threshold]) -> frozenset[str]:
-    """The tensors proven to stay at or above zero, by the records' bounds over real intervals.
-
-    Inputs are taken as calibrated, since their quantizer saturates there. Intervals are cut at +-1e30: only signs
-    are read from them.
-    """
-    found: dict[str, Interval] = {}
-    for symbol in (*graph.inputs, *graph.symbols):
-        value = graph.value(symbol)
-        if value is not None:
-            found[symbol.name] = Interval.constant(value)
-        elif symbol.is_variable:
-            threshold = thresholds[symbol.name]
-            found[symbol.name] = Interval.of(threshold.lo, threshold.hi, symbol.shape)
-        else:
-            bounds = symbol.operator.bounds(*(found[source.name] for source in symbol.inputs))
-            found[symbol.name] = bounds.map(lambda v: np.clip(v, -REAL_LIMIT, REAL_LIMIT))
-    return frozenset(name for name, interval in found.items() if interval.min >= 0)

@@ -46,7 +46,8 @@ class Target:
     """The integer form that a consumer wants a tensor in: real = scale * (q - zero_point), lo <= q <= hi.
 
     With `groups` the scale is the common one and each group has its factor and zero point. A pinned scale is shared
-    with other tensors and must be met; a free one may be moved to what a multiplier really gives.
+    with other tensors and must be met; a free one may be moved to what a multiplier really gives. An exact one is that
+    of trained quantization: what is brought to it is rounded once, by a multiplier that is nearly the real ratio.
     """
 
     scale: float
@@ -55,6 +56,7 @@ class Target:
     pinned: bool = False
     zero_point: int = 0
     groups: ChannelGroups | None = None
+    exact: bool = False
 
     @property
     def reach(self) -> int:
@@ -126,9 +128,10 @@ def affine_target(lo: float, hi: float, bits: int, signed: bool) -> Target:
     return Target(scale, lowest, highest, zero_point=zero_point)
 
 
-def round_half_away(values: Array) -> Array:
-    """The nearest integers as int64, halves away from zero: how parameters are rounded."""
-    return np.copysign(np.floor(np.abs(values) + 0.5), values).astype(np.int64)
+def round_half_away(values: Array, dtype: type[np.signedinteger] = np.int64) -> Array:
+    """The nearest integers, halves away from zero: how parameters are rounded. dtype: that holds them all."""
+    # The cast rounds towards zero.
+    return (values + np.copysign(0.5, values)).astype(dtype)
 
 
 def quantize_parameter(values: Array, scale: Array | float, top: int) -> Array:

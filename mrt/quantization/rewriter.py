@@ -16,6 +16,10 @@ from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan import make_plan
 from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.ranges import calibrated_ranges
+from mrt.quantization.trained import fixed_targets, fold_constants
+from mrt.quantization.uncalibrated import check_ranges
+from mrt.quantization.unmoved import unmoved_notes
 from mrt.quantization.unsplit import unsplit_notes
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -56,9 +60,9 @@ def expand_graph(
     corrections = corrections or {}
     expander = Expander(graph, thresholds, config)
     for name in corrections:
-        if name not in graph.by_name:
+        if name not in expander.graph.by_name:
             raise QuantizationError(f"a correction is given for {name}, which the graph does not have")
-    for symbol in graph.operators:
+    for symbol in expander.graph.operators:
         expander.expand(symbol)
         if symbol.name in corrections:
             expander.correct(symbol, corrections[symbol.name])
@@ -87,17 +91,21 @@ class Expander:
 
     def __init__(self, graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> None:
         check_covered(graph)
-        config, chosen = resolve_granularity(graph, thresholds, config)
-        self.plan = make_plan(graph, thresholds, config)
+        graph, constants = fold_constants(graph)
+        ranges = calibrated_ranges(graph, thresholds, config, fixed_targets(graph, config.inputs))
+        config, chosen = resolve_granularity(graph, ranges, config)
+        self.plan = make_plan(graph, ranges, config, constants)
+        check_ranges(self.plan, thresholds)
         self.builder = IntegerBuilder(reserved=graph.by_name)
-        self.builder.notes += (*chosen, *unsplit_notes(self.plan, thresholds))
-        self._graph = graph
+        self.builder.notes += (*chosen, *unsplit_notes(self.plan, ranges), *unmoved_notes(self.plan))
+        self.graph = graph
+        """The float graph, its quantized constants as parameters: the symbols that `expand` takes."""
         self._wide: dict[Symbol, Quantized] = {}
         self._corrections: dict[str, Array] = {}
         inputs = []
         for symbol in graph.inputs:
-            given = config.inputs.get(symbol.name)
-            target = input_target(self.plan.own[symbol.name]) if given is None else self.plan.own[symbol.name]
+            given, own = config.inputs.get(symbol.name), self.plan.own[symbol.name]
+            target = own if own.pinned else input_target(own)
             self.builder.begin(symbol)
             dtype = narrowest_dtype(target.lo, target.hi) if given is None else given.dtype
             self._wide[symbol] = self.builder.input(symbol.name, TensorType(symbol.shape, dtype), target)
@@ -109,7 +117,7 @@ class Expander:
         """The integers of an operator of the float graph; what it reads must have been expanded."""
         values: list[Quantized | Array] = []
         for index, source in enumerate(symbol.inputs):
-            parameter = self._graph.value(source)
+            parameter = self.graph.value(source)
             if parameter is not None:
                 values.append(parameter)
                 continue
@@ -148,14 +156,14 @@ class Expander:
         Narrow where it was rescaled for that operator already; None for a parameter.
         """
         source = consumer.inputs[index]
-        if self._graph.value(source) is not None:
+        if self.graph.value(source) is not None:
             return None
         return self.builder.form(self._wide[source], self.plan.edge(consumer, index))
 
     def finish(self) -> IntegerGraph:
         """The integer graph; every operator of the float graph must have been expanded."""
         builder = self.builder
-        outputs = tuple(self._output(symbol) for symbol in self._graph.outputs)
+        outputs = tuple(self._output(symbol) for symbol in self.graph.outputs)
         integer = builder.graph([output.symbol for output in outputs])
         scales = {name: scale for name, scale in builder.scales.items() if name in integer.by_name}
         zero_points = {name: zero for name, zero in builder.zero_points.items() if name in integer.by_name}
@@ -165,7 +173,7 @@ class Expander:
 
     def _output(self, symbol: Symbol) -> Quantized:
         self.builder.begin(symbol)
-        parameter = self._graph.value(symbol)
+        parameter = self.graph.value(symbol)
         target = self.plan.output(symbol)
         if parameter is not None:
             return self.builder.constant_at(symbol.name, parameter, target)
@@ -174,5 +182,7 @@ class Expander:
 
 def input_target(target: Target) -> Target:
     """A target whose scale is a float32, as the quantization of float inputs needs."""
+    if target.exact:
+        return target
     scale = float(np.nextafter(np.float32(target.scale), np.float32(np.inf)))
     return replace(target, scale=scale)

@@ -31,8 +31,8 @@ CORRECTION_SHARE = 64
 class QuantizedWeight:
     """W[o, i] = scale[o] * factors[o, i] * (integers[o, i] - zero_point[o, i]).
 
-    integers: int64, of the weight's shape (O, I, ...). scale: float64 (O,), one for each output channel. zero_point,
-    factors: int64 (O, I), equal within a group of input channels.
+    integers: int64 or narrower, of the weight's shape (O, I, ...). scale: float64 (O,), one for each output channel.
+    zero_point, factors: int64 (O, I), equal within a group of input channels.
     """
 
     integers: Array
@@ -43,6 +43,8 @@ class QuantizedWeight:
     @property
     def centred(self) -> Array:
         """factors * (integers - zero_point), of the weight's shape: the weight in steps of `scale`."""
+        if not self.zero_point.any() and (self.factors == 1).all():
+            return self.integers
         rank = self.integers.ndim
         centred: Array = spread(self.factors, rank) * (self.integers - spread(self.zero_point, rank))
         return centred
@@ -83,11 +85,12 @@ def quantize_weight(
     channels = weight.shape[0]
     offset = np.zeros(channels) if bias is None else np.abs(bias).astype(np.float64)
     live = np.where(draft.scale > 0, draft.scale, draft.scale.max() or 1.0)
-    sums = magnitudes(draft.quantized(live).centred)
+    quantized = draft.quantized(live)
+    sums = magnitudes(quantized.centred)
     floor = offset / (step * np.maximum(2.0**BIAS_BITS, sums))
     if meets is not None:
         # Weights off by half a scale, at random, are off by less than a step of the target below this scale.
-        each = step * np.maximum(magnitudes(np.ones_like(weight, np.int64)), 1)
+        each = step * np.maximum(magnitudes(np.broadcast_to(np.int64(1), weight.shape)), 1)
         unseen = meets * math.sqrt(weight[0].size) / each
         least = offset / (step * np.maximum(2.0**MOST_BIAS_BITS, sums))
         floor = np.maximum(np.minimum(floor, unseen), least)
@@ -96,14 +99,18 @@ def quantize_weight(
     if config.scales == "layer":
         scale = np.full(channels, scale.max())
     scale[scale == 0] = scale.max() or 1.0
+    if not np.array_equal(scale, live):
+        quantized = draft.quantized(scale)
+        sums = magnitudes(quantized.centred)
     if meets is None:
-        return draft.quantized(scale)
+        return quantized
     for _ in range(ROUNDS):
-        exact = _absorbing(draft.quantized(scale), step, meets, offset, magnitudes)
-        if np.allclose(exact, scale, rtol=1e-12, atol=0):
+        exact = _absorbing(quantized.scale, step, meets, offset, sums)
+        if np.allclose(exact, quantized.scale, rtol=1e-12, atol=0):
             break
-        scale = exact
-    return draft.quantized(scale)
+        quantized = draft.quantized(exact)
+        sums = magnitudes(quantized.centred)
+    return quantized
 
 
 def spread(values: Array, rank: int) -> Array:
@@ -126,10 +133,13 @@ class _Draft:
         """Rounded half away from zero and saturated, at `scale` (O,)."""
         rank = self.weight.ndim
         steps = scale[:, None] * self.factors
-        integers = round_half_away(self.weight / spread(steps, rank))
+        exact = self.weight / spread(steps, rank)
         if self.config.quantizer == "symmetric":
             top = largest(self.config.bits)
-            return QuantizedWeight(np.clip(integers, -top, top), scale, np.zeros_like(self.factors), self.factors)
+            # No more than so many steps round to no more than so many, which then need few bytes.
+            integers = round_half_away(np.clip(exact, -top, top, out=exact), np.int32)
+            return QuantizedWeight(integers, scale, np.zeros_like(self.factors), self.factors)
+        integers = round_half_away(exact)
         lowest = -(1 << (self.config.bits - 1))
         highest = -lowest - 1
         zero_point = np.clip(np.rint(lowest - self.lo / steps), lowest, highest).astype(np.int64)
@@ -141,9 +151,10 @@ def _draft(weight: Array, config: WeightConfig, ends: list[int]) -> _Draft:
     """The scale that the range alone asks for, with the factors of the groups of input channels."""
     outputs, inputs = weight.shape[:2]
     starts = [0, *ends[:-1]]
-    values = weight.reshape(outputs, inputs, -1).astype(np.float64)
-    lo = np.minimum(np.minimum.reduceat(values.min(axis=2, initial=0.0), starts, axis=1), 0.0)
-    hi = np.maximum(np.maximum.reduceat(values.max(axis=2, initial=0.0), starts, axis=1), 0.0)
+    values = weight.reshape(outputs, inputs, -1)
+    least, most = (end.astype(np.float64) for end in (values.min(axis=2, initial=0.0), values.max(axis=2, initial=0.0)))
+    lo = np.minimum(np.minimum.reduceat(least, starts, axis=1), 0.0)
+    hi = np.maximum(np.maximum.reduceat(most, starts, axis=1), 0.0)
     if config.scales == "layer":
         lo, hi = (np.broadcast_to(end, lo.shape) for end in (lo.min(axis=0), hi.max(axis=0)))
     if config.quantizer == "affine":
@@ -176,16 +187,9 @@ def with_correction_room(bound: Any) -> Any:
     return bound + -(-bound // CORRECTION_SHARE)
 
 
-def _absorbing(
-    quantized: QuantizedWeight,
-    step: Array | float,
-    meets: Array,
-    offset: Array,
-    magnitudes: Callable[[Array], Array],
-) -> Array:
-    """The scales at or above these whose factors to the target are exact multipliers."""
-    scale = quantized.scale
-    bound = magnitudes(quantized.centred) + np.ceil(offset / (step * scale)).astype(np.int64) + 1
+def _absorbing(scale: Array, step: Array | float, meets: Array, offset: Array, sums: Array) -> Array:
+    """The scales at or above these whose factors to the target are exact multipliers. sums: the |accumulators| then."""
+    bound = sums + np.ceil(offset / (step * scale)).astype(np.int64) + 1
     if bool((step * scale / meets == (step * scale / meets).flat[0]).all()):
         bound = np.full_like(bound, bound.max())
     pre_shift = pre_shift_for(int(bound.max()))

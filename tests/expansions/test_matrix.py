@@ -58,7 +58,8 @@ EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
 
 def test_every_operator_with_an_integer_form_has_a_case_and_a_bound() -> None:
     covered = {symbol.op for case in CASES for symbol in case.graph.operators}
-    assert expanded_operators() == set(RULES) == covered
+    # What the network rounds itself is held to its own definition: see test_trained_quantization.py.
+    assert expanded_operators() - {"FakeQuantize", "quantize", "dequantize"} == set(RULES) == covered
 
 
 @pytest.mark.parametrize("case", CASES + GROUPED_CASES, ids=str)

@@ -1,0 +1,206 @@
+"""Trained quantization in a float graph: the integers of its constants, and the tensors whose integer form it fixes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mrt.quantization.expansion import expansion_of
+from mrt.quantization.quantizer import SMALLEST_SCALE, ChannelGroups, Target, symmetric_target
+from mrt.symbol import Array, Graph, GraphBuilder, Symbol
+from mrt.symbol.builder import rewrite_graph
+from mrt.symbol.graph import evaluate_symbol
+from mrt.symbol.grid import compact, ranked
+from mrt.symbol.operators.fake_quantize import FakeQuantize
+from mrt.symbol.operators.integer import Dequantize, Quantize
+from mrt.symbol.types import INT32_MAX
+
+FACTOR_BITS = 30
+"""The scales of channels are integer multiples of a common one; products of two such factors fit 64 bits."""
+FINE_BITS = 16
+"""Of inputs that no single grid serves: a level of 8 bits is then told from its neighbours to a part in 2^8."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantGrid:
+    """The integers of a constant that came quantized: real = scale * (integers - zero_point).
+
+    integers: int64 of the constant's shape. scale: float64, zero_point: int64, both of its rank, each axis 1 or full.
+    """
+
+    integers: Array
+    scale: Array
+    zero_point: Array
+
+
+def brings_quantization(graph: Graph) -> bool:
+    """Whether a float graph holds quantizers of its own."""
+    return any(isinstance(symbol.operator, (FakeQuantize, Quantize, Dequantize)) for symbol in graph.operators)
+
+
+def fold_constants(graph: Graph) -> tuple[Graph, dict[str, ConstantGrid]]:
+    """The graph with dequantized constants as float parameters, and the grids of these by their names.
+
+    A graph that has none is given back itself.
+    """
+    if not any(isinstance(symbol.operator, Dequantize) for symbol in graph.operators):
+        return graph, {}
+    grids: dict[str, ConstantGrid] = {}
+
+    def fold(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol | None:
+        values = [builder.value(source) for source in inputs]
+        known = [value for value in values if value is not None]
+        if not isinstance(symbol.operator, Dequantize) or len(known) < len(values):
+            return None
+        made = builder.parameter(symbol.name, evaluate_symbol(symbol, known), symbol.origin)
+        integers, scale, zero_point = (ranked(value, symbol.type.rank) for value in known)
+        grids[made.name] = ConstantGrid(
+            np.broadcast_to(integers, symbol.shape).astype(np.int64),
+            scale.astype(np.float64),
+            zero_point.astype(np.int64),
+        )
+        return made
+
+    folded = rewrite_graph(graph, fold)
+    return (folded, grids) if grids else (graph, {})
+
+
+def grid_target(step: Array, zero: Array, lo: int, hi: int, rank: int) -> Target | None:
+    """The form of real = step * (q - zero) for a tensor of this rank, lo <= q <= hi; None where no target has it.
+
+    Steps and zero points are one value, or one along one axis; not along the batch. They must be positive, and
+    integers that fit 32 bits.
+    """
+    step, zero = (compact(ranked(np.asarray(value, np.float64), rank)) for value in (step, zero))
+    axes = {axis for values in (step, zero) for axis in range(rank) if values.shape[axis] > 1}
+    if (step < SMALLEST_SCALE).any() or (zero != np.rint(zero)).any() or np.abs(zero).max() > INT32_MAX - hi + lo:
+        return None
+    if not axes:
+        return Target(float(step.item()), lo, hi, pinned=True, zero_point=int(zero.item()), exact=True)
+    if len(axes) > 1 or 0 in axes:
+        return None
+    axis = axes.pop()
+    steps, zeros = (values.reshape(-1) for values in np.broadcast_arrays(step, zero))
+    if (steps == steps[0]).all():
+        common, factors = float(steps[0]), np.ones(steps.size, np.int64)
+    else:
+        common = float(steps.max()) * 2.0**-FACTOR_BITS
+        factors = np.maximum(np.rint(steps / common), 1).astype(np.int64)
+    groups = ChannelGroups(axis, 1, tuple(factors.tolist()), tuple(zeros.astype(np.int64).tolist()))
+    return Target(common, lo, hi, pinned=True, groups=groups, exact=True)
+
+
+def one_scale(target: Target) -> Target:
+    """A free quantizer with one scale for what `target` holds in channel groups: of the coarsest, with room for all."""
+    if target.groups is None:
+        return target
+    each = target.of_groups
+    lo, hi = real_range(target)
+    scale = max(part.scale for part in each)
+    steps = max(target.hi - target.lo, 1)
+    scale = max(scale, (max(hi, 0.0) - min(lo, 0.0)) / steps)
+    zero_point = int(np.rint(target.lo - min(lo, 0.0) / scale))
+    return Target(scale, target.lo, target.hi, zero_point=zero_point)
+
+
+def real_range(target: Target) -> tuple[float, float]:
+    """The least and the greatest real value that the form holds."""
+    ends = [
+        (part.scale * (part.lo - part.zero_point), part.scale * (part.hi - part.zero_point))
+        for part in target.of_groups
+    ]
+    return min(lo for lo, _ in ends), max(hi for _, hi in ends)
+
+
+def fixed_targets(graph: Graph, given: Mapping[str, object]) -> dict[str, Target]:
+    """The form of every tensor that trained quantization fixes, by name, as far as operators carry it on.
+
+    given: the inputs whose integers the configuration says. Others are fixed where quantizers alone read them, also
+    behind what moves them: an integer input is its integers, a float one takes the grid that its readers share.
+    """
+    found: dict[str, Target] = {}
+    for symbol in graph.inputs:
+        target = None if symbol.name in given else _of_input(graph, symbol)
+        if target is not None:
+            found[symbol.name] = target
+    for symbol in graph.operators:
+        sources = tuple(found.get(source.name) for source in symbol.inputs)
+        target = expansion_of(symbol).fixes(symbol, graph, sources)
+        if target is not None:
+            found[symbol.name] = target
+    return found
+
+
+def _of_input(graph: Graph, symbol: Symbol) -> Target | None:
+    readers = _read_by(graph, symbol)
+    if not readers:
+        return None
+    if symbol.type.is_integer:
+        if all(isinstance(reader.operator, Dequantize) for reader in readers):
+            info = np.iinfo(symbol.dtype)
+            return Target(1.0, int(info.min), int(info.max), pinned=True)
+        return None
+    if not all(isinstance(reader.operator, (FakeQuantize, Quantize)) for reader in readers):
+        return None
+    grids = {expansion_of(reader).grid(reader, graph) for reader in readers}
+    target = grids.pop() if len(grids) == 1 else None
+    if target is None or target.groups is not None:
+        target = _fine_target(graph, readers)
+    # Real values are quantized by a float32 scale.
+    return target and replace(target, scale=float(np.float32(target.scale)), pinned=False)
+
+
+def _read_by(graph: Graph, symbol: Symbol) -> list[Symbol]:
+    """What reads a tensor, also behind what only moves or limits it; none where it leaves the graph on a way."""
+    found: dict[Symbol, None] = {}
+    pending = [symbol]
+    while pending:
+        given = pending.pop()
+        if given in graph.outputs or not graph.consumers[given]:
+            return []
+        for reader in graph.consumers[given]:
+            carries = reader.operator.keeps_scale and expansion_of(reader).waits(reader)
+            if not carries:
+                found[reader] = None
+            elif reader not in found:
+                pending.append(reader)
+    return list(found)
+
+
+def _fine_target(graph: Graph, readers: list[Symbol]) -> Target | None:
+    """A quantizer of FINE_BITS for an input that several quantizers read, or one of several scales or no integer zero.
+
+    It covers all that they tell apart, so that none of them needs data; what they round it to differs from rounding the
+    real value where that lies within half of its step of a tie. None where there is no such range.
+    """
+    told = _told_by(graph, readers)
+    if told is None:
+        return None
+    lo, hi = told
+    # A step more, so that what is beyond a limit stays beyond it.
+    magnitude = max(abs(lo), abs(hi)) * (1 + 2.0 ** (2 - FINE_BITS))
+    return replace(symmetric_target(magnitude, FINE_BITS, signed=lo < 0), exact=True)
+
+
+def told_range(graph: Graph, symbol: Symbol) -> tuple[float, float] | None:
+    """The real range outside of which all saturates that reads a tensor, where quantizers alone do; None elsewhere."""
+    return _told_by(graph, _read_by(graph, symbol))
+
+
+def _told_by(graph: Graph, readers: Sequence[Symbol]) -> tuple[float, float] | None:
+    """The range that these quantizers tell apart together; None where one is none, or has no limits of its own."""
+    ranges = []
+    for reader in readers:
+        if not isinstance(reader.operator, (FakeQuantize, Quantize)):
+            return None
+        target = expansion_of(reader).grid(reader, graph)
+        limits = [graph.value(source) for source in reader.inputs[1:3]]
+        if target is not None:
+            ranges.append(real_range(target))
+        elif isinstance(reader.operator, FakeQuantize):
+            ends = [float(end) for limit in limits if limit is not None for end in (limit.min(), limit.max())]
+            ranges.append((min(ends, default=0.0), max(ends, default=0.0)))
+    lo, hi = min((lo for lo, _ in ranges), default=0.0), max((hi for _, hi in ranges), default=0.0)
+    return None if len(ranges) < len(readers) or lo == hi else (lo, hi)
