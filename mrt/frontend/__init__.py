@@ -9,11 +9,12 @@ from pathlib import Path
 from mrt.errors import GraphError, ModelFileError
 from mrt.frontend.mxnet import from_mxnet, read_checkpoint
 from mrt.frontend.onnx import from_onnx
+from mrt.frontend.openvino import from_openvino
 from mrt.frontend.sniffing import sniff_format
 from mrt.frontend.tflite import from_tflite
 from mrt.symbol import Graph
 
-__all__ = ["from_mxnet", "from_onnx", "from_tflite", "load_model"]
+__all__ = ["from_mxnet", "from_onnx", "from_openvino", "from_tflite", "load_model"]
 
 
 def load_model(
@@ -22,7 +23,8 @@ def load_model(
     """The float graph of a model file, its kind told by its content.
 
     An ONNX file; an MXNet NAME-symbol.json with its NAME-NNNN.params beside it, of which the highest number is taken;
-    a Relay text with its parameters beside it; a TFLite file; a .pt2 archive of torch.export.save. `batch` is the size
+    a Relay text with its parameters beside it; a TFLite file; the .xml of an OpenVINO IR with its .bin beside it; a
+    .pt2 archive of torch.export.save. `batch` is the size
     that a dynamic batch dimension is fixed to; `shapes` are those of an MXNet model's inputs by name, which its file
     need not say.
 
@@ -45,6 +47,8 @@ def load_model(
         return read_relay_file(path, batch)
     if kind == "tflite":
         return from_tflite(path, batch)
+    if kind == "openvino":
+        return from_openvino(path, batch)
     if kind == "torch":
         from mrt.frontend.torch import from_torch
 

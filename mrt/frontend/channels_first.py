@@ -33,7 +33,7 @@ _UNCHANGED = frozenset(
     {
         *UNARY,
         *("Dropout", "_copy", "add_n", "elemwise_add", "elemwise_sub", "elemwise_mul", "_maximum", "_minimum"),
-        *("_maximum_scalar", "_minimum_scalar", "Cast"),
+        *("_maximum_scalar", "_minimum_scalar", "Cast", "quantize", "dequantize"),
         *("broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_maximum", "broadcast_minimum"),
     }
 )
@@ -158,6 +158,8 @@ def _input_before(source: Symbol, order: Order, builder: GraphBuilder) -> Symbol
     value = builder.value(source)
     if value is None or value.ndim > len(order):
         return None
+    if value.size == 1:
+        return source
     aligned = value.reshape((1,) * (len(order) - value.ndim) + value.shape)
     return builder.parameter(f"{source.name}_transposed", aligned.transpose(np.argsort(order)))
 

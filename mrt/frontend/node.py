@@ -10,8 +10,10 @@ from typing import Union
 import numpy as np
 
 from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.frontend.quantized import QuantizedConstant
 from mrt.frontend.refusals import MAX_MADE, check_size
 from mrt.symbol import Array, GraphBuilder, Operator, Symbol, TensorType
+from mrt.symbol.operators.integer import Dequantize
 from mrt.symbol.types import INTEGER_DTYPES, normalize_axis
 
 Value = Union[Symbol, Array, "tuple[Value, ...]"]
@@ -31,6 +33,8 @@ class ModelScope:
         self.keep_float64 = keep_float64
         self._reserved = frozenset(names)
         self._parameters: dict[Hashable, tuple[Array, Symbol]] = {}
+        # By identity of the array, which is kept beside so that the identity stays its own.
+        self._quantized: dict[int, tuple[Array, QuantizedConstant]] = {}
 
     def made_up(self, name: str) -> str:
         """`name`, changed if a value of the model has it."""
@@ -66,9 +70,35 @@ class ModelScope:
         """The parameter `transform(array)`, made once per key. The array is kept, so that a key may be its identity."""
         if key not in self._parameters:
             with np.errstate(all="ignore"):
-                value = transform(array)
-            self._parameters[key] = array, self.parameter(value, name)
+                stored = self.quantized(array)
+                moved = None if stored is None else stored.moved(transform)
+                made = self.parameter(transform(array), name) if moved is None else self._kept(moved, name)
+            self._parameters[key] = array, made
         return self._parameters[key][1]
+
+    def keep_quantized(self, array: Array, constant: QuantizedConstant | None) -> None:
+        """Makes what reads a known array read the quantized constant that it is the value of."""
+        if constant is not None:
+            self._quantized[id(array)] = array, constant
+
+    def quantized(self, array: Array) -> QuantizedConstant | None:
+        """The quantized constant that an array is the value of, None where it is of none."""
+        return self._quantized.get(id(array), (array, None))[1]
+
+    def real(self, symbol: Symbol) -> Symbol:
+        """A symbol of integers as the float that they are."""
+        name = f"{symbol.name}_real"
+        one = self.parameter(np.ones((), np.float32), self.made_up(f"{name}_scale"))
+        zero = self.parameter(np.zeros((), np.int32), self.made_up(f"{name}_zero_point"))
+        return self.apply(Dequantize(), [symbol, one, zero], self.made_up(name))
+
+    def _kept(self, constant: QuantizedConstant, name: str) -> Symbol:
+        roles = ("stored", *constant.operator.input_names[1:])
+        inputs = [
+            self.parameter(value, self.made_up(f"{name}_{role}"))
+            for role, value in zip(roles, constant.inputs, strict=True)
+        ]
+        return self.apply(constant.operator, inputs, name)
 
     def _as_parameter(self, array: Array, name: str) -> Array:
         if array.dtype.kind == "f":

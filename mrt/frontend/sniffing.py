@@ -14,6 +14,8 @@ _READ = 4096
 _RELAY = re.compile(rb"^\s*(#\[version\s*=|def\s+@)", re.MULTILINE)
 TFLITE_IDENTIFIER = b"TFL3"
 """What stands in a TFLite file from byte 4 on."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""With which a text may begin."""
 _ONNX_FIRST_FIELD = b"\x08"
 """The tag of ir_version, with which every writer begins an ONNX file, since it is field 1."""
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
@@ -21,7 +23,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def sniff_format(path: Path) -> str:
-    """ "onnx", "mxnet" (a symbol JSON), "relay" (a text), "tflite" or "torch" (an archive).
+    """ "onnx", "mxnet" (a symbol JSON), "relay" (a text), "tflite", "openvino" (the .xml) or "torch" (an archive).
 
     ModelFileError where the file is none of them.
 
@@ -37,7 +39,9 @@ def sniff_format(path: Path) -> str:
         return "torch"
     if start[4:8] == TFLITE_IDENTIFIER:
         return "tflite"
-    if start.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{"):
+    if looks_like_ir(start):
+        return "openvino"
+    if start.removeprefix(_BYTE_ORDER_MARK).lstrip().startswith(b"{"):
         return "mxnet"
     if _RELAY.search(start):
         return "relay"
@@ -48,6 +52,12 @@ def sniff_format(path: Path) -> str:
     if path.suffix.lower() == ".tflite":
         return "tflite"
     raise ModelFileError(
-        f"{path} is no model that is read: an ONNX file, MXNet symbol JSON, Relay text, TFLite file or PyTorch's .pt2 "
-        "is needed"
+        f"{path} is no model that is read: an ONNX file, MXNet symbol JSON, Relay text, TFLite file, OpenVINO's .xml "
+        "or PyTorch's .pt2 is needed"
     )
+
+
+def looks_like_ir(start: bytes) -> bool:
+    """Whether a file that starts like this is the .xml of an OpenVINO IR."""
+    head = start.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    return head.startswith((b"<?xml", b"<net ")) and b"<net " in head

@@ -43,6 +43,9 @@ PARAMETERS: Mapping[str, tuple[int, ...]] = {
     "LayerNormalization": (1, 2),
     "GroupNormalization": (1, 2),
     "CenterCropPad": (1,),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), (1, 2)),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger"), (1, 2, 3)),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul"), (1, 2, 3, 4, 5, 6, 7, 8)),
 }
 """Inputs that are constants in trained networks; the tests feed all of them."""
 
@@ -63,6 +66,7 @@ REFUSALS: Mapping[str, tuple[str, tuple[str, ...]]] = {
             *("test_castlike_FLOAT8*", "test_castlike_INT4*", "test_castlike_UINT4*", "test_castlike*_to_FLOAT8*"),
             *("test_castlike_FLOAT*_to_INT4*", "test_castlike_FLOAT*_to_UINT4*"),
             *("test_mod_uint16", "test_mod_uint32", "test_mod_uint64"),
+            *("test_dequantizelinear_e?m*", "test_dequantizelinear_u*", "test_dequantizelinear_int4"),
         ),
     ),
     "tensors without elements": (
@@ -101,6 +105,15 @@ REFUSALS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "a power with an exponent for each element": (
         "input exponent is of shape",
         ("test_pow", "test_pow_example", "test_pow_bcast_array", "test_pow_types_*"),
+    ),
+    "quantization to floats": (
+        "the integers' type is float8",
+        ("test_quantizelinear_e4m3fn", "test_quantizelinear_e5m2"),
+    ),
+    "a scale for each block": ("attribute block_size is 2", ("test_*quantizelinear_blocked*",)),
+    "scales that the data decide": (
+        "computed from the data",
+        ("test_dynamicquantizelinear*",),
     ),
     "a diagonal": ("with a letter twice", ("test_einsum_batch_diagonal",)),
     "the places of maxima in windows": ("output z is used", ("test_maxpool_with_argmax_2d_precomputed_*",)),

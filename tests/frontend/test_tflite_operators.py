@@ -633,10 +633,10 @@ case("argmax", "ARG_MAX", [Computed(IMAGE), ints(3)[0]], IMAGE.argmax(axis=3), "
 case("argmin", "ARG_MIN", [Computed(IMAGE), ints(1)[0]], IMAGE.argmin(axis=1), "ArgMinOptions", {"OutputType": 4})
 
 TESTED_ELSEWHERE = {
-    *("DEQUANTIZE", "FILL", "RANGE", "RANK", "REDUCE_PROD", "SHAPE", "ZEROS_LIKE"),
+    *("DEQUANTIZE", "QUANTIZE", "FILL", "RANGE", "RANK", "REDUCE_PROD", "SHAPE", "ZEROS_LIKE"),
     *("FLOOR_DIV", "FLOOR_MOD", "LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR"),
 }
-"""By files of constants, in test_tflite_models.py."""
+"""By files of constants, in test_tflite_models.py, and of integers, in test_tflite_quantized.py."""
 
 
 def test_every_operator_has_a_case() -> None:

@@ -20,9 +20,9 @@ _BROADCASTING_NAMES = """
 _OTHER_NAMES = """
     Abs ArgMax ArgMin Cast CastLike Ceil Compress Concat ConstantOfShape Cos CumSum DequantizeLinear Dropout Erf Exp
     Expand EyeLike Flatten Floor Gather GatherElements GatherND Gemm Identity Log MatMul Neg NonZero Not OneHot Pad
-    Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
-    ReduceSumSquare Relu Reshape Round ScatterElements ScatterND Sigmoid Sign Sin Slice Split Sqrt Squeeze Tanh Tile
-    Transpose Trilu Unsqueeze
+    QuantizeLinear Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
+    ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round ScatterElements ScatterND Sigmoid Sign Sin Slice Split
+    Sqrt Squeeze Tanh Tile Transpose Trilu Unsqueeze
 """
 
 _BROADCASTING = frozenset(_BROADCASTING_NAMES.split())
@@ -33,6 +33,8 @@ FOLDABLE = _BROADCASTING | frozenset(_OTHER_NAMES.split())
 ALWAYS_KNOWN = frozenset({"Constant", "EyeLike", "Shape", "Size"})
 """Operators whose value is known whatever their input is, since every shape is."""
 
+MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
+"""Of these, those that move the elements of their first input and change none."""
 
 _MADE = 2**25
 _USES_OF_GIVEN = 16
@@ -151,7 +153,8 @@ def evaluate_node(node: onnx.NodeProto, inputs: Sequence[Array | None], opset: i
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             budget.spend(_result_size(node, inputs))
-            results = ReferenceEvaluator(graph, opsets={"": opset}).run(None, feeds)
+            least = _EVALUATED_AS_OF.get(node.op_type, opset)
+            results = ReferenceEvaluator(graph, opsets={"": max(opset, least)}).run(None, feeds)
     except Exception as error:  # what an evaluator raises on malformed nodes is said nowhere
         reason = " ".join(str(error).split())[:_REASON] or type(error).__name__
         raise GraphError(f"{label}: cannot be computed on its constant inputs: {reason}") from None
@@ -159,6 +162,9 @@ def evaluate_node(node: onnx.NodeProto, inputs: Sequence[Array | None], opset: i
         raise GraphError(f"{label}: gives no tensors; only tensors are read")
     return {name: widen(np.asarray(result)) for name, result in zip(outputs, results, strict=True)}
 
+
+_EVALUATED_AS_OF = {"DequantizeLinear": 21, "QuantizeLinear": 21}
+"""Operators that the evaluator knows from an opset on, in which they are what they were before."""
 
 _REASON = 300
 """How much of another program's error is shown."""

@@ -81,6 +81,11 @@ class Node(ModelNode):
         return str(self.proto.op_type)
 
     @property
+    def key(self) -> str:
+        """The operator with its domain, as converters are registered."""
+        return _key(self.proto)
+
+    @property
     def label(self) -> str:
         return f"{self.proto.name or self.name} ({self.operator})"
 
@@ -179,13 +184,17 @@ Converter = Callable[[Node], "Value | tuple[Value, ...]"]
 
 _CONVERTERS: Converters[Converter] = Converters("ONNX")
 converter = _CONVERTERS.register
-"""Registers a function as the converter of ONNX operators of the default domain."""
+"""Registers a function as the converter of ONNX operators, those of other domains as "DOMAIN.OPERATOR"."""
 
 
-def covered_operators() -> frozenset[str]:
-    """The ONNX operators that have a converter."""
-    return _CONVERTERS.operators
+def covered_operators(others: bool = False) -> frozenset[str]:
+    """The operators that have a converter: those of ONNX itself, or those of other domains."""
+    return frozenset(name for name in _CONVERTERS.operators if ("." in name) == others)
 
 
 def find_converter(proto: onnx.NodeProto) -> Converter | None:
-    return _CONVERTERS.find(proto.op_type) if is_standard(proto) else None
+    return _CONVERTERS.find(_key(proto))
+
+
+def _key(proto: onnx.NodeProto) -> str:
+    return str(proto.op_type if is_standard(proto) else f"{proto.domain}.{proto.op_type}")

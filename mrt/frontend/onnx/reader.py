@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 import onnx
 
 from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.frontend.converting import converted
 from mrt.frontend.onnx import converters as _converters
-from mrt.frontend.onnx.constants import ALWAYS_KNOWN, evaluate_node, folds, is_standard
+from mrt.frontend.onnx.constants import ALWAYS_KNOWN, MOVING, evaluate_node, folds, is_standard
+from mrt.frontend.onnx.converters.quantization import quantized_form
 from mrt.frontend.onnx.files import read_model
 from mrt.frontend.onnx.inlining import without_functions
-from mrt.frontend.onnx.node import Converter, Node, Scope, Value, find_converter
+from mrt.frontend.onnx.node import Node, Scope, Value, find_converter
+from mrt.frontend.quantized import QuantizedConstant, holds_quantized
 from mrt.frontend.refusals import check_batch, check_static, list_uncovered
-from mrt.symbol import Graph, Symbol, TensorType
+from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
 
 del _converters
@@ -55,7 +57,7 @@ def from_onnx(model: str | os.PathLike[str] | onnx.ModelProto, batch: int = 1) -
         names = ", ".join(sparse.values.name for sparse in graph.sparse_initializer)
         raise GraphError(f"{title} has sparse initializers, which are not read: {names}; store them densely")
     scope = Scope(_names(graph), opset, folder)
-    nodes = _live_nodes(graph)
+    nodes = [_in_default_domain(node) for node in _live_nodes(graph)]
     _check_covered(nodes, {tensor.name for tensor in graph.initializer}, title)
     _read_inputs(graph, scope, batch)
     _read_initializers(graph, nodes, scope)
@@ -99,6 +101,16 @@ def _live_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
             live.append(node)
             needed.update(node.input)
     return live[::-1]
+
+
+def _in_default_domain(node: onnx.NodeProto) -> onnx.NodeProto:
+    """ONNX Runtime's own QuantizeLinear and DequantizeLinear are ONNX's, for integers that old opsets lack."""
+    if node.domain != "com.microsoft" or node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+        return node
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    copy.domain = ""
+    return copy
 
 
 def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title: str) -> None:
@@ -165,11 +177,12 @@ def _read_node(proto: onnx.NodeProto, scope: Scope, used: set[str]) -> None:
     if proto.op_type not in ALWAYS_KNOWN and folds(proto, len(arrays) == len(inputs)):
         for name, array in evaluate_node(proto, arrays, scope.opset, scope.budget).items():
             scope.define(name, array)
+            scope.keep_quantized(array, _quantized_form(node, arrays))
         return
     convert = find_converter(proto)
     if convert is None:
         raise UnsupportedOperatorError(f"{node.label}: the operator is not covered")
-    result = _converted(node, convert)
+    result = converted(node, convert)
     results = result if isinstance(result, tuple) else (result,)
     for name in proto.output[len(results) :]:
         if name in used:
@@ -179,19 +192,17 @@ def _read_node(proto: onnx.NodeProto, scope: Scope, used: set[str]) -> None:
             scope.define(proto.output[index], _named(value, node, index))
 
 
-def _converted(node: Node, convert: Converter) -> Value | tuple[Value, ...]:
-    """What a converter makes of a node, its errors named after it."""
-    try:
-        # What overflows is refused as a size or an attribute; NumPy's own words add nothing.
-        with np.errstate(all="ignore"):
-            return convert(node)
-    except UnsupportedOperatorError:
-        raise
-    except GraphError as error:
-        raise GraphError(str(error) if node.name in str(error) else f"{node.label}: {error}") from None
-    except (ArithmeticError, IndexError, MemoryError, TypeError, ValueError) as error:
-        # Attributes and inputs that are of the right kind and yet fit no shape.
-        raise GraphError(f"{node.label}: its attributes do not fit its inputs: {error}") from None
+def _quantized_form(node: Node, inputs: Sequence[Array | None]) -> QuantizedConstant | None:
+    """The quantized constant that a node of constants gives: one that is dequantized, or moved."""
+    if node.operator == "DequantizeLinear":
+        return quantized_form(node)
+    first = inputs[0] if inputs else None
+    constant = None if first is None or node.operator not in MOVING else node.scope.quantized(first)
+    if constant is None:
+        return None
+    return constant.moved(
+        lambda array: evaluate_node(node.proto, [array, *inputs[1:]], node.opset, node.scope.budget)[node.name]
+    )
 
 
 def _named(value: Value, node: Node, index: int) -> Value:
@@ -204,4 +215,5 @@ def _named(value: Value, node: Node, index: int) -> Value:
 def _output(name: str, scope: Scope) -> Symbol:
     if name not in scope:
         raise GraphError(f"output {name} is given by no node, input or initializer; the model is malformed")
-    return scope.symbol(name)
+    symbol = scope.symbol(name)
+    return scope.real(symbol) if holds_quantized(symbol) else symbol

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
@@ -13,8 +15,9 @@ from mrt.frontend.channels_first import channels_first
 from mrt.frontend.node import Value
 from mrt.frontend.refusals import check_batch, list_uncovered
 from mrt.frontend.relax import converters as _converters
+from mrt.frontend.relax.converters.quantization import quantized_form
 from mrt.frontend.relax.module import ReadFunction, prepare_module
-from mrt.frontend.relax.node import Node, Scope, find_converter, static_sizes
+from mrt.frontend.relax.node import Converter, Node, Scope, find_converter, static_sizes
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import graph_dtype, is_known
@@ -22,6 +25,9 @@ from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType, variable
 from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
 
 del _converters
+
+_MOVING = frozenset({"expand_dims", "permute_dims", "reshape", "squeeze"})
+"""Operators that move the elements of their first input and change none."""
 
 
 def from_relax(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None = None, batch: int = 1) -> Graph:
@@ -99,7 +105,7 @@ class _Reader:
         node = Node(name, self._scope, inputs, call)
         try:
             if is_known(inputs):
-                return fold(node, convert)
+                return self._folded(node, convert)
             if convert is not None:
                 return convert(node)
         except UnsupportedOperatorError as error:
@@ -111,6 +117,22 @@ class _Reader:
             # Attributes that are of the right kind and yet fit no shape.
             raise GraphError(f"{node.label}: its attributes do not fit its inputs: {error}") from None
         return self._refuse(operator, name, call.ty)
+
+    def _folded(self, node: Node, convert: Converter | None) -> Value:
+        """The value of a node of constants; one that is stored quantized stays so."""
+        value = fold(node, convert)
+        if not isinstance(value, np.ndarray):
+            return value
+        if node.kind == "dequantize":
+            self._scope.keep_quantized(value, quantized_form(node))
+        elif node.kind in _MOVING:
+            first = node.array(0)
+            constant = None if first is None else self._scope.quantized(first)
+            if constant is not None:
+                others = node.inputs[1:]
+                moved = constant.moved(lambda array: np.asarray(fold(replace(node, inputs=(array, *others)), convert)))
+                self._scope.keep_quantized(value, moved)
+        return value
 
     def _refuse(self, operator: str, name: str, type: Any, target: str = "") -> Value:
         self._uncovered.setdefault(operator, []).append(f"{name} = {target}" if target else name)

@@ -18,6 +18,7 @@ import numpy as np
 import tflite
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
+from mrt.frontend.quantized import QuantizedConstant, dequantized_constant
 from mrt.frontend.sniffing import TFLITE_IDENTIFIER
 from mrt.symbol import Array
 
@@ -157,6 +158,31 @@ class StoredModel:
         ModelFileError where the bytes do not fill the shape, UnsupportedOperatorError for a form that is not read.
         """
         tensor = self.tensors[index]
+        values = self._stored(tensor)
+        if values is None:
+            return None
+        if tensor.kind == "BOOL":
+            return np.asarray(values != 0)
+        if not tensor.is_quantized:
+            return values
+        scales, zeros = self._columns(values, tensor)
+        # The difference of integers of up to 16 bits is exact in float32, that of up to 32 in float64.
+        exact = "float32" if values.itemsize <= 2 else "float64"
+        with np.errstate(all="ignore"):
+            shifted = values.astype(exact) - zeros.astype(exact)
+            return np.asarray(shifted.astype(np.float32) * scales)
+
+    def quantized_constant(self, index: int) -> QuantizedConstant | None:
+        """A constant of integers with scales as these; None for any other tensor."""
+        tensor = self.tensors[index]
+        values = self._stored(tensor) if tensor.is_quantized else None
+        if values is None:
+            return None
+        scales, zeros = self._columns(values, tensor)
+        return dequantized_constant(values, scales, zeros.astype(np.int32))
+
+    def _stored(self, tensor: Tensor) -> Array | None:
+        """The numbers that stand in the file for a tensor."""
         stored = _reading(self.title, lambda: self._bytes(tensor.buffer))
         if not stored.size and 0 not in tensor.shape:
             return None
@@ -169,10 +195,7 @@ class StoredModel:
                 f"{self.title}: tensor {tensor.name} of {tensor.kind} and shape {tensor.shape} needs {needed} bytes, "
                 f"its buffer holds {stored.size}; the file is damaged"
             )
-        values = np.frombuffer(stored.tobytes(), dtype).reshape(tensor.shape)
-        if tensor.kind == "BOOL":
-            return np.asarray(values != 0)
-        return self._dequantized(values, tensor) if tensor.is_quantized else values
+        return np.frombuffer(stored.tobytes(), dtype).reshape(tensor.shape)
 
     def _bytes(self, buffer: int) -> Array:
         """What a buffer holds: in the flatbuffer, or behind it in files that are too large for one."""
@@ -187,7 +210,8 @@ class StoredModel:
         stored = found.DataAsNumpy()
         return stored if isinstance(stored, np.ndarray) else np.empty(0, np.uint8)
 
-    def _dequantized(self, values: Array, tensor: Tensor) -> Array:
+    def _columns(self, values: Array, tensor: Tensor) -> tuple[Array, Array]:
+        """Scales, float32, and zero points as they broadcast to a tensor's integers."""
         count, axis = len(tensor.scales), tensor.channel_axis
         zeros = tensor.zero_points or (0,)
         zeros = zeros * count if len(zeros) == 1 else zeros
@@ -198,12 +222,7 @@ class StoredModel:
                 f"points along axis {axis}; one, or one for each index, are needed"
             )
         column = tuple(-1 if place == axis else 1 for place in range(values.ndim)) if per_channel else ()
-        scales = np.asarray(tensor.scales, np.float32).reshape(column)
-        # The difference of integers of up to 16 bits is exact in float32, that of up to 32 in float64.
-        exact = "float32" if values.itemsize <= 2 else "float64"
-        with np.errstate(all="ignore"):
-            shifted = values.astype(exact) - np.asarray(zeros, exact).reshape(column)
-            return np.asarray(shifted.astype(np.float32) * scales)
+        return np.asarray(tensor.scales, np.float32).reshape(column), np.asarray(zeros, np.int64).reshape(column)
 
 
 def read_model(model: str | os.PathLike[str] | bytes) -> StoredModel:

@@ -11,16 +11,19 @@ from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.channels_first import channels_first
 from mrt.frontend.folding import folded
 from mrt.frontend.node import Value, ValueScope
+from mrt.frontend.quantized import STORAGE
 from mrt.frontend.refusals import check_batch, check_static, list_uncovered
 from mrt.frontend.tflite import converters as _converters
 from mrt.frontend.tflite.files import StoredModel, StoredOperator, read_model
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
+from mrt.symbol.operators.integer import Dequantize, Quantize
 
 del _converters
 
-_NAMES_SHOWN = 3
+ROUNDED = ("INT8", "UINT8", "INT16")
+"""The integers that a quantized network computes."""
 
 
 def read_graph(model: str | os.PathLike[str] | bytes, batch: int) -> Graph:
@@ -38,10 +41,12 @@ class _Reader:
         self._names = [names.unique(tensor.name) for tensor in model.tensors]
         self._scope = ValueScope(self._names)
         self._values: dict[int, Value] = {}
+        # Of a network that computes in integers the weights stay integers; of another they are what they stand for.
+        self._is_integer = False
 
     def read(self, batch: int) -> Graph:
         operators = self._needed()
-        self._check_floats(operators)
+        self._is_integer = self._computes_integers(operators)
         self._check_covered(operators)
         self._read_inputs(batch)
         for operator in operators:
@@ -58,18 +63,18 @@ class _Reader:
                 wanted.update(operator.inputs)
         return found[::-1]
 
-    def _check_floats(self, operators: Sequence[StoredOperator]) -> None:
-        """Refuses a model that computes in integers already."""
-        model = self._model
-        computed = [*model.inputs, *(index for operator in operators for index in operator.outputs)]
-        quantized = [model.tensors[index] for index in computed if model.tensors[index].is_quantized]
-        if quantized:
-            shown = ", ".join(f"{tensor.name} ({tensor.kind})" for tensor in quantized[:_NAMES_SHOWN])
-            raise UnsupportedOperatorError(
-                f"{model.title} is quantized already: {len(quantized)} of its {len(computed)} computed tensors are "
-                f"integers with scales ({shown}{', …' if len(quantized) > _NAMES_SHOWN else ''}); convert the float "
-                "model without quantization, or with that of weights only"
-            )
+    def _computes_integers(self, operators: Sequence[StoredOperator]) -> bool:
+        """Whether the network is quantized; UnsupportedOperatorError where it is so in a form that is not read."""
+        tensors = self._model.tensors
+        computed = [*self._model.inputs, *(index for operator in operators for index in operator.outputs)]
+        quantized = [tensors[index] for index in computed if tensors[index].is_quantized]
+        for tensor in quantized:
+            if tensor.kind not in ROUNDED or len(tensor.scales) != 1 or len(tensor.zero_points) > 1:
+                raise UnsupportedOperatorError(
+                    f"{self._model.title}: tensor {tensor.name} is computed as {tensor.kind} with {len(tensor.scales)} "
+                    f"scales; one of {', '.join(ROUNDED)} with one scale is needed"
+                )
+        return bool(quantized)
 
     def _check_covered(self, operators: Sequence[StoredOperator]) -> None:
         uncovered: dict[str, list[str]] = {}
@@ -92,7 +97,8 @@ class _Reader:
             shape = tuple(size for size in sizes if size is not None)
             if 0 in shape:
                 raise GraphError(f"input {self._names[index]} has shape {shape}; positive sizes are needed")
-            self._define(index, self._scope.graph_input(self._names[index], TensorType(shape, tensor.dtype())))
+            given = self._scope.graph_input(self._names[index], TensorType(shape, tensor.dtype()))
+            self._define(index, self._real(index, given) if tensor.is_quantized else given)
 
     def _read_operator(self, operator: StoredOperator) -> None:
         """Defines the outputs: arrays where no input depends on the data, else what the operator's converter makes."""
@@ -109,7 +115,39 @@ class _Reader:
             raise GraphError(f"{node.label}: gives {len(results)} tensors; the file says {len(outputs)}")
         for index, value in zip(operator.outputs, results, strict=True):
             self._check_shape(index, value)
-            self._define(index, value)
+            self._define(index, self._rounded(index, value))
+
+    def _rounded(self, index: int, value: Value) -> Value:
+        """A computed value as the real numbers that the tensor's integers can stand for, where it has such."""
+        tensor = self._model.tensors[index]
+        if not tensor.is_quantized or not isinstance(value, Symbol) or value.type.is_integer:
+            return value
+        dtype, low, high = STORAGE[tensor.dtype()]
+        name = self._names[index]
+        operator = Quantize(a_min=low, a_max=high, dtype=dtype)
+        return self._real(index, self._scope.apply(operator, [value, *self._scale(index)], name, "integers"))
+
+    def _real(self, index: int, integers: Symbol) -> Symbol:
+        return self._scope.apply(Dequantize(), [integers, *self._scale(index)], self._names[index], "real")
+
+    def _scale(self, index: int) -> tuple[Symbol, Symbol]:
+        """Scale and zero point of a tensor; GraphError where the scale is no positive number."""
+        tensor, name = self._model.tensors[index], self._names[index]
+        scale, zero = tensor.scales[0], (tensor.zero_points or (0,))[0]
+        limits = np.iinfo(tensor.dtype())
+        if not (np.isfinite(scale) and scale > 0) or not limits.min <= zero <= limits.max:
+            raise GraphError(
+                f"{name} ({tensor.kind}): scale {scale}, zero point {zero}; a positive number and one of the tensor's "
+                "integers are needed"
+            )
+        numbers = {"scale": np.array(scale, np.float32), "zero_point": np.array(zero, np.int32)}
+        made = [
+            self._scope.parameter_once(
+                (index, role), number, lambda array: array, self._scope.made_up(f"{name}_{role}")
+            )
+            for role, number in numbers.items()
+        ]
+        return made[0], made[1]
 
     def _define(self, index: int, value: Value) -> None:
         if index in self._values:
@@ -129,6 +167,8 @@ class _Reader:
                     "the model is malformed"
                 )
             self._define(index, constant)
+            if self._is_integer:
+                self._scope.keep_quantized(constant, self._model.quantized_constant(index))
         return self._values[index]
 
     def _check_shape(self, index: int, value: Value) -> None:

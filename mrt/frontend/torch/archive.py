@@ -40,9 +40,12 @@ _TEXT = re.compile(r"[\w .,:+\-/<>*]*", re.ASCII)
 _NAME = re.compile(r"(?:[A-Za-z_]\w*)?", re.ASCII)
 _SYMBOL = r"s\d{1,9}"
 _OPERATOR = re.compile(
-    r"torch\.ops\.aten\.(?!from_file\b)(?:_?[A-Za-z]\w*|__(?:and|or|xor|lshift|rshift)__)\.[A-Za-z]\w*", re.ASCII
+    r"torch\.ops\.aten\.(?!from_file\b)(?:_?[A-Za-z]\w*|__(?:and|or|xor|lshift|rshift)__)\.[A-Za-z]\w*"
+    r"|torch\.ops\.quantized_decomposed\.(?:de)?quantize_per_(?:tensor|channel)\.(?:default|tensor)",
+    re.ASCII,
 )
-"""An operator of PyTorch's own library; all of them compute on tensors, but for from_file, which reads other files."""
+"""An operator of PyTorch's own library; all of them compute on tensors, but for from_file, which reads other files. And
+those of its quantization."""
 _PYTHON_OPERATORS = frozenset(
     f"_operator.{name}"
     for name in (

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # registers the library quantized_decomposed
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
@@ -22,6 +23,8 @@ del _converters
 
 _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _NAMES_SHOWN = 3
+_LIBRARIES = ("aten", "quantized_decomposed")
+"""Whose operators are read: PyTorch's own, and those that its quantization writes."""
 
 
 def load_program(archive: bytes, title: str) -> torch.export.ExportedProgram:
@@ -62,8 +65,9 @@ def _decompositions() -> Any:
     """How operators are taken apart that have no converter, as far as torch can; those that have one are kept."""
     table = torch.export.default_decompositions()
     for operator, _, overload in (name.partition(".") for name in covered_operators()):
-        if overload:
-            table.pop(getattr(getattr(torch.ops.aten, operator), overload), None)
+        packet = getattr(torch.ops.aten, operator, None) if overload else None
+        if packet is not None and overload in packet.overloads():
+            table.pop(getattr(packet, overload), None)
     return table
 
 
@@ -188,7 +192,7 @@ def _check_covered(program: torch.export.ExportedProgram) -> None:
     uncovered: dict[str, list[str]] = {}
     for node in _calls(program):
         namespace = getattr(node.target, "namespace", "")
-        known = find_converter(node.target.__name__) is not None and namespace in ("aten", "")
+        known = find_converter(node.target.__name__) is not None and namespace in (*_LIBRARIES, "")
         if not known:
             origin = origin_of(node)
             names = uncovered.setdefault(str(origin.target), [])

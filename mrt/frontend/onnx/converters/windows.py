@@ -3,30 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node
-
-
-@dataclass(frozen=True)
-class Windows:
-    """How windows lie over the spatial axes; every field has one entry per axis."""
-
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    begins: tuple[int, ...]
-    ends: tuple[int, ...]
-
-    @property
-    def is_symmetric(self) -> bool:
-        return self.begins == self.ends
-
-    @property
-    def spans(self) -> tuple[int, ...]:
-        """How many elements a window reaches over, dilation included."""
-        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilation, strict=True))
+from mrt.frontend.windows import Windows, same_pads, spans
 
 
 def read_windows(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:
@@ -43,8 +23,7 @@ def read_windows(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> W
     dilation = sizes_of(node, "dilations", rank)
     if min(kernel) < 1:
         raise GraphError(f"{node.label}: kernel is {tuple(kernel)}; sizes of at least 1 are needed")
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    begins, ends = _pads(node, spatial, stride, spans)
+    begins, ends = _pads(node, spatial, stride, spans(kernel, dilation))
     return Windows(tuple(kernel), stride, dilation, begins, ends)
 
 
@@ -56,7 +35,7 @@ def sizes_of(node: Node, name: str, rank: int) -> tuple[int, ...]:
 
 
 def _pads(
-    node: Node, spatial: Sequence[int], stride: Sequence[int], spans: Sequence[int]
+    node: Node, spatial: Sequence[int], stride: Sequence[int], reached: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Elements of padding before and after each spatial axis."""
     rank = len(spatial)
@@ -64,12 +43,7 @@ def _pads(
     if mode == "VALID":
         return (0,) * rank, (0,) * rank
     if mode in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [
-            max((-(-size // step) - 1) * step + span - size, 0)
-            for size, step, span in zip(spatial, stride, spans, strict=True)
-        ]
-        halves, rests = tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
-        return (halves, rests) if mode == "SAME_UPPER" else (rests, halves)
+        return same_pads(spatial, stride, reached, mode == "SAME_UPPER")
     if mode != "NOTSET":
         raise node.unsupported("attribute auto_pad", mode, "NOTSET, VALID, SAME_UPPER or SAME_LOWER")
     pads = node.integers("pads") or (0,) * (2 * rank)

@@ -73,9 +73,7 @@ def dequantize(node: Node) -> Symbol:
     scale, zero = column(_scale(node, 1)), column(_zero_point(node, 2))
     node.out_dtype("out_dtype", "float32")
     parameter = node.parameter(scale.astype(np.float32), "scale")
-    if zero.size == 1:
-        return node.apply(Dequantize(zero_point=int(zero.reshape(()))), [data, parameter])
-    return node.apply(Dequantize(), [_without_zero(node, data, zero, "centered"), parameter])
+    return node.apply(Dequantize(), [data, parameter, node.parameter(zero.astype(np.int32), "zero_point")])
 
 
 @converter("qnn.requantize")

@@ -59,7 +59,9 @@ def cast(node: Node) -> Symbol:
     return data if dtype == data.dtype else node.apply(Cast(dtype=dtype), [data])
 
 
-@converter("DEQUANTIZE")
+@converter("DEQUANTIZE", "QUANTIZE")
 def dequantize(node: Node) -> Value:
-    """Nothing, since a constant that stands for real numbers is read as those, and every float is float32."""
+    """Nothing: integers that stand for real numbers are read as those, every float is float32, and each tensor that has
+    integers is rounded to them.
+    """
     return node.input(0)

@@ -15,6 +15,7 @@ from mrt.frontend.tflite.activation import activated
 from mrt.frontend.tflite.files import Options, names_of
 from mrt.frontend.tflite.layouts import channels_last, image, weight
 from mrt.frontend.tflite.node import Node, converter
+from mrt.frontend.windows import same_pads
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.functions import Sqrt, Square
@@ -148,8 +149,4 @@ def _pads(
         return (0, 0), (0, 0)
     if _PADDINGS.get(number) != "SAME":
         raise node.unsupported("Padding", f"number {number}", "SAME or VALID")
-    totals = [
-        max((-(-size // step) - 1) * step + span - size, 0)
-        for size, step, span in zip(spatial, stride, spans, strict=True)
-    ]
-    return tuple(total // 2 for total in totals), tuple(total - total // 2 for total in totals)
+    return same_pads(spatial, stride, spans, upper=True)

@@ -1,0 +1,38 @@
+"""The OpenVINO reader: an IR of an .xml and a .bin file into a Graph, one converter per operator."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mrt.errors import MRTError
+from mrt.symbol import Graph
+
+if TYPE_CHECKING:
+    import openvino
+
+__all__ = ["from_openvino"]
+
+
+def from_openvino(model: str | os.PathLike[str] | openvino.Model, batch: int = 1) -> Graph:
+    """The float graph of an OpenVINO model, given as the path of its .xml, with the .bin beside it, or loaded. Needs
+    the extra `openvino`.
+
+    A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called as the
+    operators are. What does not depend on the data is computed, but for weights that are stored quantized, as integers
+    with scales or through FakeQuantize: they stay so. The constant added to a convolution or matrix product becomes its
+    bias. A model that is given loaded is not changed.
+
+    Raises ModelFileError where the files are no whole IR; UnsupportedOperatorError where operators, or uses of an
+    operator, are not covered (operators all at once); GraphError where another dimension is dynamic, or an operator
+    does not fit its inputs; MRTError where openvino is not installed.
+    """
+    try:
+        import openvino  # noqa: F401
+    except ImportError:
+        raise MRTError(
+            "reading OpenVINO models needs the package openvino; install it with: pip install 'mrt-quantizer[openvino]'"
+        ) from None
+    from mrt.frontend.openvino.reader import read_graph
+
+    return read_graph(model, batch)

@@ -1,0 +1,34 @@
+"""Quantize and dequantize with constant scales."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mrt.frontend.quantized import QuantizedConstant, dequantized_constant
+from mrt.frontend.quantizing import Scale, dequantized, quantized, scale_for
+from mrt.frontend.relax.node import Node, converter
+from mrt.symbol import Symbol
+
+
+@converter("quantize")
+def quantize(node: Node) -> Symbol:
+    """Halves are rounded to the even integer, as PyTorch has it."""
+    return quantized(node, node.symbol(0), _scale(node, str(node.call.ty.dtype)))
+
+
+@converter("dequantize")
+def dequantize(node: Node) -> Symbol:
+    data = node.symbol(0)
+    return dequantized(node, data, _scale(node, data.dtype))
+
+
+def _scale(node: Node, kind: str) -> Scale:
+    scale, zero = node.known(1, "scale"), node.known(2, "zero point")
+    return scale_for(node, node.shape(0), scale.astype(np.float32), zero, kind, node.integer("axis"))
+
+
+def quantized_form(node: Node) -> QuantizedConstant | None:
+    """The quantized constant that a dequantize of constants is."""
+    stored = node.known(0, "data")
+    found = _scale(node, stored.dtype.name)
+    return dequantized_constant(stored, found.scale, found.zero_point)
