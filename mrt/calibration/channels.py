@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,6 +50,11 @@ class ChannelObserver:
         reach, count = np.maximum(self.reach, other.reach), self.count + other.count
         return ChannelObserver(lo, hi, reach, self.lambda_, count)
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether every channel was observed and held neither NaN nor infinity."""
+        return bool(np.isfinite(self.lo).all() and np.isfinite(self.hi).all())
+
     def ranges(self) -> tuple[tuple[float, float], ...]:
         """The range of every channel, cut to ±reach where that was taken; (0, 0) before any observation."""
         if not (self.lo <= self.hi).all():
@@ -70,7 +74,6 @@ class ChannelObserver:
         return reach
 
 
-def by_channel(samples: Array, shape: Sequence[int], axis: int) -> Array:
-    """Samples of one tensor, (n, elements), as (n, C, elements of one channel); shape: of one sample, axis: in it."""
-    split = samples.reshape(len(samples), *shape)
-    return np.moveaxis(split, axis + 1, 1).reshape(len(samples), shape[axis], -1)
+def by_channel(samples: Array, axis: int) -> Array:
+    """Samples of one tensor, (n, *shape), as (n, C, elements of one channel); axis: of a sample, counts channels."""
+    return np.moveaxis(samples, axis + 1, 1).reshape(len(samples), samples.shape[axis + 1], -1)

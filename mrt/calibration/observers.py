@@ -85,7 +85,7 @@ class HistoricalObserver:
 
     def _reach(self, sample: Array) -> float:
         # One contiguous sample at a time: the order in which NumPy adds must not depend on the batch.
-        values = sample.astype(np.float64)
+        values = sample.astype(np.float64, order="C")
         largest = float(np.abs(values).max())
         mean = float(values.mean())
         values -= mean
@@ -116,7 +116,8 @@ class MeanObserver:
     def observe(self, samples: Array) -> MeanObserver:
         parts, count = self.parts, self.count
         for sample in samples:
-            apart = sample.astype(np.float64).reshape(-1, self.channels, self.inner)
+            # In the tensor's own order, whatever that of memory: NumPy's sums depend on it.
+            apart = sample.astype(np.float64, order="C").reshape(-1, self.channels, self.inner)
             parts = _exact_sum(parts, apart.sum(axis=(0, 2)))
             count += apart.shape[0] * apart.shape[2]
         return replace(self, count=count, parts=parts)

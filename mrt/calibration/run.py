@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -10,6 +9,7 @@ from difflib import get_close_matches
 import numpy as np
 
 from mrt.calibration.channels import ChannelObserver, by_channel
+from mrt.calibration.derived import derive, find_derived
 from mrt.calibration.observers import MeanObserver, RangeObserver, Ranging
 from mrt.calibration.stream import Chunk, chunks, reject_non_finite
 from mrt.calibration.thresholds import (
@@ -59,66 +59,96 @@ def calibrate(
     constants = [symbol for symbol in symbols if symbol not in depends]
     fed = [symbol for symbol in symbols if symbol in graph.inputs]
     computed = [symbol for symbol in symbols if symbol in depends and not symbol.is_variable]
-    axes = channel_axes(graph)
+    axes = _channels_apart(graph, computed)
     seen = {symbol.name: _Seen(new_observer(config) if symbol in depends else RangeObserver()) for symbol in symbols}
-    for symbol in computed:
-        axis = axes.get(symbol.name, 0)
-        if axis > 0:
-            observer = ChannelObserver.of(symbol.shape[axis], config.lambda_ if config.method == "historical" else None)
-            seen[symbol.name].channels = _Split(symbol.shape[1:], axis - 1, observer)
+    for symbol, axis in axes.items():
+        observer = ChannelObserver.of(symbol.shape[axis], config.lambda_ if config.method == "historical" else None)
+        seen[symbol.name].channels = _Split(axis - 1, observer)
+        if config.method == "max":
+            seen[symbol.name].range = None
     for channels in asked:
         seen[channels.tensor].means[channels] = MeanObserver.along(graph.by_name[channels.tensor].shape, channels.axis)
     for symbol, value in zip(constants, _constant_values(graph, constants), strict=True):
-        seen[symbol.name].observe(value.reshape(1, -1))
+        seen[symbol.name].observe(symbol, value[None], 0)
+    derived: dict[Symbol, Symbol] = {}
+    if config.method == "max":
+        derived = find_derived(graph, axes, {graph.by_name[channels.tensor] for channels in asked})
     if fed or computed:
-        compiled = _compile(graph, computed, _chunk_size((*fed, *computed), batch_of(graph), config.batch_size), runner)
+        run = [symbol for symbol in computed if symbol not in derived]
+        compiled = _compile(graph, run, _chunk_size((*fed, *computed), batch_of(graph), config.batch_size), runner)
         for chunk in chunks(batches, graph.inputs, compiled.batch, config.samples):
             for symbol in fed:
-                seen[symbol.name].observe(samples_of(symbol, chunk.arrays[symbol.name], chunk, compiled.batch))
-            _observe(computed, compiled, chunk, seen)
+                samples = _samples(chunk.arrays[symbol.name], chunk, compiled.batch)
+                seen[symbol.name].observe(symbol, samples, chunk.first)
+            _observe(run, compiled, chunk, seen)
             if progress is not None:
                 progress(chunk.first + chunk.count)
+    for symbol, source in derived.items():
+        split, axis = seen[source.name].split, axes[symbol]
+        seen[symbol.name].channels = replace(split, observer=derive(graph, symbol, source, split.observer, axis))
     return Calibration(
         {name: seen[name].threshold() for name in tensors},
         {channels: seen[channels.tensor].means[channels].mean for channels in asked},
     )
 
 
+def _channels_apart(graph: Graph, computed: Sequence[Symbol]) -> dict[Symbol, int]:
+    """The channel axis of the tensors whose channels can be told apart: where the batch is axis 0, they are another."""
+    if not computed:
+        return {}
+    axes, batch = channel_axes(graph), batch_of(graph)
+    apart = (symbol for symbol in computed if symbol.shape[:1] == (batch,))
+    return {symbol: axes[symbol.name] for symbol in apart if axes.get(symbol.name, 0) > 0}
+
+
 @dataclass(frozen=True)
 class _Split:
-    """The observer of a tensor's channels. shape: of one sample; axis: of it."""
+    """The observer of a tensor's channels. axis: of one sample."""
 
-    shape: tuple[int, ...]
     axis: int
     observer: ChannelObserver
 
-    def observe(self, samples: Array) -> _Split | None:
-        """After `samples`; None where these are no samples of the shape, since the batch is baked in."""
-        if samples.shape[1] != math.prod(self.shape):
-            return None
-        return replace(self, observer=self.observer.observe(by_channel(samples, self.shape, self.axis)))
+    def observe(self, samples: Array) -> _Split:
+        return replace(self, observer=self.observer.observe(by_channel(samples, self.axis)))
 
 
 @dataclass
 class _Seen:
-    """What was observed of one tensor so far."""
+    """What was observed of one tensor so far. range: None where that of the channels tells it."""
 
-    range: Ranging
+    range: Ranging | None
     channels: _Split | None = None
     means: dict[Channels, MeanObserver] = field(default_factory=dict)
 
-    def observe(self, samples: Array) -> None:
-        self.range = self.range.observe(samples)
+    @property
+    def split(self) -> _Split:
+        """The channels, which must be observed."""
+        if self.channels is None:
+            raise ValueError("no channels are observed")
+        return self.channels
+
+    def observe(self, symbol: Symbol, samples: Array, first: int) -> None:
+        """Observes samples of `symbol`, (n, *shape), the first of which is number `first` of the stream.
+
+        DataError naming the tensor and the sample where a value is not finite.
+        """
         if self.channels is not None:
             self.channels = self.channels.observe(samples)
-        self.means = {channels: observer.observe(samples) for channels, observer in self.means.items()}
+            if self.range is None and not self.means and self.channels.observer.is_finite:
+                return
+        rows = samples.reshape(len(samples), -1)
+        reject_non_finite(rows, len(rows), symbol.name, symbol.type, first)
+        if self.range is not None:
+            self.range = self.range.observe(rows)
+        self.means = {channels: observer.observe(rows) for channels, observer in self.means.items()}
 
     def threshold(self) -> Threshold:
-        found = threshold_of(self.range)
         if self.channels is None:
-            return found
-        observer = self.channels.observer
-        return replace(found, channels=observer.ranges(), observations=observer.count)
+            return threshold_of(self.range or RangeObserver())
+        ranges, count = self.channels.observer.ranges(), self.channels.observer.count
+        if self.range is None:
+            return Threshold(min(lo for lo, _ in ranges), max(hi for _, hi in ranges), ranges, count)
+        return replace(threshold_of(self.range), channels=ranges, observations=count)
 
 
 @dataclass(frozen=True)
@@ -130,7 +160,7 @@ class _Compiled:
 def _observe(computed: Sequence[Symbol], compiled: _Compiled, chunk: Chunk, seen: Mapping[str, _Seen]) -> None:
     """Observes the tensors that one chunk gives. They are let go on return: two chunks' would be twice the memory."""
     for symbol, value in zip(computed, compiled.evaluate(chunk.arrays), strict=True):
-        seen[symbol.name].observe(samples_of(symbol, value, chunk, compiled.batch))
+        seen[symbol.name].observe(symbol, _samples(value, chunk, compiled.batch), chunk.first)
 
 
 def _find(graph: Graph, tensors: Sequence[str]) -> list[Symbol]:
@@ -174,7 +204,12 @@ def samples_of(symbol: Symbol, value: Array, chunk: Chunk, batch: int) -> Array:
 
     Raises DataError naming the tensor and the sample where a value is not finite.
     """
-    rows = batch if value.shape[:1] == (batch,) else 1
-    values = value.reshape(rows, -1)[: chunk.count]
-    reject_non_finite(values, len(values), symbol.name, symbol.type, chunk.first)
-    return values
+    samples = _samples(value, chunk, batch)
+    rows = samples.reshape(len(samples), -1)
+    reject_non_finite(rows, len(rows), symbol.name, symbol.type, chunk.first)
+    return rows
+
+
+def _samples(value: Array, chunk: Chunk, batch: int) -> Array:
+    """The chunk's real samples of one tensor, (n, *shape of one); the tensor as one where axis 0 is not the batch."""
+    return value[: chunk.count] if value.shape[:1] == (batch,) else value[None]

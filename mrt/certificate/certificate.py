@@ -11,6 +11,7 @@ from typing import Any
 from mrt.errors import VerificationError
 from mrt.symbol import Graph, Interval, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES, analyse_bounds
+from mrt.symbol.files import indented_json
 
 CERTIFICATE_FILE = "certificate.json"
 FORMAT_VERSION = 1
@@ -42,7 +43,7 @@ class Certificate:
         return max((fact.bits for fact in self.tensors.values()), default=0)
 
     def to_json(self) -> str:
-        return json.dumps(
+        return indented_json(
             {
                 "format_version": FORMAT_VERSION,
                 "max_bits": self.max_bits,
@@ -51,8 +52,7 @@ class Certificate:
                 "operators": dict(self.operators),
                 "files": dict(self.files),
                 "tensors": {name: asdict(fact) for name, fact in self.tensors.items()},
-            },
-            indent=1,
+            }
         )
 
     @classmethod
@@ -82,14 +82,26 @@ class Certificate:
 
 
 def certify(graph: Graph, inputs: Mapping[str, Interval], files: Mapping[str, bytes]) -> Certificate:
+    """The certificate of an integer graph and its files; `derive` says what is proven, and what is raised.
+
+    files: the contents that the certificate vouches for, by name.
+    """
+    return vouch(graph, derive(graph, inputs), files)
+
+
+def derive(graph: Graph, inputs: Mapping[str, Interval]) -> dict[str, TensorFact]:
     """Derives every bound of an integer graph from scratch.
 
-    inputs: the interval that each input is held to. files: the contents that the certificate vouches for, by name.
+    inputs: the interval that each input is held to.
     Raises VerificationError for an operator that is not integer, QuantizationError for a tensor beyond 32 bits.
     """
     check_integer(graph)
     bounds = analyse_bounds(graph, inputs)
-    tensors = {symbol.name: _fact(symbol, bounds[symbol.name], graph) for symbol in graph.symbols}
+    return {symbol.name: _fact(symbol, bounds[symbol.name], graph) for symbol in graph.symbols}
+
+
+def vouch(graph: Graph, tensors: Mapping[str, TensorFact], files: Mapping[str, bytes]) -> Certificate:
+    """The certificate that states what was derived of a graph and vouches for files."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     return Certificate(tensors, digests, graph.count_operators())
 

@@ -8,13 +8,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from mrt.certificate.certificate import CERTIFICATE_FILE, Certificate, certify
+from mrt.certificate.certificate import CERTIFICATE_FILE, Certificate, derive, vouch
 from mrt.errors import MRTError, VerificationError
 from mrt.symbol import Graph, Interval
-from mrt.symbol.files import read_graph
+from mrt.symbol.files import graph_from_bytes
 from mrt.symbol.quantized_tensor import TensorQuantization
 
 GRAPH_FILE = "graph.json"
@@ -46,6 +47,21 @@ def verify(directory: str | os.PathLike[str]) -> Summary:
     outputs of quantization.json are those of the graph.
     Raises VerificationError saying what is wrong.
     """
+    return open_verified(directory).summary
+
+
+@dataclass(frozen=True, eq=False)
+class Verified:
+    """A saved model as it was verified. files: their contents by name; quantization: what is in quantization.json."""
+
+    summary: Summary
+    graph: Graph
+    files: Mapping[str, bytes]
+    quantization: Any
+
+
+def open_verified(directory: str | os.PathLike[str]) -> Verified:
+    """Verifies as `verify` does, and gives what was verified: each file is read once."""
     folder = Path(directory)
     content = _read(folder / CERTIFICATE_FILE)
     stated = Certificate.from_json(content.decode("utf-8", "replace"))
@@ -54,20 +70,24 @@ def verify(directory: str | os.PathLike[str]) -> Summary:
         if needed not in files:
             raise VerificationError(f"{CERTIFICATE_FILE} does not vouch for {needed}")
     try:
-        graph = read_graph(folder / GRAPH_FILE, folder / PARAMETERS_FILE)
-        derived = certify(graph, _input_intervals(graph, files[QUANTIZATION_FILE]), files)
+        graph = graph_from_bytes(
+            files[GRAPH_FILE], files[PARAMETERS_FILE], folder / GRAPH_FILE, folder / PARAMETERS_FILE
+        )
+        facts = _parsed(files[QUANTIZATION_FILE])
+        derived = vouch(graph, derive(graph, _input_intervals(graph, facts)), files)
     except VerificationError:
         raise
     except MRTError as error:
         raise VerificationError(str(error)) from None
     _compare(stated, derived)
-    _check_interface(graph, files[QUANTIZATION_FILE], derived)
-    return Summary(
+    _check_interface(graph, facts, derived)
+    summary = Summary(
         len(derived.tensors),
         sum(derived.operators.values()),
         derived.max_bits,
         hashlib.sha256(content).hexdigest(),
     )
+    return Verified(summary, graph, files | {CERTIFICATE_FILE: content}, facts)
 
 
 def _compare(stated: Certificate, derived: Certificate) -> None:
@@ -83,9 +103,16 @@ def _compare(stated: Certificate, derived: Certificate) -> None:
         raise VerificationError(f"the certificate counts {dict(stated.operators)}, the graph {dict(derived.operators)}")
 
 
-def _input_intervals(graph: Graph, quantization: bytes) -> Mapping[str, Interval]:
+def _parsed(quantization: bytes) -> Any:
     try:
-        inputs = {entry["name"]: entry for entry in json.loads(quantization)["inputs"]}
+        return json.loads(quantization)
+    except (ValueError, RecursionError) as error:
+        raise VerificationError(f"{QUANTIZATION_FILE} is malformed: {error}") from None
+
+
+def _input_intervals(graph: Graph, facts: Any) -> Mapping[str, Interval]:
+    try:
+        inputs = {entry["name"]: entry for entry in facts["inputs"]}
         return {
             symbol.name: Interval.of(int(inputs[symbol.name]["lo"]), int(inputs[symbol.name]["hi"]), symbol.shape)
             for symbol in graph.inputs
@@ -94,10 +121,9 @@ def _input_intervals(graph: Graph, quantization: bytes) -> Mapping[str, Interval
         raise VerificationError(f"{QUANTIZATION_FILE}: the inputs' ranges are malformed or missing: {error}") from None
 
 
-def _check_interface(graph: Graph, quantization: bytes, derived: Certificate) -> None:
+def _check_interface(graph: Graph, facts: Any, derived: Certificate) -> None:
     """VerificationError where an input or output is not stated as the graph has it, or has no positive scale."""
     try:
-        facts = json.loads(quantization)
         inputs, outputs = ([TensorQuantization.from_json(entry) for entry in facts[k]] for k in ("inputs", "outputs"))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise VerificationError(f"{QUANTIZATION_FILE}: its inputs or outputs are malformed: {error}") from None
