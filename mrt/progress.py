@@ -13,6 +13,11 @@ STEPS = 10
 """How many lines tell of a task's progress where there is no terminal."""
 
 
+def silent() -> Reporter:
+    """One that writes nothing."""
+    return Reporter(Console(quiet=True))
+
+
 class Reporter:
     """Writes to a console."""
 

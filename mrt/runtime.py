@@ -22,6 +22,8 @@ from mrt.symbol.quantized_tensor import Array, TensorQuantization
 FORMAT_VERSION = 2
 MAIN, REAL, METADATA = "main", "real", "mrt_metadata"
 """The functions of a compiled module: of integers, of real values, and one that gives the facts as JSON in bytes."""
+REQUEST = "request_tiles"
+"""The function of code that uses tile registers which asks for them and gives 0, before any other is called."""
 
 ELF_HEADER = struct.Struct("<40xQ10xHH2x")
 """Of the 64-bit format: the place of the section headers, the size of one and their number."""
@@ -99,7 +101,7 @@ class Module:
     @cached_property
     def _machine(self) -> Any:
         """What runs the module. It is made when first needed: for a module that is compiled to be saved, never."""
-        return relax.VirtualMachine(_copied(self._executable) if self._library is None else self._executable, tvm.cpu())
+        return virtual_machine(_copied(self._executable) if self._library is None else self._executable)
 
     @property
     def batch(self) -> int:
@@ -195,6 +197,20 @@ class Module:
             pieces[0] if place in constants else _joined(pieces, count)
             for place, pieces in enumerate(zip(*parts, strict=True))
         ]
+
+
+def virtual_machine(executable: Any) -> Any:
+    """What runs a Relax executable; CompilationError where this process does not get the registers that it needs."""
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    try:
+        request = machine[REQUEST]
+    except (AttributeError, ValueError):
+        return machine
+    if request().numpy().any():
+        raise CompilationError(
+            "the code uses tile registers (AMX), which this process does not get; compile it with the feature -amx-int8"
+        )
+    return machine
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:

@@ -67,7 +67,8 @@ def _boxes(storage: Storage) -> list[list[tuple[int, int]]]:
     boxes = []
     around = [(0, n) for n in storage.shape]
     start = [storage.before[axis] for axis in storage.order]
-    for axis, (begin, length, whole) in enumerate(zip(start, storage.core, storage.shape, strict=True)):
+    around[-1] = (start[-1], storage.length)
+    for axis, (begin, length, whole) in enumerate(zip(start[:-1], storage.core[:-1], storage.shape[:-1], strict=True)):
         for first, count in ((0, begin), (begin + length, whole - begin - length)):
             if count:
                 boxes.append([*around[:axis], (first, count), *around[axis + 1 :]])

@@ -9,12 +9,20 @@ import tvm
 from tvm import relax
 
 from mrt.backend.emit import Emitter
-from mrt.backend.machine import Machine, Target, one_line
+from mrt.backend.known_bounds import bounds_of_inputs, known_bounds
+from mrt.backend.machine import Machine, one_line
 from mrt.backend.real import with_real_ends
+from mrt.backend.tilings import Scheduler, schedule_by_rule
+from mrt.backend.tuning import Tuning
+from mrt.compilation import NATIVE, Target, parse_target
 from mrt.errors import CompilationError
 from mrt.runtime import MAIN, METADATA, REAL, Metadata, Module
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
+
+SETTINGS = {"tirx.disable_assert": True}
+"""Of TVM: no kernel checks the tensors that it is called with, which took more code than the kernels themselves. Those
+inside are planned, and the virtual machine checks what its functions are given."""
 
 
 def compile_model(
@@ -23,15 +31,20 @@ def compile_model(
     outputs: Sequence[TensorQuantization],
     postprocess: Graph | None,
     digest: str,
-    target: Target = "llvm",
+    target: Target = NATIVE,
+    tuning: Tuning | None = None,
 ) -> Module:
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
     Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
-    the facts of the integer graph's, in order. digest: identifies the model; the module carries it.
-    Raises CompilationError where the graphs and facts do not fit together, or TVM fails.
+    the facts of the integer graph's, in order. digest: identifies the model; the module carries it. tuning: what is
+    measured and known of tilings; without it they are those of the rules.
+    Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
+    not made for this machine; ModelFileError for a database of tilings that is missing or broken.
     """
     machine = Machine.of(target)
+    if tuning is not None and tuning.trials and not parse_target(target).is_native:
+        raise CompilationError(f"target {target!r}: tuning measures on this machine; mcpu: native is needed")
     batch = _common_batch(graph, inputs, outputs, postprocess)
     constants = _constant_outputs(graph, range(len(graph.inputs)))
     final = constants
@@ -39,9 +52,16 @@ def compile_model(
         varying = [place for place in range(len(graph.outputs)) if place not in constants]
         final = _constant_outputs(postprocess, varying)
     metadata = Metadata(batch, digest, tuple(inputs), tuple(outputs), constants, final)
-    emitter = Emitter(machine)
-    emitter.add(graph, MAIN)
-    emitter.add(with_real_ends(graph, inputs, outputs, postprocess), REAL)
+    bounds = known_bounds(graph, bounds_of_inputs(inputs))
+    real = with_real_ends(graph, inputs, outputs, postprocess)
+
+    def emit(scheduler: Scheduler) -> Emitter:
+        emitter = Emitter(machine, scheduler)
+        emitter.add(graph, MAIN, bounds)
+        emitter.add(real, REAL, bounds)
+        return emitter
+
+    emitter = emit(schedule_by_rule if tuning is None else tuning.scheduler(emit, machine))
     emitter.add_bytes(metadata.to_json().encode(), METADATA)
     return Module(compile_executable(emitter.module(), machine), metadata)
 
@@ -85,7 +105,8 @@ def compile_executable(module: tvm.IRModule, machine: Machine, has_inner: bool =
     takes time that is quadratic in the number of outputs, to no end where there is nothing else.
     """
     try:
-        return relax.build(module, machine.target, relax_pipeline=_pipeline(has_inner))
+        with tvm.transform.PassContext(config=SETTINGS):
+            return relax.build(module, machine.target, relax_pipeline=_pipeline(has_inner))
     except Exception as error:  # TVM raises errors of many kinds, built-in ones among them
         raise CompilationError(f"TVM cannot compile the graph: {one_line(error)}") from error
 

@@ -14,13 +14,18 @@ from typing import TypeVar
 
 from mrt.backend.expressions import Tensor
 from mrt.backend.machine import Machine
+from mrt.backend.storage import View
 from mrt.errors import CompilationError
 from mrt.symbol import Array, Operator, Symbol
 
 Compute = Callable[..., Tensor]
 Wishing = Callable[[Symbol, Sequence["Array | None"], Machine], "Wish | None"]
+Passing = Callable[[Symbol, "Wish"], "Wish | None"]
+Viewing = Callable[[Symbol, View], View]
 _Compute = TypeVar("_Compute", bound=Compute)
 _Wishing = TypeVar("_Wishing", bound=Wishing)
+_Viewing = TypeVar("_Viewing", bound=Viewing)
+_Joining = TypeVar("_Joining", bound=Callable[[Symbol], int])
 _Record = TypeVar("_Record", bound=Operator)
 
 
@@ -37,22 +42,29 @@ class Kind(Enum):
     """Each element depends on all or one of the channels at places nearby; axis 1 counts channels."""
     ROWS = "rows"
     """Each element depends on what stands along one axis, as in a matrix product."""
+    REDUCTION = "reduction"
+    """Each element combines those that stand along some axes, in any order if they are integers."""
+    STEPS = "steps"
+    """As ELEMENTWISE, of one input, in a stage of its own."""
     OTHER = "other"
 
 
 _COMPUTES: dict[str, tuple[Compute, Kind, frozenset[int]]] = {}
-_WISHES: dict[str, Wishing] = {}
+_ON_SCALARS: dict[str, Compute] = {}
+_WISHES: dict[tuple[str, int], Wishing] = {}
+_VIEWS: dict[str, tuple[Viewing, Passing]] = {}
+_JOINS: dict[str, Callable[[Symbol], int]] = {}
 
 
 @dataclass(frozen=True)
 class Wish:
     """How the compute of an operator wishes its data to lie in memory.
 
-    inner: the innermost axis. dtype, offset: as in `Storage`, an empty string if any serves. before, after, border:
-    what must stand around it along each axis, nothing if empty.
+    inner: the innermost axis, None if any serves. dtype, offset: as in `Storage`, an empty string if any serves.
+    before, after, border: what must stand around it along each axis, nothing if empty.
     """
 
-    inner: int
+    inner: int | None
     dtype: str = ""
     offset: int = 0
     before: tuple[int, ...] = ()
@@ -80,23 +92,62 @@ def compute(*ops: str, kind: Kind = Kind.OTHER, whole: Iterable[int] = ()) -> Ca
     return register
 
 
-def wishing(op: str) -> Callable[[_Wishing], _Wishing]:
-    """Registers what the compute of `op` wishes of its first input.
+def wishing(op: str, index: int = 0) -> Callable[[_Wishing], _Wishing]:
+    """Registers what the compute of `op` wishes of its input `index`.
 
     The function takes (symbol, values of the inputs that are parameters, machine); None is no wish.
     """
 
     def register(function: _Wishing) -> _Wishing:
-        _WISHES[op] = function
+        _WISHES[op, index] = function
         return function
 
     return register
 
 
-def wish_of(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish | None:
-    """What the compute of `symbol` wishes of its first input."""
-    wishes = _WISHES.get(symbol.op)
+def wish_of(symbol: Symbol, index: int, values: Sequence[Array | None], machine: Machine) -> Wish | None:
+    """What the compute of `symbol` wishes of its input `index`."""
+    wishes = _WISHES.get((symbol.op, index))
     return None if wishes is None else wishes(symbol, values, machine)
+
+
+def viewing(op: str, passed: Passing) -> Callable[[_Viewing], _Viewing]:
+    """Registers how the result of `op` is seen in the memory of its data, where that serves all who wish of it.
+
+    The function takes (symbol, view of the data). passed: of a reader's wish, what is then to be wished of the data;
+    None where the data cannot lie so that it is met.
+    """
+
+    def register(function: _Viewing) -> _Viewing:
+        _VIEWS[op] = (function, passed)
+        return function
+
+    return register
+
+
+def joining(op: str) -> Callable[[_Joining], _Joining]:
+    """Registers along which axis the inputs of `op` follow each other in its result: a function of the symbol."""
+
+    def register(function: _Joining) -> _Joining:
+        _JOINS[op] = function
+        return function
+
+    return register
+
+
+def joined_axis(symbol: Symbol) -> int | None:
+    """The axis along which the inputs of `symbol` follow each other, None if they do not."""
+    return _JOINS[symbol.op](symbol) if symbol.op in _JOINS else None
+
+
+def view_of(symbol: Symbol, data: View) -> View:
+    """The result of an operator that `is_view` in the memory of its data."""
+    return _VIEWS[symbol.op][0](symbol, data)
+
+
+def passed_wish(symbol: Symbol, wish: Wish) -> Wish | None:
+    """The wish of a reader of `symbol` as one of the data of `symbol`; None where it cannot be passed on."""
+    return _VIEWS[symbol.op][1](symbol, wish) if symbol.op in _VIEWS else None
 
 
 def has_compute(op: str) -> bool:
@@ -106,6 +157,21 @@ def has_compute(op: str) -> bool:
 def find_compute(symbol: Symbol) -> Compute:
     """The compute of a symbol's operator, which must have one: see `has_compute`."""
     return _COMPUTES[symbol.op][0]
+
+
+def on_scalars(op: str) -> Callable[[_Compute], _Compute]:
+    """Registers how a core without vectors computes `op`, whose compute is made for vectors; no input is packed."""
+
+    def register(function: _Compute) -> _Compute:
+        _ON_SCALARS[op] = function
+        return function
+
+    return register
+
+
+def find_scalar_compute(symbol: Symbol) -> Compute:
+    """The compute of a symbol's operator for a core without vectors."""
+    return _ON_SCALARS.get(symbol.op) or find_compute(symbol)
 
 
 def kind_of(symbol: Symbol) -> Kind:

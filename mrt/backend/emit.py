@@ -11,18 +11,26 @@ import tvm
 from tvm import relax, te
 
 from mrt.backend.compute import has_compute, wish_of
+from mrt.backend.early_relu import EarlyRelu
+from mrt.backend.kernels.tile_instructions import needs_tiles, tile_request
+from mrt.backend.known_bounds import NOTHING, Bounds, known_bounds
 from mrt.backend.layouts import Layouts, padded_length, plan_layouts, serves, wished_storage
 from mrt.backend.lowering import Copy, LoweredRegion, finish
-from mrt.backend.machine import Machine, Target
+from mrt.backend.machine import Machine
 from mrt.backend.merge_slices import MergeSlices
-from mrt.backend.packing import Packed, Surroundings, pack_parameter
+from mrt.backend.open_limits import OpenLimits
+from mrt.backend.packing import Packed, Surroundings, form_computed, pack_parameter
 from mrt.backend.regions import Region, find_regions, join_branches
+from mrt.backend.rows import join_rows
 from mrt.backend.storage import Storage, View, Walk
+from mrt.backend.tilings import Scheduler, schedule_by_rule
+from mrt.compilation import NATIVE, Target
 from mrt.errors import CompilationError
+from mrt.runtime import REQUEST
 from mrt.symbol import Array, Graph, Symbol
 
 
-def build_module(graph: Graph, name: str = "main", target: Target = "llvm") -> tvm.IRModule:
+def build_module(graph: Graph, name: str = "main", target: Target = NATIVE) -> tvm.IRModule:
     """A Relax module whose function `name` computes the graph.
 
     The function takes the graph's inputs in order and gives a tuple of its outputs in order, also where it is one.
@@ -51,19 +59,32 @@ class Call:
 class Emitter:
     """Collects the functions of one module; regions of the same structure share a PrimFunc."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, machine: Machine, scheduler: Scheduler = schedule_by_rule) -> None:
+        """scheduler: chooses among the ways in which a function may be scheduled."""
+        self._machine, self._scheduler = machine, scheduler
         self._builder = relax.BlockBuilder()
         self._functions: dict[Any, Any] = {}
+        self._needs_tiles = False
         self._constants: dict[Any, tuple[list[Any], Array]] = {}
 
     def module(self) -> tvm.IRModule:
+        if self._needs_tiles:
+            asking = self._builder.add_func(tile_request(), "ask_for_tiles")
+            with self._builder.function(REQUEST, []):
+                given = self._builder.emit(relax.call_tir(asking, relax.Tuple([]), _tensor_type((1,), "int32")))
+                self._builder.emit_func_output(given)
         return self._builder.finalize()
 
-    def add(self, graph: Graph, name: str) -> None:
-        """Adds the function `name` that computes `graph`."""
+    def add(self, graph: Graph, name: str, known: Bounds = NOTHING, as_they_lie: bool = False) -> list[Storage]:
+        """Adds the function `name` that computes `graph`; gives how its outputs lie in memory.
+
+        known: intervals of its tensors, such as of its inputs. as_they_lie: whether outputs may lie as suits their
+        makers and readers, as far as that can be read; else they lie in the graph's order.
+        """
         # All that can fail comes first: TVM's builder complains if it is left in the middle of a function.
-        graph, calls, results = plan_calls(graph, self._machine, self._add_function, self._constants)
+        graph, calls, results = plan_calls(
+            graph, self._machine, self._add_function, self._constants, known, as_they_lie
+        )
         values: dict[Any, Any] = {
             symbol: relax.Var(f"input{i}", _tensor_type(symbol.shape, symbol.dtype))
             for i, symbol in enumerate(graph.inputs)
@@ -73,47 +94,62 @@ class Emitter:
                 for call in calls:
                     arguments = [values[a] if isinstance(a, (Symbol, Copy)) else a for a in call.arguments]
                     kinds = [_tensor_type(storage.shape, storage.dtype) for storage in call.storages]
-                    given = relax.Tuple(arguments)
-                    made = self._builder.emit(relax.call_tir(call.function, given, kinds if kinds[1:] else kinds[0]))
+                    made = self._builder.emit(_call(call.function, arguments, kinds, values.get(call.results[0])))
                     for i, result in enumerate(call.results):
                         values[result] = self._builder.emit(relax.TupleGetItem(made, i)) if kinds[1:] else made
-                found = [values[r] if isinstance(r, (Symbol, Copy)) else r for r in results]
+                found = [values[r] if isinstance(r, (Symbol, Copy)) else r for r, _ in results]
                 emitted = self._builder.emit_output(relax.Tuple(found))
             self._builder.emit_func_output(emitted)
+        return [storage for _, storage in results]
 
     def add_bytes(self, content: bytes, name: str) -> None:
         """Adds the function `name` that takes nothing and gives `content` as a uint8 tensor."""
         with self._builder.function(name, []):
             self._builder.emit_func_output(_constant(np.frombuffer(content, np.uint8)))
 
-    def _add_function(self, key: Any, name: str, make: Callable[[], Any]) -> Any:
+    def _add_function(self, key: Any, name: str, make: Callable[[Scheduler], Any]) -> Any:
         """The function that `make` makes, or the one that was made for the same key."""
         if key not in self._functions:
-            self._functions[key] = self._builder.add_func(make(), name)
+            made = make(self._scheduler)
+            self._needs_tiles = self._needs_tiles or needs_tiles(made)
+            self._functions[key] = self._builder.add_func(made, name)
         return self._functions[key]
 
 
 def plan_calls(
     graph: Graph,
     machine: Machine,
-    add_function: Callable[[Any, str, Callable[[], Any]], Any],
+    add_function: Callable[[Any, str, Callable[[Scheduler], Any]], Any],
     constants: dict[Any, tuple[list[Any], Array]],
-) -> tuple[Graph, list[Call], list[Any]]:
-    """The graph as it is compiled, the calls that compute it in order, and what its outputs are.
+    known: Bounds,
+    as_they_lie: bool = False,
+) -> tuple[Graph, list[Call], list[tuple[Any, Storage]]]:
+    """The graph as it is compiled, the calls that compute it in order, and what its outputs are and how they lie.
 
     add_function: of a key, a name and what makes the function, gives the function. constants: those made so far.
+    known: intervals of tensors by name; what they leave open follows from dtypes. as_they_lie: see `Emitter.add`.
     Raises CompilationError listing every operator that has no compute.
     """
-    graph = MergeSlices()(graph)
+    graph, bounds = _adapted(graph, known, machine)
     lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(symbol.op)})
     if lacking:
         raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")
-    regions = join_branches(graph, find_regions(graph))
-    calls = _Calls(graph, plan_layouts(graph, regions, machine), machine, add_function, constants)
+    regions = join_rows(graph, join_branches(graph, find_regions(graph)))
+    layouts = plan_layouts(graph, regions, machine, as_they_lie)
+    calls = _Calls(graph, bounds, layouts, machine, add_function, constants)
     for region in regions:
         calls.add(region)
-    results = [calls.result(symbol) for symbol in graph.outputs]
+    results = [calls.result(symbol, as_they_lie) for symbol in graph.outputs]
     return graph, calls.made, results
+
+
+def _adapted(graph: Graph, known: Bounds, machine: Machine) -> tuple[Graph, Bounds]:
+    """The same integers by operators that compile to less, and what is known of all tensors then."""
+    graph = MergeSlices(machine)(graph)
+    known = known_bounds(graph, known)
+    graph = EarlyRelu(known)(graph)
+    known = known_bounds(graph, known)
+    return OpenLimits(known)(graph), known
 
 
 class _Calls:
@@ -122,6 +158,7 @@ class _Calls:
     def __init__(
         self,
         graph: Graph,
+        bounds: Bounds,
         layouts: Layouts,
         machine: Machine,
         add_function: Callable[..., Any],
@@ -129,21 +166,22 @@ class _Calls:
     ) -> None:
         self.made: list[Call] = []
         self._graph, self._layouts, self._machine, self._add_function = graph, layouts, machine, add_function
-        self._constants = constants
+        self._constants, self._bounds = constants, bounds
         self._copies: dict[tuple[Symbol, Storage], Copy] = {}
 
-    def result(self, symbol: Symbol) -> Any:
-        """What the graph's output `symbol` is: a tensor or a copy in the graph's own order, or a constant."""
-        value = self._graph.value(symbol)
+    def result(self, symbol: Symbol, as_it_lies: bool) -> tuple[Any, Storage]:
+        """What the graph's output `symbol` is, a tensor, a copy in the graph's order or a constant, and how it lies."""
+        plain, value = Storage.plain(symbol.type), self._graph.value(symbol)
         if value is not None:
-            return _constant(value)
-        if self._layouts.storages[symbol].is_plain:
-            return symbol
-        return self._copied(symbol, Storage.plain(symbol.type))
+            return _constant(value), plain
+        storage = self._layouts.storages[symbol]
+        if storage.is_plain or (as_it_lies and storage.is_readable):
+            return symbol, storage
+        return self._copied(symbol, plain), plain
 
     def add(self, region: Region) -> None:
         """The call of the region's function, and before it the copies that it needs."""
-        if region.output in self._layouts.sources:
+        if self._layouts.is_seen(region.output):
             return
         tensors: dict[Symbol, Symbol | Copy] = {}
         for source in region.inputs:
@@ -157,14 +195,21 @@ class _Calls:
         arguments: list[Any] = list(dict.fromkeys(tensors.values()))
         for reader in region.symbols:
             for index, source in enumerate(reader.inputs):
-                if source in region.inputs and source not in tensors:
+                if source not in region.inputs:
+                    continue
+                if source not in tensors:
                     constants, packed[reader, index] = self._parameter(reader, index, source, views, walk)
                     arguments += constants
+                elif (formed := form_computed(reader, index, self._surroundings(reader, views, walk))) is not None:
+                    packed[reader, index] = formed
         lowered = LoweredRegion(region, self._layouts, tensors, packed, storages)
         function = self._add_function(
-            lowered.key(), f"region_{region.symbols[0].op.strip('_').lower()}", lambda: lowered.function(self._machine)
+            lowered.key(),
+            f"region_{region.symbols[0].op.strip('_').lower()}",
+            lambda scheduler: lowered.function(self._machine, scheduler),
         )
-        self.made.append(Call(function, arguments, region.outputs, storages, lowered))
+        results = [self._layouts.owner(output) for output in region.outputs]
+        self.made.append(Call(function, arguments, results, storages, lowered))
 
     def _served(self, region: Region, source: Symbol) -> Symbol | Copy:
         """The tensor that holds `source` as its readers in the region wish it: its owner, or a copy."""
@@ -172,20 +217,21 @@ class _Calls:
         wishes = [
             wish
             for reader in region.symbols
-            if reader.inputs[:1] == (source,)
-            and (wish := wish_of(reader, [values(s) for s in reader.inputs], self._machine)) is not None
+            for index, read in enumerate(reader.inputs)
+            if read is source
+            and (wish := wish_of(reader, index, [values(s) for s in reader.inputs], self._machine)) is not None
         ]
         if all(serves(self._layouts.memory(source), wish) for wish in wishes):
             return self._layouts.owner(source)
-        wish = wishes[0]
-        inner = Storage.with_inner(source.type, wish.inner, padded_length(source.shape[wish.inner]))
+        axis = next(wish.inner for wish in wishes if wish.inner is not None)
+        inner = Storage.with_inner(source.type, axis, padded_length(source.shape[axis]))
         wanted = wished_storage(source, inner, wishes)
         return self._copied(source, wanted)
 
     def _copied(self, symbol: Symbol, storage: Storage) -> Copy:
         if (symbol, storage) not in self._copies:
-            key = ("copy", symbol.type, self._layouts.memory(symbol), storage)
-            function = self._add_function(key, "copy", lambda: self._copy_function(symbol, storage))
+            key = ("copy", symbol.type, self._layouts.memory(symbol), self._layouts.way(symbol), storage)
+            function = self._add_function(key, "copy", lambda _: self._copy_function(symbol, storage))
             copy = Copy(symbol, storage)
             self.made.append(Call(function, [self._layouts.owner(symbol)], [copy], [storage]))
             self._copies[symbol, storage] = copy
@@ -201,14 +247,24 @@ class _Calls:
         self, reader: Symbol, index: int, source: Symbol, views: Mapping[Symbol, View], walk: Walk
     ) -> tuple[list[Any], Packed]:
         value = self._graph.value(source)
-        beside = tuple(views.get(s) for s in reader.inputs)
-        packed = pack_parameter(reader, index, np.asarray(value), Surroundings(beside, self._machine, walk))
+        packed = pack_parameter(reader, index, np.asarray(value), self._surroundings(reader, views, walk))
         # The array is kept with its constants, so that its id is not given to another.
         key = (id(value), packed.form, packed.storages, reader.operator)
         if key not in self._constants:
             self._constants[key] = [_constant(array) for array in packed.arrays], value
         constants, _ = self._constants[key]
         return constants, packed
+
+    def _surroundings(self, reader: Symbol, views: Mapping[Symbol, View], walk: Walk) -> Surroundings:
+        bounds = tuple(self._bounds[s.name] for s in reader.inputs)
+        return Surroundings(tuple(views.get(s) for s in reader.inputs), self._machine, walk, bounds)
+
+
+def _call(function: Any, arguments: list[Any], kinds: list[Any], held: Any) -> Any:
+    """The call of a function of new tensors, or of one that writes into `held`, which others have written to before."""
+    if held is None:
+        return relax.call_tir(function, relax.Tuple(arguments), kinds if kinds[1:] else kinds[0])
+    return relax.op.call_tir_inplace(function, relax.Tuple([*arguments, held]), [len(arguments)], kinds)
 
 
 def _constant(value: Array | None) -> Any:

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from mrt.backend.compute import Kind, kind_of
 from mrt.backend.emit import plan_calls
 from mrt.backend.kernels.dot import DotForm
+from mrt.backend.kernels.sliced_dot import SlicedForm
+from mrt.backend.known_bounds import bounds_of_inputs
+from mrt.backend.layouts import Layouts
 from mrt.backend.lowering import Copy
-from mrt.backend.machine import Machine, Target
+from mrt.backend.machine import Machine
 from mrt.backend.regions import MAX_SYMBOLS
 from mrt.backend.storage import Storage
+from mrt.compilation import NATIVE, Target
 from mrt.symbol import Graph, Symbol
+from mrt.symbol.quantized_tensor import TensorQuantization
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,10 @@ class CompiledCall:
     ends: str
 
 
-def explain(graph: Graph, target: Target = "llvm") -> list[CompiledCall]:
-    """The calls of `graph` compiled for `target`, in order; CompilationError as when it is compiled."""
-    graph, calls, _ = plan_calls(graph, Machine.of(target), lambda key, name, make: name, {})
+def explain(graph: Graph, inputs: Sequence[TensorQuantization], target: Target = NATIVE) -> list[CompiledCall]:
+    """The calls of `graph`, whose inputs are `inputs`, compiled for `target`; CompilationError if it cannot be."""
+    known = bounds_of_inputs(inputs)
+    graph, calls, _ = plan_calls(graph, Machine.of(target), lambda key, name, make: name, {}, known)
     rows = []
     for call in calls:
         memory = tuple(map(_memory, call.storages))
@@ -48,7 +54,7 @@ def explain(graph: Graph, target: Target = "llvm") -> list[CompiledCall]:
                 tuple(symbol.op for symbol in region.symbols),
                 _products(forms[0]) if forms else "",
                 memory,
-                "; ".join(dict.fromkeys(_why_ended(graph, output) for output in region.outputs)),
+                "; ".join(dict.fromkeys(_why_ended(graph, output, call.lowered.layouts) for output in region.outputs)),
             )
         )
     return rows
@@ -58,12 +64,20 @@ def _products(form: DotForm) -> str:
     dot = form.dot
     if not dot.instruction:
         return f"{dot.data} x {dot.weight}, multiplied in {dot.accumulator}"
-    return f"{dot.data} x {dot.weight}, {dot.depth} at once in {dot.lanes} lanes ({dot.instruction})"
+    said = f"{dot.data} x {dot.weight}, {dot.depth} at once in {dot.lanes} lanes ({dot.instruction})"
+    if dot.parts > 1:
+        said += f", {dot.parts} bytes of each weight by themselves"
+    if isinstance(form, SlicedForm):
+        said += f", the sums of {form.width} channels each times a factor"
+    return said
 
 
 def _memory(storage: Storage) -> str:
     """Such as `uint8[56, 58, 58, 64] (channels last, border 1)`."""
     said = [] if storage.inner is None else [f"axis {storage.inner} last"]
+    if storage.pitch != storage.length:
+        first = storage.before[storage.order[-1]]
+        said.append(f"{first} to {first + storage.length - 1} of it")
     if storage.has_border:
         said.append(f"border {storage.border:g}")
     if storage.offset:
@@ -71,8 +85,12 @@ def _memory(storage: Storage) -> str:
     return f"{storage.dtype}{list(storage.shape)}" + (f" ({', '.join(said)})" if said else "")
 
 
-def _why_ended(graph: Graph, symbol: Symbol) -> str:
-    """Why no reader of `symbol` is computed together with it."""
+def _why_ended(graph: Graph, symbol: Symbol, layouts: Layouts) -> str:
+    """Why no reader of `symbol` is computed together with it; of a Concat, also why it is computed at all."""
+    if symbol in layouts.copied:
+        return f"Concat copies, since {layouts.copied[symbol]}"
+    if symbol in layouts.homes:
+        return f"it is a part of {layouts.homes[symbol].name}, written in its place"
     readers: Sequence[Symbol] = graph.consumers.get(symbol, ())
     if symbol in graph.outputs:
         return "an output of the graph"

@@ -28,6 +28,13 @@ def constant(value: float | int | bool, dtype: str) -> Expression:
     return tirx.const(value, dtype)
 
 
+def substitute(
+    expressions: Sequence[Expression], variables: Sequence[Any], values: Sequence[Expression]
+) -> list[Expression]:
+    """The expressions with each variable replaced by its value."""
+    return list(tirx.IndexMap(list(variables), list(expressions), None).map_indices(list(values)))
+
+
 def ravel(at: Sequence[Expression], shape: Sequence[int]) -> Expression:
     """The flat place of an index in an array of `shape`; of an index that `unravel` gave, the place itself."""
     flat: Expression = constant(0, "int32")

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mrt.backend.compute import Kind, Wish, kind_of, wish_of
-from mrt.backend.expressions import Expression, Tensor, unravel
+from mrt.backend.compute import Kind, Wish, joined_axis, kind_of, passed_wish, view_of, wish_of
+from mrt.backend.expressions import Tensor
 from mrt.backend.machine import Machine
 from mrt.backend.regions import Region
 from mrt.backend.storage import VECTOR, Storage, View
 from mrt.symbol import Graph, Symbol
-from mrt.symbol.operators.pad import Pad
-from mrt.symbol.operators.transform import Flatten
 
 FEW = 4
 """So many channels, of a tensor that no vectors are stored to, are padded to whole dots only."""
@@ -28,21 +26,30 @@ DOT_DEPTH = 4
 class Layouts:
     """storages: how tensors lie in memory. sources: what tensors without memory of their own are read from.
 
-    A Pad that its readers find as the border of its data has a storage and a source; a Flatten has a source only.
+    What is seen in the memory of its data, such as a Pad that is a border there, has a source, and a storage too if one
+    describes it; a Flatten, say, has none.
+    homes: of the parts of a Concat that are written where they belong in its memory, the Concat. copied: of any other
+    Concat, why it copies.
     """
 
     storages: Mapping[Symbol, Storage]
     sources: Mapping[Symbol, Symbol]
     wishes: Mapping[Symbol, Sequence[Wish]]
+    homes: Mapping[Symbol, Symbol]
+    copied: Mapping[Symbol, str]
 
     def owner(self, symbol: Symbol) -> Symbol:
         """The tensor in whose memory `symbol` is."""
         while symbol in self.sources:
             symbol = self.sources[symbol]
-        return symbol
+        return self.homes.get(symbol, symbol)
+
+    def is_seen(self, symbol: Symbol) -> bool:
+        """Whether `symbol` needs no computing: it is all in the memory of others, or written there by others."""
+        return symbol in self.sources or symbol in self.homes.values()
 
     def memory(self, symbol: Symbol) -> Storage:
-        """How its owner's memory is seen as `symbol`, or as what `symbol` flattens."""
+        """How its owner's memory is seen as `symbol`, or as the last that a storage describes on the way to it."""
         while symbol not in self.storages:
             symbol = self.sources[symbol]
         return self.storages[symbol]
@@ -53,73 +60,122 @@ class Layouts:
             return View.of(tensor, copied)
         if symbol in self.storages:
             return View.of(tensor, self.storages[symbol])
-        return flattened(self.view(self.sources[symbol], tensor), symbol)
+        return view_of(symbol, self.view(self.sources[symbol], tensor))
+
+    def way(self, symbol: Symbol) -> tuple[object, ...]:
+        """By what operators `symbol` is seen in `memory`."""
+        if symbol in self.storages:
+            return ()
+        return ((symbol.operator, symbol.type), *self.way(self.sources[symbol]))
 
 
-def flattened(view: View, symbol: Symbol) -> View:
-    """`view` as its Flatten."""
+def plan_layouts(graph: Graph, regions: Sequence[Region], machine: Machine, as_they_lie: bool = False) -> Layouts:
+    """How the tensors that regions exchange lie in memory; those of the graph's inputs lie as the user gives them.
 
-    def element(n: Expression, place: Expression) -> Expression:
-        return view(n, *unravel(place, view.shape[1:]))
-
-    return View(symbol.shape, symbol.dtype, element, flattened=view)
-
-
-def plan_layouts(graph: Graph, regions: Sequence[Region], machine: Machine) -> Layouts:
-    """How the tensors that regions exchange lie in memory; those of the graph's inputs lie as the user gives them."""
-    plan = _Plan(graph, machine)
+    as_they_lie: whether outputs are taken in any layout, so that theirs are chosen like those of other tensors.
+    """
+    plan = _Plan(graph, machine, as_they_lie)
     for region in regions:
         plan.collect(region)
+    makers = {output: region for region in regions for output in region.outputs}
     for region in reversed(regions):
         plan.find_alias(region)
+        plan.join_parts(region, makers)
     for symbol in graph.inputs:
         plan.storages[symbol] = Storage.plain(symbol.type)
     for region in regions:
         plan.place(region)
-    return Layouts(plan.storages, plan.sources, plan.wishes)
+    return plan.layouts
 
 
 @dataclass(eq=False)
 class _Plan:
     graph: Graph
     machine: Machine
+    as_they_lie: bool
     wishes: dict[Symbol, list[Wish]] = field(default_factory=dict)
     sources: dict[Symbol, Symbol] = field(default_factory=dict)
     storages: dict[Symbol, Storage] = field(default_factory=dict)
+    homes: dict[Symbol, Symbol] = field(default_factory=dict)
+    copied: dict[Symbol, str] = field(default_factory=dict)
+
+    @property
+    def layouts(self) -> Layouts:
+        return Layouts(self.storages, self.sources, self.wishes, self.homes, self.copied)
 
     def collect(self, region: Region) -> None:
         """Notes what the region wishes of the data that it reads."""
         for symbol in region.symbols:
-            if symbol.inputs and symbol.inputs[0] in region.inputs:
-                wish = wish_of(symbol, [self.graph.value(source) for source in symbol.inputs], self.machine)
+            for index, source in enumerate(symbol.inputs):
+                if source not in region.inputs:
+                    continue
+                wish = wish_of(symbol, index, [self.graph.value(each) for each in symbol.inputs], self.machine)
                 if wish is not None:
-                    self.wishes.setdefault(symbol.inputs[0], []).append(wish)
+                    self.wishes.setdefault(source, []).append(wish)
 
     def find_alias(self, region: Region) -> None:
-        """Lets a lone Flatten or Pad be read from its data's memory, which then must serve its readers."""
+        """Lets what moves elements only be read from its data's memory, where that can serve all that wish of it."""
         symbol = region.output
         found = self.wishes.get(symbol, [])
         if len(region.symbols) != 1 or symbol in self.graph.outputs or not found:
             return
         data = symbol.inputs[0]
-        if data.is_variable:
+        passed = [passed_wish(symbol, wish) for wish in found]
+        wishes = [*self.wishes.get(data, []), *(wish for wish in passed if wish is not None)]
+        # All that stands around one tensor is of one value.
+        if data.is_variable or data in self.homes or None in passed or len(_borders(wishes)) > 1:
             return
-        match symbol.operator:
-            case Flatten() if data.type.rank > 2:
-                passed = [replace(wish, inner=1) for wish in found if wish.inner == 1]
-            case Pad() as pad if self._is_border(pad, found, data):
-                before, after = pad.pad_width[::2], pad.pad_width[1::2]
-                passed = [_wider(wish, before, after, pad.constant_value) for wish in found if wish.inner == 1]
-            case _:
-                return
-        if len(passed) == len(found):
-            self.sources[symbol] = data
-            self.wishes.setdefault(data, []).extend(passed)
+        self.sources[symbol] = data
+        self.wishes[data] = wishes
 
-    def _is_border(self, pad: Pad, found: Sequence[Wish], data: Symbol) -> bool:
-        """Whether what the Pad adds can be the border of its data in memory: of one value with every other border."""
-        borders = [wish.border for wish in (*found, *self.wishes.get(data, [])) if wish.has_border]
-        return pad.mode == "constant" and not any(pad.pad_width[:4]) and all(b == pad.constant_value for b in borders)
+    def join_parts(self, region: Region, makers: Mapping[Symbol, Region]) -> None:
+        """Lets the parts of a lone Concat of channels be written where they belong in its memory."""
+        symbol = region.output
+        axis = joined_axis(symbol)
+        if axis is None:
+            return
+        refusal = self._why_copied(region, axis, makers)
+        if refusal:
+            self.copied[symbol] = refusal
+            return
+        self.homes |= dict.fromkeys(symbol.inputs, symbol)
+        self.wishes[symbol] = self._wishes_of_all(symbol)
+
+    def _why_copied(self, region: Region, axis: int, makers: Mapping[Symbol, Region]) -> str:
+        symbol = region.output
+        if len(region.symbols) > 1:
+            return "what follows is computed together with it"
+        found = [wish for wish in self.wishes.get(symbol, []) if wish.inner is not None]
+        if not found or any(wish.inner != axis for wish in found):
+            return f"its readers do not wish for axis {axis} to be last"
+        if len(set(symbol.inputs)) < len(symbol.inputs):
+            return "it reads one tensor twice"
+        if len(_borders(self._wishes_of_all(symbol))) > 1:
+            return "borders of several values are needed around it"
+        for part in symbol.inputs:
+            refusal = self._why_apart(part, symbol, axis, makers)
+            if refusal:
+                return f"{part.name} {refusal}"
+        return ""
+
+    def _wishes_of_all(self, symbol: Symbol) -> list[Wish]:
+        """What is wished of a Concat and of its parts."""
+        return [wish for each in (symbol, *symbol.inputs) for wish in self.wishes.get(each, [])]
+
+    def _why_apart(self, part: Symbol, joined: Symbol, axis: int, makers: Mapping[Symbol, Region]) -> str:
+        """Why a part of a Concat is not written into its memory."""
+        if part not in makers:
+            return "is not computed"
+        maker = makers[part]
+        if part in self.graph.outputs or len(maker.outputs) > 1:
+            return "is also an output" if part in self.graph.outputs else "is computed together with others"
+        if part in self.sources or part in self.homes:
+            return "lies in the memory of another tensor"
+        if part.dtype != joined.dtype or (part is not joined.inputs[-1] and part.shape[axis] % VECTOR):
+            return f"has {part.shape[axis]} channels of {part.dtype}, not whole vectors of {joined.dtype}"
+        if any(self.layouts.owner(source) in joined.inputs for source in maker.inputs):
+            return "is made of another part"
+        return "" if self._inner(maker) == axis else f"is made with another axis than {axis} last"
 
     def place(self, region: Region) -> None:
         """Decides the storages of the region's outputs, which are walked together and so have one innermost axis."""
@@ -127,8 +183,12 @@ class _Plan:
         if symbol in self.sources:
             self._place_view(symbol)
             return
-        inners = [wish.inner for output in region.outputs for wish in self.wishes.get(output, [])]
-        inner = 1 if 1 in inners else next(iter(inners), self._natural(region))
+        if symbol in self.homes:
+            self._place_part(symbol)
+            return
+        if symbol in self.storages:
+            return
+        inner = self._inner(region)
         dotted = _anchor_kind(region) in (Kind.WINDOW, Kind.ROWS)
         for output in region.outputs:
             if inner is None:
@@ -138,16 +198,35 @@ class _Plan:
             self.storages[output] = wished_storage(output, storage, self.wishes.get(output, []))
 
     def _place_view(self, symbol: Symbol) -> None:
-        """The storage of a Pad that is the border of its data."""
-        if isinstance(symbol.operator, Pad):
-            held = self.storages[self.sources[symbol]]
-            before, after = symbol.operator.pad_width[::2], symbol.operator.pad_width[1::2]
-            self.storages[symbol] = replace(
-                held,
-                type=symbol.type,
-                before=tuple(a - b for a, b in zip(held.before, before, strict=True)),
-                after=tuple(a - b for a, b in zip(held.after, after, strict=True)),
-            )
+        """The storage of what is seen in the memory of its data, if one describes it."""
+        data = self.layouts.view(self.sources[symbol])
+        storage = view_of(symbol, data).storage
+        if storage is not None:
+            self.storages[symbol] = storage
+
+    def _place_part(self, part: Symbol) -> None:
+        """The storage of a part of a Concat: so many channels of its memory."""
+        whole = self.homes[part]
+        axis = joined_axis(whole)
+        if axis is None:
+            raise ValueError(f"{whole.name} joins nothing")
+        if whole not in self.storages:
+            storage = Storage.with_inner(whole.type, axis, padded_length(whole.shape[axis], True))
+            self.storages[whole] = wished_storage(whole, storage, self.wishes.get(whole, []))
+        place = whole.inputs.index(part)
+        begin = sum(other.shape[axis] for other in whole.inputs[:place])
+        held = self.storages[whole]
+        length = held.length - begin if part is whole.inputs[-1] else part.shape[axis]
+        self.storages[part] = held.within(begin, part.type, length)
+
+    def _inner(self, region: Region) -> int | None:
+        """The innermost axis: that of the lanes of whoever makes the tensor, or else as the readers wish."""
+        natural = self._natural(region)
+        if _anchor_kind(region) is Kind.ROWS:
+            return natural
+        wishes = [wish for output in region.outputs for wish in self.wishes.get(output, [])]
+        inners = [wish.inner for wish in wishes if wish.inner is not None]
+        return 1 if 1 in inners else next(iter(inners), natural)
 
     def _natural(self, region: Region) -> int | None:
         """The innermost axis that suits who makes the tensor: what it computes along, or that of what it reads."""
@@ -158,13 +237,18 @@ class _Plan:
             case Kind.ROWS:
                 return symbol.type.rank - 1
             case Kind.ELEMENTWISE | Kind.GATHER:
-                if any(output in self.graph.outputs for output in region.outputs):
+                if not self.as_they_lie and any(output in self.graph.outputs for output in region.outputs):
                     return None
                 held = [
                     self.storages[s] for s in region.inputs if s in self.storages and s.type.rank == symbol.type.rank
                 ]
                 return next((storage.inner for storage in held if storage.inner is not None), None)
         return None
+
+
+def _borders(wishes: Sequence[Wish]) -> set[float]:
+    """The values that are to stand around one tensor."""
+    return {wish.border for wish in wishes if wish.has_border}
 
 
 def padded_length(count: int, dotted: bool = False) -> int:
@@ -192,6 +276,8 @@ def wished_storage(symbol: Symbol, storage: Storage, wishes: Sequence[Wish]) -> 
 
 def serves(storage: Storage, wish: Wish) -> bool:
     """Whether a reader with this wish can read the storage."""
+    if wish.inner is None:
+        return True
     if storage.inner != wish.inner or (wish.dtype and (storage.dtype, storage.offset) != (wish.dtype, wish.offset)):
         return False
     if not wish.has_border:
@@ -201,15 +287,7 @@ def serves(storage: Storage, wish: Wish) -> bool:
 
 
 def _anchor_kind(region: Region) -> Kind:
+    if region.stored is not None:
+        return Kind.ROWS
     kinds = [kind_of(symbol) for symbol in region.symbols]
     return next((kind for kind in kinds if kind is not Kind.ELEMENTWISE), Kind.ELEMENTWISE)
-
-
-def _wider(wish: Wish, before: Sequence[int], after: Sequence[int], border: float) -> Wish:
-    """The wish of a Pad's reader as one of the Pad's data."""
-    return replace(
-        wish,
-        before=tuple(a + b for a, b in zip(wish.before or (0,) * len(before), before, strict=True)),
-        after=tuple(a + b for a, b in zip(wish.after or (0,) * len(after), after, strict=True)),
-        border=border,
-    )

@@ -53,18 +53,33 @@ def product(plan: Any, loops: list[Any]) -> int:
     return count
 
 
-def register_tile(positions: int, blocks: int, lanes: int, machine: Machine) -> tuple[int, int]:
+def divisors(count: int) -> list[int]:
+    """In rising order."""
+    return [n for n in range(1, count + 1) if count % n == 0]
+
+
+def register_room(blocks: int, lanes: int, machine: Machine, copies: int = 1) -> int:
+    """How many positions' sums for `blocks` of output channels stay in registers, so many `copies` of them."""
+    registers = (machine.registers - 1 - blocks) // (copies * blocks)
+    return min(registers, (STACK_BYTES - 1) // (blocks * lanes * 4))
+
+
+def register_tile(
+    positions: int, blocks: int, lanes: int, machine: Machine, multiple: int = 1, copies: int = 1
+) -> tuple[int, int]:
     """(positions, blocks) of a register tile, by the cycles that one reduction step costs for all positions.
 
     Two multiply-adds and two loads are done per cycle; a step loads each position's element and each block's weights.
-    Accumulators, a step's weights and one element are in registers.
+    Accumulators, a step's weights and one element are in registers. Of tiles that cost the same the one of most
+    positions loads the weights, which are longer than the first cache, least often. multiple: of which the blocks are
+    one. copies: of the accumulators.
     """
-    best, least = (1, 1), float("inf")
-    for together in (n for n in range(1, MOST_BLOCKS + 1) if blocks % n == 0):
-        room = min((machine.registers - 1) // together - 1, (STACK_BYTES - 1) // (together * lanes * 4))
+    best, least = (1, multiple), (float("inf"), 0)
+    for together in (n for n in range(multiple, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
+        room = register_room(together, lanes, machine, copies)
         for tile in (n for n in range(1, room + 1) if positions % n == 0):
             cycles = max(tile * together / 2, (tile + together) / 2, MULTIPLY_ADD_LATENCY)
-            cost = cycles * (positions // tile) / together
+            cost = (round(cycles * (positions // tile) / together, 6), -tile)
             if cost < least:
                 best, least = (tile, together), cost
     return best

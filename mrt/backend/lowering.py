@@ -12,12 +12,15 @@ from mrt.backend.border import fill_borders, move_into_memory
 from mrt.backend.compute import Kind, find_compute, kind_of, reads_whole
 from mrt.backend.expressions import Expression, Tensor, constant, dtype_of
 from mrt.backend.kernels.dot import DotForm
+from mrt.backend.kernels.rows import stored_rows
 from mrt.backend.layouts import Layouts
 from mrt.backend.machine import Machine, one_line
 from mrt.backend.packing import Operand, Packed
 from mrt.backend.regions import Region, walked_as_one
 from mrt.backend.schedules import schedule
+from mrt.backend.serial import without_threads
 from mrt.backend.storage import Storage, View, Walk
+from mrt.backend.tilings import Choose, Scheduler, schedule_by_rule
 from mrt.errors import CompilationError
 from mrt.symbol import Symbol
 
@@ -49,16 +52,19 @@ class LoweredRegion:
         place = self.region.places
         owners = list(dict.fromkeys(self.tensors.values()))
         read = tuple(
-            (place[s], owners.index(held), held.storage if isinstance(held, Copy) else self.layouts.memory(s))
+            (place[s], owners.index(held), *((held.storage,) if isinstance(held, Copy) else self._seen(s)))
             for s, held in self.tensors.items()
         )
         parameters = tuple((place[s], i, p.form, p.storages) for (s, i), p in self.packed.items())
         return self.region.structure, read, parameters, self.storages
 
+    def _seen(self, source: Symbol) -> tuple[object, ...]:
+        return self.layouts.memory(source), self.layouts.way(source)
+
     def _view(self, source: Symbol, held: Symbol | Copy, tensor: Tensor) -> View:
         return self.layouts.view(source, tensor, held.storage if isinstance(held, Copy) else None)
 
-    def function(self, machine: Machine) -> Any:
+    def function(self, machine: Machine, scheduler: Scheduler = schedule_by_rule) -> Any:
         """The scheduled PrimFunc, taking the tensors, the parameters and the result; CompilationError if TVM fails."""
         output = self.region.output
         held: dict[Symbol | Copy, Tensor] = {}
@@ -69,19 +75,32 @@ class LoweredRegion:
         parameters: list[Tensor] = []
         operands: dict[tuple[Symbol, int], Any] = {}
         for at, packed in self.packed.items():
-            views = []
+            reader, index = at
+            views = [] if packed.storages else [values[reader.inputs[index]]]
             for storage in packed.storages:
                 parameters.append(te.placeholder(storage.shape, storage.dtype, f"parameter{len(parameters)}"))
                 views.append(View.of(parameters[-1], storage))
             operands[at] = views[0] if packed.form is None else Operand(packed.form, views)
+        guarded = not self._fills_padding()
         for symbol in self.region.symbols:
             inputs = [operands.get((symbol, i), values.get(source)) for i, source in enumerate(symbol.inputs)]
             values[symbol] = find_compute(symbol)(symbol, *inputs)
+            if symbol in (self.region.stored or ()):
+                values[symbol] = stored_rows(values[symbol], self.storages[0].length, guarded)
         try:
             found = [values[each] for each in self.region.outputs]
             walked = walked_as_one(self.region) if self._all_plain() else 1
             return finish(
-                [*held.values(), *parameters], found, self.storages, not self._fills_padding(), walked, machine
+                [*held.values(), *parameters],
+                found,
+                self.storages,
+                guarded,
+                walked,
+                machine,
+                self.region.stored is None
+                and all(packed.form.flat for packed in self.packed.values() if isinstance(packed.form, DotForm)),
+                scheduler,
+                self.region.stored is not None,
             )
         except (RuntimeError, ValueError, TypeError) as error:
             raise CompilationError(f"{output.name} ({output.op}): TVM fails: {one_line(error)}") from error
@@ -102,14 +121,20 @@ class LoweredRegion:
         dotted: set[Symbol] = set()
         for symbol in self.region.symbols:
             match kind_of(symbol):
-                case Kind.ELEMENTWISE if not reads_whole(symbol):
+                case Kind.ELEMENTWISE:
+                    continue
+                case Kind.REDUCTION | Kind.STEPS if self.region.stored is not None:
                     continue
                 case Kind.WINDOW | Kind.ROWS if len(symbol.inputs) == 1 or self._form(symbol, 1) is not None:
-                    dotted |= {symbol.inputs[0]} if isinstance(self._form(symbol, 1), DotForm) else set()
+                    dotted |= set(symbol.inputs[:2]) if isinstance(self._form(symbol, 1), DotForm) else set()
                 case _:
                     return False
         read = [self._view(s, owner, None) for s, owner in self.tensors.items() if s not in dotted]
-        laid = [packed.storages for (s, _), packed in self.packed.items() if kind_of(s) is Kind.ELEMENTWISE]
+        laid = [
+            packed.storages
+            for (s, i), packed in self.packed.items()
+            if kind_of(s) is Kind.ELEMENTWISE and not reads_whole(s, i)
+        ]
         read += [View.of(None, storage) for storages in laid for storage in storages]
         return all(_spans(view, inner - storage.type.rank, storage.length) for view in read)
 
@@ -133,12 +158,17 @@ def finish(
     guarded: bool,
     walked: int,
     machine: Machine,
+    may_be_flat: bool = True,
+    scheduler: Scheduler = schedule_by_rule,
+    by_rows: bool = False,
 ) -> Any:
     """The scheduled PrimFunc that stores `values`, which are walked together.
 
-    guarded: the padding is 0 and not computed. walked: see `schedule`.
+    guarded: the padding is 0 and not computed. walked: see `schedule`. may_be_flat: whether positions may be walked as
+    one axis; what then reads several would have to divide, and TVM not see what is read together. scheduler: see
+    `tilings`.
     """
-    walk = Walk.over(storages)
+    walk = Walk.over(storages, may_be_flat)
 
     def element(*places: Expression) -> tuple[Expression, ...]:
         at = walk.logical(places)
@@ -147,7 +177,13 @@ def finish(
     made = te.compute(walk.shape, element if len(values) > 1 else lambda *at: element(*at)[0], name="result")
     results = list(made) if len(values) > 1 else [made]
     function = move_into_memory(te.create_prim_func([*inputs, *results]), walk, storages)
-    return fill_borders(schedule(function, walk, len(values), walked, machine), storages).without_attr("global_symbol")
+
+    def scheduled(choose: Choose) -> Any:
+        made = schedule(function, walk, len(values), walked, machine, choose, by_rows)
+        made = fill_borders(made, storages).without_attr("global_symbol")
+        return without_threads(made) if machine.is_serial else made
+
+    return scheduler(function, scheduled)
 
 
 def _held(value: Tensor, at: Sequence[Expression], storage: Storage, guarded: bool) -> Expression:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import tvm
 from tvm.target import codegen
 
+from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
 
 INSTRUCTIONS = (
@@ -27,18 +29,25 @@ INSTRUCTIONS = (
 
 Instructions that saturate, such as pmaddubs, are not among them."""
 
-Target = str | Mapping[str, Any]
-"""What a caller names: "llvm" for the CPU of this machine, or TVM's JSON form, as a mapping or as text."""
+TILES = "amx-int8"
+"""The feature of tile registers. Linux gives them to a process that asks, and may refuse."""
+TILE_REQUEST = (158, 0x1023, 18)
+"""arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), the system call of x86-64 that asks."""
+
+FLAGS = {"neon": "asimd", "dotprod": "asimddp"}
+"""What Linux calls a feature, where its name is not LLVM's."""
 
 
 @dataclass(frozen=True)
 class Machine:
     """A CPU.
 
-    target: TVM's. vector_bits: width of the vector registers. registers: how many of them. threads: cores to use.
+    target: TVM's. vector_bits: width of the vector registers. registers: how many of them. threads: cores that code is
+    made for; is_serial: whether it is to start no threads.
     multiplies_bytes: LLVM's instruction that adds four products of bytes to each int32, none if empty; data_is_signed:
     whether it takes the data as int8 and not as uint8, the weights being int8.
     multiplies_words: the one that adds two products of int16, or that gives their sum.
+    has_tiles: whether AMX multiplies tiles of bytes.
     """
 
     target: Any
@@ -48,34 +57,92 @@ class Machine:
     multiplies_bytes: str = ""
     multiplies_words: str = ""
     data_is_signed: bool = False
+    is_serial: bool = False
+    has_tiles: bool = False
 
     @classmethod
-    def of(cls, target: Target = "llvm") -> Machine:
-        """The machine that `target` names; CompilationError if TVM does not know it."""
+    def of(cls, target: Target = NATIVE) -> Machine:
+        """The machine that `target` names; CompilationError for a key that is wrong, or that LLVM does not know."""
+        config = parse_target(target)
+        _check_names(config)
         try:
-            made = tvm.target.Target(_attributes(target))
+            made = tvm.target.Target(_attributes(config))
         except (ValueError, TypeError, RuntimeError) as error:
             raise CompilationError(f"target {target!r} is not known to TVM: {one_line(error)}") from error
-        if made.kind.name != "llvm":
-            raise CompilationError(f"target {target!r} is of kind {made.kind.name}; llvm is needed")
-        cpu, triple = made.attrs.get("mcpu"), made.attrs.get("mtriple", codegen.llvm_get_system_triple())
-        if cpu is not None and not codegen.llvm_is_valid_cpu(cpu, triple):
-            raise CompilationError(f"target {target!r}: LLVM knows no CPU {cpu} for {triple}")
-        threads = int(made.attrs.get("num-cores", _cores()))
+        threads = config.threads or _cores()
         for features, bits, registers, of_bytes, of_words in INSTRUCTIONS:
             if all(codegen.target_has_features(feature, made) for feature in features):
-                return cls(made, bits, registers, threads, of_bytes, of_words, "aarch64" in of_bytes)
-        return cls(made, 128, 16, threads)
+                signed, serial = "aarch64" in of_bytes, config.threads == 1
+                tiles = "vpdpbusd.512" in of_bytes and bool(codegen.target_has_features(TILES, made))
+                return cls(made, bits, registers, threads, of_bytes, of_words, signed, serial, tiles)
+        return cls(made, 128, 16, threads, is_serial=config.threads == 1)
 
 
-def _attributes(target: Target) -> dict[str, Any]:
-    if isinstance(target, str):
-        attributes = json.loads(target) if target.lstrip().startswith("{") else {"kind": target}
-    else:
-        attributes = dict(target)
-    if attributes == {"kind": "llvm"}:
-        return {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu(), "num-cores": _cores()}
-    return attributes
+def _attributes(config: TargetConfig) -> dict[str, Any]:
+    """The same for TVM."""
+    attributes: dict[str, Any] = {"kind": config.kind}
+    features = [feature if feature[0] in "+-" else f"+{feature}" for feature in config.features]
+    if config.is_native:
+        attributes["mcpu"] = codegen.llvm_get_system_cpu()
+        features = [*_native_features(), *features]
+    elif config.mcpu is not None:
+        attributes["mcpu"] = config.mcpu
+    if config.mtriple is not None:
+        attributes["mtriple"] = config.mtriple
+    if config.threads is not None:
+        attributes["num-cores"] = config.threads
+    return attributes | ({"mattr": features} if features else {})
+
+
+def _check_names(config: TargetConfig) -> None:
+    """CompilationError for what LLVM knows under no such name: some of that it leaves out, some crashes it."""
+    system = codegen.llvm_get_system_triple()
+    triple = config.mtriple or system
+    if not codegen.llvm_is_valid_cpu("generic", triple):
+        raise CompilationError(f"target: mtriple is {triple}; LLVM knows no such machine, one like {system} is needed")
+    if config.mcpu == NATIVE and triple.split("-")[0] != system.split("-")[0]:
+        raise CompilationError(f"target: mcpu is native, a CPU of {system}, and mtriple is {triple}; name a CPU of it")
+    if config.mcpu not in (None, NATIVE) and not codegen.llvm_is_valid_cpu(config.mcpu, triple):
+        raise CompilationError(f"target: mcpu is {config.mcpu}; LLVM knows no such CPU of {triple}")
+    for feature in config.features:
+        name = feature.lstrip("+-")
+        has = tvm.target.Target({"kind": "llvm", "mtriple": triple, "mattr": [f"+{name}"]})
+        if not codegen.target_has_features(name, has):
+            raise CompilationError(f"target: features names {name}; LLVM knows no such feature of {triple}")
+
+
+@lru_cache(maxsize=1)
+def _native_features() -> tuple[str, ...]:
+    """Which features of `INSTRUCTIONS` this machine has beyond those of its CPU's name, and which it lacks.
+
+    Virtual machines and operating systems hide features of the CPU; and a model that LLVM does not know is called by
+    the name of an older one.
+    """
+    flags = {flag.replace("_", "") for flag in _flags()}
+    named = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
+    differ = []
+    for feature in dict.fromkeys([TILES, *(name for features, *_ in INSTRUCTIONS for name in features)]):
+        has = FLAGS.get(feature, feature.replace("-", "")) in flags and (feature != TILES or _gives_tiles())
+        if flags and has != bool(codegen.target_has_features(feature, named)):
+            differ.append(f"{'+' if has else '-'}{feature}")
+    return tuple(differ)
+
+
+def _gives_tiles() -> bool:
+    """Whether this process may use tile registers."""
+    return int(ctypes.CDLL(None).syscall(*TILE_REQUEST)) == 0
+
+
+def _flags() -> Iterator[str]:
+    """What Linux says of the CPU's features; nothing elsewhere."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith(("flags", "Features")):
+                    yield from line.split(":")[1].split()
+                    return
+    except OSError:
+        return
 
 
 def _cores() -> int:

@@ -9,13 +9,17 @@ from typing import Any, TypeVar
 from mrt.backend.compute import Kind, kind_of, reads_whole
 from mrt.backend.machine import Machine
 from mrt.backend.storage import Storage, View, Walk
-from mrt.symbol import Array, Symbol
+from mrt.symbol import Array, Interval, Symbol
 from mrt.symbol.types import type_of
 
 Packing = Callable[[Symbol, Array, "Surroundings"], "Packed | None"]
+Forming = Callable[[Symbol, "Surroundings"], Any]
 _Packing = TypeVar("_Packing", bound=Packing)
 
+_Forming = TypeVar("_Forming", bound=Forming)
+
 _PACKINGS: dict[tuple[str, int], Packing] = {}
+_FORMS: dict[tuple[str, int], Forming] = {}
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,17 @@ class Packed:
 class Surroundings:
     """What decides how a parameter is packed. views: how the tensors beside it are read, None for parameters.
 
-    walk: the order in which the reader's region is computed.
+    walk: the order in which the reader's region is computed. bounds: what is known of the reader's inputs.
     """
 
     views: tuple[View | None, ...]
     machine: Machine
     walk: Walk
+    bounds: tuple[Interval, ...]
 
 
 class Operand:
-    """A packed parameter within a region: its form and the tensors that hold it."""
+    """An input of a region's operator with its form: what holds a parameter, or the tensor that is computed."""
 
     def __init__(self, form: Any, views: Sequence[View]) -> None:
         self.form, self.views = form, tuple(views)
@@ -68,10 +73,32 @@ def packing(op: str, index: int) -> Callable[[_Packing], _Packing]:
     return register
 
 
+def forming(op: str, index: int) -> Callable[[_Forming], _Forming]:
+    """Registers what the compute of `op` must know of input `index`, be it computed or a parameter that is not packed.
+
+    The function takes (symbol, surroundings) and gives a form; the compute gets an `Operand` of the one tensor.
+    """
+
+    def register(function: _Forming) -> _Forming:
+        _FORMS[op, index] = function
+        return function
+
+    return register
+
+
+def form_computed(symbol: Symbol, index: int, surroundings: Surroundings) -> Packed | None:
+    """The form of a computed tensor that is input `index` of `symbol`; None where its compute asks for none."""
+    form = _FORMS.get((symbol.op, index))
+    return None if form is None else Packed(form(symbol, surroundings), (), ())
+
+
 def pack_parameter(symbol: Symbol, index: int, value: Array, surroundings: Surroundings) -> Packed:
     """How the compute of `symbol` gets a parameter that is its input `index`."""
     pack = _PACKINGS.get((symbol.op, index))
     packed = None if pack is None else pack(symbol, value, surroundings)
+    form = _FORMS.get((symbol.op, index))
+    if form is not None:
+        return Packed.as_is(value, form(symbol, surroundings))
     return packed or laid_operand(symbol, index, value, surroundings.walk.inner)
 
 

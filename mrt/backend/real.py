@@ -9,6 +9,7 @@ import numpy as np
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.integer import Dequantize, Quantize
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.types import narrowest_dtype
 
 
 def with_real_ends(
@@ -17,7 +18,10 @@ def with_real_ends(
     outputs: Sequence[TensorQuantization],
     postprocess: Graph | None,
 ) -> Graph:
-    """From float32 inputs to float32 outputs, the float tail included; inputs that are given as integers stay so."""
+    """From float32 inputs to float32 outputs, the float tail included; inputs that are given as integers stay so.
+
+    The operators of `graph` keep their names, by which their bounds are known.
+    """
     builder = GraphBuilder()
     values: dict[Symbol, Symbol] = {}
     for symbol, entry in zip(graph.inputs, inputs, strict=True):
@@ -25,18 +29,33 @@ def with_real_ends(
             values[symbol] = builder.input(entry.name, symbol.type)
             continue
         real = builder.input(entry.name, TensorType(symbol.shape, "float32"))
-        scale = builder.parameter(f"{entry.name}_scale", entry.scale.astype(np.float32))
-        operator = Quantize(a_min=entry.lo, a_max=entry.hi, dtype=entry.dtype, zero_point=entry.zero_point)
-        values[symbol] = builder.apply(operator, [real, scale], f"{entry.name}_quantized")
+        scale = builder.parameter(_free(f"{entry.name}_scale", graph), entry.scale.astype(np.float32))
+        zero_point = _zero_point(entry, builder, graph)
+        operator = Quantize(a_min=entry.lo, a_max=entry.hi, dtype=entry.dtype)
+        name = _free(f"{entry.name}_quantized", graph)
+        values[symbol] = builder.apply(operator, [real, scale, zero_point], name)
     integers = _repeated(graph, values, builder)
     found = []
     for symbol, entry in zip(integers, outputs, strict=True):
         scale = builder.parameter(f"{entry.name}_scale", entry.scale)
-        dequantize = Dequantize(zero_point=entry.zero_point)
-        found.append(builder.apply(dequantize, [symbol, scale], f"{entry.name}_real"))
+        found.append(
+            builder.apply(Dequantize(), [symbol, scale, _zero_point(entry, builder, graph)], f"{entry.name}_real")
+        )
     if postprocess is None:
         return builder.graph(found)
     return builder.graph(_repeated(postprocess, dict(zip(postprocess.inputs, found, strict=True)), builder))
+
+
+def _zero_point(entry: TensorQuantization, builder: GraphBuilder, graph: Graph) -> Symbol:
+    dtype = narrowest_dtype(entry.zero_point, entry.zero_point)
+    return builder.parameter(_free(f"{entry.name}_zero_point", graph), np.asarray(entry.zero_point, dtype))
+
+
+def _free(name: str, graph: Graph) -> str:
+    """`name`, or one made from it that no symbol of the graph has."""
+    while name in graph.by_name:
+        name += "_end"
+    return name
 
 
 def _repeated(graph: Graph, values: dict[Symbol, Symbol], builder: GraphBuilder) -> list[Symbol]:

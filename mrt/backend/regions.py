@@ -17,11 +17,15 @@ MAX_SYMBOLS = 24
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """symbols: in order. inputs: what they read from outside. outputs: those of them that are read outside."""
+    """symbols: in order. inputs: what they read from outside. outputs: those of them that are read outside.
+
+    stored: of a region that is computed row by row, those whose rows are kept on the way; None for any other.
+    """
 
     symbols: tuple[Symbol, ...]
     inputs: tuple[Symbol, ...]
     outputs: tuple[Symbol, ...]
+    stored: tuple[Symbol, ...] | None = None
 
     @property
     def output(self) -> Symbol:
@@ -39,7 +43,8 @@ class Region:
         """What the region computes: operators, types, and what reads what."""
         places = self.places
         wired = tuple((s.operator, s.type, tuple(places[source] for source in s.inputs)) for s in self.symbols)
-        return wired, tuple(s.type for s in self.inputs), tuple(places[output] for output in self.outputs)
+        kept = None if self.stored is None else tuple(places[symbol] for symbol in self.stored)
+        return wired, tuple(s.type for s in self.inputs), tuple(places[output] for output in self.outputs), kept
 
 
 def find_regions(graph: Graph) -> list[Region]:
@@ -68,7 +73,7 @@ def find_regions(graph: Graph) -> list[Region]:
             joined = [*part, *joined] if has_anchor else [*joined[:-1], *part, symbol]
             anchored = anchored or has_anchor
         members[symbol] = joined
-    return [_region(symbols, symbols[-1:]) for symbols in members.values()]
+    return [region_of(symbols, symbols[-1:]) for symbols in members.values()]
 
 
 def join_branches(graph: Graph, regions: Sequence[Region]) -> list[Region]:
@@ -89,7 +94,7 @@ def join_branches(graph: Graph, regions: Sequence[Region]) -> list[Region]:
             continue
         if all(_reads_only(branch, region.output, graph) for branch in found):
             symbols = [*region.symbols, *(symbol for branch in found for symbol in branch.symbols)]
-            joined[region] = _region(symbols, [branch.output for branch in found])
+            joined[region] = region_of(symbols, [branch.output for branch in found])
             branches.update(found)
     return [joined.get(region, region) for region in regions if region not in branches]
 
@@ -116,7 +121,8 @@ def _is_branch(symbols: Sequence[Symbol], graph: Graph) -> bool:
     return narrower and len(graph.consumers[source]) > 1
 
 
-def _region(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> Region:
+def region_of(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> Region:
+    """The region of symbols in order, of which `outputs` are read outside."""
     inside = set(symbols)
     inputs = dict.fromkeys(source for symbol in symbols for source in symbol.inputs if source not in inside)
     return Region(tuple(symbols), tuple(inputs), tuple(outputs))
@@ -128,7 +134,7 @@ def walked_as_one(region: Region) -> int:
     least = len(output.shape)
     for symbol in region.symbols:
         kind = kind_of(symbol)
-        if kind is Kind.OTHER:
+        if kind in (Kind.OTHER, Kind.REDUCTION, Kind.STEPS):
             return 1
         if kind is Kind.ELEMENTWISE:
             for source in symbol.inputs:

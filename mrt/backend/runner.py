@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import tvm
-from tvm import relax
 
 from mrt.backend.build import compile_executable
 from mrt.backend.emit import Emitter
-from mrt.backend.machine import Machine, Target
+from mrt.backend.machine import Machine
+from mrt.compilation import NATIVE, Target
+from mrt.runtime import virtual_machine
 from mrt.symbol import Array, Evaluate, Graph
 
 MAIN, RELEASE = "main", "release"
@@ -22,19 +23,20 @@ MAIN, RELEASE = "main", "release"
 class TvmRunner:
     """Runs graphs compiled for `target`. Each `prepare` compiles anew and nothing is kept between them."""
 
-    target: Target = "llvm"
+    target: Target = NATIVE
 
     def prepare(self, graph: Graph) -> Evaluate:
         """A function from arrays by input name to the list of outputs; CompilationError if TVM fails.
 
-        The function raises DataError for feeds that do not fit the graph's inputs.
+        The function raises DataError for feeds that do not fit the graph's inputs. Its outputs may be views of memory
+        in another order.
         """
         machine = Machine.of(self.target)
         emitter = Emitter(machine)
-        emitter.add(graph, MAIN)
+        storages = emitter.add(graph, MAIN, as_they_lie=True)
         emitter.add_bytes(b"\0", RELEASE)
         has_inner = not set(graph.operators) <= set(graph.outputs)
-        functions = relax.VirtualMachine(compile_executable(emitter.module(), machine, has_inner), tvm.cpu())
+        functions = virtual_machine(compile_executable(emitter.module(), machine, has_inner))
         main, release = functions[MAIN], functions[RELEASE]
 
         def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
@@ -43,6 +45,6 @@ class TvmRunner:
             # Outputs may be hundreds of MiB: they are not copied, and nobody but the caller holds them.
             outputs = [np.from_dlpack(output) for output in main(*arguments)]
             release()
-            return outputs
+            return [storage.read(output) for storage, output in zip(storages, outputs, strict=True)]
 
         return evaluate

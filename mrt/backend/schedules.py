@@ -1,55 +1,72 @@
 """Schedules: how the stages of a region become parallel, vectorized loops.
 
-Three forms serve everything: maps (one element from some others), reductions, and blocked accumulations. No form
+Three forms serve everything: maps (one element from some others), reductions, and sums of dots. No form
 changes the order in which one element's terms are added, so that results depend on neither threads nor tiles.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from tvm import s_tir
 
+from mrt.backend.kernels.batch_dot import schedule_matrix_products
+from mrt.backend.kernels.depthwise import schedule_columns, write_columns
 from mrt.backend.kernels.dot import schedule_dots
-from mrt.backend.loops import PARALLEL_FROM, extent, has_reduction, parallelize, product, register_tile, split_loops
+from mrt.backend.kernels.rows import schedule_rows
+from mrt.backend.kernels.tile_instructions import write_tiles
+from mrt.backend.kernels.tiles import tile_dots
+from mrt.backend.loops import PARALLEL_FROM, extent, has_reduction, parallelize, product, split_loops
 from mrt.backend.machine import Machine
 from mrt.backend.stages import Hint
 from mrt.backend.storage import VECTOR, Walk
+from mrt.backend.tilings import Choose, by_rule
 
 
-@dataclass(frozen=True)
-class Accumulation:
-    """What the output stage must know of the blocked accumulation that it reads; see `Hint` for the first two."""
-
-    channel_axis: int
-    whole_blocks: bool
-    lanes: int
-
-
-def schedule(function: Any, walk: Walk, outputs: int, walked: int, machine: Machine) -> Any:
+def schedule(
+    function: Any,
+    walk: Walk,
+    outputs: int,
+    walked: int,
+    machine: Machine,
+    choose: Choose = by_rule,
+    by_rows: bool = False,
+) -> Any:
     """The scheduled form of the PrimFunc of a region, whose last blocks, one for each output, share their loops.
 
-    walked: how many trailing axes of the output can be walked as one without an index division.
+    walked: how many trailing axes of the output can be walked as one without an index division. choose: see `tilings`.
+    by_rows: whether every step is one along rows.
     """
     plan = s_tir.Schedule(function)
     blocks = plan.get_child_blocks(plan.get_sblock("root"))
     inside, output = blocks[:-outputs], blocks[-1]
-    accumulation, dots = None, None
+    if by_rows:
+        schedule_rows(plan, inside, output)
+        return plan.mod["main"]
+    dots, total = None, None
+    matrices: list[Any] = []
     for block in inside:
         annotations = plan.get(block).annotations
         if Hint.DOT in annotations:
             dots = block
-        elif Hint.BLOCK_AXIS in annotations:
-            accumulation = _schedule_accumulation(plan, block, machine)
+        elif Hint.COLUMNS in annotations:
+            schedule_columns(plan, block, output, machine)
+            return write_columns(plan.mod["main"])
+        elif Hint.SLICES in annotations:
+            total = block
+        elif Hint.MATRIX in annotations:
+            matrices.append(block)
         elif has_reduction(plan, block):
             _schedule_reduction(plan, block)
         else:
             _schedule_map(plan, block, 1)
-    if dots is not None:
-        schedule_dots(plan, dots, output, machine)
-    elif accumulation is not None and walk.inner is None:
-        _schedule_unblocking(plan, output, accumulation)
+    if matrices:
+        schedule_matrix_products(plan, matrices, dots, output, machine, choose)
+    elif dots is not None:
+        if total is None and tile_dots(plan, dots, output, machine, choose):
+            return write_tiles(plan.mod["main"])
+        schedule_dots(plan, dots, output, machine, choose=choose, total=total)
     elif walk.inner is not None:
         _schedule_lanes(plan, output, walk)
     else:
@@ -67,8 +84,9 @@ def _schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
     if len(positions) == 1 and len(walk.positions) > 1:
         positions = list(plan.split(positions[0], [None, walk.positions[-1]]))
     vectors = []
-    if length % VECTOR == 0:
-        vector, channel = plan.split(channel, [None, VECTOR])
+    width = _vector(plan, block) if length % _vector(plan, block) == 0 else VECTOR
+    if length % width == 0:
+        vector, channel = plan.split(channel, [None, width])
         vectors = [vector]
     *rows, row = positions
     if length <= 2 * VECTOR or length % VECTOR == 0:
@@ -76,6 +94,13 @@ def _schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
     plan.reorder(*rows, *vectors, row, channel)
     outer = [*rows, *vectors] or [row]
     parallelize(plan, outer, length * extent(plan, row))
+
+
+def _vector(plan: Any, block: Any) -> int:
+    """Elements of a vector: as many more as those that are read and written are narrower than 32 bits."""
+    found = plan.get(block)
+    sizes = [np.dtype(str(region.source.dtype)).itemsize for region in (*found.reads, *found.writes)]
+    return VECTOR * max(4 // max(sizes), 1)
 
 
 def _schedule_map(plan: Any, block: Any, inner: int) -> None:
@@ -113,55 +138,3 @@ def _schedule_reduction(plan: Any, block: Any) -> None:
         plan.decompose_reduction(block, reduction[0])
     elif spatial:
         parallelize(plan, spatial, work)
-
-
-def _schedule_accumulation(plan: Any, block: Any, machine: Machine) -> Accumulation:
-    """Tiles of positions x blocks stay in registers while the reduction runs; lanes are vectorized."""
-    annotations = plan.get(block).annotations
-    axis = int(annotations[Hint.BLOCK_AXIS])
-    spatial, reduction = split_loops(plan, block)
-    *_, position, lane = spatial
-    lanes = extent(plan, lane)
-    vector = min(lanes, machine.vector_bits // 32)
-    tile, together = register_tile(extent(plan, position), int(annotations[Hint.GROUP_BLOCKS]), vector, machine)
-    work = product(plan, reduction) * extent(plan, position) * together * lanes
-    blocks, near_blocks = plan.split(spatial[axis], [None, together])
-    tiles, near_positions = plan.split(position, [None, tile])
-    vectors, lane = plan.split(lane, [None, vector])
-    outer = [*spatial[:axis], blocks, *spatial[axis + 1 : -2]]
-    plan.reorder(*outer, tiles, vectors, *reduction, near_positions, near_blocks, lane)
-    plan.vectorize(lane)
-    plan.unroll(near_positions)
-    plan.unroll(near_blocks)
-    store = plan.cache_write(block, 0, "global")
-    plan.reverse_compute_at(store, vectors, preserve_unit_loops=True)
-    *near, store_lane = plan.get_loops(store)[len(outer) + 2 :]
-    plan.vectorize(store_lane)
-    for loop in near:
-        plan.unroll(loop)
-    if product(plan, outer) < 2 * machine.threads:
-        outer.append(tiles)
-        work //= extent(plan, tiles)
-    parallelize(plan, outer, work)
-    plan.decompose_reduction(block, reduction[0])
-    return Accumulation(
-        channel_axis=int(annotations[Hint.CHANNEL_AXIS]),
-        whole_blocks=bool(annotations[Hint.WHOLE_BLOCKS]),
-        lanes=lanes,
-    )
-
-
-def _schedule_unblocking(plan: Any, block: Any, accumulation: Accumulation) -> None:
-    """The output stage takes whole lanes and spreads them over the channel axis."""
-    loops = list(plan.get_loops(block))
-    axis = accumulation.channel_axis
-    before, channel, positions = loops[:axis], loops[axis], loops[axis + 1 :]
-    if not accumulation.whole_blocks:
-        outer, last = [*before, channel, *positions][:-1], [*before, channel, *positions][-1]
-        parallelize(plan, outer, extent(plan, last))
-        return
-    blocks, lane = plan.split(channel, [None, accumulation.lanes])
-    outer, near = [*before, blocks, *positions[:-1]], positions[-1:]
-    plan.reorder(*outer, *near, lane)
-    plan.vectorize(lane)
-    parallelize(plan, outer, product(plan, near) * accumulation.lanes)

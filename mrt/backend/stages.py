@@ -15,17 +15,25 @@ from mrt.symbol import Symbol
 class Hint:
     """Attributes of TE stages that the scheduler reads."""
 
-    BLOCK_AXIS = "mrt.block_axis"
-    """Marks a blocked accumulation: the axis that counts blocks of output channels; the last axis is the lane."""
     GROUP_BLOCKS = "mrt.group_blocks"
-    """Of a blocked accumulation and of one by dots: how many blocks in a row read the same input."""
-    CHANNEL_AXIS = "mrt.channel_axis"
-    """Of a blocked accumulation: the output's axis that its blocks and lanes become."""
-    WHOLE_BLOCKS = "mrt.whole_blocks"
-    """Of a blocked accumulation: whether no lane is idle."""
+    """Of an accumulation by dots: how many blocks in a row read the same input."""
     DOT = "mrt.dot"
     """Marks an accumulation by dots, [positions..., block, lane]; its reduction ends with the depth of a dot. The
     value is the name of the tensor intrinsic, or an empty string."""
+    MATRIX = "mrt.matrix"
+    """Marks what a product of computed matrices makes of its second one before it sums: the name of the tensor
+    intrinsic that makes it, or an empty string."""
+    SLICES = "mrt.slices"
+    """Marks the sum of what an accumulation by dots gives for each slice of channels, times the slice's factor."""
+    PARTS = "mrt.parts"
+    """Of an accumulation by dots: how many blocks in a row make one of the output, as the bytes of its weights."""
+    ACROSS = "mrt.across"
+    """Marks what combines the elements of one vector."""
+    COLUMNS = "mrt.columns"
+    """Marks sums over the taps of depthwise convolutions, [n, y, x, block, lane, row, column]: the instruction that
+    multiplies a column."""
+    TILES = "mrt.tiles"
+    """Of an accumulation by dots that is scheduled: the numbers of its `Tiling`."""
     INNER = "mrt.inner"
     """Of a reduction: the axis along which neighbours lie in memory."""
 
@@ -36,14 +44,27 @@ def stage(shape: tuple[int, ...], body: Callable[..., Expression], name: str, **
     return te.compute(shape, body, name=name, attrs=given)
 
 
-def inlined(shape: tuple[int, ...], dtype: str, body: Callable[..., Expression], inner: int | None = None) -> View:
+def inlined(
+    shape: tuple[int, ...],
+    dtype: str,
+    body: Callable[..., Expression],
+    inner: int | None = None,
+    natural: bool = False,
+) -> View:
     """Elements that are computed where they are read. inner: the axis along which they are best walked."""
-    return View(shape, dtype, body, inner)
+    return View(shape, dtype, body, inner, natural=natural)
 
 
-def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression]) -> View:
-    """An elementwise operator: `body` of the inputs' elements, each broadcast to the symbol's shape."""
-    return inlined(symbol.shape, symbol.dtype, lambda *at: body(*(broadcast(x, at, symbol.shape) for x in inputs)))
+def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression], natural: bool = False) -> View:
+    """An elementwise operator: `body` of the inputs' elements, each broadcast to the symbol's shape.
+
+    natural: see `View`.
+    """
+
+    def element(*at: Expression) -> Expression:
+        return body(*(broadcast(x, at, symbol.shape) for x in inputs))
+
+    return inlined(symbol.shape, symbol.dtype, element, natural=natural)
 
 
 def broadcast(x: Tensor, at: tuple[Expression, ...], shape: tuple[int, ...]) -> Expression:

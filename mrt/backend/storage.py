@@ -27,6 +27,7 @@ class Storage:
     inner: the axis that is innermost, the others standing before it in their order; None is the graph's own order.
     length: of the innermost axis in memory, padding included; what its padding holds is never read as a value.
     before, after: how many positions of border stand around the tensor along each logical axis; border: their value.
+    Along the innermost axis they are not border but other tensors, which share its memory.
     bordered: whether its memory has a border at all, be it part of the tensor, as it is of a Pad.
     dtype, offset: memory holds value + offset in this dtype.
     """
@@ -52,6 +53,19 @@ class Storage:
         """The axis `inner` innermost and padded to `length`, by default to whole vectors."""
         return replace(cls.plain(type), inner=inner, length=length or -(-type.shape[inner] // VECTOR) * VECTOR)
 
+    def permuted(self, axes: Sequence[int]) -> Storage | None:
+        """The same memory seen as the transpose whose axis i is axis axes[i]; None where no storage describes it."""
+        shape = tuple(self.type.shape[axis] for axis in axes)
+        seen = replace(
+            self,
+            type=replace(self.type, shape=shape),
+            inner=axes.index(self.order[-1]),
+            before=tuple(self.before[axis] for axis in axes),
+            after=tuple(self.after[axis] for axis in axes),
+            bordered=not self.is_flat,
+        )
+        return seen if seen.order == tuple(axes.index(axis) for axis in self.order) else None
+
     @property
     def order(self) -> tuple[int, ...]:
         """The logical axes in the order of memory."""
@@ -67,7 +81,7 @@ class Storage:
 
     @property
     def has_border(self) -> bool:
-        return any(self.before) or any(self.after)
+        return any(self.before[axis] or self.after[axis] for axis in self.order[:-1])
 
     @property
     def is_flat(self) -> bool:
@@ -83,9 +97,22 @@ class Storage:
     def shape(self) -> tuple[int, ...]:
         """The lengths in memory."""
         if self.is_flat:
-            return (math.prod(self.positions), self.length)
+            return (math.prod(self.positions), self.pitch)
         extra = [self.before[axis] + self.after[axis] for axis in self.order]
         return tuple(n + e for n, e in zip(self.core, extra, strict=True))
+
+    @property
+    def pitch(self) -> int:
+        """Of one run along the innermost axis, what other tensors have of it included."""
+        return self.before[self.order[-1]] + self.length + self.after[self.order[-1]]
+
+    def within(self, axis_begin: int, type: TensorType, length: int) -> Storage:
+        """The memory of a tensor that is this one's from `axis_begin` of its innermost axis on, for `length`."""
+        axis = self.order[-1]
+        before, after = list(self.before), list(self.after)
+        before[axis] += axis_begin
+        after[axis] += self.length - axis_begin - length
+        return replace(self, type=type, length=length, before=tuple(before), after=tuple(after))
 
     @property
     def core(self) -> tuple[int, ...]:
@@ -95,7 +122,11 @@ class Storage:
     def places(self, at: Sequence[Expression]) -> list[Expression]:
         """Where in memory the element at a logical index is."""
         if self.is_flat:
-            return [ravel([at[axis] for axis in self.order[:-1]], self.positions), at[self.order[-1]]]
+            first, channel = self.before[self.order[-1]], at[self.order[-1]]
+            return [
+                ravel([at[axis] for axis in self.order[:-1]], self.positions),
+                channel + first if first else channel,
+            ]
         return [at[axis] + self.before[axis] if self.before[axis] else at[axis] for axis in self.order]
 
     def decode(self, held: Expression) -> Expression:
@@ -120,6 +151,17 @@ class Storage:
         padded = np.pad(held.transpose(self.order).astype(self.dtype), around, constant_values=fill)
         return np.ascontiguousarray(padded.reshape(self.shape))
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether memory holds the values themselves, so that `read` gives them."""
+        return self.dtype == self.type.dtype and not self.offset
+
+    def read(self, held: Array) -> Array:
+        """The tensor that lies in `held`, a view of it: what `lay` undoes, where it `is_readable`."""
+        apart = held.reshape((*self.positions, self.pitch) if self.is_flat else self.shape)
+        inside = tuple(slice(self.before[axis], self.before[axis] + self.type.shape[axis]) for axis in self.order)
+        return apart[inside].transpose(np.argsort(self.order))
+
 
 @dataclass(frozen=True)
 class Walk:
@@ -132,9 +174,9 @@ class Walk:
     flat: bool
 
     @classmethod
-    def over(cls, storages: Sequence[Storage]) -> Walk:
+    def over(cls, storages: Sequence[Storage], may_be_flat: bool = True) -> Walk:
         """That of storages with one innermost axis and one length of it."""
-        return cls(storages[0], all(storage.is_flat for storage in storages))
+        return cls(storages[0], may_be_flat and all(storage.is_flat for storage in storages))
 
     @property
     def inner(self) -> int | None:
@@ -172,10 +214,15 @@ class View:
         tensor: Tensor = None,
         storage: Storage | None = None,
         flattened: View | None = None,
+        natural: bool = False,
     ) -> None:
-        """inner: the axis that is innermost in memory. tensor, storage: the memory. flattened: what it flattens."""
+        """inner: the axis that is innermost in memory. tensor, storage: the memory. flattened: what it flattens.
+
+        natural: whether the elements are integers that are proven never to be negative, though the dtype has a sign.
+        """
         self.shape, self.dtype = tuple(int(n) for n in shape), dtype
         self.inner, self.tensor, self.storage, self.flattened = inner, tensor, storage, flattened
+        self.natural = natural
         self._element = element
 
     def __call__(self, *at: Expression) -> Expression:
@@ -185,6 +232,19 @@ class View:
     def length(self) -> int:
         """Of the innermost axis, with what pads it in memory."""
         return self.shape[-1] if self.storage is None else self.storage.length
+
+    def permuted(self, axes: Sequence[int]) -> View:
+        """The transpose whose axis i is axis axes[i]: of the same memory, as a storage where one describes it."""
+        storage = None if self.storage is None else self.storage.permuted(axes)
+        if storage is not None:
+            return View.of(self.tensor, storage)
+
+        def element(*at: Expression) -> Expression:
+            places = dict(zip(axes, at, strict=True))
+            return self(*(places[axis] for axis in range(len(axes))))
+
+        inner = None if self.inner is None else tuple(axes).index(self.inner)
+        return View([self.shape[axis] for axis in axes], self.dtype, element, inner)
 
     @classmethod
     def of(cls, tensor: Tensor, storage: Storage) -> View:

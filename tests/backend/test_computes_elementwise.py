@@ -10,7 +10,9 @@ import pytest
 from compiled import Bundle
 
 from mrt.backend import TvmRunner
-from mrt.symbol import NumpyRunner
+from mrt.symbol import Graph, NumpyRunner, TensorType
+from mrt.symbol.operators.fake_quantize import FakeQuantize
+from mrt.symbol.symbol import apply, variable
 
 INT32 = np.iinfo(np.int32)
 
@@ -129,9 +131,10 @@ def test_quantize_rounds_half_to_even_and_saturates() -> None:
         for dtype in ("int8", "uint8", "int16", "int32"):
             info = np.iinfo(dtype)
             for zero_point in (0, 3):
-                bundle.add(
-                    "quantize", x, step, a_min=int(info.min), a_max=int(info.max), dtype=dtype, zero_point=zero_point
-                )
+                zero = bundle.parameter(np.array(zero_point, np.int8))
+                bundle.add("quantize", x, step, zero, a_min=int(info.min), a_max=int(info.max), dtype=dtype)
+    zeros = bundle.parameter(np.arange(216, dtype=np.int32) - 100)
+    bundle.add("quantize", x, step, zeros, a_min=0, a_max=65535, dtype="int32")
     bundle.check()
     (ties,) = TvmRunner().prepare(single(TIES))({"x_in_fed": TIES})
     assert ties.tolist()[:8] == [-2, -2, 0, 0, 0, 2, 2, 4]
@@ -140,7 +143,8 @@ def test_quantize_rounds_half_to_even_and_saturates() -> None:
 def single(x: np.ndarray):
     bundle = Bundle()
     scale = bundle.parameter(np.array([1.0], np.float32))
-    bundle.add("quantize", bundle.input(x), scale, a_min=-128, a_max=127, dtype="int8")
+    zero = bundle.parameter(np.array(0, np.int8))
+    bundle.add("quantize", bundle.input(x), scale, zero, a_min=-128, a_max=127, dtype="int8")
     return bundle.graph()
 
 
@@ -149,7 +153,8 @@ def test_dequantize_rounds_once() -> None:
     for dtype in ("int8", "uint8", "int16", "int32"):
         x = bundle.input(bundle.integers((4, 50), dtype))
         scale = bundle.parameter(np.abs(bundle.floats(4, 1)) + np.float32(1e-3))
-        bundle.add("dequantize", x, scale, zero_point=-7)
+        for zero_point in (np.array(-7, np.int8), np.array([[-7], [0], [300], [7]], np.int32)):
+            bundle.add("dequantize", x, scale, bundle.parameter(zero_point))
     bundle.check()
 
 
@@ -159,3 +164,21 @@ def test_both_runners_serve_the_protocol() -> None:
     graph = bundle.graph()
     a, b = (runner.prepare(graph)(bundle.feeds) for runner in (TvmRunner(), NumpyRunner()))
     np.testing.assert_array_equal(a[0], b[0])
+
+
+def test_fake_quantize_takes_the_levels_of_its_definition() -> None:
+    """The level's value may be an ulp off, where a product and a sum are contracted."""
+    x = np.concatenate([TIES, np.linspace(-3, 3, 241, dtype=np.float32)]).reshape(1, -1)
+    limits = np.float32([[-1, 2, -1, 2], [2, -1, 0, 5], [0.25, 0.25, -1, 1], [-2, 2, 3, -3]])
+    for levels in (2, 16, 256, 65536):
+        for low, high, first, last in limits.tolist():
+            symbols = [variable("x", TensorType(x.shape))]
+            symbols += [variable(name, TensorType((1,))) for name in ("low", "high", "first", "last")]
+            symbol = apply(FakeQuantize(levels=levels), symbols, "y")
+            feeds = {
+                s.name: np.full((1,), v, np.float32) for s, v in zip(symbols[1:], (low, high, first, last), strict=True)
+            }
+            graph = Graph((symbols[0],), (symbol,), feeds)
+            (found,) = TvmRunner().prepare(graph)({"x": x})
+            (wanted,) = graph.evaluate({"x": x})
+            np.testing.assert_allclose(found, wanted, rtol=2e-7, atol=2e-7 * max(abs(first), abs(last)))

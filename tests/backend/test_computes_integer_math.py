@@ -35,5 +35,11 @@ def test_division_rounds_down_at_the_extremes() -> None:
     lhs = bundle.input(edges[:, None])
     bundle.add("floor_divide", lhs, bundle.input(divisors))
     bundle.add("floor_divide", lhs, bundle.parameter(divisors))
+    # Those of many numbers are inverted: all around the multiples of divisors of every size.
+    sizes = np.array([2**n + d for n in range(31) for d in (-1, 0, 1) if 0 < 2**n + d <= HIGHEST], np.int64)
+    multiples = sizes[:, None] * np.array([-(2**31) // sizes, -sizes * 0 - 1, sizes * 0 + 1, HIGHEST // sizes]).T
+    near = (multiples[:, :, None] + np.arange(-2, 3)).reshape(len(sizes), -1).clip(-(2**31), HIGHEST).astype(np.int32)
+    for divisor in (bundle.input(sizes[:, None].astype(np.int32)), bundle.parameter(sizes[:, None].astype(np.int32))):
+        bundle.add("floor_divide", bundle.input(near), divisor)
     bundle.add("floor_divide", bundle.input(bundle.integers((4, 5), "int8")), bundle.input(np.array([[3]], np.uint8)))
     bundle.check()

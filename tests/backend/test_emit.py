@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import tvm
 from compiled import Bundle, op
-from tvm import tirx
+from tvm import relax, tirx
 
 from mrt.backend import TvmRunner, build_module, compute
+from mrt.backend.build import compile_executable
 from mrt.backend.compute import has_compute
+from mrt.backend.emit import Emitter
+from mrt.backend.machine import Machine
 from mrt.backend.regions import MAX_SYMBOLS, find_regions
 from mrt.errors import CompilationError, DataError
 from mrt.symbol import Graph, GraphBuilder, Operator, TensorType
@@ -161,6 +165,18 @@ def test_a_failing_compute_names_the_symbol(capfd: pytest.CaptureFixture[str]) -
         TvmRunner().prepare(graph)
     assert "\n" not in str(raised.value)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("wrong", [np.ones((2, 9), np.int32), np.ones((2, 8), np.float32), np.ones(16, np.int32)])
+def test_a_function_refuses_tensors_of_another_type(wrong: np.ndarray) -> None:
+    """Though the kernels check nothing."""
+    machine = Machine.of()
+    emitter = Emitter(machine)
+    emitter.add(chain(1, reshape=False), "main")
+    main = relax.VirtualMachine(compile_executable(emitter.module(), machine), tvm.cpu())["main"]
+    assert main(tvm.runtime.tensor(np.ones((2, 8), np.int32)))[0].shape == (2, 8)
+    with pytest.raises((RuntimeError, ValueError), match="input0"):
+        main(tvm.runtime.tensor(wrong))
 
 
 def test_feeds_that_do_not_fit_are_named() -> None:

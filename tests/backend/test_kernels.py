@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,27 @@ from compiled import Bundle
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.emit import Emitter
-from mrt.backend.kernels.instructions import choose_dot
+from mrt.backend.explain import explain
+from mrt.backend.kernels.instructions import choose_dot, joined_bytes, weight_bytes
 from mrt.backend.machine import Machine
 from mrt.symbol import Symbol
 
 TARGETS: dict[str, dict[str, Any]] = {
-    cpu: {"kind": "llvm", "mcpu": cpu} for cpu in ("x86-64", "x86-64-v3", "x86-64-v4", "alderlake", "cascadelake")
+    cpu: {"kind": "llvm", "mcpu": cpu}
+    for cpu in ("x86-64", "x86-64-v3", "x86-64-v4", "alderlake", "cascadelake", "sapphirerapids")
 }
 """No vectors of 256 bits; AVX2; AVX-512 without products of bytes; those in 256 bits; those in 512."""
 
 
 def runnable() -> list[str]:
     """The targets whose instructions this machine has."""
-    needed = {"x86-64": "sse2", "x86-64-v3": "avx2", "x86-64-v4": "avx512bw", "alderlake": "avx_vnni"}
+    needed = {
+        "x86-64": "sse2",
+        "x86-64-v3": "avx2",
+        "x86-64-v4": "avx512bw",
+        "alderlake": "avx_vnni",
+        "sapphirerapids": "amx_int8",
+    }
     flags = set()
     with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
         for line in file:
@@ -64,6 +73,18 @@ class Layers(Bundle):
 
     def padded(self, data: Symbol, *widths: int, value: int = 0) -> Symbol:
         return self.hidden("Pad", data, pad_width=(0, 0, 0, 0, *widths), constant_value=float(value))
+
+    def sliced(
+        self, data: Symbol, lengths: Sequence[int], filters: int, kernel: tuple[int, ...], **more: Any
+    ) -> Symbol:
+        """The sum of convolutions of slices of the channels, each times a factor for each output channel."""
+        terms = []
+        for index, length in enumerate(lengths):
+            begin = sum(lengths[:index])
+            part = self.hidden("slice_axis", data, axis=1, begin=begin, end=begin + length)
+            factors = self.parameter_of((filters, *(1,) * len(kernel)), "int16", 1, 256)
+            terms.append(self.hidden("broadcast_mul", self.convolution(part, filters, kernel, **more), factors))
+        return self.hidden("add_n", *terms)
 
     def finish(self, data: Symbol) -> None:
         self.add("relu", data)
@@ -110,6 +131,24 @@ def test_depthwise_convolutions(runner: TvmRunner, dtype: str) -> None:
     layers.check(runner=runner)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_convolutions_in_slices(runner: TvmRunner, dtype: str) -> None:
+    """Slices of 16, of 4 and of 1 channel, of different lengths, and the last one short."""
+    layers = Layers()
+    for shape, lengths, filters, kernel, attributes in [
+        ((1, 32, 8, 8), (16, 16), 24, (3, 3), {}),
+        ((2, 35, 5, 7), (16, 16, 3), 48, (1, 1), {}),
+        ((1, 16, 9, 9), (4, 4, 4, 4), 16, (3, 3), {"stride": (2, 2), "pad": (1, 1)}),
+        ((1, 12, 7, 7), (4, 4, 4), 7, (1, 1), {}),
+        ((1, 5, 6, 6), (1, 1, 1, 1, 1), 20, (3, 3), {"dilate": (2, 1)}),
+        ((1, 24, 6, 6), (4, 12, 8), 16, (2, 3), {}),
+        ((1, 21, 11), (8, 8, 5), 33, (4,), {}),
+    ]:
+        first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
+        layers.finish(layers.requantized(layers.sliced(first, lengths, filters, kernel, **attributes)))
+    layers.check(runner=runner)
+
+
 def test_wide_and_narrow_factors(runner: TvmRunner) -> None:
     """16-bit data, 16-bit weights, both, and data that two convolutions wish for in different dtypes."""
     layers = Layers()
@@ -135,6 +174,158 @@ def test_extremes_stay_exact(runner: TvmRunner) -> None:
             "FullyConnected", flat, layers.parameter(np.full((9, 1600), weight, np.int8)), num_hidden=9, no_bias=True
         )
     layers.check(runner=runner)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_products_of_computed_matrices(runner: TvmRunner, dtype: str) -> None:
+    """Odd numbers of rows, columns and terms, several matrices, operands that are transposed or not dense."""
+    layers = Layers()
+    for left, right, attributes in [
+        ((3, 7, 13), (3, 13, 33), {}),
+        ((3, 13, 7), (3, 13, 33), {"transpose_a": True}),
+        ((1, 9, 16), (1, 20, 16), {"transpose_b": True}),
+        ((2, 2, 5, 18), (2, 2, 18, 1), {}),
+        ((1, 1, 1), (1, 1, 1), {}),
+    ]:
+        a = layers.requantized(layers.input(layers.integers(left, "int16", -200, 200)), dtype)
+        b = layers.requantized(layers.input(layers.integers(right, "int16", -200, 200)), "int8")
+        layers.finish(layers.hidden("batch_dot", a, b, **attributes))
+    a = layers.requantized(layers.input(layers.integers((2, 5, 24), "int16", -200, 200)), dtype)
+    rows = [layers.parameter_of((40, 24), "int8", -127, 127) for _ in range(2)]
+    made = [layers.hidden("FullyConnected", a, row, num_hidden=40, no_bias=True, flatten=False) for row in rows]
+    query, key = (layers.requantized(each, "int8") for each in made)
+    turned = layers.hidden("transpose", key, axes=(0, 2, 1))
+    layers.finish(layers.requantized(layers.hidden("batch_dot", query, turned)))
+    heads = [
+        layers.hidden("transpose", layers.hidden("Reshape", each, shape=(2, 5, 4, 10)), axes=(0, 2, 1, 3))
+        for each in (query, key)
+    ]
+    layers.finish(layers.hidden("batch_dot", *heads, transpose_b=True))
+    layers.finish(layers.hidden("batch_dot", heads[0], layers.parameter_of((2, 4, 10, 3), "uint8", 0, 255)))
+    flat = layers.hidden("Flatten", query)
+    layers.finish(
+        layers.hidden(
+            "FullyConnected", flat, layers.parameter_of((9, 200), "int8", -127, 127), num_hidden=9, no_bias=True
+        )
+    )
+    layers.check(runner=runner)
+
+
+def test_products_of_matrices_stay_exact_at_the_extremes(runner: TvmRunner) -> None:
+    layers = Layers()
+    for value, dtype, weight, other in (
+        (255, "uint8", -128, "int8"),
+        (-128, "int8", -128, "int8"),
+        (-128, "int8", 255, "uint8"),
+        (-(2**15), "int16", -(2**15), "int16"),
+    ):
+        given = [
+            layers.input(np.full(shape, n, kind))
+            for shape, n, kind in (((2, 3, 1), value, dtype), ((2, 1, 5), weight, other))
+        ]
+        layers.finish(layers.hidden("batch_dot", *(layers.hidden("clip", x, a_min=-1e5, a_max=1e5) for x in given)))
+        if other != "int16":
+            given = [
+                layers.input(np.full(shape, n, kind))
+                for shape, n, kind in (((2, 3, 130), value, dtype), ((2, 130, 5), weight, other))
+            ]
+            layers.finish(layers.hidden("batch_dot", *(layers.hidden("clip", x, a_min=-1e5, a_max=1e5) for x in given)))
+    layers.check(runner=runner)
+
+
+def softmax_of(layers: Layers, data: Symbol) -> Symbol:
+    """Shares of each row, as integer networks compute them: powers from a table, one division."""
+    highest = layers.hidden("max", data, axis=(-1,), keepdims=True)
+    below = layers.hidden("clip", layers.hidden("broadcast_sub", data, highest), a_min=-128.0, a_max=0.0)
+    table = layers.parameter(np.round(5e6 * np.exp(np.arange(-128, 1) / 40)).astype(np.int32))
+    power = layers.hidden("table_lookup", layers.hidden("Cast", below, dtype="int8"), table, offset=128)
+    total = layers.hidden("sum", power, axis=(-1,), keepdims=True)
+    total = layers.hidden("clip", total, a_min=5e6, a_max=2.0**31 - 1)
+    half = layers.hidden("floor_divide", total, layers.parameter(np.full((1,) * data.type.rank, 2, np.int8)))
+    scaled = layers.hidden("broadcast_mul", power, layers.parameter(np.full((1,) * data.type.rank, 127, np.int8)))
+    return layers.hidden("floor_divide", layers.hidden("broadcast_add", scaled, half), total)
+
+
+def normalized(layers: Layers, data: Symbol) -> list[Symbol]:
+    """Rows less their means over the roots of their squares' sums, for two readers."""
+    total = layers.hidden("sum", data, axis=(-1,), keepdims=True)
+    centred = layers.hidden(
+        "broadcast_sub",
+        layers.hidden("broadcast_mul", data, layers.parameter(np.full((1,) * data.type.rank, data.shape[-1], np.int8))),
+        total,
+    )
+    short = layers.hidden("right_shift", centred, layers.parameter(np.full((1,) * data.type.rank, 3, np.int8)))
+    squares = layers.hidden("sum", layers.hidden("elemwise_mul", short, short), axis=(-1,), keepdims=True)
+    root = layers.hidden("integer_sqrt", layers.hidden("clip", squares, a_min=1.0, a_max=2.0**31 - 1), fraction_bits=3)
+    return [
+        layers.hidden(
+            "floor_divide",
+            layers.hidden("broadcast_mul", centred, layers.parameter(np.full((1,) * data.type.rank, n, np.int16))),
+            root,
+        )
+        for n in (900, -700)
+    ]
+
+
+@pytest.mark.parametrize("shape", [(3, 33, 19), (1, 5, 16), (2, 2, 7, 40), (4, 3)])
+def test_rows(runner: TvmRunner, shape: tuple[int, ...]) -> None:
+    """Softmax and normalization of rows that fill vectors or do not, written padded or in the graph's order."""
+    layers = Layers()
+    plain = layers.input(layers.integers(shape, "int8", -100, 100))
+    weight = layers.parameter_of((shape[-1], shape[-1]), "int8", -3, 3)
+    product = layers.hidden("FullyConnected", plain, weight, num_hidden=shape[-1], no_bias=True, flatten=False)
+    padded = layers.hidden("Cast", layers.hidden("clip", product, a_min=-127.0, a_max=127.0), dtype="int8")
+    for data in (plain, padded):
+        for result in (softmax_of(layers, data), *normalized(layers, data)):
+            layers.add("clip", result, a_min=-20000.0, a_max=20000.0)
+    layers.check(runner=runner)
+
+
+def test_rows_are_computed_by_one_function() -> None:
+    layers = Layers()
+    weight = layers.parameter_of((24, 24), "int8", -3, 3)
+    given = layers.input(layers.integers((2, 9, 24), "int8", -100, 100))
+    product = layers.hidden("FullyConnected", given, weight, num_hidden=24, no_bias=True, flatten=False)
+    data = layers.hidden("Cast", layers.hidden("clip", product, a_min=-127.0, a_max=127.0), dtype="int8")
+    layers.add("Cast", softmax_of(layers, data), dtype="uint8")
+    calls = explain(layers.graph(), [])
+    assert [call.operators[0] for call in calls if call.operators != ("copy",)] == ["FullyConnected", "max"]
+
+
+def test_concatenations_in_place(runner: TvmRunner) -> None:
+    """Parts of whole vectors, the last of any width; with borders, read by others too, and one of another Concat."""
+    layers = Layers()
+    data = layers.requantized(layers.input(layers.integers((3, 5, 9, 7), "int16", -200, 200)))
+    squeezed = layers.requantized(layers.convolution(data, 16, (1, 1)))
+    parts = [
+        layers.requantized(layers.convolution(squeezed, 32, (1, 1))),
+        layers.requantized(layers.convolution(layers.padded(squeezed, 1, 1, 1, 1), 16, (3, 3))),
+        layers.requantized(layers.convolution(squeezed, 19, (1, 1))),
+    ]
+    joined = layers.hidden("Concat", *parts, dim=1)
+    layers.finish(layers.convolution(layers.padded(joined, 1, 0, 1, 2), 16, (3, 3)))
+    layers.finish(layers.convolution(joined, 33, (1, 1), pad=(1, 1)))
+    layers.finish(layers.convolution(layers.padded(parts[1], 2, 2, 2, 2), 8, (3, 3)))
+    again = layers.requantized(layers.convolution(joined, 16, (1, 1)))
+    both = layers.hidden("Concat", again, joined, dim=1)
+    layers.finish(layers.convolution(both, 16, (1, 1)))
+    layers.add(
+        "Pooling", layers.hidden("Concat", again, parts[0], dim=1), kernel=(3, 3), stride=(2, 2), pool_type="max"
+    )
+    layers.check(runner=runner)
+
+
+def test_why_a_concatenation_copies_is_told() -> None:
+    def told(widths: tuple[int, ...]) -> list[str]:
+        layers = Layers()
+        data = layers.requantized(layers.input(layers.integers((1, 16, 5, 5), "int16", -200, 200)))
+        parts = [layers.requantized(layers.convolution(data, width, (1, 1))) for width in widths]
+        layers.finish(layers.convolution(layers.hidden("Concat", *parts, dim=1), 16, (1, 1)))
+        return [call.ends for call in explain(layers.graph(), []) if "Concat" in call.operators]
+
+    assert told((32, 16, 5)) == []
+    (reason,) = told((20, 16))
+    assert "has 20 channels" in reason
 
 
 def test_residuals_pools_concatenations_and_flattened_rows(runner: TvmRunner) -> None:
@@ -195,6 +386,20 @@ def test_a_dot_of_bytes_is_used_only_where_its_sums_fit() -> None:
     assert choose_dot("int8", exceeds, "int32", machine).depth == 2
     assert choose_dot("uint8", exceeds, "int32", machine).depth == 4
     assert choose_dot("int16", np.full((1, 4), -(2**15), np.int16), "int32", machine).depth == 1
+
+
+def test_wide_weights_are_multiplied_byte_by_byte_where_their_sums_fit() -> None:
+    machine = Machine.of(TARGETS["cascadelake"])
+    wide, wider = (np.full((1, 4), value, np.int16) for value in (2**15 - 129, 2**15 - 128))
+    assert [choose_dot("int8", weight, "int32", machine).parts for weight in (wide, wider)] == [2, 3]
+    many = np.full((1, 300), 2**15 - 129, np.int16)
+    dots = [choose_dot(data, many, "int32", machine) for data in ("uint8", "int16")]
+    assert [(dot.data, dot.parts) for dot in dots] == [("int16", 1)] * 2
+
+
+def test_the_bytes_of_every_word_join_to_it() -> None:
+    words = np.arange(-(2**15), 2**15).astype(np.int16)
+    np.testing.assert_array_equal(joined_bytes(weight_bytes(words).astype(np.int64)), words)
 
 
 def assembly(target: dict[str, Any], dtype: str) -> str:

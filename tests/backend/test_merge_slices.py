@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from compiled import compare
 
 from mrt.backend import TvmRunner
+from mrt.backend.machine import Machine
 from mrt.backend.merge_slices import MergeSlices
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
@@ -19,6 +22,8 @@ from mrt.symbol.operators.transform import SliceAxis
 from tests.matrix import PAIRS, extreme_feeds
 from tests.quantization.networks import chain, quantize_and_run, random_samples
 
+VECTORS = Machine.of({"kind": "llvm", "mcpu": "cascadelake"})
+"""Multiplies bytes in vectors, and has no tiles."""
 SHAPE = (1, 6, 5, 4)
 REDUCTIONS: dict[str, tuple[tuple[int, ...], Operator, tuple[int, ...]]] = {
     "convolution": (SHAPE, Convolution((3, 2), 4, no_bias=True), (4, 6, 3, 2)),
@@ -53,9 +58,8 @@ def test_split_reductions_become_one_and_give_the_same_integers(name: str, pair:
     integer = quantize_and_run(graph, random_samples(graph), QuantizationConfig.model_validate(sections)).integer
     assert count(integer.graph, "slice_axis") == 3
     merged = MergeSlices()(integer.graph)
-    if pair[1] == "symmetric":
-        assert count(merged, "slice_axis") == count(merged, "add_n") == 0 and count(merged, operator.op) == 1
-        assert len(merged.operators) <= len(integer.graph.operators) - 8
+    assert count(merged, "slice_axis") == count(merged, "add_n") == 0 and count(merged, operator.op) == 1
+    assert len(merged.operators) <= len(integer.graph.operators) - 8
     run = TvmRunner().prepare(integer.graph)
     for feeds in extreme_feeds(integer):
         expected = integer.graph.evaluate(feeds)
@@ -135,6 +139,68 @@ def test_a_sum_that_might_exceed_32_bits_whatever_the_data_is_left(factor: int, 
     if not fits:
         (refusal,) = merged.refusals
         assert refusal.symbol == "total" and "32 bits" in refusal.reason
+
+
+def in_slices(lengths: Sequence[int], kernel: int, factor: int = 2, largest: int = 127) -> Graph:
+    """add_n of convolutions of slices to two channels, each but the first times a factor."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, sum(lengths), 4, 4), "uint8"))
+    terms: list[Symbol] = []
+    for index, length in enumerate(lengths):
+        begin = sum(lengths[:index])
+        weight = np.arange(2 * length * kernel**2).reshape(2, length, kernel, kernel) % (2 * largest) - largest
+        parameter = builder.parameter(f"w{index}", weight.astype(np.int16))
+        part = builder.apply(SliceAxis(1, begin, begin + length), [x])
+        term = builder.apply(Convolution((kernel,) * 2, 2, no_bias=True), [part, parameter])
+        if index:
+            term = builder.apply(BroadcastMul(), [term, builder.parameter(f"f{index}", np.array([factor], np.int16))])
+        terms.append(term)
+    return builder.graph([builder.apply(AddN(), terms, "total")])
+
+
+@pytest.mark.parametrize(
+    ("lengths", "kernel", "width"),
+    [
+        ((16, 16), 1, 16),
+        ((16, 16, 3), 1, 16),
+        ((4, 4, 4, 4), 3, 4),
+        ((8, 8, 5), 2, 8),
+        ((4, 4), 1, 0),
+        ((3, 3), 3, 0),
+        ((1, 1, 1), 3, 0),
+        ((8, 4, 8), 3, 0),
+        ((4, 8), 3, 0),
+        ((20, 20, 8), 3, 0),
+    ],
+)
+def test_slices_of_enough_whole_dots_stay_apart_within_one_operator(
+    lengths: Sequence[int], kernel: int, width: int
+) -> None:
+    """Not those that are too short to pay, are not whole dots, differ, or reach beyond the channels in memory."""
+    graph = in_slices(lengths, kernel)
+    (merged,) = MergeSlices(VECTORS)(graph).operators
+    assert getattr(merged.operator, "width", 0) == width
+    assert merged.op == ("sliced_convolution" if width else "Convolution")
+    values = np.random.default_rng(0).integers(0, 255, graph.inputs[0].shape, "uint8", endpoint=True)
+    compare(graph, MergeSlices(VECTORS)(graph).evaluate({"x": values}), graph.evaluate({"x": values}))
+
+
+@pytest.mark.parametrize("factor", [0, -2])
+def test_factors_that_are_not_positive_go_into_the_weight(factor: int) -> None:
+    """A slice's own sum would not be bounded by the total's."""
+    (merged,) = MergeSlices(VECTORS)(in_slices((16, 16), 3, factor)).operators
+    assert merged.op == "Convolution"
+
+
+def test_wide_weights_are_not_multiplied_in_slices() -> None:
+    (merged,) = MergeSlices(VECTORS)(in_slices((16, 16), 3, largest=200)).operators
+    assert merged.op == "Convolution"
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v4", "sapphirerapids"])
+def test_machines_without_products_of_bytes_or_with_tiles_take_the_folded_weight(cpu: str) -> None:
+    (merged,) = MergeSlices(Machine.of({"kind": "llvm", "mcpu": cpu}))(in_slices((16, 16), 3)).operators
+    assert merged.op == "Convolution"
 
 
 def test_different_operators_on_the_slices_are_left() -> None:

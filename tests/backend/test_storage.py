@@ -25,6 +25,10 @@ def storages(draw: st.DrawFn) -> Storage:
         widths = st.lists(st.integers(0, 2), min_size=rank, max_size=rank)
         around = [[0 if axis == inner else n for axis, n in enumerate(draw(widths))] for _ in range(2)]
         storage = replace(storage, before=tuple(around[0]), after=tuple(around[1]), bordered=True)
+    if draw(st.booleans()):  # of a memory that it shares with others along its innermost axis
+        begin, length = draw(st.integers(0, 5)), storage.length
+        whole = replace(storage, length=begin + length + draw(st.integers(0, 5)))
+        storage = whole.within(begin, storage.type, length)
     return storage
 
 
@@ -38,6 +42,8 @@ def test_an_element_is_where_the_storage_says(storage: Storage, seed: int) -> No
         place = tuple(int(i) for i in storage.places(at))
         assert int(laid[place]) == int(value[at]) + storage.offset
     assert (laid == 7).sum() >= laid.size - value.size  # nothing else was written
+    if storage.is_readable:
+        np.testing.assert_array_equal(storage.read(laid), value)
 
 
 @given(storages())

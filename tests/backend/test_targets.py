@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from compiled import Bundle
 from networks import IntegerNetwork
+from tvm.target import codegen
 
-from mrt.backend import TvmRunner
+from mrt.backend import TvmRunner, build_module
 from mrt.backend.machine import Machine
 from mrt.errors import CompilationError
 
@@ -31,17 +32,29 @@ def test_shifts_and_ties_are_the_same_on_the_oldest_cpu() -> None:
     x = bundle.input(bundle.integers((4, 32), "int32"))
     bundle.add("right_shift", x, bundle.parameter(np.arange(32, dtype=np.int32)))
     ties = bundle.input((np.arange(-40, 40) / 2).astype(np.float32))
-    bundle.add("quantize", ties, bundle.parameter(np.ones(1, np.float32)), a_min=-128, a_max=127, dtype="int8")
+    scale, zero_point = bundle.parameter(np.ones(1, np.float32)), bundle.parameter(np.array(0, np.int8))
+    bundle.add("quantize", ties, scale, zero_point, a_min=-128, a_max=127, dtype="int8")
     bundle.check(runner=TvmRunner({"kind": "llvm", "mcpu": "x86-64"}))
 
 
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        ({"kind": "llvm", "mcpu": "z80"}, "z80"),
+        ({"kind": "llvm", "mcpu": "z80"}, "LLVM knows no such CPU"),
         ({"kind": "nonsense"}, "nonsense"),
         ("{not json", "not json"),
-        ({"kind": "c"}, "llvm is needed"),
+        ("amd", "native, or a mapping of the keys"),
+        ({"kind": "c"}, "'llvm' is needed"),
+        (
+            {"mcpu": "x86-64", "num-cores": 2},
+            "num-cores is not a key; the keys are kind, mcpu, mt",
+        ),
+        ({"features": ["nonsense"]}, "no such feature"),
+        ({"features": ["-nonsense"]}, "no such feature"),
+        ({"features": "avx2"}, "features is 'avx2'"),
+        ({"threads": 0}, "threads is 0"),
+        ({"mtriple": "nonsense"}, "mtriple is nonsense"),
+        ({"mtriple": "riscv64-linux-gnu", "mcpu": "native"}, "name a CPU of it"),
     ],
 )
 def test_a_target_that_cannot_be_is_one_clear_line(target: str, said: str) -> None:
@@ -53,3 +66,39 @@ def test_a_target_that_cannot_be_is_one_clear_line(target: str, said: str) -> No
 def test_a_machine_states_its_vectors() -> None:
     facts = {cpu: Machine.of(json.dumps({"kind": "llvm", "mcpu": cpu})) for cpu in ("x86-64", "x86-64-v3", "x86-64-v4")}
     assert [(m.vector_bits, m.registers) for m in facts.values()] == [(128, 16), (256, 16), (512, 32)]
+
+
+def test_features_add_to_a_cpu_and_take_from_it() -> None:
+    plain, more = {"mcpu": "x86-64-v4"}, {"mcpu": "x86-64-v4", "features": ["avx512vnni"]}
+    assert "vpdpbusd" not in Machine.of(plain).multiplies_bytes
+    assert Machine.of(more).multiplies_bytes == "llvm.x86.avx512.vpdpbusd.512"
+    without = Machine.of({"mcpu": "cascadelake", "features": ["-avx512vnni", "-avx512f"]})
+    assert (without.vector_bits, without.multiplies_bytes) == (256, "")
+    arm = {"mtriple": "aarch64-linux-gnu", "features": ["+dotprod"]}
+    assert Machine.of(arm).multiplies_bytes == "llvm.aarch64.neon.sdot"
+
+
+def test_this_machine_has_the_features_that_linux_says() -> None:
+    """A virtual machine may have less than the CPU that it is named by, and a new CPU more than one that LLVM knows."""
+    flags: set[str] = set()
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("flags"):
+                flags = set(line.split(":")[1].split())
+    if not flags:
+        pytest.skip("this system does not say what its CPU has")
+    target = Machine.of("native").target
+    for feature, flag in {"avx512vnni": "avx512_vnni", "avxvnni": "avx_vnni", "avx2": "avx2", "sse2": "sse2"}.items():
+        assert bool(codegen.target_has_features(feature, target)) == (flag in flags), feature
+
+
+def test_code_for_one_thread_starts_none() -> None:
+    network = IntegerNetwork(batch=2)
+    loops = {}
+    for threads in (1, 2):
+        target = {"threads": threads}
+        loops[threads] = str(build_module(network.graph, target=target)).count("T.parallel")
+        feeds = {"image": network.inputs[0].quantize(network.images(2))}
+        for a, b in zip(TvmRunner(target).prepare(network.graph)(feeds), network.graph.evaluate(feeds), strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert loops[1] == 0 < loops[2]

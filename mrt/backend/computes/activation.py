@@ -10,27 +10,40 @@ from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.functions import elu, function, gelu, gelu_tanh, number
 from mrt.backend.expressions import Expression, Tensor, bind, constant
 from mrt.backend.stages import elementwise, inlined
+from mrt.backend.storage import View
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, LeakyReLU
 
 
 @compute("relu", kind=Kind.ELEMENTWISE)
-def relu(symbol: Symbol, data: Tensor) -> Tensor:
+def relu(symbol: Symbol, data: Tensor) -> View:
+    if isinstance(data, View) and data.natural:
+        return data
     return elementwise(symbol, data, body=lambda x: te.max(x, constant(0, symbol.dtype)))
 
 
 @compute("clip", kind=Kind.ELEMENTWISE)
-def clip(symbol: Symbol, data: Tensor) -> Tensor:
-    operator = record(symbol, Clip)
-    return elementwise(symbol, data, body=lambda x: clipped(x, symbol.dtype, operator.a_min, operator.a_max))
+def clip(symbol: Symbol, data: Tensor) -> View:
+    operator, dtype = record(symbol, Clip), symbol.dtype
+    if isinstance(data, View) and data.natural and operator.a_max >= 0:
+        # Without a sign the lower limit is idle, and the upper one may become part of a conversion that saturates.
+        wide = f"u{dtype}"
+
+        def element(x: Expression) -> Expression:
+            return clipped(x.astype(wide), wide, operator.a_min, operator.a_max).astype(dtype)
+
+        return elementwise(symbol, data, body=element, natural=True)
+    return elementwise(symbol, data, body=lambda x: clipped(x, dtype, operator.a_min, operator.a_max))
 
 
 def clipped(x: Expression, dtype: str, lo: float, hi: float) -> Expression:
     """x limited to [lo, hi]; an integer to the integers in it, of which those beyond its dtype change nothing."""
-    if not dtype.startswith("float"):
-        least, most = tirx.min_value(dtype).value, tirx.max_value(dtype).value
-        lo, hi = math.ceil(max(lo, least)), math.floor(min(hi, most))
-    return te.min(te.max(x, constant(lo, dtype)), constant(hi, dtype))
+    if dtype.startswith("float"):
+        return te.min(te.max(x, constant(lo, dtype)), constant(hi, dtype))
+    least, most = tirx.min_value(dtype).value, tirx.max_value(dtype).value
+    if lo > least:
+        x = te.max(x, constant(math.ceil(lo), dtype))
+    return te.min(x, constant(math.floor(hi), dtype)) if hi < most else x
 
 
 @compute("LeakyReLU")

@@ -12,10 +12,13 @@ from tvm import te, tirx
 
 from mrt.backend.compute import Kind, Wish, compute, record, wishing
 from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.kernels.depthwise import ColumnForm, column_dot, column_sums, pack_columns
 from mrt.backend.kernels.dot import dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.instructions import choose_dot
+from mrt.backend.kernels.sliced_dot import pack_factors, pack_slices, sliced_products
 from mrt.backend.machine import Machine
 from mrt.backend.packing import Operand, Packed, Surroundings, packing
+from mrt.backend.sliced_convolution import SlicedConvolution, folded
 from mrt.backend.stages import inlined, stage
 from mrt.backend.storage import Storage, View
 from mrt.symbol import Array, Symbol
@@ -33,10 +36,12 @@ def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wi
         return None
     pad = (0, 0, *Window.of(symbol).before)
     made = Wish(1, before=pad, after=pad)
-    if is_depthwise(symbol):
-        return made
-    dot = choose_dot(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
-    return replace(made, dtype=dot.data, offset=dot.offset)
+    choose = column_dot if is_depthwise(symbol) else choose_dot
+    dot = choose(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
+    return made if dot is None else replace(made, dtype=dot.data, offset=dot.offset)
+
+
+wishing("sliced_convolution")(wish)
 
 
 @packing("Convolution", 1)
@@ -45,12 +50,31 @@ def pack_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Pa
     if data is None or data.inner != 1:
         return None
     if is_depthwise(symbol):
+        columns = pack_columns(weight, data, symbol.dtype, surroundings)
+        if columns is not None:
+            return columns
         # An int16 times a byte widened to int16 is one instruction in lanes of 32 bits.
         wide = weight.astype(np.int16) if weight.dtype.name in ("int8", "uint8") else weight
         moved = np.moveaxis(wide[:, 0], 0, -1)
         storage = Storage.with_inner(type_of(moved), moved.ndim - 1, data.length)
         return Packed("depthwise", (storage.lay(moved),), (storage,))
     return pack_dot(weight, data, symbol.dtype, surroundings, Window.of(symbol).is_pointwise, groups)
+
+
+@packing("sliced_convolution", 1)
+def pack_sliced_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Packed | None:
+    data, width = surroundings.views[0], record(symbol, SlicedConvolution).width
+    if data is None:
+        return None
+    return pack_slices(weight, data, symbol.dtype, surroundings, Window.of(symbol).is_pointwise, width)
+
+
+@packing("sliced_convolution", 2)
+def pack_slice_factors(symbol: Symbol, factors: Array, surroundings: Surroundings) -> Packed | None:
+    # What is known of a parameter is its value.
+    weight = surroundings.bounds[1].lo
+    dot = choose_dot(symbol.inputs[0].dtype, weight.astype(np.int8), symbol.dtype, surroundings.machine)
+    return pack_factors(factors, folded(weight, factors, record(symbol, SlicedConvolution).width), dot, surroundings)
 
 
 @packing("Convolution", 2)
@@ -65,18 +89,25 @@ def is_depthwise(symbol: Symbol) -> bool:
 
 @compute("Convolution", kind=Kind.WINDOW)
 def convolution(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | None = None) -> View:
-    if isinstance(weight, Operand):
+    if not isinstance(weight, Operand):
+        result = direct_convolution(symbol, data, weight)
+    elif isinstance(weight.form, ColumnForm):
+        result = column_convolution(symbol, data, weight)
+    else:
         form = depthwise_convolution if weight.form == "depthwise" else dot_convolution
         result = form(symbol, data, weight)
-    else:
-        result = direct_convolution(symbol, data, weight)
     if bias is None:
         return result
     return inlined(symbol.shape, symbol.dtype, lambda *at: result(*at) + bias(at[1]).astype(symbol.dtype), 1)
 
 
-def dot_convolution(symbol: Symbol, data: View, weight: Operand) -> View:
-    """Output channels in lanes, input channels in dots."""
+@compute("sliced_convolution", kind=Kind.WINDOW)
+def sliced_convolution(symbol: Symbol, data: View, weight: Operand, factors: Operand) -> View:
+    return dot_convolution(symbol, data, weight, factors)
+
+
+def dot_convolution(symbol: Symbol, data: View, weight: Operand, factors: Operand | None = None) -> View:
+    """Output channels in lanes, input channels in dots, in slices where these have factors."""
     operator, window = record(symbol, Convolution), Window.of(symbol)
     shape = (symbol.shape[0], *symbol.shape[2:])
 
@@ -84,7 +115,17 @@ def dot_convolution(symbol: Symbol, data: View, weight: Operand) -> View:
         n, *rest = position
         return [n, *window.bordered(rest, taps)]
 
-    sums = dot_products(data, weight, shape, operator.kernel, places)
+    if factors is None:
+        sums = dot_products(data, weight, shape, operator.kernel, places)
+    else:
+        sums = sliced_products(data, weight, factors, shape, operator.kernel, places)
+    return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
+
+
+def column_convolution(symbol: Symbol, data: View, weight: Operand) -> View:
+    """Channels in lanes, the taps of a column in dots."""
+    window, (batch, _, *spatial) = Window.of(symbol), symbol.shape
+    sums = column_sums(data, weight, (batch, *spatial), window.kernel, window.bordered)
     return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
 
 

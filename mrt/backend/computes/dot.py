@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from mrt.backend.compute import compute
-from mrt.backend.computes.linear import batch_dot
-from mrt.backend.expressions import Tensor
+from mrt.backend.compute import Kind, compute, on_scalars, wishing
+from mrt.backend.computes.linear import add_products, batch_dot, form_matrix, wish_matrix, wish_rows
+from mrt.backend.packing import Operand, forming
+from mrt.backend.storage import View
 from mrt.symbol import Symbol
 
+wishing("dot")(wish_rows)
+wishing("dot", 1)(wish_matrix)
+forming("dot", 1)(form_matrix)
+on_scalars("dot")(add_products)
 
-@compute("dot")
-def dot(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
+
+@compute("dot", kind=Kind.ROWS)
+def dot(symbol: Symbol, lhs: View, rhs: Operand) -> View:
     return batch_dot(symbol, lhs, rhs)

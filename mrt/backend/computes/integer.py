@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.compute import Kind, compute, record
 from mrt.backend.expressions import Expression, Tensor, bind, constant
 from mrt.backend.packing import Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.rounding import Rounding, choose_rounding, half_of
 from mrt.backend.stages import elementwise
+from mrt.backend.storage import View
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.integer import Dequantize, Quantize
-
-LESS_ONE = "less one"
-"""The form of shifts of at least 2, of which 1 is taken off: what rounding needs first."""
+from mrt.symbol.operators.integer import Quantize
 
 
 @packing("right_shift", 1)
 def pack_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Packed | None:
-    if int(shift.min(initial=31)) < 2:
+    """The shifts as the cheapest exact form of rounding reads them, with the halves where those are added."""
+    form = choose_rounding(surroundings.bounds[0], shift)
+    if form is None:
         return None
-    return laid_operand(symbol, 1, (shift - 1).astype(shift.dtype), surroundings.walk.inner, LESS_ONE)
+    inner = surroundings.walk.inner
+    if form is Rounding.LESS_ONE:
+        return laid_operand(symbol, 1, (shift - 1).astype(shift.dtype), inner, form)
+    by, half = (laid_operand(symbol, 1, x, inner, form) for x in (shift, half_of(shift).astype(np.int32)))
+    return Packed(form, by.arrays + half.arrays, by.storages + half.storages)
 
 
 @compute("right_shift", kind=Kind.ELEMENTWISE)
 def right_shift(symbol: Symbol, data: Tensor, shift: Tensor | Operand) -> Tensor:
-    """x for s = 0, else ((x >> (s-1)) + 1) >> 1; where s may be 1 the sum might overflow, and is (y >> 1) + (y & 1)."""
+    """x for s = 0, else ((x >> (s-1)) + 1) >> 1, in the form that was chosen for constant shifts.
+
+    Shifts that are no constants may be 1, where the sum might overflow: it is (y >> 1) + (y & 1).
+    """
     dtype = symbol.dtype
     zero, one = constant(0, dtype), constant(1, dtype)
     if isinstance(shift, Operand):
-        (less_one,) = shift.views
-        return elementwise(
-            symbol, data, less_one, body=lambda x, s: ((x.astype(dtype) >> s.astype(dtype)) + one) >> one
-        )
+        return _rounded(symbol, data, shift)
 
     def rounded(x: Expression, s: Expression) -> Expression:
         halves = x >> te.max(s - one, zero)
@@ -43,6 +49,23 @@ def right_shift(symbol: Symbol, data: Tensor, shift: Tensor | Operand) -> Tensor
         shift,
         body=lambda x, s: bind(x.astype(dtype), lambda v: bind(s.astype(dtype), lambda by: rounded(v, by))),
     )
+
+
+def _rounded(symbol: Symbol, data: Tensor, shift: Operand) -> View:
+    dtype = symbol.dtype
+    one = constant(1, dtype)
+    if shift.form is Rounding.LESS_ONE:
+        (less_one,) = shift.views
+        return elementwise(
+            symbol, data, less_one, body=lambda x, s: ((x.astype(dtype) >> s.astype(dtype)) + one) >> one
+        )
+    natural = shift.form is Rounding.NATURAL
+    wide = f"u{dtype}" if natural else dtype
+
+    def element(x: Expression, s: Expression, half: Expression) -> Expression:
+        return ((x.astype(wide) + half.astype(wide)) >> s.astype(wide)).astype(dtype)
+
+    return elementwise(symbol, data, *shift.views, body=element, natural=natural)
 
 
 @compute("left_shift", kind=Kind.ELEMENTWISE)
@@ -63,29 +86,32 @@ EXACT_IN_FLOAT32 = 2**24
 
 
 @compute("quantize", kind=Kind.ELEMENTWISE)
-def quantize(symbol: Symbol, data: Tensor, scale: Tensor) -> Tensor:
-    """The quotient is float32 and rounds half to even; the clip that follows is exact, in float32 where it can be."""
+def quantize(symbol: Symbol, data: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
+    """The quotient is float32 and rounds half to even; the sum and the clip that follow are exact.
+
+    What no zero point brings back into the range is held before: the steps are then small integers, which float32
+    holds.
+    """
     operator = record(symbol, Quantize)
-    lowest, highest = operator.a_min - operator.zero_point, operator.a_max - operator.zero_point
-    largest = max(abs(n) for n in (lowest, highest, operator.a_min, operator.a_max))
-    wide = "float32" if largest <= EXACT_IN_FLOAT32 else "float64"
-    integer = "int64" if symbol.dtype == "int64" else "int32"
+    room = np.iinfo(zero_point.dtype)
+    lowest, highest = operator.a_min - room.max, operator.a_max - room.min
+    wide, integer = ("float32", "int32") if max(-lowest, highest) <= EXACT_IN_FLOAT32 else ("float64", "int64")
 
-    def element(x: Expression, step: Expression) -> Expression:
+    def element(x: Expression, step: Expression, zero: Expression) -> Expression:
         rounded = tirx.nearbyint(x.astype("float32") / step.astype("float32")).astype(wide)
-        held = te.max(te.min(rounded, constant(highest, wide)), constant(lowest, wide))
-        return (held + constant(operator.zero_point, wide)).astype(integer).astype(symbol.dtype)
+        held = te.max(te.min(rounded, constant(highest, wide)), constant(lowest, wide)).astype(integer)
+        moved = held + zero.astype(integer)
+        clipped = te.max(te.min(moved, constant(operator.a_max, integer)), constant(operator.a_min, integer))
+        return clipped.astype(symbol.dtype)
 
-    return elementwise(symbol, data, scale, body=element)
+    return elementwise(symbol, data, scale, zero_point, body=element)
 
 
 @compute("dequantize", kind=Kind.ELEMENTWISE)
-def dequantize(symbol: Symbol, data: Tensor, scale: Tensor) -> Tensor:
+def dequantize(symbol: Symbol, data: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
     """scale * (q - zero_point) in float64, rounded once to float32."""
-    zero_point = constant(record(symbol, Dequantize).zero_point, "float64")
-    return elementwise(
-        symbol,
-        data,
-        scale,
-        body=lambda q, step: (step.astype("float64") * (q.astype("float64") - zero_point)).astype(symbol.dtype),
-    )
+
+    def element(q: Expression, step: Expression, zero: Expression) -> Expression:
+        return (step.astype("float64") * (q.astype("float64") - zero.astype("float64"))).astype(symbol.dtype)
+
+    return elementwise(symbol, data, scale, zero_point, body=element)

@@ -6,17 +6,24 @@ from collections.abc import Sequence
 
 from tvm import te, tirx
 
-from mrt.backend.compute import Kind, compute, record
-from mrt.backend.expressions import Expression, Tensor, constant
-from mrt.backend.stages import elementwise, inlined, stage
-from mrt.symbol import Symbol
+from mrt.backend.compute import Kind, compute, on_scalars, record
+from mrt.backend.expressions import Expression, Tensor, bind, constant
+from mrt.backend.kernels.division import divided_by, floor_division, reciprocals
+from mrt.backend.packing import Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.stages import broadcast, elementwise, inlined, stage
+from mrt.backend.storage import View
+from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.integer_math import IntegerSqrt
 
+SHARED = 16
+"""Numbers by the same divisor from which its reciprocal is worth to be found."""
+RECIPROCAL = "reciprocal"
+"""The form of divisors that are known."""
 PAIRS = 16
 """Pairs of bits in the data."""
 
 
-@compute("integer_sqrt")
+@compute("integer_sqrt", kind=Kind.STEPS)
 def integer_sqrt(symbol: Symbol, data: Tensor) -> Tensor:
     """One bit of the root a step, as roots are taken by hand: bring down two bits, subtract 4 root + 1 if it fits.
 
@@ -32,11 +39,10 @@ def integer_sqrt(symbol: Symbol, data: Tensor) -> Tensor:
     def longer(state: Sequence[Expression], following: Sequence[Expression]) -> tuple[Expression, Expression]:
         root, remainder = state
         held, trial = remainder * number(4) + following[1], root * number(4) + number(1)
-        fits = held >= trial
-        return (
-            root * number(2) + tirx.Select(fits, number(1), number(0)),
-            held - tirx.Select(fits, trial, number(0)),
-        )
+        # A sign serves as condition: those that are written so have TVM reason about every place read below them.
+        rest = held - trial
+        lacks = rest >> number(31)
+        return root * number(2) + number(1) + lacks, rest + (trial & lacks)
 
     fold = te.comm_reducer(longer, lambda *dtypes: tuple(constant(0, each) for each in dtypes), name="square_root")
 
@@ -44,14 +50,46 @@ def integer_sqrt(symbol: Symbol, data: Tensor) -> Tensor:
         # Beyond the last pair the place is masked to stay a valid shift; what it brings is not used.
         place = (number(2 * (PAIRS - 1)) - steps * number(2)) & number(31)
         pair = (data(*at).astype(dtype) >> place) & number(3)
-        pair = tirx.Select(steps < PAIRS, pair, number(0))
+        pair = pair & (steps - number(PAIRS) >> number(31))
         return fold((number(0), pair), axis=steps)
 
     root, _ = stage(symbol.shape, element, "roots")
     return inlined(symbol.shape, symbol.dtype, lambda *at: root(*at))
 
 
+@packing("floor_divide", 1)
+def pack_divisor(symbol: Symbol, divisor: Array, surroundings: Surroundings) -> Packed | None:
+    """Of divisors that are known, the reciprocals and shifts; none where they do not divide."""
+    if symbol.dtype != "int32" or int(divisor.min(initial=1)) < 1:
+        return None
+    by, shift = (laid_operand(symbol, 1, part, surroundings.walk.inner) for part in reciprocals(divisor))
+    return Packed(RECIPROCAL, by.arrays + shift.arrays, by.storages + shift.storages)
+
+
 @compute("floor_divide", kind=Kind.ELEMENTWISE)
-def floor_divide(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
+def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
+    """A divisor that many numbers have is inverted first: processors do not divide vectors of integers."""
+    dtype, shape = symbol.dtype, symbol.inputs[1].shape
+    if isinstance(rhs, Operand):
+
+        def by_constant(x: Expression, m: Expression, shift: Expression) -> Expression:
+            return bind(x.astype(dtype), lambda v: divided_by(v, tirx.reinterpret("uint32", m), shift.astype("uint32")))
+
+        return elementwise(symbol, lhs, *rhs.views, body=by_constant)
+    if dtype == "int32" and symbol.type.size >= SHARED * symbol.inputs[1].type.size:
+        divided = floor_division(lambda *at: rhs(*at).astype(dtype), shape)
+        missing = symbol.type.rank - len(shape)
+
+        def element(*at: Expression) -> Expression:
+            places = [constant(0, "int32") if n == 1 else i for i, n in zip(at[missing:], shape, strict=True)]
+            return bind(broadcast(lhs, at, symbol.shape).astype(dtype), lambda x: divided(x, *places))
+
+        return inlined(symbol.shape, dtype, element)
+    return divide_each(symbol, lhs, rhs)
+
+
+@on_scalars("floor_divide")
+def divide_each(symbol: Symbol, lhs: View, rhs: View) -> View:
+    """Each number by itself."""
     dtype = symbol.dtype
     return elementwise(symbol, lhs, rhs, body=lambda x, y: tirx.floordiv(x.astype(dtype), y.astype(dtype)))

@@ -1,24 +1,22 @@
-"""Matrix products: FullyConnected and batch_dot, blocked over the columns of the result."""
+"""Matrix products: FullyConnected and batch_dot, by dots over rows; columns of the result are in lanes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from tvm import te, tirx
+from tvm import te
 
-from mrt.backend.blocked import accumulate, block_rows, blocks_for, lanes_for, padded_positions
-from mrt.backend.compute import Kind, Wish, compute, record, wishing
-from mrt.backend.expressions import Expression, Tensor, constant, unravel
-from mrt.backend.kernels.dot import dot_products, pack_bias, pack_dot
-from mrt.backend.kernels.instructions import choose_dot
+from mrt.backend.compute import Kind, Wish, compute, on_scalars, record, wishing
+from mrt.backend.expressions import Expression, Tensor, unravel
+from mrt.backend.kernels.batch_dot import dot_of_matrices, matrix_products
+from mrt.backend.kernels.dot import DotForm, dot_products, pack_bias, pack_dot
+from mrt.backend.kernels.instructions import Dot, choose_dot
 from mrt.backend.machine import Machine
-from mrt.backend.packing import Operand, Packed, Surroundings, packing
+from mrt.backend.packing import Operand, Packed, Surroundings, forming, packing
 from mrt.backend.stages import inlined, stage
 from mrt.backend.storage import View
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
-
-Source = Callable[..., Expression]
 
 
 @wishing("FullyConnected")
@@ -85,47 +83,52 @@ def _direct(symbol: Symbol, data: View, weight: Tensor) -> View:
     return inlined(symbol.shape, dtype, lambda *at: total(*at))
 
 
-@compute("batch_dot")
-def batch_dot(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
+@wishing("batch_dot")
+def wish_rows(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish:
+    """The left rows as dots read them; what is transposed is copied anyway."""
+    if record(symbol, BatchDot).transpose_a:
+        return Wish(None)
+    dot = _dot_of(symbol, machine)
+    return Wish(symbol.inputs[0].type.rank - 1, dot.data, dot.offset)
+
+
+@wishing("batch_dot", 1)
+def wish_matrix(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish:
+    return Wish(None)
+
+
+@forming("batch_dot", 1)
+def form_matrix(symbol: Symbol, surroundings: Surroundings) -> DotForm:
+    return DotForm(_dot_of(symbol, surroundings.machine), False, 1)
+
+
+def _dot_of(symbol: Symbol, machine: Machine) -> Dot:
+    left, right = symbol.inputs
+    terms = left.shape[-2 if record(symbol, BatchDot).transpose_a else -1]
+    return dot_of_matrices(left.dtype, right.dtype, terms, symbol.dtype, machine)
+
+
+@compute("batch_dot", kind=Kind.ROWS)
+def batch_dot(symbol: Symbol, lhs: View, rhs: Operand) -> View:
+    operator, rank = record(symbol, BatchDot), symbol.type.rank
+    swapped = [*range(rank - 2), rank - 1, rank - 2]
+    left = lhs.permuted(swapped) if operator.transpose_a else lhs
+    right = rhs.views[0].permuted(swapped) if operator.transpose_b else rhs.views[0]
+    sums = matrix_products(left, right, rhs.form)
+    return inlined(symbol.shape, symbol.dtype, lambda *at: sums(at[-1], *at[:-1]), rank - 1)
+
+
+@on_scalars("batch_dot")
+def add_products(symbol: Symbol, lhs: View, rhs: View) -> View:
+    """The sum of a row's products, one after the other."""
     operator, dtype = record(symbol, BatchDot), symbol.dtype
-    *leading, rows, channels = symbol.shape
-    depth = symbol.inputs[0].shape[-2 if operator.transpose_a else -1]
+    k = te.reduce_axis((0, symbol.inputs[0].shape[-2 if operator.transpose_a else -1]), "k")
 
-    def left(*at: Expression) -> Expression:
-        *before, row, k = at
-        return lhs(*before, k, row) if operator.transpose_a else lhs(*before, row, k)
+    def element(*at: Expression) -> Expression:
+        *before, row, column = at
+        x = lhs(*before, k, row) if operator.transpose_a else lhs(*before, row, k)
+        y = rhs(*before, column, k) if operator.transpose_b else rhs(*before, k, column)
+        return te.sum(x.astype(dtype) * y.astype(dtype), axis=k)
 
-    def right(*at: Expression) -> Expression:
-        *before, channel, k = at
-        return rhs(*before, channel, k) if operator.transpose_b else rhs(*before, k, channel)
-
-    source, padded = padded_rows(left, leading, rows, depth, lhs.dtype)
-    blocked = block_rows(channels, (depth,), right, rhs.dtype, leading=leading)
-
-    def product(at: Sequence[Expression], reduction: Sequence[Expression]) -> Expression:
-        *before, block, row, lane = at
-        (k,) = reduction
-        return source(*before, row, k).astype(dtype) * blocked(*before, block, k, lane).astype(dtype)
-
-    lanes = lanes_for(channels)
-    shape = (*leading, blocks_for(channels), padded, lanes)
-    sums = accumulate(shape, len(leading), channels, (depth,), product, len(symbol.shape) - 1)
-
-    def result(*at: Expression) -> Expression:
-        *before, row, channel = at
-        return sums(*before, tirx.floordiv(channel, lanes), row, tirx.floormod(channel, lanes))
-
-    return inlined(symbol.shape, dtype, result)
-
-
-def padded_rows(element: Source, leading: Sequence[int], rows: int, depth: int, dtype: str) -> tuple[Source, int]:
-    """Rows that split into register tiles, and their number: `element` itself where it has such, else a padded copy."""
-    padded = padded_positions(rows)
-    if padded == rows:
-        return element, rows
-
-    def body(*at: Expression) -> Expression:
-        return tirx.if_then_else(at[-2] < rows, element(*at), constant(0, dtype))
-
-    copy = stage((*leading, padded, depth), body, "rows")
-    return (lambda *at: copy(*at)), padded
+    total = stage(symbol.shape, element, "batch_dot")
+    return inlined(symbol.shape, dtype, lambda *at: total(*at))

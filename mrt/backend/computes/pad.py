@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tvm import te, tirx
 
-from mrt.backend.compute import Kind, compute, record
+from mrt.backend.compute import Kind, Wish, compute, record, viewing
 from mrt.backend.expressions import Expression, Tensor, constant
 from mrt.backend.stages import inlined
+from mrt.backend.storage import View
 from mrt.symbol import Symbol
 from mrt.symbol.operators.pad import Pad
+
+
+def passed(symbol: Symbol, wish: Wish) -> Wish | None:
+    """What a Pad adds is a border of its data in memory, if the border that the reader wishes is of the same value."""
+    operator = record(symbol, Pad)
+    outside = operator.mode != "constant" or any(operator.pad_width[:4])
+    if outside or wish.inner != 1 or (wish.has_border and wish.border != operator.constant_value):
+        return None
+    none = (0,) * symbol.type.rank
+    return replace(
+        wish,
+        before=tuple(a + b for a, b in zip(wish.before or none, operator.pad_width[::2], strict=True)),
+        after=tuple(a + b for a, b in zip(wish.after or none, operator.pad_width[1::2], strict=True)),
+        border=operator.constant_value,
+    )
+
+
+@viewing("Pad", passed)
+def view(symbol: Symbol, data: View) -> View:
+    held, width = data.storage, record(symbol, Pad).pad_width
+    if held is None:
+        raise ValueError("a Pad is seen in a tensor that has memory of its own")
+    before = tuple(a - b for a, b in zip(held.before, width[::2], strict=True))
+    after = tuple(a - b for a, b in zip(held.after, width[1::2], strict=True))
+    return View.of(data.tensor, replace(held, type=symbol.type, before=before, after=after))
 
 
 @compute("Pad", kind=Kind.GATHER)

@@ -8,38 +8,50 @@ from typing import Any
 
 from tvm import te
 
-from mrt.backend.compute import compute, record
+from mrt.backend.compute import Kind, compute, record
 from mrt.backend.expressions import Expression, Tensor, constant
-from mrt.backend.stages import stage
-from mrt.backend.storage import View
+from mrt.backend.kernels.rows import reduced_rows
+from mrt.backend.stages import inlined, stage
+from mrt.backend.storage import VECTOR, View
 from mrt.symbol import Symbol
 from mrt.symbol.operators.reduce import Max, Mean, Sum
+from mrt.symbol.types import STORAGE_DTYPES
 
 
-@compute("sum")
+@compute("sum", kind=Kind.REDUCTION)
 def sum_over(symbol: Symbol, data: Tensor) -> Tensor:
     return reduced(data, record(symbol, Sum).axes(len(data.shape)), symbol.shape, te.sum, symbol.dtype)
 
 
 @compute("mean")
-def mean_over(symbol: Symbol, data: Tensor) -> Tensor:
+def mean_over(symbol: Symbol, data: Tensor) -> View:
     axes = record(symbol, Mean).axes(len(data.shape))
     count = constant(math.prod(int(data.shape[axis]) for axis in axes), symbol.dtype)
     total = reduced(data, axes, symbol.shape, te.sum, symbol.dtype)
-    return stage(symbol.shape, lambda *at: total(*at) / count, "mean")
+    return inlined(symbol.shape, symbol.dtype, lambda *at: total(*at) / count)
 
 
-@compute("max")
+@compute("max", kind=Kind.REDUCTION)
 def max_over(symbol: Symbol, data: Tensor) -> Tensor:
     return reduced(data, record(symbol, Max).axes(len(data.shape)), symbol.shape, te.max, symbol.dtype)
 
 
-def reduced(data: Tensor, axes: Sequence[int], shape: tuple[int, ...], reducer: Any, dtype: str) -> Tensor:
+def _by_vectors(data: Tensor, axes: Sequence[int]) -> bool:
+    """Whether whole vectors can be read along the one axis that is reduced."""
+    rank = len(data.shape)
+    if not isinstance(data, View) or data.storage is None or list(axes) != [rank - 1] or rank < 2:
+        return False
+    return data.inner == rank - 1 and data.length % VECTOR == 0 and not data.dtype.startswith("float")
+
+
+def reduced(data: Tensor, axes: Sequence[int], shape: tuple[int, ...], reducer: Any, dtype: str) -> View:
     """`data` reduced over `axes`; where `shape` has the data's rank they stay with length 1, else they are dropped.
 
     A reduction over all axes may give the shape (1,).
     """
     rank = len(data.shape)
+    if _by_vectors(data, axes) and dtype in STORAGE_DTYPES:
+        return reduced_rows(data, shape, reducer, dtype)
     loops = {axis: te.reduce_axis((0, int(data.shape[axis])), f"r{axis}") for axis in axes}
     kept = range(rank) if len(shape) == rank else [axis for axis in range(rank) if axis not in loops]
 
@@ -50,4 +62,5 @@ def reduced(data: Tensor, axes: Sequence[int], shape: tuple[int, ...], reducer: 
 
     near = data.inner if isinstance(data, View) else None
     inner = list(kept).index(near) if near is not None and near in kept and near not in loops else None
-    return stage(shape, body, "reduced", inner=inner)
+    total = stage(shape, body, "reduced", inner=inner)
+    return inlined(shape, dtype, lambda *at: total(*at), inner)

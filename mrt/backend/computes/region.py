@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mrt.backend.compute import Kind, compute, find_compute, kind_of, record
 from mrt.backend.expressions import Tensor
-from mrt.backend.stages import elementwise, stage
+from mrt.backend.stages import elementwise, inlined, stage
+from mrt.backend.storage import View
 from mrt.symbol import Operator, Symbol, apply, variable
 from mrt.symbol.operators.region import ElementwiseRegion, parse_expression
 
@@ -28,5 +29,6 @@ def elementwise_region(symbol: Symbol, data: Tensor) -> Tensor:
     return elementwise(symbol, result, body=lambda x: x)
 
 
-def _stored(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    return stage(shape, lambda *at: tensor(*at), "stored")
+def _stored(tensor: Tensor, shape: tuple[int, ...]) -> View:
+    held = stage(shape, lambda *at: tensor(*at), "stored")
+    return inlined(shape, held.dtype, lambda *at: held(*at))

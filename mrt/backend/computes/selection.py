@@ -15,7 +15,7 @@ from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, MaximumSca
 from mrt.symbol.types import STORAGE_DTYPES
 
 
-@compute("min")
+@compute("min", kind=Kind.REDUCTION)
 def min_over(symbol: Symbol, data: Tensor) -> Tensor:
     return reduced(data, record(symbol, Min).axes(len(data.shape)), symbol.shape, te.min, symbol.dtype)
 

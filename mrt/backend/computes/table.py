@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+import numpy as np
+from tvm import te
+
 from mrt.backend.compute import Kind, compute, record
 from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.kernels.lookup import gathers, looked_up
+from mrt.backend.packing import Operand, Packed, Surroundings, packing
 from mrt.backend.stages import broadcast, inlined
-from mrt.symbol import Symbol
+from mrt.backend.storage import View
+from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import TableLookup
+
+GATHERED = "gathered"
+"""The form of a table of int32 that vectors of places are looked up in."""
+
+
+@packing("table_lookup", 1)
+def pack_table(symbol: Symbol, table: Array, surroundings: Surroundings) -> Packed | None:
+    if not gathers(surroundings.machine) or table.dtype.kind == "f":
+        return None
+    return Packed.as_is(table.astype(np.int32), GATHERED)
 
 
 @compute("table_lookup", kind=Kind.ELEMENTWISE, whole=(1,))
-def table_lookup(symbol: Symbol, data: Tensor, table: Tensor) -> Tensor:
-    """table[data + offset]; the data is proven to lie within, so that nothing is checked."""
+def table_lookup(symbol: Symbol, data: Tensor, table: View | Operand) -> View:
+    """table[data + offset]; the data is proven to lie within, what pads it in memory is moved there."""
+    last = constant(symbol.inputs[1].shape[0] - 1, "int32")
     offset = constant(record(symbol, TableLookup).offset, "int32")
 
     def element(*at: Expression) -> Expression:
-        return table(broadcast(data, at, symbol.shape).astype("int32") + offset)
+        place = broadcast(data, at, symbol.shape).astype("int32") + offset
+        place = te.max(te.min(place, last), constant(0, "int32"))
+        if isinstance(table, Operand):
+            return looked_up(table.views[0].tensor, place).astype(symbol.dtype)
+        return table(place)
 
     return inlined(symbol.shape, symbol.dtype, element)

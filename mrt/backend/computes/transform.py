@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tvm import te, tirx
 
-from mrt.backend.compute import Kind, compute, record
+from mrt.backend.compute import Kind, Wish, compute, joining, record, viewing
 from mrt.backend.expressions import Expression, Tensor, constant, ravel, unravel
 from mrt.backend.stages import inlined
+from mrt.backend.storage import Storage, View
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Concat, Slice, SliceAxis, Take, Transpose
 
@@ -20,16 +22,44 @@ def reshape(symbol: Symbol, data: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, lambda *at: data(*unravel(ravel(at, symbol.shape), source)))
 
 
+def passed_by_flatten(symbol: Symbol, wish: Wish) -> Wish | None:
+    """Columns are channels and places; whoever reads rows of channels reads those of each place."""
+    return replace(wish, inner=1) if wish.inner == 1 and symbol.inputs[0].type.rank > 2 else None
+
+
+@viewing("Flatten", passed_by_flatten)
+def view_flatten(symbol: Symbol, data: View) -> View:
+    def element(n: Expression, place: Expression) -> Expression:
+        return data(n, *unravel(place, data.shape[1:]))
+
+    return View(symbol.shape, symbol.dtype, element, flattened=data)
+
+
 @compute("transpose")
-def transpose(symbol: Symbol, data: Tensor) -> Tensor:
-    rank = len(symbol.shape)
-    axes = [axis % rank for axis in record(symbol, Transpose).axes] or list(reversed(range(rank)))
+def transpose(symbol: Symbol, data: View) -> View:
+    seen = data.permuted(record(symbol, Transpose).order(symbol.type.rank))
+    return inlined(symbol.shape, symbol.dtype, lambda *at: seen(*at))
 
-    def element(*at: Expression) -> Expression:
-        places = dict(zip(axes, at, strict=True))
-        return data(*(places[axis] for axis in range(rank)))
 
-    return inlined(symbol.shape, symbol.dtype, element)
+def passed_by_transpose(symbol: Symbol, wish: Wish) -> Wish | None:
+    """The innermost axis is another one of the data, where a storage describes the transpose."""
+    if wish.inner is None:
+        return wish
+    axes = record(symbol, Transpose).order(symbol.type.rank)
+    if Storage.with_inner(symbol.inputs[0].type, axes[wish.inner]).permuted(axes) is None:
+        return None
+    before, after = (tuple(n[axes.index(a)] for a in range(len(axes))) if n else n for n in (wish.before, wish.after))
+    return replace(wish, inner=axes[wish.inner], before=before, after=after)
+
+
+@viewing("transpose", passed_by_transpose)
+def view_transpose(symbol: Symbol, data: View) -> View:
+    return data.permuted(record(symbol, Transpose).order(symbol.type.rank))
+
+
+@joining("Concat")
+def concat_axis(symbol: Symbol) -> int:
+    return record(symbol, Concat).dim % symbol.type.rank
 
 
 @compute("Concat", kind=Kind.GATHER)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.expressions import Expression, ravel, unravel
-from mrt.backend.kernels.instructions import Dot, choose_dot
+from mrt.backend.expressions import Expression, constant, ravel, unravel
+from mrt.backend.kernels.instructions import Dot, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.loops import extent, parallelize, product, register_tile, split_loops
 from mrt.backend.machine import Machine
 from mrt.backend.packing import Operand, Packed, Surroundings
 from mrt.backend.stages import Hint, stage
 from mrt.backend.storage import Storage, View
+from mrt.backend.tilings import Choose, VectorTiling, by_rule
 from mrt.symbol import Array
 from mrt.symbol.types import type_of
 
@@ -28,12 +29,14 @@ NEAR_BYTES = 1 << 14
 class DotForm:
     """How a weight lies in memory, and how its dots are walked.
 
-    flat: all positions are one axis; groups: of channels, whose blocks of output channels follow each other.
+    flat: all positions are one axis; groups: of channels, whose blocks of output channels follow each other. joins:
+    whether sums may be formed for what lies between two lines of positions, too.
     """
 
     dot: Dot
     flat: bool
     groups: int
+    joins: bool = field(default=False, kw_only=True)
 
 
 def pack_dot(
@@ -41,8 +44,8 @@ def pack_dot(
 ) -> Packed | None:
     """The weight (O, I, taps...) of dots over the data's innermost axis, as [block, taps..., I / depth, lane, depth].
 
-    A block is `lanes` output channels. None where groups of channels do not fill lanes and dots, or the data does not
-    lie in memory as any dot reads it.
+    A block is `lanes` output channels, or, of weights of several bytes, one byte of each; the bytes follow each other.
+    None where groups of channels do not fill lanes and dots, or the data does not lie in memory as any dot reads it.
     Where memory holds more than the data's values, the second array takes it off again for each output channel.
     """
     source = data.flattened or data
@@ -61,14 +64,18 @@ def pack_dot(
     if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs != surroundings.walk.storage.length)):
         return None
     blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
-    rows = np.zeros((groups, blocks * dot.lanes, depth, *taps), dot.weight)
+    rows = np.zeros((groups, blocks * dot.lanes, depth, *taps), dot.weight if dot.parts == 1 else weight.dtype)
     rows[:, :per_group, :inputs] = weight.reshape(groups, per_group, inputs, *taps)
     rows = rows.reshape(groups * blocks, dot.lanes, depth // dot.depth, dot.depth, *taps)
+    if dot.parts > 1:
+        rows = np.moveaxis(weight_bytes(rows), 0, 1).reshape(-1, *rows.shape[1:])
     packed = np.ascontiguousarray(np.moveaxis(rows, (1, 2, 3), (-2, -3, -1)))
     arrays = [packed]
     if dot.offset:
-        arrays.append(-dot.offset * packed.astype(np.int32).sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1)))
-    return Packed(DotForm(dot, flat, groups), tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+        sums = packed.astype(np.int32).sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1))
+        arrays.append(-dot.offset * joined_bytes(sums.reshape(-1, dot.parts, dot.lanes).swapaxes(0, 1)))
+    form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1)
+    return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
 
 
 def pack_bias(bias: Array, surroundings: Surroundings) -> Packed | None:
@@ -115,53 +122,91 @@ def dot_products(
         factor = packed(block, *axes, step, lane, near)
         return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, step, *within])
 
-    walked = (math.prod(positions),) if form.flat else tuple(positions)
+    walked = [math.prod(positions)] if form.flat else list(positions)
+    if form.joins and len(walked) > 1:
+        walked[-1] = max(walked[-1], _line_pitch(storage, inner, len(walked), lambda at: places(at, [0 for _ in taps])))
     sums = stage(
         (*walked, groups * blocks, dot.lanes),
         dots,
         "dots",
         dot=dot.intrinsic if within else "",
         group_blocks=blocks,
+        parts=dot.parts,
     )
 
     def element(channel: Expression, *position: Expression) -> Expression:
         # Where there are several groups, the channels of each fill whole blocks.
         block, lane = tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes)
         at = [ravel(position, tuple(positions))] if form.flat else position
-        value = sums(*at, block, lane)
+        value = joined_bytes([sums(*at, block * dot.parts + part, lane) for part in range(dot.parts)])
         return value + weight.views[1](block, lane) if dot.offset else value
 
     return element
 
 
-def schedule_dots(plan: Any, sums: Any, output: Any, machine: Machine) -> None:
+def _line_pitch(
+    storage: Storage, inner: int, rank: int, places: Callable[[Sequence[Expression]], list[Expression]]
+) -> int:
+    """How many positions of the last axis lie in memory from one of the axis before to the next; 0 if no whole one."""
+
+    def place(axis: int) -> int:
+        index = places([constant(int(i == axis), "int32") for i in range(rank)])
+        return int(ravel(storage.places([*index[:inner], constant(0, "int32"), *index[inner:]]), storage.shape))
+
+    here, line, position = place(-1), place(rank - 2), place(rank - 1)
+    return (line - here) // (position - here) if (line - here) % (position - here) == 0 else 0
+
+
+def schedule_dots(
+    plan: Any,
+    sums: Any,
+    output: Any,
+    machine: Machine,
+    own: Sequence[Any] = (),
+    choose: Choose = by_rule,
+    total: Any = None,
+) -> None:
     """Tiles of positions and blocks of output channels stay in registers while all their dots are summed.
 
     The output's loops are [positions..., channel]; the sums' are [positions..., block, lane, taps..., step, within].
-    What is larger, the weights or the data, is walked once, and the other again for each part of it.
+    By the rule what is larger, the weights or the data, is walked once, and the other again for each part of it.
+    own: the blocks that make what the first loop of positions has of its own, as weights are; it stays outermost.
+    choose: see `tilings`.
+    total: the block that adds up sums of slices, whose loops are [slice, positions..., block, lane, ...]: both stay in
+    registers (see `sliced_dot`).
     """
     annotations = plan.get(sums).annotations
     intrinsic = str(annotations[Hint.DOT])
     *positions, channel = plan.get_loops(output)
     spatial, reduction = split_loops(plan, sums)
     lanes, blocks_count = extent(plan, spatial[-1]), extent(plan, spatial[-2])
-    depth = product(plan, reduction)
-    if len(positions) == 1 and len(spatial) > 3:
-        positions = list(plan.split(positions[0], [None, extent(plan, spatial[-3])]))
+    slices = 1 if total is None else extent(plan, spatial[0])
+    depth = product(plan, reduction) * slices
     row = positions[-1] if positions else plan.add_unit_loop(channel)
-    rows = positions[:-1]
-    tile, together = register_tile(extent(plan, row), int(annotations[Hint.GROUP_BLOCKS]), lanes, machine)
-    near = _near_tiles(extent(plan, row) // tile, tile * depth) if not rows else extent(plan, row) // tile
+    first_rows, rows = (positions[:1], positions[1:-1]) if own else ([], positions[:-1])
+    parts = int(annotations[Hint.PARTS])
+    copies = 1 if total is None else 2
+    tile, held = register_tile(extent(plan, row), int(annotations[Hint.GROUP_BLOCKS]), lanes, machine, parts, copies)
+    length, count, group_blocks = extent(plan, row), product(plan, rows), int(annotations[Hint.GROUP_BLOCKS])
+    near = _near_tiles(length // tile, tile * depth) if not rows else length // tile
+    weights, data = blocks_count * lanes * depth, count * length * depth
+    by_blocks = weights * count * length // (near * tile) > data * (blocks_count // held)
+    rule = VectorTiling(tile, held // parts, near, by_blocks)
+    tiling = choose(rule.alternatives(length, group_blocks // parts, parts, lanes, machine, copies))
+    tile, together, near, held = tiling.positions, tiling.blocks, tiling.near, tiling.blocks * parts
     blocks, lane = plan.split(channel, [None, lanes])
     far_blocks, near_blocks = plan.split(blocks, [None, together])
-    parts, tiles, near_positions = plan.split(row, [None, near, tile])
-    weights, data = blocks_count * lanes * depth, product(plan, rows) * extent(plan, parts) * near * tile * depth
-    by_blocks = weights * product(plan, [*rows, parts]) > data * extent(plan, far_blocks)
-    outer = [far_blocks, *rows, parts] if by_blocks else [*rows, parts, far_blocks]
+    stretches, tiles, near_positions = plan.split(row, [None, near, tile])
+    by_blocks = tiling.weights_outermost
+    outer = [*first_rows, *([far_blocks, *rows, stretches] if by_blocks else [*rows, stretches, far_blocks])]
     plan.reorder(*outer, tiles, near_positions, near_blocks, lane)
-    plan.compute_at(sums, tiles, preserve_unit_loops=True)
-    inside = list(plan.get_loops(sums))[len(outer) + 1 :]
-    place = len(inside)
+    around = [*outer, tiles]
+    if total is not None:
+        around.append(_scheduled_total(plan, total, around))
+    plan.compute_at(sums, around[-1], preserve_unit_loops=True)
+    for block in reversed(own):
+        plan.compute_at(block, first_rows[0], preserve_unit_loops=True)
+    inside = list(plan.get_loops(sums))[len(around) :]
     steps, at = inside[len(inside) - len(reduction) :], inside[: len(inside) - len(reduction)]
     *near_at, lane_at = at
     if intrinsic:
@@ -172,17 +217,35 @@ def schedule_dots(plan: Any, sums: Any, output: Any, machine: Machine) -> None:
     for loop in near_at:
         plan.unroll(loop)
     # Threads are told apart before the sums are started in a block of their own, after which TVM refuses.
-    parallelize(plan, outer, depth * tile * together * lanes * near)
-    first = plan.decompose_reduction(sums, steps[0])
-    *zeroed, zeroed_lane = list(plan.get_loops(first))[-(place - len(reduction)) :]
-    plan.vectorize(zeroed_lane)
-    for loop in zeroed:
-        plan.unroll(loop)
+    work = depth * tile * held * lanes * near
+    parallelize(plan, first_rows or outer, work * product(plan, outer[1:]) if own else work)
+    if total is not None:
+        _start(plan, total, around[-1], len(at) - 1)
+    _start(plan, sums, steps[0], len(at))
     if intrinsic:
         plan.tensorize(lane_at, intrinsic)
     plan.vectorize(lane)
     plan.unroll(near_positions)
     plan.unroll(near_blocks)
+
+
+def _scheduled_total(plan: Any, total: Any, around: Sequence[Any]) -> Any:
+    """The loop over slices of the block that adds up their sums, computed within the loops `around`."""
+    plan.compute_at(total, around[-1], preserve_unit_loops=True)
+    *positions, lane, slices = list(plan.get_loops(total))[len(around) :]
+    plan.reorder(slices, *positions, lane)
+    for loop in positions:
+        plan.unroll(loop)
+    plan.vectorize(lane)
+    return slices
+
+
+def _start(plan: Any, block: Any, loop: Any, count: int) -> None:
+    """Sets the sums of a block to 0 before `loop`, in registers: they are walked by so many loops."""
+    *zeroed, lane = list(plan.get_loops(plan.decompose_reduction(block, loop)))[-count:]
+    plan.vectorize(lane)
+    for each in zeroed:
+        plan.unroll(each)
 
 
 def _near_tiles(tiles: int, tile_bytes: int) -> int:

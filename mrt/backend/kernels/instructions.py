@@ -7,7 +7,7 @@ leave 32 bits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from mrt.symbol import Array
 
 BYTE_OFFSET = 128
 """What is added to an int8 to make it the unsigned factor of a dot of bytes, or taken off a uint8 to make it signed."""
+BYTE = 256
 INT32_MAX = 2**31 - 1
 WORDS = ("int8", "uint8", "int16")
 """Dtypes whose values an int16 holds."""
@@ -30,6 +31,7 @@ class Dot:
 
     depth: channels of the data that one dot takes. lanes: output channels. accumulator: the sums' dtype.
     instruction: LLVM's, an empty string where plain multiplication and addition serve.
+    parts: bytes of a weight, which are multiplied one by one; see `weight_bytes`.
     """
 
     data: str
@@ -39,6 +41,7 @@ class Dot:
     lanes: int
     accumulator: str
     instruction: str = ""
+    parts: int = 1
 
     @property
     def intrinsic(self) -> str:
@@ -53,25 +56,59 @@ def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> 
     """The fastest dot of a machine for data of dtype `data` and a weight (output channels, ...), integer or float.
 
     A dot of bytes adds 128 to data of the other sign, or takes it off, and later 128 times the sum of the weights: what
-    both may reach decides whether it fits.
+    both may reach decides whether it fits. Wider weights are multiplied byte by byte: in as many instructions as words
+    take, but the data stay bytes.
+    """
+    if weight.dtype.kind == "f":
+        return fitting_dot(data, weight.dtype.name, 0, 0, accumulator, machine)
+    if machine.multiplies_bytes and weight.dtype.name in ("uint8", "int16", "int32"):
+        parts = weight_bytes(weight)
+        sums = np.abs(parts, dtype=np.int64).reshape(*parts.shape[:2], -1).sum(axis=2)
+        dot = fitting_dot(data, "int8", int(joined_bytes(sums).max(initial=0)), 0, accumulator, machine)
+        if dot.instruction == machine.multiplies_bytes:
+            return replace(dot, parts=len(parts))
+    sums = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
+    least = int(weight.min(initial=0))
+    return fitting_dot(data, weight.dtype.name, int(sums.max(initial=0)), least, accumulator, machine)
+
+
+def fitting_dot(data: str, dtype: str, reach: int, least: int, accumulator: str, machine: Machine) -> Dot:
+    """The same for weights of `dtype` that are known by bounds: they are `least` or more, and the absolute values of
+    those of one output channel add up to `reach` at most.
     """
     lanes = machine.vector_bits // 32
-    dtype = weight.dtype.name
     in_bytes = accumulator == "int32" and data in ("int8", "uint8") and dtype == "int8"
     if in_bytes and machine.multiplies_bytes:
         held = "int8" if machine.data_is_signed else "uint8"
         offset = 0 if data == held else -BYTE_OFFSET if machine.data_is_signed else BYTE_OFFSET
         largest = (BYTE_OFFSET if machine.data_is_signed else 255) + abs(offset)
-        if (
-            largest * int(np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1).max(initial=0))
-            <= INT32_MAX
-        ):
+        if largest * reach <= INT32_MAX:
             return Dot(held, offset, "int8", 4, lanes, accumulator, machine.multiplies_bytes)
     in_words = accumulator == "int32" and data in WORDS and dtype in WORDS
     # Four factors of -2^15 would leave 32 bits within the instruction.
-    if in_words and machine.multiplies_words and weight.min(initial=0) > -(2**15):
+    if in_words and machine.multiplies_words and (least > -(2**15) or data != "int16"):
         return Dot("int16", 0, "int16", 2, lanes, accumulator, machine.multiplies_words)
     return Dot(data, 0, dtype, 1, lanes, accumulator)
+
+
+def weight_bytes(weight: Array) -> Array:
+    """The bytes of integers, int8 (parts, ...), of as few parts as that takes; `joined_bytes` of them is the weight."""
+    if weight.dtype == np.int8:
+        return weight[None]
+    parts: list[Array] = []
+    rest = weight.astype(np.int64)
+    while not parts or rest.any():
+        parts.append(((rest + BYTE // 2) % BYTE - BYTE // 2).astype(np.int8))
+        rest = (rest - parts[-1]) // BYTE
+    return np.stack(parts)
+
+
+def joined_bytes(parts: Any) -> Any:
+    """The sum over i of 256^i parts[i]: of arrays, or of expressions."""
+    total = parts[0]
+    for i in range(1, len(parts)):
+        total = total + parts[i] * BYTE**i
+    return total
 
 
 def _description(dot: Dot) -> Any:

@@ -9,7 +9,7 @@ import tvm
 from tvm import s_tir, te, tirx
 from tvm.ir import prim
 
-from mrt.backend.compute import find_compute
+from mrt.backend.compute import find_scalar_compute
 from mrt.backend.regions import Region
 from mrt.backend.storage import Storage, View
 from mrt.symbol import Symbol
@@ -32,7 +32,7 @@ def _prim_func(region: Region) -> Any:
         for source, placeholder in zip(region.inputs, placeholders, strict=True)
     }
     for symbol in region.symbols:
-        values[symbol] = find_compute(symbol)(symbol, *(values[source] for source in symbol.inputs))
+        values[symbol] = find_scalar_compute(symbol)(symbol, *(values[source] for source in symbol.inputs))
     output = region.output
     result = te.compute(output.shape, lambda *at: values[output](*at).astype(output.dtype), name="result")
     return te.create_prim_func([*placeholders, result])

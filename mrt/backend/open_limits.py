@@ -1,0 +1,46 @@
+"""Limits that no value reaches are opened as far as costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mrt.symbol import Graph, GraphBuilder, Interval, RewritePass, Symbol
+from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.operators.activation import Clip
+from mrt.symbol.operators.integer import Cast
+
+
+@dataclass(frozen=True)
+class OpenLimits(RewritePass):
+    """A limit of a clip that its data is proven not to reach is opened, to where the clip does not act on that side.
+
+    Where the other limit is the end of the dtype that the result is stored in, it is opened to this dtype's other end:
+    the two are then one conversion that saturates. bounds: of the graph given, by name.
+    """
+
+    bounds: Mapping[str, Interval] = field(compare=False)
+
+    def rewrite(
+        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+    ) -> Symbol | str | None:
+        operator = symbol.operator
+        if not isinstance(operator, Clip) or symbol.dtype not in DTYPE_RANGES:
+            return None
+        data, own, stored = self.bounds[symbol.inputs[0].name], DTYPE_RANGES[symbol.dtype], _stored(graph, symbol)
+        lo, hi = operator.a_min, operator.a_max
+        below, above = data.min < lo, data.max > hi
+        if not below:
+            lo = min(lo, stored[0] if above and hi == stored[1] else own[0])
+        if not above:
+            hi = max(hi, stored[1] if below and lo == stored[0] else own[1])
+        if (lo, hi) == (operator.a_min, operator.a_max):
+            return None
+        return builder.apply(Clip(a_min=lo, a_max=hi), inputs, symbol.name, symbol.origin)
+
+
+def _stored(graph: Graph, symbol: Symbol) -> tuple[int, int]:
+    """What the dtype holds that the result is cast to by its only reader."""
+    readers = graph.consumers[symbol]
+    narrow = len(readers) == 1 and isinstance(readers[0].operator, Cast) and symbol not in graph.outputs
+    return DTYPE_RANGES.get(readers[0].dtype if narrow else symbol.dtype, DTYPE_RANGES[symbol.dtype])

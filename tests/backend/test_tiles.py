@@ -1,0 +1,105 @@
+"""AMX: every tiling gives the same integers, and who gets no tile registers is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from compiled import Bundle
+
+from mrt.backend.build import compile_executable
+from mrt.backend.emit import Emitter
+from mrt.backend.machine import Machine
+from mrt.runtime import virtual_machine
+
+TARGET = {"kind": "llvm", "mcpu": "sapphirerapids"}
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+LAYERS: list[tuple[int, tuple[int, int], dict[str, Any]]] = [
+    (64, (1, 1), {}),
+    (32, (3, 2), {"stride": (2, 1)}),
+    (48, (3, 3), {"dilate": (1, 2)}),
+    (20, (6, 7), {}),
+]
+"""Output channels, kernel and attributes of convolutions of data of 48 x 6 x 10."""
+
+
+def has_tiles() -> bool:
+    flags = Path("/proc/cpuinfo")
+    return flags.exists() and "amx_int8" in flags.read_text("ascii", errors="replace") and Machine.of().has_tiles
+
+
+def layers() -> Bundle:
+    bundle = Bundle()
+    data = bundle.hidden("clip", bundle.input(bundle.integers((2, 48, 6, 10), "uint8")), a_min=0.0, a_max=255.0)
+    for filters, kernel, attributes in LAYERS:
+        weight = bundle.parameter(bundle.integers((filters, 48, *kernel), lo=-127))
+        bundle.add("Convolution", data, weight, kernel=kernel, num_filter=filters, no_bias=True, **attributes)
+    return bundle
+
+
+class Picker:
+    """Chooses the tiling of a number among those that are offered, and keeps how many there were."""
+
+    def __init__(self, number: int) -> None:
+        self._number, self.offered = number, 0
+
+    def __call__(self, function: Any, scheduled: Any) -> Any:
+        def choose(tilings: Any) -> Any:
+            found = list(tilings)
+            self.offered = max(self.offered, len(found))
+            return found[self._number % len(found)]
+
+        return scheduled(choose)
+
+
+@pytest.mark.skipif(not has_tiles(), reason="this machine gives no tile registers")
+def test_every_tiling_gives_the_same_integers() -> None:
+    bundle, machine = layers(), Machine.of(TARGET)
+    graph, expected, number, picker = bundle.graph(), None, 0, Picker(0)
+    expected = graph.evaluate(bundle.feeds)
+    while number <= picker.offered:
+        picker = Picker(number)
+        emitter = Emitter(machine, picker)
+        emitter.add(graph, "main")
+        run = virtual_machine(compile_executable(emitter.module(), machine))["main"]
+        found = run(*(tvm.runtime.tensor(bundle.feeds[symbol.name]) for symbol in graph.inputs))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other)
+        number += 1 + picker.offered // 12
+    assert picker.offered > 12
+
+
+@pytest.mark.parametrize(("features", "instruction"), [((), "tdpbusd"), (("-amx-int8",), "vpdpbusd")])
+def test_the_instruction_follows_the_target(features: tuple[str, ...], instruction: str) -> None:
+    emitter = Emitter(machine := Machine.of({**TARGET, "features": features}))
+    emitter.add(layers().graph(), "main")
+    code = compile_executable(emitter.module(), machine).mod.imports[0].inspect_source("asm")
+    assert instruction in code
+    assert ("tdpbusd" in code) is (not features)
+
+
+@pytest.mark.skipif(not has_tiles(), reason="this machine gives no tile registers to refuse")
+def test_a_process_without_tile_registers_is_told() -> None:
+    """Its own code does without; code that was made to use them fails with a reason instead of a signal."""
+    script = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from peers import refuse_amx
+refuse_amx()
+from test_tiles import TARGET, layers
+from mrt.backend import TvmRunner
+from mrt.backend.machine import Machine
+print(Machine.of().has_tiles)
+bundle = layers()
+TvmRunner(TARGET).prepare(bundle.graph())(bundle.feeds)
+"""
+    given = [sys.executable, "-c", script, str(BENCHMARKS), str(Path(__file__).parent)]
+    done = subprocess.run(given, capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "False", done.stderr
+    assert done.returncode == 1
+    assert "AMX), which this process does not get; compile it with the feature -amx-int8" in done.stderr
