@@ -191,14 +191,12 @@ def evaluate(folder: Path, feeds: Feeds, threads: int) -> Outputs:
 def compile_and_run(cpu: str, folder: Path, feeds: Feeds, threads: int) -> Outputs:
     """The module for a CPU, which the first process makes and those with other numbers of threads run too."""
     import tvm
-    from tvm.target import codegen
 
     if tvm.runtime.num_threads() != threads:
         raise MRTError(f"TVM runs {tvm.runtime.num_threads()} threads; {threads} are needed")
     made = folder / f"{cpu}.so"
     if not made.is_file():
-        name = codegen.llvm_get_system_cpu() if cpu == NATIVE else cpu
-        mrt.load(folder).compile({"kind": "llvm", "mcpu": name, "num-cores": max(THREADS)}).save(made)
+        mrt.load(folder).compile({"mcpu": cpu, "threads": max(THREADS)}).save(made)
     found = mrt.load_module(made).run_integer(feeds)
     return found if isinstance(found, list) else [found]
 

@@ -69,13 +69,13 @@ Arguments = dict[str, Any]
 class Candidate:
     """A way to run a network, whose figure counts for `engine` if it is the best of those.
 
-    start: the engine of `peers.py`. arguments: from the store, the network's folder, threads and batch to its
-    arguments, whose files are made on the way. needs: modules that must be installed.
+    start: the engine of `peers.py`. arguments: from the store, the network's folder, the case and the instruction set
+    to its arguments, whose files are made on the way. needs: modules that must be installed.
     """
 
     engine: str
     start: str
-    arguments: Callable[[Store, Path, int, int], Arguments]
+    arguments: Callable[[Store, Path, Case, str], Arguments]
     needs: tuple[str, ...] = ()
     variant: str = ""
 
@@ -88,28 +88,29 @@ class Candidate:
         return [module for module in self.needs if find_spec(module) is None]
 
 
-def as_it_is(store: Store, network: Path, threads: int, batch: int) -> Arguments:
+def as_it_is(store: Store, network: Path, case: Case, isa: str) -> Arguments:
     return {"network": network}
 
 
-def own_module(store: Store, network: Path, threads: int, batch: int) -> Arguments:
+def own_module(store: Store, network: Path, case: Case, isa: str) -> Arguments:
     model = store.get("mrt-model", network=network, options={})
-    return {"module": store.get("mrt-module", model=model, threads=threads, batch=batch, machine=machine())}
+    facts = {"threads": case.threads, "batch": case.batch, "machine": machine(), "isa": isa}
+    return {"module": store.get("mrt-module", model=model, **facts)}
 
 
-def by_onnx_runtime(store: Store, network: Path, threads: int, batch: int) -> Arguments:
+def by_onnx_runtime(store: Store, network: Path, case: Case, isa: str) -> Arguments:
     return {"network": store.get("ort-int8", network=network)}
 
 
-def by_openvino(store: Store, network: Path, threads: int, batch: int) -> Arguments:
+def by_openvino(store: Store, network: Path, case: Case, isa: str) -> Arguments:
     return {"model": network, "file": NETWORK}
 
 
-def by_nncf(store: Store, network: Path, threads: int, batch: int) -> Arguments:
+def by_nncf(store: Store, network: Path, case: Case, isa: str) -> Arguments:
     return {"model": store.get("openvino-nncf", network=network), "file": IR}
 
 
-def by_qdq(store: Store, network: Path, threads: int, batch: int) -> Arguments:
+def by_qdq(store: Store, network: Path, case: Case, isa: str) -> Arguments:
     return {"model": store.get("ort-int8", network=network), "file": NETWORK}
 
 
@@ -270,7 +271,7 @@ def measure_all(arguments: Namespace, store: Store) -> int:
 def launch(candidate: Candidate, case: Case, store: Store, isa: str) -> Launch:
     """Makes what a candidate needs; ChildError where that fails."""
     network = store.get("network", name=case.model, spread=1.0)
-    arguments = candidate.arguments(store, network, case.threads, case.batch)
+    arguments = candidate.arguments(store, network, case, isa)
     return Launch(candidate.start, arguments, network, case.threads, case.batch, isa)
 
 
@@ -278,7 +279,6 @@ def making_times(
     models: Sequence[str], candidates: Sequence[Candidate], store: Store, arguments: Namespace
 ) -> Iterator[str]:
     """How long each network took to quantize and to compile, by those that do."""
-    threads, batch = arguments.threads[0], arguments.batch[0]
     engines = {candidate.name for candidate in candidates}
     for model in models:
         parts = []
@@ -286,7 +286,8 @@ def making_times(
             network = store.get("network", name=model, spread=1.0)
             if "mrt-int8" in engines:
                 integer = store.get("mrt-model", network=network, options={})
-                module = own_module(store, network, threads, batch)["module"]
+                case = next(iter(cases([model], arguments.threads, arguments.batch)))
+                module = own_module(store, network, case, arguments.isa)["module"]
                 parts.append(f"mrt {making_time(integer):.1f} s and {making_time(module):.1f} s to compile")
             if "ort-int8" in engines:
                 parts.append(f"ONNX Runtime {making_time(store.get('ort-int8', network=network)):.1f} s")

@@ -76,18 +76,23 @@ def quantize_with_mrt(folder: Path, network: str, options: Mapping[str, Any]) ->
     mrt.verify(folder)
 
 
-def compile_with_mrt(folder: Path, model: str, threads: int, batch: int, machine: str) -> None:
-    """The module of an integer network. machine: that it is made for, which is this one."""
+def compile_with_mrt(folder: Path, model: str, threads: int, batch: int, machine: str, isa: str = "native") -> None:
+    """The module of an integer network. machine: that it is made for, which is this one. isa: one of `ISA`."""
     import mrt
 
-    mrt.load(model).compile(_target(threads), batch).save(folder / MODULE)
+    mrt.load(model).compile(isa_target(threads, isa), batch).save(folder / MODULE)
 
 
-def quantize_with_onnx_runtime(folder: Path, network: str) -> None:
-    """Operators between QuantizeLinear and DequantizeLinear: uint8 activations, int8 weights per channel."""
+def quantize_with_onnx_runtime(folder: Path, network: str, form: str = "QDQ") -> None:
+    """uint8 activations, int8 weights per channel.
+
+    form: QDQ, operators between QuantizeLinear and DequantizeLinear, or QOperator, operators on integers.
+    """
+    import onnx
     from onnxruntime import quantization
     from onnxruntime.quantization.shape_inference import quant_pre_process
-    from seeded_networks import INPUT
+
+    name = onnx.load(Path(network) / NETWORK).graph.input[0].name
 
     class Samples(quantization.CalibrationDataReader):
         def __init__(self) -> None:
@@ -95,7 +100,7 @@ def quantize_with_onnx_runtime(folder: Path, network: str) -> None:
 
         def get_next(self) -> dict[str, Array] | None:
             sample = next(self._left, None)
-            return None if sample is None else {INPUT: sample}
+            return None if sample is None else {name: sample}
 
     processed = folder / "processed.onnx"
     quant_pre_process(Path(network) / NETWORK, processed)
@@ -103,7 +108,7 @@ def quantize_with_onnx_runtime(folder: Path, network: str) -> None:
         processed,
         folder / NETWORK,
         Samples(),
-        quant_format=quantization.QuantFormat.QDQ,
+        quant_format=quantization.QuantFormat[form],
         activation_type=quantization.QuantType.QUInt8,
         weight_type=quantization.QuantType.QInt8,
         per_channel=True,
@@ -117,10 +122,11 @@ def quantize_with_nncf(folder: Path, network: str) -> None:
     import nncf
     import openvino
 
-    model = openvino.Core().read_model(Path(network) / NETWORK)
+    # As read, weights of groups are reshaped in the graph, and NNCF gives scales along the wrong axis of them.
+    model = openvino.convert_model(Path(network) / NETWORK)
     samples = np.load(Path(network) / CALIBRATION_FILE)[:, None]
     model.reshape(list(samples[0].shape))
-    openvino.save_model(nncf.quantize(model, nncf.Dataset(list(samples)), subset_size=CALIBRATION), folder / IR)
+    openvino.save_model(nncf.quantize(model, nncf.Dataset(list(samples)), subset_size=len(samples)), folder / IR)
 
 
 NETWORK, CALIBRATION_FILE, TEST_FILE = "network.onnx", "calibration.npy", "test.npy"
@@ -138,11 +144,9 @@ MAKERS = {
 }
 
 
-def _target(threads: int) -> dict[str, Any]:
-    """This machine's CPU, of which `threads` cores are used."""
-    from tvm.target import codegen
-
-    return {"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu(), "num-cores": threads}
+def isa_target(threads: int, isa: str = "native") -> dict[str, Any]:
+    """This machine's CPU, of which `threads` cores are used, as far as one of `ISA` goes."""
+    return {"mcpu": "native", "threads": threads} | ({} if isa == "native" else {"features": ["-amx-int8"]})
 
 
 # Engines
@@ -154,7 +158,7 @@ def start_mrt_float(network: str, threads: int, batch: int) -> Bind:
     from mrt.backend import TvmRunner
 
     graph = mrt.load_model(Path(network) / NETWORK, batch)
-    evaluate = TvmRunner(_target(threads)).prepare(graph)
+    evaluate = TvmRunner(isa_target(threads)).prepare(graph)
     (name,) = (symbol.name for symbol in graph.inputs)
     return lambda x: lambda: evaluate({name: x})[0]
 
@@ -169,14 +173,15 @@ def start_mrt_integer(module: str, threads: int, batch: int) -> Bind:
 
 def start_onnx_runtime(network: str, threads: int, batch: int) -> Bind:
     import onnxruntime
-    from seeded_networks import BATCH, INPUT
+    from seeded_networks import BATCH
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     options.add_free_dimension_override_by_name(BATCH, batch)
     session = onnxruntime.InferenceSession(Path(network) / NETWORK, options, ["CPUExecutionProvider"])
-    return lambda x: lambda: session.run(None, {INPUT: x})[0]
+    name = session.get_inputs()[0].name
+    return lambda x: lambda: session.run(None, {name: x})[0]
 
 
 def start_openvino(model: str, file: str, threads: int, batch: int) -> Bind:

@@ -1,0 +1,53 @@
+"""Shares of the peak: how calls are added up and counted, and one network from end to end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from loaded import BENCHMARKS, load_benchmark
+
+from mrt.backend.machine import Machine
+from mrt.symbol import GraphBuilder, TensorType, find_operator
+
+kernel_shares = load_benchmark("kernel_shares")
+
+
+def test_calls_alike_are_added_up() -> None:
+    call = kernel_shares.Measured("Convolution", (1, 8), 100, 0.5)
+    other = kernel_shares.Measured("Convolution", (1, 9), 100, 0.25)
+    assert kernel_shares.together([call, other, call]) == [
+        kernel_shares.Measured("Convolution", (1, 8), 200, 1.0, 2),
+        kernel_shares.Measured("Convolution", (1, 9), 100, 0.25, 1),
+    ]
+
+
+def test_every_output_takes_a_multiplication_for_each_of_its_weights() -> None:
+    builder = GraphBuilder()
+    data = builder.input("x", TensorType((2, 8, 5, 5), "int8"))
+    weight = builder.input("w", TensorType((6, 4, 3, 2), "int8"))
+    operator = find_operator("Convolution")(kernel=(3, 2), num_filter=6, num_group=2, no_bias=True)
+    symbol = builder.apply(operator, [data, weight])
+    assert symbol.shape == (2, 6, 3, 4)
+    assert kernel_shares.multiplications(symbol) == (2 * 6 * 3 * 4) * (4 * 3 * 2)
+    relu = builder.apply(find_operator("relu")(), [symbol])
+    assert kernel_shares.multiplications(relu) == 0
+    assert kernel_shares.described([symbol, relu]) == "Convolution 6x4x3x2 and 1 more"
+    assert kernel_shares.described([relu]) == "relu"
+
+
+@pytest.mark.skipif("vpdpbusd.512" not in Machine.of().multiplies_bytes, reason="this machine has no AVX512-VNNI")
+@pytest.mark.parametrize("isa", ["native", "vnni"])
+def test_a_network_reaches_a_part_of_the_peak(isa: str, tmp_path: Path) -> None:
+    given = ["--models", "kws_dscnn", "--runs", "2", "--isa", isa, "--work", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "kernel_shares.py"), *given], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| Convolution")]
+    assert len(rows) == 3
+    # Where another program runs, a peak that is measured may fall short of what is reached later.
+    shares = [int(row[-1].rstrip(" |").rstrip("%")) for row in rows]
+    assert 0 < max(shares) <= 200
