@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from mrt.api import quantize
     from mrt.calibration import CalibrationConfig
     from mrt.certificate import verify
-    from mrt.frontend import from_mxnet, from_onnx, from_tflite, load_model
+    from mrt.compilation import TargetConfig, TuneConfig
+    from mrt.frontend import from_mxnet, from_onnx, from_openvino, from_tflite, load_model
     from mrt.frontend.relax import from_relax
     from mrt.frontend.relay import from_relay
     from mrt.frontend.torch import from_torch
@@ -28,8 +29,11 @@ _HOMES = {
     "PreparationConfig": "mrt.preparation",
     "QuantizationConfig": "mrt.quantization.options",
     "QuantizedModel": "mrt.model",
+    "TargetConfig": "mrt.compilation",
+    "TuneConfig": "mrt.compilation",
     "from_mxnet": "mrt.frontend",
     "from_onnx": "mrt.frontend",
+    "from_openvino": "mrt.frontend",
     "from_relax": "mrt.frontend.relax",
     "from_relay": "mrt.frontend.relay",
     "from_tflite": "mrt.frontend",
@@ -62,9 +66,12 @@ __all__ = [
     "QuantizationConfig",
     "QuantizedModel",
     "Symbol",
+    "TargetConfig",
+    "TuneConfig",
     "__version__",
     "from_mxnet",
     "from_onnx",
+    "from_openvino",
     "from_relax",
     "from_relay",
     "from_tflite",

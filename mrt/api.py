@@ -16,6 +16,7 @@ from mrt.quantization.expansion import check_covered
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan import observed_tensors
 from mrt.quantization.rewriter import expand_graph
+from mrt.quantization.simplified import simplified
 from mrt.symbol import Array, Graph, Runner
 
 Batches = Iterable["Array | Mapping[str, Array]"] | Mapping[str, Array]
@@ -23,7 +24,7 @@ Batches = Iterable["Array | Mapping[str, Array]"] | Mapping[str, Array]
 
 def quantize(
     graph: Graph,
-    batches: Batches,
+    batches: Batches | None = None,
     quantization: QuantizationConfig | None = None,
     calibration: CalibrationConfig | None = None,
     preparation: PreparationConfig | None = None,
@@ -33,7 +34,8 @@ def quantize(
     """The integer form of a float graph, calibrated on `batches`.
 
     batches: arrays (or arrays by input name) of any number of samples each, axis 0 the batch; or one such batch. With
-    sequential bias correction they are read twice, so that an iterator does not serve.
+    sequential bias correction they are read twice, so that an iterator does not serve. None for a network whose own
+    quantizers say all ranges: where they do not, the error names the tensors that need data.
     runner: what runs the float graph, and parts of the integer one; TVM by default. progress: told the number of
     samples calibrated.
     Raises subclasses of MRTError: UnsupportedOperatorError, DataError, QuantizationError.
@@ -45,8 +47,13 @@ def quantize(
             f"sequential bias correction reads the calibration data twice, but batches is a {type(batches).__name__}, "
             f"which can be read once; give a list, or an object whose every iteration starts anew"
         )
-    prepared = prepare(graph, preparation or PreparationConfig())
+    if batches is None and quantization.bias_correction != "none":
+        raise DataError(f"{quantization.bias_correction} bias correction needs calibration data, and batches is None")
+    prepared = prepare(graph, preparation or PreparationConfig(), quantization.tune_ranges)
     check_covered(prepared.graph)
+    if batches is None:
+        integer = expand_graph(prepared.graph, {}, quantization)
+        return assemble(simplified(integer), prepared.postprocess, {}, prepared.notes)
     names = [symbol.name for symbol in prepared.graph.inputs]
     if isinstance(batches, (np.ndarray, Mapping)):
         batches = (batches,)
@@ -63,7 +70,7 @@ def quantize(
     samples = Samples(named, calibration, runner)
     corrections = find_corrections(prepared.graph, found, quantization, samples)
     integer = expand_graph(prepared.graph, found.thresholds, quantization, corrections)
-    return assemble(integer, prepared.postprocess, found.thresholds)
+    return assemble(simplified(integer), prepared.postprocess, found.thresholds, prepared.notes)
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def inspect(
     ] = False,
     target: Annotated[
         str, typer.Option("--target", metavar="TARGET", help="With --compiled: for which CPU, as in compile.target.")
-    ] = "llvm",
+    ] = "native",
 ) -> None:
     """Show every tensor of a saved model, where the bounds of one come from, or what it is compiled to."""
     if compiled:
@@ -153,7 +153,8 @@ def inspect(
             import mrt
             from mrt.backend import compiled_text, explain
 
-            told = compiled_text(explain(mrt.load(directory).graph, target))
+            model = mrt.load(directory)
+            told = compiled_text(explain(model.graph, model.inputs, target))
         typer.echo(told)
         return
     with _one_line_errors():

@@ -30,6 +30,7 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from mrt.calibration import CalibrationConfig
+from mrt.compilation import TargetConfig, TuneConfig, keys_of
 from mrt.errors import ConfigError
 from mrt.preparation import PreparationConfig
 from mrt.quantization.options import QuantizationConfig
@@ -184,10 +185,11 @@ class DataSection(_Section):
 
 
 class CompileSection(_Section):
-    """`compile`: TVM's target (a name, or a mapping such as {kind: llvm, mcpu: znver4}) and the samples run at once."""
+    """`compile`: the CPU that code is made for, the samples run at once, and whether tilings are measured."""
 
-    target: str | Mapping[str, Any] = "llvm"
+    target: Annotated[TargetConfig, BeforeValidator(keys_of)] = TargetConfig()
     batch: Count = 1
+    tune: TuneConfig | None = None
 
 
 class EvaluateSection(_Section):

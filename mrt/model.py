@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,18 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mrt.calibration import Threshold
-from mrt.certificate import CERTIFICATE_FILE, Certificate, certify, verify
+from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, open_verified, vouch
 from mrt.certificate.verify import GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE
+from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import DataError, ModelFileError
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
 from mrt.symbol import Array, Graph, Interval
-from mrt.symbol.files import atomic_write_all, graph_to_bytes, read_graph
+from mrt.symbol.files import atomic_write_all, graph_from_bytes, graph_to_bytes, indented_json
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import Rebatch
 
 if TYPE_CHECKING:
     import tvm
 
+    from mrt.progress import Reporter
     from mrt.runtime import Module
 
 FORMAT_VERSION = 1
@@ -40,7 +43,8 @@ class QuantizedModel:
     graph: the integer graph. inputs, outputs: how its integers stand for real values. postprocess: the float tail
     that was cut off, whose inputs are the dequantized outputs in order; None where there is none. thresholds: the
     calibrated ranges. scales, zero_points: of every integer tensor that stands for real values (zero points where they
-    are not 0). notes: what quantization gave up to stay within 32 bits, and the error that it accepted. corrections:
+    are not 0). notes: what quantization gave up to stay within 32 bits, the error that it accepted, and what became of
+    elementwise chains. corrections:
     what bias correction added to the real output of each reduction, by prepared float symbol, one value for each output
     channel.
     """
@@ -63,12 +67,17 @@ class QuantizedModel:
         if self.postprocess is not None:
             tail = graph_to_bytes(self.postprocess)
             content |= dict(zip((POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE), tail, strict=True))
-        certificate = certify(self.graph, self.intervals, content)
+        certificate = vouch(self.graph, self.facts, content)
         return content | {CERTIFICATE_FILE: certificate.to_json().encode()}
 
     @cached_property
+    def facts(self) -> Mapping[str, TensorFact]:
+        """The bounds of every tensor by name, derived from scratch."""
+        return derive(self.graph, self.intervals)
+
+    @cached_property
     def certificate(self) -> Certificate:
-        """The bounds of every tensor, derived from scratch."""
+        """What the model's certificate states."""
         return Certificate.from_json(self.files[CERTIFICATE_FILE].decode())
 
     @property
@@ -115,15 +124,34 @@ class QuantizedModel:
         outputs = tuple(e.with_shape(s.shape) for e, s in zip(self.outputs, graph.outputs, strict=True))
         return replace(self, graph=graph, inputs=inputs, outputs=outputs, postprocess=tail)
 
-    def compile(self, target: str | Mapping[str, Any] = "llvm", batch: int = 1) -> Module:
+    def compile(
+        self,
+        target: Target = NATIVE,
+        batch: int = 1,
+        tune: TuneConfig | None = None,
+        database: str | os.PathLike[str] | None = None,
+        report: Reporter | None = None,
+    ) -> Module:
         """The model compiled by TVM for `batch` samples at once; the module takes any number.
 
-        Raises GraphError where the batch cannot be changed, CompilationError where TVM fails.
+        target: `native`, this machine's CPU, or the keys of `TargetConfig`, as a mapping or as JSON text. tune: whether
+        tilings of kernels are measured, and how many. database: the folder where what was measured is kept; without
+        `tune` what it knows is used and nothing is measured, without a folder it is forgotten. report: told of that.
+        The integers are the same with and without.
+        Raises GraphError where the batch cannot be changed, CompilationError for a target that is not known or where
+        TVM fails, ModelFileError for a database that is missing or broken.
         """
         from mrt.backend import compile_model
+        from mrt.backend.tuning import Tuning
+        from mrt.progress import silent
 
         sized = self.rebatched(batch)
-        return compile_model(sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, target)
+        parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, target
+        if tune is None and database is None:
+            return compile_model(*parts)
+        with tempfile.TemporaryDirectory() as forgotten:
+            folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
+            return compile_model(*parts, Tuning(folder, trials, report or silent()))
 
     def to_relax(self) -> tvm.IRModule:
         """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes."""
@@ -190,18 +218,17 @@ class QuantizedModel:
         return _written({folder / file: text.encode() for file, text in source.files.items()})
 
     def _quantization_json(self) -> str:
-        return json.dumps(
+        return indented_json(
             {
                 "format_version": FORMAT_VERSION,
                 "inputs": [entry.to_json() for entry in self.inputs],
                 "outputs": [entry.to_json() for entry in self.outputs],
                 "thresholds": {name: threshold.to_json() for name, threshold in self.thresholds.items()},
-                "scales": {name: np.asarray(scale).tolist() for name, scale in self.scales.items()},
-                "zero_points": {name: np.asarray(zero).tolist() for name, zero in self.zero_points.items()},
-                "notes": list(self.notes),
-                "corrections": {name: values.tolist() for name, values in self.corrections.items()},
-            },
-            indent=1,
+                "scales": {name: np.asarray(scale) for name, scale in self.scales.items()},
+                "zero_points": {name: np.asarray(zero) for name, zero in self.zero_points.items()},
+                "notes": self.notes,
+                "corrections": dict(self.corrections),
+            }
         )
 
 
@@ -230,11 +257,13 @@ def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[s
     return dict(x)
 
 
-def assemble(integer: IntegerGraph, postprocess: Graph | None, thresholds: Mapping[str, Threshold]) -> QuantizedModel:
-    """The model of an integer graph and its float tail."""
+def assemble(
+    integer: IntegerGraph, postprocess: Graph | None, thresholds: Mapping[str, Threshold], notes: Sequence[str] = ()
+) -> QuantizedModel:
+    """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`."""
     inputs = tuple(input_quantization(symbol, target) for symbol, target in integer.inputs)
     names = {symbol.name: Interval.of(t.lo, t.hi, symbol.shape) for symbol, t in integer.inputs}
-    bounds = certify(integer.graph, names, {}).tensors
+    bounds = derive(integer.graph, names)
     outputs = tuple(
         TensorQuantization(
             q.symbol.name,
@@ -247,7 +276,7 @@ def assemble(integer: IntegerGraph, postprocess: Graph | None, thresholds: Mappi
         )
         for q in integer.outputs
     )
-    return QuantizedModel(
+    model = QuantizedModel(
         integer.graph,
         inputs,
         outputs,
@@ -255,9 +284,10 @@ def assemble(integer: IntegerGraph, postprocess: Graph | None, thresholds: Mappi
         {name: replace(threshold, channels=()) for name, threshold in thresholds.items()},
         integer.scales,
         integer.zero_points,
-        integer.notes,
+        (*notes, *integer.notes),
         integer.corrections,
     )
+    return _knowing(model, facts=bounds)
 
 
 def load(directory: str | os.PathLike[str]) -> QuantizedModel:
@@ -268,10 +298,9 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
     folder = Path(directory)
     if not (folder / CERTIFICATE_FILE).is_file():
         raise ModelFileError(f"{folder} holds no saved model: {CERTIFICATE_FILE} is missing")
-    verify(folder)
-    vouched = Certificate.from_json((folder / CERTIFICATE_FILE).read_text()).files
+    verified = open_verified(folder)
+    files, facts = verified.files, verified.quantization
     try:
-        facts = json.loads((folder / QUANTIZATION_FILE).read_text())
         if facts["format_version"] != FORMAT_VERSION:
             raise ModelFileError(
                 f"{folder / QUANTIZATION_FILE} has format_version {facts['format_version']}; {FORMAT_VERSION} is needed"
@@ -286,7 +315,19 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
         corrections = {n: np.asarray(values, np.float64) for n, values in facts.get("corrections", {}).items()}
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ModelFileError(f"{folder / QUANTIZATION_FILE} is malformed: {error}") from None
-    graph = read_graph(folder / GRAPH_FILE, folder / PARAMETERS_FILE)
-    has_tail = POSTPROCESS_FILE in vouched
-    tail = read_graph(folder / POSTPROCESS_FILE, folder / POSTPROCESS_PARAMETERS_FILE) if has_tail else None
-    return QuantizedModel(graph, inputs, outputs, tail, thresholds, scales, zero_points, notes, corrections)
+    tail = None
+    if POSTPROCESS_FILE in files:
+        tail = graph_from_bytes(
+            files[POSTPROCESS_FILE],
+            files[POSTPROCESS_PARAMETERS_FILE],
+            folder / POSTPROCESS_FILE,
+            folder / POSTPROCESS_PARAMETERS_FILE,
+        )
+    model = QuantizedModel(verified.graph, inputs, outputs, tail, thresholds, scales, zero_points, notes, corrections)
+    return _knowing(model, files=files)
+
+
+def _knowing(model: QuantizedModel, **known: Any) -> QuantizedModel:
+    """`model` with cached properties that are known already; a model that is made from it finds its own."""
+    vars(model).update(known)
+    return model

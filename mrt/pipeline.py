@@ -43,6 +43,8 @@ from mrt.quantization.bias_correction import Samples, find_corrections, observed
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.plan import observed_tensors
 from mrt.quantization.rewriter import expand_graph
+from mrt.quantization.simplified import simplified
+from mrt.quantization.trained import brings_quantization
 from mrt.report.errors import ERRORS_FILE, ErrorTable
 from mrt.runtime import Module, load_module
 from mrt.symbol import Array, Graph
@@ -51,8 +53,11 @@ from mrt.workspace import Workspace
 
 PREPARED = ("stages/prepare/graph.json", "stages/prepare/params.safetensors")
 POSTPROCESS = ("stages/prepare/postprocess.json", "stages/prepare/postprocess.safetensors")
+NOTES = "stages/prepare/notes.json"
 THRESHOLDS = "stages/calibrate/thresholds.json"
 MODULE = "model.so"
+TILINGS = "tilings"
+"""The folder of what tuning measured; it is used as long as it is there, whatever stages are made anew."""
 SUMMARY = "summary.json"
 
 
@@ -99,9 +104,9 @@ def run_pipeline(
     """
     started = time.perf_counter()
     todo = _chosen(first, last)
-    _check_sections(config, todo)
     workspace = Workspace(_output(config, output))
     run = Run(config, load_model(config.model.path, shapes=config.model.shapes), workspace, report or Reporter())
+    _check_sections(run, todo)
     origins: dict[str, str] = {}
     for stage in STAGES[: STAGES.index(todo[0])]:
         origins |= stage.origins(run)
@@ -147,12 +152,13 @@ def _chosen(first: str | None, last: str | None) -> tuple[Stage, ...]:
     return STAGES[start : stop + 1]
 
 
-def _check_sections(config: RunConfig, todo: tuple[Stage, ...]) -> None:
-    names = [stage.name for stage in todo]
-    if "calibrate" in names and config.data.calibration is None:
+def _check_sections(run: Run, todo: tuple[Stage, ...]) -> None:
+    config, names = run.config, [stage.name for stage in todo]
+    if "calibrate" in names and config.data.calibration is None and not brings_quantization(run.graph):
         raise ConfigError("data.calibration is missing; stage calibrate needs it")
-    if "quantize" in names and config.quantize.bias_correction == "sequential" and config.data.calibration is None:
-        raise ConfigError("data.calibration is missing; stage quantize needs it for bias_correction: sequential")
+    correction = config.quantize.bias_correction
+    if "quantize" in names and correction != "none" and config.data.calibration is None:
+        raise ConfigError(f"data.calibration is missing; stage quantize needs it for bias_correction: {correction}")
     if "evaluate" in names and config.data.test is None:
         raise ConfigError("data.test is missing; stage evaluate needs it (to do without, stop by --to compile)")
 
@@ -165,15 +171,17 @@ def _output(config: RunConfig, output: Path | None) -> Path:
 
 
 def _prepare(run: Run) -> Save:
-    prepared = prepare(run.graph, run.config.prepare)
+    prepared = prepare(run.graph, run.config.prepare, run.config.quantize.tune_ranges)
     for refusal in prepared.refusals:
         run.report.line(f"prepare: left alone {refusal}")
     files = dict(zip(PREPARED, graph_to_bytes(prepared.graph), strict=True))
+    if prepared.notes:
+        files[NOTES] = _to_json({"notes": prepared.notes})
     if prepared.postprocess is not None:
         files |= dict(zip(POSTPROCESS, graph_to_bytes(prepared.postprocess), strict=True))
 
     def save() -> tuple[str, ...]:
-        run.workspace.forget((), POSTPROCESS)
+        run.workspace.forget((), (*POSTPROCESS, NOTES))
         return run.workspace.write(files)
 
     return save
@@ -182,6 +190,9 @@ def _prepare(run: Run) -> Save:
 def _calibrate(run: Run) -> Save:
     graph, _ = _prepared(run.workspace)
     check_covered(graph)
+    if run.config.data.calibration is None:
+        nothing = _to_json(Calibration({}, {}).to_json())
+        return lambda: run.workspace.write({THRESHOLDS: nothing})
     data = _dataset(run, run.config.data.calibration, "data.calibration")
     config = run.config.calibrate
     total = data.size if config.samples is None else min(config.samples, data.size)
@@ -198,7 +209,7 @@ def _quantize(run: Run) -> Save:
     graph, postprocess = _prepared(run.workspace)
     found = _calibration(run.workspace)
     integer = expand_graph(graph, found.thresholds, run.config.quantize, _corrections(run, graph, found))
-    model = assemble(integer, postprocess, found.thresholds)
+    model = assemble(simplified(integer), postprocess, found.thresholds, _preparation_notes(run.workspace))
     names = tuple(model.files)
     for note in model.notes:
         run.report.line(f"quantize: {note}")
@@ -222,7 +233,11 @@ def _corrections(run: Run, graph: Graph, found: Calibration) -> dict[str, Array]
 
 def _compile(run: Run) -> Save:
     config = run.config.compile
-    module = load(run.workspace.folder).compile(config.target, config.batch)
+    database = run.workspace.path(TILINGS)
+    known = database if config.tune or database.is_dir() else None
+    if known and not config.tune:
+        run.report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
+    module = load(run.workspace.folder).compile(config.target, config.batch, config.tune, known, run.report)
 
     def save() -> tuple[str, ...]:
         module.save(run.workspace.path(MODULE))
@@ -344,6 +359,12 @@ def _prepared(workspace: Workspace) -> tuple[Graph, Graph | None]:
     return graph, read_graph(*(workspace.path(name) for name in POSTPROCESS)) if has_tail else None
 
 
+def _preparation_notes(workspace: Workspace) -> tuple[str, ...]:
+    """What preparation changed that is to be known: ranges that it tuned."""
+    path = workspace.path(NOTES)
+    return tuple(json.loads(path.read_bytes())["notes"]) if path.is_file() else ()
+
+
 def _calibration(workspace: Workspace) -> Calibration:
     path = workspace.path(THRESHOLDS)
     try:
@@ -378,7 +399,11 @@ STAGES = (
     Stage(
         "prepare",
         _prepare,
-        lambda run: {"model": _model_digest(run.graph), **_section("prepare", run.config.prepare)},
+        lambda run: {
+            "model": _model_digest(run.graph),
+            **_section("prepare", run.config.prepare),
+            "quantize.tune_ranges": str(run.config.quantize.tune_ranges),
+        },
     ),
     Stage(
         "calibrate",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mrt.compilation import TargetConfig, TuneConfig
 from mrt.config import FolderDataset, LoaderDataset, NpzDataset, RunConfig, load_config
 from mrt.errors import ConfigError
 
@@ -21,7 +22,7 @@ quantize:
   weight: {bits: 6, scales: layer}
   overrides:
     conv.1: {activation: {bits: 4}}
-compile: {target: {kind: llvm, mcpu: x86-64-v2}, batch: 4}
+compile: {target: {kind: llvm, mcpu: x86-64-v2, features: [avx2, -sse3], threads: 2}, batch: 4, tune: {trials: 8}}
 evaluate: {samples: 100, check: 3}
 output: out/net
 """
@@ -60,7 +61,8 @@ def test_every_section_is_read_and_paths_start_at_the_file(write, tmp_path: Path
     assert config.prepare.split == ("head*",)
     assert (config.calibrate.method, config.calibrate.lambda_) == ("historical", 10)
     assert config.quantize.activation_of("conv.1").bits == 4
-    assert config.compile.target == {"kind": "llvm", "mcpu": "x86-64-v2"}
+    assert config.compile.target == TargetConfig(mcpu="x86-64-v2", features=("avx2", "-sse3"), threads=2)
+    assert config.compile.tune == TuneConfig(trials=8)
     assert (config.evaluate.samples, config.evaluate.check) == (100, 3)
     assert config.output == tmp_path / "out" / "net"
 
@@ -69,6 +71,11 @@ def test_only_the_model_is_needed(write) -> None:
     config = load_config(write("model: {path: net.onnx}"))
     assert config == RunConfig(model=config.model)
     assert config.output is None and config.data.test is None
+
+
+@pytest.mark.parametrize("text", ["", "compile: {}", "compile: {target: native}", "compile: {target: llvm}"])
+def test_the_target_is_this_machine_if_no_other_is_named(write, text: str) -> None:
+    assert load_config(write(f"model: {{path: m}}\n{text}")).compile.target == TargetConfig()
 
 
 def test_absolute_paths_stay(write) -> None:
@@ -101,7 +108,19 @@ def test_a_folder_of_images_is_given_channels_first_by_default(write) -> None:
         ("data: {test: {loader: load.py}}", ["data.test.loader", "file.py:function"]),
         ("data: {test: {npz: a, samples: true}}", ["data.test.samples", "truth value"]),
         ("compile: {batch: 0}", ["compile.batch is 0", "greater than or equal to 1"]),
-        ("compile: {target: [1]}", ["compile.target is [1]", "string or a mapping"]),
+        ("compile: {target: [1]}", ["compile.target is [1]", "mapping"]),
+        ("compile: {target: amd}", ["compile.target is 'amd'", "native, or a mapping of the keys kind, mcpu"]),
+        ("compile: {target: {kind: cuda}}", ["compile.target.kind is 'cuda'", "'llvm'"]),
+        ("compile: {target: {mcup: znver4}}", ["compile.target.mcup", "compile.target.mcpu?"]),
+        ("compile: {target: {mcpu: 4}}", ["compile.target.mcpu is 4", "string"]),
+        ("compile: {target: {features: avx2}}", ["compile.target.features is 'avx2'"]),
+        ("compile: {target: {features: [avx2, +]}}", ["compile.target.features.1 is '+'", "such as avx512vnni"]),
+        ("compile: {target: {threads: 0}}", ["compile.target.threads is 0", "greater than or equal to 1"]),
+        ("compile: {target: {threads: true}}", ["compile.target.threads is True", "integer"]),
+        ("compile: {tune: 8}", ["compile.tune is 8", "mapping"]),
+        ("compile: {tune: {trials: 0}}", ["compile.tune.trials is 0", "greater than or equal to 1"]),
+        ("compile: {tune: {}}", ["compile.tune.trials is missing"]),
+        ("compile: {tune: {trails: 8}}", ["compile.tune.trails", "compile.tune.trials?"]),
         ("quantize: {weight: {bits: 17}}", ["quantize.weight.bits is 17", "16"]),
         ("quantize: {weight: {scales: chanel}}", ["quantize.weight.scales is 'chanel'", "output_channel"]),
         ("quantize: {activation: {granularity: {channel: 0}}}", ["granularity", "channel", "0"]),

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import mrt
-from mrt.errors import DataError, GraphError, ModelFileError, UnsupportedOperatorError, VerificationError
+from mrt.errors import (
+    CompilationError,
+    DataError,
+    GraphError,
+    ModelFileError,
+    UnsupportedOperatorError,
+    VerificationError,
+)
 from mrt.symbol import Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.activation import LeakyReLU, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv, BroadcastMul
@@ -90,6 +97,16 @@ def test_compiled_equals_evaluated(model: mrt.QuantizedModel, tmp_path: Path) ->
         np.testing.assert_array_equal(got, wanted)
     for got, wanted in zip(loaded(x), module(x), strict=True):
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_tuned_module_gives_the_same_integers(model: mrt.QuantizedModel) -> None:
+    integers = model.quantize_inputs({"x": normal(2, 4, 8, 8), "z": normal(2, 4)})
+    expected = model.rebatched(2).graph.evaluate(integers)
+    module = model.compile({"threads": 1}, 2, mrt.TuneConfig(trials=1))
+    for got, wanted in zip(module.run_integer(integers), expected, strict=True):
+        np.testing.assert_array_equal(got, wanted)
+    with pytest.raises(CompilationError, match="mcup is not a key"):
+        model.compile({"mcup": "znver4"})
 
 
 def test_a_module_gives_what_the_float_network_gives(float_graph: Graph, model: mrt.QuantizedModel) -> None:

@@ -25,6 +25,8 @@ from mrt.pipeline import run_pipeline
 from mrt.progress import Reporter
 from mrt.report.errors import read_errors
 from mrt.runtime import Module
+from mrt.symbol import GraphBuilder, TensorType
+from mrt.symbol.operators.fake_quantize import FakeQuantize
 
 CONFIG = """\
 model: {path: net.onnx}
@@ -218,6 +220,25 @@ def test_a_resumed_run_gives_the_same_files(copy: Path, stage: str) -> None:
         *(name for name in before if name.startswith("stages/") and name.count("/") == 1),
     }
     assert {name for name in before if before[name] != after[name]} <= timed
+
+
+def test_what_tuning_measures_stays_beside_the_model_and_is_used_again(copy: Path) -> None:
+    def compiled(*overrides: str) -> str:
+        told = StringIO()
+        run_pipeline(config_of(copy, *overrides), "compile", "compile", report=Reporter(Console(file=told, width=200)))
+        return told.getvalue()
+
+    first = compiled("compile.tune={trials: 1}", "compile.target={features: [], threads: 1}")
+    assert "0 of" in first and "tune: 0 tilings" not in first
+    held = contents(copy / "out" / "tilings")
+    assert set(held) == {"workloads.json", "records.json"} and all(held.values())
+    assert "tune: 0 tilings measured" in compiled("compile.tune={trials: 1}", "compile.target.threads=1")
+    assert "as was measured" in compiled("compile.target.threads=1")
+    assert contents(copy / "out" / "tilings") == held
+    with np.load(copy.parent / "run" / "data.npz") as data:
+        integers = mrt.load(copy / "out").quantize_inputs(data["x"][:2])
+    (expected,) = mrt.load(copy / "out").rebatched(2).graph.evaluate(integers)
+    np.testing.assert_array_equal(mrt.load_module(copy / "out" / "model.so").run_integer(integers), expected)
 
 
 def test_a_later_section_may_change(copy: Path) -> None:
@@ -516,3 +537,66 @@ def test_thresholds_of_an_earlier_format_are_refused(copy: Path) -> None:
     record.write_text(json.dumps(done))
     with pytest.raises(ConfigError, match="format_version is 1, 3 is needed.*--from calibrate"):
         run(copy, first="quantize")
+
+
+def save_quantized_network(path: Path) -> None:
+    """A dense layer between ONNX's quantizers; the weight is dequantized."""
+    integers = np.random.default_rng(1).integers(-127, 128, (72, 5)).astype(np.int8)
+    parameters = {
+        "s": np.float32(0.02),
+        "z": np.uint8(128),
+        "w": integers,
+        "sw": np.full(5, 0.01, np.float32),
+        "zw": np.zeros(5, np.int8),
+        "sy": np.float32(0.2),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["xr"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["wr"], axis=1),
+        helper.make_node("Flatten", ["xr"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "wr"], ["product"]),
+        helper.make_node("QuantizeLinear", ["product", "sy", "z"], ["yq"]),
+        helper.make_node("DequantizeLinear", ["yq", "sy", "z"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "quantized",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 6, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in parameters.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def test_a_network_that_is_quantized_runs_without_calibration_data(tmp_path: Path) -> None:
+    """Its integers are those of ONNX Runtime, but where the sum lies half-way between two of them."""
+    save_quantized_network(tmp_path / "net.onnx")
+    save_data(tmp_path / "data.npz")
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    summary = run(tmp_path, "data.calibration=null", "quantize.tune_ranges=true")
+    assert summary is not None and summary["integer_only"] and summary["bit_exact_samples"] == 5
+    x = np.load(tmp_path / "data.npz")["x"]
+    session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"), providers=["CPUExecutionProvider"])
+    wanted = np.concatenate([session.run(None, {"x": sample[None]})[0] for sample in x])
+    found = np.asarray(mrt.load_module(tmp_path / "out" / "model.so")(x))
+    steps = np.abs(found - wanted) / 0.2
+    assert steps.max() < 1.001 and np.mean(steps > 0.5) < 0.02
+    with pytest.raises(ConfigError, match="data.calibration is missing; stage quantize needs it"):
+        run(tmp_path, "data.calibration=null", "quantize.bias_correction=fast")
+
+
+def test_tuned_ranges_are_noted_by_the_run_and_in_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = GraphBuilder()
+    data = builder.input("x", TensorType((1, 2, 6, 6)))
+    names = ("input_low", "input_high", "output_low", "output_high")
+    limits = [builder.parameter(n, np.float32(v)) for n, v in zip(names, (-1.0, 1.63) * 2, strict=True)]
+    graph = builder.graph([builder.apply(FakeQuantize(levels=256), [data, *limits], "y")])
+    written = StringIO()
+    monkeypatch.setattr(pipeline, "load_model", lambda *_, **__: graph)
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    config = config_of(tmp_path, "data={}", "quantize.tune_ranges=true")
+    run_pipeline(config, last="quantize", report=Reporter(Console(file=written, width=500)))
+    (note,) = mrt.load(tmp_path / "out").notes
+    assert note.startswith("y (FakeQuantize): tuned to an integer zero point: input [-1, 1.63] became [")
+    assert f"quantize: {note}" in written.getvalue()

@@ -199,6 +199,18 @@ def test_tflite_operators_are_documented() -> None:
     assert set(re.split(r",\s+", found[1])) == covered_operators()
 
 
+def test_openvino_operators_are_documented() -> None:
+    pytest.importorskip("openvino")
+    from mrt.frontend.openvino import reader
+    from mrt.frontend.openvino.node import covered_operators
+
+    assert reader.read_graph.__doc__  # imported, so that all are registered
+    text = (ROOT / "docs" / "operators.md").read_text()
+    found = re.search(r"^Read from OpenVINO models: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    assert set(re.split(r",\s+", found[1])) == covered_operators()
+
+
 def test_keys_of_configurations_are_documented() -> None:
     text = (ROOT / "docs" / "config.md").read_text()
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
