@@ -37,8 +37,8 @@ class Step:
     """What is done to an element. Every step but Sum keeps the order of elements, if no factor is negative."""
 
     def __call__(self, x: Array) -> Array:
-        """The step of an object array of fractions."""
-        raise NotImplementedError
+        """The step of an object array of fractions; TypeError for a Sum, which takes a second tensor."""
+        raise TypeError(f"{type(self).__name__} is no step of one tensor alone")
 
 
 @dataclass(frozen=True, eq=False)
