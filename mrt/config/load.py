@@ -1,0 +1,33 @@
+"""Reading a configuration file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from mrt.config.messages import listed, messages
+from mrt.config.schema import RunConfig
+from mrt.config.source import read_source
+from mrt.errors import ConfigError
+
+
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
+    """The configuration in a YAML file, changed by `overrides` of the form "section.key=value" (the value is YAML).
+
+    Raises ConfigError naming every wrong key with its line, what was found, and the nearest right key.
+    """
+    file = Path(path)
+    source = read_source(file)
+    if not isinstance(source.data, dict):
+        found = "nothing" if source.data is None else type(source.data).__name__
+        raise ConfigError(f"{file}: a mapping of sections is needed ({listed(RunConfig)}), {found} was found")
+    for override in overrides:
+        source = source.overridden(override)
+    data = source.expanded()
+    try:
+        return RunConfig.model_validate(data, context={"folder": file.resolve().parent})
+    except ValidationError as error:
+        raise ConfigError("; ".join(messages(error, source, data))) from None

@@ -1,0 +1,124 @@
+"""What is wrong in a configuration, for its author: every wrong key with its line and the nearest right one."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterator
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel, Tag, ValidationError
+from pydantic_core import ErrorDetails
+
+from mrt.config.schema import RunConfig
+from mrt.config.source import KeyPath, Source, dotted
+
+
+def messages(error: ValidationError, source: Source, data: Any) -> Iterator[str]:
+    """One message for every key that is wrong; what the members of a union need is told in one."""
+    details: dict[KeyPath, list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        path = _path_in(data, detail["loc"], detail["type"] == "missing")
+        details.setdefault(path, []).append(detail)
+    for path, found in details.items():
+        where = f"{source.place(path)}: {dotted(path)}"
+        first = found[0]
+        if first["type"] == "extra_forbidden":
+            yield f"{where} is not a key (found {_short(first['input'])}); {_nearest(first['loc'], path)}"
+        elif first["type"] == "missing":
+            yield f"{where} is missing; it is needed"
+        else:
+            needs = dict.fromkeys(_need(detail) for detail in found)
+            yield f"{where} is {_short(first['input'])}: {' or '.join(needs)}"
+
+
+def _need(detail: ErrorDetails) -> str:
+    if detail["type"] in ("model_type", "model_attributes_type", "dict_type", "mapping_type"):
+        return "a mapping of keys is needed"
+    message = detail["msg"].removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def _path_in(data: Any, location: KeyPath, missing: bool) -> KeyPath:
+    """pydantic's location without its names of union members, which stand nowhere in the data."""
+    path: list[str | int] = []
+    for part in location:
+        inside = (isinstance(data, dict) and part in data) or (
+            isinstance(data, list) and isinstance(part, int) and part < len(data)
+        )
+        if inside:
+            data = data[part]
+            path.append(part)
+    if missing:
+        path.append(location[-1])
+    return tuple(path)
+
+
+def _nearest(location: KeyPath, path: KeyPath) -> str:
+    """The key that an unknown one may stand for: a namesake deeper in the section, the nearest there, or elsewhere."""
+    model: Any = RunConfig
+    for part in location[:-1]:
+        model = _step(model, part)
+    model = next(iter(_models(model)), RunConfig)
+    names = _names(model)
+    namesakes = [key for key in _all_keys(RunConfig, ()) if key[-1] == path[-1]]
+    deeper = [key for key in namesakes if key[: len(path) - 1] == path[:-1]]
+    close = difflib.get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
+    if close and not deeper:
+        return f"did you mean {dotted((*path[:-1], close[0]))}?"
+    if namesakes:
+        return f"did you mean {' or '.join(dotted(key) for key in (deeper or namesakes)[:3])}?"
+    return f"the keys here are {listed(model)}"
+
+
+def _step(kind: Any, part: str | int) -> Any:
+    """The annotation of one part of a location, within an annotation."""
+    for option in _members(kind):
+        if get_origin(option) is Annotated:
+            if any(isinstance(mark, Tag) and mark.tag == part for mark in get_args(option)[1:]):
+                return get_args(option)[0]
+        elif isinstance(option, type) and issubclass(option, BaseModel):
+            for name, field in option.model_fields.items():
+                if part in (name, field.alias):
+                    return field.annotation
+        elif get_origin(option) is not None and len(get_args(option)) == 2:
+            return get_args(option)[1]
+    return None
+
+
+def _members(kind: Any) -> list[Any]:
+    """The members of nested unions; an annotated member keeps its tag."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return [member for part in get_args(kind) for member in _members(part)]
+    if get_origin(kind) is Annotated and not any(isinstance(mark, Tag) for mark in get_args(kind)[1:]):
+        return _members(get_args(kind)[0])
+    return [kind]
+
+
+def _models(kind: Any) -> Iterator[type[BaseModel]]:
+    for option in _members(kind):
+        inner = get_args(option)[0] if get_origin(option) is Annotated else option
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield inner
+
+
+def _all_keys(model: type[BaseModel], path: KeyPath) -> Iterator[KeyPath]:
+    for name, field in model.model_fields.items():
+        here = (*path, field.alias or name)
+        yield here
+        for inner in _models(field.annotation):
+            yield from _all_keys(inner, here)
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def listed(model: type[BaseModel]) -> str:
+    """The keys of a section."""
+    return ", ".join(_names(model))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

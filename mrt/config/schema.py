@@ -1,0 +1,191 @@
+"""The sections and keys of a configuration, typed, with what each may hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationInfo
+
+from mrt.calibration import CalibrationConfig
+from mrt.compilation import TargetConfig, TuneConfig, keys_of
+from mrt.preparation import PreparationConfig
+from mrt.quantization.options import QuantizationConfig
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _not_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("a number is needed, not a truth value")
+    return value
+
+
+def _as_sequence(value: Any) -> Any:
+    return value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _from_config_folder(path: Path, info: ValidationInfo) -> Path:
+    return Path(os.path.abspath((info.context or {}).get("folder", Path()) / path.expanduser()))
+
+
+def _loader(value: str, info: ValidationInfo) -> str:
+    file, colon, function = value.rpartition(":")
+    if not colon or not file or not function.isidentifier():
+        raise ValueError('"file.py:function" is needed')
+    return f"{_from_config_folder(Path(file), info)}:{function}"
+
+
+def _layout(value: str) -> str:
+    source, arrow, target = (part.strip() for part in value.partition("->"))
+    if not arrow or sorted(source) != sorted(target) or len(set(source)) != len(source) or source[:1] != target[:1]:
+        raise ValueError('two orders of the same axes, batch first, are needed, such as "NHWC->NCHW"')
+    return f"{source}->{target}"
+
+
+def _slice(value: tuple[int, int | None]) -> tuple[int, int | None]:
+    start, stop = value
+    if start < 0 or (stop is not None and stop <= start):
+        raise ValueError("[start, stop] with 0 <= start < stop is needed; stop may be null")
+    return value
+
+
+def _not_zero(value: tuple[float, ...]) -> tuple[float, ...]:
+    if 0 in value:
+        raise ValueError("a standard deviation must not be 0")
+    return value
+
+
+ConfigPath = Annotated[Path, AfterValidator(_from_config_folder)]
+Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
+Channels = Annotated[tuple[Annotated[float, BeforeValidator(_not_bool)], ...], BeforeValidator(_as_sequence)]
+Size = Annotated[tuple[Count, ...], BeforeValidator(_as_sequence), Field(min_length=1, max_length=2)]
+
+
+class ModelSection(_Section):
+    """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file lacks them."""
+
+    path: ConfigPath
+    shapes: Mapping[str, Annotated[tuple[Count, ...], Field(min_length=1)]] = {}
+
+
+class Preprocessing(_Section):
+    """What is done to the arrays of a dataset, in this order; the result is float32.
+
+    layout: axes are transposed, "NHWC->NCHW". Then x * scale, then - mean, then / std; mean and std are one number or
+    one for each channel, axis 1 after the transposition. The same is done to every input: networks whose inputs
+    differ in this take a `loader`.
+    """
+
+    layout: Annotated[str, AfterValidator(_layout)] | None = None
+    scale: Annotated[float, BeforeValidator(_not_bool)] = 1.0
+    mean: Channels = (0.0,)
+    std: Annotated[Channels, AfterValidator(_not_zero)] = (1.0,)
+
+
+class NpzDataset(Preprocessing):
+    """Arrays of an `.npz` file, axis 0 the samples.
+
+    x: the name of the input's array, or a mapping of input names to array names. y: the name of the labels' array,
+    integers of shape [samples]; null where there are none. slice: [start, stop] of the samples, stop null for the end.
+    samples: how many to take.
+    """
+
+    npz: ConfigPath
+    x: str | Mapping[str, str] = "x"
+    y: str | None = None
+    slice: Annotated[tuple[int, int | None], AfterValidator(_slice)] = (0, None)
+    samples: Count | None = None
+
+
+class FolderDataset(Preprocessing):
+    """A folder of images; Pillow is needed to read them.
+
+    Without `labels` the images lie in one folder a class, and a class's label is its folder's position by name;
+    images that lie in the folder itself have no label. labels: a text file whose lines are `file label`. mode: RGB or L
+    (grey). resize: the shorter side, or [height, width]; crop: the central square, or [height, width]. Images are NHWC,
+    0 to 255, before the preprocessing, whose default layout is "NHWC->NCHW".
+    """
+
+    folder: ConfigPath
+    labels: ConfigPath | None = None
+    mode: Literal["RGB", "L"] = "RGB"
+    resize: Size | None = None
+    crop: Size | None = None
+    layout: Annotated[str, AfterValidator(_layout)] | None = "NHWC->NCHW"
+    samples: Count | None = None
+
+
+class LoaderDataset(_Section):
+    """`function(split=..., **args) -> (x, y)` of a Python file; x an array or arrays by input name, y labels or None.
+
+    loader: "file.py:function". split: what is passed on, by default the name of the entry, calibration or test.
+    files: files and folders that the function reads, so that a change of them is noticed.
+    """
+
+    loader: Annotated[str, AfterValidator(_loader)]
+    args: Mapping[str, Any] = Field(default_factory=dict)
+    files: Annotated[tuple[ConfigPath, ...], BeforeValidator(_as_sequence)] = ()
+    split: str | None = None
+    samples: Count | None = None
+
+
+_KINDS = ("npz", "folder", "loader")
+
+
+def _kind(value: Any) -> str | None:
+    found = [kind for kind in _KINDS if isinstance(value, Mapping) and kind in value]
+    return f"<{found[0]}>" if len(found) == 1 else None
+
+
+DatasetConfig = Annotated[
+    Annotated[NpzDataset, Tag("<npz>")]
+    | Annotated[FolderDataset, Tag("<folder>")]
+    | Annotated[LoaderDataset, Tag("<loader>")],
+    Discriminator(
+        _kind,
+        custom_error_type="dataset_kind",
+        custom_error_message="a mapping with exactly one of the keys npz, folder and loader is needed",
+    ),
+]
+
+
+class DataSection(_Section):
+    """`data`: the samples that calibrate, and those that are scored."""
+
+    calibration: DatasetConfig | None = None
+    test: DatasetConfig | None = None
+
+
+class CompileSection(_Section):
+    """`compile`: the CPU that code is made for, the samples run at once, and whether tilings are measured."""
+
+    target: Annotated[TargetConfig, BeforeValidator(keys_of)] = TargetConfig()
+    batch: Count = 1
+    tune: TuneConfig | None = None
+
+
+class EvaluateSection(_Section):
+    """`evaluate`: how many samples are scored (null: all), the batch of the float runs, and the samples on which the
+    compiled integers are compared with `graph.evaluate` bit for bit."""
+
+    samples: Count | None = None
+    batch_size: Count = 16
+    check: Annotated[int, BeforeValidator(_not_bool), Field(ge=0)] = 16
+
+
+class RunConfig(_Section):
+    """All sections of a configuration file."""
+
+    model: ModelSection
+    data: DataSection = DataSection()
+    prepare: PreparationConfig = PreparationConfig()
+    calibrate: CalibrationConfig = CalibrationConfig()
+    quantize: QuantizationConfig = QuantizationConfig()
+    compile: CompileSection = CompileSection()
+    evaluate: EvaluateSection = EvaluateSection()
+    output: ConfigPath | None = None
