@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
 from mrt.errors import DataError, GraphError, ModelFileError, UnsupportedOperatorError
 from mrt.frontend.channels_first import channels_first
-from mrt.frontend.node import Value, ValueScope
+from mrt.frontend.node import ValueScope
 from mrt.frontend.refusals import check_batch, check_static, list_uncovered
 from mrt.frontend.relay import converters as _converters
 from mrt.frontend.relay.metadata import Metadata
 from mrt.frontend.relay.node import Node, complete, find_converter
+from mrt.frontend.relay.stated_types import check_type, check_value, graph_type, tensor_syntax
 from mrt.frontend.relay.syntax import (
     Binding,
     Body,
@@ -31,24 +31,31 @@ from mrt.frontend.relay.syntax import (
     OperatorName,
     Projection,
     Scalar,
-    TensorSyntax,
     Tuple,
-    TupleSyntax,
-    TypeSyntax,
 )
 from mrt.frontend.relay.tensors import parse_parameters, read_parameters
 from mrt.frontend.relay.text import parse_module
+from mrt.frontend.relay.values import (
+    Closure,
+    Environment,
+    Known,
+    StandIn,
+    Steps,
+    as_tensor,
+    as_value,
+    flat,
+    look_up,
+    names_in,
+)
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
-from mrt.frontend.tvm.node import graph_dtype, is_known, item_of
-from mrt.symbol import Array, Graph, Symbol, TensorType
-from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
+from mrt.frontend.tvm.node import is_known, item_of
+from mrt.symbol import Array, Graph, Symbol
 
 del _converters
 
 _MOST_CALLS = 20_000
 """How many function calls are inlined: functions that call each other may stand for any number."""
-_LONGEST_AXIS = 2**28
 
 _WEIGHTS = {
     **{f"nn.conv{n}d{kind}": (1,) for n in (1, 2, 3) for kind in ("", "_transpose")},
@@ -138,39 +145,6 @@ def _array(name: str, value: Any) -> Array:
     return array
 
 
-@dataclass(frozen=True, eq=False)
-class _Environment:
-    """What names stand for in a function's body; `parent` is that of the function around."""
-
-    parent: _Environment | None = None
-    values: dict[str, _Known] = field(default_factory=dict)
-
-    def find(self, name: str) -> _Known | None:
-        scope: _Environment | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
-            scope = scope.parent
-        return None
-
-
-@dataclass(frozen=True, eq=False)
-class _Closure:
-    function: Function
-    environment: _Environment
-    name: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class _StandIn:
-    """Stands for what a refused operator would give, until the refusal."""
-
-
-_Known = Union[Symbol, Array, "tuple[_Known, ...]", _Closure, _StandIn]
-_Steps = Generator[Any, Any, Any]
-"""A computation that yields the computations that it needs; see _Reader._run."""
-
-
 class _Reader:
     """Reads one module. An operator that is not covered is noted, and a stand-in takes its place until the end."""
 
@@ -187,7 +161,7 @@ class _Reader:
         self._live_bindings: dict[int, list[Binding]] = {}
 
     def read(self) -> Graph:
-        environment = _Environment()
+        environment = Environment()
         self._read_parameters(environment)
         try:
             result = self._run(self._body(self._main.body, environment))
@@ -204,19 +178,19 @@ class _Reader:
             )
         if self._uncovered or self._misused:
             raise self._refusal()
-        outputs = list(_flat(result))
+        outputs = list(flat(result))
         if not outputs:
             raise GraphError(f"@{self._name} gives an empty tuple; at least one tensor is needed")
-        _check_type(result, self._main.result_type, f"the result of @{self._name}")
+        check_type(result, self._main.result_type, f"the result of @{self._name}")
         return self._scope.builder.graph(
-            [self._scope.symbol(_tensor(value), f"output{index}") for index, value in enumerate(outputs)]
+            [self._scope.symbol(as_tensor(value), f"output{index}") for index, value in enumerate(outputs)]
         )
 
     # Arguments
 
-    def _read_parameters(self, environment: _Environment) -> None:
+    def _read_parameters(self, environment: Environment) -> None:
         free = [parameter for parameter in self._main.parameters if parameter.name not in self._values]
-        types = {parameter.name: _tensor_syntax(parameter.name, parameter.type) for parameter in free}
+        types = {parameter.name: tensor_syntax(parameter.name, parameter.type) for parameter in free}
         sizes = [
             (name, [self._batch if size is None and axis == 0 else size for axis, size in enumerate(type.shape)])
             for name, type in types.items()
@@ -227,17 +201,17 @@ class _Reader:
             name = parameter.name
             if name in self._values:
                 value = self._values[name]
-                _check_value(name, value, parameter.type)
+                check_value(name, value, parameter.type)
                 self._scope.entitle(value, name)
                 environment.values[name] = value
             else:
-                symbol = self._scope.builder.input(name, _graph_type(name, static[name], types[name].dtype))
+                symbol = self._scope.builder.input(name, graph_type(name, static[name], types[name].dtype))
                 self._inputs.add(symbol)
                 environment.values[name] = symbol
 
     # Expressions
 
-    def _run(self, steps: _Steps) -> _Known:
+    def _run(self, steps: Steps) -> Known:
         """The value that a computation comes to, with those that it needs on a list: nothing recurses."""
         stack, value = [steps], None
         while stack:
@@ -249,7 +223,7 @@ class _Reader:
                 value = stop.value
         return value  # type: ignore[return-value]
 
-    def _body(self, body: Body, environment: _Environment) -> _Steps:
+    def _body(self, body: Body, environment: Environment) -> Steps:
         for binding in self._live(body):
             value = yield self._expression(binding.value, environment, binding.name)
             if isinstance(value, np.ndarray):
@@ -260,15 +234,15 @@ class _Reader:
     def _live(self, body: Body) -> list[Binding]:
         """The bindings that the result needs, in order."""
         if id(body) not in self._live_bindings:
-            needed, live = _names(body.result), []
+            needed, live = names_in(body.result), []
             for binding in reversed(body.bindings):
                 if binding.name in needed:
                     live.append(binding)
-                    needed |= _names(binding.value)
+                    needed |= names_in(binding.value)
             self._live_bindings[id(body)] = live[::-1]
         return self._live_bindings[id(body)]
 
-    def _expression(self, expression: Expression, environment: _Environment, name: str) -> _Steps:
+    def _expression(self, expression: Expression, environment: Environment, name: str) -> Steps:
         """`name`: what the result is bound to, "" where it is a part of something."""
         if isinstance(expression, Call):
             return (yield self._call(expression, environment, name))
@@ -279,7 +253,7 @@ class _Reader:
             return tuple(items)
         if isinstance(expression, Projection):
             value = yield self._expression(expression.value, environment, "")
-            return value if isinstance(value, _StandIn) else item_of(value, expression.index)
+            return value if isinstance(value, StandIn) else item_of(value, expression.index)
         if isinstance(expression, Condition):
             return self._refuse("if", expression.line)
         if isinstance(expression, Scalar):
@@ -287,19 +261,19 @@ class _Reader:
         if isinstance(expression, MetaReference):
             return self._metadata.constant(expression)
         if isinstance(expression, Function):
-            return _Closure(expression, environment)
+            return Closure(expression, environment)
         if isinstance(expression, GlobalName):
             return self._global(expression)
         if isinstance(expression, Local):
-            return _found(expression, environment)
+            return look_up(expression, environment)
         raise GraphError(f"line {expression.line}: operator {expression.name} is not called; only calls are read")
 
-    def _global(self, name: GlobalName) -> _Closure:
+    def _global(self, name: GlobalName) -> Closure:
         if name.name not in self._module.functions:
             raise GraphError(f"line {name.line}: function @{name.name} is not defined")
-        return _Closure(self._module.functions[name.name], _Environment(), name.name)
+        return Closure(self._module.functions[name.name], Environment(), name.name)
 
-    def _call(self, call: Call, environment: _Environment, name: str) -> _Steps:
+    def _call(self, call: Call, environment: Environment, name: str) -> Steps:
         call = self._with_metadata(call)
         inputs = []
         for argument in call.arguments:
@@ -307,9 +281,9 @@ class _Reader:
         if isinstance(call.callee, OperatorName):
             return self._operator(call.callee, call, inputs, name)
         callee = yield self._expression(call.callee, environment, "")
-        if isinstance(callee, _StandIn):
+        if isinstance(callee, StandIn):
             return callee
-        if not isinstance(callee, _Closure):
+        if not isinstance(callee, Closure):
             raise GraphError(f"line {call.line}: a tensor or tuple is called; only functions and operators are")
         if call.attributes:
             raise GraphError(f"line {call.line}: a function is called with attribute {next(iter(call.attributes))}")
@@ -323,7 +297,7 @@ class _Reader:
         attributes = {**self._metadata.attributes(last), **call.attributes}
         return Call(call.callee, call.arguments[:-1], attributes, call.line)
 
-    def _inlined(self, closure: _Closure, inputs: Sequence[_Known], line: int) -> _Steps:
+    def _inlined(self, closure: Closure, inputs: Sequence[Known], line: int) -> Steps:
         function = closure.function
         if len(inputs) != len(function.parameters):
             raise GraphError(
@@ -334,24 +308,24 @@ class _Reader:
         self._calls += 1
         if self._calls > _MOST_CALLS:
             raise GraphError(f"line {line}: the module makes more than {_MOST_CALLS} function calls; no network does")
-        environment = _Environment(closure.environment)
+        environment = Environment(closure.environment)
         for parameter, value in zip(function.parameters, inputs, strict=True):
-            _check_type(value, parameter.type, f"line {line}: argument %{parameter.name}")
+            check_type(value, parameter.type, f"line {line}: argument %{parameter.name}")
             environment.values[parameter.name] = value
         self._active.append(closure.name)
         value = yield self._body(function.body, environment)
         self._active.pop()
         return value
 
-    def _operator(self, operator: OperatorName, call: Call, inputs: Sequence[_Known], name: str) -> _Known:
+    def _operator(self, operator: OperatorName, call: Call, inputs: Sequence[Known], name: str) -> Known:
         convert = find_converter(operator.name)
         if convert is None and not is_foldable(operator.name):
             return self._refuse(operator.name, operator.line)
         label = f"line {operator.line}, {operator.name}"
         attributes = complete(operator.name, call.attributes, len(inputs), label)
-        if self._lacks_weights(operator, inputs) or any(isinstance(item, _StandIn) for item in _flat(tuple(inputs))):
-            return _StandIn()
-        values = tuple(_value(value, label) for value in inputs)
+        if self._lacks_weights(operator, inputs) or any(isinstance(item, StandIn) for item in flat(tuple(inputs))):
+            return StandIn()
+        values = tuple(as_value(value, label) for value in inputs)
         title = self._scope.made_up(_result_name(operator.name.rpartition(".")[2], name))
         node = Node(title, self._scope, values, operator.name, operator.line, attributes)
         try:
@@ -361,7 +335,7 @@ class _Reader:
                 return convert(node)
         except UnsupportedOperatorError as error:
             self._misused.append(str(error))
-            return _StandIn()
+            return StandIn()
         except GraphError as error:
             raise GraphError(str(error) if label in str(error) else f"{label}: {error}") from None
         except (ArithmeticError, IndexError, MemoryError, TypeError, ValueError) as error:
@@ -369,7 +343,7 @@ class _Reader:
             raise GraphError(f"{label}: its attributes do not fit its inputs: {error}") from None
         return self._refuse(operator.name, operator.line)
 
-    def _lacks_weights(self, operator: OperatorName, inputs: Sequence[_Known]) -> bool:
+    def _lacks_weights(self, operator: OperatorName, inputs: Sequence[Known]) -> bool:
         """Whether a parameter of a trained operator is an argument without a value, which is noted."""
         places = _WEIGHTS.get(operator.name, ())
         lacking = [
@@ -381,9 +355,9 @@ class _Reader:
             self._missing.setdefault(value.name, f"line {operator.line}, {operator.name}")
         return bool(lacking)
 
-    def _refuse(self, operator: str, line: int) -> _StandIn:
+    def _refuse(self, operator: str, line: int) -> StandIn:
         self._uncovered.setdefault(operator, []).append(f"line {line}")
-        return _StandIn()
+        return StandIn()
 
     def _refusal(self) -> UnsupportedOperatorError:
         """The error that lists everything that was refused."""
@@ -399,125 +373,3 @@ def _result_name(kind: str, bound: str) -> str:
     if not bound:
         return kind
     return f"{kind}_{bound}" if bound.isdecimal() else bound
-
-
-def _found(local: Local, environment: _Environment) -> _Known:
-    """What a name stands for. Names may hold dots: only what is not a name itself is split into name and projection."""
-    for name, path in _splits(local.name):
-        value = environment.find(name)
-        if value is not None:
-            for index in path:
-                value = value if isinstance(value, _StandIn) else item_of(value, index)  # type: ignore[arg-type]
-            return value
-    raise GraphError(f"line {local.line}: %{local.name} is not defined")
-
-
-def _splits(name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """A name as a whole, and with one, two, … numbers after dots taken as projections."""
-    path: tuple[int, ...] = ()
-    while True:
-        yield name, path
-        head, dot, tail = name.rpartition(".")
-        if not dot or not tail.isdecimal() or len(tail) > 9 or len(path) > 100:
-            return
-        name, path = head, (int(tail), *path)
-
-
-def _names(expression: Expression) -> set[str]:
-    """The names that an expression may refer to."""
-    names: set[str] = set()
-    stack: list[Expression] = [expression]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, Local):
-            names.update(name for name, _ in _splits(item.name))
-        elif isinstance(item, Call):
-            stack += (item.callee, *item.arguments)
-        elif isinstance(item, Tuple):
-            stack += item.items
-        elif isinstance(item, Projection):
-            stack.append(item.value)
-        elif isinstance(item, Function):
-            stack += (item.body.result, *(binding.value for binding in item.body.bindings))
-    return names
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, tuple):
-            stack += reversed(item)
-        else:
-            yield item
-
-
-def _value(value: _Known, label: str) -> Value:
-    if any(isinstance(item, _Closure) for item in _flat(value)):
-        raise GraphError(f"{label}: a function is given; a tensor or a tuple of tensors is needed")
-    return value  # type: ignore[return-value]
-
-
-def _tensor(value: Any) -> Value:
-    if isinstance(value, (_Closure, _StandIn)):
-        raise GraphError("the result holds a function; tensors are needed")
-    return value  # type: ignore[no-any-return]
-
-
-# Types
-
-
-def _tensor_syntax(name: str, type: TypeSyntax | None) -> TensorSyntax:
-    if not isinstance(type, TensorSyntax):
-        found = "has no type" if type is None else "is no tensor"
-        raise GraphError(f"argument {name} {found}; a tensor of static sizes is needed (a batch may be dynamic)")
-    return type
-
-
-def _graph_type(name: str, shape: tuple[int, ...], dtype: str) -> TensorType:
-    if graph_dtype(dtype) not in FLOAT_DTYPES | INTEGER_DTYPES:
-        raise GraphError(f"argument {name} is of dtype {dtype}; a float or signed integer is needed")
-    if max(shape, default=0) > _LONGEST_AXIS:
-        raise GraphError(f"argument {name} has shape {shape}; at most {_LONGEST_AXIS} elements along an axis are read")
-    return TensorType(shape, graph_dtype(dtype))
-
-
-def _check_value(name: str, value: Array, type: TypeSyntax | None) -> None:
-    """DataError where a value has not its argument's shape, or is an integer for a float or the reverse."""
-    if type is None:
-        return
-    if not isinstance(type, TensorSyntax):
-        raise DataError(f"parameter {name} is given as an array; its argument is no tensor")
-    if not _fits(value.shape, type.shape):
-        raise DataError(f"parameter {name} is given with shape {value.shape}; {_shown(type.shape)} is needed")
-    if (graph_dtype(type.dtype) == "float32") != (value.dtype.kind == "f"):
-        raise DataError(f"parameter {name} is given as {value.dtype}; {type.dtype} is needed")
-
-
-def _check_type(value: _Known, type: TypeSyntax | None, title: str) -> None:
-    """GraphError where a value has not the structure or the shapes that a type says."""
-    stack: list[tuple[_Known, TypeSyntax | None]] = [(value, type)]
-    while stack:
-        found, needed = stack.pop()
-        if isinstance(needed, TupleSyntax) and isinstance(found, tuple):
-            if len(found) != len(needed.items):
-                raise GraphError(f"{title} has {len(found)} items; the text says {len(needed.items)}")
-            stack += zip(found, needed.items, strict=True)
-        elif isinstance(needed, (TupleSyntax, TensorSyntax)) and isinstance(found, (tuple, _Closure)):
-            raise GraphError(f"{title} is a tuple or function where the text says another type")
-        elif isinstance(needed, TupleSyntax) and isinstance(found, (Symbol, np.ndarray)):
-            raise GraphError(f"{title} is a tensor; the text says a tuple")
-        elif (
-            isinstance(needed, TensorSyntax)
-            and isinstance(found, (Symbol, np.ndarray))
-            and not _fits(tuple(found.shape), needed.shape)
-        ):
-            raise GraphError(f"{title} has shape {tuple(found.shape)}; the text says {_shown(needed.shape)}")
-
-
-def _fits(shape: tuple[int, ...], stated: tuple[int | None, ...]) -> bool:
-    return len(shape) == len(stated) and all(b is None or a == b for a, b in zip(shape, stated, strict=True))
-
-
-def _shown(shape: tuple[int | None, ...]) -> str:
-    return f"({', '.join('?' if size is None else str(size) for size in shape)})"
