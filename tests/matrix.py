@@ -484,6 +484,7 @@ def _choices() -> Iterator[Case]:
         yield Case(MaximumScalar(scalar), (IMAGE,))
         yield Case(MinimumScalar(scalar), (IMAGE,))
     yield Case(Where(), (Data((1, 4, 7, 6), count=2), IMAGE, real(4, 1, 1)))
+    yield Case(Where(), (Data((1, 4, 7, 6), count=2), weights(6), weights(1, scale=4.0)))
     yield Case(Where(), (np.array([1, 0, 1, 1], bool), real(4, 3, 2), weights(3, 2, scale=4.0)))
     for axis, mode in itertools.product((0, 1, -1), ("clip", "wrap")):
         yield Case(Take(axis, mode), (real(5, 4, 3), np.array([[0, 2], [-1, 7]], np.int32)))

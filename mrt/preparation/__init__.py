@@ -10,6 +10,7 @@ from mrt.preparation.average_pooling import AveragePoolingToSum
 from mrt.preparation.collapse_to_table import CollapseToTable
 from mrt.preparation.cut_tail import cut_tail, join_tail
 from mrt.preparation.drop_identities import DropIdentities
+from mrt.preparation.finite_masks import FiniteMasks
 from mrt.preparation.finite_parameters import CheckFiniteParameters
 from mrt.preparation.fold_batch_norm import FoldBatchNorm
 from mrt.preparation.fold_constants import FoldConstants
@@ -85,7 +86,7 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bo
     axis 0: samples could not be told apart there.
     """
     check_outputs(graph)
-    cut = cut_tail(CheckFiniteParameters()(graph), config.split, config.cut_softmax)
+    cut = cut_tail(CheckFiniteParameters()(FiniteMasks()(graph)), config.split, config.cut_softmax)
     check_outputs(cut.body)
     passes = tuple(
         replace(step, tune=tune_ranges) if isinstance(step, IntegerZeroPoints) else step for step in PIPELINE

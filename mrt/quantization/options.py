@@ -15,7 +15,8 @@ from mrt.symbol import Graph
 
 Quantizer = Literal["symmetric", "affine"]
 BiasCorrection = Literal["none", "fast", "sequential"]
-Bits = Field(default=8, ge=2, le=16)
+MOST_BITS = 16
+Bits = Field(default=8, ge=2, le=MOST_BITS)
 
 
 class _Options(BaseModel):

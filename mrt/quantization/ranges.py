@@ -8,6 +8,7 @@ import numpy as np
 
 from mrt.calibration import Threshold
 from mrt.errors import QuantizationError
+from mrt.quantization.attention_masks import masked_ranges
 from mrt.quantization.expansion import named
 from mrt.quantization.options import InputConfig, QuantizationConfig
 from mrt.quantization.quantizer import Target
@@ -58,7 +59,7 @@ def calibrated_ranges(
 
     A tensor that trained quantization fixes has the range of its form. Where others were not calibrated, since there is
     no data, theirs follow from these, and from the integers of given inputs, by the records' bounds; where these know
-    none it is what the quantizers tell apart that read the tensor.
+    none it is what the quantizers tell apart that read the tensor. Of masked scores it is what softmaxes tell apart.
     """
     unread = [symbol for symbol in graph.inputs if not graph.consumers[symbol] and symbol not in graph.outputs]
     given = {symbol.name: Threshold(0.0, 0.0) for symbol in unread if fixed}
@@ -74,7 +75,8 @@ def calibrated_ranges(
     if missing:
         others = f", and {named([symbol.name for symbol in missing[1:]])}" if missing[1:] else ""
         raise QuantizationError(f"{missing[0].name} ({missing[0].op}) has no threshold; calibrate it first{others}")
-    return {symbol.name: _range(graph, symbol, known) for symbol in symbols}
+    ranges = {symbol.name: _range(graph, symbol, known) for symbol in symbols}
+    return {**ranges, **masked_ranges(graph, ranges)}
 
 
 def _given_range(options: InputConfig) -> Threshold:

@@ -91,7 +91,7 @@ def _scalar(symbol: Symbol, value: float) -> Expression:
 def where(symbol: Symbol, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     rank = max(len(x.shape), len(y.shape))
     by_rows = len(Where.aligned(symbol.inputs[0].shape, rank)) != len(condition.shape)
-    rows = 1 if by_rows else rank
+    rows = 1 if by_rows else symbol.type.rank
 
     def element(*at: Expression) -> Expression:
         chosen = broadcast(condition, at[:rows], symbol.shape[:rows])

@@ -1,0 +1,51 @@
+"""Masks: constants that forbid some of the scores that a softmax shares out."""
+
+from __future__ import annotations
+
+from mrt.symbol.graph import Graph
+from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.elementwise import ElemwiseAdd
+from mrt.symbol.operators.normalization import Softmax
+from mrt.symbol.operators.selection import Where
+from mrt.symbol.symbol import Symbol
+
+
+def masked_scores(graph: Graph, symbol: Symbol) -> Symbol | None:
+    """The scores that `symbol` adds a constant to, or chooses a constant instead of, for softmaxes alone; None where it
+    does something else.
+    """
+    data = [source for source in shared_out(graph, symbol) if graph.value(source) is None]
+    return data[0] if len(data) == 1 else None
+
+
+def shared_out(graph: Graph, symbol: Symbol) -> tuple[Symbol, ...]:
+    """The two tensors that `symbol` adds, or chooses between, for softmaxes alone; none where it does otherwise."""
+    readers = graph.consumers[symbol]
+    if symbol in graph.outputs or not readers or not all(isinstance(reader.operator, Softmax) for reader in readers):
+        return ()
+    return symbol.inputs[-2:] if isinstance(symbol.operator, (Where, BroadcastAdd, ElemwiseAdd)) else ()
+
+
+def forbids(graph: Graph, symbol: Symbol) -> bool:
+    """Whether a tensor has no effect but on which scores softmaxes share out, or by how much these are lowered."""
+    stack, seen = [symbol], {symbol}
+    while stack:
+        source = stack.pop()
+        if source in graph.outputs or not graph.consumers[source]:
+            return False
+        for reader in graph.consumers[source]:
+            if source in shared_out(graph, reader):
+                continue
+            if source not in passed_on(reader):
+                return False
+            if reader not in seen:
+                seen.add(reader)
+                stack.append(reader)
+    return True
+
+
+def passed_on(symbol: Symbol) -> tuple[Symbol, ...]:
+    """The tensors whose elements are those of `symbol`."""
+    if isinstance(symbol.operator, Where):
+        return symbol.inputs[-2:]
+    return symbol.inputs[:1] if symbol.operator.keeps_scale else ()
