@@ -21,6 +21,7 @@ from mrt.frontend.openvino.node import covered_operators  # noqa: E402
 
 SHAPE = (2, 3, 4, 5)
 IMAGE = (1, 4, 7, 6)
+QUERY_KEY_VALUE = ((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 2))
 
 
 def positive(*shape: int) -> np.ndarray:
@@ -131,6 +132,17 @@ CASES: dict[str, list[Case]] = {
     "BatchNormInference": [
         of(lambda x: ops.batch_norm_inference(x, const(3), const(3), const(3), positive_const(3), 1e-3)),
         of(lambda x: opset1.batch_norm_inference(x, const(3), const(3), const(3), positive_const(3), 1e-3)),
+    ],
+    "ScaledDotProductAttention": [
+        of(lambda q, k, v: ops.scaled_dot_product_attention(q, k, v), QUERY_KEY_VALUE),
+        of(lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, causal=True), QUERY_KEY_VALUE),
+        of(lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, scale=np.float32(0.7)), QUERY_KEY_VALUE),
+        of(lambda q, k, v: ops.scaled_dot_product_attention(q, k, v, const(4, 6)), QUERY_KEY_VALUE),
+        of(lambda q, k, v, m: ops.scaled_dot_product_attention(q, k, v, m), (*QUERY_KEY_VALUE, (2, 1, 4, 6))),
+        of(lambda q, k, v, m: ops.scaled_dot_product_attention(q, k, v, ops.greater(m, ops.constant(np.float32(-2)))),
+           (*QUERY_KEY_VALUE, (2, 1, 4, 6))),
+        of(lambda q, k, v: ops.scaled_dot_product_attention(
+            q, k, v, ops.constant(np.tril(np.ones((4, 6), bool), 2))), QUERY_KEY_VALUE),
     ],
     "MVN": [
         of(lambda x: opset6.mvn(x, ints(2, 3), True, 1e-3, "inside_sqrt")),

@@ -21,6 +21,8 @@ class Node(ValueNode):
     attributes: Mapping[str, Any]
     dtypes: tuple[str, ...]
     """Of each output that something reads, the dtype in the graph."""
+    element_types: tuple[str, ...]
+    """Of each input, as OpenVINO calls it: of truth values "boolean", which the graph holds as 0 and 1."""
 
     @property
     def operator(self) -> str:

@@ -149,6 +149,7 @@ class _Reader:
             kind,
             operator.get_attributes(),
             tuple(dtype_of(operator.output(port), label) for port in used),
+            tuple(element_type(port.get_source_output()) for port in operator.inputs()),
         )
         convert = find_converter(kind)
         if convert is None:
