@@ -36,8 +36,8 @@ def quantize(
     batches: arrays (or arrays by input name) of any number of samples each, axis 0 the batch; or one such batch. With
     sequential bias correction they are read twice, so that an iterator does not serve. None for a network whose own
     quantizers say all ranges: where they do not, the error names the tensors that need data.
-    runner: what runs the float graph, and parts of the integer one; TVM by default. progress: told the number of
-    samples calibrated.
+    runner: what runs the float graph, and parts of the integer one, called from several threads at once; TVM by
+    default. progress: told the number of samples calibrated.
     Raises subclasses of MRTError: UnsupportedOperatorError, DataError, QuantizationError.
     """
     quantization, calibration = quantization or QuantizationConfig(), calibration or CalibrationConfig()
@@ -85,7 +85,7 @@ class _Named:
 
 
 def default_runner() -> Runner:
-    """The runner of whoever names none: TVM on this machine's CPU."""
-    from mrt.backend import TvmRunner
+    """The runner of whoever names none: TVM on this machine's CPU, each call on one core."""
+    from mrt.backend import ONE_THREAD, TvmRunner
 
-    return TvmRunner()
+    return TvmRunner(ONE_THREAD)

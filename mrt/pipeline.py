@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from rich import box
 from rich.table import Table
 
-from mrt.backend import TvmRunner
+from mrt.backend import ONE_THREAD, TvmRunner
 from mrt.calibration import Calibration, calibrate
 from mrt.certificate import verify
 from mrt.config import DatasetConfig, RunConfig
@@ -198,9 +198,8 @@ def _calibrate(run: Run) -> Save:
     total = data.size if config.samples is None else min(config.samples, data.size)
     batches = data.batches(config.batch_size)
     with run.report.progress("calibrate", total) as progress:
-        found = calibrate(
-            graph, batches, observed_tensors(graph), config, TvmRunner(), progress, observed_channels(graph)
-        )
+        runner, tensors = TvmRunner(ONE_THREAD), observed_tensors(graph)
+        found = calibrate(graph, batches, tensors, config, runner, progress, observed_channels(graph))
     content = _to_json(found.to_json())
     return lambda: run.workspace.write({THRESHOLDS: content})
 
@@ -227,7 +226,7 @@ def _corrections(run: Run, graph: Graph, found: Calibration) -> dict[str, Array]
         return find_corrections(graph, found, options)
     data, config = _dataset(run, run.config.data.calibration, "data.calibration"), run.config.calibrate
     with run.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
-        samples = Samples(data.batches(config.batch_size), config, TvmRunner(), progress)
+        samples = Samples(data.batches(config.batch_size), config, TvmRunner(ONE_THREAD), progress)
         return find_corrections(graph, found, options, samples)
 
 

@@ -24,9 +24,11 @@ from mrt.errors import DataError, GraphError
 from mrt.symbol import Array, Evaluate, Graph, Runner, Symbol
 from mrt.symbol.channels import channel_axes
 from mrt.symbol.rebatch import batch_of, sized
+from mrt.workers import in_order
 
-OBSERVED_BYTES = 2**28
-"""What the observed tensors of the samples that run at once may take together: 256 MiB."""
+CHUNK_BYTES, OBSERVED_BYTES = 2**25, 2**29
+"""What the observed tensors of one chunk of samples may take, 32 MiB, and those of all chunks that run at once. What is
+small stays in the cache from the kernel that makes it to the one that reads it."""
 
 
 def calibrate(
@@ -45,10 +47,10 @@ def calibrate(
     with the number of samples seen so far.
 
     The stream is cut into chunks of at most `config.batch_size` samples, fewer where the observed tensors of so many
-    would take more than OBSERVED_BYTES, and the graph is compiled once for that; where it bakes its batch in, for the
-    batch it has. Results do not depend on how the samples were batched. Parameters are observed
-    exactly, whatever the method. Memory does not grow with the number of samples, nor with `config.batch_size` beyond
-    what one sample needs.
+    would take more than CHUNK_BYTES, and the graph is compiled once for that; where it bakes its batch in, for the
+    batch it has. Each core takes a chunk at a time, as long as those at once stay below OBSERVED_BYTES. Results do not
+    depend on how the samples were batched, nor on the number of cores. Parameters are observed exactly, whatever the
+    method. Memory does not grow with the number of samples, nor with `config.batch_size` beyond what one sample needs.
 
     Raises GraphError for a name that the graph does not have, DataError for unusable data and for NaN or infinity in
     the data or in a tensor, naming it and the sample.
@@ -75,12 +77,17 @@ def calibrate(
         derived = find_derived(graph, axes, {graph.by_name[channels.tensor] for channels in asked})
     if fed or computed:
         run = [symbol for symbol in computed if symbol not in derived]
-        compiled = _compile(graph, run, _chunk_size((*fed, *computed), batch_of(graph), config.batch_size), runner)
-        for chunk in chunks(batches, graph.inputs, compiled.batch, config.samples):
-            for symbol in fed:
-                samples = _samples(chunk.arrays[symbol.name], chunk, compiled.batch)
-                seen[symbol.name].observe(symbol, samples, chunk.first)
-            _observe(run, compiled, chunk, seen)
+        sample = _sample_bytes((*fed, *run), batch_of(graph))
+        compiled = _compile(graph, run, max(min(config.batch_size, int(CHUNK_BYTES / sample)), 1), runner)
+        blank = {symbol.name: seen[symbol.name].copy() for symbol in (*fed, *run)}
+
+        def observe(chunk: Chunk) -> tuple[Chunk, dict[str, _Seen]]:
+            return chunk, _observed(fed, run, compiled, chunk, {name: state.copy() for name, state in blank.items()})
+
+        at_once = int(OBSERVED_BYTES / (sample * compiled.batch))
+        for chunk, found in in_order(observe, chunks(batches, graph.inputs, compiled.batch, config.samples), at_once):
+            for name, state in found.items():
+                seen[name].merge(state)
             if progress is not None:
                 progress(chunk.first + chunk.count)
     for symbol, source in derived.items():
@@ -110,6 +117,9 @@ class _Split:
 
     def observe(self, samples: Array) -> _Split:
         return replace(self, observer=self.observer.observe(by_channel(samples, self.axis)))
+
+    def merge(self, other: _Split) -> _Split:
+        return replace(self, observer=self.observer.merge(other.observer))
 
 
 @dataclass
@@ -142,6 +152,17 @@ class _Seen:
             self.range = self.range.observe(rows)
         self.means = {channels: observer.observe(rows) for channels, observer in self.means.items()}
 
+    def copy(self) -> _Seen:
+        return replace(self, means=dict(self.means))
+
+    def merge(self, other: _Seen) -> None:
+        """Adds what `other`, begun as a copy of this, has observed."""
+        if self.channels is not None and other.channels is not None:
+            self.channels = self.channels.merge(other.channels)
+        if self.range is not None and other.range is not None:
+            self.range = self.range.merge(other.range)
+        self.means = {channels: observer.merge(other.means[channels]) for channels, observer in self.means.items()}
+
     def threshold(self) -> Threshold:
         if self.channels is None:
             return threshold_of(self.range or RangeObserver())
@@ -157,10 +178,15 @@ class _Compiled:
     batch: int
 
 
-def _observe(computed: Sequence[Symbol], compiled: _Compiled, chunk: Chunk, seen: Mapping[str, _Seen]) -> None:
-    """Observes the tensors that one chunk gives. They are let go on return: two chunks' would be twice the memory."""
+def _observed(
+    fed: Sequence[Symbol], computed: Sequence[Symbol], compiled: _Compiled, chunk: Chunk, seen: dict[str, _Seen]
+) -> dict[str, _Seen]:
+    """`seen` with what one chunk gives. Its tensors are let go on return."""
+    for symbol in fed:
+        seen[symbol.name].observe(symbol, _samples(chunk.arrays[symbol.name], chunk, compiled.batch), chunk.first)
     for symbol, value in zip(computed, compiled.evaluate(chunk.arrays), strict=True):
         seen[symbol.name].observe(symbol, _samples(value, chunk, compiled.batch), chunk.first)
+    return seen
 
 
 def _find(graph: Graph, tensors: Sequence[str]) -> list[Symbol]:
@@ -182,13 +208,9 @@ def _constant_values(graph: Graph, constants: Sequence[Symbol]) -> list[Array]:
     return values
 
 
-def _chunk_size(observed: Sequence[Symbol], batch: int, batch_size: int) -> int:
-    """The most samples, at most `batch_size` and at least 1, of which the observed tensors fit OBSERVED_BYTES.
-
-    batch: the number of samples that the tensors' types are for.
-    """
-    sample = sum(symbol.type.size * np.dtype(symbol.dtype).itemsize for symbol in observed) / batch
-    return max(min(batch_size, int(OBSERVED_BYTES / max(sample, 1.0))), 1)
+def _sample_bytes(observed: Sequence[Symbol], batch: int) -> float:
+    """What the observed tensors of one sample take, at least 1; batch: the samples that the tensors' types are for."""
+    return max(sum(symbol.type.size * np.dtype(symbol.dtype).itemsize for symbol in observed) / batch, 1.0)
 
 
 def _compile(graph: Graph, computed: Sequence[Symbol], batch_size: int, runner: Runner) -> _Compiled:

@@ -18,7 +18,7 @@ class CalibrationConfig(BaseModel):
 
     method: "max" covers every value observed; "historical" is MRT's, see HistoricalObserver. lambda: standard
     deviations that "historical" covers; MRT's own configurations use 10 to 18. samples: how many samples of the data to
-    use, None for all. batch_size: the most samples that run at once.
+    use, None for all. batch_size: the most samples that one core runs at once.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)

@@ -25,6 +25,7 @@ from mrt.quantization.rewriter import Expander, input_quantization
 from mrt.symbol import Array, Graph, Runner, Symbol
 from mrt.symbol.rebatch import batch_of, sized
 from mrt.symbol.types import narrowest_dtype
+from mrt.workers import in_order
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,8 @@ def sequential_corrections(
 
     The integer graph is made once, and run piece by piece while it grows: from the tensors that earlier pieces have
     left on disk to the next accumulator. What is left is what later operators read, as narrow as it was made. A
-    reduction runs twice, to be measured and, corrected, for what follows; all else runs once. Memory holds one chunk
-    of samples; the files lie in the folder for temporary files and are removed.
+    reduction runs twice, to be measured and, corrected, for what follows; all else runs once. Memory holds a chunk of
+    samples for each core; the files lie in the folder for temporary files and are removed.
     """
     whole = sized(graph, samples.config.batch_size)
     expander = Expander(whole, calibration.thresholds, config)
@@ -188,8 +189,11 @@ class _Recorded:
         fed = {symbol.name: recording for symbol, recording in recorded.items()}
         evaluate = self._runner.prepare(piece)
         observer = MeanObserver.along(accumulator.shape, axis)
-        for place, chunk in enumerate(self._chunks):
-            found, *values = evaluate({symbol.name: fed[symbol.name].read(place) for symbol in piece.inputs})
+
+        def run(place: int) -> list[Array]:
+            return evaluate({symbol.name: fed[symbol.name].read(place) for symbol in piece.inputs})
+
+        for chunk, (found, *values) in zip(self._chunks, in_order(run, range(len(self._chunks))), strict=True):
             observer = observer.observe(samples_of(accumulator, found, chunk, self._batch))
             for recording, value in zip(new.values(), values, strict=True):
                 recording.append(value)

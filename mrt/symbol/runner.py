@@ -16,7 +16,10 @@ class Runner(Protocol):
     """Makes graphs executable."""
 
     def prepare(self, graph: Graph) -> Evaluate:
-        """A function that gives the graph's outputs for its inputs; CompilationError if the graph cannot be run."""
+        """A function that gives the graph's outputs for its inputs; CompilationError if the graph cannot be run.
+
+        It may be called from several threads at once.
+        """
 
 
 class NumpyRunner:

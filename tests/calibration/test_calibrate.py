@@ -82,12 +82,33 @@ def test_any_batching_gives_the_same_bits(method: str) -> None:
     assert all(result == results[0] for result in results)
 
 
-@pytest.mark.parametrize(("budget", "batch"), [(2**28, 16), (52 * 6 - 1, 5), (52, 1), (1, 1)])
+@pytest.mark.parametrize("method", ["max", "historical"])
+def test_any_number_of_cores_gives_the_same_bits(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = CalibrationConfig(method=method, lambda_=1.0, batch_size=2)
+    means = [Channels("x", 1), Channels("squashed", 1)]
+    results = []
+    for count in (1, 2, 5):
+        monkeypatch.setattr("mrt.workers.cores", lambda count=count: count)
+        results.append(calibrate(_graph(), _batches(23), NAMES, config, NumpyRunner(), means=means))
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_first_sample_that_fails_is_named_whatever_follows(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrt.workers.cores", lambda: count)
+    spoiled = X.copy()
+    spoiled[[6, 8], 1] = 3e38
+    config = CalibrationConfig(batch_size=2)
+    with pytest.raises(DataError, match=r"fc .* holds -?inf in calibration sample 6"):
+        calibrate(_graph(), [{"x": spoiled}, {"y": X}], ["fc"], config, NumpyRunner())
+
+
+@pytest.mark.parametrize(("budget", "batch"), [(2**25, 16), (52 * 6 - 1, 5), (52, 1), (1, 1)])
 def test_chunks_are_as_long_as_the_observed_tensors_fit(
     budget: int, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, names = _graph(), ["x", "act", "squashed"]  # 5 + 4 + 4 float32 of a sample: 52 bytes
-    monkeypatch.setattr("mrt.calibration.run.OBSERVED_BYTES", budget)
+    monkeypatch.setattr("mrt.calibration.run.CHUNK_BYTES", budget)
     runner = CountingRunner()
     found = calibrate(graph, _batches(23), names, CalibrationConfig(), runner)
     assert runner.batches == [batch]
@@ -184,7 +205,8 @@ def test_config_is_checked(wrong) -> None:
 
 
 @pytest.mark.parametrize("method", ["max", "historical"])
-def test_memory_does_not_grow_with_samples(method: str) -> None:
+def test_memory_does_not_grow_with_samples(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrt.workers.cores", lambda: 1)  # of several, how many chunks meet at their peaks is chance
     builder = GraphBuilder()
     x = builder.input("x", TensorType((1, 20_000)))
     graph = builder.graph([builder.apply(Relu(), [x], "y")])

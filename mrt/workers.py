@@ -1,0 +1,54 @@
+"""Work on several cores at once, by threads: NumPy and TVM let go of the interpreter while they compute."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(function: Callable[[Item], Result], items: Iterable[Item], most: int | None = None) -> Iterator[Result]:
+    """What `function` gives for each item, in the order of the items, some of which are worked on at once.
+
+    most: how many at once, if fewer than there are cores; where it is one no thread is started. Items are drawn by the
+    caller's thread as they are needed, so that no more than one waits to be begun. What `function` or `items` raise is
+    raised in the place of its result, as by `map`.
+    """
+    count = max(min(cores(), cores() if most is None else most), 1)
+    if count == 1:
+        yield from map(function, items)
+        return
+    pool = ThreadPoolExecutor(count)
+    begun: deque[Future[Result]] = deque()
+    try:
+        for future in _submitted(pool, function, items):
+            begun.append(future)
+            if len(begun) > count:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _submitted(
+    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[Future[Result]]:
+    """A future of each item, drawn when asked for; where drawing fails, one that has failed so is the last."""
+    try:
+        for item in items:
+            yield pool.submit(function, item)
+    except Exception as error:  # whatever it is, the results before it come first
+        failed: Future[Result] = Future()
+        failed.set_exception(error)
+        yield failed
