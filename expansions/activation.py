@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from expansions.addition import GUARD_BITS, finer_by
+from expansions.exact_sum import exact_sum
 from expansions.multiplication import scaled
 from expansions.table import expand_table, table_reach
 from mrt.errors import QuantizationError
@@ -146,7 +147,7 @@ def expand_leaky_relu(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Inte
 
     with one slope, or (prelu) one a channel, of any sign and size: it is part of the scale, not rounded by itself.
     One of the halves is always 0, so that Ye is off by at most half a step of s, which is 4 bits finer than what reads
-    it next, and by the rounding of the multipliers.
+    it next, and by the rounding of the multipliers. Before a quantizer of the network it is an `exact_sum`.
     Source: Quantize Scale of "MRT Generalized Quantization Math Formalization", for the two halves.
     """
     operator = op.operator
@@ -156,15 +157,17 @@ def expand_leaky_relu(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Inte
         return expand_table(op, inputs, plan, builder)
     data = builder.centred(inputs.quantized(0))
     slope = _slope(op, operator, inputs)
-    scale = plan.common[op.name]
-    top = plan.common_target(op, op.inputs[0]).hi
-    positive = builder.apply(Relu(), [data.symbol], "_positive")
-    upper = builder.requantize(Quantized.of(positive, data.scale), Target(scale, 0, top, pinned=True))
-    if not slope.any():
-        return upper
     # Not max(x, 0) - x, whose terms are correlated: its bounds would be twice what it reaches.
+    above = Quantized.of(builder.apply(Relu(), [data.symbol], "_positive"), data.scale)
     negative = builder.apply(Relu(), [builder.apply(Negative(), [data.symbol], "_opposite")], "_negative")
     below = scaled(Quantized.of(negative, data.scale), slope, f"{op.name}_slope", builder)
+    if plan.joins_exactly(op):
+        return exact_sum(op, [(above, 1.0), (below, -1.0)], np.zeros((1,) * op.type.rank), plan, builder)
+    scale = plan.common[op.name]
+    top = plan.common_target(op, op.inputs[0]).hi
+    upper = builder.requantize(above, Target(scale, 0, top, pinned=True))
+    if not slope.any():
+        return upper
     reach = min(math.ceil(top * max(float(np.abs(slope).max()), 1.0)), UNLIMITED)
     lo, hi = -reach if (slope < 0).any() else 0, reach if (slope > 0).any() else 0
     lower = builder.requantize(below, Target(scale, lo, hi, pinned=True))

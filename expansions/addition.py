@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
 import numpy as np
 
+from expansions.exact_sum import exact_sum
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.quantizer import round_half_away
 from mrt.symbol import Array, Graph, Symbol
-from mrt.symbol.interval import signed_bits
 from mrt.symbol.operators.integer import LeftShift
 from mrt.symbol.types import INT32_MAX
 
-BIAS_SHARE = 2**10
-"""A bias is rounded to at most half of such a part of what a quantizer of the network rounds to behind it ..."""
-BIAS_ROOM = 26
-"""... as far as the sum stays within so many bits."""
 GUARD_BITS = 4
 """Sums are formed this many bits finer than what they are rounded to next."""
 
@@ -43,13 +39,12 @@ def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
     if constant is None:
         return expand_sum(op, inputs, plan, builder)
     index = next(i for i, value in enumerate(inputs.values) if isinstance(value, Quantized))
+    if plan.joins_exactly(op) and not _is_whole(constant / inputs.quantized(index).scale):
+        return expand_sum(op, inputs, plan, builder)
     data, source = builder.centred(inputs.quantized(index)), op.inputs[index]
     fine = plan.common[op.name]
     if plan.magnitudes[source.name] > 0:
         fine = max(fine, plan.own[source.name].scale * 2.0**-GUARD_BITS)
-    meets = plan.meets[op.name]
-    if meets is not None and meets.exact:
-        data = _finer(op, data, constant, meets, builder)
     integers = _joining(op, data, inputs.parameter(1 - index), plan, builder)
     rounds = (data.scale > fine).any() and _rounds(constant, data.scale)
     if rounds or integers is None:
@@ -59,15 +54,9 @@ def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
     return builder.quantized(total, data.scale)
 
 
-def _finer(op: Symbol, data: Quantized, constant: Array, meets: Target, builder: IntegerBuilder) -> Quantized:
-    """`data` times a power of two where its scale rounds the constant by more than a quantizer of the network should
-    see."""
-    exact = constant / data.scale
-    if (np.abs(exact - np.rint(exact)) <= 2.0**-10 + 2.0**-22 * np.abs(exact)).all():
-        return data
-    finer = np.log2((data.scale / meets.scales(op.shape)).max() * BIAS_SHARE)
-    by = min(math.ceil(finer), BIAS_ROOM - signed_bits(int(builder.bounds(data.symbol).magnitude)))
-    return data if by < 1 else finer_by(by, op, data, builder)
+def _is_whole(steps: Array) -> bool:
+    """Whether these are integers, as far as float32 scales tell."""
+    return bool((np.abs(steps - np.rint(steps)) <= 2.0**-10 + 2.0**-22 * np.abs(steps)).all())
 
 
 def finer_by(by: int, op: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
@@ -93,14 +82,32 @@ def _joining(op: Symbol, data: Quantized, constant: Array, plan: ScalePlan, buil
     return round_half_away(steps)
 
 
-@expansion("elemwise_add", "elemwise_sub", "broadcast_sub", "add_n", demands=Demand.COMMON, guard_bits=GUARD_BITS)
+@expansion("elemwise_add", "add_n", demands=Demand.COMMON, guard_bits=GUARD_BITS)
 def expand_sum(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """Every operand at the common scale, which is 4 bits finer than what the sum is rounded to next.
 
-    Ye = Xq1 + Xq2 + ... at s_common: Quantize Scale of "MRT Generalized Quantization Math Formalization".
+    Ye = Xq1 + Xq2 + ... at s_common: Quantize Scale of "MRT Generalized Quantization Math Formalization". Before a
+    quantizer of the network the sum is formed by `exact_sum`.
     """
-    operands = [at_common(op, inputs, index, plan, builder).symbol for index in range(len(inputs.values))]
-    return builder.quantized(builder.apply(op.operator, operands), plan.common[op.name])
+    return _signed_sum(op, inputs, [1.0] * len(op.inputs), plan, builder)
+
+
+@expansion("elemwise_sub", "broadcast_sub", demands=Demand.COMMON, guard_bits=GUARD_BITS)
+def expand_difference(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+    """As `expand_sum`, Ye = Xq1 - Xq2."""
+    return _signed_sum(op, inputs, [1.0, -1.0], plan, builder)
+
+
+def _signed_sum(
+    op: Symbol, inputs: Inputs, signs: Sequence[float], plan: ScalePlan, builder: IntegerBuilder
+) -> Quantized:
+    if not plan.joins_exactly(op):
+        operands = [at_common(op, inputs, index, plan, builder).symbol for index in range(len(inputs.values))]
+        return builder.quantized(builder.apply(op.operator, operands), plan.common[op.name])
+    pairs = list(zip(inputs.values, signs, strict=True))
+    terms = [(value, sign) for value, sign in pairs if isinstance(value, Quantized)]
+    constants = [sign * value.astype(np.float64) for value, sign in pairs if not isinstance(value, Quantized)]
+    return exact_sum(op, terms, sum(constants, np.zeros((1,) * op.type.rank)), plan, builder)
 
 
 def at_common(op: Symbol, inputs: Inputs, index: int, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:

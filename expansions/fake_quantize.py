@@ -35,7 +35,11 @@ def _fake_quantize_grid(symbol: Symbol, graph: Graph) -> Target | None:
     grid = _grid(symbol, [graph.value(source) for source in symbol.inputs[1:]])
     if grid is None or (grid.step_in <= 0).any():
         return None
-    return grid_target(grid.step_in, grid.zero_in, grid.lo, grid.hi, symbol.type.rank)
+    target = grid_target(grid.step_in, grid.zero_in, grid.lo, grid.hi, symbol.type.rank)
+    if target is None or target.groups is not None:
+        return target
+    # Halves go to even levels; these count from lo, and a level is the rounded integer and the zero point.
+    return replace(target, ties_to_odd=(target.zero_point - target.lo) % 2 == 1)
 
 
 def _fake_quantize_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
@@ -78,7 +82,7 @@ def expand_fake_quantize(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
         X > il where il = ih, and the levels from ih down to il between, where il > ih.
 
     Source: FakeQuantize-1 of OpenVINO's operation set, with the clip behind the rounding, where it has one range for
-    all channels. Halves are rounded up here and to even there.
+    all channels. Halves go to even levels where a producer rescales by factors of few bits.
     """
     grid = _grid(op, [inputs.parameter(index) for index in range(1, 5)])
     data, target = inputs.quantized(0), plan.fixed.get(op.name)
@@ -184,7 +188,7 @@ def _quantize_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | Non
 def expand_quantize(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
     """q = clip(round(X / s) + z, a_min, a_max), integers that stand for themselves; the producer rescales X to them.
 
-    Source: QuantizeLinear of ONNX. Halves are rounded up here and to even there.
+    Source: QuantizeLinear of ONNX. Halves go to even where the factors of the rescaling have few bits.
     """
     target = plan.fixed.get(op.name)
     if target is None:

@@ -201,6 +201,8 @@ class _Reduction:
 
     def _for_each_weight(self, values: Array) -> Array:
         """(O, I): the value, one or one for each data channel, of what each weight is multiplied with."""
+        if values.size == 1:
+            return np.broadcast_to(values.reshape(1, 1), self.weight.shape[:2])
         outputs, groups = self.weight.shape[0], self.form.groups
         each = np.broadcast_to(values.reshape(-1), (self.channels,)).reshape(groups, -1)
         return np.repeat(np.repeat(each, outputs // groups, axis=0), self.columns, axis=1)

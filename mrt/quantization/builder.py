@@ -9,20 +9,27 @@ import numpy as np
 from mrt.errors import QuantizationError
 from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import ChannelGroups, Target, quantize_parameter
-from mrt.quantization.requantize import MOST_EXACT_BITS, Multiplier, fit_exactly, fit_multiplier
+from mrt.quantization.requantize import Multiplier, fit_multiplier
+from mrt.quantization.weighted_sum import EXACT_BITS, fit_weighted_sum, power_of_two
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES, bounds_of
 from mrt.symbol.graph import topological
 from mrt.symbol.interval import signed_bits
 from mrt.symbol.operators.activation import Clip
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
-from mrt.symbol.operators.integer import Cast, RightShift
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
+from mrt.symbol.operators.integer import Cast, LeftShift, RightShift
 from mrt.symbol.types import INT32_MAX, INT32_MIN, narrowest_dtype
 
 SAME_SCALE = 1e-9
 """Two scales that differ by less than this share are one: the difference is float64 rounding."""
 SAME_EXACT_SCALE = 2.0**-22
 """The same for scales of trained quantization, which come from float32 limits."""
+SMALL_BITS = 16
+"""Integers of so many bits leave room for all digits of a factor that matter."""
+TIE_BITS = 12
+"""A shift by more bits hardly meets halves but for those that rounded coefficients make."""
+SPLIT_BITS = 20
+"""Integers of more bits are split in two before they are multiplied by a real factor, so that few digits of it do."""
 
 
 class IntegerBuilder:
@@ -208,6 +215,10 @@ class IntegerBuilder:
         if np.allclose(ratio, 1.0, rtol=SAME_EXACT_SCALE if target.exact else SAME_SCALE, atol=0):
             return self._settled(value.symbol, target, scales, value.zero_points)
         value = self.centred(value)
+        if target.exact:
+            part = np.zeros((1,) * ratio.ndim)
+            symbol = self._rounded_once(value.symbol, ratio, part, target.reach, target.ties_to_odd)
+            return self._settled(symbol, target, scales, np.zeros((), np.int64))
         symbol, multiplier = self._fit(value, target, ratio)
         symbol = self.multiplied(symbol, multiplier)
         if multiplier.ratio.size == 1 and not target.pinned:
@@ -221,43 +232,124 @@ class IntegerBuilder:
         return self._shift(symbol, np.full((1,) * symbol.type.rank, by), suffix)
 
     def multiplied(self, symbol: Symbol, multiplier: Multiplier) -> Symbol:
-        """((symbol >> pre_shift) * frac) >> shift, both shifts rounding half up; see `Multiplier` for its rest."""
-        return self._shift(self.product(symbol, multiplier), multiplier.shift, "_shifted")
-
-    def product(self, symbol: Symbol, multiplier: Multiplier) -> Symbol:
-        """`multiplied` before its last shift."""
+        """((symbol >> pre_shift) * frac) >> shift, both shifts rounding half up."""
         symbol = self._shift(symbol, np.asarray(multiplier.pre_shift), "_pre_shift")
-        if multiplier.rest is None and (multiplier.frac == 1).all():
+        return self._shift(self._times(symbol, multiplier.frac, "frac", "_scaled"), multiplier.shift, "_shifted")
+
+    def weighted_sum(
+        self, terms: Sequence[tuple[Symbol, Array]], constant: Array, one_shift: bool = False, suffix: str = "_scaled"
+    ) -> tuple[Symbol, Array]:
+        """sum_i x_i factor_i + constant in units of 2^-shift, and the shift: see `WeightedSum`.
+
+        terms: integers with their factors, float64; constant: float64; all of one rank, each axis of the factors and of
+        the constant 1 or full. one_shift: whether the shift is one number. suffix: of the name of the sum.
+        """
+        parts = [part for symbol, factor in terms for part in self._in_few_bits(symbol, factor)]
+        magnitudes = [_magnitudes_like(self.bounds(symbol), factor) for symbol, factor in parts]
+        try:
+            found = fit_weighted_sum([factor for _, factor in parts], magnitudes, constant, one_shift)
+        except QuantizationError as error:
+            raise QuantizationError(f"{self._origin}: {error}; widen its range or lower its bits") from None
+        pairs = zip(parts, found.pre_shifts, strict=True)
+        symbols = [self._shift(symbol, shift, "_pre_shift") for (symbol, _), shift in pairs]
+        total: Symbol | None = None
+        for level in reversed(range(len(found.digits))):
+            name, kind = ("_scaled_rest", "rest") if level else ("_scaled", "frac")
+            digits = zip(symbols, found.digits[level], strict=True)
+            summands = [self._times(symbol, d, kind, name) for symbol, d in digits if level == 0 or d.any()]
+            if total is not None:
+                summands.append(self.shifted(total, found.digit_bits, "_rest"))
+            total = self._total(summands, found.constants[level], f"{name}_whole" if level else suffix)
+        if total is None:
+            raise QuantizationError(f"{self._origin}: a sum of nothing has no value")
+        return total, found.shift
+
+    def _total(self, summands: Sequence[Symbol], constant: Array, suffix: str) -> Symbol:
+        total = summands[0]
+        for index, summand in enumerate(summands[1:], start=2):
+            ends = index == len(summands) and not constant.any()
+            total = self.apply(BroadcastAdd(), [total, summand], suffix if ends else "_summed")
+        return self.add_constant(total, f"{self._origin}_offset", constant, suffix) if constant.any() else total
+
+    def _in_few_bits(self, symbol: Symbol, factor: Array) -> list[tuple[Symbol, Array]]:
+        """x factor as high (factor 2^n) + low factor, where x = high 2^n + low has more than SPLIT_BITS bits.
+
+        Of more than 29 bits the last ones are rounded off, so that the difference is proven to fit 32. Powers of two
+        multiply as they are.
+        """
+        bits = int(self.bounds(symbol).magnitude).bit_length()
+        if bits <= SPLIT_BITS or power_of_two(factor) is not None:
+            return [(symbol, factor)]
+        spare = max(bits - 29, 0)
+        symbol, by = self.shifted(symbol, spare, "_spare"), (bits - spare) // 2
+        high = self.shifted(symbol, by, "_high")
+        amount = self.constant(f"{self._origin}_high_by", np.full((1,) * symbol.type.rank, by))
+        low = self.apply(BroadcastSub(), [symbol, self.apply(LeftShift(), [high, amount], "_high_part")], "_low")
+        # What rounding to the nearest leaves: the difference alone would be bounded as if both were independent.
+        low = self.narrow_range(low, -(1 << (by - 1)), (1 << (by - 1)) - 1)
+        return [(high, np.ldexp(factor, by + spare)), (low, np.ldexp(factor, spare))]
+
+    def _times(self, symbol: Symbol, factors: Array, name: str, suffix: str) -> Symbol:
+        if (factors == 1).all():
             return symbol
-        frac = self.constant(f"{self._origin}_frac", multiplier.frac)
-        product = self.apply(BroadcastMul(), [symbol, frac], "_scaled")
-        if multiplier.rest is None:
-            return product
-        rest = self.constant(f"{self._origin}_rest", multiplier.rest)
-        small = self.shifted(self.apply(BroadcastMul(), [symbol, rest], "_scaled_rest"), multiplier.rest_bits, "_rest")
-        return self.apply(BroadcastAdd(), [product, small], "_scaled_whole")
+        return self.apply(BroadcastMul(), [symbol, self.constant(f"{self._origin}_{name}", factors)], suffix)
 
     def rounded(self, value: Quantized, steps: Array, offset: Array, lo: int, hi: int) -> Symbol:
-        """clip(round(x / steps + offset), lo, hi) of the real x, rounded once, halves up, stored narrow.
+        """clip(round(x / steps + offset), lo, hi) of the real x, rounded once, stored narrow.
 
         steps: positive, offset: float64, both of the rank of `value`, each axis 1 or full.
         """
         value = self.centred(value)
-        ratio = value.scale / steps
         whole = np.rint(offset)
-        part = offset - whole
-        symbol, multiplier = self._fit_exactly(value, ratio, max(hi - int(whole.min()), int(whole.max()) - lo), part)
-        if part.any():
-            symbol = self.product(symbol, multiplier)
-            steps = np.rint(part * 2.0**multiplier.shift).astype(np.int64)
-            symbol = self._shift(
-                self.add_constant(symbol, f"{self._origin}_part", steps, "_moved_part"), multiplier.shift, "_shifted"
-            )
-        else:
-            symbol = self.multiplied(symbol, multiplier)
+        top = max(hi - int(whole.min()), int(whole.max()) - lo)
+        symbol = self._rounded_once(value.symbol, value.scale / steps, offset - whole, top)
         if whole.any():
             symbol = self.add_constant(symbol, f"{self._origin}_zero_point", whole.astype(np.int64), "_moved")
         return self.narrow(symbol, lo, hi)
+
+    def _rounded_once(self, symbol: Symbol, ratio: Array, part: Array, top: int, ties_to_odd: bool = False) -> Symbol:
+        """round(x ratio + part), for what is saturated at -top and top behind it.
+
+        Halves go to even, or to odd if that is asked, where the ratio has so few bits that they occur; else up.
+        """
+        limit = int(min(np.ceil((top + 1) / ratio.min()) + 1, INT32_MAX))
+        total, shift = self.weighted_sum([(self.held(symbol, ratio, -limit, limit), ratio)], part)
+        has_ties = shift.min() > 0 and shift.max() <= TIE_BITS
+        if has_ties and self.bounds(total).magnitude < INT32_MAX >> 1:
+            total = self._ties_moved(total, shift, ties_to_odd)
+        return self._shift(total, shift, "_shifted")
+
+    def _ties_moved(self, symbol: Symbol, shift: Array, ties_to_odd: bool) -> Symbol:
+        """x less 1 where x / 2^shift may be a half that is to go down; others are rounded to what they were.
+
+        With f = floor(x / 2^shift), that is where f is even, or odd: 1 - (f - 2 floor(f / 2)), or the difference.
+        """
+        half = self.constant(f"{self._origin}_half", -(np.int64(1) << (shift - 1)))
+        whole = self.constant(f"{self._origin}_one", -(np.int64(1) << shift))
+        floors = self._shift(self.apply(BroadcastAdd(), [symbol, half], "_down"), shift, "_floor")
+        pairs = self._shift(self.apply(BroadcastAdd(), [symbol, whole], "_down"), shift + 1, "_floor_of_half")
+        two = self.constant(f"{self._origin}_two", np.full_like(shift, 2))
+        parity = self.apply(BroadcastSub(), [floors, self.apply(BroadcastMul(), [pairs, two], "_even")], "_parity")
+        # Which the bounds do not see: they count both as independent.
+        parity = self.narrow_range(parity, 0, 1)
+        if ties_to_odd:
+            return self.apply(BroadcastSub(), [symbol, parity], "_tied")
+        return self.add_constant(
+            self.apply(BroadcastAdd(), [symbol, parity], "_odd"),
+            f"{self._origin}_tie",
+            np.full_like(shift, -1),
+            "_tied",
+        )
+
+    def held(self, symbol: Symbol, factor: Array, lo: int, hi: int) -> Symbol:
+        """`symbol` clipped to [lo, hi], beyond which its values do not matter, where that gives room for digits of the
+        factor that it is multiplied by."""
+        magnitude = self.bounds(symbol).magnitude
+        reach = float(np.abs(factor).max()) * magnitude
+        has_room = magnitude.bit_length() <= SMALL_BITS and reach < 2 ** (31 - EXACT_BITS)
+        if has_room or magnitude < 2 * max(abs(lo), abs(hi)):
+            return symbol
+        return self.narrow_range(symbol, lo, hi)
 
     def _settled(self, symbol: Symbol, target: Target, scales: Array, zero_points: Array) -> Quantized:
         """`symbol`, with these zero points, at the target's zero points, saturated and stored narrow."""
@@ -271,8 +363,6 @@ class IntegerBuilder:
         """The multiplier, and the symbol to apply it to: clipped first where the product would not fit otherwise."""
         symbol = value.symbol
         top = target.reach
-        if target.exact:
-            return self._fit_exactly(value, ratio, top, np.zeros(()))
         limit = int(np.ceil((top + 1) / ratio.min())) + 1
         bounds = self.bounds(symbol)
         if ratio.max() * bounds.magnitude > 2**30 and limit < bounds.magnitude:
@@ -281,21 +371,6 @@ class IntegerBuilder:
         magnitudes = _magnitudes_like(bounds, ratio)
         try:
             return symbol, fit_multiplier(ratio, magnitudes, top, at_most=ratio.size == 1 and not target.pinned)
-        except QuantizationError as error:
-            raise QuantizationError(f"{self._origin}: {error}; widen its range or lower its bits") from None
-
-    def _fit_exactly(self, value: Quantized, ratio: Array, top: int, part: Array) -> tuple[Symbol, Multiplier]:
-        """As `_fit` for what is rounded once; values that are saturated behind it are, before, where that makes
-        room."""
-        symbol = value.symbol
-        limit = int(min(np.ceil((top + 1) / ratio.min()) + 1, INT32_MAX))
-        bounds = self.bounds(symbol)
-        most = min(2**MOST_EXACT_BITS, 2**29 / float(ratio.max()))
-        if limit < bounds.magnitude > most:
-            symbol = self.apply(Clip(a_min=float(-limit), a_max=float(limit)), [symbol], "_saturated")
-            bounds = self.bounds(symbol)
-        try:
-            return symbol, fit_exactly(ratio, _magnitudes_like(bounds, ratio), bool(part.any()))
         except QuantizationError as error:
             raise QuantizationError(f"{self._origin}: {error}; widen its range or lower its bits") from None
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from mrt.calibration import Threshold
 from mrt.errors import QuantizationError
+from mrt.quantization.attention_masks import bits_besides, scores_of
 from mrt.quantization.expansion import Demand, expansion_of, group_readers, takes_groups
 from mrt.quantization.granularity import covered_channels, grouped_target
-from mrt.quantization.options import ActivationConfig, InputConfig, QuantizationConfig
+from mrt.quantization.options import MOST_BITS, ActivationConfig, InputConfig, QuantizationConfig
 from mrt.quantization.quantizer import SMALLEST_SCALE, Target, affine_target, symmetric_target
 from mrt.quantization.ranges import calibrated_ranges, magnitude, never_negative_tensors
 from mrt.quantization.trained import ConstantGrid, fixed_targets, fold_constants, one_scale
@@ -74,6 +75,8 @@ class ScalePlan:
             return grouped if grouped and self._takes(consumer, index, grouped) else self.narrow[source.name]
         if demand is Demand.OUTPUT:
             return self.output_quantizer(consumer, source)
+        if self.joins_exactly(consumer):
+            return None
         return self.common_target(consumer, source)
 
     def _takes(self, consumer: Symbol, index: int, grouped: Target) -> bool:
@@ -122,6 +125,11 @@ class ScalePlan:
         top = UNLIMITED // len(consumer.inputs) if meets.exact else min(top, UNLIMITED)
         least = 0 if source.name in self.never_negative else -top
         return Target(scale, least, top, pinned=True, exact=meets.exact)
+
+    def joins_exactly(self, symbol: Symbol) -> bool:
+        """Whether a sum is rounded by a quantizer of the network, and formed of its inputs as they are."""
+        meets = self.meets[symbol.name]
+        return expansion_of(symbol).guard_bits > 0 and meets is not None and meets.exact
 
     def bias_after(self, symbol: Symbol) -> Array | None:
         """The constant that the only consumer of `symbol` adds to it, as `added_constant`; None where there is none."""
@@ -198,19 +206,25 @@ def asked_options(
     1. An input that is given as integers is what the configuration says.
     2. A tensor that holds values of another at its scale, such as a reshaped one, follows that, as far as no override
        names it. It is the same integers only where it has the same range: else it may be resolved finer.
-    3. Any other has its own options.
+    3. Masked scores keep the step of the scores, in as many bits as the masked ones need besides.
+    4. Any other has its own options.
     """
     asked: dict[str, Asked] = {}
     for symbol in (*graph.inputs, *graph.symbols):
         name = symbol.name
         source = symbol.inputs[0].name if symbol.operator.keeps_scale else None
         followed = None if source is None else asked[source]
+        scores = scores_of(graph, symbol, ranges)
         if name in fixed:
             asked[name] = fixed[name]
         elif isinstance(followed, Target):
             asked[name] = config.activation_of(name)
         elif symbol.is_variable and name in config.inputs:
             asked[name] = config.inputs[name]
+        elif scores is not None and not config.overrides_activation(name):
+            options = config.activation_of(name)
+            besides = bits_besides(ranges[name], ranges[scores.name])
+            asked[name] = options.model_copy(update={"bits": min(options.bits + besides, MOST_BITS)})
         elif not isinstance(followed, InputConfig):
             asked[name] = config.activation_of(name, followed)
         elif _is_same(ranges[name], ranges[source or ""]) and not config.overrides_activation(name):

@@ -47,7 +47,8 @@ class Target:
 
     With `groups` the scale is the common one and each group has its factor and zero point. A pinned scale is shared
     with other tensors and must be met; a free one may be moved to what a multiplier really gives. An exact one is that
-    of trained quantization: what is brought to it is rounded once, by a multiplier that is nearly the real ratio.
+    of trained quantization: what is brought to it is rounded once, by a multiplier that is nearly the real ratio; real
+    values half-way between two integers go to the even one before the zero point is added, or to the odd one.
     """
 
     scale: float
@@ -57,6 +58,7 @@ class Target:
     zero_point: int = 0
     groups: ChannelGroups | None = None
     exact: bool = False
+    ties_to_odd: bool = False
 
     @property
     def reach(self) -> int:
@@ -135,5 +137,5 @@ def round_half_away(values: Array, dtype: type[np.signedinteger] = np.int64) -> 
 
 
 def quantize_parameter(values: Array, scale: Array | float, top: int) -> Array:
-    """round_half_away(values / scale), clipped to [-top, top]; int64."""
-    return np.clip(round_half_away(np.asarray(values, np.float64) / scale), -top, top)
+    """values / scale, clipped to [-top, top] and rounded; int64."""
+    return round_half_away(np.clip(np.asarray(values, np.float64) / scale, -top, top))

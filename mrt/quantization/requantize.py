@@ -14,29 +14,23 @@ PRODUCT_LIMIT = 2**31 - 2
 FRAC_BITS = 15
 LEAST_FRAC_BITS = 8
 MAX_SHIFT = 31
-MOST_EXACT_BITS = 22
-"""Of the values of an exact multiplication: both of its factors then have at least 8 bits."""
 
 
 @dataclass(frozen=True, eq=False)
 class Multiplier:
     """x * ratio as ((x >> pre_shift) * frac) >> shift, both shifts rounding half up.
 
-    frac and shift are int64 arrays that broadcast like the ratio; pre_shift is one number. Where frac is not fine
-    enough, rest / 2^rest_bits is added to it: (y * frac + (y * rest >> rest_bits)) >> shift with y = x >> pre_shift.
+    frac and shift are int64 arrays that broadcast like the ratio; pre_shift is one number.
     """
 
     pre_shift: int
     frac: Array
     shift: Array
-    rest: Array | None = None
-    rest_bits: int = 0
 
     @property
     def ratio(self) -> Array:
         """What the multiplier really multiplies by."""
-        frac = self.frac if self.rest is None else self.frac + self.rest * 2.0**-self.rest_bits
-        result: Array = frac * 2.0 ** -(self.shift.astype(np.float64) + self.pre_shift)
+        result: Array = self.frac * 2.0 ** -(self.shift.astype(np.float64) + self.pre_shift)
         return result
 
 
@@ -81,34 +75,6 @@ def fit_multiplier(ratio: Array, magnitudes: Array, saturates_at: int | None, at
             raise QuantizationError(f"the rescaling factor {ratio.max():.4g} does not fit 32 bits")
         frac = np.where(over, np.minimum(frac, cap), frac)
     return reduce_multiplier(Multiplier(pre_shift, frac.astype(np.int64), shift))
-
-
-def fit_exactly(ratio: Array, magnitudes: Array, room: int = 0) -> Multiplier:
-    """A multiplier that is nearly `ratio` (positive, any shape) for values of the given magnitudes (same shape).
-
-    For values of b bits it has 2 (30 - b) bits, at least 16: frac as wide as the product allows, and as many bits in
-    `rest`. Values of more than MOST_EXACT_BITS bits are shifted first, which is no more than a part in 2^14 of a step
-    where they are rounded to 8 bits. room: what may be added before the last shift, in its steps: at most half of one.
-    Raises QuantizationError where the ratio is too large for 32 bits.
-    """
-    bits = int(magnitudes.max()).bit_length()
-    pre_shift = max(0, bits - MOST_EXACT_BITS)
-    shifted = np.vectorize(lambda m: max(shifted_magnitude(m, pre_shift), 1), otypes=[np.int64])(magnitudes)
-    # The two products together, and what is added to them, stay within the limit.
-    limit = PRODUCT_LIMIT // (4 if room else 2) // shifted
-    wanted = ratio * 2.0**pre_shift
-    if (np.rint(wanted) > limit).any():
-        raise QuantizationError(f"the rescaling factor {ratio.max():.4g} does not fit 32 bits")
-    shift = np.minimum(best_shift(wanted, limit), MAX_SHIFT - 2 if room else MAX_SHIFT)
-    whole = np.ldexp(wanted, shift)
-    frac = np.floor(whole + 1e-12 * whole)
-    rest_bits = 30 - int(shifted.max()).bit_length()
-    rest = np.rint(np.maximum(whole - frac, 0.0) * 2.0**rest_bits).astype(np.int64)
-    frac = frac.astype(np.int64)
-    if not rest.any():
-        made = Multiplier(pre_shift, frac, shift)
-        return made if room else reduce_multiplier(made)
-    return Multiplier(pre_shift, frac, shift, rest, rest_bits)
 
 
 def best_shift(ratio: Array, limit: Array) -> Array:

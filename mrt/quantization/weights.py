@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from mrt.quantization.options import WeightConfig
 from mrt.quantization.quantizer import largest, round_half_away
 from mrt.quantization.requantize import absorbable_ratio, frac_limit, pre_shift_for
 from mrt.symbol import Array
+from mrt.symbol.types import narrowest_dtype
 
 BIAS_BITS, MOST_BIAS_BITS = 22, 29
 """A bias takes at most so many bits of the accumulator, or as many as the sums; where it would take more, the weight's
@@ -23,6 +24,8 @@ LEAST_RATIO = 2.0**-24
 FACTOR_BITS = 4
 """The scales of one output channel's groups of input channels are at most 2^4 times the finest."""
 ROUNDS = 8
+BLOCK = 2**16
+"""Weights that are rounded at a time: what is made of them in float64 on the way stays in the cache."""
 CORRECTION_SHARE = 64
 """Bias correction finds one part in so many of an accumulator's bound left free for its constant."""
 
@@ -43,10 +46,11 @@ class QuantizedWeight:
     @property
     def centred(self) -> Array:
         """factors * (integers - zero_point), of the weight's shape: the weight in steps of `scale`."""
-        if not self.zero_point.any() and (self.factors == 1).all():
+        zero_point, factors = _distinct(self.zero_point), _distinct(self.factors)
+        if not zero_point.any() and (factors == 1).all():
             return self.integers
         rank = self.integers.ndim
-        centred: Array = spread(self.factors, rank) * (self.integers - spread(self.zero_point, rank))
+        centred: Array = spread(factors, rank) * (self.integers - spread(zero_point, rank))
         return centred
 
     @property
@@ -118,6 +122,18 @@ def spread(values: Array, rank: int) -> Array:
     return values.reshape(*values.shape, *(1,) * (rank - values.ndim))
 
 
+def _distinct(values: Array) -> Array:
+    """(O, I) as (O, 1) where one value in memory stands for all input channels."""
+    return values[:, :1] if values.strides[1] == 0 else values
+
+
+def _along(values: Array, lengths: Array) -> Array:
+    """(O, groups) as (O, I), each repeated as often as its group is long; one is not, it stands for all."""
+    if len(lengths) == 1:
+        return np.broadcast_to(values, (len(values), int(lengths[0])))
+    return np.repeat(values, lengths, axis=1)
+
+
 @dataclass(frozen=True, eq=False)
 class _Draft:
     """A weight before its scale is settled. scale: the least one, (O,); lo: the least weight of each group, at most 0,
@@ -132,38 +148,50 @@ class _Draft:
     def quantized(self, scale: Array) -> QuantizedWeight:
         """Rounded half away from zero and saturated, at `scale` (O,)."""
         rank = self.weight.ndim
-        steps = scale[:, None] * self.factors
-        exact = self.weight / spread(steps, rank)
+        steps = scale[:, None] * _distinct(self.factors)
         if self.config.quantizer == "symmetric":
             top = largest(self.config.bits)
-            # No more than so many steps round to no more than so many, which then need few bytes.
-            integers = round_half_away(np.clip(exact, -top, top, out=exact), np.int32)
-            return QuantizedWeight(integers, scale, np.zeros_like(self.factors), self.factors)
-        integers = round_half_away(exact)
+            integers = np.empty(self.weight.shape, narrowest_dtype(-top, top))
+            for rows in self._blocks():
+                exact = self.weight[rows] / spread(steps[rows], rank)
+                # No more than so many steps round to no more than so many.
+                integers[rows] = round_half_away(np.clip(exact, -top, top, out=exact), integers.dtype.type)
+            return QuantizedWeight(integers, scale, np.broadcast_to(np.int64(0), self.factors.shape), self.factors)
         lowest = -(1 << (self.config.bits - 1))
         highest = -lowest - 1
-        zero_point = np.clip(np.rint(lowest - self.lo / steps), lowest, highest).astype(np.int64)
-        integers = np.clip(integers + spread(zero_point, rank), lowest, highest)
-        return QuantizedWeight(integers, scale, zero_point, self.factors)
+        zero_point = np.clip(np.rint(lowest - _distinct(self.lo) / steps), lowest, highest).astype(np.int64)
+        integers = np.empty(self.weight.shape, narrowest_dtype(lowest, highest))
+        for rows in self._blocks():
+            exact = self.weight[rows] / spread(steps[rows], rank)
+            integers[rows] = np.clip(round_half_away(exact) + spread(zero_point[rows], rank), lowest, highest)
+        return QuantizedWeight(integers, scale, np.broadcast_to(zero_point, self.factors.shape), self.factors)
+
+    def _blocks(self) -> Iterator[slice]:
+        """The output channels in runs of about BLOCK weights."""
+        each = max(BLOCK * len(self.weight) // max(self.weight.size, 1), 1)
+        return (slice(first, first + each) for first in range(0, len(self.weight), each))
 
 
 def _draft(weight: Array, config: WeightConfig, ends: list[int]) -> _Draft:
     """The scale that the range alone asks for, with the factors of the groups of input channels."""
     outputs, inputs = weight.shape[:2]
-    starts = [0, *ends[:-1]]
-    values = weight.reshape(outputs, inputs, -1)
-    least, most = (end.astype(np.float64) for end in (values.min(axis=2, initial=0.0), values.max(axis=2, initial=0.0)))
-    lo = np.minimum(np.minimum.reduceat(least, starts, axis=1), 0.0)
-    hi = np.maximum(np.maximum.reduceat(most, starts, axis=1), 0.0)
+    lengths = np.diff([0, *ends])
+    if len(ends) == 1:
+        values = weight.reshape(outputs, 1, -1)
+        least, most = values.min(axis=2, initial=0.0), values.max(axis=2, initial=0.0)
+    else:
+        values, starts = weight.reshape(outputs, inputs, -1), [0, *ends[:-1]]
+        least = np.minimum.reduceat(values.min(axis=2, initial=0.0), starts, axis=1)
+        most = np.maximum.reduceat(values.max(axis=2, initial=0.0), starts, axis=1)
+    lo, hi = least.astype(np.float64), most.astype(np.float64)
     if config.scales == "layer":
         lo, hi = (np.broadcast_to(end, lo.shape) for end in (lo.min(axis=0), hi.max(axis=0)))
     if config.quantizer == "affine":
         wanted = (hi - lo) / ((1 << config.bits) - 1)
     else:
         wanted = np.maximum(hi, -lo) / largest(config.bits)
-    lengths = np.diff([0, *ends])
     scale, factors = _common(wanted)
-    return _Draft(weight, config, scale, np.repeat(lo, lengths, axis=1), np.repeat(factors, lengths, axis=1))
+    return _Draft(weight, config, scale, _along(lo, lengths), _along(factors, lengths))
 
 
 def _common(wanted: Array) -> tuple[Array, Array]:

@@ -14,6 +14,7 @@ from mrt.symbol.types import INT32_MAX, INT32_MIN, narrowest_dtype
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SAFE = 2**62
+_FLOAT32_EXACT = 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +150,13 @@ class _Constant(Interval):
     @cached_property
     def signed_sums(self) -> tuple[Array, Array]:
         rows = narrowed(self.known).reshape(len(self.known), -1)
-        return total(np.maximum(rows, 0), 1), total(np.minimum(rows, 0), 1)
+        if rows.dtype.kind not in "iu" or _largest(rows) * rows.shape[1] > _FLOAT32_EXACT:
+            return total(np.maximum(rows, 0), 1), total(np.minimum(rows, 0), 1)
+        # Float32 holds every partial sum, in any order, and its products with a vector are far faster.
+        exact, ones = rows.astype(np.float32), np.ones(rows.shape[1], np.float32)
+        everything = exact @ ones
+        positive = np.maximum(exact, 0, out=exact) @ ones
+        return positive.astype(np.int64), (everything - positive).astype(np.int64)
 
 
 def signed_bits(value: int) -> int:
