@@ -10,10 +10,19 @@ from mrt.backend.machine import Machine
 
 PARALLEL_FROM = 1 << 15
 """Elementary operations below which starting threads costs more than it gains."""
-STACK_BYTES = 1024
-"""TVM keeps a buffer on the stack only below this size; elsewhere accumulators would not stay in registers."""
 MULTIPLY_ADD_LATENCY = 4.0
 """Cycles until a multiply-add's result can be added to."""
+LOAD, LINE, LOOP = 0.1, 0.65, 0.5
+"""Cycles that a vector which is loaded costs beside the multiply-adds that are done at the same time, one of weights
+that the first cache does not hold beyond that, and a turn of the loop: as measured on a Sapphire Rapids."""
+BEGIN, CONSTANTS = 10.0, 4.0
+"""Cycles that a tile costs besides, and those for what each of its blocks has by channel, such as a bias."""
+WORKING = 4
+"""Registers that are left to elements and weights beside the accumulators."""
+SHALLOW = 4
+"""Steps of a sum up to which registers hold all its weights, too, for many positions."""
+NEAR_BYTES = 1 << 14
+"""Of data or weights that stay in the first cache while they are walked again: half of a small one."""
 MOST_BLOCKS = 12
 """Of output channels in one register tile."""
 SPATIAL, REDUCTION = int(tirx.IterVar.DataPar), int(tirx.IterVar.CommReduce)
@@ -58,28 +67,30 @@ def divisors(count: int) -> list[int]:
     return [n for n in range(1, count + 1) if count % n == 0]
 
 
-def register_room(blocks: int, lanes: int, machine: Machine, copies: int = 1) -> int:
-    """How many positions' sums for `blocks` of output channels stay in registers, so many `copies` of them."""
-    registers = (machine.registers - 1 - blocks) // (copies * blocks)
-    return min(registers, (STACK_BYTES - 1) // (blocks * lanes * 4))
+def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) -> int:
+    """How many positions' sums of so many `steps` for `blocks` of output channels stay in registers, with `copies`."""
+    weights = blocks * steps if steps <= SHALLOW else 0
+    return (machine.registers - WORKING - weights) // (copies * blocks)
 
 
 def register_tile(
-    positions: int, blocks: int, lanes: int, machine: Machine, multiple: int = 1, copies: int = 1
+    positions: int, blocks: int, steps: int, machine: Machine, multiple: int = 1, copies: int = 1
 ) -> tuple[int, int]:
-    """(positions, blocks) of a register tile, by the cycles that one reduction step costs for all positions.
+    """(positions, blocks) of a register tile, by the cycles that it takes for each of its sums of so many `steps`.
 
-    Two multiply-adds and two loads are done per cycle; a step loads each position's element and each block's weights.
-    Accumulators, a step's weights and one element are in registers. Of tiles that cost the same the one of most
-    positions loads the weights, which are longer than the first cache, least often. multiple: of which the blocks are
-    one. copies: of the accumulators.
+    Two multiply-adds and two loads are done per cycle; a step loads each position's element and each block's weights,
+    those for which no register is left once for each position. multiple: of which the blocks are one. copies: of the
+    accumulators.
     """
-    best, least = (1, multiple), (float("inf"), 0)
+    best, least = (1, multiple), float("inf")
     for together in (n for n in range(multiple, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
-        room = register_room(together, lanes, machine, copies)
-        for tile in (n for n in range(1, room + 1) if positions % n == 0):
-            cycles = max(tile * together / 2, (tile + together) / 2, MULTIPLY_ADD_LATENCY)
-            cost = (round(cycles * (positions // tile) / together, 6), -tile)
-            if cost < least:
-                best, least = (tile, together), cost
+        far = LINE * together if together * steps * machine.vector_bits // 8 > NEAR_BYTES else 0
+        for tile in (n for n in range(1, register_room(together, steps, machine, copies) + 1) if positions % n == 0):
+            held = min(together, machine.registers - copies * tile * together - 1)
+            loads = tile + held + (together - held) * tile
+            cycles = max(tile * together / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + far + LOOP
+            cost = (cycles + (BEGIN + CONSTANTS * together) / steps) / (tile * together)
+            # Of tiles that cost the same the one of most positions.
+            if round(cost, 6) <= least:
+                best, least = (tile, together), round(cost, 6)
     return best

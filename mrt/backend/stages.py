@@ -34,6 +34,9 @@ class Hint:
     multiplies a column."""
     TILES = "mrt.tiles"
     """Of an accumulation by dots that is scheduled: the numbers of its `Tiling`."""
+    FETCHES = "mrt.fetches"
+    """Marks the loop over the steps of dots that fetches weights for later ones: how many blocks are summed together,
+    for how many tiles of how many positions."""
     INNER = "mrt.inner"
     """Of a reduction: the axis along which neighbours lie in memory."""
 

@@ -41,16 +41,16 @@ class VectorTiling:
     weights_outermost: bool
 
     def alternatives(
-        self, row: int, blocks: int, parts: int, lanes: int, machine: Machine, copies: int = 1
+        self, row: int, blocks: int, parts: int, steps: int, machine: Machine, copies: int = 1
     ) -> Iterator[VectorTiling]:
         """This tiling, then all whose sums stay in registers.
 
         row: positions that can be next to each other. blocks: of output channels that read the same data. parts: sums
-        that make one of a block. copies: of the accumulators that are held.
+        that make one of a block. steps: dots of a sum. copies: of the accumulators that are held.
         """
         yield self
         for together in (n for n in divisors(blocks) if n * parts <= MOST_BLOCKS):
-            room = register_room(together * parts, lanes, machine, copies)
+            room = register_room(together * parts, steps, machine, copies)
             for positions in (n for n in divisors(row) if n <= room):
                 for near in divisors(row // positions):
                     for outermost in (False, True):

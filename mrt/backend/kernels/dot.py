@@ -12,7 +12,7 @@ from tvm import te, tirx
 
 from mrt.backend.expressions import Expression, constant, ravel, unravel
 from mrt.backend.kernels.instructions import Dot, choose_dot, joined_bytes, weight_bytes
-from mrt.backend.loops import extent, parallelize, product, register_tile, split_loops
+from mrt.backend.loops import NEAR_BYTES, extent, parallelize, product, register_tile, split_loops
 from mrt.backend.machine import Machine
 from mrt.backend.packing import Operand, Packed, Surroundings
 from mrt.backend.stages import Hint, stage
@@ -21,8 +21,8 @@ from mrt.backend.tilings import Choose, VectorTiling, by_rule
 from mrt.symbol import Array
 from mrt.symbol.types import type_of
 
-NEAR_BYTES = 1 << 14
-"""Of the data that is walked again for each block of output channels: half of a small first cache."""
+PAIR = 2
+"""Blocks of output channels whose sums are read as one vector, since their words fill one."""
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,22 @@ def pack_dot(
         return None
     dot = choose_dot(source.dtype, weight, accumulator, surroundings.machine)
     storage = source.storage
-    flat = pointwise and storage.is_flat and surroundings.walk.flat
+    flat = pointwise and storage.is_one_run and surroundings.walk.flat
     if (storage.dtype, storage.offset) != (dot.data, dot.offset):
         if storage.offset:
             return None
         dot = Dot(storage.dtype, 0, weight.dtype.name, 1, dot.lanes, accumulator)
     outputs, inputs, *taps = weight.shape
     per_group = outputs // groups
-    depth = storage.length if groups == 1 else inputs
+    depth = storage.depth if groups == 1 else inputs
     if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs != surroundings.walk.storage.length)):
         return None
     blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
-    rows = np.zeros((groups, blocks * dot.lanes, depth, *taps), dot.weight if dot.parts == 1 else weight.dtype)
-    rows[:, :per_group, :inputs] = weight.reshape(groups, per_group, inputs, *taps)
+    rows = weight.reshape(groups, per_group, inputs, *taps)
+    rows = rows.astype(dot.weight if dot.parts == 1 else weight.dtype, copy=False)
+    missing = blocks * dot.lanes - per_group, depth - inputs
+    if any(missing):
+        rows = np.pad(rows, [(0, 0), *((0, length) for length in missing), *((0, 0) for _ in taps)])
     rows = rows.reshape(groups * blocks, dot.lanes, depth // dot.depth, dot.depth, *taps)
     if dot.parts > 1:
         rows = np.moveaxis(weight_bytes(rows), 0, 1).reshape(-1, *rows.shape[1:])
@@ -157,6 +160,11 @@ def _line_pitch(
     return (line - here) // (position - here) if (line - here) % (position - here) == 0 else 0
 
 
+def read_together(blocks: int, parts: int) -> int:
+    """How many blocks of output channels, of so many, have sums that follow each other and are read as one vector."""
+    return PAIR if blocks % PAIR == 0 and parts == 1 else 1
+
+
 def schedule_dots(
     plan: Any,
     sums: Any,
@@ -186,16 +194,18 @@ def schedule_dots(
     first_rows, rows = (positions[:1], positions[1:-1]) if own else ([], positions[:-1])
     parts = int(annotations[Hint.PARTS])
     copies = 1 if total is None else 2
-    tile, held = register_tile(extent(plan, row), int(annotations[Hint.GROUP_BLOCKS]), lanes, machine, parts, copies)
     length, count, group_blocks = extent(plan, row), product(plan, rows), int(annotations[Hint.GROUP_BLOCKS])
-    near = _near_tiles(length // tile, tile * depth) if not rows else length // tile
+    dots = depth // (extent(plan, reduction[-1]) if intrinsic else 1)
+    tile, held = register_tile(length, group_blocks, dots, machine, parts, copies)
     weights, data = blocks_count * lanes * depth, count * length * depth
+    near = _near_tiles(length // tile, tile * depth) if not rows else length // tile
     by_blocks = weights * count * length // (near * tile) > data * (blocks_count // held)
     rule = VectorTiling(tile, held // parts, near, by_blocks)
-    tiling = choose(rule.alternatives(length, group_blocks // parts, parts, lanes, machine, copies))
+    tiling = choose(rule.alternatives(length, group_blocks // parts, parts, dots, machine, copies))
     tile, together, near, held = tiling.positions, tiling.blocks, tiling.near, tiling.blocks * parts
-    blocks, lane = plan.split(channel, [None, lanes])
-    far_blocks, near_blocks = plan.split(blocks, [None, together])
+    pair = read_together(together, parts) if intrinsic else 1
+    blocks, lane = plan.split(channel, [None, pair * lanes])
+    far_blocks, near_blocks = plan.split(blocks, [None, together // pair])
     stretches, tiles, near_positions = plan.split(row, [None, near, tile])
     by_blocks = tiling.weights_outermost
     outer = [*first_rows, *([far_blocks, *rows, stretches] if by_blocks else [*rows, stretches, far_blocks])]
@@ -216,6 +226,8 @@ def schedule_dots(
         plan.vectorize(lane_at)
     for loop in near_at:
         plan.unroll(loop)
+    if by_blocks and not own and total is None and together < blocks_count:
+        plan.annotate(steps[-2] if intrinsic else steps[-1], Hint.FETCHES, [held, count * length // tile, tile])
     # Threads are told apart before the sums are started in a block of their own, after which TVM refuses.
     work = depth * tile * held * lanes * near
     parallelize(plan, first_rows or outer, work * product(plan, outer[1:]) if own else work)

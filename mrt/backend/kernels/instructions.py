@@ -61,6 +61,11 @@ def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> 
     """
     if weight.dtype.kind == "f":
         return fitting_dot(data, weight.dtype.name, 0, 0, accumulator, machine)
+    if weight.dtype == np.int8 and weight.size:
+        # What so many bytes can reach at most settles it, nearly always, without a look at them.
+        dot = fitting_dot(data, "int8", BYTE_OFFSET * weight[0].size, -BYTE_OFFSET, accumulator, machine)
+        if dot.instruction == machine.multiplies_bytes:
+            return dot
     if machine.multiplies_bytes and weight.dtype.name in ("uint8", "int16", "int32"):
         parts = weight_bytes(weight)
         sums = np.abs(parts, dtype=np.int64).reshape(*parts.shape[:2], -1).sum(axis=2)

@@ -37,10 +37,27 @@ def _rewritten(statement: Any, hint: str, writer: Writer) -> Any:
     return inner
 
 
-def written_block(
-    name: str, reads: Sequence[Any], region: Any, statements: Iterable[Any], buffers: Sequence[Any] = ()
-) -> Any:
-    """Statements that read the tensors `reads` anywhere and write `region`; buffers: their own."""
+def replace_loops(function: Any, hint: str, replaced: Callable[[Any], Any]) -> Any:
+    """The scheduled function with `replaced` of every loop that has the annotation `hint`."""
+    root = function.body.block
+    body = _with_loops(root.body, hint, replaced)
+    block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=root.alloc_buffers)
+    return tirx.PrimFunc(function.params, s_tir.SBlockRealize([], True, block), function.ret_type, function.attrs)
+
+
+def _with_loops(statement: Any, hint: str, replaced: Callable[[Any], Any]) -> Any:
+    if isinstance(statement, tirx.SeqStmt):
+        return tirx.SeqStmt([_with_loops(each, hint, replaced) for each in statement.seq])
+    if not isinstance(statement, tirx.For):
+        return statement
+    if hint in statement.annotations:
+        return replaced(statement)
+    body, marks = _with_loops(statement.body, hint, replaced), statement.annotations
+    return tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, body, annotations=marks)
+
+
+def written_block(name: str, reads: Sequence[Any], region: Any, statements: Iterable[Any]) -> Any:
+    """Statements that read the tensors `reads` anywhere and write `region`."""
     read = [tirx.BufferRegion(each, [ir.Range(0, length) for length in each.shape]) for each in reads]
     made = s_tir.SBlock(
         [],
@@ -48,7 +65,6 @@ def written_block(
         [region],
         name,
         sequence(statements),
-        alloc_buffers=list(buffers),
         # Else TVM would keep memory only for the elements whose addresses it sees.
         annotations={"explicit_write_region": [0]},
     )

@@ -1,0 +1,98 @@
+"""Accumulators: as many as there are registers for, none of them elsewhere, and weights that are fetched ahead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from compiled import Bundle
+from hypothesis import given
+from hypothesis import strategies as st
+from tvm import tirx
+
+from mrt.backend import TvmRunner
+from mrt.backend.build import compile_executable
+from mrt.backend.emit import Emitter
+from mrt.backend.loops import register_tile
+from mrt.backend.machine import Machine
+from mrt.backend.stack import KERNELS, STACK_BYTES
+from mrt.symbol import Graph
+
+VNNI = {"mcpu": "cascadelake", "threads": 1}
+MACHINES = {cpu: Machine.of({"mcpu": cpu}) for cpu in ("x86-64", "x86-64-v3", "cascadelake")}
+
+
+def convolution(dtype: str, filters: int = 128) -> tuple[Graph, dict[str, Any]]:
+    """A 3 x 3 convolution of 64 channels on 14 x 14, whose weights are walked once, with a relu."""
+    bundle, is_float = Bundle(), dtype == "float32"
+    shape, weights = (1, 64, 14, 14), (filters, 64, 3, 3)
+    data = bundle.input(bundle.floats(*shape) if is_float else bundle.integers(shape, dtype))
+    weight = bundle.parameter(bundle.floats(*weights) if is_float else bundle.integers(weights, "int8", -127, 127))
+    attributes = {"kernel": (3, 3), "pad": (1, 1), "num_filter": filters, "no_bias": True}
+    bundle.add("relu", bundle.hidden("Convolution", data, weight, **attributes))
+    return bundle.graph(), bundle.feeds
+
+
+def assembly(graph: Graph) -> str:
+    machine = Machine.of(VNNI)
+    emitter = Emitter(machine)
+    emitter.add(graph, "main")
+    return str(compile_executable(emitter.module(), machine).kernels[0].inspect_source("asm"))
+
+
+@pytest.mark.parametrize(("dtype", "multiply_add"), [("uint8", "vpdpbusd"), ("float32", "vfmadd")])
+def test_accumulators_fill_the_registers_and_stay_in_them(dtype: str, multiply_add: str) -> None:
+    code = assembly(convolution(dtype)[0])
+    lines = [line.split("#")[0].strip() for line in code.splitlines() if line.strip().startswith(multiply_add)]
+    sums = {line.rpartition("%")[2] for line in lines}
+    assert len(sums) == 28, sums
+    assert not [line for line in lines if "(%rsp" in line or "(%rbp" in line]
+    assert "Workspace" not in code
+
+
+def test_weights_of_the_next_channels_are_fetched_where_there_are_some() -> None:
+    assert "prefetcht1" in assembly(convolution("uint8")[0])
+    assert "prefetcht1" not in assembly(convolution("uint8", filters=32)[0])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "float32"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_results_are_those_of_the_graph(dtype: str, threads: int) -> None:
+    graph, feeds = convolution(dtype)
+    (expected,) = graph.evaluate(feeds)
+    (found,) = TvmRunner({"features": ["-amx-int8"], "threads": threads}).prepare(graph)(feeds)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 if dtype == "float32" else 0)
+
+
+@given(
+    st.sampled_from(sorted(MACHINES)),
+    st.integers(1, 64),
+    st.integers(1, 24),
+    st.integers(1, 600),
+    st.sampled_from([(1, 1), (2, 1), (1, 2), (3, 1)]),
+)
+def test_a_tile_fits_the_registers(cpu: str, positions: int, blocks: int, steps: int, forms: tuple[int, int]) -> None:
+    (parts, copies), machine = forms, MACHINES[cpu]
+    tile, together = register_tile(positions, blocks * parts, steps, machine, parts, copies)
+    assert positions % tile == 0
+    assert (blocks * parts) % together == 0
+    assert together % parts == 0
+    assert copies * tile * together < machine.registers
+
+
+@pytest.mark.parametrize(("count", "kept"), [(STACK_BYTES // 4, True), (STACK_BYTES // 4 + 1, False)])
+def test_small_local_memory_is_on_the_stack(count: int, kept: bool) -> None:
+    memory, local = tirx.decl_buffer((1,), "int32", "memory"), tirx.decl_buffer((count,), "int32", "local")
+    i, zero = tirx.Var("i", "int32"), tirx.const(0, "int32")
+    length = tirx.const(count, "int32")
+    written = tirx.For(i, zero, length, tirx.ForKind.SERIAL, tirx.BufferStore(local, i, [i]))
+    read = tirx.BufferStore(memory, tirx.BufferLoad(local, [tirx.BufferLoad(memory, [zero])]), [zero])
+    function = tirx.PrimFunc([memory], tirx.SeqStmt([tirx.AllocBuffer(local), written, read]))
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    compiled = tvm.compile(module, tvm.target.Target({"kind": "llvm"}), tir_pipeline=KERNELS)
+    assert ("Workspace" not in compiled.mod.inspect_source("ll")) == kept
+    found = tvm.runtime.tensor(np.array([count - 1], np.int32))
+    compiled["main"](found)
+    assert found.numpy()[0] == count - 1
