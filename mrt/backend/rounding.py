@@ -7,32 +7,35 @@ from enum import Enum
 import numpy as np
 
 from mrt.symbol import Array, Interval
-from mrt.symbol.types import INT32_MAX
+from mrt.symbol.bounds import DTYPE_RANGES
 
 
 class Rounding(Enum):
     """Forms that give the integers of `right_shift` for constant shifts s, cheapest first."""
 
     NATURAL = "x + 2^(s-1) without a sign, shifted by s"
-    """For x that is never negative: the sum is less than 2^31 + 2^30."""
+    """For x that is never negative: the sum is less than 2^31 + 2^30, of words less than 2^15 + 2^14."""
     ADDED = "x + 2^(s-1), shifted by s"
     """Where the sum stays within 32 bits."""
     LESS_ONE = "x shifted by s - 1, then + 1, then shifted by 1"
     """For s >= 2 and any x."""
 
 
-def choose_rounding(x: Interval, shift: Array) -> Rounding | None:
-    """The cheapest form for data in `x` and constant shifts, which broadcast; None where none of them is exact."""
+def choose_rounding(x: Interval, shift: Array, dtype: str = "int32") -> Rounding | None:
+    """The cheapest form for data in `x` and constant shifts, which broadcast; None where none of them is exact.
+
+    dtype: in which it is computed; of its bits b, a shift is b - 1 at most.
+    """
     if x.min >= 0:
         return Rounding.NATURAL
-    if fits_by_addition(x, shift):
+    if fits_by_addition(x, shift, dtype):
         return Rounding.ADDED
     return Rounding.LESS_ONE if int(shift.min(initial=31)) >= 2 else None
 
 
-def fits_by_addition(x: Interval, shift: Array) -> bool:
-    """Whether x + 2^(s-1) stays within 32 bits."""
-    return bool((x.hi + half_of(shift) <= INT32_MAX).all())
+def fits_by_addition(x: Interval, shift: Array, dtype: str = "int32") -> bool:
+    """Whether x + 2^(s-1) stays within `dtype`."""
+    return bool((x.hi + half_of(shift) <= DTYPE_RANGES[dtype][1]).all())
 
 
 def half_of(shift: Array) -> Array:

@@ -17,6 +17,23 @@ def without_threads(function: Any) -> Any:
 def _serial(statement: Any) -> Any:
     if isinstance(statement, tirx.SeqStmt):
         return tirx.SeqStmt([_serial(each) for each in statement.seq])
+    if isinstance(statement, tirx.AttrStmt):
+        # Where threads would start.
+        return _serial(statement.body)
+    if isinstance(statement, s_tir.SBlockRealize) and not statement.iter_values:
+        held = statement.block
+        block = s_tir.SBlock(
+            [],
+            held.reads,
+            held.writes,
+            held.name_hint,
+            _serial(held.body),
+            None,
+            held.alloc_buffers,
+            [],
+            held.annotations,
+        )
+        return s_tir.SBlockRealize([], statement.predicate, block)
     if not isinstance(statement, tirx.For):
         return statement
     kind = tirx.ForKind.SERIAL if statement.kind == tirx.ForKind.PARALLEL else statement.kind

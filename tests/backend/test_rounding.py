@@ -155,7 +155,7 @@ def mnemonics(factor: int, shift: int, limits: tuple[int, int], dtype: str) -> s
     machine = Machine.of({"kind": "llvm", "mcpu": "cascadelake"})
     emitter = Emitter(machine)
     emitter.add(builder.graph([builder.apply(convolution, [value, weight])]), "main")
-    code = str(compile_executable(emitter.module(), machine).mod.imports[0].inspect_source("asm"))
+    code = str(compile_executable(emitter.module(), machine).kernels[0].inspect_source("asm"))
     return {line.split()[0] for line in code.splitlines() if "%zmm" in line}
 
 

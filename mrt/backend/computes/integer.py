@@ -18,7 +18,7 @@ from mrt.symbol.operators.integer import Quantize
 @packing("right_shift", 1)
 def pack_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Packed | None:
     """The shifts as the cheapest exact form of rounding reads them, with the halves where those are added."""
-    form = choose_rounding(surroundings.bounds[0], shift)
+    form = choose_rounding(surroundings.bounds[0], shift, symbol.dtype)
     if form is None:
         return None
     inner = surroundings.walk.inner

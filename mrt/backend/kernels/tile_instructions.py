@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import ir, tirx
+from tvm import ir, s_tir, tirx
 from tvm.tirx.op import address_of
 
 from mrt.backend.expressions import Expression, constant, substitute
@@ -20,8 +20,16 @@ SUMS, DATA, WEIGHTS = (0, 1, 2, 3), (4, 5), (6, 7)
 
 
 def write_tiles(function: Any) -> Any:
-    """The scheduled function with the loops of every block that `tile_dots` scheduled as instructions on tiles."""
-    return write_blocks(function, Hint.TILES, _instructions).with_attr(Hint.TILES, True)
+    """The scheduled function with the loops of the block that `tile_dots` scheduled as instructions on tiles."""
+    tilings: list[TileTiling] = []
+
+    def written(loops: Sequence[Any], realize: Any) -> Any:
+        tilings.append(TileTiling(*(int(number) for number in realize.block.annotations[Hint.TILES])))
+        return _instructions(loops, realize, tilings[-1])
+
+    made = write_blocks(function, Hint.TILES, written)
+    (tiling,) = tilings
+    return _configured(made, tiling).with_attr(Hint.TILES, True)
 
 
 def needs_tiles(function: Any) -> bool:
@@ -42,12 +50,38 @@ def tile_request() -> Any:
     )
 
 
-def _instructions(loops: Sequence[Any], realize: Any) -> Any:
+def _configured(function: Any, tiling: TileTiling) -> Any:
+    """The function with tiles that are configured before its loops, once by each thread that runs them."""
+    root, held = function.body.block, tirx.decl_buffer((ROW_BYTES,), "uint8", "configuration")
+    first = address_of(tirx.BufferLoad(held, [constant(0, "int32")]))
+    stores = [tirx.BufferStore(held, constant(value, "uint8"), [i]) for i, value in enumerate(_configuration(tiling))]
+    body = sequence([*stores, _call("ldtilecfg", first), root.body, _call("tilerelease")])
+    body = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "configured", body, alloc_buffers=[held]))
+    if isinstance(root.body, tirx.For) and root.body.kind == tirx.ForKind.PARALLEL:
+        # Threads start here, and share the turns of the loop within.
+        body = tirx.AttrStmt(constant(0, "int32"), "pragma_parallel_launch_point", constant(1, "int32"), body)
+    block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=root.alloc_buffers)
+    return tirx.PrimFunc(function.params, s_tir.SBlockRealize([], True, block), function.ret_type, function.attrs)
+
+
+def _configuration(tiling: TileTiling) -> list[int]:
+    """The 64 bytes that `ldtilecfg` takes: palette 1, the bytes of a row of each tile, the rows of each tile."""
+    palette, row_bytes, rows = [1] + [0] * 15, [0] * 32, [0] * 16
+    for tiles, count, width in (
+        (SUMS, tiling.rows, ROW_BYTES),
+        (DATA, tiling.rows, tiling.dots * DOT_BYTES),
+        (WEIGHTS, tiling.dots, ROW_BYTES),
+    ):
+        for tile in tiles:
+            row_bytes[2 * tile], rows[tile] = width, count
+    return palette + row_bytes + rows
+
+
+def _instructions(loops: Sequence[Any], realize: Any, tiling: TileTiling) -> Any:
     """What the loops around a block of dots do, by instructions on tiles; ValueError if they do something else."""
-    block, zero = realize.block, constant(0, "int32")
-    tiling = TileTiling(*(int(number) for number in block.annotations[Hint.TILES]))
+    zero = constant(0, "int32")
     base = substitute(realize.iter_values, [loop.loop_var for loop in loops], [zero] * len(loops))
-    dots = DotBlock(block)
+    dots = DotBlock(realize.block)
     spans = [1] * dots.positions + [tiling.blocks, ROWS]
     spans[dots.positions - 1] = tiling.positions
     if dots.positions > 1:
@@ -56,12 +90,9 @@ def _instructions(loops: Sequence[Any], realize: Any) -> Any:
         raise ValueError("dots are not read as they are tiled")
     spans[dots.positions - 1] = max(tiling.positions, tiling.joined)
     written = [ir.Range.from_min_extent(*pair) for pair in zip(base[: len(spans)], spans, strict=True)]
-    held = tirx.decl_buffer((ROW_BYTES,), "uint8", "configuration")
-    writer = _Writer(dots, tiling, base)
-    body = [tirx.BufferStore(held, constant(value, "uint8"), [i]) for i, value in enumerate(writer.configuration)]
-    body += [_call("ldtilecfg", address_of(tirx.BufferLoad(held, [zero]))), *writer.statements(), _call("tilerelease")]
     region = tirx.BufferRegion(dots.sums, written)
-    return written_block("tiles", [dots.data.source, dots.weights.source], region, body, [held])
+    statements = _Writer(dots, tiling, base).statements()
+    return written_block("tiles", [dots.data.source, dots.weights.source], region, statements)
 
 
 @dataclass(frozen=True)
@@ -93,20 +124,6 @@ class _Writer:
 
     def __init__(self, dots: DotBlock, tiling: TileTiling, base: Sequence[Expression]) -> None:
         self._dots, self._tiling, self._base = dots, tiling, base
-
-    @property
-    def configuration(self) -> list[int]:
-        """The 64 bytes that `ldtilecfg` takes: palette 1, the bytes of a row of each tile, the rows of each tile."""
-        palette, row_bytes, rows = [1] + [0] * 15, [0] * 32, [0] * 16
-        dots = self._tiling.dots
-        for tiles, count, width in (
-            (SUMS, self._tiling.rows, ROW_BYTES),
-            (DATA, self._tiling.rows, dots * DOT_BYTES),
-            (WEIGHTS, dots, ROW_BYTES),
-        ):
-            for tile in tiles:
-                row_bytes[2 * tile], rows[tile] = width, count
-        return palette + row_bytes + rows
 
     def statements(self) -> Iterator[Any]:
         """For some blocks of output channels at a time, all tiles of positions, some at a time."""

@@ -16,6 +16,7 @@ from typing import Any
 from tvm import tirx
 
 from mrt.backend.expressions import Expression, constant, ravel, substitute
+from mrt.backend.kernels.dot import read_together
 from mrt.backend.loops import divisors, extent, parallelize, product, split_loops
 from mrt.backend.machine import Machine
 from mrt.backend.stages import Hint
@@ -39,6 +40,8 @@ TOGETHER = 2
 """Tiles of data, and as many of weights, whose products are summed in registers at the same time."""
 LOAD, FETCH = 10, 12
 """How long a tile takes to come from the first cache, and how much longer from the second: in rows of products."""
+FAR_SUM = 2.5
+"""How much longer, in these, a row of sums takes to be read where all that wait fill more than half of SUMS_BYTES."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +139,11 @@ def tile_dots(plan: Any, sums: Any, output: Any, machine: Machine, choose: Choos
     depth, all_blocks = product(plan, reduction), extent(plan, spatial[-2])
     *rows, line, position = positions
     weights, data = all_blocks * ROWS * depth, math.prod(around) * depth
-    together = tiling.blocks // int(plan.get(sums).annotations[Hint.PARTS])
-    blocks, lane = plan.split(channel, [None, ROWS])
-    far_blocks, near_blocks, stored = plan.split(
-        blocks, [None, together // math.gcd(together, STORED), math.gcd(together, STORED)]
-    )
+    parts = int(plan.get(sums).annotations[Hint.PARTS])
+    together = tiling.blocks // parts
+    pair, after_each_other = read_together(together, parts), math.gcd(together, STORED)
+    blocks, lane = plan.split(channel, [None, pair * ROWS])
+    far_blocks, near_blocks, stored = plan.split(blocks, [None, together // after_each_other, after_each_other // pair])
     far_lines, near_lines = plan.split(line, [None, tiling.lines])
     far_positions, near_positions = plan.split(position, [None, tiling.positions])
     places = [*rows, far_lines, far_positions]
@@ -164,16 +167,13 @@ def _tilings(block: Any, around: Sequence[int]) -> list[TileTiling]:
     dots = DotBlock(block)
     parts, (run, _), blocks = int(block.annotations[Hint.PARTS]), dots.run, dots.lengths[dots.positions]
     width = max(n for n in divisors(run) if n <= ROWS)
+    dots_of_sum = math.prod(dots.lengths[dots.positions + 2 : -1])
     lines, positions = around[-2] if len(around) > 1 else 1, around[-1]
-    if (
-        dots.pitch(dots.positions)
-        or min(width, positions) < FEWEST
-        or math.prod(dots.lengths[dots.positions + 2 : -1]) < SHALLOW
-    ):
+    if dots.pitch(dots.positions) or min(width, positions) < FEWEST or dots_of_sum < SHALLOW:
         return []
     pitch = dots.lengths[dots.positions - 1]
     near_line, near_position = (dots.pitch(axis) for axis in (max(dots.positions - 2, 0), dots.positions - 1))
-    found: list[tuple[int, int, TileTiling]] = []
+    found: list[tuple[float, int, TileTiling]] = []
     for near in divisors(positions):
         for far in divisors(lines) if near == positions else [1]:
             for joined in {0, pitch if far > 1 and near_line == pitch * near_position else 0}:
@@ -183,13 +183,15 @@ def _tilings(block: Any, around: Sequence[int]) -> list[TileTiling]:
                     if far * max(near, joined) * together * ROW_BYTES <= SUMS_BYTES:
                         tiling = TileTiling(far, near, together, rows, width, joined)
                         times = (lines // far) * (positions // near) * (blocks // together)
-                        found.append((times * _time(tiling), len(found), tiling))
+                        found.append((times * _time(tiling, dots_of_sum // width), len(found), tiling))
     return [tiling for _, _, tiling in sorted(found)]
 
 
-def _time(tiling: TileTiling) -> int:
-    """Of a step of the reduction, in rows: products, or all loads from the first cache if these take longer, and what
-    comes there from the second."""
+def _time(tiling: TileTiling, steps: int) -> float:
+    """In rows of products: in each step of the reduction products, or all loads from the first cache if these take
+    longer, and what comes there from the second; in the end reading the sums."""
     tiles, blocks = tiling.tiles, tiling.blocks
     loads = tiles * -(-blocks // TOGETHER) + blocks * -(-tiles // TOGETHER)
-    return max(tiles * blocks * ROWS, loads * LOAD) + (tiles + blocks) * FETCH
+    sums = tiling.lines * max(tiling.positions, tiling.joined) * blocks
+    far = FAR_SUM * sums if sums * ROW_BYTES > SUMS_BYTES // 2 else 0
+    return steps * (max(tiles * blocks * ROWS, loads * LOAD) + (tiles + blocks) * FETCH) + far

@@ -1,0 +1,134 @@
+"""Results are written over an input that dies where they are computed, and over no other."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from compiled import compare
+from test_kernels import Layers, runnable
+
+from mrt.backend import TvmRunner
+from mrt.backend.build import compile_executable
+from mrt.backend.emit import Emitter
+from mrt.backend.explain import explain
+from mrt.backend.machine import Machine
+from mrt.runtime import virtual_machine
+from mrt.symbol import Symbol
+
+SHAPE = (3, 40, 9, 7)
+
+
+class Blocks(Layers):
+    """Residual blocks of 32 channels, whose sums are of 12 bits and 0 or more."""
+
+    def stem(self) -> Symbol:
+        given = self.input(self.integers(SHAPE, "int16", -200, 200))
+        return self.word(self.convolution(self.requantized(given), 32, (1, 1)))
+
+    def word(self, data: Symbol) -> Symbol:
+        """Requantized to 12 bits."""
+        scaled = self.hidden("broadcast_mul", data, self.parameter_of((1, data.shape[1], 1, 1), "int8", 1, 5))
+        shifted = self.hidden("right_shift", scaled, self.parameter(np.array([5], np.int8)))
+        return self.hidden("Cast", self.hidden("clip", shifted, a_min=-2000.0, a_max=2000.0), dtype="int16")
+
+    def byte(self, data: Symbol, factor: int = 32102, shift: int = 19) -> Symbol:
+        scaled = self.hidden("broadcast_mul", data, self.parameter(np.full((1, 1, 1, 1), factor, np.int16)))
+        shifted = self.hidden("right_shift", scaled, self.parameter(np.full((1, 1, 1, 1), shift, np.int8)))
+        return self.hidden("Cast", self.hidden("clip", shifted, a_min=0.0, a_max=255.0), dtype="uint8")
+
+    def block(self, data: Symbol, branch: Symbol, held: Symbol | None = None) -> Symbol:
+        """The next sum: of a convolution of `branch` and, by default, `data`."""
+        inner = self.requantized(self.convolution(self.padded(branch, 1, 1, 1, 1), 32, (3, 3)))
+        total = self.hidden("elemwise_add", self.word(self.convolution(inner, 32, (1, 1))), held or data)
+        relu = self.hidden("relu", total)
+        return self.hidden("Cast", self.hidden("clip", relu, a_min=0.0, a_max=4000.0), dtype="int16")
+
+    def written_over(self) -> list[str]:
+        """The outputs of what is written over others."""
+        calls = explain(self.graph(), [])
+        return [call.outputs[-1] for call in calls if "written over" in call.memory[-1]]
+
+
+@pytest.mark.parametrize("cpu", ["native", "x86-64-v3", "cascadelake"])
+def test_a_chain_of_residual_blocks_is_summed_in_place(cpu: str) -> None:
+    """The sum and what is requantized of it come of one function, which has the old sum as the new one's memory."""
+    if cpu not in ("native", *runnable()):
+        pytest.skip(f"this machine does not run code for {cpu}")
+    blocks = Blocks()
+    data = blocks.stem()
+    for _ in range(3):
+        data = blocks.block(data, blocks.byte(data))
+    blocks.finish(blocks.convolution(blocks.byte(data), 16, (1, 1)))
+    # The last one is requantized only.
+    assert len(blocks.written_over()) == 2
+    blocks.check(runner=TvmRunner({"mcpu": cpu}))
+
+
+def test_what_is_written_over_is_right_in_every_call() -> None:
+    blocks = Blocks()
+    data = blocks.stem()
+    data = blocks.block(data, blocks.byte(data))
+    blocks.finish(blocks.convolution(blocks.byte(data), 16, (1, 1)))
+    graph = blocks.graph()
+    run = TvmRunner().prepare(graph)
+    (name,) = blocks.feeds
+    for seed in range(3):
+        feeds = {name: np.random.default_rng(seed).integers(-200, 200, SHAPE).astype(np.int16)}
+        compare(graph, run(feeds), graph.evaluate(feeds))
+
+
+def test_the_sum_of_a_tensor_with_itself_is_in_place() -> None:
+    blocks = Blocks()
+    data = blocks.stem()
+    total = blocks.hidden("elemwise_add", data, data)
+    blocks.finish(blocks.convolution(blocks.byte(total), 16, (1, 1)))
+    assert blocks.written_over() == [total.name]
+    blocks.check()
+
+
+@pytest.mark.parametrize(
+    "why",
+    ["", "read later", "an output", "an input", "a part of a Concat", "read by its convolution"],
+)
+def test_what_is_needed_still_is_not_written_over(why: str) -> None:
+    """Without a reason, it is."""
+    blocks = Blocks()
+    data = blocks.stem()
+    held = data
+    if why == "an input":
+        held = blocks.input(blocks.integers((3, 32, 9, 7), "int16", 0, 4000))
+    if why == "a part of a Concat":
+        whole = blocks.hidden("Concat", data, blocks.word(blocks.convolution(blocks.byte(data), 32, (1, 1))), dim=1)
+        blocks.add("Pooling", whole, kernel=(2, 2), pool_type="max")
+    if why == "read by its convolution":
+        total = blocks.hidden("elemwise_add", blocks.word(blocks.convolution(data, 32, (1, 1))), data)
+        new = blocks.hidden("Cast", blocks.hidden("clip", total, a_min=0.0, a_max=4000.0), dtype="int16")
+    else:
+        new = blocks.block(data, blocks.byte(data), held)
+    last = blocks.block(new, blocks.byte(new))
+    if why == "read later":
+        blocks.finish(blocks.hidden("elemwise_add", last, held))
+    if why == "an output":
+        blocks.outputs.append(data)
+    blocks.finish(blocks.convolution(blocks.byte(last), 16, (1, 1)))
+    assert (new.name in blocks.written_over()) is (not why)
+    blocks.check()
+
+
+def test_two_threads_sum_in_place() -> None:
+    """Every element is read and written in one turn of one loop, so that threads may share it."""
+    blocks = Blocks()
+    given = blocks.input(blocks.integers((1, 64, 56, 56), "int16", -200, 200))
+    data = blocks.word(blocks.convolution(blocks.requantized(given), 64, (1, 1)))
+    inner = blocks.requantized(blocks.convolution(blocks.byte(data), 64, (1, 1)))
+    total = blocks.hidden("elemwise_add", blocks.word(blocks.convolution(inner, 64, (1, 1))), data)
+    new = blocks.hidden("Cast", blocks.hidden("clip", total, a_min=0.0, a_max=4000.0), dtype="int16")
+    blocks.finish(blocks.hidden("elemwise_add", blocks.word(blocks.convolution(blocks.byte(new), 64, (1, 1))), new))
+    assert blocks.written_over() == [new.name]
+    graph, machine = blocks.graph(), Machine.of({"threads": 2})
+    emitter = Emitter(machine)
+    emitter.add(graph, "main")
+    run = virtual_machine(compile_executable(emitter.module(), machine))["main"]
+    found = run(*(tvm.runtime.tensor(blocks.feeds[symbol.name]) for symbol in graph.inputs))
+    compare(graph, [each.numpy() for each in found], graph.evaluate(blocks.feeds))

@@ -1,0 +1,136 @@
+"""What is proven to fit 16 bits is computed in words, and gives the same integers."""
+
+from __future__ import annotations
+
+from math import floor
+
+import numpy as np
+import pytest
+from compiled import compare, op
+from test_in_place import Blocks
+from test_kernels import runnable
+
+from mrt.backend import TvmRunner
+from mrt.backend.build import compile_executable
+from mrt.backend.emit import Emitter
+from mrt.backend.known_bounds import known_bounds
+from mrt.backend.machine import Machine
+from mrt.backend.rounding import Rounding, choose_rounding
+from mrt.backend.words import UpperWord, Words, WordShift
+from mrt.symbol import Graph, GraphBuilder, Interval, TensorType
+
+ALL = np.arange(-(2**15), 2**15, dtype=np.int16)
+"""Every word."""
+
+
+@pytest.mark.parametrize("factor", [1, -1, 3, 12345, -12345, 2**15 - 1, -(2**15)])
+def test_the_upper_word_and_the_rest_of_the_shift_are_the_whole_one(factor: int) -> None:
+    """For every word and shift; the oracle rounds the whole product, in integers of 64 bits."""
+    upper = UpperWord().evaluate(ALL, np.array([factor], np.int16))
+    bounds = UpperWord().bounds(Interval.of(-(2**15), 2**15 - 1, ALL.shape), Interval.constant(np.array([factor])))
+    assert (bounds.min, bounds.max) == (upper.min(), upper.max())
+    assert upper.tolist() == [floor(int(x) * factor / 2**16) for x in ALL]
+    for shift in range(17, 32):
+        found = WordShift().evaluate(upper, np.array([shift - 16], np.int8))
+        expected = (ALL.astype(np.int64) * factor + 2 ** (shift - 1)) >> shift
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_the_form_of_rounding_follows_the_words_it_is_computed_in() -> None:
+    for highest, form in ((2**15 - 9, Rounding.ADDED), (2**15 - 8, Rounding.LESS_ONE)):
+        assert choose_rounding(Interval.of(-1, highest, (5,)), np.array([4], np.int8), "int16") is form
+    assert choose_rounding(Interval.of(0, 2**15 - 1, (5,)), np.array([15], np.int8), "int16") is Rounding.NATURAL
+
+
+def requantized_sum(highest: int, factor: int, shift: int, relu: bool = True, shape: tuple[int, ...] = (1,)) -> Graph:
+    """The sum of two tensors of words in [-highest, highest], requantized to bytes."""
+    builder = GraphBuilder()
+    terms = []
+    for name in ("x", "y"):
+        given = builder.input(name, TensorType((2**16,), "int16"))
+        held = builder.apply(op("clip", a_min=-highest, a_max=highest), [given])
+        terms.append(builder.apply(op("Cast", dtype="int16"), [held]))
+    total = builder.apply(op("elemwise_add"), terms)
+    total = builder.apply(op("relu"), [total]) if relu else total
+    scaled = builder.apply(op("broadcast_mul"), [total, builder.parameter("f", np.full(shape, factor, np.int16))])
+    shifted = builder.apply(op("right_shift"), [scaled, builder.parameter("s", np.full(shape, shift, np.int8))])
+    held = builder.apply(op("clip", a_min=0 if relu else -127, a_max=255 if relu else 127), [shifted])
+    return builder.graph([builder.apply(op("Cast", dtype="uint8" if relu else "int8"), [held])])
+
+
+@pytest.mark.parametrize(
+    ("graph", "words"),
+    [
+        (requantized_sum(16383, 32102, 22), {"word_sum", "upper_word", "word_shift"}),
+        (requantized_sum(16383, 32102, 22, relu=False), {"word_sum", "upper_word", "word_shift"}),
+        (requantized_sum(16383, -32768, 17, relu=False), {"word_sum", "upper_word", "word_shift"}),
+        (requantized_sum(16384, 32102, 22), set()),
+        (requantized_sum(16383, 500, 16), {"word_sum"}),
+        (requantized_sum(16383, 500, 17, shape=(2**16,)), {"word_sum"}),
+    ],
+    ids=["by a relu", "with a sign", "the largest product", "a sum of 17 bits", "a shift of 16", "several shifts"],
+)
+def test_what_fits_is_computed_in_words(graph: Graph, words: set[str]) -> None:
+    found = Words(known_bounds(graph, {}))(graph)
+    assert {symbol.op for symbol in found.operators} & {"word_sum", "upper_word", "word_shift"} == words
+    feeds = {"x": ALL, "y": np.random.default_rng(0).permutation(ALL)}
+    compare(found, found.evaluate(feeds), graph.evaluate(feeds))
+    compare(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
+
+
+@pytest.mark.parametrize("reader", ["Concat", "an output", "a convolution"])
+def test_the_dtype_of_what_others_read_stays(reader: str) -> None:
+    """Such as that of a Concat, whose inputs have one."""
+    blocks = Blocks()
+    data = blocks.stem()
+    total = blocks.hidden("elemwise_add", data, data)
+    if reader == "Concat":
+        blocks.add("Concat", total, blocks.input(blocks.integers((3, 8, 9, 7), "int32", -9, 9)), dim=1)
+    elif reader == "an output":
+        blocks.outputs.append(total)
+    else:
+        blocks.add(
+            "Convolution",
+            total,
+            blocks.parameter_of((8, 32, 1, 1), "int8", -9, 9),
+            kernel=(1, 1),
+            num_filter=8,
+            no_bias=True,
+        )
+    graph = blocks.graph()
+    found = Words(known_bounds(graph, {}))(graph)
+    assert found.by_name[total.name].dtype == "int32"
+    blocks.check()
+
+
+def test_a_cast_of_what_is_clipped_is_a_clip_of_what_saturates() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((2**16,), "int32"))
+    held = builder.apply(op("clip", a_min=-390, a_max=391), [x])
+    graph = builder.graph([builder.apply(op("Cast", dtype="int16"), [held], "word")])
+    found = Words(known_bounds(graph, {}))(graph)
+    assert [(s.op, s.dtype) for s in found.operators] == [("clip", "int32"), ("Cast", "int16"), ("clip", "int16")]
+    feeds = {"x": np.append(ALL[1:].astype(np.int32) * 2**16, 391)}
+    compare(found, found.evaluate(feeds), graph.evaluate(feeds))
+    compare(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
+
+
+@pytest.mark.parametrize("cpu", ["sapphirerapids", "cascadelake", "x86-64-v3"])
+def test_vectors_of_words_are_multiplied_by_one_instruction(cpu: str) -> None:
+    """512 bits at once where there are so many; with a multiplier of either sign."""
+    blocks = Blocks()
+    data = blocks.stem()
+    for factor in (32102, -20000):
+        blocks.finish(blocks.convolution(blocks.byte(blocks.block(data, blocks.byte(data)), factor), 16, (1, 1)))
+        signed = blocks.hidden("elemwise_add", blocks.word(blocks.convolution(blocks.byte(data), 32, (1, 1))), data)
+        blocks.finish(blocks.convolution(blocks.byte(signed, factor), 16, (1, 1)))
+    graph, machine = blocks.graph(), Machine.of({"mcpu": cpu})
+    emitter = Emitter(machine)
+    emitter.add(graph, "main")
+    parts = compile_executable(emitter.module(), machine).kernels
+    code = "".join(part.inspect_source("asm") for part in parts if part.kind == "llvm")
+    register = "%zmm" if machine.vector_bits == 512 else "%ymm"
+    for instruction in ("vpmulhuw", "vpmulhw"):
+        assert any(instruction in line and register in line for line in code.splitlines()), instruction
+    if cpu in runnable():
+        compare(graph, TvmRunner({"mcpu": cpu}).prepare(graph)(blocks.feeds), graph.evaluate(blocks.feeds))
