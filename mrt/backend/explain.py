@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mrt.backend.compute import Kind, kind_of
-from mrt.backend.emit import plan_calls
+from mrt.backend.emit import Call, plan_calls
 from mrt.backend.kernels.dot import DotForm
 from mrt.backend.kernels.sliced_dot import SlicedForm
 from mrt.backend.known_bounds import bounds_of_inputs
@@ -41,7 +41,7 @@ def explain(graph: Graph, inputs: Sequence[TensorQuantization], target: Target =
     graph, calls, _ = plan_calls(graph, Machine.of(target), lambda key, name, make: name, {}, known)
     rows = []
     for call in calls:
-        memory = tuple(map(_memory, call.storages))
+        memory = _memories(call)
         if call.lowered is None:
             names = tuple(result.symbol.name if isinstance(result, Copy) else result.name for result in call.results)
             rows.append(CompiledCall(names, ("copy",), "", memory, "another layout of the same values is needed"))
@@ -72,6 +72,14 @@ def _products(form: DotForm) -> str:
     return said
 
 
+def _memories(call: Call) -> tuple[str, ...]:
+    """How the results lie, and over what the last one is written."""
+    *others, last = map(_memory, call.storages)
+    if call.written is not None and call.written is not call.results[-1]:
+        last += f", written over {call.written.name}"
+    return (*others, last)
+
+
 def _memory(storage: Storage) -> str:
     """Such as `uint8[56, 58, 58, 64] (channels last, border 1)`."""
     said = [] if storage.inner is None else [f"axis {storage.inner} last"]
@@ -86,9 +94,9 @@ def _memory(storage: Storage) -> str:
 
 
 def _why_ended(graph: Graph, symbol: Symbol, layouts: Layouts) -> str:
-    """Why no reader of `symbol` is computed together with it; of a Concat, also why it is computed at all."""
+    """Why no reader of `symbol` is computed together with it; of what only moves elements, why it is computed."""
     if symbol in layouts.copied:
-        return f"Concat copies, since {layouts.copied[symbol]}"
+        return f"{symbol.op} copies, since {layouts.copied[symbol]}"
     if symbol in layouts.homes:
         return f"it is a part of {layouts.homes[symbol].name}, written in its place"
     readers: Sequence[Symbol] = graph.consumers.get(symbol, ())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mrt.backend.compute import Kind, Wish, joined_axis, kind_of, passed_wish, view_of, wish_of
+from mrt.backend.compute import Kind, Wish, is_view, joined_axis, keeps_order, kind_of, passed_wish, view_of, wish_of
 from mrt.backend.expressions import Tensor
 from mrt.backend.machine import Machine
 from mrt.backend.regions import Region
@@ -29,7 +29,7 @@ class Layouts:
     What is seen in the memory of its data, such as a Pad that is a border there, has a source, and a storage too if one
     describes it; a Flatten, say, has none.
     homes: of the parts of a Concat that are written where they belong in its memory, the Concat. copied: of any other
-    Concat, why it copies.
+    Concat, and of what moves elements only but has no source, why it copies.
     """
 
     storages: Mapping[Symbol, Storage]
@@ -40,9 +40,9 @@ class Layouts:
 
     def owner(self, symbol: Symbol) -> Symbol:
         """The tensor in whose memory `symbol` is."""
-        while symbol in self.sources:
-            symbol = self.sources[symbol]
-        return self.homes.get(symbol, symbol)
+        while symbol in self.sources or symbol in self.homes:
+            symbol = self.sources[symbol] if symbol in self.sources else self.homes[symbol]
+        return symbol
 
     def is_seen(self, symbol: Symbol) -> bool:
         """Whether `symbol` needs no computing: it is all in the memory of others, or written there by others."""
@@ -53,6 +53,12 @@ class Layouts:
         while symbol not in self.storages:
             symbol = self.sources[symbol]
         return self.storages[symbol]
+
+    def serves(self, symbol: Symbol, wish: Wish) -> bool:
+        """Whether a reader with this wish can read `symbol` where it is."""
+        view = self.view(symbol)
+        held = view.storage if view.flattened is None else view.flattened.storage
+        return wish.inner is None or (held is not None and serves(self.memory(symbol), wish))
 
     def view(self, symbol: Symbol, tensor: Tensor = None, copied: Storage | None = None) -> View:
         """How `symbol` is read from `tensor`, its owner's memory or, if it lies as `copied` says, a copy of its own."""
@@ -74,13 +80,13 @@ def plan_layouts(graph: Graph, regions: Sequence[Region], machine: Machine, as_t
 
     as_they_lie: whether outputs are taken in any layout, so that theirs are chosen like those of other tensors.
     """
-    plan = _Plan(graph, machine, as_they_lie)
+    makers = {output: region for region in regions for output in region.outputs}
+    plan = _Plan(graph, machine, makers, as_they_lie)
     for region in regions:
         plan.collect(region)
-    makers = {output: region for region in regions for output in region.outputs}
     for region in reversed(regions):
         plan.find_alias(region)
-        plan.join_parts(region, makers)
+        plan.join_parts(region)
     for symbol in graph.inputs:
         plan.storages[symbol] = Storage.plain(symbol.type)
     for region in regions:
@@ -92,12 +98,15 @@ def plan_layouts(graph: Graph, regions: Sequence[Region], machine: Machine, as_t
 class _Plan:
     graph: Graph
     machine: Machine
+    makers: Mapping[Symbol, Region]
     as_they_lie: bool
     wishes: dict[Symbol, list[Wish]] = field(default_factory=dict)
     sources: dict[Symbol, Symbol] = field(default_factory=dict)
     storages: dict[Symbol, Storage] = field(default_factory=dict)
     homes: dict[Symbol, Symbol] = field(default_factory=dict)
     copied: dict[Symbol, str] = field(default_factory=dict)
+    parts: dict[Symbol, list[Symbol]] = field(default_factory=dict)
+    """What is written in the memory of a Concat, each by a function of its own."""
 
     @property
     def layouts(self) -> Layouts:
@@ -116,65 +125,105 @@ class _Plan:
     def find_alias(self, region: Region) -> None:
         """Lets what moves elements only be read from its data's memory, where that can serve all that wish of it."""
         symbol = region.output
-        found = self.wishes.get(symbol, [])
-        if len(region.symbols) != 1 or symbol in self.graph.outputs or not found:
+        if len(region.symbols) != 1 or not is_view(symbol) or symbol in self.homes:
             return
-        data = symbol.inputs[0]
+        found = self.wishes.get(symbol) or ([Wish(None)] if keeps_order(symbol) else [])
         passed = [passed_wish(symbol, wish) for wish in found]
-        wishes = [*self.wishes.get(data, []), *(wish for wish in passed if wish is not None)]
-        # All that stands around one tensor is of one value.
-        if data.is_variable or data in self.homes or None in passed or len(_borders(wishes)) > 1:
+        refusal = self._why_moved(symbol, passed)
+        if not refusal:
+            self.sources[symbol] = symbol.inputs[0]
+            refusal = self._why_not_together(self.layouts.owner(symbol))
+        if refusal:
+            self.sources.pop(symbol, None)
+            self.copied[symbol] = refusal
             return
-        self.sources[symbol] = data
-        self.wishes[data] = wishes
+        self._wish_around(symbol.inputs[0], [wish for wish in passed if isinstance(wish, Wish)])
 
-    def join_parts(self, region: Region, makers: Mapping[Symbol, Region]) -> None:
+    def _wish_around(self, symbol: Symbol, wishes: Sequence[Wish]) -> None:
+        """Adds what is wished of a tensor, and so of the Concat in whose memory it is written."""
+        self.wishes[symbol] = [*self.wishes.get(symbol, []), *wishes]
+        while symbol in self.homes:
+            symbol = self.homes[symbol]
+            self.wishes[symbol] = [*self.wishes.get(symbol, []), *wishes]
+
+    def _agree(self, symbol: Symbol, wishes: Sequence[Wish]) -> bool:
+        """Whether all that is wished to stand around the memory of `symbol` is of one value, with `wishes` too."""
+        return len(_borders([*self.wishes.get(self.layouts.owner(symbol), []), *wishes])) < 2
+
+    def _why_moved(self, symbol: Symbol, passed: Sequence[Wish | str]) -> str:
+        """Why `symbol` is not seen in the memory of its data. passed: what its readers wish of that, or why not."""
+        if symbol in self.graph.outputs:
+            return "it is an output of the graph"
+        if symbol.inputs[0].is_variable:
+            return "its data is not computed"
+        if not passed:
+            return "no reader wishes for an order"
+        refusals = [refusal for refusal in passed if isinstance(refusal, str)]
+        if refusals:
+            return refusals[0]
+        fits = self._agree(symbol.inputs[0], [wish for wish in passed if isinstance(wish, Wish)])
+        return "" if fits else "borders of several values are needed around it"
+
+    def join_parts(self, region: Region) -> None:
         """Lets the parts of a lone Concat of channels be written where they belong in its memory."""
         symbol = region.output
         axis = joined_axis(symbol)
         if axis is None:
             return
-        refusal = self._why_copied(region, axis, makers)
+        refusal, root = self._why_copied(region, axis), self.layouts.owner(symbol)
+        if not refusal:
+            before = self.parts.get(root, [])
+            self.homes |= dict.fromkeys(symbol.inputs, symbol)
+            self.parts[root] = [*(part for part in before if part is not symbol), *symbol.inputs]
+            refusal = self._why_not_together(root)
+            if refusal:
+                self.parts[root] = before
+                for part in symbol.inputs:
+                    del self.homes[part]
         if refusal:
             self.copied[symbol] = refusal
             return
-        self.homes |= dict.fromkeys(symbol.inputs, symbol)
-        self.wishes[symbol] = self._wishes_of_all(symbol)
+        self._wish_around(symbol, self._wishes_of_parts(symbol))
 
-    def _why_copied(self, region: Region, axis: int, makers: Mapping[Symbol, Region]) -> str:
+    def _why_not_together(self, root: Symbol) -> str:
+        """Why the parts in the memory of a Concat cannot be: what one function reads and writes must not overlap."""
+        for part in self.parts.get(root, []):
+            if any(self.layouts.owner(source) is root for source in self.makers[part].inputs):
+                return f"{part.name} is made of another part"
+        return ""
+
+    def _why_copied(self, region: Region, axis: int) -> str:
         symbol = region.output
         if len(region.symbols) > 1:
             return "what follows is computed together with it"
         found = [wish for wish in self.wishes.get(symbol, []) if wish.inner is not None]
-        if not found or any(wish.inner != axis for wish in found):
+        if (not found and symbol not in self.homes) or any(wish.inner != axis for wish in found):
             return f"its readers do not wish for axis {axis} to be last"
         if len(set(symbol.inputs)) < len(symbol.inputs):
             return "it reads one tensor twice"
-        if len(_borders(self._wishes_of_all(symbol))) > 1:
+        if not self._agree(symbol, self._wishes_of_parts(symbol)):
             return "borders of several values are needed around it"
         for part in symbol.inputs:
-            refusal = self._why_apart(part, symbol, axis, makers)
+            refusal = self._why_apart(part, symbol, axis)
             if refusal:
                 return f"{part.name} {refusal}"
         return ""
 
-    def _wishes_of_all(self, symbol: Symbol) -> list[Wish]:
-        """What is wished of a Concat and of its parts."""
-        return [wish for each in (symbol, *symbol.inputs) for wish in self.wishes.get(each, [])]
+    def _wishes_of_parts(self, symbol: Symbol) -> list[Wish]:
+        """What is wished of the parts of a Concat."""
+        return [wish for part in symbol.inputs for wish in self.wishes.get(part, [])]
 
-    def _why_apart(self, part: Symbol, joined: Symbol, axis: int, makers: Mapping[Symbol, Region]) -> str:
+    def _why_apart(self, part: Symbol, joined: Symbol, axis: int) -> str:
         """Why a part of a Concat is not written into its memory."""
-        if part not in makers:
+        if part not in self.makers:
             return "is not computed"
-        maker = makers[part]
+        maker = self.makers[part]
         if part in self.graph.outputs or len(maker.outputs) > 1:
             return "is also an output" if part in self.graph.outputs else "is computed together with others"
         if part in self.sources or part in self.homes:
             return "lies in the memory of another tensor"
         if part.dtype != joined.dtype or (part is not joined.inputs[-1] and part.shape[axis] % VECTOR):
             return f"has {part.shape[axis]} channels of {part.dtype}, not whole vectors of {joined.dtype}"
-        if any(self.layouts.owner(source) in joined.inputs for source in maker.inputs):
-            return "is made of another part"
         return "" if self._inner(maker) == axis else f"is made with another axis than {axis} last"
 
     def place(self, region: Region) -> None:
@@ -205,19 +254,22 @@ class _Plan:
             self.storages[symbol] = storage
 
     def _place_part(self, part: Symbol) -> None:
-        """The storage of a part of a Concat: so many channels of its memory."""
-        whole = self.homes[part]
-        axis = joined_axis(whole)
-        if axis is None:
-            raise ValueError(f"{whole.name} joins nothing")
-        if whole not in self.storages:
-            storage = Storage.with_inner(whole.type, axis, padded_length(whole.shape[axis], True))
-            self.storages[whole] = wished_storage(whole, storage, self.wishes.get(whole, []))
-        place = whole.inputs.index(part)
-        begin = sum(other.shape[axis] for other in whole.inputs[:place])
-        held = self.storages[whole]
-        length = held.length - begin if part is whole.inputs[-1] else part.shape[axis]
-        self.storages[part] = held.within(begin, part.type, length)
+        """The storage of a part of a Concat, which may be one itself: so many channels of its memory."""
+        inside = []
+        while part in self.homes and part not in self.storages:
+            inside.append(part)
+            part = self.homes[part]
+        for each in reversed(inside):
+            whole = self.homes[each]
+            axis = joined_axis(whole)
+            if axis is None:
+                raise ValueError(f"{whole.name} joins nothing")
+            if whole not in self.storages:
+                storage = Storage.with_inner(whole.type, axis, padded_length(whole.shape[axis], True))
+                self.storages[whole] = wished_storage(whole, storage, self.wishes.get(whole, []))
+            begin = [0] * each.type.rank
+            begin[axis] = sum(other.shape[axis] for other in whole.inputs[: whole.inputs.index(each)])
+            self.storages[each] = self.storages[whole].part(each.type, begin)
 
     def _inner(self, region: Region) -> int | None:
         """The innermost axis: that of the lanes of whoever makes the tensor, or else as the readers wish."""

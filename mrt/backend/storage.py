@@ -27,7 +27,8 @@ class Storage:
     inner: the axis that is innermost, the others standing before it in their order; None is the graph's own order.
     length: of the innermost axis in memory, padding included; what its padding holds is never read as a value.
     before, after: how many positions of border stand around the tensor along each logical axis; border: their value.
-    Along the innermost axis they are not border but other tensors, which share its memory.
+    Along the innermost axis they are not border but other tensors, which share its memory; of a `part`, so they are
+    along every axis that is cut.
     bordered: whether its memory has a border at all, be it part of the tensor, as it is of a Pad.
     dtype, offset: memory holds value + offset in this dtype.
     """
@@ -89,6 +90,11 @@ class Storage:
         return self.inner is not None and not self.bordered
 
     @property
+    def is_one_run(self) -> bool:
+        """Whether its own positions are all that are on this one axis."""
+        return self.is_flat and not self.has_border
+
+    @property
     def positions(self) -> tuple[int, ...]:
         """The lengths of the axes before the innermost one."""
         return tuple(self.type.shape[axis] for axis in self.order[:-1])
@@ -96,8 +102,12 @@ class Storage:
     @property
     def shape(self) -> tuple[int, ...]:
         """The lengths in memory."""
-        if self.is_flat:
-            return (math.prod(self.positions), self.pitch)
+        whole = self._apart
+        return (math.prod(whole[:-1]), whole[-1]) if self.is_flat else whole
+
+    @property
+    def _apart(self) -> tuple[int, ...]:
+        """The lengths in memory, each axis for itself."""
         extra = [self.before[axis] + self.after[axis] for axis in self.order]
         return tuple(n + e for n, e in zip(self.core, extra, strict=True))
 
@@ -106,13 +116,33 @@ class Storage:
         """Of one run along the innermost axis, what other tensors have of it included."""
         return self.before[self.order[-1]] + self.length + self.after[self.order[-1]]
 
-    def within(self, axis_begin: int, type: TensorType, length: int) -> Storage:
-        """The memory of a tensor that is this one's from `axis_begin` of its innermost axis on, for `length`."""
-        axis = self.order[-1]
-        before, after = list(self.before), list(self.after)
-        before[axis] += axis_begin
-        after[axis] += self.length - axis_begin - length
-        return replace(self, type=type, length=length, before=tuple(before), after=tuple(after))
+    @property
+    def depth(self) -> int:
+        """Channels that dots read at one position: whole vectors, of which others may follow where it is a part.
+
+        Weights are 0 for all that are not its own.
+        """
+        last = self.order[-1]
+        whole = -(-self.type.shape[last] // VECTOR) * VECTOR
+        return self.length if self.pitch == self.length else min(whole, self.length + self.after[last])
+
+    def part(self, type: TensorType, begin: Sequence[int]) -> Storage:
+        """The memory of a tensor that is this one's from the index `begin` on.
+
+        It has the padding of the innermost axis if it reaches the end of it, else what others have there.
+        """
+        last = self.order[-1]
+        lengths = {axis: type.shape[axis] for axis in self.order}
+        left = {axis: self.type.shape[axis] - begin[axis] - lengths[axis] for axis in self.order}
+        length = lengths[last] if left[last] else self.length - begin[last]
+        left[last] = self.length - begin[last] - length
+        return replace(
+            self,
+            type=type,
+            length=length,
+            before=tuple(n + first for n, first in zip(self.before, begin, strict=True)),
+            after=tuple(n + left[axis] for axis, n in enumerate(self.after)),
+        )
 
     @property
     def core(self) -> tuple[int, ...]:
@@ -121,13 +151,10 @@ class Storage:
 
     def places(self, at: Sequence[Expression]) -> list[Expression]:
         """Where in memory the element at a logical index is."""
+        apart = [at[axis] + self.before[axis] if self.before[axis] else at[axis] for axis in self.order]
         if self.is_flat:
-            first, channel = self.before[self.order[-1]], at[self.order[-1]]
-            return [
-                ravel([at[axis] for axis in self.order[:-1]], self.positions),
-                channel + first if first else channel,
-            ]
-        return [at[axis] + self.before[axis] if self.before[axis] else at[axis] for axis in self.order]
+            return [ravel(apart[:-1], self._apart[:-1]), apart[-1]]
+        return apart
 
     def decode(self, held: Expression) -> Expression:
         """The value that memory holds."""
@@ -158,7 +185,7 @@ class Storage:
 
     def read(self, held: Array) -> Array:
         """The tensor that lies in `held`, a view of it: what `lay` undoes, where it `is_readable`."""
-        apart = held.reshape((*self.positions, self.pitch) if self.is_flat else self.shape)
+        apart = held.reshape(self._apart)
         inside = tuple(slice(self.before[axis], self.before[axis] + self.type.shape[axis]) for axis in self.order)
         return apart[inside].transpose(np.argsort(self.order))
 
@@ -167,16 +194,18 @@ class Storage:
 class Walk:
     """The order in which a region's outputs are computed: that of their memory, whose border is left out.
 
-    flat: all positions are one axis, as they are in the memory of every output.
+    flat: all positions are one axis, as they are in the memory of every output. turns: of how many tensors
+    the innermost axis takes elements in turns.
     """
 
     storage: Storage
     flat: bool
+    turns: int = 1
 
     @classmethod
-    def over(cls, storages: Sequence[Storage], may_be_flat: bool = True) -> Walk:
+    def over(cls, storages: Sequence[Storage], may_be_flat: bool = True, turns: int = 1) -> Walk:
         """That of storages with one innermost axis and one length of it."""
-        return cls(storages[0], may_be_flat and all(storage.is_flat for storage in storages))
+        return cls(storages[0], may_be_flat and all(storage.is_one_run for storage in storages), turns)
 
     @property
     def inner(self) -> int | None:
@@ -215,14 +244,16 @@ class View:
         storage: Storage | None = None,
         flattened: View | None = None,
         natural: bool = False,
+        turns: int = 1,
     ) -> None:
         """inner: the axis that is innermost in memory. tensor, storage: the memory. flattened: what it flattens.
 
         natural: whether the elements are integers that are proven never to be negative, though the dtype has a sign.
+        turns: of how many tensors channels are taken in turns.
         """
         self.shape, self.dtype = tuple(int(n) for n in shape), dtype
         self.inner, self.tensor, self.storage, self.flattened = inner, tensor, storage, flattened
-        self.natural = natural
+        self.natural, self.turns = natural, turns
         self._element = element
 
     def __call__(self, *at: Expression) -> Expression:

@@ -25,10 +25,10 @@ def storages(draw: st.DrawFn) -> Storage:
         widths = st.lists(st.integers(0, 2), min_size=rank, max_size=rank)
         around = [[0 if axis == inner else n for axis, n in enumerate(draw(widths))] for _ in range(2)]
         storage = replace(storage, before=tuple(around[0]), after=tuple(around[1]), bordered=True)
-    if draw(st.booleans()):  # of a memory that it shares with others along its innermost axis
-        begin, length = draw(st.integers(0, 5)), storage.length
-        whole = replace(storage, length=begin + length + draw(st.integers(0, 5)))
-        storage = whole.within(begin, storage.type, length)
+    if draw(st.booleans()):
+        begin = [draw(st.integers(0, n - 1)) for n in storage.type.shape]
+        cut = tuple(draw(st.integers(1, n - first)) for n, first in zip(storage.type.shape, begin, strict=True))
+        storage = storage.part(TensorType(cut, "int8"), begin)
     return storage
 
 

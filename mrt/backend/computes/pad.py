@@ -14,12 +14,15 @@ from mrt.symbol import Symbol
 from mrt.symbol.operators.pad import Pad
 
 
-def passed(symbol: Symbol, wish: Wish) -> Wish | None:
+def passed(symbol: Symbol, wish: Wish) -> Wish | str:
     """What a Pad adds is a border of its data in memory, if the border that the reader wishes is of the same value."""
     operator = record(symbol, Pad)
-    outside = operator.mode != "constant" or any(operator.pad_width[:4])
-    if outside or wish.inner != 1 or (wish.has_border and wish.border != operator.constant_value):
-        return None
+    if operator.mode != "constant" or any(operator.pad_width[:4]):
+        return "its border is no constant around rows and columns"
+    if wish.inner != 1:
+        return "its readers do not wish for axis 1 to be last"
+    if wish.has_border and wish.border != operator.constant_value:
+        return "borders of several values are needed around it"
     none = (0,) * symbol.type.rank
     return replace(
         wish,
@@ -29,7 +32,7 @@ def passed(symbol: Symbol, wish: Wish) -> Wish | None:
     )
 
 
-@viewing("Pad", passed)
+@viewing("Pad", passed=passed)
 def view(symbol: Symbol, data: View) -> View:
     held, width = data.storage, record(symbol, Pad).pad_width
     if held is None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tvm import te, tirx
 
 from mrt.backend.compute import Kind, Wish, compute, joining, record, viewing
 from mrt.backend.expressions import Expression, Tensor, constant, ravel, unravel
+from mrt.backend.layouts import padded_length
 from mrt.backend.stages import inlined
-from mrt.backend.storage import Storage, View
+from mrt.backend.storage import VECTOR, Storage, View
+from mrt.errors import CompilationError
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Concat, Slice, SliceAxis, Take, Transpose
 
@@ -22,12 +23,14 @@ def reshape(symbol: Symbol, data: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, lambda *at: data(*unravel(ravel(at, symbol.shape), source)))
 
 
-def passed_by_flatten(symbol: Symbol, wish: Wish) -> Wish | None:
+def passed_by_flatten(symbol: Symbol, wish: Wish) -> Wish | str:
     """Columns are channels and places; whoever reads rows of channels reads those of each place."""
-    return replace(wish, inner=1) if wish.inner == 1 and symbol.inputs[0].type.rank > 2 else None
+    if wish.inner != 1 or symbol.inputs[0].type.rank <= 2:
+        return "its readers do not read rows of channels"
+    return replace(wish, inner=1)
 
 
-@viewing("Flatten", passed_by_flatten)
+@viewing("Flatten", passed=passed_by_flatten)
 def view_flatten(symbol: Symbol, data: View) -> View:
     def element(n: Expression, place: Expression) -> Expression:
         return data(n, *unravel(place, data.shape[1:]))
@@ -41,18 +44,18 @@ def transpose(symbol: Symbol, data: View) -> View:
     return inlined(symbol.shape, symbol.dtype, lambda *at: seen(*at))
 
 
-def passed_by_transpose(symbol: Symbol, wish: Wish) -> Wish | None:
+def passed_by_transpose(symbol: Symbol, wish: Wish) -> Wish | str:
     """The innermost axis is another one of the data, where a storage describes the transpose."""
     if wish.inner is None:
         return wish
     axes = record(symbol, Transpose).order(symbol.type.rank)
     if Storage.with_inner(symbol.inputs[0].type, axes[wish.inner]).permuted(axes) is None:
-        return None
+        return f"its readers wish for axis {wish.inner} to be last, which leaves the others in another order"
     before, after = (tuple(n[axes.index(a)] for a in range(len(axes))) if n else n for n in (wish.before, wish.after))
     return replace(wish, inner=axes[wish.inner], before=before, after=after)
 
 
-@viewing("transpose", passed_by_transpose)
+@viewing("transpose", passed=passed_by_transpose)
 def view_transpose(symbol: Symbol, data: View) -> View:
     return data.permuted(record(symbol, Transpose).order(symbol.type.rank))
 
@@ -81,25 +84,59 @@ def concat(symbol: Symbol, *parts: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("slice", kind=Kind.GATHER)
-def slice_axes(symbol: Symbol, data: Tensor) -> Tensor:
-    return _sliced(symbol, data, record(symbol, Slice).slices(len(data.shape)))
+@compute("interleave", kind=Kind.GATHER)
+def interleave(symbol: Symbol, *parts: Tensor) -> View:
+    def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
+        turn, place = tirx.floormod(channel, len(parts)), tirx.floordiv(channel, len(parts))
+        *others, value = (part(n, place, *position) for part in parts)
+        for number, found in reversed(list(enumerate(others))):
+            value = tirx.if_then_else(turn == number, found, value)
+        return value
+
+    return View(symbol.shape, symbol.dtype, element, turns=len(parts))
 
 
-@compute("slice_axis", kind=Kind.GATHER)
-def slice_axis(symbol: Symbol, data: Tensor) -> Tensor:
-    return _sliced(symbol, data, record(symbol, SliceAxis).slices(len(data.shape)))
-
-
-def _sliced(symbol: Symbol, data: Tensor, slices: Sequence[slice]) -> Tensor:
+@compute("slice", "slice_axis", kind=Kind.GATHER)
+def sliced(symbol: Symbol, data: Tensor) -> Tensor:
     """Python's slices, negative steps included."""
-    lengths = symbol.inputs[0].shape
-    cuts = [cut.indices(n) for cut, n in zip(slices, lengths, strict=True)]
+    cuts = _cuts(symbol)
     return inlined(
         symbol.shape,
         symbol.dtype,
-        lambda *at: data(*(begin + i * step for i, (begin, _, step) in zip(at, cuts, strict=True))),
+        lambda *at: data(*(cut.start + i * cut.step for i, cut in zip(at, cuts, strict=True))),
     )
+
+
+def _cuts(symbol: Symbol) -> list[range]:
+    """The places of the data that each axis of a slice has."""
+    operator, lengths = symbol.operator, symbol.inputs[0].shape
+    if not isinstance(operator, Slice | SliceAxis):
+        raise CompilationError(f"{symbol.name}: {symbol.op} is no slice")
+    return [range(*cut.indices(n)) for cut, n in zip(operator.slices(len(lengths)), lengths, strict=True)]
+
+
+def passed_by_slice(symbol: Symbol, wish: Wish) -> Wish | str:
+    """The same is wished of the data, since what is cut off lies around the slice: as other channels, or positions."""
+    cuts, lengths = _cuts(symbol), symbol.inputs[0].shape
+    if any(cut.step != 1 for cut in cuts):
+        return "it takes steps"
+    shortened = [axis for axis, (cut, n) in enumerate(zip(cuts, lengths, strict=True)) if len(cut) < n]
+    if wish.has_border and any(wish.before[axis] or wish.after[axis] for axis in shortened):
+        return "its readers want a border where its data goes on"
+    if wish.inner in shortened:
+        cut, length = cuts[wish.inner], padded_length(lengths[wish.inner])
+        # Dots read so many, and multiply those that are not the slice's by 0.
+        if cut.start + -(-len(cut) // VECTOR) * VECTOR > length:
+            return f"its readers take whole vectors of axis {wish.inner}, and memory ends before"
+    return wish
+
+
+@viewing("slice", "slice_axis", passed=passed_by_slice, in_order=True)
+def view_slice(symbol: Symbol, data: View) -> View:
+    begin = [cut.start for cut in _cuts(symbol)]
+    if data.storage is not None:
+        return View.of(data.tensor, data.storage.part(symbol.type, begin))
+    return View(symbol.shape, symbol.dtype, lambda *at: data(*(i + first for i, first in zip(at, begin, strict=True))))
 
 
 @compute("take")

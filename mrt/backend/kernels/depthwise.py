@@ -50,11 +50,11 @@ def pack_columns(weight: Array, data: View, accumulator: str, surroundings: Surr
     dot, storage = column_dot(data.dtype, weight, accumulator, surroundings.machine), data.storage
     if dot is None or storage is None or (storage.dtype, storage.offset) != (dot.data, dot.offset):
         return None
-    if storage.length != surroundings.walk.storage.length or storage.length % dot.lanes:
+    if storage.depth != surroundings.walk.storage.length or storage.depth % dot.lanes:
         return None
     channels, _, rows, columns = weight.shape
     quads = -(-rows // DEPTH)
-    laid = np.zeros((storage.length, quads * DEPTH, columns), np.int8)
+    laid = np.zeros((storage.depth, quads * DEPTH, columns), np.int8)
     laid[:channels, :rows] = weight[:, 0]
     packed = np.ascontiguousarray(
         laid.reshape(-1, dot.lanes, quads, DEPTH, columns).transpose(0, 2, 4, 1, 3),
@@ -85,7 +85,7 @@ def column_sums(data: View, weight: Operand, positions: Sequence[int], kernel: S
         return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=taps)
 
     sums = stage(
-        (*positions, storage.length // dot.lanes, dot.lanes),
+        (*positions, packed.shape[0], dot.lanes),
         total,
         "columns",
         columns=dot.instruction,

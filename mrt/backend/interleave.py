@@ -1,0 +1,90 @@
+"""Channels of several tensors in turns: what a network that shuffles channels is made of, as one operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, RewritePass, Symbol, TensorType
+from mrt.symbol.operators.transform import Concat, Reshape, SliceAxis, Transpose
+
+
+@dataclass(frozen=True)
+class Interleave(Operator):
+    """The first channels of all inputs, then the second ones, and so on; all are of one type.
+
+    The backend makes it from a graph's reshapes (`ShuffleAtOnce`); graphs have none.
+    """
+
+    op = "interleave"
+
+    def infer(self, *data: TensorType) -> TensorType:
+        shape = data[0].shape
+        return data[0].with_shape((shape[0], len(data) * shape[1], *shape[2:]))
+
+    def evaluate(self, *data: Array) -> Array:
+        shape = data[0].shape
+        return np.stack(data, axis=2).reshape(shape[0], len(data) * shape[1], *shape[2:])
+
+    def bounds(self, *data: Interval) -> Interval:
+        joined = Concat(dim=1).bounds(*data)
+        if joined.lo.shape[1] == 1:
+            return joined
+        order = np.arange(joined.shape[1]).reshape(len(data), -1).T.ravel()
+        return joined.map(lambda bound: bound[:, order])
+
+
+@dataclass(frozen=True)
+class ShuffleAtOnce(RewritePass):
+    """Channels of (N, G * C, ...) reshaped to (N, G, C, ...), transposed to (N, C, G, ...) and reshaped back are
+    those of the G groups in turns.
+
+    1. Of a Concat of the groups that nobody else reads, its parts are interleaved.
+    2. Of anything else its slices.
+    """
+
+    def rewrite(
+        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+    ) -> Symbol | str | None:
+        groups = _groups(symbol)
+        if not groups:
+            return None
+        moved = symbol.inputs[0]
+        apart, source = moved.inputs[0], moved.inputs[0].inputs[0]
+        if any(len(graph.consumers[each]) > 1 or each in graph.outputs for each in (moved, apart)):
+            return "what its channels are taken apart to is read by others too"
+        data = inputs[0].inputs[0].inputs[0]
+        count = symbol.shape[1] // groups
+        alone = len(graph.consumers[source]) == 1 and source not in graph.outputs
+        if alone and isinstance(data.operator, Concat) and {s.type for s in data.inputs} == {_part(data, groups)}:
+            parts = data.inputs
+        else:
+            cuts = [SliceAxis(axis=1, begin=place * count, end=(place + 1) * count) for place in range(groups)]
+            parts = tuple(
+                builder.apply(cut, [data], f"{symbol.name}_group{place}", symbol.origin)
+                for place, cut in enumerate(cuts)
+            )
+        return builder.apply(Interleave(), parts, symbol.name, symbol.origin)
+
+
+def _groups(symbol: Symbol) -> int:
+    """How many groups of channels a Reshape ends to shuffle; 0 for any other symbol."""
+    steps: list[Any] = [symbol]
+    for kind in (Reshape, Transpose, Reshape):
+        if not isinstance(steps[-1].operator, kind):
+            return 0
+        steps.append(steps[-1].inputs[0])
+    _, moved, apart, source = steps
+    rank, shape = apart.type.rank, apart.shape
+    if source.shape != symbol.shape or rank != source.type.rank + 1 or rank < 3:
+        return 0
+    kept = shape[:1] + shape[3:] == source.shape[:1] + source.shape[2:]
+    if not kept or moved.operator.order(rank) != (0, 2, 1, *range(3, rank)):
+        return 0
+    return int(shape[1])
+
+
+def _part(data: Symbol, groups: int) -> TensorType:
+    return data.type.with_shape((data.shape[0], data.shape[1] // groups, *data.shape[2:]))
