@@ -2,10 +2,11 @@
 
     python benchmarks/kernel_shares.py
     python benchmarks/kernel_shares.py --models resnet50 --isa vnni
+    python benchmarks/kernel_shares.py --models resnet50 --float
 
 One thread, one sample. A function's time is the least of its calls' within runs of the network, so that it finds in the
 caches what the functions before it left there. The peak is what the instruction itself does without loads or stores,
-measured in the same process.
+measured in the same process: the one that multiplies bytes, or with --float the multiply-add of float32.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 from command_line import Parser, listed, one_of, whole, work_folder
 from in_turns import Store, machine, row
 from latency import MODELS
-from peers import ISA, isa_target
+from peers import ISA, NETWORK, isa_target
 
 ACCUMULATORS, LANES, DOT_PRODUCTS = 12, 16, 64
 """Enough sums for two instructions at a time with four cycles each; products of one vpdpbusd of 512 bits."""
@@ -44,6 +45,7 @@ def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("--models", type=listed(one_of(MODELS)), default=["resnet50", "mobilenetv2"], help="by commas")
     parser.add_argument("--isa", type=one_of(list(ISA)), default="native", help="native, or vnni: without AMX")
+    parser.add_argument("--float", action="store_true", help="the float network, and not the integer one")
     parser.add_argument("--runs", type=whole(1), default=20, help="of the network: 20")
     parser.add_argument("--work", type=Path, help="a folder for networks and quantized models; a temporary one")
     arguments = parser.parse_args()
@@ -53,14 +55,13 @@ def main() -> None:
 
 def report(arguments: Namespace, store: Store) -> None:
     """Prints a table for each network."""
-    import mrt
-
     target = isa_target(1, arguments.isa)
-    name, peak = find_peak(target)
+    name, peak = find_peak(target, arguments.float)
     print(f"{machine()}\n\nThe peak of {name}: {peak / 1e9:.0f} GMAC/s in one thread.\n")
     for model in arguments.models:
         network = store.get("network", name=model, spread=1.0)
-        calls = together(measure(mrt.load(store.get("mrt-model", network=network, options={})), target, arguments.runs))
+        subject = float_network(network) if arguments.float else integer_network(store, network)
+        calls = together(measure(*subject, target, arguments.runs))
         total = sum(call.seconds for call in calls)
         products = sum(call.products for call in calls)
         print(f"{model}: {total * 1e3:.2f} ms, {products / 1e9:.2f} GMAC, {share(products, total, peak)} of the peak\n")
@@ -89,50 +90,74 @@ def together(calls: Sequence[Measured]) -> list[Measured]:
     ]
 
 
-def measure(model: Any, target: dict[str, Any], runs: int) -> list[Measured]:
-    """Every function of the integer network that is called, in order."""
+def float_network(network: Path) -> tuple[Any, dict[str, Any]]:
+    """The graph of a network as calibration runs it, and nothing that is known of its tensors."""
+    import mrt
+
+    return mrt.load_model(network / NETWORK, 1), {}
+
+
+def integer_network(store: Store, network: Path) -> tuple[Any, dict[str, Any]]:
+    """The integer graph of a network, and what its inputs are held to."""
+    import mrt
+    from mrt.backend.known_bounds import bounds_of_inputs
+
+    model = mrt.load(store.get("mrt-model", network=network, options={}))
+    return model.graph, bounds_of_inputs(model.inputs)
+
+
+def measure(graph: Any, known: Any, target: dict[str, Any], runs: int) -> list[Measured]:
+    """Every function that is called where a graph is computed, in order. known: bounds of its inputs."""
     import numpy as np
     import tvm
 
     from mrt.backend.emit import plan_calls
-    from mrt.backend.known_bounds import bounds_of_inputs
+    from mrt.backend.lowering import Copy
     from mrt.backend.machine import Machine
-    from mrt.runtime import virtual_machine
+    from mrt.backend.tilings import schedule_by_rule
+    from mrt.symbol import Symbol
 
-    _, calls, _ = plan_calls(
-        model.graph, Machine.of(target), lambda key, name, make: name, {}, bounds_of_inputs(model.inputs)
-    )
-    functions = virtual_machine(compile_integers(model, target))
+    made: dict[Any, tuple[str, Any]] = {}
+
+    def add_function(key: Any, name: str, make: Callable[[Any], Any]) -> str:
+        if key not in made:
+            made[key] = f"{name}_{len(made)}", make(schedule_by_rule)
+        return made[key][0]
+
+    found = Machine.of(target)
+    adapted, calls, _ = plan_calls(graph, found, add_function, {}, known)
+    functions = compile_functions(dict(made.values()), found)
     random = np.random.default_rng(0)
-    fed = [
-        tvm.runtime.tensor(random.integers(entry.lo, entry.hi, entry.shape, endpoint=True).astype(entry.dtype))
-        for entry in model.inputs
-    ]
-    times: list[list[float]] = [[] for _ in calls]
-    began, place = 0.0, 0
-
-    def observe(function: Any, name: str, before: bool, *rest: Any) -> None:
-        nonlocal began, place
-        if name.startswith("vm."):
-            return
-        if before:
+    memory: dict[Any, Any] = {symbol: tvm.runtime.tensor(_fed(symbol, known, random)) for symbol in adapted.inputs}
+    steps = []
+    for call in calls:
+        if call.written is not None:
+            memory.setdefault(call.results[-1], memory.get(call.written))
+        for result, storage in zip(call.results, call.storages, strict=True):
+            if memory.get(result) is None:
+                memory[result] = tvm.runtime.tensor(np.zeros(storage.shape, storage.dtype))
+        given = [memory[each] if isinstance(each, (Symbol, Copy)) else each.value for each in call.arguments]
+        steps.append((functions[call.function], [*given, *(memory[result] for result in call.results)]))
+    times: list[float] = [float("inf")] * len(calls)
+    for _ in range(runs + 1):
+        for place, (function, given) in enumerate(steps):
             began = time.perf_counter()
-        else:
-            times[place].append(time.perf_counter() - began)
-            place += 1
-
-    run = functions["main"]
-    run(*fed)
-    functions.set_instrument(observe)
-    for _ in range(runs):
-        place = 0
-        run(*fed)
-    found = []
+            function(*given)
+            times[place] = min(times[place], time.perf_counter() - began)
+    measured = []
     for call, seconds in zip(calls, times, strict=True):
         symbols = call.lowered.region.symbols if call.lowered else ()
         products = sum(multiplications(symbol) for symbol in symbols)
-        found.append(Measured(described(symbols), call.storages[0].type.shape, products, min(seconds)))
-    return found
+        measured.append(Measured(described(symbols), call.storages[0].type.shape, products, seconds))
+    return measured
+
+
+def _fed(symbol: Any, known: Any, random: Any) -> Any:
+    """Numbers for an input of a graph: integers within its bounds, or floats."""
+    if symbol.name not in known:
+        return random.standard_normal(symbol.shape).astype(symbol.dtype)
+    bounds = known[symbol.name]
+    return random.integers(bounds.lo, bounds.hi, symbol.shape, endpoint=True).astype(symbol.dtype)
 
 
 def described(symbols: Sequence[Any]) -> str:
@@ -144,34 +169,54 @@ def described(symbols: Sequence[Any]) -> str:
     return f"{symbols[0].op}{weight}{more}"
 
 
-def compile_integers(model: Any, target: dict[str, Any]) -> Any:
-    """An executable whose function `main` is the integer network."""
-    from mrt.backend.build import compile_executable
-    from mrt.backend.emit import Emitter
-    from mrt.backend.known_bounds import bounds_of_inputs
-    from mrt.backend.machine import Machine
+def compile_functions(functions: dict[str, Any], found: Any) -> Any:
+    """The compiled PrimFuncs by name; the process has the registers that they use."""
+    import numpy as np
+    import tvm
 
-    emitter = Emitter(Machine.of(target))
-    emitter.add(model.graph, "main", bounds_of_inputs(model.inputs))
-    return compile_executable(emitter.module(), Machine.of(target))
+    from mrt.backend.build import SETTINGS
+    from mrt.backend.kernels.tile_instructions import needs_tiles, tile_request
+
+    every = dict(functions)
+    asks = any(needs_tiles(function) for function in functions.values())
+    if asks:
+        every["request"] = tile_request()
+    module = tvm.IRModule({name: function.with_attr("global_symbol", name) for name, function in every.items()})
+    with tvm.transform.PassContext(config=SETTINGS):
+        compiled = tvm.compile(module, found.target)
+    if asks:
+        answer = tvm.runtime.tensor(np.zeros(1, np.int32))
+        compiled["request"](answer)
+        if answer.numpy().any():
+            raise SystemExit("this process does not get the tile registers that the code uses")
+    return {name: compiled[name] for name in functions}
 
 
 def multiplications(symbol: Any) -> int:
-    """Of a convolution or a fully connected layer; 0 for anything else."""
+    """Of a convolution, a fully connected layer or a product of matrices; 0 for anything else."""
+    if symbol.op in ("batch_dot", "dot"):
+        *_, rows, terms = symbol.inputs[0].shape
+        return int(symbol.type.size) * int(rows if symbol.operator.transpose_a else terms)
     if symbol.op not in ("Convolution", "FullyConnected", "sliced_convolution"):
         return 0
     weight = symbol.inputs[1].shape
     return int(symbol.type.size) * int(symbol.inputs[1].type.size) // int(weight[0])
 
 
-def find_peak(target: dict[str, Any]) -> tuple[str, float]:
-    """The instruction that multiplies bytes on the machine, and how many products it forms in a second.
+def find_peak(target: dict[str, Any], is_float: bool = False) -> tuple[str, float]:
+    """The instruction that multiplies bytes on the machine, or floats, and how many products it forms in a second.
 
     SystemExit where that is none of 512 bits.
     """
     from mrt.backend.machine import Machine
 
     found = Machine.of(target)
+    if is_float:
+        if found.vector_bits != 512:
+            raise SystemExit(f"this machine has vectors of {found.vector_bits} bits; the peak is that of 512")
+        return "vfmadd231ps", ACCUMULATORS * LANES * STEPS / least_time(
+            vector_loop("llvm.fma.v16f32", "float32"), found
+        )
     if "vpdpbusd.512" not in found.multiplies_bytes:
         raise SystemExit("this machine has no vpdpbusd of 512 bits, whose peak the shares are of")
     if found.has_tiles:
@@ -180,12 +225,12 @@ def find_peak(target: dict[str, Any]) -> tuple[str, float]:
 
 
 def least_time(function: Any, found: Any) -> float:
-    """Seconds of a call of a PrimFunc that takes one int32 buffer."""
+    """Seconds of a call of a PrimFunc that takes one buffer of ACCUMULATORS x LANES elements."""
     import numpy as np
     import tvm
 
     module = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), found.target)
-    memory = tvm.runtime.tensor(np.zeros(ACCUMULATORS * LANES, np.int32))
+    memory = tvm.runtime.tensor(np.zeros(ACCUMULATORS * LANES, str(function.params[0].dtype)))
     run: Callable[[Any], Any] = module["main"]
     times = []
     for _ in range(30):
@@ -195,18 +240,26 @@ def least_time(function: Any, found: Any) -> float:
     return min(times)
 
 
-def vector_loop(instruction: str) -> Any:
-    """Sums that are independent of each other, each in a register."""
+def vector_loop(instruction: str, dtype: str = "int32") -> Any:
+    """Sums of a dtype that are independent of each other, each in a register.
+
+    A product of floats has the sum as a factor: one of constants would be formed while compiling.
+    """
     from tvm import tirx
 
-    memory = tirx.decl_buffer((ACCUMULATORS * LANES,), "int32", "memory")
+    memory = tirx.decl_buffer((ACCUMULATORS * LANES,), dtype, "memory")
     body = []
     for i in range(ACCUMULATORS):
         place = [tirx.Ramp(tirx.const(i * LANES, "int32"), 1, LANES)]
-        factor = tirx.reinterpret("int8x64", tirx.Broadcast(tirx.const(0x01010101, "int32"), LANES))
+        if dtype == "int32":
+            factor = tirx.reinterpret("int8x64", tirx.Broadcast(tirx.const(0x01010101, "int32"), LANES))
+        else:
+            factor = tirx.Broadcast(tirx.const(0.5, dtype), LANES)
         held = tirx.BufferLoad(memory, place)
         body.append(
-            tirx.BufferStore(memory, tirx.call_llvm_pure_intrin("int32x16", instruction, held, factor, factor), place)
+            tirx.BufferStore(
+                memory, tirx.call_llvm_pure_intrin(f"{dtype}x16", instruction, held, factor, factor), place
+            )
         )
     return _repeated(memory, body)
 

@@ -20,7 +20,7 @@ from mrt.symbol import Array, Operator, Symbol
 
 Compute = Callable[..., Tensor]
 Wishing = Callable[[Symbol, Sequence["Array | None"], Machine], "Wish | None"]
-Passing = Callable[[Symbol, "Wish"], "Wish | None"]
+Passing = Callable[[Symbol, "Wish"], "Wish | str"]
 Viewing = Callable[[Symbol, View], View]
 _Compute = TypeVar("_Compute", bound=Compute)
 _Wishing = TypeVar("_Wishing", bound=Wishing)
@@ -44,15 +44,18 @@ class Kind(Enum):
     """Each element depends on what stands along one axis, as in a matrix product."""
     REDUCTION = "reduction"
     """Each element combines those that stand along some axes, in any order if they are integers."""
+    NORMALIZATION = "normalization"
+    """Each row of the result, along the last axis, is made of the same row of the first input in several steps."""
     STEPS = "steps"
     """As ELEMENTWISE, of one input, in a stage of its own."""
     OTHER = "other"
 
 
-_COMPUTES: dict[str, tuple[Compute, Kind, frozenset[int]]] = {}
+_COMPUTES: dict[str, tuple[Compute, Kind | Callable[[Symbol], Kind], frozenset[int]]] = {}
+_REPEATING: set[str] = set()
 _ON_SCALARS: dict[str, Compute] = {}
 _WISHES: dict[tuple[str, int], Wishing] = {}
-_VIEWS: dict[str, tuple[Viewing, Passing]] = {}
+_VIEWS: dict[str, tuple[Viewing, Passing, bool]] = {}
 _JOINS: dict[str, Callable[[Symbol], int]] = {}
 
 
@@ -76,10 +79,14 @@ class Wish:
         return any(self.before) or any(self.after)
 
 
-def compute(*ops: str, kind: Kind = Kind.OTHER, whole: Iterable[int] = ()) -> Callable[[_Compute], _Compute]:
+def compute(
+    *ops: str, kind: Kind | Callable[[Symbol], Kind] = Kind.OTHER, whole: Iterable[int] = (), repeats: bool = False
+) -> Callable[[_Compute], _Compute]:
     """Registers a function as the compute of the operators `ops`.
 
-    whole: which inputs of an elementwise operator are no operands, but read anywhere, such as a table.
+    kind: may depend on the symbol. whole: which inputs of an elementwise operator are no operands, but read anywhere,
+    such as a table. repeats: whether its expression has the input in many places; TVM takes time for every path through
+    such expressions.
     """
 
     def register(function: _Compute) -> _Compute:
@@ -87,6 +94,8 @@ def compute(*ops: str, kind: Kind = Kind.OTHER, whole: Iterable[int] = ()) -> Ca
             if op in _COMPUTES:
                 raise ValueError(f"operator {op} has two computes")
             _COMPUTES[op] = (function, kind, frozenset(whole))
+            if repeats:
+                _REPEATING.add(op)
         return function
 
     return register
@@ -111,15 +120,16 @@ def wish_of(symbol: Symbol, index: int, values: Sequence[Array | None], machine:
     return None if wishes is None else wishes(symbol, values, machine)
 
 
-def viewing(op: str, passed: Passing) -> Callable[[_Viewing], _Viewing]:
-    """Registers how the result of `op` is seen in the memory of its data, where that serves all who wish of it.
+def viewing(*ops: str, passed: Passing, in_order: bool = False) -> Callable[[_Viewing], _Viewing]:
+    """Registers how the result of `ops` is seen in the memory of its data, where that serves all who wish of it.
 
     The function takes (symbol, view of the data). passed: of a reader's wish, what is then to be wished of the data;
-    None where the data cannot lie so that it is met.
+    where the data cannot lie so that it is met, why. in_order: whether neighbours stay neighbours, so that readers
+    without a wish read there as well as anywhere.
     """
 
     def register(function: _Viewing) -> _Viewing:
-        _VIEWS[op] = (function, passed)
+        _VIEWS.update(dict.fromkeys(ops, (function, passed, in_order)))
         return function
 
     return register
@@ -145,9 +155,19 @@ def view_of(symbol: Symbol, data: View) -> View:
     return _VIEWS[symbol.op][0](symbol, data)
 
 
-def passed_wish(symbol: Symbol, wish: Wish) -> Wish | None:
-    """The wish of a reader of `symbol` as one of the data of `symbol`; None where it cannot be passed on."""
-    return _VIEWS[symbol.op][1](symbol, wish) if symbol.op in _VIEWS else None
+def is_view(symbol: Symbol) -> bool:
+    """Whether the result of an operator may be seen in the memory of its data."""
+    return symbol.op in _VIEWS
+
+
+def passed_wish(symbol: Symbol, wish: Wish) -> Wish | str:
+    """The wish of a reader of `symbol`, which `is_view`, as one of its data; why not, where it cannot be passed on."""
+    return _VIEWS[symbol.op][1](symbol, wish)
+
+
+def keeps_order(symbol: Symbol) -> bool:
+    """Whether readers of `symbol`, which `is_view`, read it in the memory of its data though they wish for nothing."""
+    return _VIEWS[symbol.op][2]
 
 
 def has_compute(op: str) -> bool:
@@ -175,7 +195,15 @@ def find_scalar_compute(symbol: Symbol) -> Compute:
 
 
 def kind_of(symbol: Symbol) -> Kind:
-    return _COMPUTES[symbol.op][1] if symbol.op in _COMPUTES else Kind.OTHER
+    if symbol.op not in _COMPUTES:
+        return Kind.OTHER
+    kind = _COMPUTES[symbol.op][1]
+    return kind if isinstance(kind, Kind) else kind(symbol)
+
+
+def repeats_input(symbol: Symbol) -> bool:
+    """Whether the compute's expression has its input in many places."""
+    return symbol.op in _REPEATING
 
 
 def reads_whole(symbol: Symbol, index: int | None = None) -> bool:

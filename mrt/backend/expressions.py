@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import sym, tirx
+from tvm import ir, sym, tirx
+
+# TVM takes loops of vectors apart for operators that are not marked so; LLVM has this one for vectors.
+ir.register_op_attr("tirx.nearbyint", "TVectorizable", True)
 
 Tensor = Any
 """A `te.Tensor`, or a `View` of one; TVM has no types that mypy could check."""

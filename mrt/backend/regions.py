@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from mrt.backend.compute import Kind, kind_of
+from mrt.backend.compute import Kind, joined_axis, kind_of, repeats_input
 from mrt.symbol import Graph, Symbol
 
 MAX_SYMBOLS = 24
 """Symbols of one region; expressions of longer chains would be deep enough to exhaust TVM's recursion."""
+MAX_REPEATING = 2
+"""Symbols of one region whose expressions repeat their input, some twenty times each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,8 @@ def find_regions(graph: Graph) -> list[Region]:
                 continue
             if source.shape != symbol.shape or len(members[source]) + len(joined) > MAX_SYMBOLS:
                 continue
+            if _repeating([*members[source], *joined]) > MAX_REPEATING:
+                continue
             has_anchor = kind_of(members[source][0]) is not Kind.ELEMENTWISE
             if (has_anchor and anchored) or _is_branch(members[source], graph):
                 continue
@@ -77,9 +81,10 @@ def find_regions(graph: Graph) -> list[Region]:
 
 
 def join_branches(graph: Graph, regions: Sequence[Region]) -> list[Region]:
-    """Joins to a region the elementwise ones that alone read its output, and nothing else that is computed.
+    """Joins to a region the elementwise ones that read its output, and nothing else that is computed.
 
-    Such are the requantizations of one tensor for several readers: the tensor itself then is never stored.
+    Such are the requantizations of one tensor for several readers: the tensor itself then is never stored. Where others
+    read it as it is, it is an output, too, and the last one; what makes something narrower of it is joined then.
     """
     readers: dict[Symbol, list[Region]] = {}
     for region in regions:
@@ -88,15 +93,36 @@ def join_branches(graph: Graph, regions: Sequence[Region]) -> list[Region]:
     joined: dict[Region, Region] = {}
     branches: set[Region] = set()
     for region in regions:
-        found = readers.get(region.output, [])
-        size = len(region.symbols) + sum(len(branch.symbols) for branch in found)
-        if region in branches or region.output in graph.outputs or len(found) < 2 or size > MAX_SYMBOLS:
+        found, outputs = _branches(region, readers.get(region.output, []), graph)
+        symbols = [*region.symbols, *(symbol for branch in found for symbol in branch.symbols)]
+        if not found or len(symbols) > MAX_SYMBOLS or _repeating(symbols) > MAX_REPEATING or region in branches:
             continue
-        if all(_reads_only(branch, region.output, graph) for branch in found):
-            symbols = [*region.symbols, *(symbol for branch in found for symbol in branch.symbols)]
-            joined[region] = region_of(symbols, [branch.output for branch in found])
-            branches.update(found)
+        joined[region] = region_of(symbols, outputs)
+        branches.update(found)
     return [joined.get(region, region) for region in regions if region not in branches]
+
+
+def _branches(region: Region, readers: Sequence[Region], graph: Graph) -> tuple[list[Region], list[Symbol]]:
+    """Those of the readers that may be joined to a region, and the outputs that it then has."""
+    source = region.output
+    if source in graph.outputs or len(readers) < 2:
+        return [], []
+    found = [reader for reader in readers if _reads_only(reader, source, graph)]
+    if len(found) == len(readers):
+        return found, [branch.output for branch in found]
+    # A Concat's part is made by itself, so that it can be written in its place.
+    if any(joined_axis(reader) is not None for reader in graph.consumers[source]):
+        return [], []
+    found = [branch for branch in found if _is_narrower(branch.output, source)]
+    return found, [*(branch.output for branch in found), source]
+
+
+def _is_narrower(made: Symbol, source: Symbol) -> bool:
+    return np.dtype(made.dtype).itemsize < np.dtype(source.dtype).itemsize
+
+
+def _repeating(symbols: Sequence[Symbol]) -> int:
+    return sum(repeats_input(symbol) for symbol in symbols)
 
 
 def _reads_only(region: Region, source: Symbol, graph: Graph) -> bool:
@@ -117,8 +143,7 @@ def _is_branch(symbols: Sequence[Symbol], graph: Graph) -> bool:
     if len(computed) != 1 or kind_of(symbols[0]) is not Kind.ELEMENTWISE or computed[0].is_variable:
         return False
     (source,) = computed
-    narrower = np.dtype(symbols[-1].dtype).itemsize < np.dtype(source.dtype).itemsize
-    return narrower and len(graph.consumers[source]) > 1
+    return _is_narrower(symbols[-1], source) and len(graph.consumers[source]) > 1
 
 
 def region_of(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> Region:

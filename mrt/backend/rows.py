@@ -103,6 +103,8 @@ def _joined(group: Sequence[Region], graph: Graph) -> list[Region]:
     symbols = [symbol for region in group for symbol in region.symbols]
     inside = set(symbols)
     outputs = [s for s in symbols if s in graph.outputs or any(r not in inside for r in graph.consumers[s])]
+    if any(kind_of(symbol) is Kind.NORMALIZATION for symbol in symbols):
+        return [replace(region, stored=_stored(region.symbols, graph)) for region in group]
     whole = {s.shape for s in symbols if kind_of(s) is Kind.REDUCTION for s in s.inputs[:1]}
     if len(group) < 2 or not whole or {s.shape for s in outputs} != whole:
         return list(group)

@@ -32,6 +32,11 @@ def test_every_output_takes_a_multiplication_for_each_of_its_weights() -> None:
     symbol = builder.apply(operator, [data, weight])
     assert symbol.shape == (2, 6, 3, 4)
     assert kernel_shares.multiplications(symbol) == (2 * 6 * 3 * 4) * (4 * 3 * 2)
+    left, right = (
+        builder.input(name, TensorType(shape, "int8")) for name, shape in (("a", (2, 7, 3)), ("b", (2, 5, 7)))
+    )
+    product = builder.apply(find_operator("batch_dot")(transpose_a=True, transpose_b=True), [left, right])
+    assert kernel_shares.multiplications(product) == 2 * 3 * 5 * 7
     relu = builder.apply(find_operator("relu")(), [symbol])
     assert kernel_shares.multiplications(relu) == 0
     assert kernel_shares.described([symbol, relu]) == "Convolution 6x4x3x2 and 1 more"
@@ -39,9 +44,9 @@ def test_every_output_takes_a_multiplication_for_each_of_its_weights() -> None:
 
 
 @pytest.mark.skipif("vpdpbusd.512" not in Machine.of().multiplies_bytes, reason="this machine has no AVX512-VNNI")
-@pytest.mark.parametrize("isa", ["native", "vnni"])
-def test_a_network_reaches_a_part_of_the_peak(isa: str, tmp_path: Path) -> None:
-    given = ["--models", "kws_dscnn", "--runs", "2", "--isa", isa, "--work", str(tmp_path)]
+@pytest.mark.parametrize("options", [["--isa", "native"], ["--isa", "vnni"], ["--float"]], ids=" ".join)
+def test_a_network_reaches_a_part_of_the_peak(options: list[str], tmp_path: Path) -> None:
+    given = ["--models", "kws_dscnn", "--runs", "2", *options, "--work", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, str(BENCHMARKS / "kernel_shares.py"), *given], capture_output=True, text=True, timeout=300
     )

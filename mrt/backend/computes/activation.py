@@ -9,6 +9,7 @@ from tvm import te, tirx
 from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.functions import elu, function, gelu, gelu_tanh, number
 from mrt.backend.expressions import Expression, Tensor, bind, constant
+from mrt.backend.kernels import transcendental
 from mrt.backend.stages import elementwise, inlined
 from mrt.backend.storage import View
 from mrt.symbol import Symbol
@@ -74,11 +75,11 @@ def _curved(x: Expression, operator: LeakyReLU) -> Expression:
     return gelu_tanh(x, CUBIC)
 
 
-@compute("tanh")
+@compute("tanh", kind=Kind.ELEMENTWISE, repeats=True)
 def tanh(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, te.tanh)
+    return function(symbol, data, transcendental.tanh)
 
 
-@compute("sigmoid", kind=Kind.ELEMENTWISE)
+@compute("sigmoid", kind=Kind.ELEMENTWISE, repeats=True)
 def sigmoid(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, te.sigmoid)
+    return function(symbol, data, transcendental.sigmoid)

@@ -11,6 +11,7 @@ from tvm import te, tirx
 
 from mrt.backend.compute import Kind, compute, record
 from mrt.backend.expressions import Expression, Tensor, bind, constant, dtype_of
+from mrt.backend.kernels import transcendental
 from mrt.backend.stages import elementwise
 from mrt.symbol import Symbol
 from mrt.symbol.operators.functions import HardSigmoid, PowerScalar
@@ -25,17 +26,13 @@ def number(value: float, like: Expression) -> Expression:
 
 
 def function(symbol: Symbol, data: Tensor, body: Callable[[Expression], Expression]) -> Tensor:
-    """The stage of a function of one argument, which `body` may read many times.
-
-    TVM puts the argument back in each of these places where it lowers tanh, so that a chain of these would grow
-    exponentially: such functions are registered as of Kind.OTHER, of which no region holds two.
-    """
+    """The stage of a function of one argument, which `body` may read many times."""
     return elementwise(symbol, data, body=lambda x: bind(x.astype(symbol.dtype), body))
 
 
-@compute("exp", kind=Kind.ELEMENTWISE)
+@compute("exp", kind=Kind.ELEMENTWISE, repeats=True)
 def exp(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, te.exp)
+    return function(symbol, data, transcendental.exp)
 
 
 @compute("log", kind=Kind.ELEMENTWISE)
@@ -118,9 +115,9 @@ def sign(symbol: Symbol, data: Tensor) -> Tensor:
     return function(symbol, data, body)
 
 
-@compute("erf", kind=Kind.ELEMENTWISE)
+@compute("erf", kind=Kind.ELEMENTWISE, repeats=True)
 def erf(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, te.erf)
+    return function(symbol, data, transcendental.erf)
 
 
 @compute("softsign", kind=Kind.ELEMENTWISE)
@@ -152,9 +149,9 @@ def softplus(x: Expression) -> Expression:
     return value.astype(dtype_of(x))
 
 
-@compute("silu", kind=Kind.ELEMENTWISE)
+@compute("silu", kind=Kind.ELEMENTWISE, repeats=True)
 def silu(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda v: v * te.sigmoid(v))
+    return function(symbol, data, lambda v: v * transcendental.sigmoid(v))
 
 
 @compute("hard_swish", kind=Kind.ELEMENTWISE)
@@ -162,9 +159,9 @@ def hard_swish(symbol: Symbol, data: Tensor) -> Tensor:
     return function(symbol, data, lambda v: v * ramp(v, 1 / 6, 0.5))
 
 
-@compute("mish")
+@compute("mish", kind=Kind.ELEMENTWISE, repeats=True)
 def mish(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda v: v * te.tanh(softplus(v)))
+    return function(symbol, data, lambda v: v * transcendental.tanh(softplus(v)))
 
 
 @compute("_power_scalar", kind=Kind.ELEMENTWISE)
@@ -186,10 +183,10 @@ def elu(x: Expression, slope: float) -> Expression:
 
 def gelu(x: Expression) -> Expression:
     """x * (1 + erf(x / sqrt 2)) / 2."""
-    return x * (number(0.5, x) + number(0.5, x) * te.erf(x * number(math.sqrt(0.5), x)))
+    return x * (number(0.5, x) + number(0.5, x) * transcendental.erf(x * number(math.sqrt(0.5), x)))
 
 
 def gelu_tanh(x: Expression, cubic: float) -> Expression:
     """x * (1 + tanh(sqrt(2 / pi) (x + cubic x^3))) / 2."""
     inner = number(math.sqrt(2 / math.pi), x) * (x + number(cubic, x) * x * x * x)
-    return x * (number(0.5, x) + number(0.5, x) * te.tanh(inner))
+    return x * (number(0.5, x) + number(0.5, x) * transcendental.tanh(inner))

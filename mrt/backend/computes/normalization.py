@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tvm import te
 
 from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.reduce import reduced
 from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.kernels.dot import pack_bias
+from mrt.backend.kernels.rows import reduced_rows, stored_rows, whole_rows
+from mrt.backend.kernels.transcendental import exp
+from mrt.backend.packing import Packed, Surroundings, packing
 from mrt.backend.stages import elementwise, inlined, stage
-from mrt.symbol import Symbol
+from mrt.backend.storage import View
+from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, LogSoftmax, Softmax
 
 
@@ -31,13 +37,30 @@ def batch_norm(
     return stage(symbol.shape, element, "batch_norm")
 
 
-@compute("LayerNorm")
-def layer_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+def _kind(symbol: Symbol) -> Kind:
+    """Whether what `symbol` normalizes are rows, along the last of several axes."""
+    operator, rank = symbol.operator, symbol.type.rank
+    axis = operator.axis if isinstance(operator, (LayerNorm, Softmax, LogSoftmax)) else 0
+    by_rows = rank > 1 and axis % rank == rank - 1 and symbol.shape[-1] > 1
+    return Kind.NORMALIZATION if by_rows else Kind.OTHER
+
+
+@packing("LayerNorm", 1)
+@packing("LayerNorm", 2)
+def pack_by_column(symbol: Symbol, value: Array, surroundings: Surroundings) -> Packed | None:
+    axis = record(symbol, LayerNorm).axis % symbol.type.rank
+    return pack_bias(value, surroundings) if surroundings.walk.inner == axis else None
+
+
+@compute("LayerNorm", kind=_kind)
+def layer_norm(symbol: Symbol, data: View, gamma: View, beta: View) -> Tensor:
     """Two passes: the variance is taken of the centred values."""
     operator, dtype = record(symbol, LayerNorm), symbol.dtype
     axis = operator.axis % len(symbol.shape)
-    count = constant(symbol.shape[axis], dtype)
-    kept = tuple(1 if i == axis else n for i, n in enumerate(symbol.shape))
+    count, eps = constant(symbol.shape[axis], dtype), constant(operator.eps, dtype)
+    if _kind(symbol) is Kind.NORMALIZATION:
+        return _layer_norm_of_rows(symbol, whole_rows(data), gamma, beta, eps)
+    kept = _kept(symbol, axis)
 
     def along(at: tuple[Expression, ...]) -> list[Expression]:
         return [0 if i == axis else place for i, place in enumerate(at)]
@@ -48,28 +71,78 @@ def layer_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> Ten
     variance = reduced(squares, [axis], kept, te.sum, dtype)
 
     def element(*at: Expression) -> Expression:
-        deviation = te.sqrt(variance(*along(at)) / count + constant(operator.eps, dtype))
+        deviation = te.sqrt(variance(*along(at)) / count + eps)
         return centred(*at) / deviation * gamma(at[axis]).astype(dtype) + beta(at[axis]).astype(dtype)
 
     return stage(symbol.shape, element, "layer_norm")
 
 
-@compute("softmax")
-def softmax(symbol: Symbol, data: Tensor) -> Tensor:
+def _layer_norm_of_rows(symbol: Symbol, rows: View, gamma: View, beta: View, eps: Expression) -> View:
+    shape, dtype = symbol.shape, symbol.dtype
+    count = constant(shape[-1], dtype)
+    total = _of_rows(rows, te.sum)
+    mean = _by_row(symbol, lambda *row: total(*row) / count)
+    centred = stored_rows(inlined(shape, dtype, lambda *at: rows(*at) - mean(*at)), rows.length, False)
+    squares = inlined(shape, dtype, lambda *at: centred(*at) * centred(*at))
+    variance = _of_rows(squares, te.sum)
+    factor = _by_row(symbol, lambda *row: constant(1, dtype) / te.sqrt(variance(*row) / count + eps))
+
+    def by_column(value: View, column: Expression) -> Expression:
+        return value(column if value.length >= rows.length else te.min(column, shape[-1] - 1)).astype(dtype)
+
+    return inlined(
+        shape, dtype, lambda *at: centred(*at) * factor(*at) * by_column(gamma, at[-1]) + by_column(beta, at[-1])
+    )
+
+
+def _of_rows(data: View, reducer: Any) -> View:
+    """A number of each row, the last axis kept with length 1."""
+    return reduced_rows(data, (*data.shape[:-1], 1), reducer, data.dtype)
+
+
+def _by_row(symbol: Symbol, body: Callable[..., Expression]) -> Tensor:
+    """A number that is computed once for each row; it is read by the index of any of the row's elements."""
+    shape = (*symbol.shape[:-1], 1)
+    held = stored_rows(inlined(shape, symbol.dtype, body), 1, False)
+    return inlined(symbol.shape, symbol.dtype, lambda *at: held(*at[:-1], constant(0, "int32")))
+
+
+@compute("softmax", kind=_kind)
+def softmax(symbol: Symbol, data: View) -> Tensor:
     operator = record(symbol, Softmax)
+    if _kind(symbol) is Kind.NORMALIZATION:
+        below = _below_highest_of_rows(symbol, data, operator.temperature)
+        raised = stored_rows(inlined(symbol.shape, symbol.dtype, lambda *at: exp(below(*at))), below.length, False)
+        sums = _of_rows(raised, te.sum)
+        share = _by_row(symbol, lambda *row: constant(1, symbol.dtype) / sums(*row))
+        return inlined(symbol.shape, symbol.dtype, lambda *at: raised(*at) * share(*at))
     below, along = _below_highest(symbol, data, operator.axis, operator.temperature)
-    raised = stage(symbol.shape, lambda *at: te.exp(below(*at)), "raised")
+    raised = stage(symbol.shape, lambda *at: exp(below(*at)), "raised")
     total = _total(symbol, raised, operator.axis)
     return stage(symbol.shape, lambda *at: raised(*at) / total(*along(at)), "softmax")
 
 
-@compute("log_softmax")
-def log_softmax(symbol: Symbol, data: Tensor) -> Tensor:
+@compute("log_softmax", kind=_kind)
+def log_softmax(symbol: Symbol, data: View) -> Tensor:
     operator = record(symbol, LogSoftmax)
+    if _kind(symbol) is Kind.NORMALIZATION:
+        below = _below_highest_of_rows(symbol, data, operator.temperature)
+        sums = _of_rows(inlined(symbol.shape, symbol.dtype, lambda *at: exp(below(*at))), te.sum)
+        share = _by_row(symbol, lambda *row: te.log(sums(*row)))
+        return inlined(symbol.shape, symbol.dtype, lambda *at: below(*at) - share(*at))
     below, along = _below_highest(symbol, data, operator.axis, operator.temperature)
-    raised = inlined(symbol.shape, symbol.dtype, lambda *at: te.exp(below(*at)))
+    raised = inlined(symbol.shape, symbol.dtype, lambda *at: exp(below(*at)))
     total = _total(symbol, raised, operator.axis)
     return stage(symbol.shape, lambda *at: below(*at) - te.log(total(*along(at))), "log_softmax")
+
+
+def _below_highest_of_rows(symbol: Symbol, data: View, temperature: float | None) -> View:
+    """The data over the temperature less the maximum of its row, as rows."""
+    rows, divisor = whole_rows(data), constant(temperature or 1.0, symbol.dtype)
+    scaled = inlined(symbol.shape, symbol.dtype, lambda *at: rows(*at) / divisor)
+    highest = _of_rows(scaled, te.max)
+    below = inlined(symbol.shape, symbol.dtype, lambda *at: scaled(*at) - highest(*at))
+    return stored_rows(below, rows.length, False)
 
 
 _Along = Callable[[tuple[Expression, ...]], list[Expression]]

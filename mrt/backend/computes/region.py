@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrt.backend.compute import Kind, compute, find_compute, kind_of, record
+from mrt.backend.compute import Kind, compute, find_compute, kind_of, record, repeats_input
 from mrt.backend.expressions import Tensor
 from mrt.backend.stages import elementwise, inlined, stage
 from mrt.backend.storage import View
@@ -12,14 +12,14 @@ from mrt.symbol.operators.region import ElementwiseRegion, parse_expression
 
 @compute("elementwise_region")
 def elementwise_region(symbol: Symbol, data: Tensor) -> Tensor:
-    """Every operator is a stage of its own, computed where it is read; those that are not Kind.ELEMENTWISE, of which
-    no two may be computed in one place, are stored.
+    """Every operator is a stage of its own, computed where it is read; those that are not Kind.ELEMENTWISE, or
+    repeat their input, are stored.
     """
 
     def applied(inner: Operator, values: list[tuple[Symbol, Tensor]]) -> tuple[Symbol, Tensor]:
         step = apply(inner, [source for source, _ in values], symbol.name)
         tensor = find_compute(step)(step, *(tensor for _, tensor in values))
-        if kind_of(step) is not Kind.ELEMENTWISE:
+        if kind_of(step) is not Kind.ELEMENTWISE or repeats_input(step):
             tensor = _stored(tensor, symbol.shape)
         return step, tensor
 

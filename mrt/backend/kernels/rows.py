@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from tvm import te, tirx
+from tvm import s_tir, te, tirx
+from tvm.tirx.op import vectorhigh, vectorlow
 
-from mrt.backend.expressions import Expression, constant
+from mrt.backend.expressions import Expression, bind, constant
+from mrt.backend.kernels.written import write_blocks
 from mrt.backend.loops import REDUCTION, divisors, extent, parallelize
 from mrt.backend.stages import Hint, inlined, stage
 from mrt.backend.storage import VECTOR, Storage, View
@@ -20,31 +23,40 @@ MOST_ROWS = 256
 """Of a tile where their number has no divisor between these."""
 
 
-COMBINED: dict[Any, tuple[Any, Expression]] = {
-    te.sum: (lambda a, b: a + b, constant(0, "int32")),
-    te.max: (te.max, tirx.min_value("int32")),
-    te.min: (te.min, tirx.max_value("int32")),
+COMBINED: dict[Any, tuple[Any, Any]] = {
+    te.sum: (lambda a, b: a + b, partial(constant, 0)),
+    te.max: (te.max, tirx.min_value),
+    te.min: (te.min, tirx.max_value),
 }
-"""Of a TE reduction, how two integers are combined, and with what number nothing changes."""
+"""Of a TE reduction, how two numbers are combined, and, of a dtype, with which one nothing changes."""
+
+
+def whole_rows(data: View) -> View:
+    """`data` with rows of whole vectors along its last axis: as it lies in memory, or else a copy."""
+    last, length = len(data.shape) - 1, -(-data.shape[-1] // VECTOR) * VECTOR
+    lies = data.storage is not None and data.inner == last and data.length >= length
+    return data if lies else stored_rows(data, length, True)
 
 
 def reduced_rows(data: View, shape: tuple[int, ...], reducer: Any, dtype: str) -> View:
     """`data`, whose last axis is innermost in memory and padded to vectors, combined along that axis.
 
-    Vectors are combined with each other first, then what is in one: integers may be combined in any order.
+    Vectors are combined with each other first, then what is in one: integers may be combined in any order, and sums of
+    floats are the same each time.
     """
+    accumulator = dtype if dtype.startswith("float") else "int32"
     combine, neutral = COMBINED[reducer]
     leading, length = data.shape[:-1], data.shape[-1]
     vectors = te.reduce_axis((0, -(-length // VECTOR)), "vector")
 
-    def partial(*at: Expression) -> Expression:
+    def combined(*at: Expression) -> Expression:
         *row, lane = at
         column = vectors * VECTOR + lane
-        value = data(*row, column).astype("int32")
+        value = data(*row, column).astype(accumulator)
         whole = length % VECTOR == 0
-        return reducer(value if whole else tirx.Select(column < length, value, neutral), axis=vectors)
+        return reducer(value if whole else tirx.Select(column < length, value, neutral(accumulator)), axis=vectors)
 
-    lanes = stage((*leading, VECTOR), partial, "partial")
+    lanes = stage((*leading, VECTOR), combined, "partial")
 
     def across(*at: Expression) -> Expression:
         row = at[: len(leading)]
@@ -98,6 +110,38 @@ def schedule_rows(plan: Any, steps: Sequence[Any], output: Any) -> None:
     parallelize(plan, outer, work)
     for block, loop in started:
         plan.vectorize(plan.get_loops(plan.decompose_reduction(block, loop))[-1])
+
+
+def combine_lanes(function: Any) -> Any:
+    """The scheduled function in which the elements of a vector are combined by halves of it.
+
+    One by one, LLVM would gather them for several rows at once.
+    """
+    return write_blocks(function, Hint.ACROSS, _by_halves)
+
+
+def _by_halves(loops: Sequence[Any], realize: Any) -> Any:
+    block, store = realize.block, realize.block.body
+    combine, dtype, (read,) = type(store.value), str(store.buffer.dtype), block.reads
+    *row, _ = (each.min for each in read.region)
+    value, lanes = tirx.BufferLoad(read.source, [*row, tirx.Ramp(constant(0, "int32"), 1, VECTOR)]), VECTOR
+    while lanes > 1:
+        lanes //= 2
+        value = bind(value, partial(_combined_halves, combine, dtype, lanes))
+    body = tirx.BufferStore(store.buffer, value, store.indices)
+    made = s_tir.SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, body)
+    statement = s_tir.SBlockRealize(realize.iter_values, realize.predicate, made)
+    for loop in reversed(loops):
+        statement = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, statement, annotations=loop.annotations)
+    return statement
+
+
+def _combined_halves(combine: Any, dtype: str, lanes: int, vector: Expression) -> Expression:
+    """What a vector of twice as many lanes becomes."""
+    if lanes == 1:
+        return combine(*(tirx.Shuffle([vector], [constant(lane, "int32")]) for lane in range(2)))
+    half = f"{dtype}x{lanes}"
+    return combine(vectorlow(half, vector), vectorhigh(half, vector))
 
 
 def _tile(rows: int) -> int:
