@@ -132,26 +132,30 @@ class QuantizedModel:
         database: str | os.PathLike[str] | None = None,
         report: Reporter | None = None,
     ) -> Module:
-        """The model compiled by TVM for `batch` samples at once; the module takes any number.
+        """The model compiled by TVM for `batch` samples at a time; the module takes any number.
 
+        How many of them go through the network at once, and whether cores take samples or share kernels, is what is
+        likely to be fastest (see `plan_batch`).
         target: `native`, this machine's CPU, or the keys of `TargetConfig`, as a mapping or as JSON text. tune: whether
         tilings of kernels are measured, and how many. database: the folder where what was measured is kept; without
         `tune` what it knows is used and nothing is measured, without a folder it is forgotten. report: told of that.
-        The integers are the same with and without.
+        The integers are the same with all of these.
         Raises GraphError where the batch cannot be changed, CompilationError for a target that is not known or where
         TVM fails, ModelFileError for a database that is missing or broken.
         """
-        from mrt.backend import compile_model
+        from mrt.backend import compile_model, plan_batch
         from mrt.backend.tuning import Tuning
         from mrt.progress import silent
 
         sized = self.rebatched(batch)
-        parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, target
+        plan = plan_batch(sized.graph, target)
+        sized = self.rebatched(plan.samples)
+        parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, plan.target
         if tune is None and database is None:
-            return compile_model(*parts)
+            return compile_model(*parts, workers=plan.workers)
         with tempfile.TemporaryDirectory() as forgotten:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
-            return compile_model(*parts, Tuning(folder, trials, report or silent()))
+            return compile_model(*parts, Tuning(folder, trials, report or silent()), plan.workers)
 
     def to_relax(self) -> tvm.IRModule:
         """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes."""

@@ -1,13 +1,25 @@
 """The backend: graphs compiled by TVM for a CPU. One TE compute per operator, one PrimFunc per region."""
 
 from mrt.backend import computes as _computes
+from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
 from mrt.backend.compute import Kind, compute
 from mrt.backend.emit import build_module
 from mrt.backend.explain import compiled_text, explain
 from mrt.backend.packing import packing
-from mrt.backend.runner import TvmRunner
+from mrt.backend.runner import ONE_THREAD, TvmRunner
 
 del _computes
 
-__all__ = ["Kind", "TvmRunner", "build_module", "compile_model", "compiled_text", "compute", "explain", "packing"]
+__all__ = [
+    "ONE_THREAD",
+    "Kind",
+    "TvmRunner",
+    "build_module",
+    "compile_model",
+    "compiled_text",
+    "compute",
+    "explain",
+    "packing",
+    "plan_batch",
+]
