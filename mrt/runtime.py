@@ -6,7 +6,8 @@ import json
 import os
 import struct
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +15,18 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from mrt.errors import CompilationError, DataError, ModelFileError
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
+from mrt.workers import cores, in_order
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 4
 MAIN, REAL, METADATA = "main", "real", "mrt_metadata"
 """The functions of a compiled module: of integers, of real values, and one that gives the facts as JSON in bytes."""
+CALLS, MEMORY = "_calls", "_memory"
+"""What is added to the name of a function for the one that does its work, and for the one that gives it memory."""
 REQUEST = "request_tiles"
 """The function of code that uses tile registers which asks for them and gives 0, before any other is called."""
 
@@ -34,8 +39,9 @@ class Metadata:
     """What a compiled module knows of itself.
 
     batch: samples that one call of its functions takes. digest: of the quantized model that it was compiled from.
-    constants: places of the integer outputs that depend on no input and
-    so have no batch; final_constants: the same of what a call gives, behind the tail.
+    constants: places of the integer outputs that depend on no input and so have no batch; final_constants: the same of
+    what a call gives, behind the tail. workers: how many calls are to run side by side, each on one core, where there
+    are so many samples.
     """
 
     batch: int
@@ -44,6 +50,7 @@ class Metadata:
     outputs: tuple[TensorQuantization, ...]
     constants: tuple[int, ...] = ()
     final_constants: tuple[int, ...] = ()
+    workers: int = 1
 
     def to_json(self) -> str:
         return json.dumps(
@@ -55,6 +62,7 @@ class Metadata:
                 "outputs": [entry.to_json() for entry in self.outputs],
                 "constants": self.constants,
                 "final_constants": self.final_constants,
+                "workers": self.workers,
             }
         )
 
@@ -73,16 +81,61 @@ class Metadata:
                 tuple(TensorQuantization.from_json(entry) for entry in data["outputs"]),
                 tuple(int(place) for place in data["constants"]),
                 tuple(int(place) for place in data["final_constants"]),
+                int(data["workers"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"its metadata is malformed: {error}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Executable:
+    """Compiled functions, to be run or to be saved.
+
+    bytecode: the virtual machine's, with all constants. calls: machine code of what calls kernels, found by name;
+    link: makes the same for one library with the kernels, found by the linker. kernels: the modules that hold them.
+    """
+
+    bytecode: Any
+    calls: Any
+    link: Callable[[], Any]
+    kernels: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        for kernels in self.kernels:
+            self.calls.import_module(kernels)
+        self.bytecode.mod.import_module(self.calls)
+
+    def copied(self) -> Any:
+        """A module to run from. Running marks constants with memory scopes, which would be saved."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bytecode")
+            self.bytecode.mod.write_to_file(path, "ro")
+            copy = tvm.get_global_func("ffi.Module.load_from_file.relax.VMExecutable")(path)
+        copy.import_module(self.calls)
+        return copy
+
+    def export_library(self, path: str | os.PathLike[str]) -> None:
+        """Writes a shared library, beside which its parts are for a while; RuntimeError where the linker fails."""
+        # TVM writes the first module itself, and would take the last, which is not optimized, for a system library.
+        first, *others = [*self.kernels, self.link()]
+        objects = [Path(path).with_name(f"part{place}.o") for place in range(len(others))]
+        # Machine code is made here: of several modules at once, where TVM would make that of one after the other.
+        list(in_order(lambda pair: pair[0].write_to_file(str(pair[1])), zip(others, objects, strict=True)))
+        self.bytecode.mod.clear_imports()
+        self.bytecode.mod.import_module(first)
+        try:
+            self.bytecode.export_library(str(path), addons=[str(each) for each in objects])
+        finally:
+            self.bytecode.mod.clear_imports()
+            self.bytecode.mod.import_module(self.calls)
 
 
 class Module:
     """A compiled model. Not to be called from several threads at once; TVM uses all cores for one call."""
 
     def __init__(self, executable: Any, metadata: Metadata, library: bytes | None = None) -> None:
-        """executable: TVM's, with the functions named above. library: the file that it was loaded from, if it was.
+        """executable: an `Executable` with the functions named above, or TVM's module of the file that it was loaded
+        from, whose content is `library`.
 
         Users get modules from `compile` or `load_module`.
         """
@@ -91,22 +144,26 @@ class Module:
         self._library = library
 
     @cached_property
-    def _functions(self) -> tuple[tuple[Any, list[_Feed]], tuple[Any, list[_Feed]]]:
-        """From real values to real values, and from integers to integers, each with the memory of its inputs."""
-        integers = [_Feed(entry.shape, entry.dtype) for entry in self.inputs]
-        pairs = zip(integers, self.inputs, strict=True)
-        real = [feed if entry.is_given else _Feed(entry.shape, "float32") for feed, entry in pairs]
-        return (self._machine[REAL], real), (self._machine[MAIN], integers)
+    def _workers(self) -> list[_Worker]:
+        """What runs the module. It is made when first needed: for a module that is compiled to be saved, never."""
+        code = self._executable.copied() if self._library is None else self._executable
+        machine = virtual_machine(code)
+        return [_Worker(code, machine, self.inputs) for _ in range(max(min(self._metadata.workers, cores()), 1))]
 
     @cached_property
-    def _machine(self) -> Any:
-        """What runs the module. It is made when first needed: for a module that is compiled to be saved, never."""
-        return virtual_machine(_copied(self._executable) if self._library is None else self._executable)
+    def _pool(self) -> ThreadPoolExecutor:
+        """The threads of all workers but the first, which is the caller's."""
+        return ThreadPoolExecutor(len(self._workers) - 1)
 
     @property
     def batch(self) -> int:
-        """How many samples run at once; any number may be given."""
+        """How many samples go through the network at once; any number may be given."""
         return self._metadata.batch
+
+    @property
+    def workers(self) -> int:
+        """How many cores take samples each by itself; 1 where all cores share each kernel."""
+        return self._metadata.workers
 
     @property
     def inputs(self) -> tuple[TensorQuantization, ...]:
@@ -129,8 +186,8 @@ class Module:
         Gives an array, or a list of arrays where there are several outputs. Raises DataError for inputs that do not
         fit or hold NaN.
         """
-        given = self._named(x)
-        fed = [entry.quantize(x) if entry.is_given else entry.real(x) for entry, x in self._each(given)]
+        pairs = zip(self.inputs, self._arrays(x), strict=True)
+        fed = [entry.quantize(array) if entry.is_given else entry.real(array) for entry, array in pairs]
         return _single(self._run(fed, integer=False))
 
     def run_integer(self, xq: Array | Mapping[str, Array]) -> Array | list[Array]:
@@ -138,11 +195,9 @@ class Module:
 
         Raises DataError for inputs of another dtype or shape, or beyond what the model's proof covers.
         """
-        given = self._named(xq)
-        fed = []
-        for entry, array in self._each(given):
+        fed = self._arrays(xq)
+        for entry, array in zip(self.inputs, fed, strict=True):
             entry.check_integers(array)
-            fed.append(array)
         return _single(self._run(fed, integer=True))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -157,42 +212,43 @@ class Module:
                 if self._library is not None:
                     made.write_bytes(self._library)
                 else:
-                    self._executable.export_library(str(made))
+                    self._executable.export_library(made)
                 os.replace(made, target)
         except OSError as error:
             raise ModelFileError(f"{target} cannot be written: {error.strerror or error}") from error
         except RuntimeError as error:
             raise CompilationError(f"{target} cannot be linked: {_line(error, -1)}") from error
 
-    def _named(self, x: Array | Mapping[str, Array]) -> Mapping[str, Array]:
+    def _arrays(self, x: Array | Mapping[str, Array]) -> list[Array]:
+        """The array of each input, in order."""
+        if not isinstance(x, Mapping) and len(self.inputs) == 1:
+            return [np.asarray(x)]
         names = [entry.name for entry in self.inputs]
         if not isinstance(x, Mapping):
-            if len(names) != 1:
-                raise DataError(f"one array is given, the model has the inputs {names}; give arrays by input name")
-            return {names[0]: x}
+            raise DataError(f"one array is given, the model has the inputs {names}; give arrays by input name")
         if set(x) != set(names):
             raise DataError(f"inputs {sorted(x)} are given, {sorted(names)} are needed")
-        return x
-
-    def _each(self, given: Mapping[str, Array]) -> Iterator[tuple[TensorQuantization, Array]]:
-        """Every input with its facts, in order."""
-        for entry in self.inputs:
-            yield entry, np.asarray(given[entry.name])
+        return [np.asarray(x[name]) for name in names]
 
     def _run(self, fed: Sequence[Array], integer: bool) -> list[Array]:
         """All samples in batches, the last one padded with zeros that are dropped again; constant outputs once."""
-        counts = {len(array) for array in fed}
-        if len(counts) != 1:
-            raise DataError(f"inputs hold different numbers of samples: {sorted(counts)}")
-        (count,) = counts
+        count = len(fed[0])
+        if len(fed) > 1 and any(len(array) != count for array in fed):
+            raise DataError(f"inputs hold different numbers of samples: {sorted({len(array) for array in fed})}")
+        if count == self.batch:
+            return self._workers[0].outputs(fed, integer)
         constants = self._metadata.constants if integer else self._metadata.final_constants
-        run, feeds = self._functions[integer]
         starts = range(0, max(count, 1), self.batch)
-        parts = []
-        for start in starts:
-            given = [feed.fill(x[start : start + self.batch]) for feed, x in zip(feeds, fed, strict=True)]
-            # Copied, since an output that is an input is memory that the next call fills.
-            parts.append([np.array(np.from_dlpack(output)) for output in run(*given)])
+        batches = [[x[start : start + self.batch] for x in fed] for start in starts]
+        share = -(-len(batches) // len(self._workers))
+        begun = [
+            self._pool.submit(worker.run, batches[place * share : (place + 1) * share], integer)
+            for place, worker in enumerate(self._workers)
+            if 0 < place * share < len(batches)
+        ]
+        parts = self._workers[0].run(batches[:share], integer)
+        for future in begun:
+            parts += future.result()
         return [
             pieces[0] if place in constants else _joined(pieces, count)
             for place, pieces in enumerate(zip(*parts, strict=True))
@@ -200,7 +256,12 @@ class Module:
 
 
 def virtual_machine(executable: Any) -> Any:
-    """What runs a Relax executable; CompilationError where this process does not get the registers that it needs."""
+    """What runs an `Executable`, or TVM's module of one that was loaded.
+
+    CompilationError where this process does not get the registers that it needs.
+    """
+    if isinstance(executable, Executable):
+        executable = executable.bytecode
     machine = relax.VirtualMachine(executable, tvm.cpu())
     try:
         request = machine[REQUEST]
@@ -248,18 +309,58 @@ def _check_whole(library: bytes) -> None:
         raise ValueError(f"the file is cut short: it holds {len(library)} bytes of {start + size * count}")
 
 
+class _Worker:
+    """The functions of a module with memory of their own, which run one call at a time."""
+
+    def __init__(self, code: Any, machine: Any, inputs: Sequence[TensorQuantization]) -> None:
+        """code: the module's, whose functions `machine` runs."""
+        integers = [_Feed(entry.shape, entry.dtype) for entry in inputs]
+        pairs = zip(integers, inputs, strict=True)
+        real = [feed if entry.is_given else _Feed(entry.shape, "float32") for feed, entry in pairs]
+        self._functions = _Function(code, machine, REAL, real), _Function(code, machine, MAIN, integers)
+
+    def run(self, batches: Sequence[Sequence[Array]], integer: bool) -> list[list[Array]]:
+        """The outputs of one batch after the other, from integers or from real values."""
+        return [self.outputs(batch, integer) for batch in batches]
+
+    def outputs(self, batch: Sequence[Array], integer: bool) -> list[Array]:
+        """The outputs of one batch, or of less, which is filled up."""
+        return [output.copy() for output in self._functions[integer](batch)]
+
+
+class _Function:
+    """A function of a compiled module, with the memory that every call of it uses anew."""
+
+    def __init__(self, code: Any, machine: Any, name: str, feeds: Sequence[_Feed]) -> None:
+        """The machine gives the memory; the function itself is called past it."""
+        memory, results = machine[name + MEMORY]()
+        self._call = code.get_function(name + CALLS, True)
+        self._memory = tuple(memory)  # TVM's own arrays are slow to go through
+        self._outputs = [np.from_dlpack(result) for result in results]
+        self._feeds = feeds
+
+    def __call__(self, batch: Sequence[Array]) -> list[Array]:
+        """The outputs, in arrays that the next call fills anew."""
+        self._call(*[feed.take(array) for feed, array in zip(self._feeds, batch, strict=True)], *self._memory)
+        return self._outputs
+
+
 class _Feed:
-    """An input's memory, which every call fills anew."""
+    """An input's memory, for arrays that are not as the function takes them."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
-        self.tensor = tvm.runtime.empty(shape, dtype)
-        self._held = np.from_dlpack(self.tensor)
+        self._tensor = tvm.runtime.empty(shape, dtype)
+        self._held = np.from_dlpack(self._tensor)
 
-    def fill(self, array: Array) -> Any:
-        """The tensor, holding the samples of `array` and zeros behind them."""
-        self._held[: len(array)] = array
-        self._held[len(array) :] = 0
-        return self.tensor
+    def take(self, array: Array) -> Any:
+        """The samples of `array` and zeros behind them, as a tensor: the array's own memory where that is in order."""
+        held = self._held
+        # Memory that nobody may write to cannot be handed over, though the function only reads it.
+        if array.flags.carray and array.dtype == held.dtype and len(array) == len(held):
+            return tvm_ffi.from_dlpack(array)
+        held[: len(array)] = array
+        held[len(array) :] = 0
+        return self._tensor
 
 
 def _joined(pieces: Sequence[Array], count: int) -> Array:
@@ -274,14 +375,3 @@ def _single(outputs: list[Array]) -> Array | list[Array]:
 def _line(error: BaseException, which: int) -> str:
     lines = str(error).strip().splitlines()
     return lines[which].strip() if lines else type(error).__name__
-
-
-def _copied(executable: Any) -> Any:
-    """The same executable to run from: running one marks its constants with memory scopes, which then are saved."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "bytecode")
-        executable.mod.write_to_file(path, "ro")
-        copy = tvm.get_global_func("ffi.Module.load_from_file.relax.VMExecutable")(path)
-    for kernels in executable.mod.imports:
-        copy.import_module(kernels)
-    return copy

@@ -62,6 +62,16 @@ def plain() -> Module:
 
 
 @pytest.fixture(scope="module")
+def side_by_side() -> Module:
+    """With as many cores as it asks for, whatever this machine has."""
+    made = compile_model(integer_graph(3), *facts(3), None, DIGEST, {"threads": 1}, workers=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mrt.runtime.cores", lambda: 3)
+        made.run_integer(integers(1))
+    return made
+
+
+@pytest.fixture(scope="module")
 def with_tail() -> Module:
     return compile_model(integer_graph(3), *facts(3), tail(3), DIGEST)
 
@@ -85,6 +95,16 @@ def test_any_number_of_samples_gives_the_same_integers(plain: Module, count: int
     expected = integer_graph(count).evaluate(fed) if count else [np.zeros((0, 4), np.int32)] * 2
     for found, wanted in zip(plain.run_integer(fed), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("count", [0, 2, 4, 7, 12, 13])
+def test_cores_that_take_samples_give_the_same_integers(side_by_side: Module, count: int) -> None:
+    """Also where there are fewer calls than workers, and where workers have different numbers of them."""
+    fed = integers(count)
+    expected = integer_graph(count).evaluate(fed) if count else [np.zeros((0, 4), np.int32)] * 2
+    for _ in range(2):
+        for found, wanted in zip(side_by_side.run_integer(fed), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])
@@ -192,6 +212,7 @@ def test_a_saved_module_is_loaded_whole(with_tail: Module, tmp_path: Path, capfd
         np.testing.assert_array_equal(a, b)
     loaded.save(tmp_path / "again.so")
     np.testing.assert_array_equal(load_module(tmp_path / "again.so")(reals(5)), with_tail(reals(5)))
+    assert capfd.readouterr() == ("", "")
 
 
 FRESH = """

@@ -6,23 +6,23 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
+from tvm.relax import vm_build
 
 from mrt.backend.emit import Emitter
+from mrt.backend.joined import join_calls, linked
 from mrt.backend.known_bounds import bounds_of_inputs, known_bounds
+from mrt.backend.libraries import SETTINGS, Libraries
 from mrt.backend.machine import Machine, one_line
 from mrt.backend.real import with_real_ends
+from mrt.backend.stack import KERNELS
 from mrt.backend.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning import Tuning
 from mrt.compilation import NATIVE, Target, parse_target
 from mrt.errors import CompilationError
-from mrt.runtime import MAIN, METADATA, REAL, Metadata, Module
+from mrt.runtime import MAIN, METADATA, REAL, Executable, Metadata, Module
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
-
-SETTINGS = {"tirx.disable_assert": True}
-"""Of TVM: no kernel checks the tensors that it is called with, which took more code than the kernels themselves. Those
-inside are planned, and the virtual machine checks what its functions are given."""
 
 
 def compile_model(
@@ -33,12 +33,14 @@ def compile_model(
     digest: str,
     target: Target = NATIVE,
     tuning: Tuning | None = None,
+    workers: int = 1,
 ) -> Module:
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
     Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
     the facts of the integer graph's, in order. digest: identifies the model; the module carries it. tuning: what is
-    measured and known of tilings; without it they are those of the rules.
+    measured and known of tilings; without it they are those of the rules. workers: how many calls the
+    module is to run side by side (see `plan_batch`), by code for one core.
     Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
     not made for this machine; ModelFileError for a database of tilings that is missing or broken.
     """
@@ -51,19 +53,20 @@ def compile_model(
     if postprocess is not None:
         varying = [place for place in range(len(graph.outputs)) if place not in constants]
         final = _constant_outputs(postprocess, varying)
-    metadata = Metadata(batch, digest, tuple(inputs), tuple(outputs), constants, final)
+    metadata = Metadata(batch, digest, tuple(inputs), tuple(outputs), constants, final, workers)
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_real_ends(graph, inputs, outputs, postprocess)
 
-    def emit(scheduler: Scheduler) -> Emitter:
-        emitter = Emitter(machine, scheduler)
+    def emit(scheduler: Scheduler, libraries: Libraries | None = None) -> Emitter:
+        emitter = Emitter(machine, scheduler, libraries)
         emitter.add(graph, MAIN, bounds)
         emitter.add(real, REAL, bounds)
         return emitter
 
-    emitter = emit(schedule_by_rule if tuning is None else tuning.scheduler(emit, machine))
+    scheduler, libraries = schedule_by_rule if tuning is None else tuning.scheduler(emit, machine), Libraries(machine)
+    emitter = emit(scheduler, libraries)
     emitter.add_bytes(metadata.to_json().encode(), METADATA)
-    return Module(compile_executable(emitter.module(), machine), metadata)
+    return Module(compile_executable(emitter.module(), machine, libraries=libraries), metadata)
 
 
 def _common_batch(
@@ -98,30 +101,45 @@ def _constant_outputs(graph: Graph, varying: Iterable[int]) -> tuple[int, ...]:
     return tuple(place for place, symbol in enumerate(graph.outputs) if symbol not in depends)
 
 
-def compile_executable(module: tvm.IRModule, machine: Machine, has_inner: bool = True) -> Any:
-    """A Relax executable; CompilationError with TVM's reason if there is none.
+def compile_executable(module: tvm.IRModule, machine: Machine, libraries: Libraries | None = None) -> Executable:
+    """An executable of what an `Emitter` made; CompilationError with TVM's reason if there is none.
 
-    has_inner: whether there are tensors that are no outputs, so that storage can be shared and let go. Planning that
-    takes time that is quadratic in the number of outputs, to no end where there is nothing else.
+    libraries: what has begun to compile kernels of the module.
     """
+    libraries = libraries or Libraries(machine)
     try:
-        with tvm.transform.PassContext(config=SETTINGS):
-            return relax.build(module, machine.target, relax_pipeline=_pipeline(has_inner))
+        with tvm.transform.PassContext(config=SETTINGS), machine.target:
+            kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
+            for name in sorted(kernels):
+                libraries.add(name, kernels[name])
+            builder = relax.ExecBuilder()
+            calls = vm_build._vmcodegen(builder, _pipeline()(join_calls(module)))
+            found_by_name = tirx.build(calls, _plain(machine), KERNELS)
+            return Executable(builder.get(), found_by_name, lambda: _linked(calls, machine), libraries.finish())
     except Exception as error:  # TVM raises errors of many kinds, built-in ones among them
         raise CompilationError(f"TVM cannot compile the graph: {one_line(error)}") from error
 
 
-def _pipeline(has_inner: bool) -> Any:
-    """What a module of scheduled PrimFuncs still needs: memory planning and the virtual machine's calls."""
+def _plain(machine: Machine) -> Any:
+    """The target without optimization, which takes longer than linear in the number of calls and gains nothing."""
+    return tvm.target.Target({**machine.target.export(), "opt-level": 0})
+
+
+def _linked(calls: tvm.IRModule, machine: Machine) -> Any:
+    """The machine code of what calls kernels, for one library with them."""
+    with tvm.transform.PassContext(config=SETTINGS):
+        return tirx.build(linked(calls), _plain(machine), KERNELS)
+
+
+def _pipeline() -> Any:
+    """What joined functions still need: the virtual machine's calls and allocations."""
     passes = relax.transform
     return tvm.transform.Sequential(
         [
             passes.ToNonDataflow(),
             passes.RemovePurityChecking(),
             passes.CallTIRRewrite(),
-            *([passes.StaticPlanBlockMemory()] if has_inner else []),
             passes.LowerAllocTensor(),
-            *([passes.KillAfterLastUse()] if has_inner else []),
             passes.LowerRuntimeBuiltin(),
             passes.ComputePrimValue(),
             passes.VMShapeLower(),

@@ -12,9 +12,12 @@ from tvm import relax, te
 
 from mrt.backend.compute import has_compute, wish_of
 from mrt.backend.early_relu import EarlyRelu
+from mrt.backend.in_place import in_place, last_readers
+from mrt.backend.interleave import ShuffleAtOnce
 from mrt.backend.kernels.tile_instructions import needs_tiles, tile_request
 from mrt.backend.known_bounds import NOTHING, Bounds, known_bounds
-from mrt.backend.layouts import Layouts, padded_length, plan_layouts, serves, wished_storage
+from mrt.backend.layouts import Layouts, padded_length, plan_layouts, wished_storage
+from mrt.backend.libraries import Libraries
 from mrt.backend.lowering import Copy, LoweredRegion, finish
 from mrt.backend.machine import Machine
 from mrt.backend.merge_slices import MergeSlices
@@ -24,6 +27,7 @@ from mrt.backend.regions import Region, find_regions, join_branches
 from mrt.backend.rows import join_rows
 from mrt.backend.storage import Storage, View, Walk
 from mrt.backend.tilings import Scheduler, schedule_by_rule
+from mrt.backend.words import Words
 from mrt.compilation import NATIVE, Target
 from mrt.errors import CompilationError
 from mrt.runtime import REQUEST
@@ -46,7 +50,9 @@ def build_module(graph: Graph, name: str = "main", target: Target = NATIVE) -> t
 class Call:
     """The call of a PrimFunc that gives `results`, tensors or copies, in `storages`. arguments: tensors, constants.
 
-    lowered: what the function was made from, None for one that copies.
+    lowered: what the function was made from, None for one that copies. written: the tensor in whose memory the last
+    result is written, as a Concat of which others have written other parts, or a tensor that is not read again. The
+    function takes that memory as its result only.
     """
 
     function: Any
@@ -54,14 +60,18 @@ class Call:
     results: Sequence[Symbol | Copy]
     storages: Sequence[Storage]
     lowered: LoweredRegion | None = None
+    written: Symbol | None = None
 
 
 class Emitter:
     """Collects the functions of one module; regions of the same structure share a PrimFunc."""
 
-    def __init__(self, machine: Machine, scheduler: Scheduler = schedule_by_rule) -> None:
-        """scheduler: chooses among the ways in which a function may be scheduled."""
-        self._machine, self._scheduler = machine, scheduler
+    def __init__(
+        self, machine: Machine, scheduler: Scheduler = schedule_by_rule, libraries: Libraries | None = None
+    ) -> None:
+        """scheduler: chooses among the ways in which a function may be scheduled. libraries: what compiles functions
+        while others are made."""
+        self._machine, self._scheduler, self._libraries = machine, scheduler, libraries
         self._builder = relax.BlockBuilder()
         self._functions: dict[Any, Any] = {}
         self._needs_tiles = False
@@ -93,10 +103,10 @@ class Emitter:
             with self._builder.dataflow():
                 for call in calls:
                     arguments = [values[a] if isinstance(a, (Symbol, Copy)) else a for a in call.arguments]
-                    kinds = [_tensor_type(storage.shape, storage.dtype) for storage in call.storages]
-                    made = self._builder.emit(_call(call.function, arguments, kinds, values.get(call.results[0])))
+                    held = None if call.written is None else values[call.written]
+                    made = self._builder.emit(_call(call.function, arguments, call.storages, held))
                     for i, result in enumerate(call.results):
-                        values[result] = self._builder.emit(relax.TupleGetItem(made, i)) if kinds[1:] else made
+                        values[result] = self._builder.emit(relax.TupleGetItem(made, i)) if call.results[1:] else made
                 found = [values[r] if isinstance(r, (Symbol, Copy)) else r for r, _ in results]
                 emitted = self._builder.emit_output(relax.Tuple(found))
             self._builder.emit_func_output(emitted)
@@ -113,6 +123,8 @@ class Emitter:
             made = make(self._scheduler)
             self._needs_tiles = self._needs_tiles or needs_tiles(made)
             self._functions[key] = self._builder.add_func(made, name)
+            if self._libraries is not None:
+                self._libraries.add(self._functions[key].name_hint, made)
         return self._functions[key]
 
 
@@ -137,19 +149,22 @@ def plan_calls(
     regions = join_rows(graph, join_branches(graph, find_regions(graph)))
     layouts = plan_layouts(graph, regions, machine, as_they_lie)
     calls = _Calls(graph, bounds, layouts, machine, add_function, constants)
+    last = last_readers(graph, regions, layouts)
     for region in regions:
-        calls.add(region)
+        if not layouts.is_seen(region.output):
+            calls.add(*in_place(region, graph, layouts, last))
     results = [calls.result(symbol, as_they_lie) for symbol in graph.outputs]
     return graph, calls.made, results
 
 
 def _adapted(graph: Graph, known: Bounds, machine: Machine) -> tuple[Graph, Bounds]:
     """The same integers by operators that compile to less, and what is known of all tensors then."""
-    graph = MergeSlices(machine)(graph)
+    graph = ShuffleAtOnce()(MergeSlices(machine)(graph))
     known = known_bounds(graph, known)
     graph = EarlyRelu(known)(graph)
     known = known_bounds(graph, known)
-    return OpenLimits(known)(graph), known
+    graph = Words(known)(OpenLimits(known)(graph))
+    return graph, known_bounds(graph, known)
 
 
 class _Calls:
@@ -168,6 +183,7 @@ class _Calls:
         self._graph, self._layouts, self._machine, self._add_function = graph, layouts, machine, add_function
         self._constants, self._bounds = constants, bounds
         self._copies: dict[tuple[Symbol, Storage], Copy] = {}
+        self._begun: set[Symbol] = set()
 
     def result(self, symbol: Symbol, as_it_lies: bool) -> tuple[Any, Storage]:
         """What the graph's output `symbol` is, a tensor, a copy in the graph's order or a constant, and how it lies."""
@@ -179,10 +195,11 @@ class _Calls:
             return symbol, storage
         return self._copied(symbol, plain), plain
 
-    def add(self, region: Region) -> None:
-        """The call of the region's function, and before it the copies that it needs."""
-        if self._layouts.is_seen(region.output):
-            return
+    def add(self, region: Region, replaced: Symbol | None) -> None:
+        """The call of the region's function, and before it the copies that it needs.
+
+        replaced: the input over which the last output is written, if any (see `in_place`).
+        """
         tensors: dict[Symbol, Symbol | Copy] = {}
         for source in region.inputs:
             if self._graph.value(source) is None:
@@ -192,7 +209,7 @@ class _Calls:
         storages = tuple(self._layouts.storages[output] for output in region.outputs)
         walk = Walk.over(storages)
         packed: dict[tuple[Symbol, int], Packed] = {}
-        arguments: list[Any] = list(dict.fromkeys(tensors.values()))
+        arguments: list[Any] = [held for held in dict.fromkeys(tensors.values()) if held is not replaced]
         for reader in region.symbols:
             for index, source in enumerate(reader.inputs):
                 if source not in region.inputs:
@@ -202,14 +219,16 @@ class _Calls:
                     arguments += constants
                 elif (formed := form_computed(reader, index, self._surroundings(reader, views, walk))) is not None:
                     packed[reader, index] = formed
-        lowered = LoweredRegion(region, self._layouts, tensors, packed, storages)
+        lowered = LoweredRegion(region, self._layouts, tensors, packed, storages, replaced)
         function = self._add_function(
             lowered.key(),
             f"region_{region.symbols[0].op.strip('_').lower()}",
             lambda scheduler: lowered.function(self._machine, scheduler),
         )
         results = [self._layouts.owner(output) for output in region.outputs]
-        self.made.append(Call(function, arguments, results, storages, lowered))
+        written = results[-1] if results[-1] in self._begun else replaced
+        self._begun.update(results)
+        self.made.append(Call(function, arguments, results, storages, lowered, written))
 
     def _served(self, region: Region, source: Symbol) -> Symbol | Copy:
         """The tensor that holds `source` as its readers in the region wish it: its owner, or a copy."""
@@ -221,7 +240,7 @@ class _Calls:
             if read is source
             and (wish := wish_of(reader, index, [values(s) for s in reader.inputs], self._machine)) is not None
         ]
-        if all(serves(self._layouts.memory(source), wish) for wish in wishes):
+        if all(self._layouts.serves(source, wish) for wish in wishes):
             return self._layouts.owner(source)
         axis = next(wish.inner for wish in wishes if wish.inner is not None)
         inner = Storage.with_inner(source.type, axis, padded_length(source.shape[axis]))
@@ -260,15 +279,18 @@ class _Calls:
         return Surroundings(tuple(views.get(s) for s in reader.inputs), self._machine, walk, bounds)
 
 
-def _call(function: Any, arguments: list[Any], kinds: list[Any], held: Any) -> Any:
-    """The call of a function of new tensors, or of one that writes into `held`, which others have written to before."""
+def _call(function: Any, arguments: list[Any], storages: Sequence[Storage], held: Any) -> Any:
+    """The call of a function of new tensors, or of one whose last result is written into `held`."""
+    kinds = [_tensor_type(storage.shape, storage.dtype) for storage in storages]
     if held is None:
         return relax.call_tir(function, relax.Tuple(arguments), kinds if kinds[1:] else kinds[0])
-    return relax.op.call_tir_inplace(function, relax.Tuple([*arguments, held]), [len(arguments)], kinds)
+    new = [relax.op.builtin.alloc_tensor(relax.ShapeExpr(storage.shape), storage.dtype, 0) for storage in storages[:-1]]
+    places = list(range(len(arguments), len(arguments) + len(kinds)))
+    return relax.op.call_tir_inplace(function, relax.Tuple([*arguments, *new, held]), places, kinds)
 
 
 def _constant(value: Array | None) -> Any:
-    return relax.const(tvm.runtime.tensor(np.array(value, order="C")))
+    return relax.const(tvm.runtime.tensor(np.asarray(value, order="C")))
 
 
 def _tensor_type(shape: Sequence[int], dtype: str) -> Any:

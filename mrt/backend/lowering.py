@@ -38,7 +38,7 @@ class LoweredRegion:
     """A region with all that decides its code.
 
     tensors: what holds each input that is no parameter. packed: the parameters, by reader and place. storages: how the
-    outputs shall lie.
+    outputs shall lie. replaced: the input over which the last output is written (see `in_place`).
     """
 
     region: Region
@@ -46,6 +46,7 @@ class LoweredRegion:
     tensors: Mapping[Symbol, Symbol | Copy]
     packed: Mapping[tuple[Symbol, int], Packed]
     storages: tuple[Storage, ...]
+    replaced: Symbol | None = None
 
     def key(self) -> Any:
         """Equal keys have equal functions."""
@@ -56,7 +57,13 @@ class LoweredRegion:
             for s, held in self.tensors.items()
         )
         parameters = tuple((place[s], i, p.form, p.storages) for (s, i), p in self.packed.items())
-        return self.region.structure, read, parameters, self.storages
+        return (
+            self.region.structure,
+            read,
+            parameters,
+            self.storages,
+            None if self.replaced is None else place[self.replaced],
+        )
 
     def _seen(self, source: Symbol) -> tuple[object, ...]:
         return self.layouts.memory(source), self.layouts.way(source)
@@ -65,7 +72,10 @@ class LoweredRegion:
         return self.layouts.view(source, tensor, held.storage if isinstance(held, Copy) else None)
 
     def function(self, machine: Machine, scheduler: Scheduler = schedule_by_rule) -> Any:
-        """The scheduled PrimFunc, taking the tensors, the parameters and the result; CompilationError if TVM fails."""
+        """The scheduled PrimFunc, taking the tensors, the parameters and the results; CompilationError if TVM fails.
+
+        The tensor that is replaced is the last result's.
+        """
         output = self.region.output
         held: dict[Symbol | Copy, Tensor] = {}
         for i, owner in enumerate(dict.fromkeys(self.tensors.values())):
@@ -98,9 +108,12 @@ class LoweredRegion:
                 walked,
                 machine,
                 self.region.stored is None
+                and self._reads_runs()
                 and all(packed.form.flat for packed in self.packed.values() if isinstance(packed.form, DotForm)),
                 scheduler,
                 self.region.stored is not None,
+                None if self.replaced is None else list(held).index(self.replaced),
+                max((view.turns for view in values.values() if isinstance(view, View)), default=1),
             )
         except (RuntimeError, ValueError, TypeError) as error:
             raise CompilationError(f"{output.name} ({output.op}): TVM fails: {one_line(error)}") from error
@@ -108,6 +121,11 @@ class LoweredRegion:
     def _all_plain(self) -> bool:
         views = [self._view(s, owner, None) for s, owner in self.tensors.items()]
         return all(view.storage is not None and view.storage.is_plain for view in views)
+
+    def _reads_runs(self) -> bool:
+        """Whether nothing is read that is cut out of other positions, which then are told apart."""
+        views = [self._view(s, owner, None) for s, owner in self.tensors.items()]
+        return all(v.storage is None or v.storage.is_one_run or not v.storage.is_flat for v in views)
 
     def _fills_padding(self) -> bool:
         """Whether the padding of the innermost axis may be computed like any element.
@@ -125,6 +143,8 @@ class LoweredRegion:
                     continue
                 case Kind.REDUCTION | Kind.STEPS if self.region.stored is not None:
                     continue
+                case Kind.NORMALIZATION if self.region.stored is not None:
+                    dotted |= set(symbol.inputs)
                 case Kind.WINDOW | Kind.ROWS if len(symbol.inputs) == 1 or self._form(symbol, 1) is not None:
                     dotted |= set(symbol.inputs[:2]) if isinstance(self._form(symbol, 1), DotForm) else set()
                 case _:
@@ -161,14 +181,16 @@ def finish(
     may_be_flat: bool = True,
     scheduler: Scheduler = schedule_by_rule,
     by_rows: bool = False,
+    replaced: int | None = None,
+    turns: int = 1,
 ) -> Any:
     """The scheduled PrimFunc that stores `values`, which are walked together.
 
     guarded: the padding is 0 and not computed. walked: see `schedule`. may_be_flat: whether positions may be walked as
     one axis; what then reads several would have to divide, and TVM not see what is read together. scheduler: see
-    `tilings`.
+    `tilings`. replaced: the place of the input over which the last value is written. turns: see `Walk`.
     """
-    walk = Walk.over(storages, may_be_flat)
+    walk = Walk.over(storages, may_be_flat, turns)
 
     def element(*places: Expression) -> tuple[Expression, ...]:
         at = walk.logical(places)
@@ -181,6 +203,9 @@ def finish(
     def scheduled(choose: Choose) -> Any:
         made = schedule(function, walk, len(values), walked, machine, choose, by_rows)
         made = fill_borders(made, storages).without_attr("global_symbol")
+        if replaced is not None:
+            # One parameter for both, since parameters do not overlap; a schedule would take the two for dependent.
+            made = made.specialize({made.params[replaced]: made.params[-1]})
         return without_threads(made) if machine.is_serial else made
 
     return scheduler(function, scheduled)
@@ -192,6 +217,11 @@ def _held(value: Tensor, at: Sequence[Expression], storage: Storage, guarded: bo
     found = value(*at)
     if dtype_of(found) != dtype:
         found = found.astype(dtype)
-    if inner is not None and guarded and storage.length > storage.type.shape[inner]:
-        found = tirx.if_then_else(at[inner] < storage.type.shape[inner], found, constant(0, dtype))
+    if inner is not None and storage.length > storage.type.shape[inner]:
+        within, nothing = at[inner] < storage.type.shape[inner], constant(0, dtype)
+        if guarded:
+            found = tirx.if_then_else(within, found, nothing)
+        elif dtype.startswith("float"):
+            # Of padding, a logarithm say is infinite, and a NaN when it is multiplied by a weight of 0.
+            found = tirx.Select(within, found, nothing)
     return storage.encode(found)

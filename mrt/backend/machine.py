@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +13,7 @@ from tvm.target import codegen
 
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
+from mrt.workers import cores
 
 INSTRUCTIONS = (
     (("avx512vnni",), 512, 32, "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.vpdpwssd.512"),
@@ -69,7 +69,7 @@ class Machine:
             made = tvm.target.Target(_attributes(config))
         except (ValueError, TypeError, RuntimeError) as error:
             raise CompilationError(f"target {target!r} is not known to TVM: {one_line(error)}") from error
-        threads = config.threads or _cores()
+        threads = config.threads or cores()
         for features, bits, registers, of_bytes, of_words in INSTRUCTIONS:
             if all(codegen.target_has_features(feature, made) for feature in features):
                 signed, serial = "aarch64" in of_bytes, config.threads == 1
@@ -143,10 +143,6 @@ def _flags() -> Iterator[str]:
                     return
     except OSError:
         return
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def one_line(error: BaseException) -> str:

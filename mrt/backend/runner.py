@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import local
+from typing import Any
 
 import numpy as np
 import tvm
 
 from mrt.backend.build import compile_executable
 from mrt.backend.emit import Emitter
+from mrt.backend.libraries import Libraries
 from mrt.backend.machine import Machine
-from mrt.compilation import NATIVE, Target
+from mrt.compilation import NATIVE, Target, TargetConfig
 from mrt.runtime import virtual_machine
 from mrt.symbol import Array, Evaluate, Graph
 
 MAIN, RELEASE = "main", "release"
 """The graph's function, and one that gives a single byte: the machine keeps what it gave last."""
+
+ONE_THREAD = TargetConfig(threads=1)
+"""This machine's CPU, for functions that several threads call at once, each of which then keeps to one core."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +38,28 @@ class TvmRunner:
         in another order.
         """
         machine = Machine.of(self.target)
-        emitter = Emitter(machine)
+        libraries = Libraries(machine, ready=True)
+        emitter = Emitter(machine, libraries=libraries)
         storages = emitter.add(graph, MAIN, as_they_lie=True)
         emitter.add_bytes(b"\0", RELEASE)
-        has_inner = not set(graph.operators) <= set(graph.outputs)
-        functions = virtual_machine(compile_executable(emitter.module(), machine, has_inner))
-        main, release = functions[MAIN], functions[RELEASE]
+        machines = _Machines(compile_executable(emitter.module(), machine, libraries))
 
         def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
-            fed = graph.feed(feeds)
+            fed, functions = graph.feed(feeds), machines.own
             arguments = [tvm.runtime.tensor(np.ascontiguousarray(fed[symbol.name])) for symbol in graph.inputs]
             # Outputs may be hundreds of MiB: they are not copied, and nobody but the caller holds them.
-            outputs = [np.from_dlpack(output) for output in main(*arguments)]
-            release()
+            outputs = [np.from_dlpack(output) for output in functions[MAIN](*arguments)]
+            functions[RELEASE]()
             return [storage.read(output) for storage, output in zip(storages, outputs, strict=True)]
 
         return evaluate
+
+
+class _Machines(local):
+    """The virtual machines of one executable: each thread has its own, since one runs a call at a time.
+
+    `local` makes an object anew in every thread that looks at it, from the same arguments.
+    """
+
+    def __init__(self, executable: Any) -> None:
+        self.own = virtual_machine(executable)

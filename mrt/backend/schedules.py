@@ -14,7 +14,8 @@ from tvm import s_tir
 from mrt.backend.kernels.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.depthwise import schedule_columns, write_columns
 from mrt.backend.kernels.dot import schedule_dots
-from mrt.backend.kernels.rows import schedule_rows
+from mrt.backend.kernels.prefetch import fetch_weights
+from mrt.backend.kernels.rows import combine_lanes, schedule_rows
 from mrt.backend.kernels.tile_instructions import write_tiles
 from mrt.backend.kernels.tiles import tile_dots
 from mrt.backend.loops import PARALLEL_FROM, extent, has_reduction, parallelize, product, split_loops
@@ -43,7 +44,7 @@ def schedule(
     inside, output = blocks[:-outputs], blocks[-1]
     if by_rows:
         schedule_rows(plan, inside, output)
-        return plan.mod["main"]
+        return combine_lanes(plan.mod["main"])
     dots, total = None, None
     matrices: list[Any] = []
     for block in inside:
@@ -67,6 +68,7 @@ def schedule(
         if total is None and tile_dots(plan, dots, output, machine, choose):
             return write_tiles(plan.mod["main"])
         schedule_dots(plan, dots, output, machine, choose=choose, total=total)
+        return fetch_weights(plan.mod["main"])
     elif walk.inner is not None:
         _schedule_lanes(plan, output, walk)
     else:
@@ -83,6 +85,12 @@ def _schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
     length = extent(plan, channel)
     if len(positions) == 1 and len(walk.positions) > 1:
         positions = list(plan.split(positions[0], [None, walk.positions[-1]]))
+    if walk.turns > 1 and length % walk.turns == 0:
+        # What is read of each tensor follows each other: LLVM makes vectors of it, and puts them together.
+        _, turn = plan.split(channel, [None, walk.turns])
+        plan.unroll(turn)
+        parallelize(plan, positions, length)
+        return
     vectors = []
     width = _vector(plan, block) if length % _vector(plan, block) == 0 else VECTOR
     if length % width == 0:

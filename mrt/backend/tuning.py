@@ -20,6 +20,7 @@ from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule
 
 from mrt.backend.machine import Machine, one_line
+from mrt.backend.stack import KERNELS
 from mrt.backend.tilings import Scheduled, Scheduler
 from mrt.backend.tuning_database import FAILED, Database, workload_of
 from mrt.errors import ModelFileError
@@ -282,7 +283,7 @@ class _Builder(meta_schedule.builder.PyBuilder):  # type: ignore[misc]
 
     def _built(self, given: Any) -> Any:
         try:
-            name, reason = self._bench.put(tvm.compile(given.mod, given.target)), None
+            name, reason = self._bench.put(tvm.compile(given.mod, given.target, tir_pipeline=KERNELS)), None
         except Exception as error:  # TVM raises errors of many kinds, built-in ones among them
             name, reason = None, one_line(error)
         return meta_schedule.builder.BuilderResult(name, reason)

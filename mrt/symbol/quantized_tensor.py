@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,12 @@ class TensorQuantization:
         self.check_shape(x)
         if x.dtype.kind not in "fiub":
             raise DataError(f"{self.name} is {x.dtype}; real numbers are needed")
-        with np.errstate(over="ignore"):
-            values = x.astype(np.float32, copy=False)
-        if values.size and np.isnan(values.min()):  # a minimum hands NaN on
+        if x.dtype != np.float32:
+            with np.errstate(over="ignore"):
+                x = x.astype(np.float32)
+        if x.size and (lowest := x.min()) != lowest:  # a minimum hands NaN on
             raise DataError(f"{self.name} holds NaN; finite numbers are needed")
-        return values
+        return x
 
     def dequantize(self, q: Array) -> Array:
         """scale * (q - zero_point) in float64, rounded once to float32. q: integers of any number of samples."""
@@ -73,10 +75,17 @@ class TensorQuantization:
     def check_integers(self, q: Array) -> None:
         """DataError unless q has the shape (but for the number of samples), the dtype, and values in [lo, hi]."""
         self.check_shape(q)
-        if q.dtype.name != self.dtype:
+        if q.dtype != self.dtype and q.dtype.name != self.dtype:  # the name says nothing of the order of bytes
             raise DataError(f"{self.name} is {q.dtype}; {self.dtype} is needed")
-        if q.size and (q.min() < self.lo or q.max() > self.hi):
+        below, above = self._open_ends
+        if q.size and ((below and q.min() < self.lo) or (above and q.max() > self.hi)):
             raise DataError(f"{self.name} holds [{q.min()}, {q.max()}]; values in [{self.lo}, {self.hi}] are needed")
+
+    @cached_property
+    def _open_ends(self) -> tuple[bool, bool]:
+        """Whether the dtype has values below lo, and above hi."""
+        limits = np.iinfo(self.dtype)
+        return self.lo > limits.min, self.hi < limits.max
 
     def check_shape(self, x: Array) -> None:
         """DataError unless x has the tensor's shape but for the number of samples."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tvm
 from compiled import Bundle, op
-from tvm import relax, tirx
+from tvm import tirx
 
 from mrt.backend import TvmRunner, build_module, compute
 from mrt.backend.build import compile_executable
@@ -17,6 +17,7 @@ from mrt.backend.emit import Emitter
 from mrt.backend.machine import Machine
 from mrt.backend.regions import MAX_SYMBOLS, find_regions
 from mrt.errors import CompilationError, DataError
+from mrt.runtime import virtual_machine
 from mrt.symbol import Graph, GraphBuilder, Operator, TensorType
 from mrt.symbol.operator import registered_operators
 
@@ -173,7 +174,7 @@ def test_a_function_refuses_tensors_of_another_type(wrong: np.ndarray) -> None:
     machine = Machine.of()
     emitter = Emitter(machine)
     emitter.add(chain(1, reshape=False), "main")
-    main = relax.VirtualMachine(compile_executable(emitter.module(), machine), tvm.cpu())["main"]
+    main = virtual_machine(compile_executable(emitter.module(), machine))["main"]
     assert main(tvm.runtime.tensor(np.ones((2, 8), np.int32)))[0].shape == (2, 8)
     with pytest.raises((RuntimeError, ValueError), match="input0"):
         main(tvm.runtime.tensor(wrong))

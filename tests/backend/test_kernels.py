@@ -410,7 +410,7 @@ def assembly(target: dict[str, Any], dtype: str) -> str:
     machine = Machine.of(target)
     emitter = Emitter(machine)
     emitter.add(layers.graph(), "main")
-    kernels = compile_executable(emitter.module(), machine).mod.imports[0]
+    kernels = compile_executable(emitter.module(), machine).kernels[0]
     return str(kernels.inspect_source("asm"))
 
 

@@ -13,7 +13,6 @@ import pytest
 import tvm
 from compiled import Bundle, op
 from rich.console import Console
-from tvm import relax
 
 from mrt.backend import compile_model, tuning
 from mrt.backend.build import compile_executable
@@ -24,6 +23,7 @@ from mrt.backend.tuning import Anchor, Anchors, Search, Tuning, run_searches
 from mrt.backend.tuning_database import FAILED, RECORDS, WORKLOADS, Database
 from mrt.errors import CompilationError, ModelFileError
 from mrt.progress import Reporter
+from mrt.runtime import virtual_machine
 from mrt.symbol import Graph, GraphBuilder, TensorType
 from mrt.symbol.quantized_tensor import TensorQuantization
 
@@ -99,7 +99,7 @@ def test_any_tiling_gives_the_same_integers(target: Any) -> None:
     for number in (1, 7, 29, 53):
         emitter = Emitter(machine, choosing(number))
         emitter.add(graph, "main")
-        run = relax.VirtualMachine(compile_executable(emitter.module(), machine), tvm.cpu())["main"]
+        run = virtual_machine(compile_executable(emitter.module(), machine))["main"]
         found = [output.numpy() for output in run(*(tvm.runtime.tensor(bundle.feeds[s.name]) for s in graph.inputs))]
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_array_equal(a, b)

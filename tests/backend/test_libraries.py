@@ -1,0 +1,74 @@
+"""Kernels compiled in groups at once: the same file for any number of cores, and errors that come out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from networks import IntegerNetwork
+from tvm import tirx
+
+from mrt.backend import TvmRunner, compile_model
+from mrt.backend.build import compile_executable
+from mrt.backend.emit import build_module
+from mrt.backend.libraries import GROUP, Libraries
+from mrt.backend.machine import Machine
+from mrt.errors import CompilationError
+from mrt.runtime import load_module
+from mrt.workers import in_order
+
+TARGET = {"mcpu": "native", "threads": 1}
+
+
+def test_any_number_of_cores_gives_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = IntegerNetwork(1)
+    images = network.inputs[0].quantize(network.images(2))
+    expected = [network.graph.evaluate({"image": image[None]}) for image in images]
+    files = []
+    for count in (1, 3):
+        monkeypatch.setattr("mrt.workers.cores", lambda count=count: count)
+        monkeypatch.setattr("mrt.backend.libraries.cores", lambda count=count: count)
+        module = compile_model(network.graph, network.inputs, network.outputs, None, "0" * 64, TARGET)
+        assert len(module._executable.kernels) > 2
+        for _ in range(2):  # saving leaves the module as it was
+            module.save(tmp_path / "model.so")
+            files.append((tmp_path / "model.so").read_bytes())
+        for found in (module, load_module(tmp_path / "model.so")):
+            for place, outputs in enumerate(expected):
+                for one, other in zip(found.run_integer(images[place : place + 1]), outputs, strict=True):
+                    np.testing.assert_array_equal(one, other)
+    assert all(file == files[0] for file in files)
+
+
+def test_the_same_kernel_is_compiled_once_and_groups_are_filled() -> None:
+    network, machine = IntegerNetwork(1), Machine.of(TARGET)
+    kernels = build_module(network.graph, target=TARGET)
+    functions = {v.name_hint: f for v, f in kernels.functions.items() if isinstance(f, tirx.PrimFunc)}
+    libraries = Libraries(machine)
+    for name in [*functions, *functions]:
+        libraries.add(name, functions[name])
+    built = libraries.finish()
+    assert len(built) == -(-len(functions) // GROUP)
+    for place, name in enumerate(functions):
+        assert built[place // GROUP].implements_function(name)
+    assert Libraries(machine).finish() == []
+
+
+def test_what_fails_in_another_thread_is_raised() -> None:
+    network, machine = IntegerNetwork(1), Machine.of(TARGET)
+    libraries = Libraries(machine)
+    free = tirx.call_extern("int32", "take", tirx.Var("nowhere", "int32"))
+    libraries.add("open", tirx.PrimFunc([], tirx.Evaluate(free)))
+    with pytest.raises(CompilationError, match="TVM cannot compile the graph"):
+        compile_executable(build_module(network.graph, target=TARGET), machine, libraries=libraries)
+
+
+def test_several_threads_run_one_graph() -> None:
+    network = IntegerNetwork(1)
+    images = network.inputs[0].quantize(network.images(12))
+    evaluate = TvmRunner(TARGET).prepare(network.graph)
+    found = in_order(lambda image: evaluate({"image": image[None]}), images)
+    for outputs, image in zip(found, images, strict=True):
+        for one, other in zip(outputs, network.graph.evaluate({"image": image[None]}), strict=True):
+            np.testing.assert_array_equal(one, other)
