@@ -37,21 +37,45 @@ def _kept_in(function: Any) -> Any:
     return function.with_body(_kept(function.body) or function.body)
 
 
-def _kept(statement: Any) -> Any:
-    """The statement with all local memory of up to STACK_BYTES marked, None where it has none."""
+def _kept(root: Any) -> Any:
+    """The statement with all local memory of up to STACK_BYTES marked, None where it has none.
+
+    Statements are nested as deep as a function has arguments, so that nothing recurses.
+    """
+    frames: list[tuple[Any, list[Any], list[Any]]] = [(root, _parts(root), [])]
+    while True:
+        statement, parts, done = frames[-1]
+        if len(done) < len(parts):
+            part = parts[len(done)]
+            frames.append((part, _parts(part), []))
+            continue
+        frames.pop()
+        made = _of_parts(statement, parts, done)
+        if not frames:
+            return made
+        frames[-1][2].append(made)
+
+
+def _parts(statement: Any) -> list[Any]:
+    """The statements of which one is made, as far as there may be local memory in them."""
+    if isinstance(statement, tirx.SeqStmt):
+        return list(statement.seq)
+    return [statement.body] if isinstance(statement, (tirx.AttrStmt, tirx.For)) else []
+
+
+def _of_parts(statement: Any, parts: list[Any], kept: list[Any]) -> Any:
+    """What `_kept` gives for a statement, of what it gave for its parts."""
     if isinstance(statement, tirx.AllocBuffer):
         fits = _bytes(statement.buffer) <= STACK_BYTES
         return tirx.AllocBuffer(statement.buffer, {**statement.annotations, **KEPT}) if fits else None
-    if isinstance(statement, tirx.SeqStmt):
-        parts = list(statement.seq)
-        kept = [_kept(each) for each in parts]
-        return tirx.SeqStmt([new or old for new, old in zip(kept, parts, strict=True)]) if any(kept) else None
-    if not isinstance(statement, (tirx.AttrStmt, tirx.For)) or (body := _kept(statement.body)) is None:
+    if not any(kept):
         return None
+    if isinstance(statement, tirx.SeqStmt):
+        return tirx.SeqStmt([new or old for new, old in zip(kept, parts, strict=True)])
     if isinstance(statement, tirx.AttrStmt):
-        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, kept[0])
     marks = statement.annotations
-    return tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, body, annotations=marks)
+    return tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, kept[0], annotations=marks)
 
 
 def _bytes(buffer: Any) -> int:
