@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
@@ -375,7 +376,8 @@ def test_compiled_pieces_give_what_numpy_gives() -> None:
 
 
 class Watching(NumpyRunner):
-    """Runs by NumPy; remembers the operators of each graph, the runs, and the files that lie in `folder` meanwhile."""
+    """Runs by NumPy, on several threads; remembers the operators of each graph, the runs, and the files that lie in
+    `folder` meanwhile."""
 
     def __init__(self, folder: Path, fails_at: int | None = None) -> None:
         self.folder = folder
@@ -383,14 +385,17 @@ class Watching(NumpyRunner):
         self.runs = 0
         self.files = 0
         self.fails_at = fails_at
+        self.lock = threading.Lock()
 
     def prepare(self, graph: Graph) -> Evaluate:
         self.operators.append([symbol.name for symbol in graph.operators])
 
         def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
-            self.runs += 1
-            self.files = max(self.files, len([path for path in self.folder.rglob("*") if path.is_file()]))
-            if self.runs == self.fails_at:
+            with self.lock:
+                self.runs += 1
+                self.files = max(self.files, len([path for path in self.folder.rglob("*") if path.is_file()]))
+                fails = self.runs == self.fails_at
+            if fails:
                 raise KeyboardInterrupt
             return graph.evaluate(feeds)
 
