@@ -271,12 +271,12 @@ class _Reduction:
 
     def _fits(self, quantized: QuantizedWeight, cut: _Cut) -> bool:
         """Whether the sums, in any order and before any correction, and with a bias, stay within 32 bits."""
-        added = np.zeros(len(self.weight), object)
+        added: Array = np.zeros(len(self.weight), object)
         if self.offset is not None:
             steps = self.offset / (self.step * quantized.scale * 2.0**cut.shift)
             added = np.array([math.ceil(step) + 1 for step in steps.tolist()], object)
         for outputs, slices in zip(self._outputs(cut), cut.groups, strict=True):
-            total = np.zeros(1, object)
+            total: Array = np.zeros(1, object)
             for part in slices:
                 largest = self._largest(quantized, outputs, part)
                 if largest.max() > INT32_MAX:

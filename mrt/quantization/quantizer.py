@@ -133,7 +133,8 @@ def affine_target(lo: float, hi: float, bits: int, signed: bool) -> Target:
 def round_half_away(values: Array, dtype: type[np.signedinteger] = np.int64) -> Array:
     """The nearest integers, halves away from zero: how parameters are rounded. dtype: that holds them all."""
     # The cast rounds towards zero.
-    return (values + np.copysign(0.5, values)).astype(dtype)
+    rounded: Array = (values + np.copysign(0.5, values)).astype(dtype)
+    return rounded
 
 
 def quantize_parameter(values: Array, scale: Array | float, top: int) -> Array:

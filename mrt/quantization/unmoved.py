@@ -8,7 +8,7 @@ import numpy as np
 
 from mrt.quantization.expansion import Demand, expansion_of, named
 from mrt.quantization.plan import ScalePlan
-from mrt.symbol import Symbol
+from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.fake_quantize import FakeQuantize
 
 _ROUNDING = (Demand.NARROW, Demand.CHANNELS, Demand.OUTPUT)
@@ -65,7 +65,7 @@ def _why_apart(plan: ScalePlan, symbol: Symbol) -> str:
     if not isinstance(symbol.operator, FakeQuantize) or plan.edge(symbol, 0) is not None:
         return ""
     limits = [plan.graph.value(source) for source in symbol.inputs[1:]]
-    known: Sequence[np.ndarray] = [limit for limit in limits if limit is not None]
+    known: Sequence[Array] = [limit for limit in limits if limit is not None]
     if len(known) < len(limits):
         return "since their limits are computed"
     grid = symbol.operator.grid(known, symbol.type.rank)

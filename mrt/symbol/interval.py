@@ -204,7 +204,8 @@ def total(a: Array, axis: tuple[int, ...] | int | None, times: int = 1, keepdims
     terms = times * int(np.prod([a.shape[i] for i in axes], dtype=np.int64))
     if a.dtype != object and a.dtype.kind != "f" and _largest(a) * terms >= _SAFE:
         a = a.astype(object)
-    result: Array = np.asarray(a.sum(axis=axis, keepdims=keepdims)) * times
+    kept: Any = keepdims  # NumPy 2.5 is annotated for literals only.
+    result: Array = np.asarray(a.sum(axis=axis, keepdims=kept)) * times
     return result
 
 

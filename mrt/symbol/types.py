@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class TensorType:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-def type_of(array: np.ndarray) -> TensorType:
+def type_of(array: np.ndarray[Any, np.dtype[Any]]) -> TensorType:
     """The type of a NumPy array."""
     return TensorType(tuple(array.shape), array.dtype.name)
 

@@ -35,6 +35,7 @@ from mrt.frontend.relay.syntax import (
     TupleSyntax,
     TypeSyntax,
 )
+from mrt.symbol import Array
 
 _DEEPEST = {"{": 200, "[": 200, "(": 20_000}
 """How deep functions may be nested, lists in attributes, and calls and tuples."""
@@ -343,7 +344,7 @@ def _integer(token: Token, text: str | None = None) -> int:
     return int(text.partition("i")[0])
 
 
-def _scalar(token: Token) -> np.ndarray:
+def _scalar(token: Token) -> Array:
     """A number in the dtype of its suffix, an integer of 32 bits where it has none."""
     found = _NUMBER.fullmatch(token)
     digits, suffix = (found[1], found[2] or "") if found is not None else (str(token), "")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
 from tvm import relax
 
 from mrt.frontend.torch.node import Expression, Node, constant, shape_of
+from mrt.symbol import Array
 
 
 def with_batch(node: Node, data: Expression, spatial: int, make: Callable[[Expression], Expression]) -> Expression:
@@ -23,12 +23,12 @@ def part(data: Expression, axis: int, begin: int, end: int) -> Expression:
     return relax.op.strided_slice(data, [axis], [begin], [end])
 
 
-def taken(data: Expression, axis: int, indices: Sequence[int] | np.ndarray) -> Expression:
+def taken(data: Expression, axis: int, indices: Sequence[int] | Array) -> Expression:
     """The elements at constant indices along an axis counted from the front."""
     return relax.op.take(data, constant(indices, "int64"), axis)
 
 
-def mapped(node: Node, data: Expression, axis: int, matrix: np.ndarray) -> Expression:
+def mapped(node: Node, data: Expression, axis: int, matrix: Array) -> Expression:
     """Y[..., i, ...] = sum over j of matrix[i, j] X[..., j, ...] along an axis counted from the front.
 
     A product over the last axis, with which `axis` is exchanged before and after.

@@ -18,7 +18,8 @@ from mrt.symbol import Array
 def _arange(start: Array, stop: Array, step: Array) -> Array:
     if not step or (stop - start) / step > MOST_ELEMENTS:
         raise ValueError(f"from {start} to {stop} in steps of {step} are no or too many numbers")
-    return start + step * np.arange(math.ceil((stop - start) / step))
+    numbers: Array = start + step * np.arange(math.ceil((stop - start) / step))
+    return numbers
 
 
 _NUMPY: dict[str, Callable[..., Any]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -65,16 +66,19 @@ def _convolve_depthwise(
     result = np.zeros((x.shape[0], groups, taps.shape[1], *spatial), x.dtype)
     for tap in np.ndindex(*kernel):
         at = [slice(t * d, t * d + s * (n - 1) + 1, s) for t, d, s, n in zip(tap, dilate, stride, spatial, strict=True)]
-        result += images[(slice(None), slice(None), slice(None), *at)] * taps[(slice(None), slice(None), *tap)]
+        read = (slice(None), slice(None), slice(None), *at)
+        factor: tuple[slice | int, ...] = (slice(None), slice(None), *tap)
+        result += images[read] * taps[factor]
     return result.reshape(x.shape[0], -1, *spatial)
 
 
 def _windows(x: Array, kernel: tuple[int, ...], stride: tuple[int, ...], dilate: tuple[int, ...]) -> Array:
     """A view (N, C, *output spatial, *kernel) of every window."""
     spans = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilate, strict=True))
-    view: Array = sliding_window_view(x, spans, axis=tuple(range(2, x.ndim)))
-    steps = tuple(slice(None, None, step) for step in (*stride, *dilate))
-    return view[(slice(None), slice(None), *steps)]
+    axes: Any = tuple(range(2, x.ndim))  # NumPy 2.2 is annotated for a single axis only.
+    view: Array = sliding_window_view(x, spans, axis=axes)
+    steps = (slice(None), slice(None), *(slice(None, None, step) for step in (*stride, *dilate)))
+    return view[steps]
 
 
 def _blocks(batch: int, rows: int, row_size: int) -> Iterator[tuple[slice, slice]]:

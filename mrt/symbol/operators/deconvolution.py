@@ -94,10 +94,10 @@ class Deconvolution(WindowedLayer):
         lengths = [max(b, 0) + n + max(a, 0) for b, n, a in zip(before, spans, after, strict=True)]
         apart = np.zeros((*x.shape[:2], *lengths), x.dtype)
         places = [slice(max(b, 0), max(b, 0) + n, s) for b, n, s in zip(before, spans, stride, strict=True)]
-        apart[(slice(None), slice(None), *places)] = x
         cuts = [slice(max(-b, 0), min(a, 0) or None) for b, a in zip(before, after, strict=True)]
-        data = apart[(slice(None), slice(None), *cuts)]
-        turned = weight[(slice(None), slice(None), *(slice(None, None, -1) for _ in spatial))]
+        written, kept = (slice(None), slice(None), *places), (slice(None), slice(None), *cuts)
+        apart[written] = x
+        data, turned = apart[kept], np.flip(weight, tuple(range(2, weight.ndim)))
         return convolve(data, self.rows(turned), (1,) * len(spatial), dilate, self.num_group)
 
     def rows(self, weight: Array) -> Array:

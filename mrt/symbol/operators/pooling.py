@@ -112,7 +112,7 @@ class Pooling(Operator):
 
     def _divisors(self, windows: list[list[tuple[int, int, int]]]) -> Array:
         """What the average of each window divides by, of the output's spatial shape."""
-        result = np.ones(())
+        result: Array = np.ones(())
         for window in windows:
             counts = [full if self.count_include_pad else stop - start for start, stop, full in window]
             result = result[..., None] * np.asarray(counts, np.float64)

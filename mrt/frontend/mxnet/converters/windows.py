@@ -9,7 +9,7 @@ import numpy as np
 from mrt.errors import GraphError
 from mrt.frontend.mxnet.node import Node, converter
 from mrt.frontend.shaping import bordered
-from mrt.symbol import Operator, Symbol
+from mrt.symbol import Array, Operator, Symbol
 from mrt.symbol.operators.arrangement import UpSampling
 from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.elementwise import AddN
@@ -113,7 +113,7 @@ def _channels_second(node: Node, index: int, role: str) -> Symbol:
     return node.apply(Transpose(axes=(0, rank - 1, *range(1, rank - 1))), [data], f"{role}_channels_first")
 
 
-def _moved_last_axis(array: np.ndarray) -> np.ndarray:
+def _moved_last_axis(array: Array) -> Array:
     return array if array.ndim < 2 else np.moveaxis(array, -1, 1)
 
 

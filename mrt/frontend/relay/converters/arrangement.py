@@ -29,7 +29,8 @@ def resize(node: Node) -> Symbol:
 
 
 def _half_away(places: Array) -> Array:
-    return np.copysign(np.floor(np.abs(places) + np.float32(0.5)), places)
+    rounded: Array = np.copysign(np.floor(np.abs(places) + np.float32(0.5)), places)
+    return rounded
 
 
 @converter("nn.upsampling")

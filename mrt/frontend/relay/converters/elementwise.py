@@ -12,7 +12,7 @@ from mrt.frontend.relay.node import Node, converter
 from mrt.frontend.selection import chosen
 from mrt.frontend.tvm import elementwise
 from mrt.frontend.tvm.functions import FUNCTIONS, function
-from mrt.symbol import Symbol
+from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.activation import LeakyReLU
 from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.functions import Round
@@ -116,7 +116,7 @@ def left_shift(node: Node) -> Symbol:
     return node.cast(node.apply(LeftShift(), [node.symbol(0), node.symbol(1, "shift")]), node.result_dtype)
 
 
-def _shifts(node: Node, most: int) -> np.ndarray | None:
+def _shifts(node: Node, most: int) -> Array | None:
     """The shifts where they are known, from 0 to `most`; None where they are computed."""
     shifts = node.array(1)
     dtype = node.symbol(1, "shift").dtype if shifts is None else shifts.dtype.name

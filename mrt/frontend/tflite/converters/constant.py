@@ -70,5 +70,5 @@ def compute(node: Node) -> Array:
 def product(node: Node) -> Array:
     data = node.known(0, "data")
     axes = tuple(sorted({node.axis(axis, data.ndim) for axis in node.known_integers(1, "axes")}))
-    result = np.prod(data, axis=axes, keepdims=node.options("ReducerOptions").flag("KeepDims"), dtype=data.dtype)
-    return np.asarray(result)
+    kept: Any = node.options("ReducerOptions").flag("KeepDims")  # NumPy 2.5 is annotated for literals only.
+    return np.asarray(np.prod(data, axis=axes, keepdims=kept, dtype=data.dtype))

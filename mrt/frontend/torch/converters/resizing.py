@@ -9,6 +9,7 @@ from tvm import relax
 
 from mrt.frontend.torch.building import mapped, taken
 from mrt.frontend.torch.node import Expression, Node, converter, importers_own, shape_of
+from mrt.symbol import Array
 
 importers_own("pixel_shuffle.default")
 
@@ -65,7 +66,7 @@ def linear(node: Node) -> Expression:
     return data
 
 
-def _weights(places: np.ndarray, length: int) -> np.ndarray:
+def _weights(places: Array, length: int) -> Array:
     """For each place between elements the weights (places, length) of the elements."""
     matrix = np.zeros((len(places), length))
     rows, below = np.arange(len(places)), np.minimum(np.floor(places).astype(np.int64), length - 1)
@@ -88,7 +89,7 @@ def _steps(node: Node, old: Sequence[int], new: Sequence[int]) -> list[np.float3
     ]
 
 
-def _factor(indices: np.ndarray, length: int) -> int:
+def _factor(indices: Array, length: int) -> int:
     """How often each element is repeated, 0 where not all are alike."""
     factor, rest = divmod(len(indices), length)
     return 0 if rest or not np.array_equal(indices, np.repeat(np.arange(length), factor)) else factor
