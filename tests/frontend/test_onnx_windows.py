@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from onnx_models import OPSETS, assert_agrees, operators_of, random_feeds, run_onnxruntime, single
+from onnx_models import OPSETS, assert_agrees, operators_of, random_feeds, run_onnxruntime, run_reference, single
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx import from_onnx
@@ -75,6 +75,8 @@ def pooling_cases() -> list[tuple[int, int, int, int, int]]:
 
 @pytest.mark.parametrize(("size", "kernel", "stride", "begin", "end"), pooling_cases())
 def test_pooling_of_every_combination(size: int, kernel: int, stride: int, begin: int, end: int) -> None:
+    # Of windows beyond the padded data ONNX Runtime 1.23 gets some wrong where the end is padded, ONNX where it is not.
+    average = run_reference if end else run_onnxruntime
     for ceil_mode in (0, 1):
         common = {
             "kernel_shape": [kernel, 3],
@@ -85,7 +87,8 @@ def test_pooling_of_every_combination(size: int, kernel: int, stride: int, begin
         for width in (5, 6):
             assert_agrees(single("MaxPool", (1, 2, size, width), **common))
             for include in (0, 1):
-                assert_agrees(single("AveragePool", (1, 2, size, width), opset=19, count_include_pad=include, **common))
+                model = single("AveragePool", (1, 2, size, width), opset=19, count_include_pad=include, **common)
+                assert_agrees(model, run=average)
 
 
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
