@@ -13,7 +13,7 @@ from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantized import Quantized
-from mrt.quantization.quantizer import Target
+from mrt.quantization.quantizer import SMALLEST_SCALE, Target
 from mrt.quantization.trained import grid_target
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.grid import Grid, ranked
@@ -87,10 +87,7 @@ def expand_fake_quantize(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
     grid = _grid(op, [inputs.parameter(index) for index in range(1, 5)])
     data, target = inputs.quantized(0), plan.fixed.get(op.name)
     if grid is None or target is None:
-        raise QuantizationError(
-            f"{op.name} ({op.op}): its output has a zero point that is no integer, or a scale along several axes; "
-            f"prepare the graph first, or set quantize.tune_ranges"
-        )
+        raise QuantizationError(f"{op.name} ({op.op}): {_why_no_form(grid)}")
     if plan.edge(op, 0) is None:
         if not data.is_uniform and data.groups is not None:
             data = builder.grouped(data.symbol, data.step, data.groups) if data.is_centred else builder.centred(data)
@@ -101,6 +98,17 @@ def expand_fake_quantize(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
         symbol = builder.apply(BroadcastMul(), [symbol, builder.constant(f"{op.name}_sign", grid.sign)], "_sign")
         symbol = builder.narrow(symbol, *grid.integer_limits)
     return at_target(symbol, target)
+
+
+def _why_no_form(grid: Grid | None) -> str:
+    """Why no integers stand for what a FakeQuantize gives, and what is needed."""
+    if grid is None:
+        return "its limits are computed; constants are needed"
+    if (grid.step_out < SMALLEST_SCALE).any():
+        return f"its output has steps of {grid.step_out.min():.3g}; {SMALLEST_SCALE:.3g} or more is needed"
+    if not grid.has_integer_output_zero:
+        return "its output has a zero point that is no integer; prepare the graph first, or set quantize.tune_ranges"
+    return "its output has a scale along the batch or along several axes; one scale, or one axis of them, is needed"
 
 
 def at_target(symbol: Symbol, target: Target) -> Quantized:

@@ -22,7 +22,8 @@ def given_weight(
 
     rows: brings an operand like the weight to output channels first. The products that one output channel adds up must
     have one scale. Zero points are taken off the integers where these then fit int8, or where an output channel has
-    several; else integers of uint8 are moved to int8 with their zero point.
+    several; else integers of uint8 are moved to int8 with their zero point, and so is an output channel whose integers
+    are few enough, such as those of int8 turned round.
     """
     if grid is None:
         return None
@@ -43,5 +44,18 @@ def given_weight(
     elif integers.max(initial=0) > _BYTE.max and integers.min(initial=0) >= 0:
         half = -int(_BYTE.min)
         integers, zero_points = integers - half, zero_points - half
+    else:
+        integers, zero_points = _within_bytes(integers, zero_points)
     ones = np.ones(integers.shape[:2], np.int64)
     return QuantizedWeight(integers, scales[:, 0].copy(), zero_points[:, :1] * ones, ones)
+
+
+def _within_bytes(integers: Array, zero_points: Array) -> tuple[Array, Array]:
+    """Integers and zero points of output channels, both less by what brings each channel to int8; as they are where
+    that is not possible for all."""
+    rows = integers.reshape(len(integers), -1)
+    excess = np.maximum(rows.max(axis=1, initial=0) - _BYTE.max, 0)
+    if not excess.any() or (rows.min(axis=1, initial=0) - excess < _BYTE.min).any():
+        return integers, zero_points
+    shape = (-1,) + (1,) * (integers.ndim - 1)
+    return integers - excess.reshape(shape), zero_points - excess[:, None]

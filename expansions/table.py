@@ -20,6 +20,8 @@ from mrt.symbol.types import narrowest_dtype
 
 FINEST = 2**15 - 1
 """The largest magnitude of an entry where the output's own quantizer does not say it."""
+FEW_STEPS = 2**8
+"""How many steps of a grid are too few to tell where a function is flat."""
 COARSEST = 4
 """How much coarser than the output's own quantizer entries may be; beyond that a sum may want them finer."""
 
@@ -34,17 +36,22 @@ FUNCTIONS = (
 def table_reach(op: Symbol, plan: ScalePlan, lo: float, hi: float) -> tuple[float, float]:
     """The part of [lo, hi] beyond which every entry is that at its end: where the function is flat or saturates.
 
-    It is found on a grid of 65,537 values, finer than any table.
+    It is found on a grid of 65,537 values, finer than any table. Where a few of their steps hold all of it, it is found
+    anew among these and their neighbours.
     """
-    grid = np.linspace(lo, hi, MAX_ENTRIES + 1)
-    values = _values(op, grid)
-    rises = np.zeros(MAX_ENTRIES, bool)
-    for target in _target(op, plan).of_groups:
-        rises |= np.diff(_entries(values, target)) != 0
-    changes = np.flatnonzero(rises)
-    if not changes.size:
-        return lo, hi
-    return float(grid[changes[0]]), float(grid[changes[-1] + 1])
+    while True:
+        grid = np.linspace(lo, hi, MAX_ENTRIES + 1)
+        values = _values(op, grid)
+        rises = np.zeros(MAX_ENTRIES, bool)
+        for target in _target(op, plan).of_groups:
+            rises |= np.diff(_entries(values, target)) != 0
+        changes = np.flatnonzero(rises)
+        if not changes.size:
+            return lo, hi
+        first, last = changes[0], changes[-1] + 1
+        if last - first >= FEW_STEPS or grid[1] - grid[0] <= np.spacing(max(abs(lo), abs(hi))):
+            return float(grid[first]), float(grid[last])
+        lo, hi = float(grid[max(first - 1, 0)]), float(grid[min(last + 1, MAX_ENTRIES)])
 
 
 @expansion(*FUNCTIONS, demands=Demand.CHANNELS, reach=table_reach)
@@ -194,6 +201,8 @@ def _target(op: Symbol, plan: ScalePlan) -> Target:
     own, meets = plan.own[op.name], plan.meets[op.name]
     if meets is None:
         return own
+    if meets.exact and meets.hi < UNLIMITED:
+        return meets
     return meets if meets.groups is not None and meets.hi < UNLIMITED else _with_one_scale(own, meets)
 
 

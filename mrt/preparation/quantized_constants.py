@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrt.symbol import Array, Graph, GraphBuilder, RewritePass, Symbol
-from mrt.symbol.grid import compact, ranked, snapped
+from mrt.symbol.grid import RESOLUTION, compact, ranked, snapped
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.fake_quantize import FakeQuantize
-from mrt.symbol.operators.integer import Cast, Dequantize
-from mrt.symbol.operators.linear import BatchDot
+from mrt.symbol.operators.integer import Cast, Dequantize, Quantize
+from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.types import narrowest_dtype
 
 
@@ -36,6 +36,11 @@ class _Integers:
     zero_point: Array
 
 
+_DENOMINATORS = range(1, 2**7)
+_FINEST = 2**14
+"""The denominator of factors that are no multiples of any of those: they are off by 2^-15 at most."""
+
+
 @dataclass(frozen=True)
 class QuantizedConstants(RewritePass):
     """Leaves `dequantize` of an integer parameter where a constant was quantized, whatever wrote it.
@@ -47,6 +52,8 @@ class QuantizedConstants(RewritePass):
     3. What moves the elements of such a constant: the integers moved, with their scales.
     4. Its product with a constant that has no zero: the scale multiplied, and the integers turned round where that is
        negative.
+    5. The factors of an interpolation, in a network that brings quantizers: integers over a common denominator, as
+       exact as these can be, since nothing in the network rounds them.
     """
 
     def rewrite(
@@ -62,6 +69,8 @@ class QuantizedConstants(RewritePass):
             case Cast(dtype="float32") if values[0] is not None and values[0].dtype.kind in "iu":
                 one = np.ones((1,) * values[0].ndim)
                 return _dequantized(_Integers(values[0], one, one.astype(np.int64) * 0), symbol, builder)
+            case FullyConnected() if values[1] is not None and symbol.operator.interpolates(values[1]):
+                return _with_fractions(graph, symbol, inputs[0], values[1], builder)
         source = _quantized(inputs[0], builder)
         if source is None:
             return None
@@ -70,6 +79,20 @@ class QuantizedConstants(RewritePass):
         if isinstance(symbol.operator, BroadcastMul) and values[1] is not None and values[1].all():
             return _scaled(source, values[1], symbol, builder)
         return None
+
+
+def _with_fractions(graph: Graph, symbol: Symbol, data: Symbol, factors: Array, builder: GraphBuilder) -> Symbol | None:
+    """An interpolation whose factors are integers over a denominator; None where the network brings no quantizers."""
+    if not any(isinstance(other.operator, (FakeQuantize, Quantize, Dequantize)) for other in graph.operators):
+        return None
+    factors = factors.astype(np.float64)
+    exact = (n for n in _DENOMINATORS if abs(factors * n - np.rint(factors * n)).max() <= n * RESOLUTION)
+    denominator = next(exact, _FINEST)
+    integers = np.rint(factors * denominator).astype(np.int64)
+    one = np.ones((1, 1))
+    found = _Integers(integers, one / denominator, one.astype(np.int64) * 0)
+    weight = _dequantized(found, symbol, builder, "_fractions")
+    return builder.apply(symbol.operator, [data, weight], symbol.name, symbol.origin)
 
 
 def _levels(operator: FakeQuantize, values: list[Array]) -> _Integers:
@@ -115,8 +138,8 @@ def _scaled(source: _Integers, factor: Array, symbol: Symbol, builder: GraphBuil
     return _dequantized(found, symbol, builder)
 
 
-def _dequantized(found: _Integers, symbol: Symbol, builder: GraphBuilder) -> Symbol:
-    """`found` as the symbol that takes the place of `symbol`."""
+def _dequantized(found: _Integers, symbol: Symbol, builder: GraphBuilder, suffix: str = "") -> Symbol:
+    """`found` as the symbol that takes the place of `symbol`, or belongs to it under its name with a suffix."""
     parameters = []
     for value, name in (
         (found.integers, "integers"),
@@ -126,5 +149,5 @@ def _dequantized(found: _Integers, symbol: Symbol, builder: GraphBuilder) -> Sym
         if value.dtype.kind == "i" or value.dtype.kind == "u":
             value = value if name == "integers" else compact(value)
             value = value.astype(narrowest_dtype(int(value.min(initial=0)), int(value.max(initial=0))))
-        parameters.append(builder.parameter(f"{symbol.name}_{name}", value, symbol.origin))
-    return builder.apply(Dequantize(), parameters, symbol.name, symbol.origin)
+        parameters.append(builder.parameter(f"{symbol.name}{suffix}_{name}", value, symbol.origin))
+    return builder.apply(Dequantize(), parameters, f"{symbol.name}{suffix}", symbol.origin)

@@ -15,7 +15,7 @@ from mrt.quantization.granularity import covered_channels, grouped_target
 from mrt.quantization.options import MOST_BITS, ActivationConfig, InputConfig, QuantizationConfig
 from mrt.quantization.quantizer import SMALLEST_SCALE, Target, affine_target, symmetric_target
 from mrt.quantization.ranges import calibrated_ranges, magnitude, never_negative_tensors
-from mrt.quantization.trained import ConstantGrid, fixed_targets, fold_constants, one_scale
+from mrt.quantization.trained import FINE_BITS, ConstantGrid, fine_tensors, fixed_targets, fold_constants, one_scale
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.channels import channel_axes
 
@@ -207,9 +207,12 @@ def asked_options(
     2. A tensor that holds values of another at its scale, such as a reshaped one, follows that, as far as no override
        names it. It is the same integers only where it has the same range: else it may be resolved finer.
     3. Masked scores keep the step of the scores, in as many bits as the masked ones need besides.
-    4. Any other has its own options.
+    4. What a network that brings quantizers does not round, and no layer reads, has FINE_BITS, as far as no override
+       names it.
+    5. Any other has its own options.
     """
     asked: dict[str, Asked] = {}
+    fine = fine_tensors(graph, fixed)
     for symbol in (*graph.inputs, *graph.symbols):
         name = symbol.name
         source = symbol.inputs[0].name if symbol.operator.keeps_scale else None
@@ -217,6 +220,9 @@ def asked_options(
         scores = scores_of(graph, symbol, ranges)
         if name in fixed:
             asked[name] = fixed[name]
+        elif name in fine and not config.overrides_activation(name):
+            options = config.activation_of(name)
+            asked[name] = options.model_copy(update={"bits": max(options.bits, FINE_BITS)})
         elif isinstance(followed, Target):
             asked[name] = config.activation_of(name)
         elif symbol.is_variable and name in config.inputs:

@@ -66,7 +66,7 @@ def calibrated_ranges(
     given |= {name: _given_range(options) for name, options in config.inputs.items() if fixed}
     known = {**given, **thresholds} | {name: Threshold(*real_range(target)) for name, target in fixed.items()}
     known |= proven_ranges(graph, known) if fixed else {}
-    symbols = (*graph.inputs, *graph.symbols)
+    symbols = tuple(dict.fromkeys((*graph.inputs, *graph.symbols)))
     for symbol in graph.operators if fixed else ():
         told = told_range(graph, symbol) if symbol.name not in known else None
         if told is not None:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mrt.quantization.expansion import expansion_of
+from mrt.quantization.expansion import Demand, expansion_of
 from mrt.quantization.quantizer import SMALLEST_SCALE, ChannelGroups, Target, symmetric_target
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol
 from mrt.symbol.builder import rewrite_graph
 from mrt.symbol.graph import evaluate_symbol
 from mrt.symbol.grid import compact, ranked
+from mrt.symbol.operators.dot import Dot
 from mrt.symbol.operators.fake_quantize import FakeQuantize
 from mrt.symbol.operators.integer import Dequantize, Quantize
+from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.types import INT32_MAX
 
 FACTOR_BITS = 30
@@ -27,7 +29,8 @@ FINE_BITS = 16
 class ConstantGrid:
     """The integers of a constant that came quantized: real = scale * (integers - zero_point).
 
-    integers: int64 of the constant's shape. scale: float64, zero_point: int64, both of its rank, each axis 1 or full.
+    integers: int64 of the constant's shape. scale: float64, not negative; zero_point: int64; both of the constant's
+    rank, each axis 1 or full.
     """
 
     integers: Array
@@ -55,16 +58,20 @@ def fold_constants(graph: Graph) -> tuple[Graph, dict[str, ConstantGrid]]:
         if not isinstance(symbol.operator, Dequantize) or len(known) < len(values):
             return None
         made = builder.parameter(symbol.name, evaluate_symbol(symbol, known), symbol.origin)
-        integers, scale, zero_point = (ranked(value, symbol.type.rank) for value in known)
-        grids[made.name] = ConstantGrid(
-            np.broadcast_to(integers, symbol.shape).astype(np.int64),
-            scale.astype(np.float64),
-            zero_point.astype(np.int64),
-        )
+        grids[made.name] = _constant_grid(known, symbol.shape)
         return made
 
     folded = rewrite_graph(graph, fold)
     return (folded, grids) if grids else (graph, {})
+
+
+def _constant_grid(dequantized: Sequence[Array], shape: tuple[int, ...]) -> ConstantGrid:
+    """That of integers, scale and zero point. Where a scale is negative, as NNCF gives them, the integers are turned
+    round."""
+    integers, scale, zero_point = (ranked(value, len(shape)) for value in dequantized)
+    sign = np.where(scale < 0, -1, 1)
+    turned = np.broadcast_to(integers.astype(np.int64) * sign, shape)
+    return ConstantGrid(turned, np.abs(scale.astype(np.float64)), zero_point.astype(np.int64) * sign)
 
 
 def grid_target(step: Array, zero: Array, lo: int, hi: int, rank: int) -> Target | None:
@@ -133,6 +140,34 @@ def fixed_targets(graph: Graph, given: Mapping[str, object]) -> dict[str, Target
     return found
 
 
+def interpolates(graph: Graph, symbol: Symbol) -> bool:
+    """Whether a symbol is a linear map that keeps to the range of its data, or near it."""
+    weight = graph.value(symbol.inputs[1]) if isinstance(symbol.operator, FullyConnected) else None
+    return weight is not None and isinstance(symbol.operator, FullyConnected) and symbol.operator.interpolates(weight)
+
+
+def fine_tensors(graph: Graph, fixed: Mapping[str, Target]) -> frozenset[str]:
+    """What is rounded with at least FINE_BITS, in a network that brings quantizers: that network does not round it.
+
+    It is what no quantizer fixes, something rounds, and no layer or matrix product reads, also behind what moves it:
+    those would need wider products.
+    """
+    if not fixed:
+        return frozenset()
+    read: set[str] = set()
+    rounded: set[str] = set()
+    for symbol in reversed(graph.operators):
+        for reader in graph.consumers[symbol]:
+            operator = reader.operator
+            is_layer = operator.weight_channel_axis is not None or isinstance(operator, (BatchDot, Dot))
+            if (is_layer and not interpolates(graph, reader)) or (operator.keeps_scale and reader.name in read):
+                read.add(symbol.name)
+            wanted = expansion_of(reader).demands(reader, graph)[reader.inputs.index(symbol)]
+            if wanted in (Demand.NARROW, Demand.CHANNELS):
+                rounded.add(symbol.name)
+    return frozenset(rounded - read - fixed.keys())
+
+
 def _of_input(graph: Graph, symbol: Symbol) -> Target | None:
     readers = _read_by(graph, symbol)
     if not readers:
@@ -180,8 +215,13 @@ def _fine_target(graph: Graph, readers: list[Symbol]) -> Target | None:
         return None
     lo, hi = told
     # A step more, so that what is beyond a limit stays beyond it.
-    magnitude = max(abs(lo), abs(hi)) * (1 + 2.0 ** (2 - FINE_BITS))
-    return replace(symmetric_target(magnitude, FINE_BITS, signed=lo < 0), exact=True)
+    wider = 1 + 2.0 ** (2 - FINE_BITS)
+    if lo <= 0 <= hi:
+        return replace(symmetric_target(max(abs(lo), abs(hi)) * wider, FINE_BITS, signed=lo < 0), exact=True)
+    # Far from zero the integers are spent on the range, and the zero point is none of them.
+    top = 2 ** (FINE_BITS - 1) - 1
+    scale = (hi - lo) / 2 * wider / top
+    return Target(scale, -top, top, zero_point=-int(np.rint((lo + hi) / 2 / scale)), exact=True)
 
 
 def told_range(graph: Graph, symbol: Symbol) -> tuple[float, float] | None:

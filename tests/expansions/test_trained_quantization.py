@@ -23,6 +23,7 @@ from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul
 from mrt.symbol.operators.fake_quantize import FakeQuantize
+from mrt.symbol.operators.functions import HardSwish, Silu
 from mrt.symbol.operators.integer import Dequantize, Quantize
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.normalization import LayerNorm
@@ -394,6 +395,18 @@ def test_quantize_and_dequantize_of_onnx(dtype: str, bits: int) -> None:
     assert not model.thresholds and not any("anew" in note for note in model.notes)
 
 
+def test_a_function_between_quantizers_of_16_bits_has_entries_of_16_bits() -> None:
+    builder = GraphBuilder()
+    data = quantizer(builder, builder.input("x", TensorType((2, 500))), 0.0002, 32768, "q", "int32", 16)
+    found = builder.apply(Sigmoid(), [dequantizer(builder, data, 0.0002, 32768, "real")], "function")
+    graph = builder.graph([quantizer(builder, found, 2.0**-16, 0, "y", "int32", 16)])
+    x = np.random.default_rng(8).normal(0, 3, (2, 500)).astype(np.float32)
+    model = mrt.quantize(graph)
+    (found,) = model.graph.evaluate(model.quantize_inputs(x))
+    (wanted,) = exactly(graph, {"x": x})
+    assert np.abs(found - wanted).max() <= 1 and np.mean(found != wanted) < 0.01
+
+
 def test_integers_that_come_in_are_dequantized_by_the_network() -> None:
     builder = GraphBuilder()
     data = builder.input("x", TensorType((2, 3), "uint8"))
@@ -421,8 +434,8 @@ def mixed_graph(middle: Callable[[GraphBuilder, Symbol], Symbol]) -> Graph:
 
 
 def test_the_rest_of_a_network_is_calibrated() -> None:
-    graph = mixed_graph(lambda builder, data: builder.apply(Sigmoid(), [data], "function"))
-    with pytest.raises(QuantizationError, match="not known without data: first"):
+    graph = mixed_graph(lambda builder, data: builder.apply(Silu(), [data], "function"))
+    with pytest.raises(QuantizationError, match="not known without data: first, function; no"):
         mrt.quantize(graph)
     x = np.random.default_rng(4).normal(0, 0.8, (2, 4, 6, 6)).astype(np.float32)
     model = mrt.quantize(graph, x, runner=NumpyRunner())
@@ -431,7 +444,29 @@ def test_the_rest_of_a_network_is_calibrated() -> None:
     (wanted,) = graph.evaluate({"x": x})
     assert np.abs(found - wanted).max() < 0.02 * np.abs(wanted).max()
     notes = "\n".join(model.notes)
-    assert "rounded anew for sigmoid, since no quantizer of the network stands before it: first" in notes
+    assert "rounded anew for silu, since no quantizer of the network stands before it: first" in notes
+
+
+FLAT = {
+    "of its own range": (one(Sigmoid()), (0.0, 1.0)),
+    "behind a quantizer": (one(Silu()), (-1.0, 1.55)),
+    "behind a quantizer that is moved": (one(HardSwish(), Transpose(axes=(0, 2, 3, 1))), (-0.5, 0.775)),
+}
+
+
+@pytest.mark.parametrize("case", FLAT)
+def test_a_function_of_an_accumulator_needs_no_data_where_what_it_tells_apart_is_known(case: str) -> None:
+    """The accumulator is rounded to 16 bits over that, however far its proven range goes."""
+    make, out = FLAT[case]
+    graph = between(lambda builder, sources: make(builder, [layers_sum(builder, sources)]), out)
+    assert_rounded_once(graph, 0.02)
+
+
+def test_what_a_network_does_not_round_is_rounded_to_16_bits() -> None:
+    """A global average before a function: 8 bits would bring the result off by steps of the quantizer."""
+    pooling = Pooling(global_pool=True, pool_type="avg", kernel=(1, 1))
+    graph = between(one(LeakyReLU(slope=0.1), pooling, Sigmoid()), (0.4, 0.6))
+    assert_rounded_once(graph, 0.05)
 
 
 def test_what_a_quantizer_bounds_needs_no_data() -> None:
@@ -486,16 +521,34 @@ def test_weights_without_an_integer_zero_keep_a_finer_one() -> None:
     assert np.abs(prepared.parameters["w_q"] - defined_weight).max() <= (1.8 / 255) / 2**7
 
 
-def test_a_weight_with_a_scale_for_each_input_channel_is_quantized_anew_and_noted() -> None:
+@pytest.mark.parametrize("block", [1, 5])
+def test_a_weight_with_a_scale_for_each_input_channel_is_quantized_anew_and_noted(block: int) -> None:
     builder = GraphBuilder()
     data = fake_quantize(builder, builder.input("x", TensorType((3, 20))), SIGNED, 256, "a")
     integers = builder.parameter("w", np.random.default_rng(1).integers(-127, 128, (6, 20)).astype(np.int8))
-    weight = dequantizer(builder, integers, np.linspace(0.01, 0.02, 20), 0, "w_q")
+    weight = dequantizer(builder, integers, np.linspace(0.01, 0.02, 20 // block).repeat(block), 0, "w_q")
     graph = builder.graph([builder.apply(FullyConnected(num_hidden=6, no_bias=True), [data, weight], "layer")])
     notes = expand_graph(prepare(graph).graph, {}, QuantizationConfig()).notes
     assert any(
         note.startswith("layer (FullyConnected): w_q came quantized with a scale for each input") for note in notes
     )
+
+
+@pytest.mark.parametrize("zero_point", [0, 3])
+def test_a_weight_with_negative_scales_is_turned_round(zero_point: int) -> None:
+    """As NNCF compresses weights: that of largest magnitude is -128. The integers stay those of int8."""
+    integers = np.random.default_rng(1).integers(-128, 128, (4, 4, 3, 3)).astype(np.int8)
+    integers[:, 0, 0, 0] = -128
+    scales = np.reshape([0.011, -0.0093, -0.0121, 0.0087], (4, 1, 1, 1))
+
+    def layer(builder: GraphBuilder, sources: list[Symbol]) -> Symbol:
+        weight = dequantizer(builder, builder.parameter("w", integers), scales, zero_point, "w_q")
+        operator = Convolution(kernel=(3, 3), num_filter=4, pad=(1, 1), no_bias=True)
+        return builder.apply(operator, [sources[0], weight], "layer")
+
+    model = assert_rounded_once(between(layer, (-6.4, 6.35)))
+    weights = [s.inputs[1] for s in model.graph.operators if s.op == "Convolution"]
+    assert all(weight.dtype == "int8" for weight in weights)
 
 
 def test_constants_are_followed_through_what_moves_and_scales_them() -> None:
@@ -555,6 +608,33 @@ def test_an_input_that_is_moved_first_comes_in_at_the_grid_of_its_quantizer() ->
     x = np.random.default_rng(0).normal(0, 1, (2, 3, 4)).astype(np.float32)
     (found,) = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(x)))
     np.testing.assert_allclose(found, graph.evaluate({"x": x})[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("limits", [(100.0, 103.0), (-31.7, -30.01)])
+def test_an_input_far_from_zero_comes_in_over_its_range(limits: Sequence[float]) -> None:
+    """With no integer zero point, in 16 bits of that range and not of all from zero on."""
+    builder = GraphBuilder()
+    graph = builder.graph([fake_quantize(builder, builder.input("x", TensorType((1, 999))), limits, 255, "y")])
+    model = mrt.quantize(graph)
+    x = np.random.default_rng(0).uniform(limits[0] - 0.3, limits[1] + 0.3, (1, 999)).astype(np.float32)
+    (found,) = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(x)))
+    steps = np.abs(found - graph.evaluate({"x": x})[0]) / ((limits[1] - limits[0]) / 254)
+    assert steps.max() < 1.6 and np.mean(steps > 0.7) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ((-1e-30, 1e-30), "its output has steps of 7.8"),
+        ((np.full((2, 1, 1), -1), np.array([1, 2]).reshape(2, 1, 1)), "its output has a scale along the batch"),
+    ],
+)
+def test_quantizers_without_a_form_are_refused_with_the_reason(limits: Sequence[object], words: str) -> None:
+    builder = GraphBuilder()
+    data = builder.input("x", TensorType((2, 3, 4)))
+    graph = builder.graph([fake_quantize(builder, data, limits, 256, "y")])
+    with pytest.raises(QuantizationError, match=f"FakeQuantize.: {words}"):
+        mrt.quantize(graph, np.ones((2, 3, 4), np.float32), runner=NumpyRunner())
 
 
 def test_what_the_records_do_not_bound_is_bounded_by_its_quantizer() -> None:

@@ -203,8 +203,12 @@ def test_concatenation_of_onnx_runtime() -> None:
 
 @pytest.mark.parametrize("trans", [0, 1])
 @pytest.mark.parametrize("gives_integers", [False, True])
-def test_gemm_of_onnx_runtime(trans: int, gives_integers: bool) -> None:
-    """Scales of the weight's columns, in both orders of its axes; without a scale of its result it is a float."""
+@pytest.mark.parametrize("alpha", [1.0, 0.7])
+def test_gemm_of_onnx_runtime(trans: int, gives_integers: bool, alpha: float) -> None:
+    """Scales of the weight's columns, in both orders of its axes; without a scale of its result it is a float.
+
+    The factor is one of the bias too, whose integers are at the scale of the product.
+    """
     weight = {
         "b": integers("int8", *((5, 8) if trans else (8, 5))),
         "bs": RNG.uniform(0.01, 0.02, 5).astype(np.float32),
@@ -212,7 +216,7 @@ def test_gemm_of_onnx_runtime(trans: int, gives_integers: bool) -> None:
         "c": RNG.integers(-500, 500, 5).astype(np.int32),
     }
     constants = PAIR | weight | (RESULT if gives_integers else {})
-    node = helper.make_node("QGemm", ["x", *constants], ["y"], domain=MICROSOFT, transB=trans, alpha=1.0)
+    node = helper.make_node("QGemm", ["x", *constants], ["y"], domain=MICROSOFT, transB=trans, alpha=alpha)
     kind = U8 if gives_integers else TensorProto.FLOAT
     model = model_of([node], {"x": (U8, (3, 8))}, constants, {"y": kind})
     feeds = {"x": integers("uint8", 3, 8)}
@@ -270,7 +274,8 @@ def test_a_weight_that_is_quantized_in_the_graph() -> None:
     assert isinstance(graph.by_name["y"].inputs[1].operator, Dequantize)
 
 
-def test_a_weight_with_a_scale_for_each_block_is_read_as_the_floats_that_it_is() -> None:
+def test_a_weight_with_a_scale_for_each_block_has_one_for_each_element() -> None:
+    """What sums over blocks is quantized anew and noted: `test_trained_quantization.py`."""
     node = helper.make_node("DequantizeLinear", ["q", "s"], ["w"], axis=0, block_size=2)
     q, scale = integers("int8", 4, 3), RNG.uniform(0.1, 1, (2, 3)).astype(np.float32)
     product = helper.make_node("MatMul", ["x", "w"], ["y"])
@@ -278,8 +283,11 @@ def test_a_weight_with_a_scale_for_each_block_is_read_as_the_floats_that_it_is()
         [node, product], {"x": (TensorProto.FLOAT, (2, 4))}, {"q": q, "s": scale}, {"y": TensorProto.FLOAT}, 21
     )
     graph = from_onnx(model)
-    weight = graph.parameters[graph.by_name["y"].inputs[1].name]
-    np.testing.assert_array_equal(weight, (q * np.repeat(scale, 2, axis=0)).T)
+    weight = graph.by_name["y"].inputs[1]
+    assert isinstance(weight.operator, Dequantize)
+    stored, scales = (graph.parameters[symbol.name] for symbol in weight.inputs[:2])
+    np.testing.assert_array_equal(stored, q.T)
+    np.testing.assert_array_equal(scales, np.repeat(scale, 2, axis=0).T)
 
 
 def test_fake_quantize_of_openvino() -> None:

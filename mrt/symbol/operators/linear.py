@@ -13,6 +13,11 @@ from mrt.symbol.operators._intervals import added, output_shape, partial_sums, p
 from mrt.symbol.operators._products import sum_of_products
 from mrt.symbol.types import TensorType, arithmetic_dtype
 
+_ROUNDED = 1e-3
+"""How far from 1 rounding may bring a sum of the factors of an interpolation."""
+_OVERSHOOT = 2.0
+"""How much the magnitudes of these add up to at most; those of cubic interpolation to less than 1.6."""
+
 
 @operator("FullyConnected")
 class FullyConnected(Operator):
@@ -31,6 +36,13 @@ class FullyConnected(Operator):
 
     def channel_axis(self) -> int:
         return 1 if self.flatten else -1
+
+    def interpolates(self, weight: Array) -> bool:
+        """Whether each row of the weight adds up to 1, so that the output lies in the range of the data or near it."""
+        if self.flatten or not self.no_bias or weight.dtype.kind != "f":
+            return False
+        rows = weight.astype(np.float64)
+        return bool((abs(rows.sum(axis=1) - 1.0) <= _ROUNDED).all() and (abs(rows).sum(axis=1) <= _OVERSHOOT).all())
 
     def infer(self, x: TensorType, weight: TensorType, bias: TensorType | None = None) -> TensorType:
         if x.rank < (2 if self.flatten else 1):

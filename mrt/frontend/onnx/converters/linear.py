@@ -25,7 +25,8 @@ def gemm(node: Node) -> Symbol:
     """Y = alpha A' B' + beta C, where A' and B' are A and B or their transposes.
 
     Case 1: B is a constant. FullyConnected with the weight alpha B'ᵀ; beta C is its bias if it is the same in
-    every row. Case 2: B is computed. A dot, times alpha. In both, any other beta C is added at the end.
+    every row. Case 2: B is stored quantized and alpha is not 1. FullyConnected with the integers as they are, times
+    alpha. Case 3: B is computed. A dot, times alpha. In all, any other beta C is added at the end.
     """
     for index in (0, 1):
         if len(node.shape(index)) != 2:
@@ -37,12 +38,16 @@ def gemm(node: Node) -> Symbol:
     data = node.symbol(0)
     if node.integer("transA", 0):
         data = node.apply(Transpose(axes=(1, 0)), [data], "transposed")
-    weight = _scaled_weight(node, alpha)
-    if has_addend and _is_bias(node, weight.shape[0]):
+    apart = alpha != 1 and node.scope.quantized(node.known(1, "weight")) is not None
+    weight = _scaled_weight(node, 1.0 if apart else alpha)
+    if has_addend and not apart and _is_bias(node, weight.shape[0]):
         bias = _bias(node, beta, weight.shape[0])
         return node.apply(FullyConnected(num_hidden=weight.shape[0]), [data, weight, bias])
     operator = FullyConnected(num_hidden=weight.shape[0], no_bias=True)
-    unbiased = node.apply(operator, [data, weight], "product" if has_addend else "")
+    last = "product" if has_addend else ""
+    unbiased = node.apply(operator, [data, weight], "unscaled" if apart else last)
+    if apart:
+        unbiased = node.apply(MulScalar(alpha), [unbiased], last)
     return _with_addend(node, unbiased, beta if has_addend else 0.0)
 
 

@@ -43,17 +43,34 @@ def dequantize_linear(node: Node) -> Symbol:
 
 
 def quantized_form(node: Node) -> QuantizedConstant | None:
-    """The quantized constant that a DequantizeLinear of constants is; None where its scales are those of blocks, or its
-    integers none that graphs have.
+    """The quantized constant that a DequantizeLinear of constants is; None where graphs lack its integers.
+
+    Scales of blocks are those of each element.
     """
-    if node.integer("block_size", 0):
-        return None
     stored = node.known(0, "x")
     if stored.dtype.name not in STORAGE:
         return None
     known = node.known(2, "x_zero_point") if node.has(2) else None
+    block = node.integer("block_size", 0)
+    if block:
+        return _of_blocks(node, stored, known, block)
     found = _scale_of(node, stored.shape, 1, known, stored.dtype.name, node.integer("axis", 1))
     return dequantized_constant(stored, found.scale, found.zero_point)
+
+
+def _of_blocks(node: Node, stored: Array, zero_point: Array | None, block: int) -> QuantizedConstant | None:
+    """Integers with one scale for each `block` of them along an axis, the last of which may be shorter.
+
+    None where the scales have another shape.
+    """
+    scale = node.known(1, "scale").astype(np.float32)
+    zero = np.zeros(scale.shape, np.int8) if zero_point is None else zero_point
+    axis = node.axis(node.integer("axis", 1), stored.ndim)
+    blocks = tuple(-(-size // block) if place == axis else size for place, size in enumerate(stored.shape))
+    if block < 1 or scale.shape != blocks or zero.shape != blocks:
+        return None
+    within = np.arange(stored.shape[axis]) // block
+    return dequantized_constant(stored, scale.take(within, axis), zero.take(within, axis))
 
 
 def _check_whole_blocks(node: Node) -> None:
@@ -152,11 +169,11 @@ def _operand(node: Node, index: int, axis: int | None) -> str:
 
 
 def _bias(node: Node, form: _Form) -> str:
-    """The name of the bias, int32 at the product of the scales of both operands."""
+    """The name of the bias, int32 at the scale of the product: that of both operands, and the factor of QGemm."""
     first, second = (node.known(index + 1, "scale").astype(np.float32).reshape(-1) for index in form.operands)
     value = node.input(form.bias or 0)
     # A bias lies along the last axis, be it of a convolution's channels or of a product's columns.
-    scale = np.asarray(first * second, np.float32)
+    scale = np.asarray(first * second * np.float32(node.number("alpha", 1.0)), np.float32)
     column = scale if scale.size > 1 else scale.reshape(())
     return _defined(node, value, Scale(column, np.zeros(column.shape, np.int32), "int32"), "bias")
 
