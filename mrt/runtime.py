@@ -6,7 +6,7 @@ import json
 import os
 import struct
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,10 +17,11 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import relax
+from tvm.support.cc import get_cc
 
 from mrt.errors import CompilationError, DataError, ModelFileError
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
-from mrt.workers import cores, in_order
+from mrt.workers import cores
 
 FORMAT_VERSION = 4
 MAIN, REAL, METADATA = "main", "real", "mrt_metadata"
@@ -29,6 +30,9 @@ CALLS, MEMORY = "_calls", "_memory"
 """What is added to the name of a function for the one that does its work, and for the one that gives it memory."""
 REQUEST = "request_tiles"
 """The function of code that uses tile registers which asks for them and gives 0, before any other is called."""
+
+LIBRARY = "model.so"
+"""The name of a library while it is being made."""
 
 ELF_HEADER = struct.Struct("<40xQ10xHH2x")
 """Of the 64-bit format: the place of the section headers, the size of one and their number."""
@@ -89,64 +93,89 @@ class Metadata:
 
 @dataclass(frozen=True, eq=False)
 class Executable:
-    """Compiled functions, to be run or to be saved.
+    """Compiled functions, to be run in this process.
 
-    bytecode: the virtual machine's, with all constants. calls: machine code of what calls kernels, found by name;
-    link: makes the same for one library with the kernels, found by the linker. kernels: the modules that hold them.
+    bytecode: the virtual machine's. calls: machine code of what calls kernels, found by name. kernels: the modules that
+    hold them. constants: a tensor of all, for functions that are given it.
     """
 
     bytecode: Any
     calls: Any
-    link: Callable[[], Any]
     kernels: Sequence[Any]
+    constants: Any
 
     def __post_init__(self) -> None:
         for kernels in self.kernels:
             self.calls.import_module(kernels)
         self.bytecode.mod.import_module(self.calls)
 
-    def copied(self) -> Any:
-        """A module to run from. Running marks constants with memory scopes, which would be saved."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "bytecode")
-            self.bytecode.mod.write_to_file(path, "ro")
-            copy = tvm.get_global_func("ffi.Module.load_from_file.relax.VMExecutable")(path)
-        copy.import_module(self.calls)
-        return copy
 
-    def export_library(self, path: str | os.PathLike[str]) -> None:
-        """Writes a shared library, beside which its parts are for a while; RuntimeError where the linker fails."""
-        # TVM writes the first module itself, and would take the last, which is not optimized, for a system library.
-        first, *others = [*self.kernels, self.link()]
-        objects = [Path(path).with_name(f"part{place}.o") for place in range(len(others))]
-        # Machine code is made here: of several modules at once, where TVM would make that of one after the other.
-        list(in_order(lambda pair: pair[0].write_to_file(str(pair[1])), zip(others, objects, strict=True)))
-        self.bytecode.mod.clear_imports()
-        self.bytecode.mod.import_module(first)
+@dataclass(frozen=True, eq=False)
+class Linkable:
+    """Compiled functions, to be linked to a shared library.
+
+    bytecode: the virtual machine's, with all constants. objects: the files of machine code, by content.
+    """
+
+    bytecode: Any
+    objects: Sequence[bytes]
+
+    def link(self, path: Path) -> None:
+        """Writes the library, and its parts beside it; CompilationError where the system's linker fails."""
+        if get_cc() is None:
+            raise CompilationError("the module cannot be linked: there is no C++ compiler; install g++ or clang++")
+        parts = [path.with_name(f"part{place}.o") for place in range(len(self.objects))]
+        for part, content in zip(parts, self.objects, strict=True):
+            part.write_bytes(content)
         try:
-            self.bytecode.export_library(str(path), addons=[str(each) for each in objects])
-        finally:
-            self.bytecode.mod.clear_imports()
-            self.bytecode.mod.import_module(self.calls)
+            self.bytecode.export_library(str(path), addons=[str(part) for part in parts])
+        except RuntimeError as error:
+            raise CompilationError(f"the module cannot be linked: {_line(error, -1)}") from error
+
+    def load(self) -> Any:
+        """TVM's module of the library, which is part of this process from then on, and no file.
+
+        CompilationError where that fails, in a temporary folder that nothing may be executed from say.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / LIBRARY
+            self.link(path)
+            try:
+                return tvm.runtime.load_module(str(path))
+            except Exception as error:  # what fails, and how, depends on the system's loader
+                raise CompilationError(
+                    f"the module cannot be loaded from {folder}: {_line(error, 0)}; save it and load it from a folder "
+                    f"that code may be executed from, or name one for temporary files by TMPDIR"
+                ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """A shared library that was loaded. module: TVM's of it; content: of its file."""
+
+    module: Any
+    content: bytes
+
+    def link(self, path: Path) -> None:
+        """Writes the same library."""
+        path.write_bytes(self.content)
+
+    def load(self) -> Any:
+        return self.module
 
 
 class Module:
     """A compiled model. Not to be called from several threads at once; TVM uses all cores for one call."""
 
-    def __init__(self, executable: Any, metadata: Metadata, library: bytes | None = None) -> None:
-        """executable: an `Executable` with the functions named above, or TVM's module of the file that it was loaded
-        from, whose content is `library`.
-
-        Users get modules from `compile` or `load_module`.
-        """
-        self._executable = executable
-        self._metadata = metadata
+    def __init__(self, library: Linkable | Library, metadata: Metadata) -> None:
+        """library: of the functions named above. Users get modules from `compile` or `load_module`."""
         self._library = library
+        self._metadata = metadata
 
     @cached_property
     def _workers(self) -> list[_Worker]:
         """What runs the module. It is made when first needed: for a module that is compiled to be saved, never."""
-        code = self._executable.copied() if self._library is None else self._executable
+        code = self._library.load()
         machine = virtual_machine(code)
         return [_Worker(code, machine, self.inputs) for _ in range(max(min(self._metadata.workers, cores()), 1))]
 
@@ -208,16 +237,11 @@ class Module:
         target = Path(path)
         try:
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
-                made = Path(folder) / "model.so"
-                if self._library is not None:
-                    made.write_bytes(self._library)
-                else:
-                    self._executable.export_library(made)
+                made = Path(folder) / LIBRARY
+                self._library.link(made)
                 os.replace(made, target)
         except OSError as error:
             raise ModelFileError(f"{target} cannot be written: {error.strerror or error}") from error
-        except RuntimeError as error:
-            raise CompilationError(f"{target} cannot be linked: {_line(error, -1)}") from error
 
     def _arrays(self, x: Array | Mapping[str, Array]) -> list[Array]:
         """The array of each input, in order."""
@@ -292,7 +316,7 @@ def load_module(path: str | os.PathLike[str]) -> Module:
         metadata = Metadata.from_json(bytes(stored.numpy()).decode())
     except (ModelFileError, UnicodeDecodeError) as error:
         raise ModelFileError(f"{path}: {error}") from None
-    return Module(executable, metadata, library)
+    return Module(Library(executable, library), metadata)
 
 
 def _check_whole(library: bytes) -> None:

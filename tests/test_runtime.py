@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import numpy as np
 import pytest
 
 from mrt.backend import build_module, compile_model
-from mrt.backend.build import compile_executable
+from mrt.backend.build import compile_linkable
+from mrt.backend.libraries import Libraries, as_object
 from mrt.backend.machine import Machine
 from mrt.errors import CompilationError, DataError, ModelFileError
 from mrt.runtime import Metadata, Module, load_module
@@ -95,6 +97,27 @@ def test_any_number_of_samples_gives_the_same_integers(plain: Module, count: int
     expected = integer_graph(count).evaluate(fed) if count else [np.zeros((0, 4), np.int32)] * 2
     for found, wanted in zip(plain.run_integer(fed), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_without_a_linker_a_call_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made = compile_model(integer_graph(3), *facts(3), None, DIGEST)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    for use in (lambda: made.run_integer(integers(1)), lambda: made.save(tmp_path / "model.so")):
+        with pytest.raises(CompilationError, match="cannot be linked"):
+            use()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_code_may_not_be_executed_a_call_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = compile_model(integer_graph(3), *facts(3), None, DIGEST)
+
+    def refused(path: str) -> None:
+        raise RuntimeError(f"{path}: failed to map segment from shared object")
+
+    monkeypatch.setattr("tvm.runtime.load_module", refused)
+    with pytest.raises(CompilationError, match=r"failed to map segment from shared object; .* TMPDIR"):
+        made.run_integer(integers(1))
 
 
 @pytest.mark.parametrize("count", [0, 2, 4, 7, 12, 13])
@@ -179,6 +202,21 @@ def test_inputs_that_do_not_fit_are_named(plain: Module) -> None:
         plain.run_integer({**integers(2), "a": np.zeros((2, 4), np.int32)})
     with pytest.raises(DataError, match=r"b holds \[0, 201\]; values in \[0, 200\]"):
         plain.run_integer({**integers(2), "b": np.array([[0] * 6, [201] * 6], np.uint8)})
+
+
+@pytest.mark.parametrize(
+    "arranged", [np.ascontiguousarray, np.asfortranarray, lambda x: np.repeat(x, 2, axis=1)[:, ::2]]
+)
+@pytest.mark.parametrize("rest", [0.0, np.inf, -np.inf])
+def test_one_nan_anywhere_is_refused(rest: float, arranged: Callable[[np.ndarray], np.ndarray]) -> None:
+    entry = TensorQuantization("a", (3, 35), "int8", 1.0, 0, -127, 127)
+    whole = np.full((3, 35), rest, np.float32)
+    np.testing.assert_array_equal(entry.real(arranged(whole)), whole)
+    for place in range(whole.size):
+        x = whole.copy()
+        x.flat[place] = np.nan
+        with pytest.raises(DataError, match="a holds NaN"):
+            entry.real(arranged(x))
 
 
 def test_infinities_saturate(plain: Module) -> None:
@@ -272,7 +310,8 @@ def test_a_module_that_was_cut_short_is_named(plain: Module, tmp_path: Path) -> 
 
 def test_a_library_of_something_else_is_named(tmp_path: Path) -> None:
     graph = integer_graph(1)
-    compile_executable(build_module(graph), Machine.of()).export_library(str(tmp_path / "other.so"))
+    machine = Machine.of()
+    compile_linkable(build_module(graph), machine, Libraries(machine, as_object)).link(tmp_path / "other.so")
     with pytest.raises(ModelFileError, match=r"other\.so is no module"):
         load_module(tmp_path / "other.so")
 

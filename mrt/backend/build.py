@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import tvm
 from tvm import relax, tirx
 from tvm.relax import vm_build
 
+from mrt.backend.calls import Calls, write_calls
 from mrt.backend.emit import Emitter
-from mrt.backend.joined import join_calls, linked
+from mrt.backend.joined import Joined, join_calls
 from mrt.backend.known_bounds import bounds_of_inputs, known_bounds
-from mrt.backend.libraries import SETTINGS, Libraries
+from mrt.backend.libraries import SETTINGS, Libraries, as_object
 from mrt.backend.machine import Machine, one_line
 from mrt.backend.real import with_real_ends
 from mrt.backend.stack import KERNELS
@@ -20,7 +22,7 @@ from mrt.backend.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning import Tuning
 from mrt.compilation import NATIVE, Target, parse_target
 from mrt.errors import CompilationError
-from mrt.runtime import MAIN, METADATA, REAL, Executable, Metadata, Module
+from mrt.runtime import MAIN, METADATA, REAL, Executable, Linkable, Metadata, Module
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 
@@ -63,10 +65,11 @@ def compile_model(
         emitter.add(real, REAL, bounds)
         return emitter
 
-    scheduler, libraries = schedule_by_rule if tuning is None else tuning.scheduler(emit, machine), Libraries(machine)
+    scheduler = schedule_by_rule if tuning is None else tuning.scheduler(emit, machine)
+    libraries = Libraries(machine, as_object)
     emitter = emit(scheduler, libraries)
     emitter.add_bytes(metadata.to_json().encode(), METADATA)
-    return Module(compile_executable(emitter.module(), machine, libraries=libraries), metadata)
+    return Module(compile_linkable(emitter.module(), machine, libraries), metadata)
 
 
 def _common_batch(
@@ -101,34 +104,57 @@ def _constant_outputs(graph: Graph, varying: Iterable[int]) -> tuple[int, ...]:
     return tuple(place for place, symbol in enumerate(graph.outputs) if symbol not in depends)
 
 
-def compile_executable(module: tvm.IRModule, machine: Machine, libraries: Libraries | None = None) -> Executable:
-    """An executable of what an `Emitter` made; CompilationError with TVM's reason if there is none.
+def compile_executable(
+    module: tvm.IRModule, machine: Machine, libraries: Libraries | None = None, apart: Collection[str] = ()
+) -> Executable:
+    """An executable of what an `Emitter` made, to be run; CompilationError with TVM's reason if there is none.
 
-    libraries: what has begun to compile kernels of the module.
+    libraries: what has begun to compile kernels of the module, and gives modules. apart: see `join_calls`.
     """
     libraries = libraries or Libraries(machine)
+    with _compiling(machine):
+        bytecode, joined = _joined(module, libraries, apart)
+        return Executable(bytecode, _written(joined.calls, False, machine), libraries.finish(), joined.constants)
+
+
+def compile_linkable(module: tvm.IRModule, machine: Machine, libraries: Libraries) -> Linkable:
+    """What is linked to a library of what an `Emitter` made; raises as `compile_executable`.
+
+    libraries: what has begun to compile kernels of the module, and gives object files.
+    """
+    with _compiling(machine):
+        bytecode, joined = _joined(module, libraries)
+        calling = as_object(_written(joined.calls, True, machine))
+        # TVM asks what is imported for what machine the library is.
+        bytecode.mod.import_module(tirx.build(tvm.IRModule({}), machine.target, KERNELS))
+        return Linkable(bytecode, [*libraries.finish(), calling])
+
+
+@contextmanager
+def _compiling(machine: Machine) -> Iterator[None]:
+    """TVM's settings; CompilationError for what TVM raises."""
     try:
         with tvm.transform.PassContext(config=SETTINGS), machine.target:
-            kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
-            for name in sorted(kernels):
-                libraries.add(name, kernels[name])
-            builder = relax.ExecBuilder()
-            calls = vm_build._vmcodegen(builder, _pipeline()(join_calls(module)))
-            found_by_name = tirx.build(calls, _plain(machine), KERNELS)
-            return Executable(builder.get(), found_by_name, lambda: _linked(calls, machine), libraries.finish())
+            yield
     except Exception as error:  # TVM raises errors of many kinds, built-in ones among them
         raise CompilationError(f"TVM cannot compile the graph: {one_line(error)}") from error
 
 
-def _plain(machine: Machine) -> Any:
-    """The target without optimization, which takes longer than linear in the number of calls and gains nothing."""
-    return tvm.target.Target({**machine.target.export(), "opt-level": 0})
+def _joined(module: tvm.IRModule, libraries: Libraries, apart: Collection[str] = ()) -> tuple[Any, Joined]:
+    """The virtual machine's bytecode, and what it was made of; `libraries` is given the kernels that it lacks."""
+    kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
+    for name in sorted(kernels):
+        libraries.add(name, kernels[name])
+    builder = relax.ExecBuilder()
+    joined = join_calls(module, apart)
+    vm_build._vmcodegen(builder, _pipeline()(joined.functions))
+    return builder.get(), joined
 
 
-def _linked(calls: tvm.IRModule, machine: Machine) -> Any:
-    """The machine code of what calls kernels, for one library with them."""
-    with tvm.transform.PassContext(config=SETTINGS):
-        return tirx.build(linked(calls), _plain(machine), KERNELS)
+def _written(calls: Mapping[str, Calls], by_symbol: bool, machine: Machine) -> Any:
+    """The machine code of what calls kernels; see `write_calls`."""
+    plain = tvm.target.Target({**machine.target.export(), "opt-level": 0})  # there is nothing to optimize
+    return tirx.build(write_calls(calls, by_symbol), plain, KERNELS)
 
 
 def _pipeline() -> Any:

@@ -3,44 +3,50 @@
 Relax calls each kernel through its virtual machine, allocates its result and checks its arguments. For a small network
 that is a third of the time. Here a function `NAME` becomes
 
-    NAME_calls(inputs…, constants, workspace, outputs…)    calls all kernels, with pointers into these
-    NAME_memory() -> (constants, workspace, outputs…), results    the memory that it takes besides the inputs
+    NAME_calls(inputs…, constants, workspace, outputs)    calls all kernels, with pointers into these
+    NAME_memory() -> (constants, workspace, outputs), results    the memory that it takes besides the inputs
     NAME(inputs…) -> results    the same function as before, by one call, on memory of its own
 
-Kernels take pointers, so that no tensor is described anew for each call. They are compiled by themselves.
+Results lie one after the other in the memory of all outputs. Kernels are compiled by themselves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import ir, relax, tirx
-from tvm.tirx.op import address_of
 
-from mrt.backend.expressions import constant
-from mrt.backend.kernels.written import sequence
+from mrt.backend.calls import Calls, Pointer
+from mrt.backend.memory import empty
 from mrt.backend.memory_plan import ALIGNMENT, Lifetime, aligned, plan_memory
 from mrt.runtime import CALLS, MEMORY
 
-KERNEL = "mrt.kernel"
-"""Marks a function that takes pointers."""
-CALLER = "mrt.caller"
-"""Marks a function that calls a kernel, whose name is the value."""
-FAR = 2**31
-SYMBOL_PREFIX = "__tvm_ffi_"
-"""Of the symbol of a function in machine code."""
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """What the Relax functions of a module become.
+
+    functions: of the virtual machine. calls: by name what the functions do by which those that call kernels do so.
+    constants: what all share, a tensor.
+    """
+
+    functions: tvm.IRModule
+    calls: dict[str, Calls]
+    constants: Any
 
 
-def join_calls(module: tvm.IRModule) -> tvm.IRModule:
-    """The Relax functions of a module, those that call kernels doing so by one PrimFunc, which is added; see above.
+def join_calls(module: tvm.IRModule, apart: Collection[str] = ()) -> Joined:
+    """Joins the calls of every function that calls kernels.
 
-    Such a function is straight: `call_tir`, `call_tir_inplace`, `alloc_tensor` and tuples. All share their constants.
-    Kernels are called by their names and are not in what is given.
+    Such a function is straight: `call_tir`, `call_tir_inplace`, `alloc_tensor` and tuples. Kernels are called by their
+    names and are not in what is given. apart: functions that do not hold the constants: they are the last argument of
+    `NAME_memory` and of `NAME`.
     """
     builder, constants = relax.BlockBuilder(), _Constants()
     functions = {
@@ -51,24 +57,23 @@ def join_calls(module: tvm.IRModule) -> tvm.IRModule:
     programs = {
         name: _read(function, constants)
         for name, function in functions.items()
-        if function.params or _calls_kernels(function)
+        if name in apart or function.params or _calls_kernels(function)
     }
-    held = relax.const(constants.packed())
-    counts = {kernel: len(arguments) for program in programs.values() for kernel, arguments in program.calls}
-    callers = {
-        kernel: builder.add_func(_caller(kernel, _pointers(n), False), f"call_{kernel}") for kernel, n in counts.items()
-    }
+    packed = constants.packed()
+    size, held = int(packed.shape[0]), relax.const(packed)
     for name, function in functions.items():
         if name in programs:
-            _emit(builder, name, programs[name], callers, held)
+            _emit(builder, name, programs[name], _bytes_type(size) if name in apart else held)
         else:
             builder.add_func(function, name)
-    return builder.finalize()
+    calls = {name + CALLS: _calls(program, size) for name, program in programs.items()}
+    return Joined(builder.finalize(), calls, packed)
 
 
 @dataclass(eq=False)
 class _Memory:
-    """A tensor that is made. place: of it among the outputs, None for one of the workspace."""
+    """A tensor that is made. place: of it among the outputs, None for one of the workspace. offset: in the memory of
+    either."""
 
     type: Any
     first: int
@@ -110,7 +115,8 @@ class _Program:
     copied: list[tuple[_Input, _Memory]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     is_tuple: bool = True
-    workspace: int = 0
+    workspace_bytes: int = 0
+    output_bytes: int = 0
 
     def make(self, type: Any) -> _Memory:
         self.made.append(_Memory(type, len(self.calls), len(self.calls)))
@@ -142,11 +148,14 @@ class _Program:
         return copy
 
     def plan(self) -> None:
-        """Chooses where in the workspace the tensors lie that are no outputs."""
+        """Chooses where tensors lie: those that are no outputs in the workspace, outputs one after the other."""
         inner = [memory for memory in self.made if memory.place is None]
-        offsets, self.workspace = plan_memory([Lifetime(each.size, each.first, each.last) for each in inner])
+        offsets, self.workspace_bytes = plan_memory([Lifetime(each.size, each.first, each.last) for each in inner])
         for memory, offset in zip(inner, offsets, strict=True):
             memory.offset = offset
+        for memory in self.outputs:
+            memory.offset = self.output_bytes
+            self.output_bytes += aligned(memory.size)
 
 
 class _Constants:
@@ -168,13 +177,13 @@ class _Constants:
 
     def packed(self) -> Any:
         """All of them as one tensor of bytes."""
-        memory = tvm.runtime.empty((max(self._size, 1),), "uint8")
-        held = np.from_dlpack(memory)
-        held[:] = 0
+        held = empty((max(self._size, 1),), np.uint8)
+        held[-ALIGNMENT:] = 0
         for offset, tensor in self._tensors:
             content = np.from_dlpack(tensor).reshape(-1).view(np.uint8)
-            held[offset : offset + content.size] = content
-        return memory
+            end = offset + content.size
+            held[offset:end], held[end : aligned(end)] = content, 0
+        return tvm_ffi.from_dlpack(held)
 
 
 def _calls_kernels(function: Any) -> bool:
@@ -230,80 +239,68 @@ def _read(function: Any, constants: _Constants) -> _Program:
     return program
 
 
-def _emit(builder: Any, name: str, program: _Program, callers: Mapping[str, Any], constants: Any) -> None:
-    """Adds the three functions that `name` becomes."""
-    calls = builder.add_func(_calling(name + CALLS, program, callers, int(constants.ty.shape[0])), name + CALLS)
-    types = [_workspace_type(program), *(memory.type for memory in program.outputs)]
-    with builder.function(name + MEMORY, []):
-        memory = [builder.emit(relax.op.builtin.alloc_tensor(type.shape, str(type.dtype), 0)) for type in types]
-        given = [constants, *memory], [_result(each, memory[1:]) for each in program.results]
-        builder.emit_func_output(relax.Tuple([relax.Tuple(each) for each in given]))
+def _emit(builder: Any, name: str, program: _Program, constants: Any) -> None:
+    """Adds the functions of the virtual machine that `name` becomes. constants: held by these, or the type of what is
+    given to them."""
+    workspace, outputs = _bytes_type(program.workspace_bytes), _bytes_type(program.output_bytes)
+    apart = isinstance(constants, relax.TensorType)
+    given = [relax.Var("constants", constants)] if apart else []
+    with builder.function(name + MEMORY, given):
+        held = [*(given or [constants]), _tensor(builder, _storage(builder, workspace), workspace)]
+        storage = _storage(builder, outputs)
+        held.append(_tensor(builder, storage, outputs))
+        made = [_tensor(builder, storage, memory.type, memory.offset) for memory in program.outputs]
+        results = [made[each] if isinstance(each, int) else each for each in program.results]
+        memory = builder.emit_func_output(relax.Tuple([relax.Tuple(held), relax.Tuple(results)]))
     inputs = [relax.Var(f"input{i}", each.type) for i, each in enumerate(program.inputs)]
-    with builder.function(name, inputs):
-        made = builder.emit(relax.call_tir(calls, relax.Tuple([*inputs, constants]), types))
-        outputs = [builder.emit(relax.TupleGetItem(made, i + 1)) for i in range(len(program.outputs))]
-        results = [_result(each, outputs) for each in program.results]
-        builder.emit_func_output(relax.Tuple(results) if program.is_tuple else results[0])
+    given = [relax.Var("constants", constants)] if apart else []
+    with builder.function(name, [*inputs, *given], pure=False):
+        found = builder.emit(relax.Call(memory, given))
+        parts = [builder.emit(relax.TupleGetItem(relax.TupleGetItem(found, 0), i)) for i in range(len(held))]
+        calls = relax.ExternFunc(name + CALLS)
+        builder.emit(relax.Call(calls, [*inputs, *parts], ty_args=[ir.TupleType([])]))
+        outputs = builder.emit(relax.TupleGetItem(found, 1))
+        builder.emit_func_output(outputs if program.is_tuple else builder.emit(relax.TupleGetItem(outputs, 0)))
 
 
-def _result(found: Any, outputs: Sequence[Any]) -> Any:
-    return outputs[found] if isinstance(found, int) else found
+def _storage(builder: Any, type: Any) -> Any:
+    return builder.emit(relax.op.memory.alloc_storage(type.shape, 0, "global", "uint8"))
 
 
-def _workspace_type(program: _Program) -> Any:
-    return relax.TensorType([max(program.workspace, 1)], "uint8")
+def _tensor(builder: Any, storage: Any, type: Any, offset: int = 0) -> Any:
+    return builder.emit(relax.op.memory.alloc_tensor(storage, offset, type.shape, str(type.dtype)))
 
 
-def _calling(name: str, program: _Program, callers: Mapping[str, Any], constant_bytes: int) -> Any:
-    """The PrimFunc that calls all kernels of a program; a kernel that fails ends it."""
+def _calls(program: _Program, constant_bytes: int) -> Calls:
     # The caller's memory begins anywhere.
-    inputs = [_buffer(each.type, f"input{i}", _item_bytes(each.type)) for i, each in enumerate(program.inputs)]
-    constants = tirx.decl_buffer((constant_bytes,), "uint8", "constants")
-    workspace = _buffer(_workspace_type(program), "workspace")
-    outputs = [_buffer(memory.type, f"output{i}") for i, memory in enumerate(program.outputs)]
+    parameters = [_buffer(each.type, f"input{i}", _item_bytes(each.type)) for i, each in enumerate(program.inputs)]
+    constants = len(parameters)
+    workspace, outputs = constants + 1, constants + 2
+    sizes = {"constants": constant_bytes, "workspace": program.workspace_bytes, "outputs": program.output_bytes}
+    parameters += [_buffer(_bytes_type(size), name) for name, size in sizes.items()]
 
-    def pointer(argument: Any) -> Any:
+    def pointer(argument: Any) -> Pointer:
         match argument:
             case _Input():
-                return _address(inputs[argument.place])
+                return Pointer(argument.place)
             case _Packed():
-                return _address(constants, argument.offset)
+                return Pointer(constants, argument.offset)
             case _Memory():
-                return (
-                    _address(workspace, argument.offset)
-                    if argument.place is None
-                    else _address(outputs[argument.place])
-                )
+                return Pointer(workspace if argument.place is None else outputs, argument.offset)
+        raise TypeError(f"{argument} is no memory")
 
+    kernels = [(kernel, [*map(pointer, arguments)]) for kernel, arguments in program.calls]
     copies = [(pointer(copy), pointer(source), copy.size) for source, copy in program.copied]
-    steps = [_checked(callers[kernel], list(map(pointer, arguments))) for kernel, arguments in program.calls]
-    steps += [
-        tirx.Evaluate(tirx.call_extern("handle", "memcpy", *copy[:2], constant(copy[2], "int64"))) for copy in copies
-    ]
-    body = sequence(steps) if steps else tirx.Evaluate(constant(0, "int32"))
-    function = tirx.PrimFunc([*inputs, constants, workspace, *outputs], body)
-    return function.with_attrs({"global_symbol": name, "tirx.noalias": True})
-
-
-def _checked(caller: Any, arguments: Sequence[Any]) -> Any:
-    failed = ir.Call(caller, arguments, ret_ty="int32") != constant(0, "int32")
-    return tirx.IfThenElse(failed, tirx.Evaluate(tirx.op.tvm_throw_last_error()), None)
-
-
-def _pointers(count: int) -> list[Any]:
-    return [tirx.Var(f"pointer{i}", ir.PointerType(ir.PrimType("void"))) for i in range(count)]
-
-
-def _address(buffer: Any, offset: int = 0) -> Any:
-    """Of the byte at `offset` of a buffer of bytes, or of the first element of any."""
-    zeros = [constant(0, "int32")] * len(buffer.shape)
-    place = [constant(offset, "int64" if offset >= FAR else "int32")] if offset else zeros
-    return address_of(tirx.BufferLoad(buffer, place))
+    return Calls(parameters, kernels, copies)
 
 
 def _buffer(type: Any, name: str, alignment: int = ALIGNMENT) -> Any:
     shape = [int(length) for length in type.shape]
     return tirx.decl_buffer(shape, str(type.dtype), name, data_alignment=alignment)
+
+
+def _bytes_type(size: int) -> Any:
+    return relax.TensorType([max(size, 1)], "uint8")
 
 
 def _bytes(type: Any) -> int:
@@ -312,49 +309,3 @@ def _bytes(type: Any) -> int:
 
 def _item_bytes(type: Any) -> int:
     return np.dtype(str(type.dtype)).itemsize
-
-
-def linked(calls: tvm.IRModule) -> tvm.IRModule:
-    """The PrimFuncs of `join_calls`, finding kernels by what a linker knows them by, for a library that holds both.
-
-    TVM looks up names in what the caller's module imports, never in the module itself.
-    """
-    module = tvm.IRModule()
-    for variable, function in calls.functions.items():
-        marked = function.attrs.get(CALLER)
-        module[variable] = function if marked is None else _caller(str(marked), function.params, True)
-    return module
-
-
-def _caller(kernel: str, pointers: Sequence[Any], by_symbol: bool) -> Any:
-    """A function of its module only that hands pointers to a kernel; it gives 0 unless that fails.
-
-    All calls of a kernel go through one: TVM writes out how arguments are packed for each, and knows a symbol once.
-    """
-    name = ir.StringImm(SYMBOL_PREFIX + kernel if by_symbol else kernel)
-    context = [tirx.reinterpret("handle", constant(0, "uint64"))] if by_symbol else []
-    operator = ir.Op.get("tirx.tvm_call_cpacked" if by_symbol else "tirx.tvm_call_packed")
-    call = tirx.Evaluate(ir.Call(operator, [name, *pointers, *context], ret_ty="int32"))
-    function = tirx.PrimFunc(pointers, call, ir.PrimType("int32"))
-    return function.with_attrs({KERNEL: True, CALLER: kernel, "tirx.noalias": True})
-
-
-def of_pointers(function: Any) -> Any:
-    """The same function, taking pointers instead of buffers."""
-    pointers = [
-        tirx.Var(f"pointer{i}", ir.PointerType(ir.PrimType(str(buffer.dtype))))
-        for i, buffer in enumerate(function.params)
-    ]
-    views = [tirx.DeclBuffer(buffer, data=pointer) for buffer, pointer in zip(function.params, pointers, strict=True)]
-    body = sequence([*views, function.body])
-    return tirx.PrimFunc(pointers, body, function.ret_type, function.attrs).with_attr(KERNEL, True)
-
-
-def placed(function: Any) -> Any:
-    """A lowered function of pointers that knows of the CPU; TVM tells others by the tensors that they take."""
-    if not function.attrs or KERNEL not in function.attrs:
-        return function
-    body = function.body
-    for fact, value in (("device_type", tvm.cpu().dlpack_device_type()), ("device_id", 0)):
-        body = tirx.AttrStmt("default", fact, constant(value, "int32"), body)
-    return function.with_body(body)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import tirx
 
-from mrt.backend.joined import of_pointers
+from mrt.backend.calls import of_pointers
 from mrt.backend.machine import Machine
 from mrt.backend.stack import KERNELS
 from mrt.workers import cores
@@ -20,15 +24,38 @@ SETTINGS = {"tirx.disable_assert": True}
 inside are planned, and the virtual machine checks what its functions are given."""
 
 
+Form = Callable[[Any, Iterable[str]], Any]
+"""What becomes of a group that is compiled, TVM's module with functions of some names, in the thread that made it."""
+
+
+def as_module(built: Any, names: Iterable[str]) -> Any:
+    """The module, of which LLVM makes machine code when it is first asked for."""
+    return built
+
+
+def in_memory(built: Any, names: Iterable[str]) -> Any:
+    """The module, its machine code placed in the memory of this process."""
+    for name in names:
+        built.get_function(name)
+    return built
+
+
+def as_object(built: Any, names: Iterable[str] = ()) -> bytes:
+    """The content of an object file, for a linker."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "kernels.o")
+        built.write_to_file(path)
+        return Path(path).read_bytes()
+
+
 class Libraries:
     """Compiles the kernels of one module in the order in which they are added.
 
     Groups do not depend on how many cores there are, so that the code does not either.
     """
 
-    def __init__(self, machine: Machine, ready: bool = False) -> None:
-        """ready: whether the code is to run in this process, and not to be saved: it is placed in memory at once."""
-        self._machine, self._ready = machine, ready
+    def __init__(self, machine: Machine, form: Form = as_module) -> None:
+        self._machine, self._form = machine, form
         self._names: set[str] = set()
         self._group: dict[str, Any] = {}
         self._pool = ThreadPoolExecutor(cores())
@@ -44,7 +71,7 @@ class Libraries:
             self._begin()
 
     def finish(self) -> list[Any]:
-        """TVM's modules of all kernels that were added, once they are made; raises what TVM raised."""
+        """All groups in their form, once they are made; raises what TVM raised."""
         if self._group:
             self._begin()
         try:
@@ -58,8 +85,4 @@ class Libraries:
 
     def _built(self, group: dict[str, Any]) -> Any:
         with tvm.transform.PassContext(config=SETTINGS):
-            built = tirx.build(tvm.IRModule(group), self._machine.target, KERNELS)
-        if self._ready:
-            for name in group:
-                built.get_function(name)
-        return built
+            return self._form(tirx.build(tvm.IRModule(group), self._machine.target, KERNELS), group)

@@ -8,12 +8,12 @@ from threading import local
 from typing import Any
 
 import numpy as np
-import tvm
 
 from mrt.backend.build import compile_executable
 from mrt.backend.emit import Emitter
-from mrt.backend.libraries import Libraries
+from mrt.backend.libraries import Libraries, in_memory
 from mrt.backend.machine import Machine
+from mrt.backend.memory import tensor_of
 from mrt.compilation import NATIVE, Target, TargetConfig
 from mrt.runtime import virtual_machine
 from mrt.symbol import Array, Evaluate, Graph
@@ -38,17 +38,19 @@ class TvmRunner:
         in another order.
         """
         machine = Machine.of(self.target)
-        libraries = Libraries(machine, ready=True)
+        libraries = Libraries(machine, in_memory)
         emitter = Emitter(machine, libraries=libraries)
         storages = emitter.add(graph, MAIN, as_they_lie=True)
         emitter.add_bytes(b"\0", RELEASE)
-        machines = _Machines(compile_executable(emitter.module(), machine, libraries))
+        # Constants would be hashed before they became part of the executable, which takes as long as a few runs.
+        executable = compile_executable(emitter.module(), machine, libraries, apart=(MAIN,))
+        machines = _Machines(executable)
 
         def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
             fed, functions = graph.feed(feeds), machines.own
-            arguments = [tvm.runtime.tensor(np.ascontiguousarray(fed[symbol.name])) for symbol in graph.inputs]
+            arguments = [tensor_of(fed[symbol.name]) for symbol in graph.inputs]
             # Outputs may be hundreds of MiB: they are not copied, and nobody but the caller holds them.
-            outputs = [np.from_dlpack(output) for output in functions[MAIN](*arguments)]
+            outputs = [np.from_dlpack(output) for output in functions[MAIN](*arguments, executable.constants)]
             functions[RELEASE]()
             return [storage.read(output) for storage, output in zip(storages, outputs, strict=True)]
 

@@ -13,7 +13,7 @@ import tvm
 from tvm import tirx
 from tvm.tirx import compilation_pipeline
 
-from mrt.backend.joined import placed
+from mrt.backend.calls import placed
 
 KERNELS = "mrt"
 """The name of the pipeline that lowers kernels: TVM's own, and then local memory."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class TensorQuantization:
         if x.dtype != np.float32:
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32)
-        if x.size and (lowest := x.min()) != lowest:  # a minimum hands NaN on
+        if x.size and isnan(x.item(x.argmin())):  # NaN counts as the least; of few numbers this takes less than min
             raise DataError(f"{self.name} holds NaN; finite numbers are needed")
         return x
 
@@ -89,7 +90,7 @@ class TensorQuantization:
 
     def check_shape(self, x: Array) -> None:
         """DataError unless x has the tensor's shape but for the number of samples."""
-        if x.ndim != len(self.shape) or x.shape[1:] != self.shape[1:]:
+        if x.shape != self.shape and (x.ndim != len(self.shape) or x.shape[1:] != self.shape[1:]):
             needed = ", ".join(["any", *map(str, self.shape[1:])])
             raise DataError(f"{self.name} has shape {x.shape}; ({needed}) is needed")
 

@@ -30,7 +30,7 @@ def test_any_number_of_cores_gives_the_same_file(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr("mrt.workers.cores", lambda count=count: count)
         monkeypatch.setattr("mrt.backend.libraries.cores", lambda count=count: count)
         module = compile_model(network.graph, network.inputs, network.outputs, None, "0" * 64, TARGET)
-        assert len(module._executable.kernels) > 2
+        assert len(module._library.objects) > 3
         for _ in range(2):  # saving leaves the module as it was
             module.save(tmp_path / "model.so")
             files.append((tmp_path / "model.so").read_bytes())
