@@ -176,6 +176,7 @@ def compile_functions(functions: dict[str, Any], found: Any) -> Any:
 
     from mrt.backend.build import SETTINGS
     from mrt.backend.kernels.tile_instructions import needs_tiles, tile_request
+    from mrt.backend.stack import KERNELS
 
     every = dict(functions)
     asks = any(needs_tiles(function) for function in functions.values())
@@ -183,7 +184,7 @@ def compile_functions(functions: dict[str, Any], found: Any) -> Any:
         every["request"] = tile_request()
     module = tvm.IRModule({name: function.with_attr("global_symbol", name) for name, function in every.items()})
     with tvm.transform.PassContext(config=SETTINGS):
-        compiled = tvm.compile(module, found.target)
+        compiled = tvm.compile(module, found.target, tir_pipeline=KERNELS)
     if asks:
         answer = tvm.runtime.tensor(np.zeros(1, np.int32))
         compiled["request"](answer)

@@ -11,6 +11,7 @@ import tvm
 from tvm import relax, te
 
 from mrt.backend.compute import has_compute, wish_of
+from mrt.backend.early_bias import EarlyBias
 from mrt.backend.early_relu import EarlyRelu
 from mrt.backend.in_place import in_place, last_readers
 from mrt.backend.interleave import ShuffleAtOnce
@@ -20,12 +21,14 @@ from mrt.backend.layouts import Layouts, padded_length, plan_layouts, wished_sto
 from mrt.backend.libraries import Libraries
 from mrt.backend.lowering import Copy, LoweredRegion, finish
 from mrt.backend.machine import Machine
+from mrt.backend.memory import tensor_of
 from mrt.backend.merge_slices import MergeSlices
 from mrt.backend.open_limits import OpenLimits
 from mrt.backend.packing import Packed, Surroundings, form_computed, pack_parameter
 from mrt.backend.regions import Region, find_regions, join_branches
 from mrt.backend.rows import join_rows
 from mrt.backend.storage import Storage, View, Walk
+from mrt.backend.tile_as_concat import TileAsConcat
 from mrt.backend.tilings import Scheduler, schedule_by_rule
 from mrt.backend.words import Words
 from mrt.compilation import NATIVE, Target
@@ -159,7 +162,9 @@ def plan_calls(
 
 def _adapted(graph: Graph, known: Bounds, machine: Machine) -> tuple[Graph, Bounds]:
     """The same integers by operators that compile to less, and what is known of all tensors then."""
-    graph = ShuffleAtOnce()(MergeSlices(machine)(graph))
+    graph = TileAsConcat()(ShuffleAtOnce()(MergeSlices(machine)(graph)))
+    known = known_bounds(graph, known)
+    graph = EarlyBias(known)(graph)
     known = known_bounds(graph, known)
     graph = EarlyRelu(known)(graph)
     known = known_bounds(graph, known)
@@ -290,7 +295,7 @@ def _call(function: Any, arguments: list[Any], storages: Sequence[Storage], held
 
 
 def _constant(value: Array | None) -> Any:
-    return relax.const(tvm.runtime.tensor(np.asarray(value, order="C")))
+    return relax.const(tensor_of(np.asarray(value)))
 
 
 def _tensor_type(shape: Sequence[int], dtype: str) -> Any:

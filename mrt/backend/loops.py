@@ -73,23 +73,45 @@ def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) ->
     return (machine.registers - WORKING - weights) // (copies * blocks)
 
 
+def leave_first_cache(blocks: int, steps: int, machine: Machine) -> bool:
+    """Whether the weights of so many `steps` for `blocks` of output channels come from the second cache each time."""
+    return blocks * steps * machine.vector_bits // 8 > NEAR_BYTES
+
+
 def register_tile(
-    positions: int, blocks: int, steps: int, machine: Machine, multiple: int = 1, copies: int = 1
+    positions: int,
+    blocks: int,
+    steps: int,
+    machine: Machine,
+    multiple: int = 1,
+    copies: int = 1,
+    line: int | None = None,
+    may_rest: bool = False,
 ) -> tuple[int, int]:
     """(positions, blocks) of a register tile, by the cycles that it takes for each of its sums of so many `steps`.
 
     Two multiply-adds and two loads are done per cycle; a step loads each position's element and each block's weights,
     those for which no register is left once for each position. multiple: of which the blocks are one. copies: of the
-    accumulators.
+    accumulators. line: positions of a line, where lines do not follow each other; tiles are some lines then, or a part
+    of one. may_rest: whether the last tile may be shorter than the others.
     """
+
+    def cycles(tile: int, together: int) -> float:
+        """Of each step, with its share of what a tile takes besides."""
+        far = LINE * together if leave_first_cache(together, steps, machine) else 0
+        held = min(together, machine.registers - copies * tile * together - 1)
+        loads = tile + held + (together - held) * tile
+        step = max(tile * together / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + far + LOOP
+        return step + (BEGIN + CONSTANTS * together) / steps
+
     best, least = (1, multiple), float("inf")
     for together in (n for n in range(multiple, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
-        far = LINE * together if together * steps * machine.vector_bits // 8 > NEAR_BYTES else 0
-        for tile in (n for n in range(1, register_room(together, steps, machine, copies) + 1) if positions % n == 0):
-            held = min(together, machine.registers - copies * tile * together - 1)
-            loads = tile + held + (together - held) * tile
-            cycles = max(tile * together / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + far + LOOP
-            cost = (cycles + (BEGIN + CONSTANTS * together) / steps) / (tile * together)
+        for tile in range(1, min(register_room(together, steps, machine, copies), positions) + 1):
+            count, rest = divmod(positions, tile)
+            if (rest and not may_rest) or (line and line % tile and tile % line):
+                continue
+            row = count * cycles(tile, together) + (cycles(rest, together) if rest else 0)
+            cost = row / (positions * together)
             # Of tiles that cost the same the one of most positions.
             if round(cost, 6) <= least:
                 best, least = (tile, together), round(cost, 6)

@@ -12,9 +12,10 @@ import numpy as np
 from tvm import s_tir
 
 from mrt.backend.kernels.batch_dot import schedule_matrix_products
+from mrt.backend.kernels.begun import begin_sums
 from mrt.backend.kernels.depthwise import schedule_columns, write_columns
-from mrt.backend.kernels.dot import schedule_dots
-from mrt.backend.kernels.prefetch import fetch_weights
+from mrt.backend.kernels.dot import overlap_pairs, schedule_dots
+from mrt.backend.kernels.prefetch import fetch_ahead
 from mrt.backend.kernels.rows import combine_lanes, schedule_rows
 from mrt.backend.kernels.tile_instructions import write_tiles
 from mrt.backend.kernels.tiles import tile_dots
@@ -39,7 +40,9 @@ def schedule(
     walked: how many trailing axes of the output can be walked as one without an index division. choose: see `tilings`.
     by_rows: whether every step is one along rows.
     """
-    plan = s_tir.Schedule(function)
+    if machine.has_tiles and not by_rows and (tiled := _by_tiles(function, outputs, machine, choose)) is not None:
+        return tiled
+    plan = s_tir.Schedule(begin_sums(function))
     blocks = plan.get_child_blocks(plan.get_sblock("root"))
     inside, output = blocks[:-outputs], blocks[-1]
     if by_rows:
@@ -58,22 +61,43 @@ def schedule(
             total = block
         elif Hint.MATRIX in annotations:
             matrices.append(block)
-        elif has_reduction(plan, block):
-            _schedule_reduction(plan, block)
         else:
-            _schedule_map(plan, block, 1)
+            _schedule_stage(plan, block)
     if matrices:
         schedule_matrix_products(plan, matrices, dots, output, machine, choose)
     elif dots is not None:
-        if total is None and tile_dots(plan, dots, output, machine, choose):
-            return write_tiles(plan.mod["main"])
         schedule_dots(plan, dots, output, machine, choose=choose, total=total)
-        return fetch_weights(plan.mod["main"])
+        return overlap_pairs(fetch_ahead(plan.mod["main"]))
     elif walk.inner is not None:
         _schedule_lanes(plan, output, walk)
     else:
         _schedule_map(plan, output, walked)
     return plan.mod["main"]
+
+
+def _by_tiles(function: Any, outputs: int, machine: Machine, choose: Choose) -> Any:
+    """The scheduled form of a function whose dots tiles multiply, which begin with 0; None where they do not."""
+    plan = s_tir.Schedule(function)
+    blocks = plan.get_child_blocks(plan.get_sblock("root"))
+    inside, output = blocks[:-outputs], blocks[-1]
+    hints = [plan.get(block).annotations for block in inside]
+    dots = [block for block, hint in zip(inside, hints, strict=True) if Hint.DOT in hint]
+    if len(dots) != 1 or any(Hint.SLICES in hint or Hint.MATRIX in hint for hint in hints):
+        return None
+    for block, hint in zip(inside, hints, strict=True):
+        if Hint.BEGUN in hint:
+            plan.compute_inline(block)
+        elif Hint.DOT not in hint:
+            _schedule_stage(plan, block)
+    return write_tiles(plan.mod["main"]) if tile_dots(plan, dots[0], output, machine, choose) else None
+
+
+def _schedule_stage(plan: Any, block: Any) -> None:
+    """One that the schedules of outputs know nothing of."""
+    if has_reduction(plan, block):
+        _schedule_reduction(plan, block)
+    else:
+        _schedule_map(plan, block, 1)
 
 
 def _schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:

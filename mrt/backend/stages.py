@@ -32,11 +32,16 @@ class Hint:
     COLUMNS = "mrt.columns"
     """Marks sums over the taps of depthwise convolutions, [n, y, x, block, lane, row, column]: the instruction that
     multiplies a column."""
+    BEGUN = "mrt.begun"
+    """Marks what adds to sums that which they may begin with (see `begun`)."""
     TILES = "mrt.tiles"
     """Of an accumulation by dots that is scheduled: the numbers of its `Tiling`."""
     FETCHES = "mrt.fetches"
-    """Marks the loop over the steps of dots that fetches weights for later ones: how many blocks are summed together,
-    for how many tiles of how many positions."""
+    """Marks the loop over the steps of dots that fetches what is needed later: the numbers of its `Fetches`."""
+    LINE = "mrt.line"
+    """Of an accumulation by dots whose positions are one axis, but not in the data's memory: how many are a line."""
+    OVERLAPS = "mrt.overlaps"
+    """Marks the loop over an odd number of blocks of output channels whose sums are read in pairs."""
     INNER = "mrt.inner"
     """Of a reduction: the axis along which neighbours lie in memory."""
 

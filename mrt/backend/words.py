@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mrt.backend.compute import record
+from mrt.backend.rounding import half_of
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.operator import Operator
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.elementwise import ElemwiseAdd
@@ -16,6 +19,8 @@ from mrt.symbol.operators.integer import Cast, RightShift
 
 WORD = 16
 """Bits of a word."""
+MOST = 2**WORD - 1
+"""The largest word without a sign."""
 WORDS = ("int8", "uint8", "int16")
 """Dtypes whose values an int16 holds."""
 
@@ -58,6 +63,27 @@ class UpperWord(BroadcastMul):
 
 
 @dataclass(frozen=True)
+class WordScale(Operator):
+    """x · f / 2^s rounded half up, of an int32 x held to [0, 2^16 - 1], in int16.
+
+    0 < f < 2^15 and 17 <= s <= 31, so that an int32 holds the product and an int16 the result.
+    """
+
+    op = "word_scale"
+    input_names = ("data", "factor", "shift")
+
+    def infer(self, x: TensorType, factor: TensorType, shift: TensorType) -> TensorType:
+        return RightShift().infer(BroadcastMul().infer(x, factor), shift).with_dtype("int16")
+
+    def evaluate(self, x: Array, factor: Array, shift: Array) -> Array:
+        return RightShift().evaluate(BroadcastMul().evaluate(np.clip(x, 0, MOST), factor), shift)
+
+    def bounds(self, x: Interval, factor: Interval, shift: Interval) -> Interval:
+        held = x.map(lambda bound: np.clip(bound, 0, MOST))
+        return RightShift().bounds(BroadcastMul().bounds(held, factor), shift)
+
+
+@dataclass(frozen=True)
 class Words(RewritePass):
     """What is proven to fit 16 bits is computed in words, with the same integers.
 
@@ -66,6 +92,9 @@ class Words(RewritePass):
     3. (x * f) >> s of words x and f and s >= 17 becomes WordShift(UpperWord(x, f), s - 16). With x * f = 2^16 q + r and
        0 <= r < 2^16 the shift gives (2^16 q + r + 2^(s-1)) >> s, of which r reaches no bit, since 2^16 divides 2^(s-1).
     4. Cast(clip(x, lo, hi)) to int16 becomes a clip of words, of what one conversion that saturates gives.
+    5. clip((x * f) >> s, lo, hi) with lo >= 0, of x or of relu(x), becomes clip(WordScale(x, f, s), lo, hi), where no x
+       is above 2^16 - 1, or all that are give hi at least, as 2^16 - 1 then does: scaling and rounding keep the order.
+       f and s are constants, any number of them.
 
     1 to 3 only where s is one constant and what follows keeps to words, or makes other integers of them by itself.
     bounds: of the graph given, by name. A symbol that keeps its name keeps its values.
@@ -81,9 +110,37 @@ class Words(RewritePass):
                 return builder.apply(WordSum(), inputs, symbol.name, symbol.origin)
             case RightShift() if self._may_be_word(graph, symbol):
                 return _shifted(graph, symbol, inputs, builder)
+            case Clip(a_min=least) if symbol.dtype == "int32" and least >= 0:
+                return self._held_and_scaled(graph, symbol, inputs[0], builder)
             case Cast(dtype="int16"):
                 return _saturated(graph, symbol, inputs[0], builder)
         return None
+
+    def _held_and_scaled(self, graph: Graph, symbol: Symbol, shifted: Symbol, builder: GraphBuilder) -> Symbol | None:
+        """Case 5 of a clip; None where it is not."""
+        (source,) = symbol.inputs
+        if type(shifted.operator) is not RightShift or not isinstance(source.inputs[0].operator, BroadcastMul):
+            return None
+        scaled, operator = source.inputs[0], record(symbol, Clip)
+        factor, shift = graph.value(scaled.inputs[1]), graph.value(source.inputs[1])
+        product, by = shifted.inputs
+        if factor is None or shift is None or product.inputs[0].dtype != "int32":
+            return None
+        if (graph.consumers[source], graph.consumers[scaled]) != ((symbol,), (source,)):
+            return None
+        if source in graph.outputs or scaled in graph.outputs:
+            return None
+        if factor.min() <= 0 or factor.max() > DTYPE_RANGES["int16"][1] or shift.min() <= WORD:
+            return None
+        # The least x that gives the upper limit.
+        enough = -((half_of(shift) - (int(operator.a_max) << shift.astype(np.int64))) // factor.astype(np.int64))
+        if (np.minimum(enough, self.bounds[scaled.inputs[0].name].hi) > MOST).any():
+            return None
+        data, multiplier = product.inputs
+        if isinstance(data.operator, Relu):
+            (data,) = data.inputs
+        word = builder.apply(WordScale(), [data, multiplier, by], f"{symbol.name}_word", symbol.origin)
+        return builder.apply(operator, [word], f"{symbol.name}_held", symbol.origin)
 
     def _may_be_word(self, graph: Graph, symbol: Symbol) -> bool:
         """Whether an int16 holds the symbol, and whatever has its dtype since it is made of it."""

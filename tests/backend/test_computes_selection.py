@@ -34,6 +34,19 @@ def test_arrangements_agree(dtype: str) -> None:
     bundle.check()
 
 
+@pytest.mark.parametrize("shape, reps", [((1, 4, 6, 1), (1, 13, 2, 1)), ((1, 8, 7, 6), (1, 7, 2, 2))])
+def test_channels_are_tiled_to_vectors_that_are_filled_in_part(shape: tuple[int, ...], reps: tuple[int, ...]) -> None:
+    bundle = Bundle()
+    x = bundle.hidden("Pooling", bundle.input(values(bundle, "int8", *shape)), kernel=(1, 1))
+    factor = bundle.parameter(bundle.integers((1, shape[1], 1, 1), "int16", 2, 6))
+    shifted = bundle.hidden(
+        "right_shift", bundle.hidden("broadcast_mul", x, factor), bundle.parameter(np.int8([[[[1]]]]))
+    )
+    narrow = bundle.hidden("Cast", bundle.hidden("clip", shifted, a_min=-127, a_max=127), dtype="int8")
+    bundle.add("Pooling", bundle.hidden("tile", narrow, reps=reps), kernel=(2, 1))
+    bundle.check()
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_selections_agree(dtype: str) -> None:
     bundle = Bundle()

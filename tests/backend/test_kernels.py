@@ -119,6 +119,8 @@ def test_depthwise_convolutions(runner: TvmRunner, dtype: str) -> None:
     for shape, kernel, attributes in [
         ((2, 32, 9, 7), (3, 3), {}),
         ((1, 19, 8, 8), (3, 3), {"stride": (2, 2)}),
+        ((2, 40, 6, 9), (3, 3), {"pad": (1, 1)}),
+        ((1, 16, 8, 6), (2, 3), {"stride": (2, 1)}),
         ((1, 3, 8, 8), (5, 5), {"dilate": (1, 2), "pad": (2, 4)}),
         ((1, 48, 12, 12), (8, 7), {}),
         ((1, 19, 12, 12), (8, 7), {}),

@@ -24,13 +24,13 @@ VNNI = {"mcpu": "cascadelake", "threads": 1}
 MACHINES = {cpu: Machine.of({"mcpu": cpu}) for cpu in ("x86-64", "x86-64-v3", "cascadelake")}
 
 
-def convolution(dtype: str, filters: int = 128) -> tuple[Graph, dict[str, Any]]:
-    """A 3 x 3 convolution of 64 channels on 14 x 14, whose weights are walked once, with a relu."""
+def convolution(dtype: str, filters: int = 128, kernel: int = 3, size: int = 14) -> tuple[Graph, dict[str, Any]]:
+    """A convolution of 64 channels on a square, with a relu; the weights of the one by default are walked once."""
     bundle, is_float = Bundle(), dtype == "float32"
-    shape, weights = (1, 64, 14, 14), (filters, 64, 3, 3)
+    shape, weights = (1, 64, size, size), (filters, 64, kernel, kernel)
     data = bundle.input(bundle.floats(*shape) if is_float else bundle.integers(shape, dtype))
     weight = bundle.parameter(bundle.floats(*weights) if is_float else bundle.integers(weights, "int8", -127, 127))
-    attributes = {"kernel": (3, 3), "pad": (1, 1), "num_filter": filters, "no_bias": True}
+    attributes = {"kernel": (kernel, kernel), "pad": (kernel // 2,) * 2, "num_filter": filters, "no_bias": True}
     bundle.add("relu", bundle.hidden("Convolution", data, weight, **attributes))
     return bundle.graph(), bundle.feeds
 
@@ -57,6 +57,24 @@ def test_weights_of_the_next_channels_are_fetched_where_there_are_some() -> None
     assert "prefetcht1" not in assembly(convolution("uint8", filters=32)[0])
 
 
+def test_weights_of_floats_come_from_the_first_cache() -> None:
+    assert "prefetcht0" in assembly(convolution("float32")[0])
+    assert "prefetcht0" not in assembly(convolution("float32", kernel=1)[0]), "they stay there"
+
+
+def test_memory_that_short_sums_are_written_to_is_fetched() -> None:
+    assert "prefetchw" in assembly(convolution("float32", kernel=1)[0])
+    assert "prefetchw" not in assembly(convolution("float32")[0])
+
+
+@pytest.mark.parametrize(("kernel", "size"), [(1, 7), (3, 7), (3, 5), (3, 17)])
+def test_the_last_tile_of_a_short_row_may_be_shorter(kernel: int, size: int) -> None:
+    graph, feeds = convolution("float32", 32, kernel, size)
+    (expected,) = graph.evaluate(feeds)
+    (found,) = TvmRunner({"threads": 1}).prepare(graph)(feeds)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "float32"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_results_are_those_of_the_graph(dtype: str, threads: int) -> None:
@@ -72,11 +90,15 @@ def test_results_are_those_of_the_graph(dtype: str, threads: int) -> None:
     st.integers(1, 24),
     st.integers(1, 600),
     st.sampled_from([(1, 1), (2, 1), (1, 2), (3, 1)]),
+    st.booleans(),
 )
-def test_a_tile_fits_the_registers(cpu: str, positions: int, blocks: int, steps: int, forms: tuple[int, int]) -> None:
+def test_a_tile_fits_the_registers(
+    cpu: str, positions: int, blocks: int, steps: int, forms: tuple[int, int], may_rest: bool
+) -> None:
     (parts, copies), machine = forms, MACHINES[cpu]
-    tile, together = register_tile(positions, blocks * parts, steps, machine, parts, copies)
-    assert positions % tile == 0
+    tile, together = register_tile(positions, blocks * parts, steps, machine, parts, copies, may_rest=may_rest)
+    assert tile <= positions
+    assert may_rest or positions % tile == 0
     assert (blocks * parts) % together == 0
     assert together % parts == 0
     assert copies * tile * together < machine.registers

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import floor
 
 import numpy as np
 import pytest
-from compiled import compare, op
+from compiled import Bundle, compare, op
 from test_in_place import Blocks
 from test_kernels import runnable
 
@@ -16,7 +17,7 @@ from mrt.backend.emit import Emitter
 from mrt.backend.known_bounds import known_bounds
 from mrt.backend.machine import Machine
 from mrt.backend.rounding import Rounding, choose_rounding
-from mrt.backend.words import UpperWord, Words, WordShift
+from mrt.backend.words import UpperWord, Words, WordScale, WordShift
 from mrt.symbol import Graph, GraphBuilder, Interval, TensorType
 
 ALL = np.arange(-(2**15), 2**15, dtype=np.int16)
@@ -134,3 +135,67 @@ def test_vectors_of_words_are_multiplied_by_one_instruction(cpu: str) -> None:
         assert any(instruction in line and register in line for line in code.splitlines()), instruction
     if cpu in runnable():
         compare(graph, TvmRunner({"mcpu": cpu}).prepare(graph)(blocks.feeds), graph.evaluate(blocks.feeds))
+
+
+def scaled(factor: int, shift: int, highest: int = 2**18) -> Graph:
+    """x · factor / 2^shift, held to a byte, of an x in [-2^18, highest]."""
+    builder = GraphBuilder()
+    given = builder.input("x", TensorType((2**18 + 2**17,), "int32"))
+    held = builder.apply(op("clip", a_min=-(2**18), a_max=highest), [given])
+    multiplied = builder.apply(op("broadcast_mul"), [held, builder.parameter("f", np.array([factor], np.int16))])
+    shifted = builder.apply(op("right_shift"), [multiplied, builder.parameter("s", np.array([shift], np.int8))])
+    clipped = builder.apply(op("clip", a_min=0, a_max=255), [shifted])
+    return builder.graph([builder.apply(op("Cast", dtype="uint8"), [clipped])])
+
+
+@pytest.mark.parametrize(
+    ("factor", "shift", "highest", "is_word"),
+    [
+        (4073, 20, 2**18, True),
+        (4072, 20, 2**18, False),
+        (8191, 21, 2**18, True),
+        (5, 17, 2**16 - 1, True),
+        (5, 17, 2**16, False),
+        (255, 16, 2**18, False),
+    ],
+    ids=["255 at 65520", "255 at 65536", "all bits", "no x above", "an x above", "a shift of 16"],
+)
+def test_sums_are_scaled_in_words_where_they_hold_what_counts(
+    factor: int, shift: int, highest: int, is_word: bool
+) -> None:
+    """Of 4072 / 2^20 the least x that gives 255 is one too large for a word."""
+    graph, feeds = scaled(factor, shift, highest), {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
+    found = Words(known_bounds(graph, {}))(graph)
+    assert ("word_scale" in {symbol.op for symbol in found.operators}) is is_word
+    exact = [(min(x, highest) * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
+    expected = [np.array([min(max(x, 0), 255) for x in exact], np.uint8)]
+    compare(found, found.evaluate(feeds), expected)
+    compare(graph, TvmRunner().prepare(graph)(feeds), expected)
+
+
+def test_the_bounds_of_a_scaled_word_are_reached() -> None:
+    given = np.array([-5, 70000]), np.array([3, 32767]), np.array([17, 19])
+    bounds = WordScale().bounds(*(Interval.of(each.min(), each.max(), (1,)) for each in given))
+    ends = [WordScale().evaluate(*(np.array([n]) for n in at)) for at in product(*given)]
+    assert (bounds.min, bounds.max) == (min(ends), max(ends))
+
+
+@pytest.mark.parametrize("cpu", runnable())
+def test_sums_of_convolutions_are_scaled_in_words(cpu: str) -> None:
+    """Pairs of blocks of 16 channels, an odd number of them, and channels that fill none."""
+    bundle = Bundle()
+    for channels in (64, 48, 144, 20):
+        data = bundle.hidden("clip", bundle.input(bundle.integers((1, 24, 5, 8), "uint8")), a_min=0, a_max=255)
+        weight = bundle.parameter(bundle.integers((channels, 24, 1, 1), "int8", -127, 127))
+        layer = bundle.hidden("Convolution", data, weight, kernel=(1, 1), num_filter=channels, no_bias=True)
+        per_channel = (1, channels, 1, 1)
+        biased = bundle.hidden("broadcast_add", layer, bundle.parameter(bundle.integers(per_channel, "int16")))
+        factor = bundle.parameter(bundle.integers(per_channel, "int16", 2**10, 2**11 - 1))
+        scaled = bundle.hidden("broadcast_mul", biased, factor)
+        shifted = bundle.hidden("right_shift", scaled, bundle.parameter(bundle.integers(per_channel, "int8", 17, 18)))
+        clipped = bundle.hidden("clip", shifted, a_min=0, a_max=255)
+        bundle.add("Cast", clipped, dtype="uint8")
+    graph = bundle.graph()
+    found = Words(known_bounds(graph, {}))(graph)
+    assert sum(symbol.op == "word_scale" for symbol in found.operators) == 4
+    bundle.check(runner=TvmRunner({"kind": "llvm", "mcpu": cpu}))

@@ -89,13 +89,10 @@ def is_depthwise(symbol: Symbol) -> bool:
 
 @compute("Convolution", kind=Kind.WINDOW)
 def convolution(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | None = None) -> View:
-    if not isinstance(weight, Operand):
-        result = direct_convolution(symbol, data, weight)
-    elif isinstance(weight.form, ColumnForm):
-        result = column_convolution(symbol, data, weight)
-    else:
-        form = depthwise_convolution if weight.form == "depthwise" else dot_convolution
-        result = form(symbol, data, weight)
+    if isinstance(weight, Operand) and weight.form != "depthwise":
+        form = column_convolution if isinstance(weight.form, ColumnForm) else dot_convolution
+        return form(symbol, data, weight, bias)
+    result = (depthwise_convolution if isinstance(weight, Operand) else direct_convolution)(symbol, data, weight)
     if bias is None:
         return result
     return inlined(symbol.shape, symbol.dtype, lambda *at: result(*at) + bias(at[1]).astype(symbol.dtype), 1)
@@ -103,10 +100,12 @@ def convolution(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | None 
 
 @compute("sliced_convolution", kind=Kind.WINDOW)
 def sliced_convolution(symbol: Symbol, data: View, weight: Operand, factors: Operand) -> View:
-    return dot_convolution(symbol, data, weight, factors)
+    return dot_convolution(symbol, data, weight, None, factors)
 
 
-def dot_convolution(symbol: Symbol, data: View, weight: Operand, factors: Operand | None = None) -> View:
+def dot_convolution(
+    symbol: Symbol, data: View, weight: Operand, bias: Tensor | None, factors: Operand | None = None
+) -> View:
     """Output channels in lanes, input channels in dots, in slices where these have factors."""
     operator, window = record(symbol, Convolution), Window.of(symbol)
     shape = (symbol.shape[0], *symbol.shape[2:])
@@ -116,16 +115,16 @@ def dot_convolution(symbol: Symbol, data: View, weight: Operand, factors: Operan
         return [n, *window.bordered(rest, taps)]
 
     if factors is None:
-        sums = dot_products(data, weight, shape, operator.kernel, places)
+        sums = dot_products(data, weight, shape, operator.kernel, places, bias)
     else:
         sums = sliced_products(data, weight, factors, shape, operator.kernel, places)
     return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
 
 
-def column_convolution(symbol: Symbol, data: View, weight: Operand) -> View:
+def column_convolution(symbol: Symbol, data: View, weight: Operand, bias: Tensor | None) -> View:
     """Channels in lanes, the taps of a column in dots."""
     window, (batch, _, *spatial) = Window.of(symbol), symbol.shape
-    sums = column_sums(data, weight, (batch, *spatial), window.kernel, window.bordered)
+    sums = column_sums(data, weight, (batch, *spatial), window.kernel, window.bordered, bias)
     return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
 
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from tvm import ir, te, tirx
 
-from mrt.backend.expressions import Expression, constant, ravel, substitute
+from mrt.backend.expressions import Expression, constant, dtype_of, ravel, substitute
+from mrt.backend.kernels.begun import begun_sums
 from mrt.backend.kernels.dot import DotForm
 from mrt.backend.kernels.instructions import Dot, choose_dot
-from mrt.backend.kernels.written import write_blocks, written_block
+from mrt.backend.kernels.written import vectorized, write_blocks, written_block
 from mrt.backend.loops import divisors, extent, parallelize, product
 from mrt.backend.machine import Machine
 from mrt.backend.packing import Operand, Packed, Surroundings
@@ -26,6 +27,8 @@ from mrt.symbol.types import type_of
 
 DEPTH = 4
 """Taps in a dot."""
+BITS = 8
+"""Of a tap."""
 STRIP = 14
 """Positions of a row whose sums are in registers."""
 
@@ -61,13 +64,15 @@ def pack_columns(weight: Array, data: View, accumulator: str, surroundings: Surr
     )
     arrays = [packed]
     if dot.offset:
-        arrays.append(-dot.offset * packed.astype(np.int32).sum(axis=(1, 2, 4)))
+        arrays.append(-dot.offset * packed.sum(axis=(1, 2, 4), dtype=np.int32))
     laid_as = tuple(Storage.plain(type_of(array)) for array in arrays)
     return Packed(ColumnForm(dot, flat=False, groups=1), tuple(arrays), laid_as)
 
 
-def column_sums(data: View, weight: Operand, positions: Sequence[int], kernel: Sequence[int], window: Any) -> Any:
-    """A function of (channel, n, y, x) that gives the sum over the taps.
+def column_sums(
+    data: View, weight: Operand, positions: Sequence[int], kernel: Sequence[int], window: Any, bias: Any
+) -> Any:
+    """A function of (channel, n, y, x) that gives the sum over the taps, plus a bias if there is one.
 
     window: of a position (y, x) and a tap, where in the data it is.
     """
@@ -91,27 +96,41 @@ def column_sums(data: View, weight: Operand, positions: Sequence[int], kernel: S
         columns=dot.instruction,
     )
 
+    begun = begun_sums(sums, dot, weight, bias)
+
     def element(channel: Expression, *position: Expression) -> Expression:
         block, lane = tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes)
+        if begun is not None:
+            return begun(*position, block, lane)
         value = sums(*position, block, lane)
-        return value + weight.views[1](block, lane) if dot.offset else value
+        return value if bias is None else value + bias(channel).astype(dot.accumulator)
 
     return element
 
 
 def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> None:
-    """A strip of a row of positions at a time, for one vector of channels; `write_columns` writes its sums."""
-    *rows, row, channel = plan.get_loops(output)
-    lanes = extent(plan, plan.get_loops(sums)[len(rows) + 2])
+    """A strip of one or two lines of positions at a time of one vector of channels; `write_columns` writes its sums."""
+    *outer, line, row, channel = plan.get_loops(output)
+    lanes = extent(plan, plan.get_loops(sums)[len(outer) + 3])
     strip = max(n for n in divisors(extent(plan, row)) if n <= STRIP)
     blocks, lane = plan.split(channel, [None, lanes])
+    lines, near_lines = plan.split(line, [None, _lines(plan.get(sums), extent(plan, line))])
     strips, near = plan.split(row, [None, strip])
-    plan.reorder(*rows, blocks, strips, near, lane)
-    taps = product(plan, list(plan.get_loops(sums))[len(rows) + 3 :])
+    plan.reorder(*outer, lines, blocks, strips, near_lines, near, lane)
+    taps = product(plan, list(plan.get_loops(sums))[len(outer) + 4 :])
+    work = taps * extent(plan, strips) * extent(plan, near_lines) * strip * lanes
     plan.compute_at(sums, strips, preserve_unit_loops=True)
-    parallelize(plan, [*rows, blocks], taps * extent(plan, strips) * strip * lanes)
+    parallelize(plan, [*outer, lines, blocks], work)
     plan.vectorize(lane)
+    plan.unroll(near_lines)
     plan.unroll(near)
+
+
+def _lines(block: Any, count: int) -> int:
+    """Of `count` lines of positions, how many are summed together: two, if a dot has room for the rows of both."""
+    columns = _Columns(block)
+    stride, rest = divmod(columns.pitch(1), columns.pitch(5))
+    return 2 if count % 2 == 0 and rest == 0 and columns.lengths[5] + stride <= DEPTH else 1
 
 
 def write_columns(function: Any) -> Any:
@@ -122,7 +141,7 @@ def write_columns(function: Any) -> Any:
 def _strip(loops: Sequence[Any], realize: Any) -> Any:
     """The sums of a strip of positions; ValueError if the loops are not those of one."""
     block, lengths = realize.block, [int(loop.extent) for loop in loops]
-    if len(lengths) != 7 or lengths[:2] != [1, 1] or lengths[3] != 1:
+    if len(lengths) != 7 or lengths[0] != 1 or lengths[3] != 1:
         raise ValueError("columns are not read strip by strip")
     zeros = [constant(0, "int32")] * len(loops)
     base = substitute(realize.iter_values, [loop.loop_var for loop in loops], zeros)
@@ -132,67 +151,87 @@ def _strip(loops: Sequence[Any], realize: Any) -> Any:
     return written_block("columns", [strip.data.source, strip.weights.source], region, strip.statements())
 
 
-class _Strip:
-    """The axes of its block are [n, y, x, block, lane, row, column]; base: the index at which it begins."""
+class _Columns:
+    """A block of sums of columns: its axes are [n, y, x, block, lane, row, column]."""
 
-    def __init__(self, block: Any, base: Sequence[Expression], lengths: Sequence[int]) -> None:
-        self._base, self._variables = base, [variable.var for variable in block.iter_vars]
-        self._positions, self._lanes, self._rows, self._columns = lengths[2], *lengths[4:]
-        self._instruction = str(block.annotations[Hint.COLUMNS])
-        self.sums = block.body.buffer
+    def __init__(self, block: Any) -> None:
+        self.variables = [variable.var for variable in block.iter_vars]
+        self.lengths = [int(variable.dom.extent) for variable in block.iter_vars]
+        self.sums, self.start = block.body.buffer, block.init.value
         factors = block.body.value.b
         self.data, self.weights = (cast.value for cast in (factors.a, factors.b))
 
-    def statements(self) -> Iterator[Any]:
-        """Column by column of the data; each goes to all sums that it is part of."""
-        readers: dict[int, list[tuple[int, int]]] = {}
-        position, tap = self._pitch(2), self._pitch(6)
-        for x in range(self._positions):
-            for column in range(self._columns):
-                readers.setdefault(x * position + column * tap, []).append((x, column))
-        begun: set[int] = set()
-        for _, reading in sorted(readers.items()):
-            for first in range(0, self._rows, DEPTH):
-                made = self._joined(first, *reading[0])
-                for x, column in reading:
-                    yield self._add(x, column, first, made, x in begun)
-                    begun.add(x)
-
-    def _pitch(self, axis: int) -> int:
-        """The elements of data between neighbours along an axis of the block."""
-        unit = [constant(int(i == axis), "int32") for i in range(len(self._variables))]
+    def pitch(self, axis: int) -> int:
+        """The elements of data between neighbours along an axis."""
+        unit = [constant(int(i == axis), "int32") for i in range(len(self.variables))]
         places = [
-            ravel(substitute(self.data.indices, self._variables, at), self.data.source.shape)
+            ravel(substitute(self.data.indices, self.variables, at), self.data.source.shape)
             for at in (unit, [constant(0, "int32")] * len(unit))
         ]
         return int(places[0]) - int(places[1])
 
+
+class _Strip(_Columns):
+    """Sums of some lines of some positions each. base: the index of the block's axes at which it begins."""
+
+    def __init__(self, block: Any, base: Sequence[Expression], lengths: Sequence[int]) -> None:
+        super().__init__(block)
+        self._base = base
+        self._lines, self._positions, self._lanes, self._rows, self._columns = (lengths[i] for i in (1, 2, 4, 5, 6))
+        self._stride = self.pitch(1) // self.pitch(5)
+        self._instruction = str(block.annotations[Hint.COLUMNS])
+
+    def statements(self) -> Iterator[Any]:
+        """Column by column of the data; each goes to all sums that it is part of."""
+        for y in range(self._lines):
+            for x in range(self._positions):
+                yield self._begun(y, x)
+        readers: dict[int, list[tuple[int, int]]] = {}
+        position, tap = self.pitch(2), self.pitch(6)
+        for x in range(self._positions):
+            for column in range(self._columns):
+                readers.setdefault(x * position + column * tap, []).append((x, column))
+        for _, reading in sorted(readers.items()):
+            for first in range(0, self._rows, DEPTH):
+                made = self._joined(first, *reading[0])
+                for x, column in reading:
+                    for y in range(self._lines):
+                        yield self._added(y, x, column, first, made)
+
+    def _place(self, y: int, x: int, lane: Expression) -> list[Expression]:
+        """The index of a position's sums."""
+        return [self._base[0], self._base[1] + y, self._base[2] + x, self._base[3], lane]
+
+    def _begun(self, y: int, x: int) -> Any:
+        """Begins the sums of a position."""
+        lane = tirx.Var("lane", "int32")
+        place = self._place(y, x, lane)
+        (start,) = substitute([self.start], self.variables, [*place, *self._base[5:]])
+        return vectorized(lane, self._lanes, tirx.BufferStore(self.sums, start, place))
+
     def _joined(self, first: int, x: int, column: int) -> Expression:
         """Up to four bytes of a column in each lane, from row `first` on, as the factor of a dot."""
-        joined = None
-        for place, row in enumerate(range(first, min(first + DEPTH, self._rows))):
-            at = [
-                *self._base[:2],
-                self._base[2] + x,
-                *self._base[3:5],
-                constant(row, "int32"),
-                constant(column, "int32"),
-            ]
-            *outer, channel = substitute(self.data.indices, self._variables, at)
+        reached = self._rows + (self._lines - 1) * self._stride
+        rows = []
+        for row in range(first, min(first + DEPTH, reached)):
+            at = [*self._place(0, x, self._base[4]), constant(row, "int32"), constant(column, "int32")]
+            *outer, channel = substitute(self.data.indices, self.variables, at)
             held = tirx.BufferLoad(self.data.source, [*outer, tirx.Ramp(channel, 1, self._lanes)])
-            byte = held.astype(f"int32x{self._lanes}")
-            if place:
-                byte = byte << tirx.Broadcast(constant(8 * place, "int32"), self._lanes)
-            joined = byte if joined is None else joined | byte
-        return tirx.reinterpret(f"int8x{self._lanes * DEPTH}", joined)
+            rows.append(tirx.reinterpret(f"int8x{self._lanes}", held))
+        # Where there are no more rows the weights are 0.
+        rows += rows[-1:] * (DEPTH - len(rows))
+        places = [constant(row * self._lanes + lane, "int32") for lane in range(self._lanes) for row in range(DEPTH)]
+        return tirx.Shuffle(rows, places)
 
-    def _add(self, x: int, column: int, first: int, joined: Expression, begun: bool) -> Any:
-        """Adds a dot to the sums of a position, or begins them with it."""
+    def _added(self, y: int, x: int, column: int, first: int, joined: Expression) -> Any:
+        """Adds a dot to the sums of a position. Lines after the first one have their rows further down the column."""
         kind, zero = f"int32x{self._lanes}", constant(0, "int32")
-        place = [*self._base[:2], self._base[2] + x, self._base[3], tirx.Ramp(zero, 1, self._lanes)]
-        held = tirx.BufferLoad(self.sums, place) if begun else tirx.Broadcast(zero, self._lanes)
+        place = self._place(y, x, tirx.Ramp(zero, 1, self._lanes))
         at = [self._base[3], constant(first // DEPTH, "int32"), constant(column, "int32"), zero]
         factor = tirx.BufferLoad(self.weights.source, [*at, tirx.Ramp(zero, 1, self._lanes * DEPTH)])
-        return tirx.BufferStore(
-            self.sums, tirx.call_llvm_pure_intrin(kind, self._instruction, held, joined, factor), place
-        )
+        if y:
+            bits = tirx.Broadcast(constant(BITS * y * self._stride, "int32"), self._lanes)
+            factor = tirx.reinterpret(dtype_of(factor), tirx.reinterpret(kind, factor) << bits)
+        held = tirx.BufferLoad(self.sums, place)
+        added = tirx.call_llvm_pure_intrin(kind, self._instruction, held, joined, factor)
+        return tirx.BufferStore(self.sums, added, place)

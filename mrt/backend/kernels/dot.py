@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tvm import te, tirx
+from tvm import s_tir, te, tirx
 
-from mrt.backend.expressions import Expression, constant, ravel, unravel
+from mrt.backend.expressions import Expression, Tensor, constant, ravel, substitute, unravel
+from mrt.backend.kernels.begun import begun_sums
 from mrt.backend.kernels.instructions import Dot, choose_dot, joined_bytes, weight_bytes
-from mrt.backend.loops import NEAR_BYTES, extent, parallelize, product, register_tile, split_loops
+from mrt.backend.kernels.prefetch import Fetches
+from mrt.backend.kernels.written import replace_loops, sequence
+from mrt.backend.loops import NEAR_BYTES, extent, leave_first_cache, parallelize, product, register_tile, split_loops
 from mrt.backend.machine import Machine
 from mrt.backend.packing import Operand, Packed, Surroundings
 from mrt.backend.stages import Hint, stage
@@ -24,19 +27,29 @@ from mrt.symbol.types import type_of
 PAIR = 2
 """Blocks of output channels whose sums are read as one vector, since their words fill one."""
 
+SHORT_ROW = 64
+"""Positions of a row of which few tiles are made, so that the last one may be shorter, and of a map whose lines are
+one row."""
+AHEAD = 32
+"""Steps after which weights are needed that are fetched into the first cache: as long as the third one takes."""
+FEW_STEPS = 512
+"""Of a sum, up to which it counts that memory is waited for where it is written."""
+
 
 @dataclass(frozen=True)
 class DotForm:
     """How a weight lies in memory, and how its dots are walked.
 
-    flat: all positions are one axis; groups: of channels, whose blocks of output channels follow each other. joins:
-    whether sums may be formed for what lies between two lines of positions, too.
+    flat: all positions are one axis; line: how many of them follow each other in the data, if not all. groups: of
+    channels, whose blocks of output channels follow each other. joins: whether sums may be formed for what lies between
+    two lines of positions, too.
     """
 
     dot: Dot
     flat: bool
     groups: int
     joins: bool = field(default=False, kw_only=True)
+    line: int | None = field(default=None, kw_only=True)
 
 
 def pack_dot(
@@ -53,11 +66,12 @@ def pack_dot(
         return None
     dot = choose_dot(source.dtype, weight, accumulator, surroundings.machine)
     storage = source.storage
-    flat = pointwise and storage.is_one_run and surroundings.walk.flat
+    is_run, positions = pointwise and storage.is_one_run, surroundings.walk.positions
     if (storage.dtype, storage.offset) != (dot.data, dot.offset):
         if storage.offset:
             return None
         dot = Dot(storage.dtype, 0, weight.dtype.name, 1, dot.lanes, accumulator)
+    flat = surroundings.walk.flat and (is_run or (not dot.instruction and math.prod(positions) <= SHORT_ROW))
     outputs, inputs, *taps = weight.shape
     per_group = outputs // groups
     depth = storage.depth if groups == 1 else inputs
@@ -72,12 +86,13 @@ def pack_dot(
     rows = rows.reshape(groups * blocks, dot.lanes, depth // dot.depth, dot.depth, *taps)
     if dot.parts > 1:
         rows = np.moveaxis(weight_bytes(rows), 0, 1).reshape(-1, *rows.shape[1:])
-    packed = np.ascontiguousarray(np.moveaxis(rows, (1, 2, 3), (-2, -3, -1)))
+    packed = np.moveaxis(rows, (1, 2, 3), (-2, -3, -1))
     arrays = [packed]
     if dot.offset:
-        sums = packed.astype(np.int32).sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1))
+        sums = packed.sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1), dtype=np.int32)
         arrays.append(-dot.offset * joined_bytes(sums.reshape(-1, dot.parts, dot.lanes).swapaxes(0, 1)))
-    form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1)
+    line = positions[-1] if flat and not is_run else None
+    form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1, line=line)
     return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
 
 
@@ -95,8 +110,9 @@ def dot_products(
     positions: Sequence[int],
     taps: Sequence[int],
     places: Callable[[Sequence[Expression], Sequence[Expression]], list[Expression]],
+    bias: Tensor | None = None,
 ) -> Callable[..., Expression]:
-    """A function of (output channel, position...) that gives the sum over taps and input channels.
+    """A function of (output channel, position...) that gives the sum over taps and input channels, plus a bias.
 
     places: of a position and a tap, the index of the data without its channel.
     """
@@ -135,14 +151,19 @@ def dot_products(
         dot=dot.intrinsic if within else "",
         group_blocks=blocks,
         parts=dot.parts,
+        line=form.line,
     )
+    begun = begun_sums(sums, dot, weight, bias) if dot.parts == 1 else None
 
     def element(channel: Expression, *position: Expression) -> Expression:
         # Where there are several groups, the channels of each fill whole blocks.
         block, lane = tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes)
         at = [ravel(position, tuple(positions))] if form.flat else position
+        if begun is not None:
+            return begun(*at, block, lane)
         value = joined_bytes([sums(*at, block * dot.parts + part, lane) for part in range(dot.parts)])
-        return value + weight.views[1](block, lane) if dot.offset else value
+        value = value + weight.views[1](block, lane) if dot.offset else value
+        return value if bias is None else value + bias(channel).astype(dot.accumulator)
 
     return element
 
@@ -196,10 +217,15 @@ def schedule_dots(
     copies = 1 if total is None else 2
     length, count, group_blocks = extent(plan, row), product(plan, rows), int(annotations[Hint.GROUP_BLOCKS])
     dots = depth // (extent(plan, reduction[-1]) if intrinsic else 1)
-    tile, held = register_tile(length, group_blocks, dots, machine, parts, copies)
+    is_plain = not intrinsic and not own and total is None
+    line = int(annotations[Hint.LINE]) if Hint.LINE in annotations else None
+    may_rest = is_plain and not rows and length <= SHORT_ROW
+    tile, held = register_tile(length, group_blocks, dots, machine, parts, copies, line, may_rest)
     weights, data = blocks_count * lanes * depth, count * length * depth
-    near = _near_tiles(length // tile, tile * depth) if not rows else length // tile
-    by_blocks = weights * count * length // (near * tile) > data * (blocks_count // held)
+    in_row = -(-length // tile)
+    # Where the last tile is shorter, an outer loop has it made apart; an inner one would ask at each step.
+    near = 1 if length % tile else _near_tiles(in_row, tile * depth) if not rows else in_row
+    by_blocks = weights * count * in_row // near > data * (blocks_count // held)
     rule = VectorTiling(tile, held // parts, near, by_blocks)
     tiling = choose(rule.alternatives(length, group_blocks // parts, parts, dots, machine, copies))
     tile, together, near, held = tiling.positions, tiling.blocks, tiling.near, tiling.blocks * parts
@@ -226,8 +252,17 @@ def schedule_dots(
         plan.vectorize(lane_at)
     for loop in near_at:
         plan.unroll(loop)
-    if by_blocks and not own and total is None and together < blocks_count:
-        plan.annotate(steps[-2] if intrinsic else steps[-1], Hint.FETCHES, [held, count * length // tile, tile])
+    if intrinsic and pair == 1 and parts == 1 and together > PAIR and not own and total is None:
+        plan.annotate(near_blocks, Hint.OVERLAPS, 1)
+    walks_once = by_blocks and not own and total is None and together < blocks_count
+    fetches = Fetches(
+        held,
+        tile,
+        count * -(-length // tile) if walks_once else 0,
+        AHEAD if is_plain and leave_first_cache(held, dots, machine) else 0,
+        is_plain and extent(plan, steps[-1]) == dots <= FEW_STEPS,
+    )
+    fetches.annotate(plan, steps[-2] if intrinsic else steps[-1])
     # Threads are told apart before the sums are started in a block of their own, after which TVM refuses.
     work = depth * tile * held * lanes * near
     parallelize(plan, first_rows or outer, work * product(plan, outer[1:]) if own else work)
@@ -239,6 +274,25 @@ def schedule_dots(
     plan.vectorize(lane)
     plan.unroll(near_positions)
     plan.unroll(near_blocks)
+
+
+def overlap_pairs(function: Any) -> Any:
+    """The scheduled function that reads the sums of an odd number of blocks in pairs, too, the last of which overlaps
+    the one before.
+    """
+    return replace_loops(function, Hint.OVERLAPS, _in_pairs)
+
+
+def _in_pairs(blocks: Any) -> Any:
+    lane, count = blocks.body, int(blocks.extent)
+    pair = tirx.Var("pair", "int32")
+    first = tirx.min(pair * PAIR, constant(count - PAIR, "int32"))
+    body = sequence(
+        s_tir.SBlockRealize(substitute(each.iter_values, [blocks.loop_var], [first]), each.predicate, each.block)
+        for each in (lane.body.seq if isinstance(lane.body, tirx.SeqStmt) else [lane.body])
+    )
+    inner = tirx.For(lane.loop_var, lane.min, constant(PAIR * int(lane.extent), "int32"), lane.kind, body)
+    return tirx.For(pair, blocks.min, constant(-(-count // PAIR), "int32"), blocks.kind, inner)
 
 
 def _scheduled_total(plan: Any, total: Any, around: Sequence[Any]) -> Any:

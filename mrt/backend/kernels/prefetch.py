@@ -1,4 +1,4 @@
-"""Weights that are fetched before they are needed: those of the next blocks of channels, while these are multiplied.
+"""What is fetched before it is needed while dots are summed: weights, and the memory that sums are written to.
 
 Each weight is read once for each tile of positions, and comes from far memory the first time. Processors foresee that
 within a page of memory only, so that dots would wait at every new one.
@@ -7,6 +7,8 @@ within a page of memory only, so that dots would wait at every new one.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
@@ -20,34 +22,91 @@ LINE_BYTES = 64
 """Of a cache."""
 MOST_LINES = 4
 """That a step fetches: if it had to be more, memory is what limits, and one stream is faster than two."""
-READ, SECOND_CACHE, DATA = 0, 2, 1
-"""What LLVM's prefetch takes: no write is to come, where to, no instructions."""
+READ, WRITE = 0, 1
+FIRST_CACHE, SECOND_CACHE = 3, 2
+DATA = 1
+"""What LLVM's prefetch takes: whether a write is to come, where to, no instructions."""
 
 
-def fetch_weights(function: Any) -> Any:
+@dataclass(frozen=True)
+class Fetches:
+    """What each step fetches of sums that are in registers for `together` blocks of output channels x `tile` positions.
+
+    tiles: those that are summed for the same blocks, while the weights of the next ones go into the second cache, a
+    share with each step; 0 if none do. ahead: how many steps before they are needed weights go into the first cache;
+    0 if they stay there. results: whether the lines that a tile is written to go there, too.
+    """
+
+    together: int
+    tile: int
+    tiles: int
+    ahead: int
+    results: bool
+
+    def annotate(self, plan: Any, steps: Any) -> None:
+        """Marks the loop over steps, if there is anything to fetch."""
+        if self.tiles or self.ahead or self.results:
+            plan.annotate(steps, Hint.FETCHES, [int(number) for number in astuple(self)])
+
+
+def fetch_ahead(function: Any) -> Any:
     """The scheduled function with prefetches in the loops that have the annotation `Hint.FETCHES`."""
-    return replace_loops(function, Hint.FETCHES, _fetching)
+    loops, output = _last_nest(function.body.block.body)
+    return replace_loops(function, Hint.FETCHES, lambda loop: _fetching(loop, loops[-3:], output))
 
 
-def _fetching(loop: Any) -> Any:
-    """The loop of a step over the reduction, which also fetches an even share of the next blocks' weights."""
-    together, tiles, tile = (int(number) for number in loop.annotations[Hint.FETCHES])
+def _fetching(loop: Any, inside: Sequence[Any], output: Any) -> Any:
+    """The loop of a step over the reduction, which also fetches. inside: the loops over what a tile writes."""
+    together, tile, tiles, ahead, results = (int(number) for number in loop.annotations[Hint.FETCHES])
     block, at = _first_turn(loop.body)
     sums, weights = block.writes[0].source, block.reads[-1].source
     # The axes of the block are [positions..., block, lane, taps..., step, ...], those of weights [block, taps..., step,
     # lane, depth].
-    rank, (blocks, *reduced, _, _) = len(sums.shape) - 2, [int(length) for length in weights.shape]
-    number, taken = at[rank], at[rank + 2 : rank + 2 + len(reduced)]
-    done = ravel(at[:rank], [int(length) for length in sums.shape[:rank]]) // tile
-    steps, element = math.prod(reduced), weights.dtype.itemsize
-    share = -(-math.prod(int(length) for length in weights.shape[1:]) * together // (tiles * steps))
-    lines = -(-share * element // LINE_BYTES)
-    fetches = []
-    if lines <= MOST_LINES:
-        place = (done * steps + ravel(taken, reduced)) * share
-        first = tirx.min(number + together, blocks - together)
-        fetches = [_fetch(weights, first, place + line * (LINE_BYTES // element)) for line in range(lines)]
+    rank, (_, *reduced, lane, depth) = len(sums.shape) - 2, [int(length) for length in weights.shape]
+    number, step = at[rank], ravel(at[rank + 2 : rank + 2 + len(reduced)], reduced)
+    fetches: list[Any] = []
+    if tiles:
+        done = ravel(at[:rank], [int(length) for length in sums.shape[:rank]]) // tile
+        fetches += _of_next_blocks(weights, number, together, done * math.prod(reduced) + step, tiles)
+    if ahead:
+        place = (step + ahead) * lane * depth
+        fetches += [_fetch(_place(weights, number + i, place), READ, FIRST_CACHE) for i in range(together)]
+    if results:
+        fetches.append(_fetch(_written(loop, inside, output), WRITE, FIRST_CACHE))
     return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, sequence([*fetches, loop.body]))
+
+
+def _of_next_blocks(weights: Any, number: Expression, together: int, done: Expression, tiles: int) -> Iterator[Any]:
+    """Fetches an even share of the weights of the blocks after the `together` from `number` on, `done` before it."""
+    blocks, *reduced, _, _ = (int(length) for length in weights.shape)
+    element = weights.dtype.itemsize
+    length = math.prod(int(each) for each in weights.shape[1:])
+    share = -(-length * together // (tiles * math.prod(reduced)))
+    lines = -(-share * element // LINE_BYTES)
+    first = tirx.min(number + together, blocks - together)
+    for line in range(lines if lines <= MOST_LINES else 0):
+        yield _fetch(_place(weights, first, done * share + line * (LINE_BYTES // element)), READ, SECOND_CACHE)
+
+
+def _written(loop: Any, inside: Sequence[Any], output: Any) -> Any:
+    """An element that the tile writes: one position after the other in the turns of a loop, the blocks in turns."""
+    position, block, lane = inside
+    at = [loop.loop_var * position.extent // loop.extent, tirx.floormod(loop.loop_var, block.extent), 0]
+    variables = [each.loop_var for each in (position, block, lane)]
+    values = substitute(output.iter_values, variables, [tirx.convert(each) for each in at])
+    region, axes = output.block.writes[0], [each.var for each in output.block.iter_vars]
+    return tirx.BufferLoad(region.source, substitute([each.min for each in region.region], axes, values))
+
+
+def _last_nest(statement: Any) -> tuple[list[Any], Any]:
+    """The loops around the block that is executed last, and its realization."""
+    loops: list[Any] = []
+    while not isinstance(statement, s_tir.SBlockRealize):
+        if isinstance(statement, tirx.SeqStmt):
+            statement = statement.seq[-1]
+        else:
+            loops, statement = [*loops, statement], statement.body
+    return loops, statement
 
 
 def _first_turn(statement: Any) -> tuple[Any, list[Expression]]:
@@ -61,9 +120,12 @@ def _first_turn(statement: Any) -> tuple[Any, list[Expression]]:
     return statement.block, substitute(statement.iter_values, variables, zeros)
 
 
-def _fetch(weights: Any, block: Expression, place: Expression) -> Any:
-    """Fetches what lies `place` elements after the beginning of a block."""
-    zeros = [constant(0, "int32")] * (len(weights.shape) - 2)
-    address = address_of(tirx.BufferLoad(weights, [block, *zeros, place]))
-    numbers = (constant(number, "int32") for number in (READ, SECOND_CACHE, DATA))
-    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address, *numbers))
+def _place(weights: Any, block: Expression, place: Expression) -> Any:
+    """What lies `place` elements after the beginning of a block."""
+    return tirx.BufferLoad(weights, [block, *[constant(0, "int32")] * (len(weights.shape) - 2), place])
+
+
+def _fetch(element: Any, access: int, cache: int) -> Any:
+    """Fetches the line of an element. It may lie beyond the end of its memory, where nothing is fetched."""
+    numbers = (constant(number, "int32") for number in (access, cache, DATA))
+    return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address_of(element), *numbers))

@@ -77,6 +77,11 @@ def sequence(statements: Iterable[Any]) -> Any:
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
+def vectorized(variable: Any, lanes: int, body: Any) -> Any:
+    """A loop of `variable` from 0 as one vector."""
+    return tirx.For(variable, constant(0, "int32"), constant(lanes, "int32"), tirx.ForKind.VECTORIZED, body)
+
+
 def serial(variable: Any, times: int, body: Any) -> Any:
     """A loop of `variable` from 0."""
     return tirx.For(variable, constant(0, "int32"), constant(times, "int32"), tirx.ForKind.SERIAL, body)
