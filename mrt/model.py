@@ -17,6 +17,7 @@ import numpy as np
 from mrt.calibration import Threshold
 from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, open_verified, vouch
 from mrt.certificate.verify import GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE
+from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import DataError, ModelFileError
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
@@ -294,6 +295,7 @@ def assemble(
     return _knowing(model, facts=bounds)
 
 
+@paused_collector()
 def load(directory: str | os.PathLike[str]) -> QuantizedModel:
     """The model saved in `directory`, verified; ModelFileError or VerificationError saying what is wrong.
 

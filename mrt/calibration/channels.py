@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from mrt.symbol import Array
+
+ROW = 2**12
+"""Elements that are compared at once where channels are innermost in memory: what the first cache holds twice."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +44,7 @@ class ChannelObserver:
             for sample in samples:
                 reach = np.maximum(reach, self._reach(sample, self.lambda_))
         # Adding 0 makes one of the two zeros, so that the order of samples cannot show.
-        lo, hi = (end.astype(np.float64) + 0.0 for end in (samples.min(axis=(0, 2)), samples.max(axis=(0, 2))))
+        lo, hi = (end.astype(np.float64) + 0.0 for end in _ends(samples))
         count = self.count + samples.shape[0] * samples.shape[2]
         return ChannelObserver(np.minimum(self.lo, lo), np.maximum(self.hi, hi), reach, self.lambda_, count)
 
@@ -77,3 +81,17 @@ class ChannelObserver:
 def by_channel(samples: Array, axis: int) -> Array:
     """Samples of one tensor, (n, *shape), as (n, C, elements of one channel); axis: of a sample, counts channels."""
     return np.moveaxis(samples, axis + 1, 1).reshape(len(samples), samples.shape[axis + 1], -1)
+
+
+def _ends(samples: Array) -> tuple[Array, Array]:
+    """The least and the greatest value of each channel of (n, C, elements of one channel), NaN where it holds one."""
+    _, channels, elements = samples.shape
+    if elements == 1 or samples.strides[1] > samples.strides[2]:
+        return samples.min(axis=(0, 2)), samples.max(axis=(0, 2))
+    rows = np.ascontiguousarray(samples.transpose(0, 2, 1).reshape(-1, channels))
+    # NumPy compares row by row, at a cost for each: several are taken as one, and the rest by themselves.
+    together = max(min(ROW // channels, math.isqrt(len(rows))), 1)
+    whole = len(rows) // together * together
+    wide, rest = rows[:whole].reshape(-1, together * channels), rows[whole:]
+    lo, hi = (end.reshape(together, channels) for end in (wide.min(axis=0), wide.max(axis=0)))
+    return np.vstack([lo, rest]).min(axis=0), np.vstack([hi, rest]).max(axis=0)

@@ -20,6 +20,7 @@ from mrt.calibration.thresholds import (
     new_observer,
     threshold_of,
 )
+from mrt.collector import paused_collector
 from mrt.errors import DataError, GraphError
 from mrt.symbol import Array, Evaluate, Graph, Runner, Symbol
 from mrt.symbol.channels import channel_axes
@@ -213,6 +214,7 @@ def _sample_bytes(observed: Sequence[Symbol], batch: int) -> float:
     return max(sum(symbol.type.size * np.dtype(symbol.dtype).itemsize for symbol in observed) / batch, 1.0)
 
 
+@paused_collector()
 def _compile(graph: Graph, computed: Sequence[Symbol], batch_size: int, runner: Runner) -> _Compiled:
     """One executable whose outputs are `computed`, for `batch_size` samples or, where that is refused, as read."""
     if not computed:

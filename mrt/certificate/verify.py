@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from mrt.certificate.certificate import CERTIFICATE_FILE, Certificate, derive, vouch
+from mrt.certificate.certificate import CERTIFICATE_FILE, Certificate, derive
+from mrt.collector import paused_collector
 from mrt.errors import MRTError, VerificationError
 from mrt.symbol import Graph, Interval
 from mrt.symbol.files import graph_from_bytes
@@ -60,6 +61,7 @@ class Verified:
     quantization: Any
 
 
+@paused_collector()
 def open_verified(directory: str | os.PathLike[str]) -> Verified:
     """Verifies as `verify` does, and gives what was verified: each file is read once."""
     folder = Path(directory)
@@ -74,7 +76,8 @@ def open_verified(directory: str | os.PathLike[str]) -> Verified:
             files[GRAPH_FILE], files[PARAMETERS_FILE], folder / GRAPH_FILE, folder / PARAMETERS_FILE
         )
         facts = _parsed(files[QUANTIZATION_FILE])
-        derived = vouch(graph, derive(graph, _input_intervals(graph, facts)), files)
+        # The files' digests are those that are stated, or reading them has failed.
+        derived = Certificate(derive(graph, _input_intervals(graph, facts)), stated.files, graph.count_operators())
     except VerificationError:
         raise
     except MRTError as error:

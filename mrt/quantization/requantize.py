@@ -47,9 +47,14 @@ def shifted_magnitude(magnitude: int, shift: int) -> int:
 
 def frac_limit(magnitudes: Array, pre_shift: int) -> Array:
     """The largest frac beside values of these magnitudes (any shape) after the pre-shift."""
-    shifted = np.vectorize(lambda m: PRODUCT_LIMIT // max(shifted_magnitude(m, pre_shift), 1), otypes=[np.int64])
-    result: Array = np.minimum(shifted(magnitudes), 2**FRAC_BITS - 1)
+    result: Array = np.minimum(_room(magnitudes, pre_shift), 2**FRAC_BITS - 1)
     return result
+
+
+def _room(magnitudes: Array, pre_shift: int) -> Array:
+    """The largest factor beside values of these magnitudes after the pre-shift; int64."""
+    shifted = magnitudes if pre_shift == 0 else ((magnitudes >> (pre_shift - 1)) + 1) >> 1
+    return np.asarray(PRODUCT_LIMIT // np.maximum(shifted, 1)).astype(np.int64)
 
 
 def fit_multiplier(ratio: Array, magnitudes: Array, saturates_at: int | None, at_most: bool = False) -> Multiplier:
@@ -68,8 +73,7 @@ def fit_multiplier(ratio: Array, magnitudes: Array, saturates_at: int | None, at
     frac = np.floor(exact * (1 + 1e-12)) if at_most else np.rint(exact)
     over = frac > limit
     if over.any():
-        room = np.vectorize(lambda m: PRODUCT_LIMIT // max(shifted_magnitude(m, pre_shift), 1), otypes=[np.int64])
-        cap = room(magnitudes)
+        cap = _room(magnitudes, pre_shift)
         saturated = pre_shift == 0 and saturates_at is not None and bool((cap[over] > saturates_at).all())
         if not saturated and (frac[over] > cap[over]).any():
             raise QuantizationError(f"the rescaling factor {ratio.max():.4g} does not fit 32 bits")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mrt.calibration import Threshold
+from mrt.collector import paused_collector
 from mrt.errors import QuantizationError
 from mrt.quantization.automatic import resolve_granularity
 from mrt.quantization.builder import IntegerBuilder
@@ -43,6 +44,7 @@ class IntegerGraph:
     corrections: Mapping[str, Array] = field(default_factory=dict)
 
 
+@paused_collector()
 def expand_graph(
     graph: Graph,
     thresholds: Mapping[str, Threshold],

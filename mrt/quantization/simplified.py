@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mrt.collector import paused_collector
 from mrt.quantization.rewriter import IntegerGraph
 from mrt.simplification import SimplifyChains
 from mrt.symbol import Interval
 from mrt.symbol.bounds import analyse_bounds
 
 
+@paused_collector()
 def simplified(integer: IntegerGraph) -> IntegerGraph:
     """The same integers by fewer operators; notes say which rules did what, and why others did not.
 

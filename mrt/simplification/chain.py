@@ -19,7 +19,10 @@ _half_up: Callable[[Any], Array] = np.frompyfunc(lambda v: Fraction(math.floor(v
 def fractions(values: Any, rank: int) -> Array:
     """Numbers as an object array of fractions, of a tensor's rank: each axis 1 or full, as they broadcast to it."""
     array = np.asarray(values)
-    return np.asarray(_exact(array.astype(object)), object).reshape((1,) * (rank - array.ndim) + array.shape)
+    # Many channels have the same value, of which one fraction is made.
+    distinct, places = np.unique(array.reshape(-1), return_inverse=True)
+    exact = np.asarray(_exact(distinct.astype(object)), object)[places]
+    return exact.reshape((1,) * (rank - array.ndim) + array.shape)
 
 
 def shared(values: Array) -> Any | None:

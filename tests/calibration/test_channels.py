@@ -46,6 +46,29 @@ def test_max_is_the_range_of_each_channel() -> None:
     assert found == tuple((float(c.min()), float(c.max())) for c in np.moveaxis(SAMPLES, 1, 0))
 
 
+@given(
+    st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 90)),
+    st.integers(0, 3),
+    st.permutations(range(3)),
+    st.sampled_from([None, np.nan, np.inf]),
+)
+def test_max_does_not_depend_on_how_samples_lie(
+    shape: tuple[int, int, int], padding: int, order: list[int], odd: float | None
+) -> None:
+    """Channels innermost in memory, with or without padding behind them, or anything else."""
+    lengths = [shape[axis] for axis in order]
+    held = np.full((*lengths[:2], lengths[2] + padding), -1e9, np.float32)
+    samples = held[..., : lengths[2]].transpose(np.argsort(order))
+    samples[...] = np.random.default_rng(shape).standard_normal(shape)
+    if odd is not None:
+        samples[-1, -1, -1] = odd
+    observer = ChannelObserver.of(shape[1]).observe(samples)
+    assert observer.is_finite == (odd is None)
+    for channel, values in enumerate(np.moveaxis(samples, 1, 0)[: shape[1] - (odd is not None)]):
+        each = values.ravel().tolist()
+        assert (observer.lo[channel], observer.hi[channel]) == (min(each), max(each))
+
+
 @pytest.mark.parametrize("lambda_", [0.5, 3.0, 16.0])
 def test_historical_is_cut_to_the_largest_reach_of_any_sample_of_the_channel(lambda_: float) -> None:
     """|mean| + lambda deviations, or the largest magnitude where that is no clear cut, sample by sample."""
