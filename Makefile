@@ -18,8 +18,9 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --quiet
 demo: $(VENV)/.installed
 	$(BIN)/mrt run configs/digits.yaml
 
+# By one thread NumPy's matrix products cannot wait for another one, as OpenBLAS was once seen to do forever.
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
