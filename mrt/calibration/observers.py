@@ -38,6 +38,10 @@ class Ranging(Observer, Protocol):
     def hi(self) -> float:
         """The largest value observed, -infinity before any."""
 
+    @property
+    def covered(self) -> tuple[float, float]:
+        """The range that a quantizer shall cover: lo to hi or less; without meaning before any value."""
+
 
 @dataclass(frozen=True)
 class RangeObserver:
@@ -54,6 +58,10 @@ class RangeObserver:
 
     def merge(self, other: RangeObserver) -> RangeObserver:
         return RangeObserver(min(self.lo, other.lo), max(self.hi, other.hi))
+
+    @property
+    def covered(self) -> tuple[float, float]:
+        return self.lo, self.hi
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,10 @@ class HistoricalObserver:
         return HistoricalObserver(
             self.lambda_, min(self.lo, other.lo), max(self.hi, other.hi), max(self.reach, other.reach)
         )
+
+    @property
+    def covered(self) -> tuple[float, float]:
+        return max(self.lo, -self.reach), min(self.hi, self.reach)
 
     def _reach(self, sample: Array) -> float:
         # One contiguous sample at a time: the order in which NumPy adds must not depend on the batch.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
@@ -63,6 +63,33 @@ def calibrate(
     fed = [symbol for symbol in symbols if symbol in graph.inputs]
     computed = [symbol for symbol in symbols if symbol in depends and not symbol.is_variable]
     axes = _channels_apart(graph, computed)
+    seen = _begun(graph, symbols, depends, axes, asked, config)
+    for symbol, value in zip(constants, _constant_values(graph, constants), strict=True):
+        seen[symbol.name].observe(symbol, value[None], 0)
+    derived: dict[Symbol, Symbol] = {}
+    if config.method == "max":
+        derived = find_derived(graph, axes, {graph.by_name[channels.tensor] for channels in asked})
+    if fed or computed:
+        run = [symbol for symbol in computed if symbol not in derived]
+        _observe_samples(graph, batches, fed, run, seen, config, runner, progress)
+    for symbol, source in derived.items():
+        split, axis = seen[source.name].split, axes[symbol]
+        seen[symbol.name].channels = replace(split, observer=derive(graph, symbol, source, split.observer, axis))
+    return Calibration(
+        {name: seen[name].threshold() for name in tensors},
+        {channels: seen[channels.tensor].means[channels].mean for channels in asked},
+    )
+
+
+def _begun(
+    graph: Graph,
+    symbols: Sequence[Symbol],
+    depends: Collection[Symbol],
+    axes: Mapping[Symbol, int],
+    asked: Sequence[Channels],
+    config: CalibrationConfig,
+) -> dict[str, _Seen]:
+    """The observers of all tensors, which have seen nothing. depends: what varies from sample to sample."""
     seen = {symbol.name: _Seen(new_observer(config) if symbol in depends else RangeObserver()) for symbol in symbols}
     for symbol, axis in axes.items():
         observer = ChannelObserver.of(symbol.shape[axis], config.lambda_ if config.method == "historical" else None)
@@ -71,33 +98,33 @@ def calibrate(
             seen[symbol.name].range = None
     for channels in asked:
         seen[channels.tensor].means[channels] = MeanObserver.along(graph.by_name[channels.tensor].shape, channels.axis)
-    for symbol, value in zip(constants, _constant_values(graph, constants), strict=True):
-        seen[symbol.name].observe(symbol, value[None], 0)
-    derived: dict[Symbol, Symbol] = {}
-    if config.method == "max":
-        derived = find_derived(graph, axes, {graph.by_name[channels.tensor] for channels in asked})
-    if fed or computed:
-        run = [symbol for symbol in computed if symbol not in derived]
-        sample = _sample_bytes((*fed, *run), batch_of(graph))
-        compiled = _compile(graph, run, max(min(config.batch_size, int(CHUNK_BYTES / sample)), 1), runner)
-        blank = {symbol.name: seen[symbol.name].copy() for symbol in (*fed, *run)}
+    return seen
 
-        def observe(chunk: Chunk) -> tuple[Chunk, dict[str, _Seen]]:
-            return chunk, _observed(fed, run, compiled, chunk, {name: state.copy() for name, state in blank.items()})
 
-        at_once = int(OBSERVED_BYTES / (sample * compiled.batch))
-        for chunk, found in in_order(observe, chunks(batches, graph.inputs, compiled.batch, config.samples), at_once):
-            for name, state in found.items():
-                seen[name].merge(state)
-            if progress is not None:
-                progress(chunk.first + chunk.count)
-    for symbol, source in derived.items():
-        split, axis = seen[source.name].split, axes[symbol]
-        seen[symbol.name].channels = replace(split, observer=derive(graph, symbol, source, split.observer, axis))
-    return Calibration(
-        {name: seen[name].threshold() for name in tensors},
-        {channels: seen[channels.tensor].means[channels].mean for channels in asked},
-    )
+def _observe_samples(
+    graph: Graph,
+    batches: Iterable[Mapping[str, Array]],
+    fed: Sequence[Symbol],
+    run: Sequence[Symbol],
+    seen: Mapping[str, _Seen],
+    config: CalibrationConfig,
+    runner: Runner,
+    progress: Callable[[int], None] | None,
+) -> None:
+    """Adds to `seen` what all samples show of the inputs `fed` and of the tensors `run`, chunk by chunk."""
+    sample = _sample_bytes((*fed, *run), batch_of(graph))
+    compiled = _compile(graph, run, max(min(config.batch_size, int(CHUNK_BYTES / sample)), 1), runner)
+    blank = {symbol.name: seen[symbol.name].copy() for symbol in (*fed, *run)}
+
+    def observe(chunk: Chunk) -> tuple[Chunk, dict[str, _Seen]]:
+        return chunk, _observed(fed, run, compiled, chunk, {name: state.copy() for name, state in blank.items()})
+
+    at_once = int(OBSERVED_BYTES / (sample * compiled.batch))
+    for chunk, found in in_order(observe, chunks(batches, graph.inputs, compiled.batch, config.samples), at_once):
+        for name, state in found.items():
+            seen[name].merge(state)
+        if progress is not None:
+            progress(chunk.first + chunk.count)
 
 
 def _channels_apart(graph: Graph, computed: Sequence[Symbol]) -> dict[Symbol, int]:
@@ -170,7 +197,10 @@ class _Seen:
         ranges, count = self.channels.observer.ranges(), self.channels.observer.count
         if self.range is None:
             return Threshold(min(lo for lo, _ in ranges), max(hi for _, hi in ranges), ranges, count)
-        return replace(threshold_of(self.range), channels=ranges, observations=count)
+        whole = threshold_of(self.range)
+        if self.channels.observer.lambda_ is None:  # The method is one for whole tensors.
+            ranges = tuple((whole.clip(lo), whole.clip(hi)) for lo, hi in ranges)
+        return replace(whole, channels=ranges, observations=count)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def test_max_is_the_range_over_all_samples(baked: bool) -> None:
     assert runner.batches == [1 if baked else 8]
 
 
-@pytest.mark.parametrize("method", ["max", "historical"])
+@pytest.mark.parametrize("method", ["max", "historical", "percentile", "mse"])
 def test_any_batching_gives_the_same_bits(method: str) -> None:
     config = CalibrationConfig(method=method, lambda_=1.0, batch_size=4)
     graph = _graph()
@@ -82,7 +82,7 @@ def test_any_batching_gives_the_same_bits(method: str) -> None:
     assert all(result == results[0] for result in results)
 
 
-@pytest.mark.parametrize("method", ["max", "historical"])
+@pytest.mark.parametrize("method", ["max", "historical", "percentile", "mse"])
 def test_any_number_of_cores_gives_the_same_bits(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config = CalibrationConfig(method=method, lambda_=1.0, batch_size=2)
     means = [Channels("x", 1), Channels("squashed", 1)]
@@ -114,6 +114,20 @@ def test_chunks_are_as_long_as_the_observed_tensors_fit(
     assert runner.batches == [batch]
     monkeypatch.undo()
     assert found == calibrate(graph, _batches(23), names, CalibrationConfig(), NumpyRunner())
+
+
+@pytest.mark.parametrize(("method", "outlier"), [("percentile", 1000.0), ("mse", 15.0)])
+def test_an_outlier_is_left_out_of_the_tensor_and_of_its_channels(method: str, outlier: float) -> None:
+    data = RANDOM.normal(size=(40, 3, 8, 8)).astype(np.float32)
+    data[7, 1, 2, 3] = outlier
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 3, 8, 8)))
+    graph = builder.graph([builder.apply(Relu(), [x], "y")])
+    config = CalibrationConfig.model_validate({"method": method, "percentile": 99.9, "bits": 4})
+    found = calibrate(graph, [data], ["y"], config, NumpyRunner()).thresholds["y"]
+    assert found.lo == 0 and found.hi < 10
+    assert found.channels[1] == (0, found.hi)
+    assert found.channels[0] == (0, min(data[:, 0].max(), found.hi))
 
 
 def test_historical_narrows_and_leaves_parameters_exact() -> None:
@@ -197,14 +211,23 @@ def test_no_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"method": "median"}, {"lambda": 0}, {"batch_size": 0}, {"samples": 0}, {"lambd": 3.0}]
+    "wrong",
+    [
+        {"method": "median"},
+        {"lambda": 0},
+        {"batch_size": 0},
+        {"samples": 0},
+        {"lambd": 3.0},
+        {"percentile": 101},
+        {"bits": 1},
+    ],
 )
 def test_config_is_checked(wrong) -> None:
     with pytest.raises(ValidationError):
         CalibrationConfig.model_validate(wrong)
 
 
-@pytest.mark.parametrize("method", ["max", "historical"])
+@pytest.mark.parametrize("method", ["max", "historical", "percentile", "mse"])
 def test_memory_does_not_grow_with_samples(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mrt.workers.cores", lambda: 1)  # of several, how many chunks meet at their peaks is chance
     builder = GraphBuilder()

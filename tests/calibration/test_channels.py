@@ -110,7 +110,7 @@ def network() -> Graph:
     )
 
 
-@pytest.mark.parametrize("method", ["max", "historical"])
+@pytest.mark.parametrize("method", ["max", "historical", "percentile", "mse"])
 def test_calibration_finds_the_same_channels_for_any_batches(method: str) -> None:
     """Along the axis that the next layer sums over; of tensors, and never wider than these are if taken whole."""
     graph, data = network(), RANDOM.standard_normal((13, 2, 4, 5)).astype(np.float32)
