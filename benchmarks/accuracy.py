@@ -33,7 +33,7 @@ from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
 from mrt.quantization.bias_correction import Samples, find_corrections, observed_channels
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import observed_tensors
+from mrt.quantization.planning import observed_tensors
 from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.activation import Relu

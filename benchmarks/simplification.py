@@ -25,7 +25,7 @@ from mrt.datasets import load_dataset
 from mrt.frontend import load_model
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
-from mrt.quantization.plan import observed_tensors
+from mrt.quantization.planning import observed_tensors
 from mrt.quantization.rewriter import expand_graph
 from mrt.quantization.simplified import simplified
 from mrt.runtime import Module

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expansions.sliced_reduction import Form, expand_reduction, reduction_demands
+from expansions.reduction import Form, expand_reduction, reduction_demands
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, expansion

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from expansions.sliced_reduction import Form, expand_reduction, reduction_demands
+from expansions.reduction import Form, expand_reduction, reduction_demands
 from mrt.errors import QuantizationError
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, expansion

@@ -139,7 +139,9 @@ def _forms(symbol: Symbol, data: Quantized, target: Target, axis: int | None, bu
     length = 1 if axis is None else symbol.shape[axis]
 
     def each(values: Array) -> list[Any]:
-        return list(np.broadcast_to(values.reshape(-1), (length,)).tolist())
+        # A narrowed sum has one scale for each of its own channels, all alike, where groups are along another axis.
+        along = values[tuple(slice(None) if a == axis else 0 for a in range(values.ndim))]
+        return list(np.broadcast_to(along, (length,)).tolist())
 
     scales, zero_points = each(data.scale), each(data.zero_points)
     targets = target.of_channels(length)

@@ -14,7 +14,7 @@ from mrt.preparation import PreparationConfig, prepare
 from mrt.quantization.bias_correction import Samples, find_corrections, observed_channels
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import observed_tensors
+from mrt.quantization.planning import observed_tensors
 from mrt.quantization.rewriter import expand_graph
 from mrt.quantization.simplified import simplified
 from mrt.symbol import Array, Graph, Runner

@@ -11,7 +11,7 @@ import numpy as np
 
 from mrt.preparation import AveragePoolingToSum, ScalarsToConstants, SeparateBias, SeparatePad
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import make_plan
+from mrt.quantization.planning import make_plan
 from mrt.quantization.rewriter import IntegerGraph
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType, run_passes
 from mrt.symbol.bounds import DTYPE_RANGES, analyse_bounds

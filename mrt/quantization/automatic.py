@@ -15,7 +15,7 @@ from mrt.quantization.options import (
     Override,
     QuantizationConfig,
 )
-from mrt.quantization.plan import asked_options
+from mrt.quantization.own_quantizers import asked_options
 from mrt.quantization.ranges import calibrated_ranges
 from mrt.quantization.trained import fixed_targets
 from mrt.symbol import Graph, Symbol

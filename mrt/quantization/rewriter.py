@@ -14,7 +14,7 @@ from mrt.quantization.automatic import resolve_granularity
 from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, check_covered, expansion_of
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import make_plan
+from mrt.quantization.planning import make_plan
 from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.quantization.ranges import calibrated_ranges

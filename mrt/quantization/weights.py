@@ -91,15 +91,7 @@ def quantize_weight(
     live = np.where(draft.scale > 0, draft.scale, draft.scale.max() or 1.0)
     quantized = draft.quantized(live)
     sums = magnitudes(quantized.centred)
-    floor = offset / (step * np.maximum(2.0**BIAS_BITS, sums))
-    if meets is not None:
-        # Weights off by half a scale, at random, are off by less than a step of the target below this scale.
-        each = step * np.maximum(magnitudes(np.broadcast_to(np.int64(1), weight.shape)), 1)
-        unseen = meets * math.sqrt(weight[0].size) / each
-        least = offset / (step * np.maximum(2.0**MOST_BIAS_BITS, sums))
-        floor = np.maximum(np.minimum(floor, unseen), least)
-        floor = np.maximum(floor, LEAST_RATIO * meets / step)
-    scale = np.maximum(draft.scale, floor)
+    scale = np.maximum(draft.scale, _least_scale(weight, step, meets, offset, sums, magnitudes))
     if config.scales == "layer":
         scale = np.full(channels, scale.max())
     scale[scale == 0] = scale.max() or 1.0
@@ -115,6 +107,29 @@ def quantize_weight(
         quantized = draft.quantized(exact)
         sums = magnitudes(quantized.centred)
     return quantized
+
+
+def _least_scale(
+    weight: Array,
+    step: Array | float,
+    meets: Array | None,
+    offset: Array,
+    sums: Array,
+    magnitudes: Callable[[Array], Array],
+) -> Array:
+    """The scale, one for each output channel, below which the bias or the factor to the target would not fit.
+
+    offset: the |bias|. sums: the |accumulators|.
+    """
+    floor: Array = offset / (step * np.maximum(2.0**BIAS_BITS, sums))
+    if meets is None:
+        return floor
+    # Weights off by half a scale, at random, are off by less than a step of the target below this scale.
+    each = step * np.maximum(magnitudes(np.broadcast_to(np.int64(1), weight.shape)), 1)
+    unseen = meets * math.sqrt(weight[0].size) / each
+    least = offset / (step * np.maximum(2.0**MOST_BIAS_BITS, sums))
+    floor = np.maximum(np.minimum(floor, unseen), least)
+    return np.maximum(floor, LEAST_RATIO * meets / step)
 
 
 def spread(values: Array, rank: int) -> Array:

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from mrt.backend import TvmRunner
 from mrt.calibration import Threshold
 from mrt.errors import QuantizationError
 from mrt.quantization.options import QuantizationConfig
@@ -19,6 +18,7 @@ from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.dot import Dot
 from mrt.symbol.operators.elementwise import ElemwiseMul
 from mrt.symbol.operators.linear import BatchDot
+from tests.compiled_integers import assert_compiled_alike
 from tests.quantization.networks import Outcome, quantize_and_run, random_samples
 
 RNG = np.random.default_rng(9)
@@ -169,15 +169,7 @@ def test_single_products_of_17_bits(operator: Operator) -> None:
 
 def test_compiled_products_of_rounded_operands_are_the_evaluated_ones() -> None:
     outcome = product(BatchDot(), RNG.standard_normal((2, 5, 64)), RNG.standard_normal((2, 64, 6)), bits=16)
-    graph = outcome.integer.graph
-    evaluate = TvmRunner().prepare(graph)
-    for pick in ("inside", "lo", "hi"):
-        feeds = {}
-        for symbol, target in outcome.integer.inputs:
-            values = RNG.integers(target.lo, target.hi, symbol.shape, endpoint=True)
-            values = values if pick == "inside" else np.full(symbol.shape, getattr(target, pick))
-            feeds[symbol.name] = values.astype(symbol.dtype)
-        np.testing.assert_array_equal(evaluate(feeds)[0], graph.evaluate(feeds)[0])
+    assert_compiled_alike(outcome.integer)
 
 
 def test_what_fits_in_no_way_is_refused_by_name() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from mrt.quantization.automatic import resolve_granularity
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import ScalePlan, make_plan
+from mrt.quantization.plan import ScalePlan
+from mrt.quantization.planning import make_plan
 from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import Array, Graph, Operator
 from mrt.symbol.operators.activation import Relu

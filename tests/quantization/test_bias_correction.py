@@ -27,7 +27,7 @@ from mrt.quantization.bias_correction import (
     sequential_corrections,
 )
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import observed_tensors
+from mrt.quantization.planning import observed_tensors
 from mrt.quantization.rewriter import IntegerGraph, expand_graph, input_quantization
 from mrt.report.inspect import explain
 from mrt.symbol import Array, Evaluate, Graph, GraphBuilder, NumpyRunner, Operator, TensorType

@@ -20,7 +20,7 @@ from mrt.quantization.granularity import (
     integer_factors,
 )
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import make_plan
+from mrt.quantization.planning import make_plan
 from mrt.quantization.quantizer import affine_target, symmetric_target
 from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import Graph, GraphBuilder, NumpyRunner, Operator, TensorType

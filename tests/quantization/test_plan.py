@@ -7,7 +7,8 @@ import pytest
 
 from mrt.calibration import Threshold
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import ScalePlan, make_plan
+from mrt.quantization.plan import ScalePlan
+from mrt.quantization.planning import make_plan
 from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import Graph, Operator
 from mrt.symbol.operators.activation import Relu

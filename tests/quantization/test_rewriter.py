@@ -8,7 +8,7 @@ import pytest
 from mrt.calibration import Threshold
 from mrt.errors import ConfigError, QuantizationError
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import make_plan
+from mrt.quantization.planning import make_plan
 from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import GraphBuilder, TensorType
 from mrt.symbol.operators.activation import Relu
