@@ -100,18 +100,11 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def atomic_write(path: Path, data: bytes) -> None:
-    """Puts `data` at `path` in one step: at any time there is the old file or the new one.
-
-    Raises ModelFileError, and leaves nothing behind, where the folder is missing, read-only or full.
-    """
-    atomic_write_all({path: data})
-
-
 def atomic_write_all(files: Mapping[Path, bytes]) -> None:
     """Puts contents at their paths, each in one step and in order, once all of them are known to fit.
 
-    Raises ModelFileError, and leaves every file as it was, where a folder is missing, read-only or full.
+    At any time there is a path's old file or its new one. Raises ModelFileError, and leaves every file as it was, where
+    a folder is missing, read-only or full.
     """
     finished: dict[Path, Path] = {}
     path = Path()

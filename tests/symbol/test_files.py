@@ -14,7 +14,6 @@ import pytest
 from mrt.errors import GraphError, ModelFileError
 from mrt.symbol import Graph, GraphBuilder, TensorType
 from mrt.symbol.files import (
-    atomic_write,
     atomic_write_all,
     graph_to_bytes,
     indented_json,
@@ -102,8 +101,8 @@ def test_the_name_that_safetensors_reserves_is_refused() -> None:
 
 def test_a_write_replaces_whole_files(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    atomic_write(path, b"old")
-    atomic_write(path, b"new")
+    atomic_write_all({path: b"old"})
+    atomic_write_all({path: b"new"})
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
@@ -120,14 +119,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     path = tmp_path / "file"
-    atomic_write(path, b"old")
+    atomic_write_all({path: b"old"})
 
     def fail(descriptor: int) -> None:
         raise error
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(ModelFileError if isinstance(error, OSError) else KeyboardInterrupt) as raised:
-        atomic_write(path, b"new")
+        atomic_write_all({path: b"new"})
     if isinstance(error, OSError):
         assert str(raised.value) == f"cannot write {path}: No space left on device"
     assert path.read_bytes() == b"old"
@@ -144,10 +143,10 @@ def test_several_files_are_written_all_or_none(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="cannot write .*absent"):
-        atomic_write(tmp_path / "absent" / "file", b"")
+        atomic_write_all({tmp_path / "absent" / "file": b""})
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ModelFileError, match="Not a directory"):
-        atomic_write(tmp_path / "file" / "inside", b"")
+        atomic_write_all({tmp_path / "file" / "inside": b""})
 
 
 @pytest.mark.parametrize(

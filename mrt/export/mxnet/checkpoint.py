@@ -55,7 +55,10 @@ def _write(symbol: Symbol, intervals: Mapping[str, Interval], scope: Scope) -> N
     value = find_exporter(symbol.operator)(symbol.operator, node)
     if value.shape != node.shape:
         raise GraphError(f"{symbol.name} ({symbol.op}): is written as {value.type}; shape {node.shape} is needed")
-    scope.define(symbol, value, is_new=not value.is_variable and not any(value is read for read in node.inputs))
+    if value.is_variable or any(value is read for read in node.inputs):
+        scope.define(symbol, value)
+    else:
+        scope.define_new(symbol, value)
 
 
 def _without_unread_inputs(graph: Graph) -> Graph:

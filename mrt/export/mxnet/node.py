@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mrt.errors import GraphError
-from mrt.export.lowering import Arrangement, Roots
-from mrt.export.node import SymbolNode
+from mrt.export.lowering import Roots
+from mrt.export.node import ArrangingNode, SymbolValues
 from mrt.export.registry import Exporters
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.operators.activation import Relu
@@ -25,30 +24,22 @@ DTYPE = "float64"
 """In which integers of up to 53 bits are exact, and which MXNet has for every operator."""
 
 
-class Scope:
+class Scope(SymbolValues[Symbol]):
     """The float64 graph while it is made, and the value of every symbol of the integer graph made so far."""
 
     def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
         self.builder = GraphBuilder(reserved=graph.by_name)
-        self._graph = graph
-        self._values: dict[Symbol, Symbol] = {}
         for symbol in graph.inputs:
-            self._values[symbol] = self.builder.input(symbol.name, TensorType(shape_of(symbol), DTYPE))
+            self.define(symbol, self.builder.input(symbol.name, TensorType(shape_of(symbol), DTYPE)))
 
-    def define(self, symbol: Symbol, value: Symbol, is_new: bool) -> None:
-        """Takes `value` for the symbol; where it was made for this symbol, under the symbol's name."""
-        if is_new:
-            value = replace(value, name=self.builder.unique(symbol.name))
-        self._values[symbol] = value
+    def define_new(self, symbol: Symbol, value: Symbol) -> None:
+        """Takes for the symbol what was made for it alone, under its name."""
+        self.define(symbol, replace(value, name=self.builder.unique(symbol.name)))
 
-    def value(self, symbol: Symbol) -> Symbol:
-        """The symbol's value; a parameter becomes one of the float64 graph where it is used."""
-        if symbol not in self._values:
-            array = self._graph.value(symbol)
-            if array is None:
-                raise GraphError(f"{symbol.name} is read before it is made")
-            self._values[symbol] = self.parameter(symbol.name, array.reshape(shape_of(symbol)))
-        return self._values[symbol]
+    def of_parameter(self, symbol: Symbol, array: Array) -> Symbol:
+        """A parameter of the float64 graph."""
+        return self.parameter(symbol.name, array.reshape(shape_of(symbol)))
 
     def parameter(self, name: str, array: Array) -> Symbol:
         return self.builder.parameter(name, array.astype(DTYPE))
@@ -63,7 +54,7 @@ def shape_of(symbol: Symbol) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Node(SymbolNode, Arrangement[Symbol], Roots[Symbol]):
+class Node(ArrangingNode[Symbol], Roots[Symbol]):
     """One symbol. Exporters read its types and inputs and write operators through it; they see nothing else."""
 
     scope: Scope

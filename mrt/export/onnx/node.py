@@ -11,9 +11,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from mrt.errors import GraphError
-from mrt.export.lowering import Arrangement
-from mrt.export.node import SymbolNode
+from mrt.export.node import ArrangingNode, SymbolValues
 from mrt.export.registry import Exporters
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.integer import Cast
@@ -42,16 +40,15 @@ class Factor:
         return self.value.dtype == "uint8"
 
 
-class Scope:
+class Scope(SymbolValues[Value]):
     """The ONNX graph while it is made: nodes in order, initializers, and the value of every symbol made so far."""
 
     def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
         self.nodes: list[onnx.NodeProto] = []
-        self._graph = graph
         self._taken = set(graph.by_name)
         self._claimed: set[str] = set()
         self._next: dict[str, int] = {}
-        self._values: dict[Symbol, Value] = {}
         self._wide: dict[Value, Value] = {}
         self._bytes: dict[Value, Value] = {}
         self._shared: set[Value] = set()
@@ -74,17 +71,9 @@ class Scope:
         self._claimed.add(symbol.name)
         return symbol.name
 
-    def define(self, symbol: Symbol, value: Value) -> None:
-        self._values[symbol] = value
-
-    def value(self, symbol: Symbol) -> Value:
-        """The symbol's own value, in its dtype; a parameter becomes an initializer where it is used."""
-        if symbol not in self._values:
-            array = self._graph.value(symbol)
-            if array is None:
-                raise GraphError(f"{symbol.name} is read before it is made")
-            self._values[symbol] = self._constant(array, lambda: self.claim(symbol))
-        return self._values[symbol]
+    def of_parameter(self, symbol: Symbol, array: Array) -> Value:
+        """An initializer of the symbol's name."""
+        return self._constant(array, lambda: self.claim(symbol))
 
     def constant(self, array: Array, name: str = "constant") -> Value:
         """An initializer; equal arrays are one."""
@@ -156,7 +145,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Node(SymbolNode, Arrangement[Value]):
+class Node(ArrangingNode[Value]):
     """One symbol. Exporters read its types and inputs and write nodes through it; they see nothing else."""
 
     scope: Scope

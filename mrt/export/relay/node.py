@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from mrt.errors import GraphError
-from mrt.export.lowering import Arrangement, Roots
-from mrt.export.node import SymbolNode
+from mrt.export.lowering import Roots
+from mrt.export.node import ArrangingNode, SymbolValues
 from mrt.export.registry import Exporters
 from mrt.export.relay.expressions import Argument, Attribute, Call, Scalar, Value
 from mrt.symbol import Array, Graph, Symbol
@@ -25,20 +24,19 @@ _LONGEST_LITERAL = 999_999
 """Relay prints the limits of a clip, which it declares as floats, with six digits."""
 
 
-class Scope:
+class Scope(SymbolValues[Value]):
     """The function while it is made: its arguments and calls in order, and the value of every symbol made so far."""
 
     def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
         self.arguments: list[Argument] = []
         self.calls: list[Call] = []
         self.parameters: dict[str, Array] = {}
-        self._graph = graph
         self._taken: set[str] = set()
-        self._values: dict[Symbol, Value] = {}
         self._wide: dict[Value, Value] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Argument] = {}
         for symbol in graph.inputs:
-            self._values[symbol] = self._argument(symbol.name, symbol.shape, symbol.dtype)
+            self.define(symbol, self._argument(symbol.name, symbol.shape, symbol.dtype))
 
     def _argument(self, name: str, shape: tuple[int, ...], dtype: str) -> Argument:
         argument = Argument(shape, dtype, self._claim(name))
@@ -55,17 +53,9 @@ class Scope:
         self._taken.add(candidate)
         return candidate
 
-    def define(self, symbol: Symbol, value: Value) -> None:
-        self._values[symbol] = value
-
-    def value(self, symbol: Symbol) -> Value:
-        """The symbol's value in a dtype that holds it; a parameter becomes an argument where it is used."""
-        if symbol not in self._values:
-            array = self._graph.value(symbol)
-            if array is None:
-                raise GraphError(f"{symbol.name} is read before it is made")
-            self._values[symbol] = self.constant(array, symbol.name)
-        return self._values[symbol]
+    def of_parameter(self, symbol: Symbol, array: Array) -> Value:
+        """An argument of the symbol's name."""
+        return self.constant(array, symbol.name)
 
     def array(self, symbol: Symbol) -> Array | None:
         return self._graph.value(symbol)
@@ -112,7 +102,7 @@ def relay_name(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Node(SymbolNode, Arrangement[Value], Roots[Value]):
+class Node(ArrangingNode[Value], Roots[Value]):
     """One symbol. Exporters read its types and inputs and write calls through it; they see nothing else."""
 
     scope: Scope

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from mrt.errors import GraphError
@@ -105,13 +107,14 @@ class Mean(Reduction):
         return self._dropped(hull.lo, hull.hi, x.shape)
 
 
-@operator("max", "max_axis")
-class Max(Reduction):
-    """The largest element over `axis` (all axes if none is named; all others with exclude). Keeps scale and dtype."""
+class Extreme(Reduction):
+    """Base of max and min. Keeps scale and dtype.
 
-    axis: tuple[int, ...] | None = None
-    keepdims: bool = False
-    exclude: bool = False
+    The subclasses repeat the fields, since a dataclass declares its own.
+    """
+
+    choose: ClassVar[np.ufunc]
+    """Of two elements the one that is kept."""
 
     keeps_scale = True
 
@@ -119,9 +122,20 @@ class Max(Reduction):
         return self._infer(x)
 
     def evaluate(self, x: Array) -> Array:
-        return np.asarray(x.max(axis=self.axes(x.ndim))).reshape(self.reduced_shape(x.shape))
+        return np.asarray(self.choose.reduce(x, axis=self.axes(x.ndim))).reshape(self.reduced_shape(x.shape))
 
     def bounds(self, x: Interval) -> Interval:
         axes = self.axes(len(x.shape))
-        lo, hi = (bound.max(axis=axes, keepdims=True) for bound in (x.lo, x.hi))
+        lo, hi = (self.choose.reduce(bound, axis=axes, keepdims=True) for bound in (x.lo, x.hi))
         return self._dropped(lo, hi, x.shape)
+
+
+@operator("max", "max_axis")
+class Max(Extreme):
+    """The largest element over `axis` (all axes if none is named; all others with exclude)."""
+
+    axis: tuple[int, ...] | None = None
+    keepdims: bool = False
+    exclude: bool = False
+
+    choose = np.maximum

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,30 +11,19 @@ from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._intervals import output_shape
-from mrt.symbol.operators.reduce import Reduction
+from mrt.symbol.operators.reduce import Extreme
 from mrt.symbol.types import TensorType, arithmetic_dtype, broadcast_shape, normalize_axis
 
 
 @operator("min", "min_axis")
-class Min(Reduction):
-    """The smallest element over `axis` (all axes if none is named; all others with exclude). Keeps scale and dtype."""
+class Min(Extreme):
+    """The smallest element over `axis` (all axes if none is named; all others with exclude)."""
 
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
     exclude: bool = False
 
-    keeps_scale = True
-
-    def infer(self, x: TensorType) -> TensorType:
-        return self._infer(x)
-
-    def evaluate(self, x: Array) -> Array:
-        return np.asarray(x.min(axis=self.axes(x.ndim))).reshape(self.reduced_shape(x.shape))
-
-    def bounds(self, x: Interval) -> Interval:
-        axes = self.axes(len(x.shape))
-        lo, hi = (bound.min(axis=axes, keepdims=True) for bound in (x.lo, x.hi))
-        return self._dropped(lo, hi, x.shape)
+    choose = np.minimum
 
 
 class _Place(Operator):
@@ -104,125 +94,109 @@ def _one_dtype(*inputs: TensorType) -> str:
     return arithmetic_dtype(*inputs)
 
 
-def _infer_same(lhs: TensorType, rhs: TensorType) -> TensorType:
-    if lhs.shape != rhs.shape:
-        raise GraphError(f"shapes differ: {lhs}, {rhs}; equal ones are needed, or a broadcast_ operator")
-    return lhs.with_dtype(_one_dtype(lhs, rhs))
+class _OfTwo(Operator):
+    """Base of the maxima and minima of two tensors. They keep the dtype."""
 
-
-class _Maximum(Operator):
-    """Base of the maxima of two tensors."""
+    choose: ClassVar[np.ufunc]
 
     is_elementwise = True
+    input_names = ("lhs", "rhs")
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
-        return np.maximum(lhs, rhs)
+        return np.asarray(self.choose(lhs, rhs))
 
     def bounds(self, lhs: Interval, rhs: Interval) -> Interval:
-        return Interval.of(np.maximum(lhs.lo, rhs.lo), np.maximum(lhs.hi, rhs.hi), output_shape(self, lhs, rhs))
+        return Interval.of(self.choose(lhs.lo, rhs.lo), self.choose(lhs.hi, rhs.hi), output_shape(self, lhs, rhs))
 
 
-class _Minimum(Operator):
-    """Base of the minima of two tensors."""
+class _OfOneShape(_OfTwo):
+    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
+        if lhs.shape != rhs.shape:
+            raise GraphError(f"shapes differ: {lhs}, {rhs}; equal ones are needed, or a broadcast_ operator")
+        return lhs.with_dtype(_one_dtype(lhs, rhs))
 
-    is_elementwise = True
 
-    def evaluate(self, lhs: Array, rhs: Array) -> Array:
-        return np.minimum(lhs, rhs)
-
-    def bounds(self, lhs: Interval, rhs: Interval) -> Interval:
-        return Interval.of(np.minimum(lhs.lo, rhs.lo), np.minimum(lhs.hi, rhs.hi), output_shape(self, lhs, rhs))
+class _OfBroadcast(_OfTwo):
+    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
+        return TensorType(broadcast_shape(lhs, rhs), _one_dtype(lhs, rhs))
 
 
 @operator("_maximum", "_Maximum")
-class ElemwiseMaximum(_Maximum):
-    """max(lhs, rhs), tensors of one shape. Keeps the dtype."""
+class ElemwiseMaximum(_OfOneShape):
+    """max(lhs, rhs), tensors of one shape."""
 
-    input_names = ("lhs", "rhs")
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return _infer_same(lhs, rhs)
+    choose = np.maximum
 
 
 @operator("_minimum", "_Minimum")
-class ElemwiseMinimum(_Minimum):
-    """min(lhs, rhs), tensors of one shape. Keeps the dtype."""
+class ElemwiseMinimum(_OfOneShape):
+    """min(lhs, rhs), tensors of one shape."""
 
-    input_names = ("lhs", "rhs")
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return _infer_same(lhs, rhs)
+    choose = np.minimum
 
 
 @operator("broadcast_maximum")
-class BroadcastMaximum(_Maximum):
-    """max(lhs, rhs) with broadcasting. Keeps the dtype."""
+class BroadcastMaximum(_OfBroadcast):
+    """max(lhs, rhs) with broadcasting."""
 
-    input_names = ("lhs", "rhs")
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return TensorType(broadcast_shape(lhs, rhs), _one_dtype(lhs, rhs))
+    choose = np.maximum
 
 
 @operator("broadcast_minimum")
-class BroadcastMinimum(_Minimum):
-    """min(lhs, rhs) with broadcasting. Keeps the dtype."""
+class BroadcastMinimum(_OfBroadcast):
+    """min(lhs, rhs) with broadcasting."""
 
-    input_names = ("lhs", "rhs")
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return TensorType(broadcast_shape(lhs, rhs), _one_dtype(lhs, rhs))
+    choose = np.minimum
 
 
-def _infer_scalar(x: TensorType, scalar: float) -> TensorType:
-    if x.is_integer:
-        info = np.iinfo(x.dtype) if x.dtype != "bool" else np.iinfo("uint8")
-        if not float(scalar).is_integer() or not info.min <= scalar <= info.max:
-            raise GraphError(f"scalar {scalar} meets {x}; an integer that the dtype holds is needed")
-    return x
+class _OfNumber(Operator):
+    """Base of the maximum and the minimum of a tensor and a number, which the dtype must hold. They keep the dtype.
 
+    The subclasses repeat the fields, since a dataclass declares its own.
+    """
 
-def _number(x: Array, scalar: float) -> float | int:
-    """The scalar in the kind of `x`, so that integers stay exact."""
-    return scalar if x.dtype.kind == "f" else int(scalar)
+    choose: ClassVar[np.ufunc]
+
+    is_elementwise = True
+    ignored = frozenset({"is_int"})
+
+    scalar: float
+
+    def infer(self, x: TensorType) -> TensorType:
+        if x.is_integer:
+            info = np.iinfo(x.dtype) if x.dtype != "bool" else np.iinfo("uint8")
+            if not float(self.scalar).is_integer() or not info.min <= self.scalar <= info.max:
+                raise GraphError(f"scalar {self.scalar} meets {x}; an integer that the dtype holds is needed")
+        return x
+
+    def evaluate(self, x: Array) -> Array:
+        return np.asarray(self._chosen(x))
+
+    def bounds(self, x: Interval) -> Interval:
+        return x.map(self._chosen)
+
+    def _chosen(self, x: Array) -> Array:
+        """The scalar is taken in the kind of `x`, so that integers stay exact."""
+        chosen: Array = self.choose(x, self.scalar if x.dtype.kind == "f" else int(self.scalar))
+        return chosen
 
 
 @operator("_maximum_scalar", "_MaximumScalar")
-class MaximumScalar(Operator):
-    """max(data, scalar). Keeps the dtype, which must hold the scalar."""
-
-    is_elementwise = True
+class MaximumScalar(_OfNumber):
+    """max(data, scalar)."""
 
     scalar: float
-    ignored = frozenset({"is_int"})
 
-    def infer(self, x: TensorType) -> TensorType:
-        return _infer_scalar(x, self.scalar)
-
-    def evaluate(self, x: Array) -> Array:
-        return np.maximum(x, _number(x, self.scalar))
-
-    def bounds(self, x: Interval) -> Interval:
-        return x.map(lambda v: np.maximum(v, _number(v, self.scalar)))
+    choose = np.maximum
 
 
 @operator("_minimum_scalar", "_MinimumScalar")
-class MinimumScalar(Operator):
-    """min(data, scalar). Keeps the dtype, which must hold the scalar."""
-
-    is_elementwise = True
+class MinimumScalar(_OfNumber):
+    """min(data, scalar)."""
 
     scalar: float
-    ignored = frozenset({"is_int"})
 
-    def infer(self, x: TensorType) -> TensorType:
-        return _infer_scalar(x, self.scalar)
-
-    def evaluate(self, x: Array) -> Array:
-        return np.minimum(x, _number(x, self.scalar))
-
-    def bounds(self, x: Interval) -> Interval:
-        return x.map(lambda v: np.minimum(v, _number(v, self.scalar)))
+    choose = np.minimum
 
 
 @operator("where")

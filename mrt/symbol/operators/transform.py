@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._intervals import output_shape, reshaped
+from mrt.symbol.operators._shape_codes import decoded
 from mrt.symbol.types import TensorType, arithmetic_dtype, normalize_axis
 
 
@@ -112,9 +114,7 @@ class Reshape(Operator):
     keeps_scale = True
 
     def infer(self, x: TensorType) -> TensorType:
-        if self.reverse:
-            return x.with_shape(_decode(self.shape[::-1], x.shape[::-1], x, self.shape)[::-1])
-        return x.with_shape(_decode(self.shape, x.shape, x, self.shape))
+        return x.with_shape(decoded(self.shape, x, self.reverse))
 
     def evaluate(self, x: Array) -> Array:
         return x.reshape(self.infer(TensorType(x.shape)).shape)
@@ -136,61 +136,6 @@ class Reshape(Operator):
         except GraphError:
             return reason
         return "" if now == (x.shape[0], *then[1:]) and then[:1] == longer.shape[:1] else reason
-
-
-def _decode(codes: Sequence[int], source: Sequence[int], x: TensorType, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that the codes mean for a tensor of the shape `source`."""
-
-    def wrong(why: str) -> GraphError:
-        return GraphError(f"shape {shape} does not fit {x}: {why}")
-
-    def split(length: int, first: int, second: int) -> tuple[int, int]:
-        if first == -1 and second > 0:
-            first = length // second
-        elif second == -1 and first > 0:
-            second = length // first
-        if first < 0 or second < 0 or first * second != length:
-            raise wrong(f"an axis of length {length} does not split into {first} and {second}")
-        return first, second
-
-    def take() -> int:
-        if not remaining:
-            raise wrong("it names more axes than there are")
-        return remaining.pop(0)
-
-    remaining, result, free = list(source), list[int](), -1
-    pending = list(codes)
-    while pending:
-        code = pending.pop(0)
-        if code == 0:
-            result.append(take())
-        elif code == -2:
-            result += remaining
-            remaining = []
-        elif code == -3:
-            result.append(take() * take())
-        elif code == -4:
-            if len(pending) < 2:
-                raise wrong("-4 needs two lengths after it")
-            result += split(take(), pending.pop(0), pending.pop(0))
-        elif code == -1:
-            if free >= 0:
-                raise wrong("-1 stands twice")
-            free = len(result)
-            result.append(1)
-            remaining = remaining[1:]
-        elif code > 0:
-            result.append(code)
-            remaining = remaining[1:]
-        else:
-            raise wrong(f"{code} is no code")
-    if free >= 0:
-        if prod(result) == 0 or prod(source) % prod(result):
-            raise wrong("nothing fits -1")
-        result[free] = prod(source) // prod(result)
-    if prod(result) != prod(source):
-        raise wrong(f"it holds {prod(result)} elements")
-    return tuple(result)
 
 
 @operator("transpose")
@@ -289,31 +234,27 @@ class Squeeze(Operator):
         return axes
 
 
-@operator("slice", "crop")
-class Slice(Operator):
-    """data[begin:end:step] axis by axis, from axis 0 on; None is an open end or step 1. Python's rules, never empty."""
+class _Slicing(Operator):
+    """Slices along axes. Python's rules, but never empty where the data is not."""
 
-    begin: tuple[int | None, ...]
-    end: tuple[int | None, ...]
-    step: tuple[int | None, ...] = ()
+    slices: ClassVar[Callable[..., tuple[slice, ...]]]
+    """From the rank of the data the slice of every axis."""
 
     keeps_scale = True
 
     def infer(self, x: TensorType) -> TensorType:
-        step = self.step or (None,) * len(self.begin)
-        if not len(self.begin) == len(self.end) == len(step) <= x.rank:
-            raise GraphError(
-                f"begin {self.begin}, end {self.end} and step {self.step} must have one length of at most {x.rank}"
-            )
-        if 0 in step:
-            raise GraphError(f"step is {self.step}; 0 is no step")
         return _sliced(x, self.slices(x.rank))
 
     def evaluate(self, x: Array) -> Array:
         return x[self.slices(x.ndim)]
 
     def bounds(self, x: Interval) -> Interval:
-        return _sliced_bounds(x, self.slices(len(x.shape)))
+        slices = self.slices(len(x.shape))
+
+        def cut(bound: Array) -> Array:
+            return bound[tuple(s if n > 1 else slice(None) for s, n in zip(slices, bound.shape, strict=True))]
+
+        return Interval(cut(x.lo), cut(x.hi), _sliced(TensorType(x.shape), slices).shape)
 
     def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
         return axis if self.slices(inputs[index].rank)[axis] in _WHOLE else None
@@ -321,43 +262,6 @@ class Slice(Operator):
     def batch_obstacle(self, x: TensorType) -> str:
         first = self.slices(x.rank)[:1]
         return "axis 0 is sliced" if first and first[0] not in _WHOLE else ""
-
-    def slices(self, rank: int) -> tuple[slice, ...]:
-        """The slice of every axis."""
-        step = self.step or (None,) * len(self.begin)
-        named = tuple(slice(b, e, s) for b, e, s in zip(self.begin, self.end, step, strict=True))
-        return named + (slice(None),) * (rank - len(named))
-
-
-@operator("slice_axis")
-class SliceAxis(Operator):
-    """data[begin:end] along one axis; end None is open. Python's rules, never empty."""
-
-    axis: int
-    begin: int
-    end: int | None
-
-    keeps_scale = True
-
-    def infer(self, x: TensorType) -> TensorType:
-        return _sliced(x, self.slices(x.rank))
-
-    def evaluate(self, x: Array) -> Array:
-        return x[self.slices(x.ndim)]
-
-    def bounds(self, x: Interval) -> Interval:
-        return _sliced_bounds(x, self.slices(len(x.shape)))
-
-    def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
-        return axis if self.slices(inputs[index].rank)[axis] in _WHOLE else None
-
-    def batch_obstacle(self, x: TensorType) -> str:
-        return "axis 0 is sliced" if self.slices(x.rank)[0] not in _WHOLE else ""
-
-    def slices(self, rank: int) -> tuple[slice, ...]:
-        """The slice of every axis."""
-        at = normalize_axis(self.axis, rank)
-        return tuple(slice(self.begin, self.end) if a == at else slice(None) for a in range(rank))
 
 
 _WHOLE = (slice(None), slice(0, None), slice(None, None, 1), slice(0, None, 1))
@@ -371,11 +275,41 @@ def _sliced(x: TensorType, slices: tuple[slice, ...]) -> TensorType:
     return x.with_shape(shape)
 
 
-def _sliced_bounds(x: Interval, slices: tuple[slice, ...]) -> Interval:
-    def cut(bound: Array) -> Array:
-        return bound[tuple(s if n > 1 else slice(None) for s, n in zip(slices, bound.shape, strict=True))]
+@operator("slice", "crop")
+class Slice(_Slicing):
+    """data[begin:end:step] axis by axis, from axis 0 on; None is an open end or step 1."""
 
-    return Interval(cut(x.lo), cut(x.hi), _sliced(TensorType(x.shape), slices).shape)
+    begin: tuple[int | None, ...]
+    end: tuple[int | None, ...]
+    step: tuple[int | None, ...] = ()
+
+    def infer(self, x: TensorType) -> TensorType:
+        step = self.step or (None,) * len(self.begin)
+        if not len(self.begin) == len(self.end) == len(step) <= x.rank:
+            raise GraphError(
+                f"begin {self.begin}, end {self.end} and step {self.step} must have one length of at most {x.rank}"
+            )
+        if 0 in step:
+            raise GraphError(f"step is {self.step}; 0 is no step")
+        return super().infer(x)
+
+    def slices(self, rank: int) -> tuple[slice, ...]:
+        step = self.step or (None,) * len(self.begin)
+        named = tuple(slice(b, e, s) for b, e, s in zip(self.begin, self.end, step, strict=True))
+        return named + (slice(None),) * (rank - len(named))
+
+
+@operator("slice_axis")
+class SliceAxis(_Slicing):
+    """data[begin:end] along one axis; end None is open."""
+
+    axis: int
+    begin: int
+    end: int | None
+
+    def slices(self, rank: int) -> tuple[slice, ...]:
+        at = normalize_axis(self.axis, rank)
+        return tuple(slice(self.begin, self.end) if a == at else slice(None) for a in range(rank))
 
 
 @operator("take")

@@ -6,51 +6,27 @@ from functools import reduce
 
 import numpy as np
 
+from mrt.export.arithmetic import OF_TENSOR_AND_NUMBER, OF_TWO_TENSORS
 from mrt.export.onnx.node import Node, Value, exporter, int32
 from mrt.symbol import Operator
 from mrt.symbol.operators.activation import Clip, Relu
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
-from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
+from mrt.symbol.operators.elementwise import AddN
 from mrt.symbol.operators.functions import Abs, Negative, Square
 from mrt.symbol.operators.scalar import MinusScalar, MulScalar, PlusScalar, RMinusScalar
-from mrt.symbol.operators.selection import (
-    BroadcastMaximum,
-    BroadcastMinimum,
-    ElemwiseMaximum,
-    ElemwiseMinimum,
-    MaximumScalar,
-    MinimumScalar,
-)
+from mrt.symbol.operators.selection import MaximumScalar, MinimumScalar
 
-_OPERATORS: dict[type[Operator], str] = {
-    ElemwiseAdd: "Add",
-    ElemwiseSub: "Sub",
-    ElemwiseMul: "Mul",
-    BroadcastAdd: "Add",
-    BroadcastSub: "Sub",
-    BroadcastMul: "Mul",
-    ElemwiseMaximum: "Max",
-    ElemwiseMinimum: "Min",
-    BroadcastMaximum: "Max",
-    BroadcastMinimum: "Min",
-    PlusScalar: "Add",
-    MinusScalar: "Sub",
-    MulScalar: "Mul",
-    MaximumScalar: "Max",
-    MinimumScalar: "Min",
-}
-"""The ONNX operator of those that have one for two int32 tensors."""
+_OPERATORS = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min"}
+"""ONNX's operator for two int32 tensors."""
 
 
-@exporter(ElemwiseAdd, ElemwiseSub, ElemwiseMul, BroadcastAdd, BroadcastSub, BroadcastMul)
-@exporter(ElemwiseMaximum, ElemwiseMinimum, BroadcastMaximum, BroadcastMinimum)
+@exporter(*OF_TWO_TENSORS)
 def of_two_tensors(op: Operator, node: Node) -> Value:
-    return node.emit(_OPERATORS[type(op)], [node.wide(0), node.wide(1)])
+    return node.emit(_OPERATORS[OF_TWO_TENSORS[type(op)]], [node.wide(0), node.wide(1)])
 
 
-@exporter(PlusScalar, MinusScalar, MulScalar, MaximumScalar, MinimumScalar)
+@exporter(*OF_TENSOR_AND_NUMBER)
 def of_tensor_and_number(op: PlusScalar | MinusScalar | MulScalar | MaximumScalar | MinimumScalar, node: Node) -> Value:
-    return node.emit(_OPERATORS[type(op)], [node.wide(0), int32(node.number(op.scalar))])
+    return node.emit(_OPERATORS[OF_TENSOR_AND_NUMBER[type(op)]], [node.wide(0), int32(node.number(op.scalar))])
 
 
 @exporter(RMinusScalar)

@@ -5,53 +5,27 @@ from __future__ import annotations
 from functools import reduce
 from math import ceil, floor
 
+from mrt.export.arithmetic import OF_TENSOR_AND_NUMBER, OF_TWO_TENSORS
 from mrt.export.relay.expressions import Value
 from mrt.export.relay.node import Node, exporter
 from mrt.symbol import Operator
 from mrt.symbol.operators.activation import Clip, Relu
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
-from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
+from mrt.symbol.operators.elementwise import AddN
 from mrt.symbol.operators.functions import Abs, Negative, Square
 from mrt.symbol.operators.scalar import MinusScalar, MulScalar, PlusScalar, RMinusScalar
-from mrt.symbol.operators.selection import (
-    BroadcastMaximum,
-    BroadcastMinimum,
-    ElemwiseMaximum,
-    ElemwiseMinimum,
-    MaximumScalar,
-    MinimumScalar,
-)
+from mrt.symbol.operators.selection import MaximumScalar, MinimumScalar
 from mrt.symbol.types import INT32_MAX, INT32_MIN
 
-_OPERATORS: dict[type[Operator], str] = {
-    ElemwiseAdd: "add",
-    ElemwiseSub: "subtract",
-    ElemwiseMul: "multiply",
-    BroadcastAdd: "add",
-    BroadcastSub: "subtract",
-    BroadcastMul: "multiply",
-    ElemwiseMaximum: "maximum",
-    ElemwiseMinimum: "minimum",
-    BroadcastMaximum: "maximum",
-    BroadcastMinimum: "minimum",
-    PlusScalar: "add",
-    MinusScalar: "subtract",
-    MulScalar: "multiply",
-    MaximumScalar: "maximum",
-    MinimumScalar: "minimum",
-}
-"""The Relay operator of those that have one for two int32 tensors."""
 
-
-@exporter(ElemwiseAdd, ElemwiseSub, ElemwiseMul, BroadcastAdd, BroadcastSub, BroadcastMul)
-@exporter(ElemwiseMaximum, ElemwiseMinimum, BroadcastMaximum, BroadcastMinimum)
+@exporter(*OF_TWO_TENSORS)
 def of_two_tensors(op: Operator, node: Node) -> Value:
-    return node.call(_OPERATORS[type(op)], [node.wide(0), node.wide(1)])
+    """Relay's names are NumPy's."""
+    return node.call(OF_TWO_TENSORS[type(op)], [node.wide(0), node.wide(1)])
 
 
-@exporter(PlusScalar, MinusScalar, MulScalar, MaximumScalar, MinimumScalar)
+@exporter(*OF_TENSOR_AND_NUMBER)
 def of_tensor_and_number(op: PlusScalar | MinusScalar | MulScalar | MaximumScalar | MinimumScalar, node: Node) -> Value:
-    return node.call(_OPERATORS[type(op)], [node.wide(0), node.number(op.scalar)])
+    return node.call(OF_TENSOR_AND_NUMBER[type(op)], [node.wide(0), node.number(op.scalar)])
 
 
 @exporter(RMinusScalar)

@@ -1,0 +1,112 @@
+"""Samples for a network, read batch by batch and checked against its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mrt.errors import DataError
+from mrt.symbol import Array, TensorType
+
+Rows = Callable[[int, int], Mapping[str, Array]]
+"""The arrays by input name of the samples from one to another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples for a network, read batch by batch.
+
+    name: the key of the configuration, for messages. size: the number of samples. labels: int64 [size], or None.
+    inputs: the type of each input of the network; axis 0 is the batch, whatever its length there.
+    rows: the arrays by input name of the samples [start, stop).
+    """
+
+    name: str
+    size: int
+    labels: Array | None
+    inputs: Mapping[str, TensorType]
+    rows: Rows
+
+    def first(self, count: int | None) -> Dataset:
+        """The first `count` samples (None: all); DataError if there are fewer."""
+        if count is None:
+            return self
+        if count > self.size:
+            raise DataError(f"{self.name}: {count} samples are asked for, there are {self.size}")
+        return replace(self, size=count, labels=None if self.labels is None else self.labels[:count])
+
+    def batches(self, batch_size: int) -> Iterator[dict[str, Array]]:
+        """Arrays by input name, in the inputs' dtypes; the last batch may be shorter.
+
+        Raises DataError where values are NaN, infinite or not what the input's dtype holds.
+        """
+        for start in range(0, self.size, batch_size):
+            arrays = self.rows(start, min(start + batch_size, self.size))
+            yield {name: self._checked(name, type, arrays[name], start) for name, type in self.inputs.items()}
+
+    def _checked(self, name: str, type: TensorType, array: Array, start: int) -> Array:
+        if array.shape[1:] != type.shape[1:]:
+            raise DataError(
+                f"{self.name}: samples for input {name} have shape {list(array.shape[1:])}, "
+                f"the network needs {list(type.shape[1:])}; see layout"
+            )
+        if type.is_float:
+            with np.errstate(over="ignore"):
+                value = array.astype(type.dtype, copy=False)
+            finite = np.isfinite(value).reshape(len(value), -1).all(axis=1)
+            if not finite.all():
+                sample = start + int(np.argmin(finite))
+                raise DataError(f"{self.name}: sample {sample} holds NaN or infinity in input {name}; clean the data")
+            return value
+        limits = np.iinfo(type.dtype)
+        if array.size and (array.min() < limits.min or array.max() > limits.max):
+            raise DataError(
+                f"{self.name}: input {name} is {type.dtype}, the data go from {array.min()} to {array.max()}"
+            )
+        return array.astype(type.dtype, copy=False)
+
+
+def of_arrays(x: Mapping[str, Array], y: Array | None, inputs: Mapping[str, TensorType], name: str) -> Dataset:
+    """The dataset of whole arrays, by input name, and labels; DataError where they do not fit the inputs."""
+    if set(x) != set(inputs):
+        raise DataError(f"{name} gives the inputs {sorted(x)}, the network has {sorted(inputs)}")
+    for key, array in x.items():
+        kinds = "fiub" if inputs[key].is_float else "iu"
+        if array.dtype.kind not in kinds:
+            raise DataError(f"{name}: the samples for input {key} are {array.dtype}, {inputs[key].dtype} is needed")
+        if array.ndim != inputs[key].rank:
+            needed = ", ".join(["samples", *map(str, inputs[key].shape[1:])])
+            raise DataError(
+                f"{name}: the array for input {key} has the shape {list(array.shape)}, of rank {array.ndim}; "
+                f"rank {inputs[key].rank} is needed: [{needed}]"
+            )
+    sizes = {key: len(array) for key, array in x.items()}
+    size = next(iter(sizes.values()))
+    if any(other != size for other in sizes.values()):
+        raise DataError(f"{name}: the inputs have different numbers of samples: {sizes}")
+    labels = None if y is None else checked_labels(y, size, name)
+    return Dataset(name, size, labels, inputs, lambda start, stop: {key: x[key][start:stop] for key in x})
+
+
+def checked_labels(y: Array, size: int, name: str) -> Array:
+    """Labels as int64 [size]; DataError where they are none."""
+    if y.dtype.kind not in "iu" or y.shape != (size,):
+        raise DataError(f"{name}: labels are {y.dtype}{list(y.shape)}; integers of shape [{size}] are needed")
+    if size and y.min() < 0:
+        raise DataError(f"{name}: label {y.min()} of sample {int(y.argmin())} is negative")
+    return y.astype(np.int64)
+
+
+def single_input(inputs: Mapping[str, TensorType], name: str) -> str:
+    """The name of a network's only input; DataError where it has several."""
+    if len(inputs) != 1:
+        raise DataError(f"{name} gives one array, the network has the inputs {list(inputs)}; give arrays by input name")
+    return next(iter(inputs))
+
+
+def reason(error: Exception) -> str:
+    """What an error of others says, in one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

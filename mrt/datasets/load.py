@@ -1,0 +1,70 @@
+"""The dataset that a configuration describes, and the digest of what it is read from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mrt.config import FolderDataset, LoaderDataset, NpzDataset
+from mrt.datasets.dataset import Dataset
+from mrt.datasets.folder import images_of, read_folder
+from mrt.datasets.loader import read_loader
+from mrt.datasets.npz import read_npz
+from mrt.errors import DataError
+from mrt.symbol import TensorType
+from mrt.symbol.files import sha256_of
+
+
+def load_dataset(
+    config: NpzDataset | FolderDataset | LoaderDataset, inputs: Mapping[str, TensorType], name: str
+) -> Dataset:
+    """The dataset that a configuration describes, for a network with these inputs.
+
+    name: the key of the configuration, such as data.test; its last part is the split that a loader is asked for.
+    Raises DataError saying what is missing or does not fit.
+    """
+    if isinstance(config, NpzDataset):
+        dataset = read_npz(config, inputs, name)
+    elif isinstance(config, FolderDataset):
+        dataset = read_folder(config, inputs, name)
+    else:
+        dataset = read_loader(config, inputs, name)
+    if dataset.size == 0:
+        raise DataError(f"{dataset.name} holds no samples")
+    return dataset.first(config.samples)
+
+
+def content_digest(config: NpzDataset | FolderDataset | LoaderDataset, name: str, samples: int | None = None) -> str:
+    """SHA-256 of the content of the files that the dataset is read from, which does not depend on where they lie.
+
+    Of an npz dataset that is its file; of a folder the images of at most the first `samples` samples, in order, and
+    their labels; of a loader its Python file and the `files` that it is said to read. Raises DataError naming what
+    cannot be read.
+    """
+    labels: list[int] | None = None
+    if isinstance(config, NpzDataset):
+        files = [config.npz]
+    elif isinstance(config, FolderDataset):
+        images, classes = images_of(config, f"{name} ({config.folder})")
+        count = min(n for n in (samples, config.samples, len(images)) if n is not None)
+        files, labels = images[:count], None if classes is None else classes[:count].tolist()
+    else:
+        files = [Path(config.loader.rpartition(":")[0]), *_files_in(config.files)]
+    try:
+        facts = [(path.stat().st_size, sha256_of(path)) for path in files]
+    except FileNotFoundError as error:
+        raise DataError(f"{name} ({error.filename}) does not exist") from None
+    except OSError as error:
+        raise DataError(f"{name}: {error.filename} cannot be read: {error.strerror or error}") from None
+    return hashlib.sha256(json.dumps([facts, labels]).encode()).hexdigest()
+
+
+def _files_in(paths: Sequence[Path]) -> list[Path]:
+    """Files as they are, and all files below folders in the order of their names."""
+    return [
+        file
+        for path in paths
+        for file in (sorted(below for below in path.rglob("*") if below.is_file()) if path.is_dir() else [path])
+    ]

@@ -1,0 +1,13 @@
+"""The stages of the pipeline, one a file: what each does, what it saves, and what its result depends on."""
+
+from mrt.stages.calibrate import CALIBRATE
+from mrt.stages.compile import COMPILE
+from mrt.stages.evaluate import EVALUATE
+from mrt.stages.prepare import PREPARE
+from mrt.stages.quantize import QUANTIZE
+from mrt.stages.stage import SUMMARY, Run, Stage
+
+__all__ = ["STAGES", "SUMMARY", "Run", "Stage"]
+
+STAGES = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE)
+"""The stages in order."""

@@ -1,0 +1,45 @@
+"""The stage that brings the network as read to the form that is quantized."""
+
+from __future__ import annotations
+
+import hashlib
+
+from mrt.preparation import prepare
+from mrt.stages.stage import NOTES, POSTPROCESS, PREPARED, Run, Save, Stage, section_origin, to_json
+from mrt.symbol import Graph
+from mrt.symbol.files import graph_to_bytes
+
+
+def _prepare(run: Run) -> Save:
+    prepared = prepare(run.graph, run.config.prepare, run.config.quantize.tune_ranges)
+    for refusal in prepared.refusals:
+        run.report.line(f"prepare: left alone {refusal}")
+    files = dict(zip(PREPARED, graph_to_bytes(prepared.graph), strict=True))
+    if prepared.notes:
+        files[NOTES] = to_json({"notes": prepared.notes})
+    if prepared.postprocess is not None:
+        files |= dict(zip(POSTPROCESS, graph_to_bytes(prepared.postprocess), strict=True))
+
+    def save() -> tuple[str, ...]:
+        run.workspace.forget((), (*POSTPROCESS, NOTES))
+        return run.workspace.write(files)
+
+    return save
+
+
+def _model_digest(graph: Graph) -> str:
+    digest = hashlib.sha256()
+    for part in graph_to_bytes(graph):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+PREPARE = Stage(
+    "prepare",
+    _prepare,
+    lambda run: {
+        "model": _model_digest(run.graph),
+        **section_origin("prepare", run.config.prepare),
+        "quantize.tune_ranges": str(run.config.quantize.tune_ranges),
+    },
+)

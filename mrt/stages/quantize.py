@@ -1,0 +1,76 @@
+"""The stage that makes the integer network and its proof, the model that is saved."""
+
+from __future__ import annotations
+
+import json
+
+from mrt.backend import ONE_THREAD, TvmRunner
+from mrt.calibration import Calibration
+from mrt.errors import ConfigError
+from mrt.model import assemble
+from mrt.quantization.bias_correction import Samples, find_corrections, reductions
+from mrt.quantization.rewriter import expand_graph
+from mrt.quantization.simplified import simplified
+from mrt.report.errors import ERRORS_FILE
+from mrt.stages.stage import (
+    MODULE,
+    NOTES,
+    SUMMARY,
+    THRESHOLDS,
+    Run,
+    Save,
+    Stage,
+    dataset_of,
+    prepared_graph,
+    section_origin,
+)
+from mrt.symbol import Array, Graph
+from mrt.workspace import Workspace
+
+
+def _quantize(run: Run) -> Save:
+    graph, postprocess = prepared_graph(run.workspace)
+    found = _calibration(run.workspace)
+    integer = expand_graph(graph, found.thresholds, run.config.quantize, _corrections(run, graph, found))
+    model = assemble(simplified(integer), postprocess, found.thresholds, _preparation_notes(run.workspace))
+    names = tuple(model.files)
+    for note in model.notes:
+        run.report.line(f"quantize: {note}")
+
+    def save() -> tuple[str, ...]:
+        model.save(run.workspace.folder)
+        return names
+
+    return save
+
+
+def _corrections(run: Run, graph: Graph, found: Calibration) -> dict[str, Array]:
+    options = run.config.quantize
+    if options.bias_correction != "sequential":
+        return find_corrections(graph, found, options)
+    data, config = dataset_of(run, run.config.data.calibration, "data.calibration"), run.config.calibrate
+    with run.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
+        samples = Samples(data.batches(config.batch_size), config, TvmRunner(ONE_THREAD), progress)
+        return find_corrections(graph, found, options, samples)
+
+
+def _preparation_notes(workspace: Workspace) -> tuple[str, ...]:
+    """What preparation changed that is to be known: ranges that it tuned."""
+    path = workspace.path(NOTES)
+    return tuple(json.loads(path.read_bytes())["notes"]) if path.is_file() else ()
+
+
+def _calibration(workspace: Workspace) -> Calibration:
+    path = workspace.path(THRESHOLDS)
+    try:
+        return Calibration.from_json(json.loads(path.read_bytes()))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{path} is malformed ({error}); start from calibrate (--from calibrate)") from None
+
+
+QUANTIZE = Stage(
+    "quantize",
+    _quantize,
+    lambda run: section_origin("quantize", run.config.quantize),
+    spoils=(MODULE, SUMMARY, ERRORS_FILE),
+)
