@@ -1,0 +1,21 @@
+"""Running a compiled model: it needs the one file, NumPy and TVM's runtime, nothing else of MRT's stages."""
+
+from mrt.runtime.code import Executable, Library, Linkable, virtual_machine
+from mrt.runtime.metadata import CALLS, MAIN, MEMORY, METADATA, REAL, REQUEST, Metadata
+from mrt.runtime.module import Module, load_module
+
+__all__ = [
+    "CALLS",
+    "MAIN",
+    "MEMORY",
+    "METADATA",
+    "REAL",
+    "REQUEST",
+    "Executable",
+    "Library",
+    "Linkable",
+    "Metadata",
+    "Module",
+    "load_module",
+    "virtual_machine",
+]

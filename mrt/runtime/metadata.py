@@ -1,0 +1,70 @@
+"""What a compiled module knows of itself, and the names of its functions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from mrt.errors import ModelFileError
+from mrt.symbol.quantized_tensor import TensorQuantization
+
+FORMAT_VERSION = 4
+MAIN, REAL, METADATA = "main", "real", "mrt_metadata"
+"""The functions of a compiled module: of integers, of real values, and one that gives the facts as JSON in bytes."""
+CALLS, MEMORY = "_calls", "_memory"
+"""What is added to the name of a function for the one that does its work, and for the one that gives it memory."""
+REQUEST = "request_tiles"
+"""The function of code that uses tile registers which asks for them and gives 0, before any other is called."""
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a compiled module knows of itself.
+
+    batch: samples that one call of its functions takes. digest: of the quantized model that it was compiled from.
+    constants: places of the integer outputs that depend on no input and so have no batch; final_constants: the same of
+    what a call gives, behind the tail. workers: how many calls are to run side by side, each on one core, where there
+    are so many samples.
+    """
+
+    batch: int
+    digest: str
+    inputs: tuple[TensorQuantization, ...]
+    outputs: tuple[TensorQuantization, ...]
+    constants: tuple[int, ...] = ()
+    final_constants: tuple[int, ...] = ()
+    workers: int = 1
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "format_version": FORMAT_VERSION,
+                "batch": self.batch,
+                "digest": self.digest,
+                "inputs": [entry.to_json() for entry in self.inputs],
+                "outputs": [entry.to_json() for entry in self.outputs],
+                "constants": self.constants,
+                "final_constants": self.final_constants,
+                "workers": self.workers,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Metadata:
+        """The metadata in `text`; ModelFileError if it is none of this format."""
+        try:
+            data = json.loads(text)
+            version = data["format_version"]
+            if version != FORMAT_VERSION:
+                raise ModelFileError(f"format_version is {version}, this MRT reads {FORMAT_VERSION}; compile it again")
+            return cls(
+                int(data["batch"]),
+                str(data["digest"]),
+                tuple(TensorQuantization.from_json(entry) for entry in data["inputs"]),
+                tuple(TensorQuantization.from_json(entry) for entry in data["outputs"]),
+                tuple(int(place) for place in data["constants"]),
+                tuple(int(place) for place in data["final_constants"]),
+                int(data["workers"]),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"its metadata is malformed: {error}") from None

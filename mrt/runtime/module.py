@@ -1,0 +1,166 @@
+"""A compiled model: what users call."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from mrt.errors import DataError, ModelFileError
+from mrt.runtime.code import LIBRARY, Library, Linkable, check_whole, line_of, virtual_machine
+from mrt.runtime.metadata import METADATA, Metadata
+from mrt.runtime.worker import Worker
+from mrt.symbol.quantized_tensor import Array, TensorQuantization
+from mrt.workers import cores
+
+
+class Module:
+    """A compiled model. Not to be called from several threads at once; TVM uses all cores for one call."""
+
+    def __init__(self, library: Linkable | Library, metadata: Metadata) -> None:
+        """library: of the functions named above. Users get modules from `compile` or `load_module`."""
+        self._library = library
+        self._metadata = metadata
+
+    @cached_property
+    def _workers(self) -> list[Worker]:
+        """What runs the module. It is made when first needed: for a module that is compiled to be saved, never."""
+        code = self._library.load()
+        machine = virtual_machine(code)
+        return [Worker(code, machine, self.inputs) for _ in range(max(min(self._metadata.workers, cores()), 1))]
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        """The threads of all workers but the first, which is the caller's."""
+        return ThreadPoolExecutor(len(self._workers) - 1)
+
+    @property
+    def batch(self) -> int:
+        """How many samples go through the network at once; any number may be given."""
+        return self._metadata.batch
+
+    @property
+    def workers(self) -> int:
+        """How many cores take samples each by itself; 1 where all cores share each kernel."""
+        return self._metadata.workers
+
+    @property
+    def inputs(self) -> tuple[TensorQuantization, ...]:
+        return self._metadata.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorQuantization, ...]:
+        """How the integer outputs stand for real values, before post-processing."""
+        return self._metadata.outputs
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 digest of the quantized model that this was compiled from."""
+        return self._metadata.digest
+
+    def __call__(self, x: Array | Mapping[str, Array]) -> Array | list[Array]:
+        """Real outputs, float32, for real inputs, post-processing applied.
+
+        x: an array, or arrays by input name where there are several; axis 0 is the sample, any number of them.
+        Gives an array, or a list of arrays where there are several outputs. Raises DataError for inputs that do not
+        fit or hold NaN.
+        """
+        pairs = zip(self.inputs, self._arrays(x), strict=True)
+        fed = [entry.quantize(array) if entry.is_given else entry.real(array) for entry, array in pairs]
+        return _single(self._run(fed, integer=False))
+
+    def run_integer(self, xq: Array | Mapping[str, Array]) -> Array | list[Array]:
+        """Integer outputs for integer inputs, given and returned as in a call.
+
+        Raises DataError for inputs of another dtype or shape, or beyond what the model's proof covers.
+        """
+        fed = self._arrays(xq)
+        for entry, array in zip(self.inputs, fed, strict=True):
+            entry.check_integers(array)
+        return _single(self._run(fed, integer=True))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes one self-contained shared library, whole or not at all.
+
+        Raises ModelFileError where it cannot be written, CompilationError where the system's linker fails.
+        """
+        target = Path(path)
+        try:
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
+                made = Path(folder) / LIBRARY
+                self._library.link(made)
+                os.replace(made, target)
+        except OSError as error:
+            raise ModelFileError(f"{target} cannot be written: {error.strerror or error}") from error
+
+    def _arrays(self, x: Array | Mapping[str, Array]) -> list[Array]:
+        """The array of each input, in order."""
+        if not isinstance(x, Mapping) and len(self.inputs) == 1:
+            return [np.asarray(x)]
+        names = [entry.name for entry in self.inputs]
+        if not isinstance(x, Mapping):
+            raise DataError(f"one array is given, the model has the inputs {names}; give arrays by input name")
+        if set(x) != set(names):
+            raise DataError(f"inputs {sorted(x)} are given, {sorted(names)} are needed")
+        return [np.asarray(x[name]) for name in names]
+
+    def _run(self, fed: Sequence[Array], integer: bool) -> list[Array]:
+        """All samples in batches, the last one padded with zeros that are dropped again; constant outputs once."""
+        count = len(fed[0])
+        if len(fed) > 1 and any(len(array) != count for array in fed):
+            raise DataError(f"inputs hold different numbers of samples: {sorted({len(array) for array in fed})}")
+        if count == self.batch:
+            return self._workers[0].outputs(fed, integer)
+        constants = self._metadata.constants if integer else self._metadata.final_constants
+        starts = range(0, max(count, 1), self.batch)
+        batches = [[x[start : start + self.batch] for x in fed] for start in starts]
+        share = -(-len(batches) // len(self._workers))
+        begun = [
+            self._pool.submit(worker.run, batches[place * share : (place + 1) * share], integer)
+            for place, worker in enumerate(self._workers)
+            if 0 < place * share < len(batches)
+        ]
+        parts = self._workers[0].run(batches[:share], integer)
+        for future in begun:
+            parts += future.result()
+        return [
+            pieces[0] if place in constants else _joined(pieces, count)
+            for place, pieces in enumerate(zip(*parts, strict=True))
+        ]
+
+
+def load_module(path: str | os.PathLike[str]) -> Module:
+    """The module that `Module.save` wrote; ModelFileError where the file is missing or no such module.
+
+    A module is machine code, which loading makes part of this process: load only files that you trust.
+    """
+    if not Path(path).is_file():
+        raise ModelFileError(f"{path} does not exist or is no file")
+    try:
+        library = Path(path).read_bytes()
+        check_whole(library)
+        executable = tvm.runtime.load_module(os.path.abspath(path))
+        stored = relax.VirtualMachine(executable, tvm.cpu())[METADATA]()
+    except Exception as error:  # what fails, and how, depends on what the file is
+        raise ModelFileError(f"{path} is no module that MRT compiled: {line_of(error, 0)}") from None
+    try:
+        metadata = Metadata.from_json(bytes(stored.numpy()).decode())
+    except (ModelFileError, UnicodeDecodeError) as error:
+        raise ModelFileError(f"{path}: {error}") from None
+    return Module(Library(executable, library), metadata)
+
+
+def _joined(pieces: Sequence[Array], count: int) -> Array:
+    """The first `count` samples of an output."""
+    return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces))[:count]
+
+
+def _single(outputs: list[Array]) -> Array | list[Array]:
+    return outputs[0] if len(outputs) == 1 else outputs

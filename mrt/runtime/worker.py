@@ -1,0 +1,67 @@
+"""Calls of a compiled module's functions, one after the other, on memory that is used anew each time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from mrt.runtime.metadata import CALLS, MAIN, MEMORY, REAL
+from mrt.symbol.quantized_tensor import Array, TensorQuantization
+
+
+class Worker:
+    """The functions of a module with memory of their own, which run one call at a time."""
+
+    def __init__(self, code: Any, machine: Any, inputs: Sequence[TensorQuantization]) -> None:
+        """code: the module's, whose functions `machine` runs."""
+        integers = [_Feed(entry.shape, entry.dtype) for entry in inputs]
+        pairs = zip(integers, inputs, strict=True)
+        real = [feed if entry.is_given else _Feed(entry.shape, "float32") for feed, entry in pairs]
+        self._functions = _Function(code, machine, REAL, real), _Function(code, machine, MAIN, integers)
+
+    def run(self, batches: Sequence[Sequence[Array]], integer: bool) -> list[list[Array]]:
+        """The outputs of one batch after the other, from integers or from real values."""
+        return [self.outputs(batch, integer) for batch in batches]
+
+    def outputs(self, batch: Sequence[Array], integer: bool) -> list[Array]:
+        """The outputs of one batch, or of less, which is filled up."""
+        return [output.copy() for output in self._functions[integer](batch)]
+
+
+class _Function:
+    """A function of a compiled module, with the memory that every call of it uses anew."""
+
+    def __init__(self, code: Any, machine: Any, name: str, feeds: Sequence[_Feed]) -> None:
+        """The machine gives the memory; the function itself is called past it."""
+        memory, results = machine[name + MEMORY]()
+        self._call = code.get_function(name + CALLS, True)
+        self._memory = tuple(memory)  # TVM's own arrays are slow to go through
+        self._outputs = [np.from_dlpack(result) for result in results]
+        self._feeds = feeds
+
+    def __call__(self, batch: Sequence[Array]) -> list[Array]:
+        """The outputs, in arrays that the next call fills anew."""
+        self._call(*[feed.take(array) for feed, array in zip(self._feeds, batch, strict=True)], *self._memory)
+        return self._outputs
+
+
+class _Feed:
+    """An input's memory, for arrays that are not as the function takes them."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self._tensor = tvm.runtime.empty(shape, dtype)
+        self._held = np.from_dlpack(self._tensor)
+
+    def take(self, array: Array) -> Any:
+        """The samples of `array` and zeros behind them, as a tensor: the array's own memory where that is in order."""
+        held = self._held
+        # Memory that nobody may write to cannot be handed over, though the function only reads it.
+        if array.flags.carray and array.dtype == held.dtype and len(array) == len(held):
+            return tvm_ffi.from_dlpack(array)
+        held[: len(array)] = array
+        held[len(array) :] = 0
+        return self._tensor
