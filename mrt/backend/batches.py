@@ -20,7 +20,7 @@ from mrt.errors import GraphError
 from mrt.symbol import Graph, Symbol
 from mrt.symbol.rebatch import Rebatch, batch_of
 
-NEAR_BYTES = 1 << 20
+CACHE_BYTES = 1 << 20
 """Of the second cache of a core, where it is not known."""
 CALL_BYTES = 1 << 19
 """What goes through the third cache in the time that a call takes by itself."""
@@ -87,10 +87,10 @@ def _bytes(symbol: Symbol) -> int:
 def _second_cache(target: Target) -> int:
     """The bytes of a core's second cache, where code is made for this machine and Linux tells."""
     if not parse_target(target).is_native:
-        return NEAR_BYTES
+        return CACHE_BYTES
     try:
         facts = [(CACHE / name).read_text().strip() for name in ("level", "size")]
     except OSError:
-        return NEAR_BYTES
+        return CACHE_BYTES
     found = re.fullmatch(r"2 (\d+)K", " ".join(facts))
-    return int(found[1]) << 10 if found else NEAR_BYTES
+    return int(found[1]) << 10 if found else CACHE_BYTES

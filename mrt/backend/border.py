@@ -8,6 +8,7 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 
 from mrt.backend.expressions import Expression, constant
+from mrt.backend.statements import loop_around, with_root
 from mrt.backend.storage import Storage, Walk
 
 
@@ -22,9 +23,7 @@ def move_into_memory(function: Any, walk: Walk, storages: Sequence[Storage]) -> 
         if isinstance(statement, tirx.SeqStmt):
             return tirx.SeqStmt([rewritten(each) for each in statement.seq])
         if isinstance(statement, tirx.For):
-            return tirx.For(
-                statement.loop_var, statement.min, statement.extent, statement.kind, rewritten(statement.body)
-            )
+            return loop_around(statement, rewritten(statement.body))
         if isinstance(statement, s_tir.SBlockRealize):
             return s_tir.SBlockRealize(statement.iter_values, statement.predicate, stored(statement.block))
         return statement
@@ -42,10 +41,7 @@ def move_into_memory(function: Any, walk: Walk, storages: Sequence[Storage]) -> 
                 return s_tir.SBlock(block.iter_vars, block.reads, [region], block.name_hint, body, annotations=marks)
         return block
 
-    root = function.body.block
-    block = s_tir.SBlock([], [], [], "root", rewritten(root.body), alloc_buffers=root.alloc_buffers)
-    body = s_tir.SBlockRealize([], True, block)
-    return tirx.PrimFunc([*inputs, *memory], body, function.ret_type, function.attrs)
+    return with_root(function, rewritten(function.body.block.body), parameters=[*inputs, *memory])
 
 
 def fill_borders(function: Any, storages: Sequence[Storage]) -> Any:
@@ -57,9 +53,7 @@ def fill_borders(function: Any, storages: Sequence[Storage]) -> Any:
         fills += [_fill(memory, box, constant(value, storage.dtype)) for box in boxes]
     if not fills:
         return function
-    root = function.body.block
-    block = s_tir.SBlock([], [], [], "root", tirx.SeqStmt([*fills, root.body]), alloc_buffers=root.alloc_buffers)
-    return tirx.PrimFunc(function.params, s_tir.SBlockRealize([], True, block), function.ret_type, function.attrs)
+    return with_root(function, tirx.SeqStmt([*fills, function.body.block.body]))
 
 
 def _boxes(storage: Storage) -> list[list[tuple[int, int]]]:

@@ -13,6 +13,7 @@ from tvm.relax import vm_build
 from mrt.backend.calls import Calls, write_calls
 from mrt.backend.emit import Emitter
 from mrt.backend.joined import Joined, join_calls
+from mrt.backend.kernels.upcoming import upcoming_steps
 from mrt.backend.known_bounds import bounds_of_inputs, known_bounds
 from mrt.backend.libraries import SETTINGS, Libraries, as_object
 from mrt.backend.machine import Machine, one_line
@@ -146,7 +147,7 @@ def _joined(module: tvm.IRModule, libraries: Libraries, apart: Collection[str] =
     for name in sorted(kernels):
         libraries.add(name, kernels[name])
     builder = relax.ExecBuilder()
-    joined = join_calls(module, apart)
+    joined = join_calls(module, apart, {name for name, made in kernels.items() if upcoming_steps(made)})
     vm_build._vmcodegen(builder, _pipeline()(joined.functions))
     return builder.get(), joined
 

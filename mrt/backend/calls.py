@@ -11,6 +11,7 @@ from tvm import ir, tirx
 from tvm.tirx.op import address_of
 
 from mrt.backend.expressions import constant
+from mrt.backend.kernels.upcoming import fetch_upcoming, upcoming_parameters, upcoming_steps
 from mrt.backend.kernels.written import sequence
 
 KERNEL = "mrt.kernel"
@@ -115,13 +116,16 @@ def _pointers(count: int) -> list[Any]:
 
 
 def of_pointers(function: Any) -> Any:
-    """The same function, taking pointers instead of buffers."""
+    """The same function, taking pointers instead of buffers, and two more where it fetches (see `upcoming`)."""
+    buffers, inner, steps = list(function.params), function.body, upcoming_steps(function)
+    if steps:
+        added = upcoming_parameters()
+        buffers, inner = [*buffers, *added], fetch_upcoming(inner, steps, added)
     pointers = [
-        tirx.Var(f"pointer{i}", ir.PointerType(ir.PrimType(str(buffer.dtype))))
-        for i, buffer in enumerate(function.params)
+        tirx.Var(f"pointer{i}", ir.PointerType(ir.PrimType(str(buffer.dtype)))) for i, buffer in enumerate(buffers)
     ]
-    views = [tirx.DeclBuffer(buffer, data=pointer) for buffer, pointer in zip(function.params, pointers, strict=True)]
-    body = sequence([*views, function.body])
+    views = [tirx.DeclBuffer(buffer, data=pointer) for buffer, pointer in zip(buffers, pointers, strict=True)]
+    body = sequence([*views, inner])
     return tirx.PrimFunc(pointers, body, function.ret_type, function.attrs).with_attr(KERNEL, True)
 
 

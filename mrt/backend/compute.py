@@ -7,15 +7,15 @@ integer graph, and any layout. Its inputs are views of tensors, or operands wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from mrt.backend.expressions import Tensor
 from mrt.backend.machine import Machine
 from mrt.backend.storage import View
-from mrt.errors import CompilationError
+from mrt.errors import CompilationError, GraphError
 from mrt.symbol import Array, Operator, Symbol
 
 Compute = Callable[..., Tensor]
@@ -27,6 +27,7 @@ _Wishing = TypeVar("_Wishing", bound=Wishing)
 _Viewing = TypeVar("_Viewing", bound=Viewing)
 _Joining = TypeVar("_Joining", bound=Callable[[Symbol], int])
 _Record = TypeVar("_Record", bound=Operator)
+_Key = TypeVar("_Key")
 
 
 class Kind(Enum):
@@ -49,13 +50,32 @@ class Kind(Enum):
     STEPS = "steps"
     """As ELEMENTWISE, of one input, in a stage of its own."""
     OTHER = "other"
+    """Each element depends on anything; it is a stage of its own."""
 
 
-_COMPUTES: dict[str, tuple[Compute, Kind | Callable[[Symbol], Kind], frozenset[int]]] = {}
-_REPEATING: set[str] = set()
+@dataclass(frozen=True)
+class _Registered:
+    """A compute with what `compute` was told of it."""
+
+    function: Compute
+    kind: Kind | Callable[[Symbol], Kind]
+    whole: frozenset[int]
+    repeats: bool
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What `viewing` was told of an operator."""
+
+    view: Viewing
+    passed: Passing
+    in_order: bool
+
+
+_COMPUTES: dict[str, _Registered] = {}
 _ON_SCALARS: dict[str, Compute] = {}
 _WISHES: dict[tuple[str, int], Wishing] = {}
-_VIEWS: dict[str, tuple[Viewing, Passing, bool]] = {}
+_VIEWS: dict[str, _Seen] = {}
 _JOINS: dict[str, Callable[[Symbol], int]] = {}
 
 
@@ -79,6 +99,13 @@ class Wish:
         return any(self.before) or any(self.after)
 
 
+def add_once(table: MutableMapping[_Key, Any], key: _Key, value: Any, what: str) -> None:
+    """Adds an entry to a registry; GraphError where it has one: there are two `what`."""
+    if key in table:
+        raise GraphError(f"there are two {what}; one is needed")
+    table[key] = value
+
+
 def compute(
     *ops: str, kind: Kind | Callable[[Symbol], Kind] = Kind.OTHER, whole: Iterable[int] = (), repeats: bool = False
 ) -> Callable[[_Compute], _Compute]:
@@ -91,11 +118,7 @@ def compute(
 
     def register(function: _Compute) -> _Compute:
         for op in ops:
-            if op in _COMPUTES:
-                raise ValueError(f"operator {op} has two computes")
-            _COMPUTES[op] = (function, kind, frozenset(whole))
-            if repeats:
-                _REPEATING.add(op)
+            add_once(_COMPUTES, op, _Registered(function, kind, frozenset(whole), repeats), f"computes of {op}")
         return function
 
     return register
@@ -108,7 +131,7 @@ def wishing(op: str, index: int = 0) -> Callable[[_Wishing], _Wishing]:
     """
 
     def register(function: _Wishing) -> _Wishing:
-        _WISHES[op, index] = function
+        add_once(_WISHES, (op, index), function, f"wishes of input {index} of {op}")
         return function
 
     return register
@@ -129,7 +152,8 @@ def viewing(*ops: str, passed: Passing, in_order: bool = False) -> Callable[[_Vi
     """
 
     def register(function: _Viewing) -> _Viewing:
-        _VIEWS.update(dict.fromkeys(ops, (function, passed, in_order)))
+        for op in ops:
+            add_once(_VIEWS, op, _Seen(function, passed, in_order), f"views of {op}")
         return function
 
     return register
@@ -139,7 +163,7 @@ def joining(op: str) -> Callable[[_Joining], _Joining]:
     """Registers along which axis the inputs of `op` follow each other in its result: a function of the symbol."""
 
     def register(function: _Joining) -> _Joining:
-        _JOINS[op] = function
+        add_once(_JOINS, op, function, f"ways to join the inputs of {op}")
         return function
 
     return register
@@ -152,7 +176,7 @@ def joined_axis(symbol: Symbol) -> int | None:
 
 def view_of(symbol: Symbol, data: View) -> View:
     """The result of an operator that `is_view` in the memory of its data."""
-    return _VIEWS[symbol.op][0](symbol, data)
+    return _VIEWS[symbol.op].view(symbol, data)
 
 
 def is_view(symbol: Symbol) -> bool:
@@ -162,12 +186,12 @@ def is_view(symbol: Symbol) -> bool:
 
 def passed_wish(symbol: Symbol, wish: Wish) -> Wish | str:
     """The wish of a reader of `symbol`, which `is_view`, as one of its data; why not, where it cannot be passed on."""
-    return _VIEWS[symbol.op][1](symbol, wish)
+    return _VIEWS[symbol.op].passed(symbol, wish)
 
 
 def keeps_order(symbol: Symbol) -> bool:
     """Whether readers of `symbol`, which `is_view`, read it in the memory of its data though they wish for nothing."""
-    return _VIEWS[symbol.op][2]
+    return _VIEWS[symbol.op].in_order
 
 
 def has_compute(op: str) -> bool:
@@ -176,14 +200,14 @@ def has_compute(op: str) -> bool:
 
 def find_compute(symbol: Symbol) -> Compute:
     """The compute of a symbol's operator, which must have one: see `has_compute`."""
-    return _COMPUTES[symbol.op][0]
+    return _COMPUTES[symbol.op].function
 
 
 def on_scalars(op: str) -> Callable[[_Compute], _Compute]:
     """Registers how a core without vectors computes `op`, whose compute is made for vectors; no input is packed."""
 
     def register(function: _Compute) -> _Compute:
-        _ON_SCALARS[op] = function
+        add_once(_ON_SCALARS, op, function, f"computes of {op} without vectors")
         return function
 
     return register
@@ -197,18 +221,18 @@ def find_scalar_compute(symbol: Symbol) -> Compute:
 def kind_of(symbol: Symbol) -> Kind:
     if symbol.op not in _COMPUTES:
         return Kind.OTHER
-    kind = _COMPUTES[symbol.op][1]
+    kind = _COMPUTES[symbol.op].kind
     return kind if isinstance(kind, Kind) else kind(symbol)
 
 
 def repeats_input(symbol: Symbol) -> bool:
     """Whether the compute's expression has its input in many places."""
-    return symbol.op in _REPEATING
+    return symbol.op in _COMPUTES and _COMPUTES[symbol.op].repeats
 
 
 def reads_whole(symbol: Symbol, index: int | None = None) -> bool:
     """Whether an elementwise operator reads its input `index`, or any of its inputs, otherwise than as an operand."""
-    whole = _COMPUTES[symbol.op][2] if symbol.op in _COMPUTES else frozenset()
+    whole = _COMPUTES[symbol.op].whole if symbol.op in _COMPUTES else frozenset()
     return bool(whole) if index is None else index in whole
 
 

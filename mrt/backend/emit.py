@@ -15,11 +15,13 @@ from mrt.backend.early_bias import EarlyBias
 from mrt.backend.early_relu import EarlyRelu
 from mrt.backend.in_place import in_place, last_readers
 from mrt.backend.interleave import ShuffleAtOnce
+from mrt.backend.kernels.scaled_word import has_late
 from mrt.backend.kernels.tile_instructions import needs_tiles, tile_request
 from mrt.backend.known_bounds import NOTHING, Bounds, known_bounds
-from mrt.backend.layouts import Layouts, padded_length, plan_layouts, wished_storage
+from mrt.backend.layout_plan import plan_layouts, wished_storage
+from mrt.backend.layouts import Layouts
 from mrt.backend.libraries import Libraries
-from mrt.backend.lowering import Copy, LoweredRegion, finish
+from mrt.backend.lowering import Copy, LoweredRegion, finish, storing
 from mrt.backend.machine import Machine
 from mrt.backend.memory import tensor_of
 from mrt.backend.merge_slices import MergeSlices
@@ -27,7 +29,7 @@ from mrt.backend.open_limits import OpenLimits
 from mrt.backend.packing import Packed, Surroundings, form_computed, pack_parameter
 from mrt.backend.regions import Region, find_regions, join_branches
 from mrt.backend.rows import join_rows
-from mrt.backend.storage import Storage, View, Walk
+from mrt.backend.storage import Storage, View, Walk, padded_length
 from mrt.backend.tile_as_concat import TileAsConcat
 from mrt.backend.tilings import Scheduler, schedule_by_rule
 from mrt.backend.words import Words
@@ -81,6 +83,7 @@ class Emitter:
         self._constants: dict[Any, tuple[list[Any], Array]] = {}
 
     def module(self) -> tvm.IRModule:
+        """The module of all that was added; nothing can be added then."""
         if self._needs_tiles:
             asking = self._builder.add_func(tile_request(), "ask_for_tiles")
             with self._builder.function(REQUEST, []):
@@ -168,7 +171,7 @@ def _adapted(graph: Graph, known: Bounds, machine: Machine) -> tuple[Graph, Boun
     known = known_bounds(graph, known)
     graph = EarlyRelu(known)(graph)
     known = known_bounds(graph, known)
-    graph = Words(known)(OpenLimits(known)(graph))
+    graph = Words(known, has_late(machine))(OpenLimits(known)(graph))
     return graph, known_bounds(graph, known)
 
 
@@ -249,7 +252,7 @@ class _Calls:
             return self._layouts.owner(source)
         axis = next(wish.inner for wish in wishes if wish.inner is not None)
         inner = Storage.with_inner(source.type, axis, padded_length(source.shape[axis]))
-        wanted = wished_storage(source, inner, wishes)
+        wanted = wished_storage(inner, wishes)
         return self._copied(source, wanted)
 
     def _copied(self, symbol: Symbol, storage: Storage) -> Copy:
@@ -265,7 +268,8 @@ class _Calls:
         owner = self._layouts.storages[self._layouts.owner(symbol)]
         held = te.placeholder(owner.shape, owner.dtype, "held")
         view = self._layouts.view(symbol, held)
-        return finish([held], [view], [storage], True, 1, self._machine)
+        walk = Walk.over([storage])
+        return finish(storing([held], [view], [storage], walk), [storage], walk, self._machine)
 
     def _parameter(
         self, reader: Symbol, index: int, source: Symbol, views: Mapping[Symbol, View], walk: Walk

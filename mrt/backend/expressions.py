@@ -38,6 +38,15 @@ def substitute(
     return list(tirx.IndexMap(list(variables), list(expressions), None).map_indices(list(values)))
 
 
+def whole_part(x: Expression, divisor: int) -> Expression:
+    """floor(x / divisor) of an index x that is not negative and may have an addend.
+
+    TVM 0.27 simplifies the index (i mod n + a) // d to (i + a) mod n // d where d divides n, which is another one for
+    the last i; such an i mod n is what is left of an axis where loops are fused. A quotient that is cut off it leaves.
+    """
+    return tirx.truncdiv(x, divisor)
+
+
 def ravel(at: Sequence[Expression], shape: Sequence[int]) -> Expression:
     """The flat place of an index in an array of `shape`; of an index that `unravel` gave, the place itself."""
     flat: Expression = constant(0, "int32")

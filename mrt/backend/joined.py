@@ -13,7 +13,7 @@ Results lie one after the other in the memory of all outputs. Kernels are compil
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,10 @@ import tvm
 import tvm_ffi
 from tvm import ir, relax, tirx
 
-from mrt.backend.calls import Calls, Pointer
-from mrt.backend.memory import empty
+from mrt.backend.calls import FAR, Calls, Pointer
+from mrt.backend.kernels.prefetch import LINE_BYTES
+from mrt.backend.kernels.upcoming import COUNT_BYTES, LEAD_BYTES
+from mrt.backend.memory import empty, tensor_of
 from mrt.backend.memory_plan import ALIGNMENT, Lifetime, aligned, plan_memory
 from mrt.runtime import CALLS, MEMORY
 
@@ -41,12 +43,12 @@ class Joined:
     constants: Any
 
 
-def join_calls(module: tvm.IRModule, apart: Collection[str] = ()) -> Joined:
+def join_calls(module: tvm.IRModule, apart: Collection[str] = (), fetching: Collection[str] = ()) -> Joined:
     """Joins the calls of every function that calls kernels.
 
     Such a function is straight: `call_tir`, `call_tir_inplace`, `alloc_tensor` and tuples. Kernels are called by their
     names and are not in what is given. apart: functions that do not hold the constants: they are the last argument of
-    `NAME_memory` and of `NAME`.
+    `NAME_memory` and of `NAME`. fetching: kernels that take two more pointers (see `upcoming`).
     """
     builder, constants = relax.BlockBuilder(), _Constants()
     functions = {
@@ -59,6 +61,7 @@ def join_calls(module: tvm.IRModule, apart: Collection[str] = ()) -> Joined:
         for name, function in functions.items()
         if name in apart or function.params or _calls_kernels(function)
     }
+    upcoming = {name: _upcoming(program, constants, fetching) for name, program in programs.items()}
     packed = constants.packed()
     size, held = int(packed.shape[0]), relax.const(packed)
     for name, function in functions.items():
@@ -66,7 +69,7 @@ def join_calls(module: tvm.IRModule, apart: Collection[str] = ()) -> Joined:
             _emit(builder, name, programs[name], _bytes_type(size) if name in apart else held)
         else:
             builder.add_func(function, name)
-    calls = {name + CALLS: _calls(program, size) for name, program in programs.items()}
+    calls = {name + CALLS: _calls(program, size, upcoming[name]) for name, program in programs.items()}
     return Joined(builder.finalize(), calls, packed)
 
 
@@ -96,9 +99,10 @@ class _Input:
 
 @dataclass(frozen=True)
 class _Packed:
-    """What lies in the memory of all constants from `offset` on."""
+    """The `size` bytes in the memory of all constants from `offset` on."""
 
     offset: int
+    size: int
 
 
 @dataclass(eq=False)
@@ -166,14 +170,19 @@ class _Constants:
         self._tensors: list[tuple[int, Any]] = []
         self._size = 0
 
+    @property
+    def size(self) -> int:
+        """In bytes, of all that have a place."""
+        return self._size
+
     def place(self, tensor: Any) -> _Packed:
         # The same memory is the same tensor, as long as all are held.
-        key = tensor.data_ptr()
+        key, size = tensor.data_ptr(), math.prod(tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
         if key not in self._offsets:
             self._offsets[key] = self._size
             self._tensors.append((self._size, tensor))
-            self._size += aligned(math.prod(tensor.shape) * np.dtype(str(tensor.dtype)).itemsize)
-        return _Packed(self._offsets[key])
+            self._size += aligned(size)
+        return _Packed(self._offsets[key], size)
 
     def packed(self) -> Any:
         """All of them as one tensor of bytes."""
@@ -271,7 +280,30 @@ def _tensor(builder: Any, storage: Any, type: Any, offset: int = 0) -> Any:
     return builder.emit(relax.op.memory.alloc_tensor(storage, offset, type.shape, str(type.dtype)))
 
 
-def _calls(program: _Program, constant_bytes: int) -> Calls:
+def _upcoming(program: _Program, constants: _Constants, fetching: Collection[str]) -> list[tuple[_Packed, ...]]:
+    """What each call takes besides: if its kernel fetches, what later ones read, and how many lines of a cache that is.
+
+    It begins where the call before has ended, LEAD_BYTES after the beginning of the call's own weights or at their end.
+    Nothing is fetched where the second cache keeps all constants.
+    """
+    if not any(kernel in fetching for kernel, _ in program.calls):
+        return [() for _ in program.calls]
+    begins, lines, end = [], [], 0
+    for _, arguments in reversed(program.calls):
+        held = max((each for each in arguments if isinstance(each, _Packed)), key=lambda each: each.size, default=None)
+        begin = end if held is None else held.offset + min(held.size, LEAD_BYTES)
+        lines.append(min(max(end - begin, 0), FAR - 1) // LINE_BYTES if constants.size > LEAD_BYTES else 0)
+        begins.append(begin)
+        end = begin
+    counts = constants.place(tensor_of(np.array(lines, np.int32))).offset
+    made = [
+        (_Packed(begin, LINE_BYTES * count), _Packed(counts + COUNT_BYTES * i, COUNT_BYTES))
+        for i, (begin, count) in enumerate(zip(begins, lines, strict=True))
+    ]
+    return [each if kernel in fetching else () for each, (kernel, _) in zip(made[::-1], program.calls, strict=True)]
+
+
+def _calls(program: _Program, constant_bytes: int, upcoming: Sequence[tuple[_Packed, ...]]) -> Calls:
     # The caller's memory begins anywhere.
     parameters = [_buffer(each.type, f"input{i}", _item_bytes(each.type)) for i, each in enumerate(program.inputs)]
     constants = len(parameters)
@@ -289,7 +321,10 @@ def _calls(program: _Program, constant_bytes: int) -> Calls:
                 return Pointer(workspace if argument.place is None else outputs, argument.offset)
         raise TypeError(f"{argument} is no memory")
 
-    kernels = [(kernel, [*map(pointer, arguments)]) for kernel, arguments in program.calls]
+    kernels = [
+        (kernel, [*map(pointer, arguments), *map(pointer, added)])
+        for (kernel, arguments), added in zip(program.calls, upcoming, strict=True)
+    ]
     copies = [(pointer(copy), pointer(source), copy.size) for source, copy in program.copied]
     return Calls(parameters, kernels, copies)
 

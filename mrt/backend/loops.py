@@ -1,15 +1,15 @@
-"""What every schedule asks of loops: how long they are, which reduce, and whether threads pay."""
+"""What every schedule asks of loops: how long they are, which reduce, and which threads may share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
 
 from mrt.backend.machine import Machine
+from mrt.backend.stages import Hint
 
-PARALLEL_FROM = 1 << 15
-"""Elementary operations below which starting threads costs more than it gains."""
 MULTIPLY_ADD_LATENCY = 4.0
 """Cycles until a multiply-add's result can be added to."""
 LOAD, LINE, LOOP = 0.1, 0.65, 0.5
@@ -19,12 +19,18 @@ BEGIN, CONSTANTS = 10.0, 4.0
 """Cycles that a tile costs besides, and those for what each of its blocks has by channel, such as a bias."""
 WORKING = 4
 """Registers that are left to elements and weights beside the accumulators."""
-SHALLOW = 4
+FEW_DOTS = 4
 """Steps of a sum up to which registers hold all its weights, too, for many positions."""
-NEAR_BYTES = 1 << 14
+FIRST_BYTES = 1 << 14
 """Of data or weights that stay in the first cache while they are walked again: half of a small one."""
+SECOND_BYTES, FAR = 1 << 19, 2
+"""Of data or weights that stay in the second cache while they are walked again, beside what else goes through it; and
+times that those take which do not."""
 MOST_BLOCKS = 12
 """Of output channels in one register tile."""
+SHORT_ROW = 64
+"""Positions of a row of which few tiles are made, so that the last one may be shorter, and of a map whose lines are
+one row."""
 SPATIAL, REDUCTION = int(tirx.IterVar.DataPar), int(tirx.IterVar.CommReduce)
 """Kinds of a block's axes."""
 
@@ -43,19 +49,21 @@ def has_reduction(plan: Any, block: Any) -> bool:
     return any(int(variable.iter_type) == REDUCTION for variable in plan.get(block).iter_vars)
 
 
-def parallelize(plan: Any, loops: list[Any], work: int) -> None:
-    """Fuses `loops`, which stand outermost, and runs them in parallel if that pays; work: operations inside them."""
-    count = product(plan, loops)
-    if not loops or count == 1 or count * work < PARALLEL_FROM:
+def parallelize(plan: Any, loops: list[Any]) -> None:
+    """Fuses `loops`, which stand outermost, and lets threads share their turns, if that pays (see `serial`)."""
+    if not loops or product(plan, loops) == 1:
         return
-    plan.parallel(plan.fuse(*loops) if len(loops) > 1 else loops[0])
+    turns = [extent(plan, loop) for loop in loops]
+    shared = plan.fuse(*loops) if len(loops) > 1 else loops[0]
+    plan.annotate(shared, Hint.FUSED, turns)
+    plan.parallel(shared)
 
 
 def extent(plan: Any, loop: Any) -> int:
     return int(plan.get(loop).extent)
 
 
-def product(plan: Any, loops: list[Any]) -> int:
+def product(plan: Any, loops: Sequence[Any]) -> int:
     count = 1
     for loop in loops:
         count *= extent(plan, loop)
@@ -69,13 +77,18 @@ def divisors(count: int) -> list[int]:
 
 def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) -> int:
     """How many positions' sums of so many `steps` for `blocks` of output channels stay in registers, with `copies`."""
-    weights = blocks * steps if steps <= SHALLOW else 0
+    weights = blocks * steps if steps <= FEW_DOTS else 0
     return (machine.registers - WORKING - weights) // (copies * blocks)
 
 
 def leave_first_cache(blocks: int, steps: int, machine: Machine) -> bool:
     """Whether the weights of so many `steps` for `blocks` of output channels come from the second cache each time."""
-    return blocks * steps * machine.vector_bits // 8 > NEAR_BYTES
+    return blocks * steps * machine.vector_bits // 8 > FIRST_BYTES
+
+
+def walk_cost(elements: int, times: int, size: int) -> int:
+    """Of reading so many elements so many times, where they are that many bytes of memory: in those that are near."""
+    return elements * times * (FAR if size > SECOND_BYTES else 1)
 
 
 def register_tile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from tvm import te, tirx
@@ -18,7 +19,7 @@ from mrt.backend.machine import Machine, one_line
 from mrt.backend.packing import Operand, Packed
 from mrt.backend.regions import Region, walked_as_one
 from mrt.backend.schedules import schedule
-from mrt.backend.serial import without_threads
+from mrt.backend.serial import with_threads_that_pay, without_threads
 from mrt.backend.storage import Storage, View, Walk
 from mrt.backend.tilings import Choose, Scheduler, schedule_by_rule
 from mrt.errors import CompilationError
@@ -76,47 +77,71 @@ class LoweredRegion:
 
         The tensor that is replaced is the last result's.
         """
-        output = self.region.output
+        output, held, parameters = self.region.output, self._held(), self._parameters()
+        guarded = not self._fills_padding()
+        values = self._values(held, parameters, guarded)
+        turns = max((view.turns for view in values.values() if isinstance(view, View)), default=1)
+        walk = Walk.over(self.storages, self._may_be_flat(), turns)
+        try:
+            inputs = [*held.values(), *(tensor for tensors in parameters.values() for tensor in tensors)]
+            function = storing(inputs, [values[each] for each in self.region.outputs], self.storages, walk, guarded)
+            return finish(
+                function,
+                self.storages,
+                walk,
+                machine,
+                walked=walked_as_one(self.region) if self._all_plain() else 1,
+                by_rows=self.region.stored is not None,
+                replaced=None if self.replaced is None else list(held).index(self.replaced),
+                scheduler=scheduler,
+            )
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise CompilationError(f"{output.name} ({output.op}): TVM fails: {one_line(error)}") from error
+
+    def _held(self) -> dict[Symbol | Copy, Tensor]:
+        """The memory of the tensors that are read."""
         held: dict[Symbol | Copy, Tensor] = {}
         for i, owner in enumerate(dict.fromkeys(self.tensors.values())):
             storage = owner.storage if isinstance(owner, Copy) else self.layouts.storages[owner]
             held[owner] = te.placeholder(storage.shape, storage.dtype, f"input{i}")
+        return held
+
+    def _parameters(self) -> dict[tuple[Symbol, int], list[Tensor]]:
+        """The arrays of each packed input; none of one that is computed."""
+        number = count()
+        return {
+            at: [te.placeholder(each.shape, each.dtype, f"parameter{next(number)}") for each in packed.storages]
+            for at, packed in self.packed.items()
+        }
+
+    def _values(
+        self,
+        held: Mapping[Symbol | Copy, Tensor],
+        parameters: Mapping[tuple[Symbol, int], Sequence[Tensor]],
+        guarded: bool,
+    ) -> dict[Symbol, Tensor]:
+        """All that is read and computed; guarded: see `storing`."""
         values: dict[Symbol, Tensor] = {s: self._view(s, owner, held[owner]) for s, owner in self.tensors.items()}
-        parameters: list[Tensor] = []
         operands: dict[tuple[Symbol, int], Any] = {}
         for at, packed in self.packed.items():
             reader, index = at
-            views = [] if packed.storages else [values[reader.inputs[index]]]
-            for storage in packed.storages:
-                parameters.append(te.placeholder(storage.shape, storage.dtype, f"parameter{len(parameters)}"))
-                views.append(View.of(parameters[-1], storage))
+            views = [View.of(*each) for each in zip(parameters[at], packed.storages, strict=True)]
+            views = views or [values[reader.inputs[index]]]
             operands[at] = views[0] if packed.form is None else Operand(packed.form, views)
-        guarded = not self._fills_padding()
         for symbol in self.region.symbols:
             inputs = [operands.get((symbol, i), values.get(source)) for i, source in enumerate(symbol.inputs)]
             values[symbol] = find_compute(symbol)(symbol, *inputs)
             if symbol in (self.region.stored or ()):
                 values[symbol] = stored_rows(values[symbol], self.storages[0].length, guarded)
-        try:
-            found = [values[each] for each in self.region.outputs]
-            walked = walked_as_one(self.region) if self._all_plain() else 1
-            return finish(
-                [*held.values(), *parameters],
-                found,
-                self.storages,
-                guarded,
-                walked,
-                machine,
-                self.region.stored is None
-                and self._reads_runs()
-                and all(packed.form.flat for packed in self.packed.values() if isinstance(packed.form, DotForm)),
-                scheduler,
-                self.region.stored is not None,
-                None if self.replaced is None else list(held).index(self.replaced),
-                max((view.turns for view in values.values() if isinstance(view, View)), default=1),
-            )
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise CompilationError(f"{output.name} ({output.op}): TVM fails: {one_line(error)}") from error
+        return values
+
+    def _may_be_flat(self) -> bool:
+        """Whether positions may be walked as one axis.
+
+        What then reads several would have to divide, and TVM not see what is read together.
+        """
+        dots = [packed.form for packed in self.packed.values() if isinstance(packed.form, DotForm)]
+        return self.region.stored is None and self._reads_runs() and all(form.flat for form in dots)
 
     def _all_plain(self) -> bool:
         views = [self._view(s, owner, None) for s, owner in self.tensors.items()]
@@ -137,6 +162,7 @@ class LoweredRegion:
         if inner is None or storage.length == storage.type.shape[inner]:
             return True
         dotted: set[Symbol] = set()
+        windowed: set[Symbol] = set()
         for symbol in self.region.symbols:
             match kind_of(symbol):
                 case Kind.ELEMENTWISE:
@@ -146,82 +172,95 @@ class LoweredRegion:
                 case Kind.NORMALIZATION if self.region.stored is not None:
                     dotted |= set(symbol.inputs)
                 case Kind.WINDOW | Kind.ROWS if len(symbol.inputs) == 1 or self._form(symbol, 1) is not None:
-                    dotted |= set(symbol.inputs[:2]) if isinstance(self._form(symbol, 1), DotForm) else set()
+                    if isinstance(self._form(symbol, 1), DotForm):
+                        dotted |= set(symbol.inputs[:2])
+                    else:
+                        windowed.add(symbol.inputs[0])
                 case _:
                     return False
-        read = [self._view(s, owner, None) for s, owner in self.tensors.items() if s not in dotted]
+        read = [(self._view(s, owner, None), s in windowed) for s, owner in self.tensors.items() if s not in dotted]
         laid = [
             packed.storages
             for (s, i), packed in self.packed.items()
             if kind_of(s) is Kind.ELEMENTWISE and not reads_whole(s, i)
         ]
-        read += [View.of(None, storage) for storages in laid for storage in storages]
-        return all(_spans(view, inner - storage.type.rank, storage.length) for view in read)
+        read += [(View.of(None, storage), False) for storages in laid for storage in storages]
+        axis = inner - storage.type.rank
+        return all(_spans(view, axis, storage.length, whole) for view, whole in read)
 
     def _form(self, reader: Symbol, index: int) -> Any:
         packed = self.packed.get((reader, index))
         return None if packed is None else packed.form
 
 
-def _spans(view: View, axis: int, length: int) -> bool:
-    """Whether memory holds `length` elements along an axis that counts from the last, or one for all."""
+def _spans(view: View, axis: int, length: int, whole: bool) -> bool:
+    """Whether memory holds `length` elements along an axis that counts from the last, or, unless it is read as a whole,
+    one for all."""
     rank = len(view.shape)
-    if rank + axis < 0 or view.shape[axis] == 1:
+    if not whole and (rank + axis < 0 or view.shape[axis] == 1):
         return True
     return view.inner is not None and view.inner - rank == axis and view.length >= length
 
 
-def finish(
-    inputs: Sequence[Tensor],
-    values: Sequence[Tensor],
-    storages: Sequence[Storage],
-    guarded: bool,
-    walked: int,
-    machine: Machine,
-    may_be_flat: bool = True,
-    scheduler: Scheduler = schedule_by_rule,
-    by_rows: bool = False,
-    replaced: int | None = None,
-    turns: int = 1,
+def storing(
+    inputs: Sequence[Tensor], values: Sequence[Tensor], storages: Sequence[Storage], walk: Walk, guarded: bool = True
 ) -> Any:
-    """The scheduled PrimFunc that stores `values`, which are walked together.
+    """The PrimFunc, not scheduled yet, that stores `values` as `storages` say, walked together.
 
-    guarded: the padding is 0 and not computed. walked: see `schedule`. may_be_flat: whether positions may be walked as
-    one axis; what then reads several would have to divide, and TVM not see what is read together. scheduler: see
-    `tilings`. replaced: the place of the input over which the last value is written. turns: see `Walk`.
+    guarded: the padding is 0 and not computed.
     """
-    walk = Walk.over(storages, may_be_flat, turns)
 
     def element(*places: Expression) -> tuple[Expression, ...]:
         at = walk.logical(places)
-        return tuple(_held(value, at, storage, guarded) for value, storage in zip(values, storages, strict=True))
+        return tuple(_stored(value, at, storage, guarded) for value, storage in zip(values, storages, strict=True))
 
     made = te.compute(walk.shape, element if len(values) > 1 else lambda *at: element(*at)[0], name="result")
     results = list(made) if len(values) > 1 else [made]
-    function = move_into_memory(te.create_prim_func([*inputs, *results]), walk, storages)
+    return move_into_memory(te.create_prim_func([*inputs, *results]), walk, storages)
+
+
+def finish(
+    function: Any,
+    storages: Sequence[Storage],
+    walk: Walk,
+    machine: Machine,
+    *,
+    walked: int = 1,
+    by_rows: bool = False,
+    replaced: int | None = None,
+    scheduler: Scheduler = schedule_by_rule,
+) -> Any:
+    """What `storing` gave, scheduled, with the borders filled.
+
+    walked, by_rows: see `schedule`. replaced: the place of the input over which the last value is written. scheduler:
+    see `tilings`.
+    """
 
     def scheduled(choose: Choose) -> Any:
-        made = schedule(function, walk, len(values), walked, machine, choose, by_rows)
+        made = schedule(
+            function, walk, len(storages), walked, machine, choose, by_rows=by_rows, once=replaced is not None
+        )
         made = fill_borders(made, storages).without_attr("global_symbol")
         if replaced is not None:
             # One parameter for both, since parameters do not overlap; a schedule would take the two for dependent.
             made = made.specialize({made.params[replaced]: made.params[-1]})
-        return without_threads(made) if machine.is_serial else made
+        return without_threads(made) if machine.is_serial else with_threads_that_pay(made, machine)
 
     return scheduler(function, scheduled)
 
 
-def _held(value: Tensor, at: Sequence[Expression], storage: Storage, guarded: bool) -> Expression:
+def _stored(value: Tensor, at: Sequence[Expression], storage: Storage, guarded: bool) -> Expression:
     """What memory holds at a logical index."""
     inner, dtype = storage.inner, storage.type.dtype
     found = value(*at)
     if dtype_of(found) != dtype:
         found = found.astype(dtype)
+    held = storage.encode(found)
     if inner is not None and storage.length > storage.type.shape[inner]:
-        within, nothing = at[inner] < storage.type.shape[inner], constant(0, dtype)
+        within, nothing = at[inner] < storage.type.shape[inner], constant(storage.offset, storage.dtype)
         if guarded:
-            found = tirx.if_then_else(within, found, nothing)
-        elif dtype.startswith("float"):
+            return tirx.if_then_else(within, held, nothing)
+        if dtype.startswith("float"):
             # Of padding, a logarithm say is infinite, and a NaN when it is multiplied by a weight of 0.
-            found = tirx.Select(within, found, nothing)
-    return storage.encode(found)
+            return tirx.Select(within, held, nothing)
+    return held

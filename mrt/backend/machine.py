@@ -16,7 +16,7 @@ from mrt.errors import CompilationError
 from mrt.workers import cores
 
 INSTRUCTIONS = (
-    (("avx512vnni",), 512, 32, "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.vpdpwssd.512"),
+    (("avx512vnni", "avx512bw"), 512, 32, "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.vpdpwssd.512"),
     (("avx512bw",), 512, 32, "", "llvm.x86.avx512.pmaddw.d.512"),
     (("avx512f",), 512, 32, "", ""),
     (("avxvnni", "avx2"), 256, 16, "llvm.x86.avx512.vpdpbusd.256", "llvm.x86.avx512.vpdpwssd.256"),
@@ -27,12 +27,19 @@ INSTRUCTIONS = (
 )
 """By features, the best first: vector bits, vector registers, instructions for products of bytes and of words.
 
-Instructions that saturate, such as pmaddubs, are not among them."""
+Instructions that saturate, such as pmaddubs, are not among them. Vectors of bytes and words in 512 bits need avx512bw,
+without which LLVM cannot make code of them."""
 
 TILES = "amx-int8"
 """The feature of tile registers. Linux gives them to a process that asks, and may refuse."""
 TILE_REQUEST = (158, 0x1023, 18)
 """arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), the system call of x86-64 that asks."""
+
+BYTES = "avx512vbmi"
+"""The feature of vectors whose bytes are permuted by one instruction."""
+PREFERENCES = ("+fast-dpwssd", "-prefer-256-bit")
+"""What tells LLVM not to make two instructions of vpdpwssd, whose sum would be there a cycle earlier, since it is their
+number that kernels wait for; and to use whole registers where it forms vectors itself, as kernels do."""
 
 FLAGS = {"neon": "asimd", "dotprod": "asimddp"}
 """What Linux calls a feature, where its name is not LLVM's."""
@@ -44,21 +51,23 @@ class Machine:
 
     target: TVM's. vector_bits: width of the vector registers. registers: how many of them. threads: cores that code is
     made for; is_serial: whether it is to start no threads.
-    multiplies_bytes: LLVM's instruction that adds four products of bytes to each int32, none if empty; data_is_signed:
+    byte_dot: LLVM's instruction that adds four products of bytes to each int32, none if empty; data_is_signed:
     whether it takes the data as int8 and not as uint8, the weights being int8.
-    multiplies_words: the one that adds two products of int16, or that gives their sum.
-    has_tiles: whether AMX multiplies tiles of bytes.
+    word_dot: the one that adds two products of int16, or that gives their sum.
+    has_tiles: whether AMX multiplies tiles of bytes. permutes_bytes: whether one instruction puts the bytes of a vector
+    in any order.
     """
 
     target: Any
     vector_bits: int
     registers: int
     threads: int
-    multiplies_bytes: str = ""
-    multiplies_words: str = ""
+    byte_dot: str = ""
+    word_dot: str = ""
     data_is_signed: bool = False
     is_serial: bool = False
     has_tiles: bool = False
+    permutes_bytes: bool = False
 
     @classmethod
     def of(cls, target: Target = NATIVE) -> Machine:
@@ -69,12 +78,18 @@ class Machine:
             made = tvm.target.Target(_attributes(config))
         except (ValueError, TypeError, RuntimeError) as error:
             raise CompilationError(f"target {target!r} is not known to TVM: {one_line(error)}") from error
+        triple = config.mtriple or codegen.llvm_get_system_triple()
+        if triple.startswith("x86_64") and not codegen.target_has_features("64bit", made):
+            raise CompilationError(f"target: mcpu is {config.mcpu}, a CPU of 32 bits, and mtriple is {triple}, of 64")
         threads = config.threads or cores()
         for features, bits, registers, of_bytes, of_words in INSTRUCTIONS:
             if all(codegen.target_has_features(feature, made) for feature in features):
                 signed, serial = "aarch64" in of_bytes, config.threads == 1
                 tiles = "vpdpbusd.512" in of_bytes and bool(codegen.target_has_features(TILES, made))
-                return cls(made, bits, registers, threads, of_bytes, of_words, signed, serial, tiles)
+                if "vpdpwssd.512" in of_words:
+                    made = _with_preferences(made)
+                permutes = bits == 512 and bool(codegen.target_has_features(BYTES, made))
+                return cls(made, bits, registers, threads, of_bytes, of_words, signed, serial, tiles, permutes)
         return cls(made, 128, 16, threads, is_serial=config.threads == 1)
 
 
@@ -92,6 +107,11 @@ def _attributes(config: TargetConfig) -> dict[str, Any]:
     if config.threads is not None:
         attributes["num-cores"] = config.threads
     return attributes | ({"mattr": features} if features else {})
+
+
+def _with_preferences(target: Any) -> Any:
+    attributes = dict(target.export())
+    return tvm.target.Target({**attributes, "mattr": [*attributes.get("mattr", []), *PREFERENCES]})
 
 
 def _check_names(config: TargetConfig) -> None:
@@ -121,7 +141,7 @@ def _native_features() -> tuple[str, ...]:
     flags = {flag.replace("_", "") for flag in _flags()}
     named = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
     differ = []
-    for feature in dict.fromkeys([TILES, *(name for features, *_ in INSTRUCTIONS for name in features)]):
+    for feature in dict.fromkeys([TILES, BYTES, *(name for features, *_ in INSTRUCTIONS for name in features)]):
         has = FLAGS.get(feature, feature.replace("-", "")) in flags and (feature != TILES or _gives_tiles())
         if flags and has != bool(codegen.target_has_features(feature, named)):
             differ.append(f"{'+' if has else '-'}{feature}")

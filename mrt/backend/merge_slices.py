@@ -9,9 +9,9 @@ import numpy as np
 
 from mrt.backend.kernels.instructions import choose_dot
 from mrt.backend.kernels.sliced_dot import prefers_slices
-from mrt.backend.layouts import padded_length
 from mrt.backend.machine import Machine
 from mrt.backend.sliced_convolution import SlicedConvolution
+from mrt.backend.storage import padded_length
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mrt.backend.compute import Kind, kind_of, reads_whole
+from mrt.backend.compute import Kind, add_once, kind_of, reads_whole
 from mrt.backend.machine import Machine
 from mrt.backend.storage import Storage, View, Walk
 from mrt.symbol import Array, Interval, Symbol
@@ -20,6 +20,11 @@ _Forming = TypeVar("_Forming", bound=Forming)
 
 _PACKINGS: dict[tuple[str, int], Packing] = {}
 _FORMS: dict[tuple[str, int], Forming] = {}
+
+
+@dataclass(frozen=True)
+class FixedForm:
+    """The form of a parameter that is packed in one way or not at all: its compute asks only whether it is."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ def packing(op: str, index: int) -> Callable[[_Packing], _Packing]:
     """
 
     def register(function: _Packing) -> _Packing:
-        _PACKINGS[op, index] = function
+        add_once(_PACKINGS, (op, index), function, f"packings of input {index} of {op}")
         return function
 
     return register
@@ -80,7 +85,7 @@ def forming(op: str, index: int) -> Callable[[_Forming], _Forming]:
     """
 
     def register(function: _Forming) -> _Forming:
-        _FORMS[op, index] = function
+        add_once(_FORMS, (op, index), function, f"forms of input {index} of {op}")
         return function
 
     return register

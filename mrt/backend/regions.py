@@ -71,7 +71,9 @@ def find_regions(graph: Graph) -> list[Region]:
             if _repeating([*members[source], *joined]) > MAX_REPEATING:
                 continue
             has_anchor = kind_of(members[source][0]) is not Kind.ELEMENTWISE
-            if (has_anchor and anchored) or _is_branch(members[source], graph):
+            if (has_anchor and anchored) or (
+                _is_branch(members[source], graph) and not _goes_on(symbol, source, graph)
+            ):
                 continue
             part = members.pop(source)
             joined = [*part, *joined] if has_anchor else [*joined[:-1], *part, symbol]
@@ -144,6 +146,12 @@ def _is_branch(symbols: Sequence[Symbol], graph: Graph) -> bool:
         return False
     (source,) = computed
     return _is_narrower(symbols[-1], source) and len(graph.consumers[source]) > 1
+
+
+def _goes_on(symbol: Symbol, source: Symbol, graph: Graph) -> bool:
+    """Whether an operator makes nothing wider of `source`, and parameters, so that the branch that makes it goes on."""
+    others = [each for each in symbol.inputs if each is not source and graph.value(each) is None]
+    return kind_of(symbol) is Kind.ELEMENTWISE and not others and not _is_narrower(source, symbol)
 
 
 def region_of(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> Region:

@@ -1,7 +1,8 @@
 """Schedules: how the stages of a region become parallel, vectorized loops.
 
-Three forms serve everything: maps (one element from some others), reductions, and sums of dots. No form
-changes the order in which one element's terms are added, so that results depend on neither threads nor tiles.
+Maps (one element from some others) and reductions are scheduled here; sums of dots, columns, rows and tiles by their
+kernels. No form changes the order in which one element's terms are added, so that results depend on neither threads nor
+tiles.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ from tvm import s_tir
 from mrt.backend.kernels.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.begun import begin_sums
 from mrt.backend.kernels.depthwise import schedule_columns, write_columns
-from mrt.backend.kernels.dot import overlap_pairs, schedule_dots
+from mrt.backend.kernels.dot_schedule import overlap_pairs, schedule_dots
+from mrt.backend.kernels.narrowed import write_narrowed
 from mrt.backend.kernels.prefetch import fetch_ahead
 from mrt.backend.kernels.rows import combine_lanes, schedule_rows
 from mrt.backend.kernels.tile_instructions import write_tiles
 from mrt.backend.kernels.tiles import tile_dots
-from mrt.backend.loops import PARALLEL_FROM, extent, has_reduction, parallelize, product, split_loops
+from mrt.backend.loops import extent, has_reduction, parallelize, split_loops
 from mrt.backend.machine import Machine
 from mrt.backend.stages import Hint
 from mrt.backend.storage import VECTOR, Walk
 from mrt.backend.tilings import Choose, by_rule
+
+LONG_PART = 1 << 15
+"""Elements of a single row that a thread does at a time."""
 
 
 def schedule(
@@ -34,11 +39,12 @@ def schedule(
     machine: Machine,
     choose: Choose = by_rule,
     by_rows: bool = False,
+    once: bool = False,
 ) -> Any:
     """The scheduled form of the PrimFunc of a region, whose last blocks, one for each output, share their loops.
 
     walked: how many trailing axes of the output can be walked as one without an index division. choose: see `tilings`.
-    by_rows: whether every step is one along rows.
+    by_rows: whether every step is one along rows. once: whether each element must be computed once only.
     """
     if machine.has_tiles and not by_rows and (tiled := _by_tiles(function, outputs, machine, choose)) is not None:
         return tiled
@@ -56,7 +62,7 @@ def schedule(
             dots = block
         elif Hint.COLUMNS in annotations:
             schedule_columns(plan, block, output, machine)
-            return write_columns(plan.mod["main"])
+            return write_narrowed(write_columns(plan.mod["main"]))
         elif Hint.SLICES in annotations:
             total = block
         elif Hint.MATRIX in annotations:
@@ -67,7 +73,8 @@ def schedule(
         schedule_matrix_products(plan, matrices, dots, output, machine, choose)
     elif dots is not None:
         schedule_dots(plan, dots, output, machine, choose=choose, total=total)
-        return overlap_pairs(fetch_ahead(plan.mod["main"]))
+        made = fetch_ahead(plan.mod["main"])
+        return write_narrowed(made if once else overlap_pairs(made))
     elif walk.inner is not None:
         _schedule_lanes(plan, output, walk)
     else:
@@ -84,6 +91,8 @@ def _by_tiles(function: Any, outputs: int, machine: Machine, choose: Choose) -> 
     dots = [block for block, hint in zip(inside, hints, strict=True) if Hint.DOT in hint]
     if len(dots) != 1 or any(Hint.SLICES in hint or Hint.MATRIX in hint for hint in hints):
         return None
+    if not plan.get_consumers(dots[0]):
+        return None  # Bounds prove what is made of the sums to be constant.
     for block, hint in zip(inside, hints, strict=True):
         if Hint.BEGUN in hint:
             plan.compute_inline(block)
@@ -113,7 +122,13 @@ def _schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
         # What is read of each tensor follows each other: LLVM makes vectors of it, and puts them together.
         _, turn = plan.split(channel, [None, walk.turns])
         plan.unroll(turn)
-        parallelize(plan, positions, length)
+        parallelize(plan, positions)
+        return
+    if length < VECTOR:
+        # So few channels are those of an image, plane after plane: LLVM puts vectors of neighbours in each together.
+        *rows, row = positions
+        plan.unroll(channel)
+        parallelize(plan, rows or [row])
         return
     vectors = []
     width = _vector(plan, block) if length % _vector(plan, block) == 0 else VECTOR
@@ -124,8 +139,7 @@ def _schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
     if length <= 2 * VECTOR or length % VECTOR == 0:
         plan.vectorize(channel)
     plan.reorder(*rows, *vectors, row, channel)
-    outer = [*rows, *vectors] or [row]
-    parallelize(plan, outer, length * extent(plan, row))
+    parallelize(plan, [*rows, *vectors] or [row])
 
 
 def _vector(plan: Any, block: Any) -> int:
@@ -146,19 +160,18 @@ def _schedule_map(plan: Any, block: Any, inner: int) -> None:
         part = _part(extent(plan, last))
         rest, last = plan.split(last, [None, part])
         outer = [rest]
-    parallelize(plan, outer, extent(plan, last))
+    parallelize(plan, outer)
 
 
 def _part(count: int) -> int:
     """A divisor of `count`, large enough to be worth a thread where there is one."""
-    divisors = [n for n in range(1, min(count, PARALLEL_FROM) + 1) if count % n == 0]
+    divisors = [n for n in range(1, min(count, LONG_PART) + 1) if count % n == 0]
     return divisors[-1]
 
 
 def _schedule_reduction(plan: Any, block: Any) -> None:
     """Sums run along the last spatial axis, so that they are independent; one that is short is left outside."""
     spatial, reduction = split_loops(plan, block)
-    work = product(plan, reduction)
     inner = plan.get(block).annotations.get(Hint.INNER)
     if inner is not None:
         spatial.append(spatial.pop(int(inner)))
@@ -166,7 +179,7 @@ def _schedule_reduction(plan: Any, block: Any) -> None:
     if len(spatial) > 1 and extent(plan, spatial[-1]) >= 4:
         outer, row = spatial[:-1], spatial[-1]
         plan.reorder(*outer, *reduction, row)
-        parallelize(plan, outer, work * extent(plan, row))
+        parallelize(plan, outer)
         plan.decompose_reduction(block, reduction[0])
     elif spatial:
-        parallelize(plan, spatial, work)
+        parallelize(plan, spatial)

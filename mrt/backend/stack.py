@@ -14,6 +14,7 @@ from tvm import tirx
 from tvm.tirx import compilation_pipeline
 
 from mrt.backend.calls import placed
+from mrt.backend.statements import around
 
 KERNELS = "mrt"
 """The name of the pipeline that lowers kernels: TVM's own, and then local memory."""
@@ -72,10 +73,7 @@ def _of_parts(statement: Any, parts: list[Any], kept: list[Any]) -> Any:
         return None
     if isinstance(statement, tirx.SeqStmt):
         return tirx.SeqStmt([new or old for new, old in zip(kept, parts, strict=True)])
-    if isinstance(statement, tirx.AttrStmt):
-        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, kept[0])
-    marks = statement.annotations
-    return tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, kept[0], annotations=marks)
+    return around(statement, kept[0])
 
 
 def _bytes(buffer: Any) -> int:

@@ -18,6 +18,16 @@ from mrt.symbol import Array, TensorType
 
 VECTOR = 16
 """Elements to which an innermost axis is padded: the 32-bit lanes of the widest vectors."""
+FEW = 4
+"""So many channels, of a tensor that no vectors are stored to, are padded to whole dots only."""
+DOT_DEPTH = 4
+"""Channels of the deepest dot."""
+
+
+def padded_length(count: int, dotted: bool = False) -> int:
+    """To how many elements an innermost axis is padded: to whole vectors, or, if no dots store to it, few to a dot."""
+    multiple = DOT_DEPTH if count <= FEW and not dotted else VECTOR
+    return -(-count // multiple) * multiple
 
 
 @dataclass(frozen=True)

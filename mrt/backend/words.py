@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mrt.backend.compute import record
-from mrt.backend.rounding import half_of
+from mrt.backend.kernels.instructions import WORDS
+from mrt.backend.kernels.upper_word import MOST_WORD, WORD
+from mrt.backend.rounding import choose_rounding, half_of
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operator import Operator
@@ -17,12 +19,8 @@ from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.integer import Cast, RightShift
 
-WORD = 16
-"""Bits of a word."""
-MOST = 2**WORD - 1
-"""The largest word without a sign."""
-WORDS = ("int8", "uint8", "int16")
-"""Dtypes whose values an int16 holds."""
+FEW = 16
+"""Channels that fill no vector of words, which nothing is gained for then."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,10 @@ class WordShift(RightShift):
 
 @dataclass(frozen=True)
 class UpperWord(BroadcastMul):
-    """floor(x · f / 2^16) of words x and f, in int16: what processors give for vectors of words."""
+    """floor(x · f / 2^16) of words x and f, in int16: what processors give for vectors of words.
+
+    Also of an int32 x, 0 < f < 2^15, if int16 holds the result.
+    """
 
     op = "upper_word"
 
@@ -64,10 +65,14 @@ class UpperWord(BroadcastMul):
 
 @dataclass(frozen=True)
 class WordScale(Operator):
-    """x · f / 2^s rounded half up, of an int32 x held to [0, 2^16 - 1], in int16.
+    """(w + 2^(s-17)) >> (s - 16) in int16, of w = x · f / 2^16 rounded down, of an int32 x.
 
-    0 < f < 2^15 and 17 <= s <= 31, so that an int32 holds the product and an int16 the result.
+    This is x · f / 2^s rounded half up, since 2^16 divides 2^(s-1). Held to [0, 2^16 - 1] is x, where that is done
+    early, or else w, of which no product is above an int32. 0 < f < 2^15 and 17 <= s <= 31, so that an int16 holds the
+    result.
     """
+
+    early: bool = True
 
     op = "word_scale"
     input_names = ("data", "factor", "shift")
@@ -76,11 +81,17 @@ class WordScale(Operator):
         return RightShift().infer(BroadcastMul().infer(x, factor), shift).with_dtype("int16")
 
     def evaluate(self, x: Array, factor: Array, shift: Array) -> Array:
-        return RightShift().evaluate(BroadcastMul().evaluate(np.clip(x, 0, MOST), factor), shift)
+        return RightShift().evaluate(self._word(x, factor), shift - WORD)
 
     def bounds(self, x: Interval, factor: Interval, shift: Interval) -> Interval:
-        held = x.map(lambda bound: np.clip(bound, 0, MOST))
-        return RightShift().bounds(BroadcastMul().bounds(held, factor), shift)
+        least, most = self._word(x.lo, factor.lo), self._word(x.hi, factor.hi)
+        word = Interval.of(least, most, tuple(np.broadcast_shapes(x.shape, factor.shape)))
+        return RightShift().bounds(word, shift.map(lambda bound: bound - WORD))
+
+    def _word(self, x: Array, factor: Array) -> Array:
+        held = np.clip(x, 0, MOST_WORD) if self.early else x
+        word: Array = np.clip((held.astype(np.int64) * factor) >> WORD, 0, MOST_WORD)
+        return word
 
 
 @dataclass(frozen=True)
@@ -95,12 +106,17 @@ class Words(RewritePass):
     5. clip((x * f) >> s, lo, hi) with lo >= 0, of x or of relu(x), becomes clip(WordScale(x, f, s), lo, hi), where no x
        is above 2^16 - 1, or all that are give hi at least, as 2^16 - 1 then does: scaling and rounding keep the order.
        f and s are constants, any number of them.
+    6. Where some x above give less, the upper word of x * f is held, and not x: only those below 0 are cut off then,
+       since an int32 holds the others' products.
+    7. clip((x * f) >> s, lo, hi) with lo < 0 becomes clip(WordShift(UpperWord(x, f), s - 16), lo, hi), as in 3.
 
-    1 to 3 only where s is one constant and what follows keeps to words, or makes other integers of them by itself.
+    1 to 3 only where s is one constant and what follows keeps to words, or makes other integers of them by itself; 6
+    and 7 only for a machine that `has_late`; 5 to 7 where the clip is cast.
     bounds: of the graph given, by name. A symbol that keeps its name keeps its values.
     """
 
     bounds: Mapping[str, Interval] = field(compare=False)
+    has_late: bool = False
 
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
@@ -110,14 +126,14 @@ class Words(RewritePass):
                 return builder.apply(WordSum(), inputs, symbol.name, symbol.origin)
             case RightShift() if self._may_be_word(graph, symbol):
                 return _shifted(graph, symbol, inputs, builder)
-            case Clip(a_min=least) if symbol.dtype == "int32" and least >= 0:
-                return self._held_and_scaled(graph, symbol, inputs[0], builder)
+            case Clip() if symbol.dtype == "int32":
+                return self._scaled(graph, symbol, inputs[0], builder)
             case Cast(dtype="int16"):
                 return _saturated(graph, symbol, inputs[0], builder)
         return None
 
-    def _held_and_scaled(self, graph: Graph, symbol: Symbol, shifted: Symbol, builder: GraphBuilder) -> Symbol | None:
-        """Case 5 of a clip; None where it is not."""
+    def _scaled(self, graph: Graph, symbol: Symbol, shifted: Symbol, builder: GraphBuilder) -> Symbol | None:
+        """Cases 5 to 7 of a clip; None where it is none of them."""
         (source,) = symbol.inputs
         if type(shifted.operator) is not RightShift or not isinstance(source.inputs[0].operator, BroadcastMul):
             return None
@@ -128,19 +144,49 @@ class Words(RewritePass):
             return None
         if (graph.consumers[source], graph.consumers[scaled]) != ((symbol,), (source,)):
             return None
-        if source in graph.outputs or scaled in graph.outputs:
+        if any(each in graph.outputs for each in (symbol, source, scaled)):
+            return None
+        if not all(isinstance(reader.operator, Cast) for reader in graph.consumers[symbol]):
             return None
         if factor.min() <= 0 or factor.max() > DTYPE_RANGES["int16"][1] or shift.min() <= WORD:
             return None
-        # The least x that gives the upper limit.
-        enough = -((half_of(shift) - (int(operator.a_max) << shift.astype(np.int64))) // factor.astype(np.int64))
-        if (np.minimum(enough, self.bounds[scaled.inputs[0].name].hi) > MOST).any():
-            return None
         data, multiplier = product.inputs
+        if operator.a_min < 0:
+            if not self._is_signed_word(operator, scaled, shift):
+                return None
+            upper = builder.apply(UpperWord(), [data, multiplier], f"{scaled.name}_upper", scaled.origin)
+            left = builder.parameter(f"{by.name}_left", shift - np.int8(WORD), by.origin)
+            word = builder.apply(WordShift(), [upper, left], f"{symbol.name}_word", symbol.origin)
+            return builder.apply(operator, [word], f"{symbol.name}_held", symbol.origin)
+        scale = self._scale(scaled, factor.astype(np.int64), shift, operator.a_max)
+        if scale is None:
+            return None
         if isinstance(data.operator, Relu):
             (data,) = data.inputs
-        word = builder.apply(WordScale(), [data, multiplier, by], f"{symbol.name}_word", symbol.origin)
+        word = builder.apply(scale, [data, multiplier, by], f"{symbol.name}_word", symbol.origin)
         return builder.apply(operator, [word], f"{symbol.name}_held", symbol.origin)
+
+    def _is_signed_word(self, operator: Clip, scaled: Symbol, shift: Array) -> bool:
+        """Whether the upper word of a product can be rounded and clipped in words."""
+        lo, hi = DTYPE_RANGES["int16"]
+        if (
+            not self.has_late
+            or operator.a_min < lo
+            or operator.a_max > hi
+            # Of matrices rows are vectors of 32 bits mostly, which nothing is gained for either.
+            or (scaled.type.rank > 1 and (scaled.type.rank < 4 or scaled.shape[1] <= FEW))
+        ):
+            return False
+        upper = self.bounds[scaled.name].map(lambda bound: bound >> WORD)
+        return choose_rounding(upper, shift - WORD, "int16") is not None
+
+    def _scale(self, scaled: Symbol, factor: Array, shift: Array, limit: float) -> WordScale | None:
+        """How x · f is scaled to words that are clipped at a limit; None where words do not hold what counts."""
+        # The least x that gives the limit.
+        enough = -((half_of(shift) - (int(limit) << shift.astype(np.int64))) // factor)
+        if (np.minimum(enough, self.bounds[scaled.inputs[0].name].hi) <= MOST_WORD).all():
+            return WordScale()
+        return WordScale(early=False) if self.has_late else None
 
     def _may_be_word(self, graph: Graph, symbol: Symbol) -> bool:
         """Whether an int16 holds the symbol, and whatever has its dtype since it is made of it."""

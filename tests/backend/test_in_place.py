@@ -78,6 +78,22 @@ def test_what_is_written_over_is_right_in_every_call() -> None:
         compare(graph, run(feeds), graph.evaluate(feeds))
 
 
+@pytest.mark.parametrize("cpu", ["native", "x86-64-v3", "cascadelake"])
+def test_no_element_of_a_sum_in_place_is_computed_twice(cpu: str) -> None:
+    """Of an odd number of blocks of output channels whose sums are read in pairs, the last pair must not overlap."""
+    if cpu not in ("native", *runnable()):
+        pytest.skip(f"this machine does not run code for {cpu}")
+    blocks = Blocks()
+    given = blocks.requantized(blocks.input(blocks.integers((1, 16, 14, 14), "int16", -200, 200)))
+    data = blocks.requantized(blocks.convolution(given, 48, (1, 1)), "int8")
+    inner = blocks.requantized(blocks.convolution(data, 48, (1, 1)), "int8")
+    total = blocks.hidden("elemwise_add", blocks.requantized(blocks.convolution(inner, 48, (1, 1)), "int8"), data)
+    new = blocks.requantized(total, "int8")
+    blocks.finish(blocks.convolution(new, 16, (1, 1)))
+    assert blocks.written_over() == [new.name]
+    blocks.check(runner=TvmRunner({"mcpu": cpu}))
+
+
 def test_the_sum_of_a_tensor_with_itself_is_in_place() -> None:
     blocks = Blocks()
     data = blocks.stem()

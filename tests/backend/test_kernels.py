@@ -133,6 +133,44 @@ def test_depthwise_convolutions(runner: TvmRunner, dtype: str) -> None:
     layers.check(runner=runner)
 
 
+def test_what_windows_give_is_read_along_rows(runner: TvmRunner) -> None:
+    """Channels are in the lanes of a convolution, whatever axis its only reader wishes for; a copy serves that one."""
+    layers = Layers()
+    for shape, filters, kernel, groups in [((1, 16, 5, 4), 19, (3, 3), 1), ((1, 9, 21), 9, (2,), 9)]:
+        given = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)))
+        data = layers.requantized(layers.convolution(given, filters, kernel, num_group=groups))
+        weight = layers.parameter_of((24, data.shape[-1]), "int8", -127, 127)
+        layers.add("FullyConnected", data, weight, num_hidden=24, no_bias=True, flatten=False)
+        data = layers.requantized(layers.convolution(given, 40, kernel), "int8")
+        layers.add("batch_dot", data, data, transpose_b=True)
+    layers.check(runner=runner)
+
+
+def test_windows_over_one_channel_read_no_other() -> None:
+    """Its padding in memory is shorter than that of what is made of it."""
+    layers = Layers()
+    given = layers.input(layers.integers((2, 1, 6, 16), "int8"))
+    layers.add("Pooling", given, pool_type="sum", global_pool=True)
+    layers.add("Pooling", given, pool_type="max", kernel=(5, 11))
+    layers.finish(layers.convolution(layers.hidden("relu", given), 1, (6, 10)))
+    layers.check()
+
+
+def test_a_pad_has_its_border_wherever_its_data_lies() -> None:
+    """Around what has rows last, and around the transpose of what has channels last for another reader."""
+    layers = Layers()
+    given = layers.requantized(layers.input(layers.integers((1, 16, 5, 20), "int16", -200, 200)))
+    weight = layers.parameter_of((24, 20), "int8", -127, 127)
+    attributes = {"num_hidden": 24, "no_bias": True, "flatten": False}
+    rows = layers.requantized(layers.hidden("FullyConnected", given, weight, **attributes))
+    layers.add("Pooling", layers.padded(rows, 2, 3, 2, 2), kernel=(2, 5), stride=(1, 3), pool_type="max")
+    layers.finish(layers.convolution(layers.padded(rows, 1, 1, 1, 1), 8, (3, 3)))
+    turned = layers.hidden("transpose", given, axes=(0, 3, 1, 2))
+    layers.finish(layers.convolution(layers.padded(turned, 1, 2, 0, 1), 8, (3, 3)))
+    layers.finish(layers.convolution(given, 8, (1, 1)))
+    layers.check()
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_convolutions_in_slices(runner: TvmRunner, dtype: str) -> None:
     """Slices of 16, of 4 and of 1 channel, of different lengths, and the last one short."""

@@ -9,9 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mrt.backend import TvmRunner
+from mrt.compilation import NATIVE, Target
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 
 DTYPES = {"uint8": (0, 255), "int8": (-127, 127), "int16": (-3000, 3000)}
+TARGETS: dict[str, Target] = {
+    "native": NATIVE,
+    "without tiles": {"features": ["-amx-int8"]},
+    "x86-64": {"kind": "llvm", "mcpu": "x86-64"},
+}
 
 
 class Growing:
@@ -21,7 +27,7 @@ class Growing:
         self.draw = draw
         self.random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
         self.builder = GraphBuilder()
-        shape = (draw(st.integers(1, 2)), draw(st.integers(1, 35)), draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+        shape = (draw(st.integers(1, 2)), draw(st.integers(1, 48)), draw(st.integers(1, 9)), draw(st.integers(1, 9)))
         self.input = self.builder.input("x", TensorType(shape, draw(st.sampled_from(list(DTYPES)))))
         self.pool = [self.input]
 
@@ -42,9 +48,10 @@ class Growing:
 
     def grow(self) -> None:
         data = self.draw(st.sampled_from(self.pool))
-        kinds = ["relu", "add", "self", "scale"]
+        kinds = ["relu", "add", "self", "scale", "table"]
         if data.type.rank == 4:
-            kinds += ["convolution", "depthwise", "pad", "pool", "concat", "slice", "flatten", "rows"]
+            kinds += ["convolution", "depthwise", "residual", "pad", "pool", "concat", "slice", "shuffle", "flatten"]
+            kinds += ["deconvolution", "rows", "columns", "matrix"]
         made = getattr(self, f"_{self.draw(st.sampled_from(kinds))}")(data)
         self.pool.append(self.narrowed(made) if made.dtype == "int32" else made)
 
@@ -79,6 +86,19 @@ class Growing:
         attributes = {"kernel": kernel, "num_filter": filters, "num_group": filters, "no_bias": True}
         return self.apply("Convolution", [data, weight], **attributes)
 
+    def _residual(self, data: Symbol) -> Symbol:
+        """The sum of the data and of a convolution of it, which may be written over the data."""
+        channels = data.shape[1]
+        weight = self.values((channels, channels, 1, 1), "int8", -127, 127)
+        made = self.apply("Convolution", [data, weight], kernel=(1, 1), num_filter=channels, no_bias=True)
+        return self.apply("elemwise_add", [self.narrowed(made), data])
+
+    def _deconvolution(self, data: Symbol) -> Symbol:
+        groups = 2 if data.shape[1] % 2 == 0 else 1
+        weight = self.values((data.shape[1], 5, 2, 3), "int8", -127, 127)
+        attributes = {"kernel": (2, 3), "num_filter": 5 * groups, "num_group": groups, "stride": (2, 1)}
+        return self.apply("Deconvolution", [data, weight], **attributes)
+
     def _pad(self, data: Symbol) -> Symbol:
         widths = tuple(self.draw(st.integers(0, 2)) for _ in range(4))
         return self.apply(
@@ -101,6 +121,28 @@ class Growing:
         begin = self.draw(st.integers(0, data.shape[axis] - 1))
         return self.apply("slice_axis", [data], axis=axis, begin=begin, end=data.shape[axis])
 
+    def _shuffle(self, data: Symbol) -> Symbol:
+        batch, channels, *spatial = data.shape
+        groups = self.draw(st.sampled_from([n for n in range(1, channels + 1) if channels % n == 0]))
+        apart = self.apply("Reshape", [data], shape=(batch, groups, channels // groups, *spatial))
+        return self.apply(
+            "Reshape", [self.apply("transpose", [apart], axes=(0, 2, 1, 3, 4))], shape=(batch, channels, *spatial)
+        )
+
+    def _table(self, data: Symbol) -> Symbol:
+        lo, hi = DTYPES[data.dtype]
+        return self.apply("table_lookup", [data, self.values((hi - lo + 1,), "int8", -127, 127)], offset=-lo)
+
+    def _columns(self, data: Symbol) -> Symbol:
+        """A product along the last axis, whatever axis is innermost in memory."""
+        hidden = self.draw(st.integers(1, 20))
+        weight = self.values((hidden, data.shape[-1]), "int8", -127, 127)
+        return self.apply("FullyConnected", [data, weight], num_hidden=hidden, no_bias=True, flatten=False)
+
+    def _matrix(self, data: Symbol) -> Symbol:
+        turned = self.draw(st.booleans())
+        return self.apply("batch_dot", [data, data], transpose_a=turned, transpose_b=not turned)
+
     def _flatten(self, data: Symbol) -> Symbol:
         return self.apply("Flatten", [data])
 
@@ -122,11 +164,11 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, np.ndarray]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cpu", ["native", "x86-64"])
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@pytest.mark.parametrize("target", TARGETS)
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
-def test_compiled_equals_evaluated(cpu: str, drawn: tuple[Graph, np.ndarray]) -> None:
+def test_compiled_equals_evaluated(target: str, drawn: tuple[Graph, np.ndarray]) -> None:
     graph, fed = drawn
-    runner = TvmRunner() if cpu == "native" else TvmRunner({"kind": "llvm", "mcpu": cpu})
+    runner = TvmRunner(TARGETS[target])
     feeds = {"x": fed}
     compare(graph, runner.prepare(graph)(feeds), graph.evaluate(feeds))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,20 +16,24 @@ from tvm import tirx
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import Emitter
+from mrt.backend.emit import Emitter, plan_calls
 from mrt.backend.loops import register_tile
+from mrt.backend.lowering import Copy
 from mrt.backend.machine import Machine
 from mrt.backend.stack import KERNELS, STACK_BYTES
-from mrt.symbol import Graph
+from mrt.backend.tilings import Scheduled, VectorTiling, by_rule, schedule_by_rule
+from mrt.symbol import Graph, Symbol
 
 VNNI = {"mcpu": "cascadelake", "threads": 1}
 MACHINES = {cpu: Machine.of({"mcpu": cpu}) for cpu in ("x86-64", "x86-64-v3", "cascadelake")}
 
 
-def convolution(dtype: str, filters: int = 128, kernel: int = 3, size: int = 14) -> tuple[Graph, dict[str, Any]]:
-    """A convolution of 64 channels on a square, with a relu; the weights of the one by default are walked once."""
+def convolution(
+    dtype: str, filters: int = 128, kernel: int = 3, size: int = 14, channels: int = 64
+) -> tuple[Graph, dict[str, Any]]:
+    """A convolution on a square, with a relu; the weights of the one by default are walked once."""
     bundle, is_float = Bundle(), dtype == "float32"
-    shape, weights = (1, 64, size, size), (filters, 64, kernel, kernel)
+    shape, weights = (1, channels, size, size), (filters, channels, kernel, kernel)
     data = bundle.input(bundle.floats(*shape) if is_float else bundle.integers(shape, dtype))
     weight = bundle.parameter(bundle.floats(*weights) if is_float else bundle.integers(weights, "int8", -127, 127))
     attributes = {"kernel": (kernel, kernel), "pad": (kernel // 2,) * 2, "num_filter": filters, "no_bias": True}
@@ -40,6 +46,23 @@ def assembly(graph: Graph) -> str:
     emitter = Emitter(machine)
     emitter.add(graph, "main")
     return str(compile_executable(emitter.module(), machine).kernels[0].inspect_source("asm"))
+
+
+def rule_of(graph: Graph) -> VectorTiling:
+    """The tiling that the rule chooses for the only sums of dots of a graph."""
+    offered = []
+
+    def scheduler(_: Any, scheduled: Scheduled) -> Any:
+        def choose(tilings: Iterable[Any]) -> Any:
+            offered.append(by_rule(tilings))
+            return offered[-1]
+
+        return scheduled(choose)
+
+    Emitter(Machine.of(VNNI), scheduler).add(graph, "main")
+    (found,) = offered
+    assert isinstance(found, VectorTiling)
+    return found
 
 
 @pytest.mark.parametrize(("dtype", "multiply_add"), [("uint8", "vpdpbusd"), ("float32", "vfmadd")])
@@ -62,9 +85,26 @@ def test_weights_of_floats_come_from_the_first_cache() -> None:
     assert "prefetcht0" not in assembly(convolution("float32", kernel=1)[0]), "they stay there"
 
 
-def test_memory_that_short_sums_are_written_to_is_fetched() -> None:
+def test_memory_that_sums_are_written_to_is_fetched_but_for_long_ones_of_one_tap() -> None:
+    assert "prefetchw" in assembly(convolution("float32")[0])
     assert "prefetchw" in assembly(convolution("float32", kernel=1)[0])
-    assert "prefetchw" not in assembly(convolution("float32")[0])
+    assert "prefetchw" not in assembly(convolution("float32", 32, 1, channels=1024)[0])
+
+
+def test_data_that_the_second_cache_does_not_hold_is_walked_once() -> None:
+    assert not rule_of(convolution("float32", kernel=1, size=56)[0]).weights_outermost
+    assert not rule_of(convolution("float32", kernel=1, size=56, channels=128)[0]).weights_outermost
+    assert rule_of(convolution("uint8", kernel=1, size=28, channels=512)[0]).weights_outermost
+    assert rule_of(convolution("float32", 256, 1, channels=1024)[0]).weights_outermost
+
+
+@pytest.mark.parametrize("channels", [3, 24])
+@pytest.mark.parametrize("target", [VNNI, {"mcpu": "sapphirerapids", "threads": 1}], ids=lambda target: target["mcpu"])
+def test_channels_that_pad_others_are_not_multiplied_in_floats(channels: int, target: dict[str, Any]) -> None:
+    graph, _ = convolution("float32", channels=channels)
+    _, calls, _ = plan_calls(graph, Machine.of(target), lambda _, name, make: make(schedule_by_rule) and name, {}, {})
+    read = [each.value.shape for call in calls for each in call.arguments if not isinstance(each, (Symbol, Copy))]
+    assert 128 * channels * 9 in [math.prod(shape) for shape in read]
 
 
 @pytest.mark.parametrize(("kernel", "size"), [(1, 7), (3, 7), (3, 5), (3, 17)])

@@ -167,6 +167,18 @@ def test_limits_become_conversions_that_saturate() -> None:
     assert {"vpsravd", "vpmovsdb"} <= signed and not limits & signed
 
 
+def test_limits_that_are_open_cost_no_conversion() -> None:
+    """Of what is never negative, then cast to a narrow dtype, and read in 32 bits again."""
+    bundle = Bundle()
+    for dtype, most in (("uint8", 255.0), ("int8", 127.0), ("int16", 32767.0)):
+        x = bundle.hidden("clip", bundle.input(bundle.integers((1, 19, 3, 2), "int32")), a_min=0.0, a_max=400000.0)
+        shifted = bundle.hidden("right_shift", x, bundle.parameter(np.array([15], np.int8)))
+        narrow = bundle.hidden("Cast", bundle.hidden("clip", shifted, a_min=0.0, a_max=most), dtype=dtype)
+        bundle.add("square", narrow)
+        bundle.add("broadcast_mul", narrow, bundle.parameter(np.array([3], np.int32)))
+    bundle.check()
+
+
 def test_operators_keep_their_names_between_real_ends() -> None:
     """Also those that are called as the ends would be; bounds are known by these names."""
     builder = GraphBuilder()

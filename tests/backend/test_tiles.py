@@ -12,6 +12,7 @@ import pytest
 import tvm
 from compiled import Bundle
 
+from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.emit import Emitter
 from mrt.backend.machine import Machine
@@ -55,6 +56,18 @@ class Picker:
             return found[self._number % len(found)]
 
         return scheduled(choose)
+
+
+@pytest.mark.skipif(not has_tiles(), reason="this machine gives no tile registers")
+def test_sums_of_which_few_are_read() -> None:
+    """What is held to 0 and below is 0 behind a relu, whatever the sums are."""
+    bundle = Bundle()
+    data = bundle.hidden("clip", bundle.input(bundle.integers((1, 48, 6, 10), "uint8")), a_min=0.0, a_max=255.0)
+    weight = bundle.parameter(bundle.integers((32, 48, 1, 1), lo=-127))
+    sums = bundle.hidden("Convolution", data, weight, kernel=(1, 1), num_filter=32, no_bias=True)
+    low = bundle.hidden("clip", sums, a_min=-100.0, a_max=0.0)
+    bundle.add("relu", low)
+    bundle.check(runner=TvmRunner(TARGET))
 
 
 @pytest.mark.skipif(not has_tiles(), reason="this machine gives no tile registers")

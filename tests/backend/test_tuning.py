@@ -18,8 +18,10 @@ from mrt.backend import compile_model, tuning
 from mrt.backend.build import compile_executable
 from mrt.backend.emit import Emitter
 from mrt.backend.machine import Machine
+from mrt.backend.metaschedule import run_searches
+from mrt.backend.tiling_search import Anchor, Anchors, Search
 from mrt.backend.tilings import Choose, schedule_by_rule
-from mrt.backend.tuning import Anchor, Anchors, Search, Tuning, run_searches
+from mrt.backend.tuning import Tuning
 from mrt.backend.tuning_database import FAILED, RECORDS, WORKLOADS, Database
 from mrt.errors import CompilationError, ModelFileError
 from mrt.progress import Reporter

@@ -137,46 +137,69 @@ def test_vectors_of_words_are_multiplied_by_one_instruction(cpu: str) -> None:
         compare(graph, TvmRunner({"mcpu": cpu}).prepare(graph)(blocks.feeds), graph.evaluate(blocks.feeds))
 
 
-def scaled(factor: int, shift: int, highest: int = 2**18) -> Graph:
-    """x · factor / 2^shift, held to a byte, of an x in [-2^18, highest]."""
+def scaled(factor: int, shift: int, highest: int = 2**18, limits: tuple[int, int] = (0, 255)) -> Graph:
+    """x · factor / 2^shift, held to limits of a byte, of an x in [-2^18, highest]."""
     builder = GraphBuilder()
     given = builder.input("x", TensorType((2**18 + 2**17,), "int32"))
     held = builder.apply(op("clip", a_min=-(2**18), a_max=highest), [given])
     multiplied = builder.apply(op("broadcast_mul"), [held, builder.parameter("f", np.array([factor], np.int16))])
     shifted = builder.apply(op("right_shift"), [multiplied, builder.parameter("s", np.array([shift], np.int8))])
-    clipped = builder.apply(op("clip", a_min=0, a_max=255), [shifted])
-    return builder.graph([builder.apply(op("Cast", dtype="uint8"), [clipped])])
+    clipped = builder.apply(op("clip", a_min=limits[0], a_max=limits[1]), [shifted])
+    return builder.graph([builder.apply(op("Cast", dtype="uint8" if limits[0] == 0 else "int8"), [clipped])])
 
 
 @pytest.mark.parametrize(
-    ("factor", "shift", "highest", "is_word"),
+    ("factor", "shift", "highest", "early", "late"),
     [
-        (4073, 20, 2**18, True),
-        (4072, 20, 2**18, False),
-        (8191, 21, 2**18, True),
-        (5, 17, 2**16 - 1, True),
-        (5, 17, 2**16, False),
-        (255, 16, 2**18, False),
+        (4073, 20, 2**18, True, True),
+        (4072, 20, 2**18, False, True),
+        (8191, 21, 2**18, True, True),
+        (5, 17, 2**16 - 1, True, True),
+        (5, 17, 2**16, False, True),
+        (255, 16, 2**18, False, False),
+        (8191, 25, 2**18, False, True),
     ],
-    ids=["255 at 65520", "255 at 65536", "all bits", "no x above", "an x above", "a shift of 16"],
+    ids=[
+        "255 at 65520",
+        "255 at 65536",
+        "all bits",
+        "no x above",
+        "an x above",
+        "a shift of 16",
+        "less than 255 at all",
+    ],
 )
 def test_sums_are_scaled_in_words_where_they_hold_what_counts(
-    factor: int, shift: int, highest: int, is_word: bool
+    factor: int, shift: int, highest: int, early: bool, late: bool
 ) -> None:
-    """Of 4072 / 2^20 the least x that gives 255 is one too large for a word."""
+    """Of 4072 / 2^20 the least x that gives 255 is one too large for a word, but not the word that gives it."""
     graph, feeds = scaled(factor, shift, highest), {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
-    found = Words(known_bounds(graph, {}))(graph)
-    assert ("word_scale" in {symbol.op for symbol in found.operators}) is is_word
     exact = [(min(x, highest) * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
     expected = [np.array([min(max(x, 0), 255) for x in exact], np.uint8)]
+    for has_late, is_word in ((False, early), (True, late)):
+        found = Words(known_bounds(graph, {}), has_late)(graph)
+        assert ("word_scale" in {symbol.op for symbol in found.operators}) is is_word
+        compare(found, found.evaluate(feeds), expected)
+    compare(graph, TvmRunner().prepare(graph)(feeds), expected)
+
+
+@pytest.mark.parametrize(("factor", "shift", "is_word"), [(8190, 24, True), (5, 17, True), (500, 16, False)])
+def test_sums_of_either_sign_are_scaled_in_words(factor: int, shift: int, is_word: bool) -> None:
+    graph = scaled(factor, shift, limits=(-127, 127))
+    feeds = {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
+    found = Words(known_bounds(graph, {}), has_late=True)(graph)
+    assert ({"upper_word", "word_shift"} <= {symbol.op for symbol in found.operators}) is is_word
+    exact = [(x * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
+    expected = [np.array([min(max(x, -127), 127) for x in exact], np.int8)]
     compare(found, found.evaluate(feeds), expected)
     compare(graph, TvmRunner().prepare(graph)(feeds), expected)
 
 
-def test_the_bounds_of_a_scaled_word_are_reached() -> None:
-    given = np.array([-5, 70000]), np.array([3, 32767]), np.array([17, 19])
-    bounds = WordScale().bounds(*(Interval.of(each.min(), each.max(), (1,)) for each in given))
-    ends = [WordScale().evaluate(*(np.array([n]) for n in at)) for at in product(*given)]
+@pytest.mark.parametrize("early", [True, False])
+def test_the_bounds_of_a_scaled_word_are_reached(early: bool) -> None:
+    given, scale = (np.array([-5, 70000]), np.array([3, 32767]), np.array([18, 20])), WordScale(early)
+    bounds = scale.bounds(*(Interval.of(each.min(), each.max(), (1,)) for each in given))
+    ends = [scale.evaluate(*(np.array([n]) for n in at)) for at in product(*given)]
     assert (bounds.min, bounds.max) == (min(ends), max(ends))
 
 
@@ -198,4 +221,32 @@ def test_sums_of_convolutions_are_scaled_in_words(cpu: str) -> None:
     graph = bundle.graph()
     found = Words(known_bounds(graph, {}))(graph)
     assert sum(symbol.op == "word_scale" for symbol in found.operators) == 4
+    bundle.check(runner=TvmRunner({"kind": "llvm", "mcpu": cpu}))
+
+
+@pytest.mark.parametrize("cpu", runnable())
+def test_sums_of_every_place_are_narrowed_together(cpu: str) -> None:
+    """Vectors of sums by four, by less at the end of a tile, at two lines at once, and with limits of either sign."""
+    bundle = Bundle()
+    cases = [
+        ((1, 48, 8, 14), {"kernel": (3, 3), "pad": (1, 1)}, 48),
+        ((1, 48, 7, 7), {"kernel": (3, 3), "pad": (1, 1)}, 48),
+        ((1, 16, 15, 11), {"kernel": (3, 3), "stride": (2, 2)}, 16),
+        ((1, 24, 7, 7), {"kernel": (1, 1)}, 1),
+        ((1, 3, 9, 9), {"kernel": (3, 3)}, 1),
+    ]
+    for shape, attributes, groups in cases:
+        filters = groups if groups > 1 else 48
+        per_channel = (1, filters, 1, 1)
+        data = bundle.hidden("clip", bundle.input(bundle.integers(shape, "uint8")), a_min=0, a_max=255)
+        window = (filters, shape[1] // groups, *attributes["kernel"])
+        weight = bundle.parameter(bundle.integers(window, "int8", -127, 127))
+        facts = {"num_filter": filters, "num_group": groups, "no_bias": True}
+        layer = bundle.hidden("Convolution", data, weight, **attributes, **facts)
+        for least, most, dtype in ((0, 255, "uint8"), (-127, 127, "int8")):
+            factor = bundle.parameter(bundle.integers(per_channel, "int16", 2**9, 2**12 - 1))
+            scaled = bundle.hidden("broadcast_mul", layer, factor)
+            shift = bundle.parameter(bundle.integers(per_channel, "int8", 19, 20))
+            clipped = bundle.hidden("clip", bundle.hidden("right_shift", scaled, shift), a_min=least, a_max=most)
+            bundle.add("Cast", clipped, dtype=dtype)
     bundle.check(runner=TvmRunner({"kind": "llvm", "mcpu": cpu}))

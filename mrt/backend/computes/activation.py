@@ -29,9 +29,11 @@ def clip(symbol: Symbol, data: Tensor) -> View:
     if isinstance(data, View) and data.natural and operator.a_max >= 0:
         # Without a sign the lower limit is idle, and the upper one may become part of a conversion that saturates.
         wide = f"u{dtype}"
+        # One that the dtype itself sets is idle, too, and TVM could not take it into a conversion to a narrower dtype.
+        a_max = operator.a_max if operator.a_max < tirx.max_value(dtype).value else tirx.max_value(wide).value
 
         def element(x: Expression) -> Expression:
-            return clipped(x.astype(wide), wide, operator.a_min, operator.a_max).astype(dtype)
+            return clipped(x.astype(wide), wide, operator.a_min, a_max).astype(dtype)
 
         return elementwise(symbol, data, body=element, natural=True)
     return elementwise(symbol, data, body=lambda x: clipped(x, dtype, operator.a_min, operator.a_max))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm import tirx
 
 from mrt.backend.compute import Kind, compute, record
-from mrt.backend.expressions import Expression, Tensor, ravel, unravel
+from mrt.backend.expressions import Expression, Tensor, ravel, unravel, whole_part
 from mrt.backend.stages import inlined
 from mrt.symbol import Symbol
 from mrt.symbol.operators.arrangement import DepthToSpace, Repeat, SpaceToDepth, SwapAxis, Tile, UpSampling
@@ -47,9 +47,9 @@ def repeat(symbol: Symbol, data: Tensor) -> Tensor:
 
     def element(*at: Expression) -> Expression:
         if operator.axis is None:
-            return data(*unravel(tirx.floordiv(at[0], operator.repeats), source))
+            return data(*unravel(whole_part(at[0], operator.repeats), source))
         axis = operator.axis % len(source)
-        return data(*at[:axis], tirx.floordiv(at[axis], operator.repeats), *at[axis + 1 :])
+        return data(*at[:axis], whole_part(at[axis], operator.repeats), *at[axis + 1 :])
 
     return inlined(symbol.shape, symbol.dtype, element)
 
@@ -60,7 +60,7 @@ def up_sampling(symbol: Symbol, data: Tensor) -> Tensor:
     return inlined(
         symbol.shape,
         symbol.dtype,
-        lambda n, c, h, w: data(n, c, tirx.floordiv(h, scale), tirx.floordiv(w, scale)),
+        lambda n, c, h, w: data(n, c, whole_part(h, scale), whole_part(w, scale)),
     )
 
 
@@ -70,7 +70,7 @@ def depth_to_space(symbol: Symbol, data: Tensor) -> Tensor:
 
     def element(n: Expression, c: Expression, h: Expression, w: Expression) -> Expression:
         block = ravel((tirx.floormod(h, size), tirx.floormod(w, size)), (size, size))
-        return data(n, block * channels + c, tirx.floordiv(h, size), tirx.floordiv(w, size))
+        return data(n, block * channels + c, whole_part(h, size), whole_part(w, size))
 
     return inlined(symbol.shape, symbol.dtype, element)
 

@@ -13,11 +13,11 @@ from tvm import te, tirx
 from mrt.backend.compute import Kind, Wish, compute, record, wishing
 from mrt.backend.expressions import Expression, Tensor, constant
 from mrt.backend.kernels.depthwise import ColumnForm, column_dot, column_sums, pack_columns
-from mrt.backend.kernels.dot import dot_products, pack_bias, pack_dot
+from mrt.backend.kernels.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.instructions import choose_dot
 from mrt.backend.kernels.sliced_dot import pack_factors, pack_slices, sliced_products
 from mrt.backend.machine import Machine
-from mrt.backend.packing import Operand, Packed, Surroundings, packing
+from mrt.backend.packing import FixedForm, Operand, Packed, Surroundings, packing
 from mrt.backend.sliced_convolution import SlicedConvolution, folded
 from mrt.backend.stages import inlined, stage
 from mrt.backend.storage import Storage, View
@@ -57,7 +57,7 @@ def pack_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Pa
         wide = weight.astype(np.int16) if weight.dtype.name in ("int8", "uint8") else weight
         moved = np.moveaxis(wide[:, 0], 0, -1)
         storage = Storage.with_inner(type_of(moved), moved.ndim - 1, data.length)
-        return Packed("depthwise", (storage.lay(moved),), (storage,))
+        return Packed(FixedForm(), (storage.lay(moved),), (storage,))
     return pack_dot(weight, data, symbol.dtype, surroundings, Window.of(symbol).is_pointwise, groups)
 
 
@@ -89,10 +89,11 @@ def is_depthwise(symbol: Symbol) -> bool:
 
 @compute("Convolution", kind=Kind.WINDOW)
 def convolution(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | None = None) -> View:
-    if isinstance(weight, Operand) and weight.form != "depthwise":
-        form = column_convolution if isinstance(weight.form, ColumnForm) else dot_convolution
-        return form(symbol, data, weight, bias)
-    result = (depthwise_convolution if isinstance(weight, Operand) else direct_convolution)(symbol, data, weight)
+    form = weight.form if isinstance(weight, Operand) else None
+    if isinstance(form, DotForm):
+        dots = column_convolution if isinstance(form, ColumnForm) else dot_convolution
+        return dots(symbol, data, weight, bias)
+    result = (direct_convolution if form is None else depthwise_convolution)(symbol, data, weight)
     if bias is None:
         return result
     return inlined(symbol.shape, symbol.dtype, lambda *at: result(*at) + bias(at[1]).astype(symbol.dtype), 1)

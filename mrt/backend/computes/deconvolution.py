@@ -8,7 +8,7 @@ from tvm import tirx
 
 from mrt.backend.compute import compute, record
 from mrt.backend.computes.convolution import reduce_window
-from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.expressions import Expression, Tensor, constant, whole_part
 from mrt.backend.stages import inlined, stage
 from mrt.symbol import Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
@@ -52,7 +52,7 @@ def deconvolution(symbol: Symbol, data: Tensor, weight: Tensor, bias: Tensor | N
     def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
         moved = [p + before for p, before in zip(position, pad, strict=True)]
         phase = [tirx.floormod(p, s) for p, s in zip(moved, stride, strict=True)]
-        place = [tirx.floordiv(p, s) - begin for p, s, begin in zip(moved, stride, first, strict=True)]
+        place = [whole_part(p, s) - begin for p, s, begin in zip(moved, stride, first, strict=True)]
         total = phases(n, channel, *phase, *place)
         return total if bias is None else total + bias(channel).astype(dtype)
 
@@ -90,9 +90,7 @@ def _spaced(weight: Tensor, dilate: Sequence[int], lengths: Sequence[int]) -> Te
                 inside.append(tirx.floormod(place, d) == 0)
             if length > d * (k - 1) + 1:
                 inside.append(place < d * (k - 1) + 1)
-        value = weight(
-            i, o, *(tirx.floordiv(place, d) if d > 1 else place for place, d in zip(at, dilate, strict=True))
-        )
+        value = weight(i, o, *(whole_part(place, d) if d > 1 else place for place, d in zip(at, dilate, strict=True)))
         return tirx.if_then_else(tirx.all(*inside), value, constant(0, weight.dtype)) if inside else value
 
     return stage((inputs, outputs, *lengths), element, "spaced")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
 from operator import mul
 
 from tvm import te, tirx
@@ -16,6 +16,8 @@ from mrt.backend.stages import elementwise
 from mrt.symbol import Symbol
 from mrt.symbol.operators.functions import HardSigmoid, PowerScalar
 
+Body = Callable[[Expression], Expression]
+
 MOST_FACTORS = 8
 """Whole powers up to this one are computed as products."""
 
@@ -25,104 +27,23 @@ def number(value: float, like: Expression) -> Expression:
     return constant(value, dtype_of(like))
 
 
-def function(symbol: Symbol, data: Tensor, body: Callable[[Expression], Expression]) -> Tensor:
+def function(symbol: Symbol, data: Tensor, body: Body) -> Tensor:
     """The stage of a function of one argument, which `body` may read many times."""
     return elementwise(symbol, data, body=lambda x: bind(x.astype(symbol.dtype), body))
 
 
-@compute("exp", kind=Kind.ELEMENTWISE, repeats=True)
-def exp(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, transcendental.exp)
+def round_half_away(x: Expression) -> Expression:
+    """The nearest whole number, of halves the one away from zero."""
+    whole = te.trunc(x)
+    fraction = x - whole
+    up = tirx.Select(fraction >= number(0.5, x), number(1, x), number(0, x))
+    return whole + tirx.Select(fraction <= number(-0.5, x), number(-1, x), up)
 
 
-@compute("log", kind=Kind.ELEMENTWISE)
-def log(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, te.log)
-
-
-@compute("sqrt", kind=Kind.ELEMENTWISE)
-def sqrt(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, te.sqrt)
-
-
-@compute("rsqrt", kind=Kind.ELEMENTWISE)
-def rsqrt(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda x: number(1, x) / te.sqrt(x))
-
-
-@compute("square", kind=Kind.ELEMENTWISE)
-def square(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda v: v * v)
-
-
-@compute("abs", kind=Kind.ELEMENTWISE)
-def absolute(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda v: te.max(v, -v))
-
-
-@compute("negative", kind=Kind.ELEMENTWISE)
-def negative(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda x: -x)
-
-
-@compute("reciprocal", kind=Kind.ELEMENTWISE)
-def reciprocal(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda x: number(1, x) / x)
-
-
-@compute("floor", kind=Kind.ELEMENTWISE)
-def floor(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, te.floor)
-
-
-@compute("ceil", kind=Kind.ELEMENTWISE)
-def ceil(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, te.ceil)
-
-
-@compute("trunc", kind=Kind.ELEMENTWISE)
-def trunc(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, te.trunc)
-
-
-@compute("round", kind=Kind.ELEMENTWISE)
-def round_half_away(symbol: Symbol, data: Tensor) -> Tensor:
-    def body(x: Expression) -> Expression:
-        whole = te.trunc(x)
-        fraction = x - whole
-        up = tirx.Select(fraction >= number(0.5, x), number(1, x), number(0, x))
-        return whole + tirx.Select(fraction <= number(-0.5, x), number(-1, x), up)
-
-    return function(symbol, data, body)
-
-
-@compute("rint", kind=Kind.ELEMENTWISE)
-def round_half_down(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda x: tirx.Select(x - te.floor(x) <= te.ceil(x) - x, te.floor(x), te.ceil(x)))
-
-
-@compute("round_half_even", kind=Kind.ELEMENTWISE)
-def round_half_even(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, tirx.nearbyint)
-
-
-@compute("sign", kind=Kind.ELEMENTWISE)
-def sign(symbol: Symbol, data: Tensor) -> Tensor:
-    def body(x: Expression) -> Expression:
-        zero = number(0, x)
-        return tirx.Select(x > zero, number(1, x), tirx.Select(x < zero, number(-1, x), zero))
-
-    return function(symbol, data, body)
-
-
-@compute("erf", kind=Kind.ELEMENTWISE, repeats=True)
-def erf(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, transcendental.erf)
-
-
-@compute("softsign", kind=Kind.ELEMENTWISE)
-def softsign(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda v: v / (number(1, v) + te.max(v, -v)))
+def sign(x: Expression) -> Expression:
+    """-1, 0 or 1."""
+    zero = number(0, x)
+    return tirx.Select(x > zero, number(1, x), tirx.Select(x < zero, number(-1, x), zero))
 
 
 @compute("hard_sigmoid", kind=Kind.ELEMENTWISE)
@@ -136,32 +57,12 @@ def ramp(x: Expression, slope: float, offset: float) -> Expression:
     return te.min(te.max(x * number(slope, x) + number(offset, x), number(0, x)), number(1, x))
 
 
-@compute("softrelu", kind=Kind.ELEMENTWISE)
-def softrelu(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, softplus)
-
-
 def softplus(x: Expression) -> Expression:
     """log(1 + exp(x)) as max(x, 0) + log(1 + exp(-|x|)), which does not overflow; computed in float64."""
     wide = x.astype("float64")
     one = constant(1, "float64")
     value = te.max(wide, constant(0, "float64")) + te.log(one + te.exp(te.min(wide, -wide)))
     return value.astype(dtype_of(x))
-
-
-@compute("silu", kind=Kind.ELEMENTWISE, repeats=True)
-def silu(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda v: v * transcendental.sigmoid(v))
-
-
-@compute("hard_swish", kind=Kind.ELEMENTWISE)
-def hard_swish(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda v: v * ramp(v, 1 / 6, 0.5))
-
-
-@compute("mish", kind=Kind.ELEMENTWISE, repeats=True)
-def mish(symbol: Symbol, data: Tensor) -> Tensor:
-    return function(symbol, data, lambda v: v * transcendental.tanh(softplus(v)))
 
 
 @compute("_power_scalar", kind=Kind.ELEMENTWISE)
@@ -190,3 +91,35 @@ def gelu_tanh(x: Expression, cubic: float) -> Expression:
     """x * (1 + tanh(sqrt(2 / pi) (x + cubic x^3))) / 2."""
     inner = number(math.sqrt(2 / math.pi), x) * (x + number(cubic, x) * x * x * x)
     return x * (number(0.5, x) + number(0.5, x) * transcendental.tanh(inner))
+
+
+FUNCTIONS: Mapping[str, Body] = {
+    "abs": lambda x: te.max(x, -x),
+    "negative": lambda x: -x,
+    "reciprocal": lambda x: number(1, x) / x,
+    "square": lambda x: x * x,
+    "sqrt": te.sqrt,
+    "rsqrt": lambda x: number(1, x) / te.sqrt(x),
+    "log": te.log,
+    "floor": te.floor,
+    "ceil": te.ceil,
+    "trunc": te.trunc,
+    "round": round_half_away,
+    "rint": lambda x: tirx.Select(x - te.floor(x) <= te.ceil(x) - x, te.floor(x), te.ceil(x)),
+    "round_half_even": tirx.nearbyint,
+    "sign": sign,
+    "softsign": lambda x: x / (number(1, x) + te.max(x, -x)),
+    "softrelu": softplus,
+    "hard_swish": lambda x: x * ramp(x, 1 / 6, 0.5),
+}
+"""Functions without attributes, by operator."""
+LONG_FUNCTIONS: Mapping[str, Body] = {
+    "exp": transcendental.exp,
+    "erf": transcendental.erf,
+    "silu": lambda x: x * transcendental.sigmoid(x),
+    "mish": lambda x: x * transcendental.tanh(softplus(x)),
+}
+"""Those whose expressions have the argument in many places."""
+
+for _op, _body in (*FUNCTIONS.items(), *LONG_FUNCTIONS.items()):
+    compute(_op, kind=Kind.ELEMENTWISE, repeats=_op in LONG_FUNCTIONS)(partial(function, body=_body))

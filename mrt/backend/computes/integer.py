@@ -7,12 +7,14 @@ from tvm import te, tirx
 
 from mrt.backend.compute import Kind, compute, record
 from mrt.backend.expressions import Expression, Tensor, bind, constant
-from mrt.backend.packing import Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.packing import FixedForm, Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.reciprocal import reciprocal_of
 from mrt.backend.rounding import Rounding, choose_rounding, half_of
 from mrt.backend.stages import elementwise
-from mrt.backend.storage import View
+from mrt.backend.storage import Storage, View
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.integer import Quantize
+from mrt.symbol.types import type_of
 
 
 @packing("right_shift", 1)
@@ -83,28 +85,62 @@ def cast(symbol: Symbol, data: Tensor) -> Tensor:
 
 EXACT_IN_FLOAT32 = 2**24
 """Up to which float32 holds every integer."""
+MULTIPLIES_AND_ADDS = 512
+"""Bits of vectors from which on all machines have fused multiplications and additions."""
+
+
+@packing("quantize", 1)
+def pack_step(symbol: Symbol, scale: Array, surroundings: Surroundings) -> Packed | None:
+    """What serves as a division where vectors multiply and add at once; None where the division stays."""
+    if surroundings.machine.vector_bits < MULTIPLIES_AND_ADDS:
+        return None
+    operator, zero_point = record(symbol, Quantize), surroundings.bounds[2]
+    parts = reciprocal_of(scale, int(operator.a_min - zero_point.max), int(operator.a_max - zero_point.min))
+    if parts is None:
+        return None
+    return Packed(FixedForm(), parts, tuple(Storage.plain(type_of(part)) for part in parts))
+
+
+@packing("quantize", 2)
+def pack_zero_point(symbol: Symbol, zero_point: Array, surroundings: Surroundings) -> Packed | None:
+    """The form is the zero point, if it is one."""
+    return Packed.as_is(zero_point, int(zero_point.item())) if zero_point.size == 1 else None
 
 
 @compute("quantize", kind=Kind.ELEMENTWISE)
-def quantize(symbol: Symbol, data: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
+def quantize(symbol: Symbol, data: Tensor, scale: Tensor | Operand, zero_point: Tensor | Operand) -> Tensor:
     """The quotient is float32 and rounds half to even; the sum and the clip that follow are exact.
 
     What no zero point brings back into the range is held before: the steps are then small integers, which float32
-    holds.
+    holds. Of a zero point that is known nothing is left to clip.
     """
     operator = record(symbol, Quantize)
-    room = np.iinfo(zero_point.dtype)
-    lowest, highest = operator.a_min - room.max, operator.a_max - room.min
+    scales = scale.views if isinstance(scale, Operand) else (scale,)
+    known = zero_point.form if isinstance(zero_point, Operand) else None
+    moves = zero_point.views[0] if isinstance(zero_point, Operand) else zero_point
+    least, most = np.iinfo(moves.dtype).min, np.iinfo(moves.dtype).max
+    if known is not None:
+        least, most = known, known
+    lowest, highest = operator.a_min - most, operator.a_max - least
     wide, integer = ("float32", "int32") if max(-lowest, highest) <= EXACT_IN_FLOAT32 else ("float64", "int64")
 
-    def element(x: Expression, step: Expression, zero: Expression) -> Expression:
-        rounded = tirx.nearbyint(x.astype("float32") / step.astype("float32")).astype(wide)
+    def element(x: Expression, zero: Expression, *steps: Expression) -> Expression:
+        rounded = tirx.nearbyint(_quotient(x.astype("float32"), *steps)).astype(wide)
         held = te.max(te.min(rounded, constant(highest, wide)), constant(lowest, wide)).astype(integer)
+        if known is not None:
+            return (held + constant(known, integer)).astype(symbol.dtype)
         moved = held + zero.astype(integer)
         clipped = te.max(te.min(moved, constant(operator.a_max, integer)), constant(operator.a_min, integer))
         return clipped.astype(symbol.dtype)
 
-    return elementwise(symbol, data, scale, zero_point, body=element)
+    return elementwise(symbol, data, moves, *scales, body=element)
+
+
+def _quotient(x: Expression, scale: Expression, low: Expression | None = None) -> Expression:
+    """x / scale; or, of the two parts that `reciprocal_of` gives, what serves as that."""
+    if low is None:
+        return x / scale.astype("float32")
+    return tirx.call_llvm_pure_intrin("float32", "llvm.fma", x, scale, x * low)
 
 
 @compute("dequantize", kind=Kind.ELEMENTWISE)

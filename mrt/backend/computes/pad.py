@@ -34,16 +34,18 @@ def passed(symbol: Symbol, wish: Wish) -> Wish | str:
 
 @viewing("Pad", passed=passed)
 def view(symbol: Symbol, data: View) -> View:
+    """In the data's memory where that has the border: it has none if another axis is last there than was wished."""
     held, width = data.storage, record(symbol, Pad).pad_width
-    if held is None:
-        raise ValueError("a Pad is seen in a tensor that has memory of its own")
-    before = tuple(a - b for a, b in zip(held.before, width[::2], strict=True))
-    after = tuple(a - b for a, b in zip(held.after, width[1::2], strict=True))
-    return View.of(data.tensor, replace(held, type=symbol.type, before=before, after=after))
+    if held is not None:
+        before = tuple(a - b for a, b in zip(held.before, width[::2], strict=True))
+        after = tuple(a - b for a, b in zip(held.after, width[1::2], strict=True))
+        if min((*before, *after)) >= 0:
+            return View.of(data.tensor, replace(held, type=symbol.type, before=before, after=after))
+    return pad(symbol, data)
 
 
 @compute("Pad", kind=Kind.GATHER)
-def pad(symbol: Symbol, data: Tensor) -> Tensor:
+def pad(symbol: Symbol, data: Tensor) -> View:
     operator = record(symbol, Pad)
     lengths = symbol.inputs[0].shape
     before = operator.pad_width[::2]

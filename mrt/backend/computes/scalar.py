@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from mrt.backend.compute import Kind, compute, record
 from mrt.backend.expressions import Expression, Tensor, constant
@@ -17,39 +18,25 @@ from mrt.symbol.operators.scalar import (
     RMinusScalar,
 )
 
+Body = Callable[[Expression, Expression], Expression]
+Record = PlusScalar | MinusScalar | RMinusScalar | MulScalar | DivScalar | RDivScalar
 
-def _with_scalar(
-    symbol: Symbol, data: Tensor, scalar: float, body: Callable[[Expression, Expression], Expression]
-) -> Tensor:
-    value = constant(scalar, symbol.dtype)
+BODIES: Mapping[type[Record], Body] = {
+    PlusScalar: lambda x, scalar: x + scalar,
+    MinusScalar: lambda x, scalar: x - scalar,
+    RMinusScalar: lambda x, scalar: scalar - x,
+    MulScalar: lambda x, scalar: x * scalar,
+    DivScalar: lambda x, scalar: x / scalar,
+    RDivScalar: lambda x, scalar: scalar / x,
+}
+"""What is computed of an element and the number, by operator."""
+
+
+def with_scalar(symbol: Symbol, data: Tensor, kind: type[Record], body: Body) -> Tensor:
+    """The stage of an operator of the record `kind`."""
+    value = constant(record(symbol, kind).scalar, symbol.dtype)
     return elementwise(symbol, data, body=lambda x: body(x.astype(symbol.dtype), value))
 
 
-@compute("_plus_scalar", kind=Kind.ELEMENTWISE)
-def plus_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    return _with_scalar(symbol, data, record(symbol, PlusScalar).scalar, lambda x, scalar: x + scalar)
-
-
-@compute("_minus_scalar", kind=Kind.ELEMENTWISE)
-def minus_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    return _with_scalar(symbol, data, record(symbol, MinusScalar).scalar, lambda x, scalar: x - scalar)
-
-
-@compute("_rminus_scalar", kind=Kind.ELEMENTWISE)
-def rminus_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    return _with_scalar(symbol, data, record(symbol, RMinusScalar).scalar, lambda x, scalar: scalar - x)
-
-
-@compute("_mul_scalar", kind=Kind.ELEMENTWISE)
-def mul_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    return _with_scalar(symbol, data, record(symbol, MulScalar).scalar, lambda x, scalar: x * scalar)
-
-
-@compute("_div_scalar", kind=Kind.ELEMENTWISE)
-def div_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    return _with_scalar(symbol, data, record(symbol, DivScalar).scalar, lambda x, scalar: x / scalar)
-
-
-@compute("_rdiv_scalar", kind=Kind.ELEMENTWISE)
-def rdiv_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    return _with_scalar(symbol, data, record(symbol, RDivScalar).scalar, lambda x, scalar: scalar / x)
+for _kind, _body in BODIES.items():
+    compute(_kind.op, kind=Kind.ELEMENTWISE)(partial(with_scalar, kind=_kind, body=_body))

@@ -8,9 +8,8 @@ from tvm import te, tirx
 
 from mrt.backend.compute import Kind, Wish, compute, joining, record, viewing
 from mrt.backend.expressions import Expression, Tensor, constant, ravel, unravel
-from mrt.backend.layouts import padded_length
 from mrt.backend.stages import inlined
-from mrt.backend.storage import VECTOR, Storage, View
+from mrt.backend.storage import VECTOR, Storage, View, padded_length
 from mrt.errors import CompilationError
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Concat, Slice, SliceAxis, Take, Transpose

@@ -11,7 +11,8 @@ from tvm import s_tir, te, tirx
 from tvm.script import tirx as script
 
 from mrt.backend.expressions import Expression, Tensor, constant, ravel, unravel
-from mrt.backend.kernels.dot import DotForm, schedule_dots
+from mrt.backend.kernels.dot import DotForm
+from mrt.backend.kernels.dot_schedule import schedule_dots
 from mrt.backend.kernels.instructions import Dot, fitting_dot
 from mrt.backend.loops import extent, has_reduction
 from mrt.backend.machine import Machine
@@ -134,21 +135,16 @@ def _laid_out(right: View, dot: Dot, blocks: int) -> Tensor:
             "weights",
             matrix="",
         )
-    if inner != last:
-        return stage(
-            (count, blocks, steps, lanes, dot.depth),
-            lambda matrix, block, step, lane, k: value(matrix, step * dot.depth + k, block * lanes + lane),
-            "weights",
-            matrix="",
-        )
-    held = _memory_of(right)
-    if not reaches or terms != steps * dot.depth or not _holds(right, dot.weight, 0):
-        held = stage((count, steps * dot.depth, blocks * lanes), value, "columns", matrix="")
+    held: Held = value
+    if interleaved := inner == last:
+        lies_so = reaches and terms == steps * dot.depth and _holds(right, dot.weight, 0)
+        copied = (count, steps * dot.depth, blocks * lanes)
+        held = _memory_of(right) if lies_so else stage(copied, value, "columns", matrix="")
     return stage(
         (count, blocks, steps, lanes, dot.depth),
         lambda matrix, block, step, lane, k: held(matrix, step * dot.depth + k, block * lanes + lane),
         "weights",
-        matrix=_interleaving(dot),
+        matrix=_interleaving(dot) if interleaved else "",
     )
 
 

@@ -13,6 +13,7 @@ from mrt.backend.expressions import Expression, Tensor, substitute
 from mrt.backend.kernels.instructions import Dot
 from mrt.backend.packing import Operand
 from mrt.backend.stages import Hint, stage
+from mrt.backend.statements import loop_around, with_root
 
 
 def begun_sums(sums: Tensor, dot: Dot, weight: Operand, bias: Tensor | None) -> Tensor | None:
@@ -58,8 +59,7 @@ def begin_sums(function: Any) -> Any:
     nests[first] = _with_block(nests[first], _begins(blocks[first], begun, start))
     del nests[last]
     kept = [buffer for buffer in root.alloc_buffers if not buffer.same_as(total.source)]
-    block = s_tir.SBlock([], [], [], "root", tirx.SeqStmt(nests), alloc_buffers=kept)
-    return tirx.PrimFunc(function.params, s_tir.SBlockRealize([], True, block), function.ret_type, function.attrs)
+    return with_root(function, tirx.SeqStmt(nests), kept)
 
 
 def _begins(sums: Any, begun: Any, start: Expression) -> Any:
@@ -97,5 +97,5 @@ def _block_of(nest: Any) -> Any:
 def _with_block(nest: Any, block: Any) -> Any:
     """The loops with another block in them."""
     if isinstance(nest, tirx.For):
-        return tirx.For(nest.loop_var, nest.min, nest.extent, nest.kind, _with_block(nest.body, block))
+        return loop_around(nest, _with_block(nest.body, block))
     return s_tir.SBlockRealize(nest.iter_values, nest.predicate, block)

@@ -6,18 +6,20 @@ so made serves every position of a row whose window it is in, one vpdpbusd each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from tvm import ir, te, tirx
 
-from mrt.backend.expressions import Expression, constant, dtype_of, ravel, substitute
+from mrt.backend.expressions import Expression, Tensor, constant, dtype_of, substitute
 from mrt.backend.kernels.begun import begun_sums
 from mrt.backend.kernels.dot import DotForm
 from mrt.backend.kernels.instructions import Dot, choose_dot
+from mrt.backend.kernels.narrowed import narrows
+from mrt.backend.kernels.sum_block import SumBlock
 from mrt.backend.kernels.written import vectorized, write_blocks, written_block
-from mrt.backend.loops import divisors, extent, parallelize, product
+from mrt.backend.loops import divisors, extent, parallelize
 from mrt.backend.machine import Machine
 from mrt.backend.packing import Operand, Packed, Surroundings
 from mrt.backend.stages import Hint, stage
@@ -29,6 +31,13 @@ DEPTH = 4
 """Taps in a dot."""
 BITS = 8
 """Of a tap."""
+LANES = 16
+"""Channels of a vector of 512 bits."""
+PLACES = tuple(row * LANES + lane for lane in range(LANES) for row in range(DEPTH))
+"""Where in four rows of 16 channels, one after the other, the bytes are that are put next to each other."""
+PERMUTE = "llvm.x86.avx512.permvar.qi.512"
+"""Puts them there, by places that LLVM finds in memory only: of those that it knows it makes shuffles of two vectors,
+which take three operations instead of one."""
 STRIP = 14
 """Positions of a row whose sums are in registers."""
 
@@ -48,7 +57,8 @@ def column_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> 
 def pack_columns(weight: Array, data: View, accumulator: str, surroundings: Surroundings) -> Packed | None:
     """The weight (channels, 1, rows, columns) as [block, rows / 4, column, lane, 4]; None if the data lies otherwise.
 
-    Where memory holds more than the data's values, the second array takes it off again for each channel.
+    Where bytes are permuted one block more begins with PLACES. Where memory holds more than the data's values, the
+    second array takes it off again for each channel.
     """
     dot, storage = column_dot(data.dtype, weight, accumulator, surroundings.machine), data.storage
     if dot is None or storage is None or (storage.dtype, storage.offset) != (dot.data, dot.offset):
@@ -59,19 +69,28 @@ def pack_columns(weight: Array, data: View, accumulator: str, surroundings: Surr
     quads = -(-rows // DEPTH)
     laid = np.zeros((storage.depth, quads * DEPTH, columns), np.int8)
     laid[:channels, :rows] = weight[:, 0]
-    packed = np.ascontiguousarray(
-        laid.reshape(-1, dot.lanes, quads, DEPTH, columns).transpose(0, 2, 4, 1, 3),
-    )
-    arrays = [packed]
+    packed = np.ascontiguousarray(laid.reshape(-1, dot.lanes, quads, DEPTH, columns).transpose(0, 2, 4, 1, 3))
+    arrays = [_with_places(packed) if surroundings.machine.permutes_bytes else packed]
     if dot.offset:
         arrays.append(-dot.offset * packed.sum(axis=(1, 2, 4), dtype=np.int32))
     laid_as = tuple(Storage.plain(type_of(array)) for array in arrays)
     return Packed(ColumnForm(dot, flat=False, groups=1), tuple(arrays), laid_as)
 
 
+def _with_places(packed: Array) -> Array:
+    places = np.zeros((1, *packed.shape[1:]), packed.dtype)
+    places.reshape(-1)[: len(PLACES)] = PLACES
+    return np.concatenate([packed, places])
+
+
 def column_sums(
-    data: View, weight: Operand, positions: Sequence[int], kernel: Sequence[int], window: Any, bias: Any
-) -> Any:
+    data: View,
+    weight: Operand,
+    positions: Sequence[int],
+    kernel: Sequence[int],
+    window: Callable[[Sequence[Expression], Sequence[Expression]], list[Expression]],
+    bias: Tensor | None,
+) -> Callable[..., Expression]:
     """A function of (channel, n, y, x) that gives the sum over the taps, plus a bias if there is one.
 
     window: of a position (y, x) and a tap, where in the data it is.
@@ -89,13 +108,7 @@ def column_sums(
         factor = packed(block, tirx.floordiv(row, DEPTH), column, lane, tirx.floormod(row, DEPTH))
         return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=taps)
 
-    sums = stage(
-        (*positions, packed.shape[0], dot.lanes),
-        total,
-        "columns",
-        columns=dot.instruction,
-    )
-
+    sums = stage((*positions, storage.depth // dot.lanes, dot.lanes), total, "columns", columns=dot.instruction)
     begun = begun_sums(sums, dot, weight, bias)
 
     def element(channel: Expression, *position: Expression) -> Expression:
@@ -117,10 +130,11 @@ def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> Non
     lines, near_lines = plan.split(line, [None, _lines(plan.get(sums), extent(plan, line))])
     strips, near = plan.split(row, [None, strip])
     plan.reorder(*outer, lines, blocks, strips, near_lines, near, lane)
-    taps = product(plan, list(plan.get_loops(sums))[len(outer) + 4 :])
-    work = taps * extent(plan, strips) * extent(plan, near_lines) * strip * lanes
     plan.compute_at(sums, strips, preserve_unit_loops=True)
-    parallelize(plan, [*outer, lines, blocks], work)
+    parallelize(plan, [*outer, lines, blocks])
+    if narrows(plan, lane):
+        plan.annotate(near_lines, Hint.NARROWED, 0)
+        return
     plan.vectorize(lane)
     plan.unroll(near_lines)
     plan.unroll(near)
@@ -128,7 +142,7 @@ def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> Non
 
 def _lines(block: Any, count: int) -> int:
     """Of `count` lines of positions, how many are summed together: two, if a dot has room for the rows of both."""
-    columns = _Columns(block)
+    columns = SumBlock(block)  # Its axes are those of `_Strip`.
     stride, rest = divmod(columns.pitch(1), columns.pitch(5))
     return 2 if count % 2 == 0 and rest == 0 and columns.lengths[5] + stride <= DEPTH else 1
 
@@ -151,35 +165,19 @@ def _strip(loops: Sequence[Any], realize: Any) -> Any:
     return written_block("columns", [strip.data.source, strip.weights.source], region, strip.statements())
 
 
-class _Columns:
-    """A block of sums of columns: its axes are [n, y, x, block, lane, row, column]."""
+class _Strip(SumBlock):
+    """Sums of some lines of some positions each; the block's axes are [n, y, x, block, lane, row, column].
 
-    def __init__(self, block: Any) -> None:
-        self.variables = [variable.var for variable in block.iter_vars]
-        self.lengths = [int(variable.dom.extent) for variable in block.iter_vars]
-        self.sums, self.start = block.body.buffer, block.init.value
-        factors = block.body.value.b
-        self.data, self.weights = (cast.value for cast in (factors.a, factors.b))
-
-    def pitch(self, axis: int) -> int:
-        """The elements of data between neighbours along an axis."""
-        unit = [constant(int(i == axis), "int32") for i in range(len(self.variables))]
-        places = [
-            ravel(substitute(self.data.indices, self.variables, at), self.data.source.shape)
-            for at in (unit, [constant(0, "int32")] * len(unit))
-        ]
-        return int(places[0]) - int(places[1])
-
-
-class _Strip(_Columns):
-    """Sums of some lines of some positions each. base: the index of the block's axes at which it begins."""
+    base: the index of these at which it begins. lengths: how far it reaches along each.
+    """
 
     def __init__(self, block: Any, base: Sequence[Expression], lengths: Sequence[int]) -> None:
         super().__init__(block)
-        self._base = base
+        self._base, self._start = base, block.init.value
         self._lines, self._positions, self._lanes, self._rows, self._columns = (lengths[i] for i in (1, 2, 4, 5, 6))
         self._stride = self.pitch(1) // self.pitch(5)
         self._instruction = str(block.annotations[Hint.COLUMNS])
+        self._permutes = int(self.weights.source.shape[0]) > self.lengths[3]
 
     def statements(self) -> Iterator[Any]:
         """Column by column of the data; each goes to all sums that it is part of."""
@@ -206,7 +204,7 @@ class _Strip(_Columns):
         """Begins the sums of a position."""
         lane = tirx.Var("lane", "int32")
         place = self._place(y, x, lane)
-        (start,) = substitute([self.start], self.variables, [*place, *self._base[5:]])
+        (start,) = substitute([self._start], self.variables, [*place, *self._base[5:]])
         return vectorized(lane, self._lanes, tirx.BufferStore(self.sums, start, place))
 
     def _joined(self, first: int, x: int, column: int) -> Expression:
@@ -215,13 +213,18 @@ class _Strip(_Columns):
         rows = []
         for row in range(first, min(first + DEPTH, reached)):
             at = [*self._place(0, x, self._base[4]), constant(row, "int32"), constant(column, "int32")]
-            *outer, channel = substitute(self.data.indices, self.variables, at)
+            *outer, channel = self.index(self.data, at)
             held = tirx.BufferLoad(self.data.source, [*outer, tirx.Ramp(channel, 1, self._lanes)])
             rows.append(tirx.reinterpret(f"int8x{self._lanes}", held))
         # Where there are no more rows the weights are 0.
         rows += rows[-1:] * (DEPTH - len(rows))
-        places = [constant(row * self._lanes + lane, "int32") for lane in range(self._lanes) for row in range(DEPTH)]
-        return tirx.Shuffle(rows, places)
+        if not self._permutes:
+            places = [row * self._lanes + lane for lane in range(self._lanes) for row in range(DEPTH)]
+            return tirx.Shuffle(rows, [constant(place, "int32") for place in places])
+        kind, zero = f"int8x{DEPTH * self._lanes}", constant(0, "int32")
+        following = tirx.Shuffle(rows, [constant(place, "int32") for place in range(DEPTH * self._lanes)])
+        at = [constant(self.lengths[3], "int32"), zero, zero, zero, tirx.Ramp(zero, 1, DEPTH * self._lanes)]
+        return tirx.call_llvm_pure_intrin(kind, PERMUTE, following, tirx.BufferLoad(self.weights.source, at))
 
     def _added(self, y: int, x: int, column: int, first: int, joined: Expression) -> Any:
         """Adds a dot to the sums of a position. Lines after the first one have their rows further down the column."""

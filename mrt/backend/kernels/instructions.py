@@ -16,11 +16,11 @@ from tvm.script import tirx as script
 
 from mrt.backend.machine import Machine
 from mrt.symbol import Array
+from mrt.symbol.types import INT32_MAX
 
 BYTE_OFFSET = 128
 """What is added to an int8 to make it the unsigned factor of a dot of bytes, or taken off a uint8 to make it signed."""
 BYTE = 256
-INT32_MAX = 2**31 - 1
 WORDS = ("int8", "uint8", "int16")
 """Dtypes whose values an int16 holds."""
 
@@ -64,13 +64,13 @@ def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> 
     if weight.dtype == np.int8 and weight.size:
         # What so many bytes can reach at most settles it, nearly always, without a look at them.
         dot = fitting_dot(data, "int8", BYTE_OFFSET * weight[0].size, -BYTE_OFFSET, accumulator, machine)
-        if dot.instruction == machine.multiplies_bytes:
+        if dot.instruction == machine.byte_dot:
             return dot
-    if machine.multiplies_bytes and weight.dtype.name in ("uint8", "int16", "int32"):
+    if machine.byte_dot and weight.dtype.name in ("uint8", "int16", "int32"):
         parts = weight_bytes(weight)
         sums = np.abs(parts, dtype=np.int64).reshape(*parts.shape[:2], -1).sum(axis=2)
         dot = fitting_dot(data, "int8", int(joined_bytes(sums).max(initial=0)), 0, accumulator, machine)
-        if dot.instruction == machine.multiplies_bytes:
+        if dot.instruction == machine.byte_dot:
             return replace(dot, parts=len(parts))
     sums = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
     least = int(weight.min(initial=0))
@@ -83,16 +83,16 @@ def fitting_dot(data: str, dtype: str, reach: int, least: int, accumulator: str,
     """
     lanes = machine.vector_bits // 32
     in_bytes = accumulator == "int32" and data in ("int8", "uint8") and dtype == "int8"
-    if in_bytes and machine.multiplies_bytes:
+    if in_bytes and machine.byte_dot:
         held = "int8" if machine.data_is_signed else "uint8"
         offset = 0 if data == held else -BYTE_OFFSET if machine.data_is_signed else BYTE_OFFSET
         largest = (BYTE_OFFSET if machine.data_is_signed else 255) + abs(offset)
         if largest * reach <= INT32_MAX:
-            return Dot(held, offset, "int8", 4, lanes, accumulator, machine.multiplies_bytes)
+            return Dot(held, offset, "int8", 4, lanes, accumulator, machine.byte_dot)
     in_words = accumulator == "int32" and data in WORDS and dtype in WORDS
     # Four factors of -2^15 would leave 32 bits within the instruction.
-    if in_words and machine.multiplies_words and (least > -(2**15) or data != "int16"):
-        return Dot("int16", 0, "int16", 2, lanes, accumulator, machine.multiplies_words)
+    if in_words and machine.word_dot and (least > -(2**15) or data != "int16"):
+        return Dot("int16", 0, "int16", 2, lanes, accumulator, machine.word_dot)
     return Dot(data, 0, dtype, 1, lanes, accumulator)
 
 

@@ -14,6 +14,7 @@ from mrt.backend.expressions import Expression, bind, constant
 from mrt.backend.kernels.written import write_blocks
 from mrt.backend.loops import REDUCTION, divisors, extent, parallelize
 from mrt.backend.stages import Hint, inlined, stage
+from mrt.backend.statements import nested
 from mrt.backend.storage import VECTOR, Storage, View
 from mrt.symbol import TensorType
 
@@ -21,7 +22,6 @@ FEW_ROWS, MANY_ROWS = 8, 32
 """Rows of a tile: numbers of them, one for each row, fill vectors, and what is made on the way stays near."""
 MOST_ROWS = 256
 """Of a tile where their number has no divisor between these."""
-
 
 COMBINED: dict[Any, tuple[Any, Any]] = {
     te.sum: (lambda a, b: a + b, partial(constant, 0)),
@@ -98,16 +98,15 @@ def schedule_rows(plan: Any, steps: Sequence[Any], output: Any) -> None:
     """The loop over tiles of rows is outermost; within it each step walks its rows."""
     *positions, channel = plan.get_loops(output)
     tile = _tile(extent(plan, positions[-1]))
-    tiles, rows = plan.split(positions[-1], [None, tile])
+    tiles, _ = plan.split(positions[-1], [None, tile])
     outer = [*positions[:-1], tiles]
     for block in reversed(steps):
         plan.compute_at(block, tiles, preserve_unit_loops=True)
-    work = len(steps) * extent(plan, rows) * extent(plan, channel)
     _, vector = plan.split(channel, [None, VECTOR])
     plan.vectorize(vector)
     started = [(block, loop) for block in steps if (loop := _schedule_step(plan, block)) is not None]
     # Threads are told apart before sums are started in blocks of their own, after which TVM refuses.
-    parallelize(plan, outer, work)
+    parallelize(plan, outer)
     for block, loop in started:
         plan.vectorize(plan.get_loops(plan.decompose_reduction(block, loop))[-1])
 
@@ -130,10 +129,7 @@ def _by_halves(loops: Sequence[Any], realize: Any) -> Any:
         value = bind(value, partial(_combined_halves, combine, dtype, lanes))
     body = tirx.BufferStore(store.buffer, value, store.indices)
     made = s_tir.SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, body)
-    statement = s_tir.SBlockRealize(realize.iter_values, realize.predicate, made)
-    for loop in reversed(loops):
-        statement = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, statement, annotations=loop.annotations)
-    return statement
+    return nested(loops, s_tir.SBlockRealize(realize.iter_values, realize.predicate, made))
 
 
 def _combined_halves(combine: Any, dtype: str, lanes: int, vector: Expression) -> Expression:

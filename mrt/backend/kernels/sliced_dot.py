@@ -20,7 +20,7 @@ from mrt.backend.expressions import Expression, ravel, unravel
 from mrt.backend.kernels.dot import DotForm, pack_dot
 from mrt.backend.kernels.instructions import Dot
 from mrt.backend.machine import Machine
-from mrt.backend.packing import Operand, Packed, Surroundings
+from mrt.backend.packing import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.stages import stage
 from mrt.backend.storage import Storage, View
 from mrt.symbol import Array
@@ -49,7 +49,7 @@ def pack_slices(
     weight: Array, data: View, accumulator: str, surroundings: Surroundings, pointwise: bool, width: int
 ) -> Packed | None:
     """The weight (O, I, taps...) as [block, slice, taps..., width / depth, lane, depth]; see `pack_dot`."""
-    packed = pack_dot(weight, data, accumulator, surroundings, pointwise)
+    packed = pack_dot(weight, data, accumulator, surroundings, pointwise, whole=True)
     if packed is None:
         return None
     form, slices = packed.form, -(-weight.shape[1] // width)
@@ -72,7 +72,7 @@ def pack_factors(factors: Array, folded: Array, dot: Dot, surroundings: Surround
         laid = np.zeros((len(values), length), np.int32)
         laid[:, : values.shape[1]] = values
         arrays.append(np.ascontiguousarray(laid.reshape(len(values), -1, dot.lanes).swapaxes(0, 1)))
-    return Packed("factors", tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+    return Packed(FixedForm(), tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
 
 
 def sliced_products(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import ir, s_tir, tirx
+from tvm import ir, tirx
 from tvm.tirx.op import address_of
 
 from mrt.backend.expressions import Expression, constant, substitute
@@ -14,20 +14,31 @@ from mrt.backend.kernels.tiles import DOT_BYTES, ROW_BYTES, ROWS, TOGETHER, DotB
 from mrt.backend.kernels.written import sequence, serial, write_blocks, written_block
 from mrt.backend.machine import TILE_REQUEST
 from mrt.backend.stages import Hint
+from mrt.backend.statements import plain_block, with_root
 
 SUMS, DATA, WEIGHTS = (0, 1, 2, 3), (4, 5), (6, 7)
 """Which tile registers hold what: two tiles of data and two of weights make four of sums."""
 
 
+class _NotReadAsTiledError(Exception):
+    """Not all sums of a tile are read, as where bounds prove a result to be constant."""
+
+
 def write_tiles(function: Any) -> Any:
-    """The scheduled function with the loops of the block that `tile_dots` scheduled as instructions on tiles."""
+    """The scheduled function with the loops of the block that `tile_dots` scheduled as instructions on tiles.
+
+    None where not all sums of a tile are read.
+    """
     tilings: list[TileTiling] = []
 
     def written(loops: Sequence[Any], realize: Any) -> Any:
         tilings.append(TileTiling(*(int(number) for number in realize.block.annotations[Hint.TILES])))
         return _instructions(loops, realize, tilings[-1])
 
-    made = write_blocks(function, Hint.TILES, written)
+    try:
+        made = write_blocks(function, Hint.TILES, written)
+    except _NotReadAsTiledError:
+        return None
     (tiling,) = tilings
     return _configured(made, tiling).with_attr(Hint.TILES, True)
 
@@ -56,12 +67,11 @@ def _configured(function: Any, tiling: TileTiling) -> Any:
     first = address_of(tirx.BufferLoad(held, [constant(0, "int32")]))
     stores = [tirx.BufferStore(held, constant(value, "uint8"), [i]) for i, value in enumerate(_configuration(tiling))]
     body = sequence([*stores, _call("ldtilecfg", first), root.body, _call("tilerelease")])
-    body = s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], "configured", body, alloc_buffers=[held]))
+    body = plain_block("configured", body, [held])
     if isinstance(root.body, tirx.For) and root.body.kind == tirx.ForKind.PARALLEL:
         # Threads start here, and share the turns of the loop within.
         body = tirx.AttrStmt(constant(0, "int32"), "pragma_parallel_launch_point", constant(1, "int32"), body)
-    block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=root.alloc_buffers)
-    return tirx.PrimFunc(function.params, s_tir.SBlockRealize([], True, block), function.ret_type, function.attrs)
+    return with_root(function, body)
 
 
 def _configuration(tiling: TileTiling) -> list[int]:
@@ -78,7 +88,7 @@ def _configuration(tiling: TileTiling) -> list[int]:
 
 
 def _instructions(loops: Sequence[Any], realize: Any, tiling: TileTiling) -> Any:
-    """What the loops around a block of dots do, by instructions on tiles; ValueError if they do something else."""
+    """What the loops around a block of dots do, by instructions; _NotReadAsTiledError if they do something else."""
     zero = constant(0, "int32")
     base = substitute(realize.iter_values, [loop.loop_var for loop in loops], [zero] * len(loops))
     dots = DotBlock(realize.block)
@@ -87,7 +97,7 @@ def _instructions(loops: Sequence[Any], realize: Any, tiling: TileTiling) -> Any
     if dots.positions > 1:
         spans[dots.positions - 2] = tiling.lines
     if [int(loop.extent) for loop in loops[: len(spans)]] != spans:
-        raise ValueError("dots are not read as they are tiled")
+        raise _NotReadAsTiledError
     spans[dots.positions - 1] = max(tiling.positions, tiling.joined)
     written = [ir.Range.from_min_extent(*pair) for pair in zip(base[: len(spans)], spans, strict=True)]
     region = tirx.BufferRegion(dots.sums, written)
@@ -149,7 +159,7 @@ class _Writer:
                     place = dots.index(dots.data, self._index(start, blocks.first, reduced))
                     body.append(_load(DATA[i], dots.data.source, place, dots.pitch(dots.positions - 1)))
                 body.append(_call("tdpbusd", _tile(sums[i, j]), _tile(DATA[i]), _tile(WEIGHTS[j])))
-        looped = serial(step, run // tiling.dots, sequence(body))
+        looped = serial(step, run // tiling.dots, sequence(body), Hint.UPCOMING)
         for axis, tap in reversed(taps.items()):
             looped = serial(tap, dots.lengths[axis], looped)
         yield from (_call("tilezero", _tile(tile)) for tile in sums.values())

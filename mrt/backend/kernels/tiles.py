@@ -15,8 +15,9 @@ from typing import Any
 
 from tvm import tirx
 
-from mrt.backend.expressions import Expression, constant, ravel, substitute
-from mrt.backend.kernels.dot import read_together
+from mrt.backend.expressions import Expression, constant
+from mrt.backend.kernels.dot_schedule import read_together
+from mrt.backend.kernels.sum_block import SumBlock
 from mrt.backend.loops import divisors, extent, parallelize, product, split_loops
 from mrt.backend.machine import Machine
 from mrt.backend.stages import Hint
@@ -81,33 +82,16 @@ class TileTiling:
         return line, near if self.length % self.rows == 0 else tirx.min(near, self.length - self.rows)
 
 
-class DotBlock:
-    """A block of dots that is not scheduled yet, or within its loops: what it reads where.
-
-    Its axes are [positions..., block, lane, taps..., step, within].
-    """
+class DotBlock(SumBlock):
+    """A block of dots of bytes: its axes are [positions..., block, lane, taps..., step, within]."""
 
     def __init__(self, block: Any) -> None:
-        self.variables = [variable.var for variable in block.iter_vars]
-        self.lengths = [int(variable.dom.extent) for variable in block.iter_vars]
+        super().__init__(block)
         self.positions = len(block.writes[0].region) - 2
-        self.sums = block.body.buffer
-        factors = block.body.value.b
-        self.data, self.weights = (cast.value for cast in (factors.a, factors.b))
 
     @property
     def taps(self) -> range:
         return range(self.positions + 2, len(self.variables) - 2)
-
-    def index(self, load: Any, at: Sequence[Expression]) -> list[Expression]:
-        """Where `load` reads for an index of the block's axes."""
-        return substitute(load.indices, self.variables, at)
-
-    def pitch(self, axis: int) -> int:
-        """The bytes of data between neighbours along an axis of the block."""
-        unit = [constant(int(i == axis), "int32") for i in range(len(self.variables))]
-        places = [ravel(self.index(self.data, at), self.data.source.shape) for at in (unit, [0 * u for u in unit])]
-        return int(places[0]) - int(places[1])
 
     @property
     def run(self) -> tuple[int, int]:
@@ -151,7 +135,7 @@ def tile_dots(plan: Any, sums: Any, output: Any, machine: Machine, choose: Choos
     plan.reorder(*outer, near_blocks, near_lines, near_positions, stored, lane)
     plan.compute_at(sums, outer[-1], preserve_unit_loops=True)
     plan.annotate(sums, Hint.TILES, list(astuple(tiling)))
-    parallelize(plan, outer, depth * tiling.lines * tiling.positions * tiling.blocks * ROWS)
+    parallelize(plan, outer)
     plan.vectorize(lane)
     plan.unroll(stored)
     return True

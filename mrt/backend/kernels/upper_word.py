@@ -12,7 +12,11 @@ from mrt.backend.machine import Machine
 
 OPERATOR = "tirx.mrt_upper_word"
 WORD = 16
+"""Bits of a word."""
+MOST_WORD = 2**WORD - 1
+"""The largest word without a sign."""
 LANES = 32
+"""Words of a vector."""
 INSTRUCTIONS = {
     f"int16x{LANES}": "llvm.x86.avx512.pmulh.w.512",
     f"uint16x{LANES}": "llvm.x86.avx512.pmulhu.w.512",
@@ -24,7 +28,7 @@ PURE = 1
 
 def has_whole(machine: Machine) -> bool:
     """Whether a machine multiplies LANES words at once."""
-    return machine.vector_bits == WORD * LANES and bool(machine.multiplies_words)
+    return machine.vector_bits == WORD * LANES and bool(machine.word_dot)
 
 
 def upper_word(x: Expression, y: Expression, whole: bool) -> Expression:

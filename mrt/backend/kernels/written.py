@@ -7,7 +7,8 @@ from typing import Any
 
 from tvm import ir, s_tir, tirx
 
-from mrt.backend.expressions import constant
+from mrt.backend.expressions import Expression, constant
+from mrt.backend.statements import loop_around, nested, with_root
 
 Writer = Callable[[Sequence[Any], Any], Any]
 """Of the loops around a block and its realization, gives the statement that stands for them."""
@@ -18,9 +19,7 @@ def write_blocks(function: Any, hint: str, writer: Writer) -> Any:
 
     The loops that it is given are those within the last that has something else in it, too.
     """
-    root = function.body.block
-    block = s_tir.SBlock([], [], [], "root", _rewritten(root.body, hint, writer), alloc_buffers=root.alloc_buffers)
-    return tirx.PrimFunc(function.params, s_tir.SBlockRealize([], True, block), function.ret_type, function.attrs)
+    return with_root(function, _rewritten(function.body.block.body, hint, writer))
 
 
 def _rewritten(statement: Any, hint: str, writer: Writer) -> Any:
@@ -32,17 +31,12 @@ def _rewritten(statement: Any, hint: str, writer: Writer) -> Any:
         return writer(loops, inner) if hint in inner.block.annotations else statement
     if isinstance(inner, tirx.SeqStmt):
         inner = tirx.SeqStmt([_rewritten(each, hint, writer) for each in inner.seq])
-    for loop in reversed(loops):
-        inner = tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, inner, annotations=loop.annotations)
-    return inner
+    return nested(loops, inner)
 
 
 def replace_loops(function: Any, hint: str, replaced: Callable[[Any], Any]) -> Any:
     """The scheduled function with `replaced` of every loop that has the annotation `hint`."""
-    root = function.body.block
-    body = _with_loops(root.body, hint, replaced)
-    block = s_tir.SBlock([], [], [], "root", body, alloc_buffers=root.alloc_buffers)
-    return tirx.PrimFunc(function.params, s_tir.SBlockRealize([], True, block), function.ret_type, function.attrs)
+    return with_root(function, _with_loops(function.body.block.body, hint, replaced))
 
 
 def _with_loops(statement: Any, hint: str, replaced: Callable[[Any], Any]) -> Any:
@@ -52,21 +46,21 @@ def _with_loops(statement: Any, hint: str, replaced: Callable[[Any], Any]) -> An
         return statement
     if hint in statement.annotations:
         return replaced(statement)
-    body, marks = _with_loops(statement.body, hint, replaced), statement.annotations
-    return tirx.For(statement.loop_var, statement.min, statement.extent, statement.kind, body, annotations=marks)
+    return loop_around(statement, _with_loops(statement.body, hint, replaced))
 
 
-def written_block(name: str, reads: Sequence[Any], region: Any, statements: Iterable[Any]) -> Any:
-    """Statements that read the tensors `reads` anywhere and write `region`."""
+def written_block(name: str, reads: Sequence[Any], region: Any, statements: Iterable[Any], own: Any = None) -> Any:
+    """Statements that read the tensors `reads` anywhere, and the region `own`, if any, and write `region`."""
     read = [tirx.BufferRegion(each, [ir.Range(0, length) for length in each.shape]) for each in reads]
+    # Else TVM would keep memory only for the elements whose addresses it sees.
+    marks = {"explicit_write_region": [0]} | ({"explicit_read_region": [len(read)]} if own is not None else {})
     made = s_tir.SBlock(
         [],
-        read,
+        [*read, own] if own is not None else read,
         [region],
         name,
         sequence(statements),
-        # Else TVM would keep memory only for the elements whose addresses it sees.
-        annotations={"explicit_write_region": [0]},
+        annotations=marks,
     )
     return s_tir.SBlockRealize([], True, made)
 
@@ -82,6 +76,8 @@ def vectorized(variable: Any, lanes: int, body: Any) -> Any:
     return tirx.For(variable, constant(0, "int32"), constant(lanes, "int32"), tirx.ForKind.VECTORIZED, body)
 
 
-def serial(variable: Any, times: int, body: Any) -> Any:
-    """A loop of `variable` from 0."""
-    return tirx.For(variable, constant(0, "int32"), constant(times, "int32"), tirx.ForKind.SERIAL, body)
+def serial(variable: Any, times: int | Expression, body: Any, mark: str = "") -> Any:
+    """A loop of `variable` from 0. mark: an annotation of it that says nothing more."""
+    turns = constant(times, "int32") if isinstance(times, int) else times
+    marks = {mark: 1} if mark else {}
+    return tirx.For(variable, constant(0, "int32"), turns, tirx.ForKind.SERIAL, body, annotations=marks)

@@ -1,0 +1,60 @@
+"""Statements of TVM, which cannot be changed: the same ones are made anew around other bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import s_tir, tirx
+
+
+def with_root(
+    function: Any, body: Any, buffers: Sequence[Any] | None = None, parameters: Sequence[Any] | None = None
+) -> Any:
+    """The PrimFunc with another body of its root block.
+
+    buffers: what the root allocates instead. parameters: what the function takes instead.
+    """
+    kept = function.body.block.alloc_buffers if buffers is None else buffers
+    taken = function.params if parameters is None else parameters
+    return tirx.PrimFunc(taken, plain_block("root", body, kept), function.ret_type, function.attrs)
+
+
+def plain_block(name: str, body: Any, buffers: Sequence[Any]) -> Any:
+    """A block without axes that allocates `buffers`."""
+    return s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], name, body, alloc_buffers=buffers))
+
+
+def around(statement: Any, body: Any) -> Any:
+    """A loop, the realization of a block or a statement with an attribute, with another body."""
+    if isinstance(statement, tirx.For):
+        return loop_around(statement, body)
+    if isinstance(statement, tirx.AttrStmt):
+        return tirx.AttrStmt(statement.node, statement.attr_key, statement.value, body)
+    held = statement.block
+    block = s_tir.SBlock(
+        held.iter_vars,
+        held.reads,
+        held.writes,
+        held.name_hint,
+        body,
+        held.init,
+        held.alloc_buffers,
+        held.match_buffers,
+        held.annotations,
+    )
+    return s_tir.SBlockRealize(statement.iter_values, statement.predicate, block)
+
+
+def loop_around(loop: Any, body: Any, kind: Any = None, marks: Mapping[str, Any] | None = None) -> Any:
+    """The loop with another body, and of another kind or with other annotations if these are given."""
+    kept = loop.annotations if marks is None else marks
+    turns = loop.kind if kind is None else kind
+    return tirx.For(loop.loop_var, loop.min, loop.extent, turns, body, annotations=kept)
+
+
+def nested(loops: Sequence[Any], body: Any) -> Any:
+    """Loops around each other, the outermost first, with another body of the last."""
+    for loop in reversed(loops):
+        body = loop_around(loop, body)
+    return body
