@@ -5,8 +5,13 @@
     python benchmarks/kernel_shares.py --models resnet50 --float
 
 One thread, one sample. A function's time is the least of its calls' within runs of the network, so that it finds in the
-caches what the functions before it left there. The peak is what the instruction itself does without loads or stores,
-measured in the same process: the one that multiplies bytes, or with --float the multiply-add of float32.
+caches what the functions before it left there. The peak is what an instruction does in a loop without loads or stores:
+the one that multiplies bytes, or with --float the multiply-add of float32.
+
+A processor lowers its clock for milliseconds after work that keeps its units and caches busy, and raises it again in
+such a loop. Therefore both are measured in turns: behind every run of the network comes one in which each function that
+multiplies is followed by the loop, for as long as a large function takes. The share is of the least time of as many
+loops as the function had calls. What the loop does by itself, mostly at a higher clock, is printed beside that.
 """
 
 from __future__ import annotations
@@ -26,19 +31,38 @@ from peers import ISA, NETWORK, isa_target
 ACCUMULATORS, LANES, DOT_PRODUCTS = 12, 16, 64
 """Enough sums for two instructions at a time with four cycles each; products of one vpdpbusd of 512 bits."""
 TILES, TILE_PRODUCTS = 4, 16 * 16 * 64
-STEPS = 20_000
-"""Of the loop that measures a peak."""
+VECTOR_STEPS, TILE_STEPS = 200_000, 20_000
+"""Of the loops that measure a peak: a third of a millisecond."""
+ALONE = 30
+"""Calls of the loop by itself, after which the clock has long settled."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A function: what it computes, the shape that it gives, products of its calls, their seconds and number."""
+    """A function: what it computes, the shape that it gives, products of its calls, their seconds and number.
+
+    least: the seconds that the products take at the peak.
+    """
 
     operators: str
     shape: tuple[int, ...]
     products: int
     seconds: float
+    least: float
     calls: int = 1
+
+
+@dataclass(frozen=True)
+class Peak:
+    """A loop of an instruction: its name, the products that a call forms, and a call, which gives its seconds."""
+
+    instruction: str
+    products: int
+    call: Callable[[], float]
+
+    def alone(self) -> float:
+        """Products in a second of the fastest of calls that follow each other."""
+        return self.products / min(self.call() for _ in range(ALONE))
 
 
 def main() -> None:
@@ -56,27 +80,30 @@ def main() -> None:
 def report(arguments: Namespace, store: Store) -> None:
     """Prints a table for each network."""
     target = isa_target(1, arguments.isa)
-    name, peak = find_peak(target, arguments.float)
-    print(f"{machine()}\n\nThe peak of {name}: {peak / 1e9:.0f} GMAC/s in one thread.\n")
+    peak = find_peak(target, arguments.float)
+    print(f"{machine()}\n")
     for model in arguments.models:
         network = store.get("network", name=model, spread=1.0)
         subject = float_network(network) if arguments.float else integer_network(store, network)
-        calls = together(measure(*subject, target, arguments.runs))
-        total = sum(call.seconds for call in calls)
-        products = sum(call.products for call in calls)
-        print(f"{model}: {total * 1e3:.2f} ms, {products / 1e9:.2f} GMAC, {share(products, total, peak)} of the peak\n")
+        calls = together(measure(*subject, target, arguments.runs, peak))
+        total, products, least = (
+            sum(getattr(call, name) for call in calls) for name in ("seconds", "products", "least")
+        )
+        alone = peak.alone()
+        print(
+            f"{model}: {total * 1e3:.2f} ms, {products / 1e9:.2f} GMAC in one thread, {least / total:.0%} of the peak. "
+            f"That of {peak.instruction} is {products / least / 1e9:.0f} GMAC/s in turns with the functions. "
+            f"By itself it is {alone / 1e9:.0f} GMAC/s, of which these are {products / total / alone:.0%}.\n"
+        )
         print(row(["what", "gives", "calls", "µs", "of the time", "GMAC/s", "of the peak"]))
         print(row(["---"] * 7))
         for call in sorted(calls, key=lambda call: -call.seconds):
-            rate = f"{call.products / call.seconds / 1e9:.0f}" if call.products else "-"
-            facts = [f"{call.seconds * 1e6:.1f}", f"{call.seconds / total:.1%}", rate]
-            reached = share(call.products, call.seconds, peak) if call.products else "-"
-            print(row([call.operators, "x".join(map(str, call.shape)), str(call.calls), *facts, reached]), flush=True)
+            rate, reached = "-", "-"
+            if call.products:
+                rate, reached = f"{call.products / call.seconds / 1e9:.0f}", f"{call.least / call.seconds:.0%}"
+            facts = [f"{call.seconds * 1e6:.1f}", f"{call.seconds / total:.1%}", rate, reached]
+            print(row([call.operators, "x".join(map(str, call.shape)), str(call.calls), *facts]), flush=True)
         print()
-
-
-def share(products: int, seconds: float, peak: float) -> str:
-    return f"{products / seconds / peak:.0%}"
 
 
 def together(calls: Sequence[Measured]) -> list[Measured]:
@@ -85,7 +112,13 @@ def together(calls: Sequence[Measured]) -> list[Measured]:
     for call in calls:
         found.setdefault((call.operators, call.shape, call.products), []).append(call)
     return [
-        Measured(*key[:2], key[2] * len(group), sum(call.seconds for call in group), len(group))
+        Measured(
+            *key[:2],
+            key[2] * len(group),
+            sum(call.seconds for call in group),
+            sum(call.least for call in group),
+            len(group),
+        )
         for key, group in found.items()
     ]
 
@@ -106,8 +139,11 @@ def integer_network(store: Store, network: Path) -> tuple[Any, dict[str, Any]]:
     return model.graph, bounds_of_inputs(model.inputs)
 
 
-def measure(graph: Any, known: Any, target: dict[str, Any], runs: int) -> list[Measured]:
-    """Every function that is called where a graph is computed, in order. known: bounds of its inputs."""
+def measure(graph: Any, known: Any, target: dict[str, Any], runs: int, peak: Peak) -> list[Measured]:
+    """Every function that is called where a graph is computed, in order, in turns with the loop of the peak.
+
+    known: bounds of the graph's inputs.
+    """
     import numpy as np
     import tvm
 
@@ -138,18 +174,27 @@ def measure(graph: Any, known: Any, target: dict[str, Any], runs: int) -> list[M
                 memory[result] = tvm.runtime.tensor(np.zeros(storage.shape, storage.dtype))
         given = [memory[each] if isinstance(each, (Symbol, Copy)) else each.value for each in call.arguments]
         steps.append((functions[call.function], [*given, *(memory[result] for result in call.results)]))
-    times: list[float] = [float("inf")] * len(calls)
-    for _ in range(runs + 1):
+    symbols = [call.lowered.region.symbols if call.lowered else () for call in calls]
+    products = [sum(multiplications(symbol) for symbol in each) for each in symbols]
+    times, loops = ([float("inf")] * len(calls) for _ in range(2))
+    for run in range(2 * (runs + 1)):
         for place, (function, given) in enumerate(steps):
             began = time.perf_counter()
             function(*given)
-            times[place] = min(times[place], time.perf_counter() - began)
-    measured = []
-    for call, seconds in zip(calls, times, strict=True):
-        symbols = call.lowered.region.symbols if call.lowered else ()
-        products = sum(multiplications(symbol) for symbol in symbols)
-        measured.append(Measured(described(symbols), call.storages[0].type.shape, products, seconds))
-    return measured
+            if run % 2 == 0:
+                times[place] = min(times[place], time.perf_counter() - began)
+            elif products[place]:
+                loops[place] = min(loops[place], peak.call())
+    return [
+        Measured(
+            described(symbols[place]),
+            call.storages[0].type.shape,
+            products[place],
+            times[place],
+            products[place] / peak.products * loops[place] if products[place] else 0.0,
+        )
+        for place, call in enumerate(calls)
+    ]
 
 
 def _fed(symbol: Any, known: Any, random: Any) -> Any:
@@ -204,8 +249,8 @@ def multiplications(symbol: Any) -> int:
     return int(symbol.type.size) * int(symbol.inputs[1].type.size) // int(weight[0])
 
 
-def find_peak(target: dict[str, Any], is_float: bool = False) -> tuple[str, float]:
-    """The instruction that multiplies bytes on the machine, or floats, and how many products it forms in a second.
+def find_peak(target: dict[str, Any], is_float: bool = False) -> Peak:
+    """The loop of the instruction that multiplies bytes on the machine, or floats.
 
     SystemExit where that is none of 512 bits.
     """
@@ -215,30 +260,31 @@ def find_peak(target: dict[str, Any], is_float: bool = False) -> tuple[str, floa
     if is_float:
         if found.vector_bits != 512:
             raise SystemExit(f"this machine has vectors of {found.vector_bits} bits; the peak is that of 512")
-        return "vfmadd231ps", ACCUMULATORS * LANES * STEPS / least_time(
-            vector_loop("llvm.fma.v16f32", "float32"), found
-        )
-    if "vpdpbusd.512" not in found.multiplies_bytes:
+        call = timed(vector_loop("llvm.fma.v16f32", "float32"), found)
+        return Peak("vfmadd231ps", ACCUMULATORS * LANES * VECTOR_STEPS, call)
+    if "vpdpbusd.512" not in found.byte_dot:
         raise SystemExit("this machine has no vpdpbusd of 512 bits, whose peak the shares are of")
     if found.has_tiles:
-        return "tdpbusd", TILES * TILE_PRODUCTS * STEPS / least_time(tile_loop(), found)
-    return "vpdpbusd", ACCUMULATORS * DOT_PRODUCTS * STEPS / least_time(vector_loop(found.multiplies_bytes), found)
+        return Peak("tdpbusd", TILES * TILE_PRODUCTS * TILE_STEPS, timed(tile_loop(), found))
+    call = timed(vector_loop(found.byte_dot), found)
+    return Peak("vpdpbusd", ACCUMULATORS * DOT_PRODUCTS * VECTOR_STEPS, call)
 
 
-def least_time(function: Any, found: Any) -> float:
-    """Seconds of a call of a PrimFunc that takes one buffer of ACCUMULATORS x LANES elements."""
+def timed(function: Any, found: Any) -> Callable[[], float]:
+    """A call of a PrimFunc that takes one buffer of ACCUMULATORS x LANES elements, which gives its seconds."""
     import numpy as np
     import tvm
 
     module = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), found.target)
     memory = tvm.runtime.tensor(np.zeros(ACCUMULATORS * LANES, str(function.params[0].dtype)))
     run: Callable[[Any], Any] = module["main"]
-    times = []
-    for _ in range(30):
+
+    def call() -> float:
         began = time.perf_counter()
         run(memory)
-        times.append(time.perf_counter() - began)
-    return min(times)
+        return time.perf_counter() - began
+
+    return call
 
 
 def vector_loop(instruction: str, dtype: str = "int32") -> Any:
@@ -262,7 +308,7 @@ def vector_loop(instruction: str, dtype: str = "int32") -> Any:
                 memory, tirx.call_llvm_pure_intrin(f"{dtype}x16", instruction, held, factor, factor), place
             )
         )
-    return _repeated(memory, body)
+    return _repeated(memory, body, VECTOR_STEPS)
 
 
 def tile_loop() -> Any:
@@ -287,15 +333,15 @@ def tile_loop() -> Any:
         call("tdpbusd", *(tirx.const(tile, "int8") for tile in (i, 4 + i // 2, 6 + i % 2))) for i in range(TILES)
     ]
     begin = call("ldtilecfg", address_of(tirx.BufferLoad(memory, [0])))
-    return _repeated(memory, products, [*stores, begin], [call("tilerelease")])
+    return _repeated(memory, products, TILE_STEPS, [*stores, begin], [call("tilerelease")])
 
 
-def _repeated(memory: Any, body: list[Any], before: Sequence[Any] = (), after: Sequence[Any] = ()) -> Any:
-    """A PrimFunc that runs `body` STEPS times."""
+def _repeated(memory: Any, body: list[Any], steps: int, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> Any:
+    """A PrimFunc that runs `body` so many times."""
     from tvm import tirx
 
     step = tirx.Var("step", "int32")
-    zero, times = tirx.const(0, "int32"), tirx.const(STEPS, "int32")
+    zero, times = tirx.const(0, "int32"), tirx.const(steps, "int32")
     loop = tirx.For(step, zero, times, tirx.ForKind.SERIAL, tirx.SeqStmt(body))
     return tirx.PrimFunc([memory], tirx.SeqStmt([*before, loop, *after]) if before else loop).with_attr(
         "tirx.noalias", True

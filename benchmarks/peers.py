@@ -16,6 +16,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -153,14 +154,26 @@ def isa_target(threads: int, isa: str = "native") -> dict[str, Any]:
 
 
 def start_mrt_float(network: str, threads: int, batch: int) -> Bind:
-    """The float network, compiled once."""
+    """The float network, compiled once; a batch runs in such parts as that of a module would."""
     import mrt
-    from mrt.backend import TvmRunner
+    from mrt.backend import TvmRunner, plan_batch
+    from mrt.evaluation import run_batched
 
     graph = mrt.load_model(Path(network) / NETWORK, batch)
-    evaluate = TvmRunner(isa_target(threads)).prepare(graph)
     (name,) = (symbol.name for symbol in graph.inputs)
-    return lambda x: lambda: evaluate({name: x})[0]
+    plan = plan_batch(graph, isa_target(threads))
+    runner = TvmRunner(plan.target)
+    if plan.samples == batch:
+        evaluate = runner.prepare(graph)
+        return lambda x: lambda: evaluate({name: x})[0]
+    run = run_batched(graph, runner, plan.samples)
+    workers = ThreadPoolExecutor(plan.workers)
+
+    def bind(x: Array) -> Call:
+        parts = [{name: part} for part in np.split(x, plan.workers)]
+        return lambda: np.concatenate([outputs[0] for outputs in workers.map(run, parts)])
+
+    return bind
 
 
 def start_mrt_integer(module: str, threads: int, batch: int) -> Bind:

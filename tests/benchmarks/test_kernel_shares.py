@@ -16,11 +16,11 @@ kernel_shares = load_benchmark("kernel_shares")
 
 
 def test_calls_alike_are_added_up() -> None:
-    call = kernel_shares.Measured("Convolution", (1, 8), 100, 0.5)
-    other = kernel_shares.Measured("Convolution", (1, 9), 100, 0.25)
+    call = kernel_shares.Measured("Convolution", (1, 8), 100, 0.5, 0.25)
+    other = kernel_shares.Measured("Convolution", (1, 9), 100, 0.25, 0.125)
     assert kernel_shares.together([call, other, call]) == [
-        kernel_shares.Measured("Convolution", (1, 8), 200, 1.0, 2),
-        kernel_shares.Measured("Convolution", (1, 9), 100, 0.25, 1),
+        kernel_shares.Measured("Convolution", (1, 8), 200, 1.0, 0.5, 2),
+        kernel_shares.Measured("Convolution", (1, 9), 100, 0.25, 0.125, 1),
     ]
 
 
@@ -43,7 +43,7 @@ def test_every_output_takes_a_multiplication_for_each_of_its_weights() -> None:
     assert kernel_shares.described([relu]) == "relu"
 
 
-@pytest.mark.skipif("vpdpbusd.512" not in Machine.of().multiplies_bytes, reason="this machine has no AVX512-VNNI")
+@pytest.mark.skipif("vpdpbusd.512" not in Machine.of().byte_dot, reason="this machine has no AVX512-VNNI")
 @pytest.mark.parametrize("options", [["--isa", "native"], ["--isa", "vnni"], ["--float"]], ids=" ".join)
 def test_a_network_reaches_a_part_of_the_peak(options: list[str], tmp_path: Path) -> None:
     given = ["--models", "kws_dscnn", "--runs", "2", *options, "--work", str(tmp_path)]

@@ -6,10 +6,16 @@ import platform
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from loaded import BENCHMARKS, load_benchmark
+from onnx import helper
+
+from mrt.backend.batches import BatchPlan
+from mrt.compilation import TargetConfig
 
 peers = load_benchmark("peers")
 
@@ -34,6 +40,23 @@ def test_a_turn_has_calls_enough_and_ends() -> None:
     assert len(found) == peers.LEAST and len(calls) == peers.LEAST + 1  # the first is not timed
     assert len(peers.times_of(lambda: None, seconds=0.02)) > peers.LEAST
     assert all(time >= 0 for time in found)
+
+
+@pytest.mark.parametrize(("samples", "workers"), [(4, 1), (2, 1), (1, 2)])
+def test_a_batch_of_floats_runs_in_the_parts_that_are_planned(
+    samples: int, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weight = helper.make_tensor("w", onnx.TensorProto.FLOAT, [3, 2], range(6))
+    data = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", 3])
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Concat", ["h", "x"], ["y"], axis=1)]
+    result = helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch", 5])
+    graph = helper.make_graph(nodes, "g", [data], [result], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / peers.NETWORK)
+    monkeypatch.setattr("mrt.backend.plan_batch", lambda *_: BatchPlan(samples, workers, TargetConfig(threads=1)))
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    found = peers.start_mrt_float(str(tmp_path), 1, 4)(x)()
+    np.testing.assert_allclose(found, np.hstack([x @ np.arange(6).reshape(3, 2), x]))
 
 
 @pytest.mark.skipif((platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="there is no AMX elsewhere")
