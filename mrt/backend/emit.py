@@ -29,6 +29,7 @@ from mrt.backend.open_limits import OpenLimits
 from mrt.backend.packing import Packed, Surroundings, form_computed, pack_parameter
 from mrt.backend.regions import Region, find_regions, join_branches
 from mrt.backend.rows import join_rows
+from mrt.backend.shared_limits import SharedLimits
 from mrt.backend.storage import Storage, View, Walk, padded_length
 from mrt.backend.tile_as_concat import TileAsConcat
 from mrt.backend.tilings import Scheduler, schedule_by_rule
@@ -171,7 +172,7 @@ def _adapted(graph: Graph, known: Bounds, machine: Machine) -> tuple[Graph, Boun
     known = known_bounds(graph, known)
     graph = EarlyRelu(known)(graph)
     known = known_bounds(graph, known)
-    graph = Words(known, has_late(machine))(OpenLimits(known)(graph))
+    graph = SharedLimits()(Words(known, has_late(machine))(OpenLimits(known)(graph)))
     return graph, known_bounds(graph, known)
 
 

@@ -26,20 +26,22 @@ def known_bounds(graph: Graph, known: Bounds) -> dict[str, Interval]:
     """An interval for every tensor of a graph, from those that are known already, such as of its inputs.
 
     A tensor of floats, one that is computed from floats, and one whose bounds do not fit 32 bits is known by its dtype
-    only. A name in `known` must stand for the same values as there; it is asked neither for floats nor for parameters.
+    only. A name in `known` must stand for the same values as there; it is not asked for floats. A parameter's interval
+    stays the same object, which keeps what was computed of it.
     """
     found: dict[str, Interval] = {}
     for symbol in graph.symbols:
-        is_known = symbol.dtype in DTYPE_RANGES and graph.value(symbol) is None
-        held = known.get(symbol.name) if is_known else None
-        found[symbol.name] = _bounds(symbol, graph, found) if held is None else held
+        value, held = graph.value(symbol), known.get(symbol.name)
+        if value is not None and value.size:
+            found[symbol.name] = held if held is not None and held.known is value else Interval.constant(value)
+        elif held is None or symbol.dtype not in DTYPE_RANGES:
+            found[symbol.name] = _bounds(symbol, found)
+        else:
+            found[symbol.name] = held
     return found
 
 
-def _bounds(symbol: Symbol, graph: Graph, found: Bounds) -> Interval:
-    value = graph.value(symbol)
-    if value is not None and value.size:
-        return Interval.constant(value)
+def _bounds(symbol: Symbol, found: Bounds) -> Interval:
     if not symbol.is_variable and symbol.dtype in DTYPE_RANGES and _reads_integers(symbol):
         try:
             return bounds_of(symbol, [found[source.name] for source in symbol.inputs])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,21 +95,25 @@ def join_branches(graph: Graph, regions: Sequence[Region]) -> list[Region]:
     joined: dict[Region, Region] = {}
     branches: set[Region] = set()
     for region in regions:
-        found, outputs = _branches(region, readers.get(region.output, []), graph)
-        symbols = [*region.symbols, *(symbol for branch in found for symbol in branch.symbols)]
-        if not found or len(symbols) > MAX_SYMBOLS or _repeating(symbols) > MAX_REPEATING or region in branches:
+        if region in branches:
             continue
-        joined[region] = region_of(symbols, outputs)
-        branches.update(found)
+        if region.output in graph.outputs:
+            found, outputs = _kept_branches(region, readers, graph)
+        else:
+            found, outputs = _branches(region, readers.get(region.output, []), graph)
+        symbols = [*region.symbols, *(symbol for branch in found for symbol in branch.symbols)]
+        if found and len(symbols) <= MAX_SYMBOLS and _repeating(symbols) <= MAX_REPEATING:
+            joined[region] = region_of(symbols, outputs)
+            branches.update(found)
     return [joined.get(region, region) for region in regions if region not in branches]
 
 
 def _branches(region: Region, readers: Sequence[Region], graph: Graph) -> tuple[list[Region], list[Symbol]]:
     """Those of the readers that may be joined to a region, and the outputs that it then has."""
     source = region.output
-    if source in graph.outputs or len(readers) < 2:
+    if len(readers) < 2:
         return [], []
-    found = [reader for reader in readers if _reads_only(reader, source, graph)]
+    found = [reader for reader in readers if _is_elementwise_in([source], reader, graph)]
     if len(found) == len(readers):
         return found, [branch.output for branch in found]
     # A Concat's part is made by itself, so that it can be written in its place.
@@ -117,6 +121,27 @@ def _branches(region: Region, readers: Sequence[Region], graph: Graph) -> tuple[
         return [], []
     found = [branch for branch in found if _is_narrower(branch.output, source)]
     return found, [*(branch.output for branch in found), source]
+
+
+def _kept_branches(
+    region: Region, readers: Mapping[Symbol, Sequence[Region]], graph: Graph
+) -> tuple[list[Region], list[Symbol]]:
+    """What may be joined to a region whose output is one of the graph, and the outputs that it then has.
+
+    The output is stored anyway: whatever of it alone is elementwise, and no wider, is made where it is.
+    """
+    source = region.output
+    if any(joined_axis(reader) is not None for reader in graph.consumers[source]):
+        return [], []
+    found: dict[Symbol, Region] = {}
+    behind = [source]
+    while behind:
+        for reader in readers.get(behind.pop(0), []):
+            is_new = reader.output not in found and not _is_narrower(source, reader.output)
+            if is_new and _is_elementwise_in([source, *found], reader, graph):
+                found[reader.output] = reader
+                behind.append(reader.output)
+    return list(found.values()), [*found, source]
 
 
 def _is_narrower(made: Symbol, source: Symbol) -> bool:
@@ -127,11 +152,11 @@ def _repeating(symbols: Sequence[Symbol]) -> int:
     return sum(repeats_input(symbol) for symbol in symbols)
 
 
-def _reads_only(region: Region, source: Symbol, graph: Graph) -> bool:
-    """Whether a region is elementwise in `source` and parameters."""
+def _is_elementwise_in(sources: Collection[Symbol], region: Region, graph: Graph) -> bool:
+    """Whether a region is elementwise in `sources`, all of its shape, and parameters."""
     elementwise = all(kind_of(symbol) is Kind.ELEMENTWISE for symbol in region.symbols)
-    others = [s for s in region.inputs if s is not source and graph.value(s) is None]
-    return elementwise and not others and region.output.shape == source.shape
+    computed = [symbol for symbol in region.inputs if graph.value(symbol) is None]
+    return elementwise and all(symbol in sources and symbol.shape == region.output.shape for symbol in computed)
 
 
 def _is_branch(symbols: Sequence[Symbol], graph: Graph) -> bool:

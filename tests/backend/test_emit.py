@@ -15,7 +15,7 @@ from mrt.backend.build import compile_executable
 from mrt.backend.compute import has_compute
 from mrt.backend.emit import Emitter
 from mrt.backend.machine import Machine
-from mrt.backend.regions import MAX_SYMBOLS, find_regions
+from mrt.backend.regions import MAX_SYMBOLS, find_regions, join_branches
 from mrt.errors import CompilationError, DataError
 from mrt.runtime import virtual_machine
 from mrt.symbol import Graph, GraphBuilder, Operator, TensorType
@@ -68,6 +68,26 @@ def test_an_output_is_never_fused_away() -> None:
     bundle.add("relu", bundle.add("clip", bundle.add("elemwise_add", x, x), a_min=-3, a_max=3))
     assert len(find_regions(bundle.graph())) == 3
     bundle.check()
+
+
+def test_what_is_elementwise_in_an_output_is_made_where_that_is() -> None:
+    """All of a chain, outputs within it included, but nothing that reads another tensor or changes the shape."""
+    bundle = Bundle()
+    x = bundle.input(bundle.floats(2, 3, 5, 7))
+    layer = {"kernel": (3, 3), "num_filter": 5, "no_bias": True}
+    product = bundle.add("Convolution", x, bundle.parameter(bundle.floats(5, 3, 3, 3)), **layer)
+    clipped = bundle.add("clip", bundle.hidden("relu", product), a_min=0.25, a_max=2.0)
+    shifted = bundle.hidden("broadcast_add", clipped, bundle.parameter(bundle.floats(1, 5, 1, 1)))
+    pooled = bundle.hidden("max", shifted, axis=(2, 3), keepdims=True)
+    bundle.add("broadcast_mul", product, pooled)
+    bundle.add("elemwise_add", shifted, product)
+    regions = join_branches(bundle.graph(), find_regions(bundle.graph()))
+    assert sorted([s.op for s in region.symbols] for region in regions) == [
+        ["Convolution", "relu", "clip", "broadcast_add", "elemwise_add"],
+        ["broadcast_mul"],
+        ["max"],
+    ]
+    bundle.check(tolerance=1e-5)
 
 
 def test_regions_of_the_same_structure_share_a_function() -> None:

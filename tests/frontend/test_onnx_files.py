@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +45,16 @@ def test_load_model_reads_onnx(tmp_path: Path) -> None:
     onnx.save(make_model([helper.make_node("Relu", ["x"], ["y"])], {"x": ("N", 3)}), path, format="protobuf")
     assert load_model(path, batch=3).inputs[0].shape == (3, 3)
     assert load_model(str(path)).inputs[0].shape == (1, 3)
+
+
+def test_a_pipe_is_read(tmp_path: Path) -> None:
+    pipe, model = tmp_path / "model.onnx", model_with_weight()
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as writer:
+        writer.submit(pipe.write_bytes, model.SerializeToString())
+        found = from_onnx(pipe)
+    x = np.ones((2, 40), np.float32)
+    np.testing.assert_array_equal(found.evaluate({"x": x})[0], from_onnx(model).evaluate({"x": x})[0])
 
 
 @pytest.mark.parametrize("read", [load_model, from_onnx])

@@ -10,6 +10,7 @@ from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.functions import elu, function, gelu, gelu_tanh, number
 from mrt.backend.expressions import Expression, Tensor, bind, constant
 from mrt.backend.kernels import transcendental
+from mrt.backend.shared_limits import ClipTo
 from mrt.backend.stages import elementwise, inlined
 from mrt.backend.storage import View
 from mrt.symbol import Symbol
@@ -37,6 +38,19 @@ def clip(symbol: Symbol, data: Tensor) -> View:
 
         return elementwise(symbol, data, body=element, natural=True)
     return elementwise(symbol, data, body=lambda x: clipped(x, dtype, operator.a_min, operator.a_max))
+
+
+@compute("clip_to", kind=Kind.ELEMENTWISE)
+def clip_to(symbol: Symbol, data: Tensor, *limits: Tensor) -> View:
+    sides = [te.max] * record(symbol, ClipTo).has_least + [te.min] * record(symbol, ClipTo).has_most
+
+    def element(x: Expression, *ends: Expression) -> Expression:
+        x = x.astype(symbol.dtype)
+        for side, end in zip(sides, ends, strict=True):
+            x = side(x, end)
+        return x
+
+    return elementwise(symbol, data, *limits, body=element)
 
 
 def clipped(x: Expression, dtype: str, lo: float, hi: float) -> Expression:

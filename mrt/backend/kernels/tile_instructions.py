@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from tvm import ir, tirx
 from tvm.tirx.op import address_of
 
@@ -63,9 +64,10 @@ def tile_request() -> Any:
 
 def _configured(function: Any, tiling: TileTiling) -> Any:
     """The function with tiles that are configured before its loops, once by each thread that runs them."""
-    root, held = function.body.block, tirx.decl_buffer((ROW_BYTES,), "uint8", "configuration")
+    words = np.array(_configuration(tiling), np.uint8).view("<i8")
+    root, held = function.body.block, tirx.decl_buffer(words.shape, "int64", "configuration")
     first = address_of(tirx.BufferLoad(held, [constant(0, "int32")]))
-    stores = [tirx.BufferStore(held, constant(value, "uint8"), [i]) for i, value in enumerate(_configuration(tiling))]
+    stores = [tirx.BufferStore(held, constant(int(word), "int64"), [i]) for i, word in enumerate(words)]
     body = sequence([*stores, _call("ldtilecfg", first), root.body, _call("tilerelease")])
     body = plain_block("configured", body, [held])
     if isinstance(root.body, tirx.For) and root.body.kind == tirx.ForKind.PARALLEL:

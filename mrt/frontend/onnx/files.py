@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import re
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ def read_model(model: str | os.PathLike[str] | onnx.ModelProto) -> tuple[onnx.Mo
         return _checked(model, "the model"), None, "the model"
     path = Path(model)
     try:
-        content = path.read_bytes()
+        content = _content(path)
     except IsADirectoryError:
         raise ModelFileError(f"{path} is a folder; an ONNX file is needed") from None
     except FileNotFoundError:
@@ -39,6 +40,15 @@ def read_model(model: str | os.PathLike[str] | onnx.ModelProto) -> tuple[onnx.Mo
     except (DecodeError, ValueError):
         raise ModelFileError(f"{path} is no ONNX model, or a truncated one; export or copy it again") from None
     return _checked(parsed, str(path)), path.parent, str(path)
+
+
+def _content(path: Path) -> memoryview | bytes:
+    """The bytes of a file, where it can be mapped without a copy of them."""
+    with path.open("rb") as file:
+        try:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError):  # a pipe, an empty file
+            return file.read()
 
 
 def read_tensor(tensor: onnx.TensorProto, folder: Path | None) -> Array:

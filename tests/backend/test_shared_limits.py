@@ -1,0 +1,80 @@
+"""Kernels that differ in their limits only are one, and give the same integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compiled import compare, op
+
+from mrt.backend import TvmRunner, build_module
+from mrt.backend.shared_limits import ClipTo, SharedLimits
+from mrt.symbol import Graph, GraphBuilder, Interval, TensorType
+
+
+def clips(dtype: str, *limits: tuple[float, float], cast: str = "", shape: tuple[int, ...] = (2, 5, 3)) -> Graph:
+    """Clips of one tensor, each of which is cast if a dtype is given."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType(shape, dtype))
+    outputs = [builder.apply(op("clip", a_min=lo, a_max=hi), [x]) for lo, hi in limits]
+    outputs = [builder.apply(op("Cast", dtype=cast), [each]) for each in outputs] if cast else outputs
+    return builder.graph(outputs)
+
+
+@pytest.mark.parametrize("dtype", ["int16", "int32"])
+def test_limits_of_any_kind_give_the_same_integers(dtype: str) -> None:
+    info = np.iinfo(dtype)
+    ends = [(-7, 9), (9, 9), (-7.5, 2**40), (-(2**40), 300), (info.min + 1, info.max - 1), (-5, info.max), (0, 77)]
+    graph = clips(dtype, *ends)
+    found = SharedLimits()(graph)
+    assert {symbol.op for symbol in found.operators} == {"clip_to"}
+    assert [symbol.name for symbol in found.outputs] == [symbol.name for symbol in graph.outputs]
+    x = np.random.default_rng(0).integers(info.min, info.max, (2, 5, 3), dtype, endpoint=True)
+    x.flat[:9] = info.min, info.max, -8, -7, 0, 8, 9, 10, 300
+    expected = graph.evaluate({"x": x})
+    compare(found, found.evaluate({"x": x}), expected)
+    compare(graph, TvmRunner().prepare(graph)({"x": x}), expected)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        clips("int16", (0, 255), (-127, 127), (-32768, 32767), (-(2.0**31), 0)),
+        clips("int32", (-6, 9), cast="int8"),
+        clips("int8", (-6, 9)),
+        clips("float32", (-6, 9)),
+    ],
+    ids=["common limits", "cast to bytes", "bytes", "floats"],
+)
+def test_other_clips_stay(graph: Graph) -> None:
+    assert {symbol.op for symbol in SharedLimits()(graph).operators} <= {"clip", "Cast"}
+
+
+def layers(*limits: int) -> Graph:
+    """Layers of the same shape whose sums are clipped to words before they are joined."""
+    builder, random = GraphBuilder(), np.random.default_rng(1)
+    x = builder.input("x", TensorType((1, 16, 6, 6), "int8"))
+    for limit in limits:
+        weight = builder.parameter("weight", random.integers(-127, 128, (16, 16, 3, 3), "int8"))
+        made = builder.apply(op("Convolution", kernel=(3, 3), pad=(1, 1), num_filter=16, no_bias=True), [x, weight])
+        made = builder.apply(op("right_shift"), [made, builder.parameter("shift", np.int8([4]).reshape(1, 1, 1, 1))])
+        made = builder.apply(op("Cast", dtype="int16"), [builder.apply(op("clip", a_min=-limit, a_max=limit), [made])])
+        made = builder.apply(op("elemwise_add"), [made, x])
+        x = builder.apply(op("Cast", dtype="int8"), [builder.apply(op("clip", a_min=-127, a_max=127), [made])])
+    return builder.graph([x])
+
+
+def test_layers_with_limits_of_their_own_share_a_kernel() -> None:
+    alike, apart = layers(900, 900, 900), layers(901, 1234, 567)
+    assert len(build_module(apart).functions) == len(build_module(alike).functions)
+    feeds = {"x": np.random.default_rng(2).integers(-128, 128, (1, 16, 6, 6), "int8")}
+    compare(apart, TvmRunner().prepare(apart)(feeds), apart.evaluate(feeds))
+
+
+@pytest.mark.parametrize(("least", "most"), [(True, True), (True, False), (False, True)])
+def test_bounds_hold_what_is_clipped(least: bool, most: bool) -> None:
+    clip, limits = ClipTo(least, most), [np.array([[-3]])] * least + [np.array([[5]])] * most
+    x = np.arange(-9, 10).reshape(1, -1)
+    values = clip.evaluate(x, *limits)
+    np.testing.assert_array_equal(values, np.clip(x, -3 if least else -9, 5 if most else 9))
+    found = clip.bounds(Interval.of(-9, 9, x.shape), *map(Interval.constant, limits))
+    assert (found.min, found.max) == (values.min(), values.max())
