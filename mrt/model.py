@@ -19,7 +19,7 @@ from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, o
 from mrt.certificate.verify import GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import DataError, ModelFileError
+from mrt.errors import CompilationError, DataError, ModelFileError
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
 from mrt.symbol import Array, Graph, Interval
 from mrt.symbol.files import atomic_write_all, graph_from_bytes, graph_to_bytes, indented_json
@@ -116,9 +116,9 @@ class QuantizedModel:
 
     def rebatched(self, batch: int) -> QuantizedModel:
         """The same model for `batch` samples at once; GraphError with the reason where its graph bakes the batch in."""
+        change = Rebatch(batch)
         if all(entry.shape[:1] == (batch,) for entry in self.inputs):
             return self
-        change = Rebatch(batch)
         graph = change(self.graph)
         tail = None if self.postprocess is None else change(self.postprocess)
         inputs = tuple(e.with_shape(s.shape) for e, s in zip(self.inputs, graph.inputs, strict=True))
@@ -141,13 +141,15 @@ class QuantizedModel:
         tilings of kernels are measured, and how many. database: the folder where what was measured is kept; without
         `tune` what it knows is used and nothing is measured, without a folder it is forgotten. report: told of that.
         The integers are the same with all of these.
-        Raises GraphError where the batch cannot be changed, CompilationError for a target that is not known or where
-        TVM fails, ModelFileError for a database that is missing or broken.
+        Raises GraphError where the batch cannot be changed, CompilationError for a target that is not known, for
+        what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or broken.
         """
         from mrt.backend import compile_model, plan_batch
         from mrt.backend.tuning import Tuning
         from mrt.progress import silent
 
+        if not isinstance(tune, TuneConfig | None):
+            raise CompilationError(f"tune is {tune!r}; an mrt.TuneConfig, or None, is needed")
         sized = self.rebatched(batch)
         plan = plan_batch(sized.graph, target)
         sized = self.rebatched(plan.samples)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 import mrt
 from mrt.errors import (
@@ -18,6 +20,7 @@ from mrt.errors import (
     UnsupportedOperatorError,
     VerificationError,
 )
+from mrt.quantization.options import ChannelGranularity
 from mrt.symbol import Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.activation import LeakyReLU, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv, BroadcastMul
@@ -107,6 +110,23 @@ def test_a_tuned_module_gives_the_same_integers(model: mrt.QuantizedModel) -> No
         np.testing.assert_array_equal(got, wanted)
     with pytest.raises(CompilationError, match="mcup is not a key"):
         model.compile({"mcup": "znver4"})
+
+
+@pytest.mark.parametrize("number", [True, 1.5, "2"])
+def test_what_counts_is_a_whole_number(model: mrt.QuantizedModel, number: Any) -> None:
+    with pytest.raises(GraphError, match="a whole number, 1 or more, is needed"):
+        model.compile(batch=number)
+    with pytest.raises(CompilationError, match=r"an mrt\.TuneConfig, or None, is needed"):
+        model.compile(tune=number)
+    with pytest.raises(CompilationError, match="threads is"):
+        model.compile({"threads": number})
+    for config, key in (
+        (mrt.CalibrationConfig, "batch_size"),
+        (mrt.TuneConfig, "trials"),
+        (ChannelGranularity, "channel"),
+    ):
+        with pytest.raises(ValidationError, match=key):
+            config.model_validate({key: number})
 
 
 def test_a_module_gives_what_the_float_network_gives(float_graph: Graph, model: mrt.QuantizedModel) -> None:

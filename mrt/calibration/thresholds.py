@@ -30,8 +30,8 @@ class CalibrationConfig(BaseModel):
     lambda_: float = Field(default=16.0, alias="lambda", gt=0, allow_inf_nan=False)
     percentile: float = Field(default=99.99, ge=50, le=100)
     bits: int = Field(default=8, ge=2, le=16)
-    samples: int | None = Field(default=None, ge=1)
-    batch_size: int = Field(default=16, ge=1)
+    samples: int | None = Field(default=None, ge=1, strict=True)
+    batch_size: int = Field(default=16, ge=1, strict=True)
 
 
 @dataclass(frozen=True)

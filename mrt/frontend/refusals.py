@@ -23,12 +23,6 @@ def check_size(label: str, shape: Sequence[int], limit: int = MAX_ELEMENTS) -> N
         raise GraphError(f"{label}: a tensor of shape {tuple(shape)} is needed; at most {limit} elements are allowed")
 
 
-def check_batch(batch: int) -> None:
-    """GraphError where a batch has no sample."""
-    if batch < 1:
-        raise GraphError(f"batch is {batch}; at least 1 is needed")
-
-
 def check_static(inputs: Sequence[tuple[str, Sequence[int | None]]], means: str) -> None:
     """GraphError listing every size of an input that is not known.
 

@@ -31,7 +31,7 @@ class _Options(BaseModel):
 class ChannelGranularity(_Options):
     """A scale and a zero point for each `channel` channels."""
 
-    channel: int = Field(ge=1)
+    channel: int = Field(ge=1, strict=True)
 
 
 class ActivationConfig(_Options):

@@ -33,10 +33,11 @@ class Rebatch(Pass):
 
     batch: int
 
+    def __post_init__(self) -> None:
+        check_batch(self.batch)
+
     def run(self, graph: Graph) -> PassResult:
         old = batch_of(graph)
-        if self.batch < 1:
-            raise GraphError(f"batch {self.batch} is asked; at least 1 is needed")
         if self.batch == old or not graph.inputs:
             return PassResult(graph)
         builder = GraphBuilder(reserved=graph.by_name)
@@ -118,6 +119,12 @@ def sized(graph: Graph, batch: int) -> Graph:
     except GraphError as refusal:
         _log.info("runs with batch %d: %s", batch_of(graph), refusal)
         return graph
+
+
+def check_batch(batch: object) -> None:
+    """GraphError unless a batch is a whole number of samples, and not empty."""
+    if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
+        raise GraphError(f"batch is {batch!r}; a whole number, 1 or more, is needed")
 
 
 def batch_of(graph: Graph) -> int:

@@ -106,7 +106,7 @@ def test_another_dynamic_axis_is_refused() -> None:
 
 
 def test_a_batch_of_none_is_refused() -> None:
-    with pytest.raises(GraphError, match="batch is 0; at least 1 is needed"):
+    with pytest.raises(GraphError, match="batch is 0; a whole number, 1 or more, is needed"):
         from_torch(export(Block(), random(2, 4, 5, 6)), 0)
 
 

@@ -134,5 +134,9 @@ def test_inputs_must_agree() -> None:
     a, b = builder.input("a", TensorType((1, 3))), builder.input("b", TensorType((3,)))
     with pytest.raises(GraphError, match="same batch"):
         Rebatch(2)(builder.graph([builder.apply(BroadcastAdd(), [a, b])]))
-    with pytest.raises(GraphError, match="at least 1"):
-        Rebatch(0)(_network())
+
+
+@pytest.mark.parametrize("batch", [0, -1, True, 1.5, 2.0, "2", None])
+def test_a_batch_is_a_whole_number_of_samples(batch: object) -> None:
+    with pytest.raises(GraphError, match=f"batch is {batch!r}; a whole number, 1 or more, is needed"):
+        Rebatch(batch)(_network())

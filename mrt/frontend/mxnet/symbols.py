@@ -15,10 +15,11 @@ from mrt.frontend.mxnet import converters as _converters
 from mrt.frontend.mxnet.converters.heads import HEADS
 from mrt.frontend.mxnet.node import Node, Scope, Value, find_converter
 from mrt.frontend.mxnet.params import read_params, without_prefixes
-from mrt.frontend.refusals import check_batch, check_static, list_uncovered
+from mrt.frontend.refusals import check_static, list_uncovered
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operator import find_operator, is_operator
 from mrt.symbol.operators.normalization import Identity
+from mrt.symbol.rebatch import check_batch
 from mrt.symbol.symbol_json import JsonNode, Reference, SymbolJson, read_symbol_json
 from mrt.symbol.types import FLOAT_DTYPES
 

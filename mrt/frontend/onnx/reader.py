@@ -16,9 +16,10 @@ from mrt.frontend.onnx.files import read_model
 from mrt.frontend.onnx.inlining import without_functions
 from mrt.frontend.onnx.node import Node, Scope, Value, find_converter
 from mrt.frontend.quantized import QuantizedConstant, holds_quantized
-from mrt.frontend.refusals import check_batch, check_static, list_uncovered
+from mrt.frontend.refusals import check_static, list_uncovered
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
+from mrt.symbol.rebatch import check_batch
 
 del _converters
 

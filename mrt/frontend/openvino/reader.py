@@ -25,9 +25,10 @@ from mrt.frontend.openvino.files import (
 )
 from mrt.frontend.openvino.node import Node, find_converter
 from mrt.frontend.quantized import QuantizedConstant, fake_quantized_constant
-from mrt.frontend.refusals import check_batch, check_size, check_static, list_uncovered
+from mrt.frontend.refusals import check_size, check_static, list_uncovered
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.symbol import Graph, GraphBuilder, TensorType
+from mrt.symbol.rebatch import check_batch
 
 del _converters
 

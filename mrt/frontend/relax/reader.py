@@ -13,7 +13,7 @@ from tvm import relax
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.channels_first import channels_first
 from mrt.frontend.node import Value
-from mrt.frontend.refusals import check_batch, list_uncovered
+from mrt.frontend.refusals import list_uncovered
 from mrt.frontend.relax import converters as _converters
 from mrt.frontend.relax.converters.quantization import quantized_form
 from mrt.frontend.relax.module import ReadFunction, prepare_module
@@ -22,6 +22,7 @@ from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import graph_dtype, is_known
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType, variable
+from mrt.symbol.rebatch import check_batch
 from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
 
 del _converters

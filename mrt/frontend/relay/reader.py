@@ -12,7 +12,7 @@ import numpy as np
 from mrt.errors import DataError, GraphError, ModelFileError, UnsupportedOperatorError
 from mrt.frontend.channels_first import channels_first
 from mrt.frontend.node import ValueScope
-from mrt.frontend.refusals import check_batch, check_static, list_uncovered
+from mrt.frontend.refusals import check_static, list_uncovered
 from mrt.frontend.relay import converters as _converters
 from mrt.frontend.relay.metadata import Metadata
 from mrt.frontend.relay.node import Node, complete, find_converter
@@ -51,6 +51,7 @@ from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import is_known, item_of
 from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.rebatch import check_batch
 
 del _converters
 

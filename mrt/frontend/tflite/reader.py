@@ -12,13 +12,14 @@ from mrt.frontend.channels_first import channels_first
 from mrt.frontend.folding import folded
 from mrt.frontend.node import Value, ValueScope
 from mrt.frontend.quantized import STORAGE
-from mrt.frontend.refusals import check_batch, check_static, list_uncovered
+from mrt.frontend.refusals import check_static, list_uncovered
 from mrt.frontend.tflite import converters as _converters
 from mrt.frontend.tflite.files import StoredModel, StoredOperator, read_model
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.integer import Dequantize, Quantize
+from mrt.symbol.rebatch import check_batch
 
 del _converters
 

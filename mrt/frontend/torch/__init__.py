@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mrt.errors import GraphError, ModelFileError
-from mrt.frontend.refusals import check_batch
 from mrt.frontend.torch.archive import read_archive
 from mrt.symbol import Graph
+from mrt.symbol.rebatch import check_batch
 
 __all__ = ["from_torch"]
 
