@@ -60,6 +60,7 @@ class _Registered:
     function: Compute
     kind: Kind | Callable[[Symbol], Kind]
     whole: frozenset[int]
+    unpadded: frozenset[int]
     repeats: bool
 
 
@@ -107,18 +108,28 @@ def add_once(table: MutableMapping[_Key, Any], key: _Key, value: Any, what: str)
 
 
 def compute(
-    *ops: str, kind: Kind | Callable[[Symbol], Kind] = Kind.OTHER, whole: Iterable[int] = (), repeats: bool = False
+    *ops: str,
+    kind: Kind | Callable[[Symbol], Kind] = Kind.OTHER,
+    whole: Iterable[int] = (),
+    unpadded: Iterable[int] = (),
+    repeats: bool = False,
 ) -> Callable[[_Compute], _Compute]:
     """Registers a function as the compute of the operators `ops`.
 
     kind: may depend on the symbol. whole: which inputs of an elementwise operator are no operands, but read anywhere,
-    such as a table. repeats: whether its expression has the input in many places; TVM takes time for every path through
-    such expressions.
+    such as a table. unpadded: which operands of one, where computed, may not be read beyond their shape, as others may
+    where memory is padded. repeats: whether its expression has the input in many places; TVM takes time for every path
+    through such expressions.
     """
 
     def register(function: _Compute) -> _Compute:
         for op in ops:
-            add_once(_COMPUTES, op, _Registered(function, kind, frozenset(whole), repeats), f"computes of {op}")
+            add_once(
+                _COMPUTES,
+                op,
+                _Registered(function, kind, frozenset(whole), frozenset(unpadded), repeats),
+                f"computes of {op}",
+            )
         return function
 
     return register
@@ -234,6 +245,11 @@ def reads_whole(symbol: Symbol, index: int | None = None) -> bool:
     """Whether an elementwise operator reads its input `index`, or any of its inputs, otherwise than as an operand."""
     whole = _COMPUTES[symbol.op].whole if symbol.op in _COMPUTES else frozenset()
     return bool(whole) if index is None else index in whole
+
+
+def unpadded_inputs(symbol: Symbol) -> frozenset[int]:
+    """Which inputs of an elementwise operator may not be read beyond their shape where they are computed."""
+    return _COMPUTES[symbol.op].unpadded if symbol.op in _COMPUTES else frozenset()
 
 
 def record(symbol: Symbol, kind: type[_Record]) -> _Record:

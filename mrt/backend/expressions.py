@@ -17,7 +17,12 @@ Expression = Any
 
 
 def bind(value: Expression, body: Callable[[Expression], Expression]) -> Expression:
-    """`body(value)` with `value` computed once, so that chains of fused operators do not grow exponentially."""
+    """`body(value)` with `value` computed once, so that chains of fused operators do not grow exponentially.
+
+    A value that its limits make constant is not held: TVM refuses a variable that it finds to be one on the way.
+    """
+    if isinstance(value, (tirx.Max, tirx.Min)) and isinstance(known := sym.Analyzer().simplify(value), tirx.IntImm):
+        return body(known)
     held = tirx.Var("held", dtype_of(value))
     return tirx.Let(held, value, body(held))
 
@@ -45,6 +50,11 @@ def whole_part(x: Expression, divisor: int) -> Expression:
     the last i; such an i mod n is what is left of an axis where loops are fused. A quotient that is cut off it leaves.
     """
     return tirx.truncdiv(x, divisor)
+
+
+def remainder(x: Expression, divisor: int) -> Expression:
+    """x mod divisor of such an index, which TVM takes for another one, too, where i // n is an index beside it."""
+    return tirx.truncmod(x, divisor)
 
 
 def ravel(at: Sequence[Expression], shape: Sequence[int]) -> Expression:

@@ -10,7 +10,7 @@ from typing import Any
 from tvm import te, tirx
 
 from mrt.backend.border import fill_borders, move_into_memory
-from mrt.backend.compute import Kind, find_compute, kind_of, reads_whole
+from mrt.backend.compute import Kind, find_compute, kind_of, reads_whole, unpadded_inputs
 from mrt.backend.expressions import Expression, Tensor, constant, dtype_of
 from mrt.backend.kernels.dot import DotForm
 from mrt.backend.kernels.rows import stored_rows
@@ -163,8 +163,11 @@ class LoweredRegion:
             return True
         dotted: set[Symbol] = set()
         windowed: set[Symbol] = set()
+        axis = inner - storage.type.rank
         for symbol in self.region.symbols:
             match kind_of(symbol):
+                case Kind.ELEMENTWISE if any(self._varies(symbol, i, axis) for i in unpadded_inputs(symbol)):
+                    return False
                 case Kind.ELEMENTWISE:
                     continue
                 case Kind.REDUCTION | Kind.STEPS if self.region.stored is not None:
@@ -185,8 +188,12 @@ class LoweredRegion:
             if kind_of(s) is Kind.ELEMENTWISE and not reads_whole(s, i)
         ]
         read += [(View.of(None, storage), False) for storages in laid for storage in storages]
-        axis = inner - storage.type.rank
         return all(_spans(view, axis, storage.length, whole) for view, whole in read)
+
+    def _varies(self, reader: Symbol, index: int, axis: int) -> bool:
+        """Whether an input is computed, and not the same for all along an axis that counts from the last."""
+        shape = reader.inputs[index].shape
+        return (reader, index) not in self.packed and len(shape) + axis >= 0 and shape[axis] > 1
 
     def _form(self, reader: Symbol, index: int) -> Any:
         packed = self.packed.get((reader, index))

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from compiled import Bundle
 
+from mrt.backend import TvmRunner
+from mrt.compilation import Target
+from mrt.symbol import Symbol
+
 HIGHEST = 2**31 - 1
 
 
@@ -42,4 +46,38 @@ def test_division_rounds_down_at_the_extremes() -> None:
     for divisor in (bundle.input(sizes[:, None].astype(np.int32)), bundle.parameter(sizes[:, None].astype(np.int32))):
         bundle.add("floor_divide", bundle.input(near), divisor)
     bundle.add("floor_divide", bundle.input(bundle.integers((4, 5), "int8")), bundle.input(np.array([[3]], np.uint8)))
+    bundle.check()
+
+
+@pytest.mark.parametrize("target", ["native", {"mcpu": "x86-64"}], ids=["native", "x86-64"])
+def test_what_pads_divisors_in_memory_is_no_divisor(target: Target) -> None:
+    """Of 33 channels, padded to 48: numbers by as many divisors, which are padded by 0, and by one for each channel."""
+    bundle = Bundle()
+    data = bundle.input(bundle.integers((1, 33, 17)))
+    weight = bundle.parameter(bundle.integers((33, 33, 1)))
+
+    def layer(x: Symbol) -> Symbol:
+        return bundle.hidden("Convolution", x, weight, kernel=(1,), num_filter=33, no_bias=True)
+
+    def positive(x: Symbol) -> Symbol:
+        return bundle.hidden("Cast", bundle.hidden("clip", x, a_min=1.0, a_max=100.0), dtype="int8")
+
+    some = bundle.hidden("slice_axis", data, axis=1, begin=0, end=18)
+    others = bundle.hidden("slice_axis", positive(layer(data)), axis=1, begin=18, end=33)
+    joined = positive(bundle.hidden("Concat", some, others, dim=1))
+    sums = bundle.hidden("Pooling", positive(layer(data)), kernel=(1,), global_pool=True, pool_type="sum")
+    for divisor in (joined, sums):
+        quotient = bundle.hidden("floor_divide", layer(data), divisor)
+        bundle.outputs.append(layer(positive(quotient)))
+    bundle.check(runner=TvmRunner(target))
+
+
+@pytest.mark.parametrize("limit", [0, 1, 31])
+def test_a_shift_may_be_held_to_one_value(limit: int) -> None:
+    bundle = Bundle()
+    data = bundle.input(bundle.integers((2, 5, 4), "int32"))
+    shift = bundle.hidden("clip", data, a_min=float(limit), a_max=float(limit))
+    bundle.add("right_shift", data, shift)
+    below = bundle.hidden("relu", bundle.hidden("clip", data, a_min=-3.0, a_max=0.0))
+    bundle.add("right_shift", bundle.hidden("broadcast_add", below, bundle.parameter(np.array([limit]))), below)
     bundle.check()

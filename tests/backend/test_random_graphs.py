@@ -8,13 +8,14 @@ from compiled import compare, op
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mrt.backend import TvmRunner
+from mrt.backend import TvmRunner, serial
 from mrt.compilation import NATIVE, Target
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 
 DTYPES = {"uint8": (0, 255), "int8": (-127, 127), "int16": (-3000, 3000)}
 TARGETS: dict[str, Target] = {
     "native": NATIVE,
+    "two threads": {"threads": 2},
     "without tiles": {"features": ["-amx-int8"]},
     "x86-64": {"kind": "llvm", "mcpu": "x86-64"},
 }
@@ -27,7 +28,8 @@ class Growing:
         self.draw = draw
         self.random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
         self.builder = GraphBuilder()
-        shape = (draw(st.integers(1, 2)), draw(st.integers(1, 48)), draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+        longest = draw(st.sampled_from([(20,), (9, 9), (9, 9), (9, 9), (4, 4, 4)]))
+        shape = (draw(st.integers(1, 3)), draw(st.integers(1, 48)), *(draw(st.integers(1, n)) for n in longest))
         self.input = self.builder.input("x", TensorType(shape, draw(st.sampled_from(list(DTYPES)))))
         self.pool = [self.input]
 
@@ -48,19 +50,34 @@ class Growing:
 
     def grow(self) -> None:
         data = self.draw(st.sampled_from(self.pool))
-        kinds = ["relu", "add", "self", "scale", "table"]
-        if data.type.rank == 4:
-            kinds += ["convolution", "depthwise", "residual", "pad", "pool", "concat", "slice", "shuffle", "flatten"]
-            kinds += ["deconvolution", "rows", "columns", "matrix"]
+        kinds = ["relu", "add", "self", "scale", "table", "divide", "shift"]
+        if data.type.rank > 2:
+            kinds += ["convolution", "depthwise", "grouped", "residual", "pad", "pool", "concat", "slice", "shuffle"]
+            kinds += ["deconvolution", "rows", "columns", "matrix", "flatten"]
         made = getattr(self, f"_{self.draw(st.sampled_from(kinds))}")(data)
         self.pool.append(self.narrowed(made) if made.dtype == "int32" else made)
 
     def _relu(self, data: Symbol) -> Symbol:
         return self.apply("relu", [data])
 
+    def _alike(self, data: Symbol) -> Symbol:
+        return self.draw(st.sampled_from([s for s in self.pool if s.shape == data.shape]))
+
     def _add(self, data: Symbol) -> Symbol:
-        other = self.draw(st.sampled_from([s for s in self.pool if s.shape == data.shape]))
-        return self.apply("elemwise_add", [self.apply("Cast", [data], dtype="int32"), other])
+        """Of two to four operands."""
+        others = [self._alike(data) for _ in range(self.draw(st.integers(1, 3)))]
+        return self.apply("add_n", [self.apply("Cast", [data], dtype="int32"), *others])
+
+    def _divide(self, data: Symbol) -> Symbol:
+        divisor = self.apply("clip", [self._alike(data)], a_min=1.0, a_max=float(self.draw(st.integers(1, 120))))
+        return self.apply("floor_divide", [self.apply("Cast", [data], dtype="int32"), divisor])
+
+    def _shift(self, data: Symbol) -> Symbol:
+        least = self.draw(st.integers(0, 9))
+        shift = self.apply(
+            "clip", [self._alike(data)], a_min=float(least), a_max=float(least + self.draw(st.integers(0, 9)))
+        )
+        return self.apply("right_shift", [data, shift])
 
     def _self(self, data: Symbol) -> Symbol:
         return self.apply("elemwise_mul", [self.apply("Cast", [data], dtype="int32"), data])
@@ -74,10 +91,20 @@ class Growing:
     def _convolution(self, data: Symbol) -> Symbol:
         kernel = tuple(self.draw(st.integers(1, min(3, n))) for n in data.shape[2:])
         stride = tuple(self.draw(st.integers(1, 3)) for _ in kernel)
+        pad = tuple(self.draw(st.integers(0, 2)) for _ in kernel)
         filters = self.draw(st.integers(1, 40))
         reach = self.draw(st.sampled_from([("int8", 127), ("int16", 500)]))
         weight = self.values((filters, data.shape[1], *kernel), reach[0], -reach[1], reach[1])
-        return self.apply("Convolution", [data, weight], kernel=kernel, stride=stride, num_filter=filters, no_bias=True)
+        attributes = {"kernel": kernel, "stride": stride, "pad": pad, "num_filter": filters, "no_bias": True}
+        return self.apply("Convolution", [data, weight], **attributes)
+
+    def _grouped(self, data: Symbol) -> Symbol:
+        channels, kernel = data.shape[1], (1,) * (data.type.rank - 2)
+        groups = self.draw(st.sampled_from([n for n in range(1, channels + 1) if channels % n == 0]))
+        filters = groups * self.draw(st.integers(1, max(40 // groups, 1)))
+        weight = self.values((filters, channels // groups, *kernel), "int8", -7, 7)
+        attributes = {"kernel": kernel, "num_filter": filters, "num_group": groups, "no_bias": True}
+        return self.apply("Convolution", [data, weight], **attributes)
 
     def _depthwise(self, data: Symbol) -> Symbol:
         kernel = tuple(self.draw(st.integers(1, min(3, n))) for n in data.shape[2:])
@@ -88,19 +115,23 @@ class Growing:
 
     def _residual(self, data: Symbol) -> Symbol:
         """The sum of the data and of a convolution of it, which may be written over the data."""
-        channels = data.shape[1]
-        weight = self.values((channels, channels, 1, 1), "int8", -127, 127)
-        made = self.apply("Convolution", [data, weight], kernel=(1, 1), num_filter=channels, no_bias=True)
+        channels, kernel = data.shape[1], (1,) * (data.type.rank - 2)
+        weight = self.values((channels, channels, *kernel), "int8", -127, 127)
+        made = self.apply("Convolution", [data, weight], kernel=kernel, num_filter=channels, no_bias=True)
         return self.apply("elemwise_add", [self.narrowed(made), data])
 
     def _deconvolution(self, data: Symbol) -> Symbol:
         groups = 2 if data.shape[1] % 2 == 0 else 1
-        weight = self.values((data.shape[1], 5, 2, 3), "int8", -127, 127)
-        attributes = {"kernel": (2, 3), "num_filter": 5 * groups, "num_group": groups, "stride": (2, 1)}
-        return self.apply("Deconvolution", [data, weight], **attributes)
+        axes = data.type.rank - 2
+        kernel, stride = (2, 3, 1)[:axes], (2, 3, 1)[:axes]
+        pad = tuple(self.draw(st.integers(0, int(min(s, n) > 1))) for s, n in zip(stride, data.shape[2:], strict=True))
+        adj = tuple(self.draw(st.integers(0, s - 1)) for s in stride)
+        weight = self.values((data.shape[1], 5, *kernel), "int8", -127, 127)
+        attributes = {"kernel": kernel, "num_filter": 5 * groups, "num_group": groups}
+        return self.apply("Deconvolution", [data, weight], stride=stride, pad=pad, adj=adj, **attributes)
 
     def _pad(self, data: Symbol) -> Symbol:
-        widths = tuple(self.draw(st.integers(0, 2)) for _ in range(4))
+        widths = tuple(self.draw(st.integers(0, 2)) for _ in data.shape[2:] * 2)
         return self.apply(
             "Pad", [data], pad_width=(0, 0, 0, 0, *widths), constant_value=float(self.draw(st.integers(0, 3)))
         )
@@ -108,26 +139,27 @@ class Growing:
     def _pool(self, data: Symbol) -> Symbol:
         kernel = tuple(self.draw(st.integers(1, n)) for n in data.shape[2:])
         kind = self.draw(st.sampled_from(["max", "sum"]))
-        return self.apply("Pooling", [data], kernel=kernel, stride=(1, 2), pool_type=kind)
+        return self.apply("Pooling", [data], kernel=kernel, stride=(1, 2, 1)[: len(kernel)], pool_type=kind)
 
     def _concat(self, data: Symbol) -> Symbol:
         fits = [
             s for s in self.pool if (s.shape[:1], s.shape[2:], s.dtype) == (data.shape[:1], data.shape[2:], data.dtype)
         ]
-        return self.apply("Concat", [data, self.draw(st.sampled_from(fits))], dim=1)
+        joined = self.apply("Concat", [data, self.draw(st.sampled_from(fits))], dim=1)
+        return self.apply("Concat", [data, joined], dim=1) if self.draw(st.booleans()) else joined
 
     def _slice(self, data: Symbol) -> Symbol:
-        axis = self.draw(st.integers(1, 3))
-        begin = self.draw(st.integers(0, data.shape[axis] - 1))
-        return self.apply("slice_axis", [data], axis=axis, begin=begin, end=data.shape[axis])
+        begin = tuple(self.draw(st.integers(0, n - 1)) for n in data.shape[1:])
+        end = tuple(self.draw(st.integers(b + 1, n)) for b, n in zip(begin, data.shape[1:], strict=True))
+        step = tuple(self.draw(st.sampled_from([1, 1, 2, 3])) for _ in begin)
+        return self.apply("slice", [data], begin=(None, *begin), end=(None, *end), step=(None, *step))
 
     def _shuffle(self, data: Symbol) -> Symbol:
         batch, channels, *spatial = data.shape
         groups = self.draw(st.sampled_from([n for n in range(1, channels + 1) if channels % n == 0]))
         apart = self.apply("Reshape", [data], shape=(batch, groups, channels // groups, *spatial))
-        return self.apply(
-            "Reshape", [self.apply("transpose", [apart], axes=(0, 2, 1, 3, 4))], shape=(batch, channels, *spatial)
-        )
+        turned = self.apply("transpose", [apart], axes=(0, 2, 1, *range(3, 3 + len(spatial))))
+        return self.apply("Reshape", [turned], shape=(batch, channels, *spatial))
 
     def _table(self, data: Symbol) -> Symbol:
         lo, hi = DTYPES[data.dtype]
@@ -157,10 +189,12 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, np.ndarray]:
     growing = Growing(draw)
     for _ in range(draw(st.integers(1, 12))):
         growing.grow()
-    unread = [s for s in growing.pool[1:] if draw(st.booleans())] or growing.pool[-1:]
+    kept = [s for s in growing.pool if draw(st.booleans())]
+    if all(s is growing.input for s in kept):
+        kept.append(growing.pool[-1])
     lo, hi = DTYPES[growing.input.dtype]
     fed = growing.random.integers(lo, hi, growing.input.shape, endpoint=True).astype(growing.input.dtype)
-    return growing.builder.graph(unread), fed
+    return growing.builder.graph(kept), fed
 
 
 @pytest.mark.slow
@@ -168,7 +202,10 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, np.ndarray]:
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_compiled_equals_evaluated(target: str, drawn: tuple[Graph, np.ndarray]) -> None:
+    """Threads share every loop that they may."""
     graph, fed = drawn
     runner = TvmRunner(TARGETS[target])
     feeds = {"x": fed}
-    compare(graph, runner.prepare(graph)(feeds), graph.evaluate(feeds))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(serial, "WORTH_THREADS", 0)
+        compare(graph, runner.prepare(graph)(feeds), graph.evaluate(feeds))

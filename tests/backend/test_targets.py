@@ -117,11 +117,20 @@ def test_threads_share_no_loop_that_takes_less_time_than_to_share_it() -> None:
     assert few == 0 < many
 
 
-def test_places_in_a_loop_that_threads_share_are_those_of_its_axes() -> None:
-    """Of a deconvolution place // 2 is read, whose place is what is left of a fused loop, and 1."""
+@pytest.mark.parametrize(
+    ("shape", "attributes"),
+    [
+        ((1, 1, 256, 256), {"kernel": (4, 1), "stride": (2, 1), "pad": (1, 0)}),
+        ((3, 32, 8, 3), {"kernel": (2, 1), "stride": (3, 3), "pad": (1, 2)}),
+    ],
+    ids=["one sample", "several"],
+)
+def test_places_in_a_loop_that_threads_share_are_those_of_its_axes(shape: tuple[int, ...], attributes: dict) -> None:
+    """Of a deconvolution place // stride and place mod stride are read, whose place is what is left of a fused loop,
+    and 1."""
     bundle = Bundle()
-    data = bundle.input(bundle.integers((1, 1, 256, 256)))
-    weight = bundle.parameter(bundle.integers((1, 8, 4, 1)))
-    bundle.add("Deconvolution", data, weight, kernel=(4, 1), stride=(2, 1), pad=(1, 0), num_filter=8)
+    data = bundle.input(bundle.integers(shape))
+    weight = bundle.parameter(bundle.integers((shape[1], 8, *attributes["kernel"])))
+    bundle.add("Deconvolution", data, weight, num_filter=8, **attributes)
     assert "T.parallel" in str(build_module(bundle.graph(), target={"threads": 2}))
     bundle.check(runner=TvmRunner({"threads": 2}))

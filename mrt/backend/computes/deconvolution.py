@@ -8,7 +8,7 @@ from tvm import tirx
 
 from mrt.backend.compute import compute, record
 from mrt.backend.computes.convolution import reduce_window
-from mrt.backend.expressions import Expression, Tensor, constant, whole_part
+from mrt.backend.expressions import Expression, Tensor, constant, remainder, whole_part
 from mrt.backend.stages import inlined, stage
 from mrt.symbol import Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
@@ -51,7 +51,7 @@ def deconvolution(symbol: Symbol, data: Tensor, weight: Tensor, bias: Tensor | N
 
     def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
         moved = [p + before for p, before in zip(position, pad, strict=True)]
-        phase = [tirx.floormod(p, s) for p, s in zip(moved, stride, strict=True)]
+        phase = [remainder(p, s) for p, s in zip(moved, stride, strict=True)]
         place = [whole_part(p, s) - begin for p, s, begin in zip(moved, stride, first, strict=True)]
         total = phases(n, channel, *phase, *place)
         return total if bias is None else total + bias(channel).astype(dtype)

@@ -66,9 +66,12 @@ def pack_divisor(symbol: Symbol, divisor: Array, surroundings: Surroundings) -> 
     return Packed(RECIPROCAL, by.arrays + shift.arrays, by.storages + shift.storages)
 
 
-@compute("floor_divide", kind=Kind.ELEMENTWISE)
+@compute("floor_divide", kind=Kind.ELEMENTWISE, unpadded=(1,))
 def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
-    """A divisor that many numbers have is inverted first: processors do not divide vectors of integers."""
+    """A divisor that many numbers have is inverted first: processors do not divide vectors of integers.
+
+    What pads divisors is neither inverted nor divided by: it may be 0.
+    """
     dtype, shape = symbol.dtype, symbol.inputs[1].shape
     if isinstance(rhs, Operand):
 
