@@ -99,6 +99,25 @@ def test_any_number_of_samples_gives_the_same_integers(plain: Module, count: int
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_what_fills_a_batch_is_as_proven_as_its_samples(count: int) -> None:
+    """No processor divides by the zeros that samples may not hold."""
+    builder = GraphBuilder()
+    x, d = (builder.input(name, TensorType((2, 5), "int8")) for name in ("x", "d"))
+    graph = builder.graph([builder.apply(op("floor_divide"), [x, d], "quotient")])
+    entries = [
+        TensorQuantization("x", x.shape, "int8", 1.0, 0, -128, -3),
+        TensorQuantization("d", d.shape, "int8", 1.0, 0, 2, 127, is_given=True),
+    ]
+    outputs = [TensorQuantization("quotient", x.shape, "int32", 1.0, 0, -64, -1)]
+    module = compile_model(graph, entries, outputs, None, DIGEST)
+    rng = np.random.default_rng(count)
+    feeds = {e.name: rng.integers(e.lo, e.hi, (count, 5), endpoint=True).astype("int8") for e in entries}
+    expected = feeds["x"].astype(int) // feeds["d"]
+    np.testing.assert_array_equal(module.run_integer(feeds), expected)
+    np.testing.assert_array_equal(module({**feeds, "x": feeds["x"].astype(np.float32)}), expected)
+
+
 def test_without_a_linker_a_call_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = compile_model(integer_graph(3), *facts(3), None, DIGEST)
     monkeypatch.setenv("PATH", str(tmp_path))

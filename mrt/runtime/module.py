@@ -112,7 +112,7 @@ class Module:
         return [np.asarray(x[name]) for name in names]
 
     def _run(self, fed: Sequence[Array], integer: bool) -> list[Array]:
-        """All samples in batches, the last one padded with zeros that are dropped again; constant outputs once."""
+        """All samples in batches, the last one filled up with what is dropped again; constant outputs once."""
         count = len(fed[0])
         if len(fed) > 1 and any(len(array) != count for array in fed):
             raise DataError(f"inputs hold different numbers of samples: {sorted({len(array) for array in fed})}")

@@ -9,6 +9,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from mrt.runtime.large_pages import ask_for_large_pages
 from mrt.runtime.metadata import CALLS, MAIN, MEMORY, REAL
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
 
@@ -18,7 +19,7 @@ class Worker:
 
     def __init__(self, code: Any, machine: Any, inputs: Sequence[TensorQuantization]) -> None:
         """code: the module's, whose functions `machine` runs."""
-        integers = [_Feed(entry.shape, entry.dtype) for entry in inputs]
+        integers = [_Feed(entry.shape, entry.dtype, min(max(0, entry.lo), entry.hi)) for entry in inputs]
         pairs = zip(integers, inputs, strict=True)
         real = [feed if entry.is_given else _Feed(entry.shape, "float32") for feed, entry in pairs]
         self._functions = _Function(code, machine, REAL, real), _Function(code, machine, MAIN, integers)
@@ -40,6 +41,8 @@ class _Function:
         memory, results = machine[name + MEMORY]()
         self._call = code.get_function(name + CALLS, True)
         self._memory = tuple(memory)  # TVM's own arrays are slow to go through
+        for each in self._memory:
+            ask_for_large_pages(np.from_dlpack(each))
         self._outputs = [np.from_dlpack(result) for result in results]
         self._feeds = feeds
 
@@ -52,16 +55,18 @@ class _Function:
 class _Feed:
     """An input's memory, for arrays that are not as the function takes them."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: str, fill: int = 0) -> None:
+        """fill: what stands where there are no samples, a number that the network is proven for."""
+        self._fill = fill
         self._tensor = tvm.runtime.empty(shape, dtype)
         self._held = np.from_dlpack(self._tensor)
 
     def take(self, array: Array) -> Any:
-        """The samples of `array` and zeros behind them, as a tensor: the array's own memory where that is in order."""
+        """The samples of `array` and what fills, as a tensor: the array's own memory where that is in order."""
         held = self._held
         # Memory that nobody may write to cannot be handed over, though the function only reads it.
         if array.flags.carray and array.dtype == held.dtype and len(array) == len(held):
             return tvm_ffi.from_dlpack(array)
         held[: len(array)] = array
-        held[len(array) :] = 0
+        held[len(array) :] = self._fill
         return self._tensor
