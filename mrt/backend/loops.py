@@ -100,13 +100,15 @@ def register_tile(
     copies: int = 1,
     line: int | None = None,
     may_rest: bool = False,
+    rows: int = 0,
 ) -> tuple[int, int]:
     """(positions, blocks) of a register tile, by the cycles that it takes for each of its sums of so many `steps`.
 
     Two multiply-adds and two loads are done per cycle; a step loads each position's element and each block's weights,
     those for which no register is left once for each position. multiple: of which the blocks are one. copies: of the
     accumulators. line: positions of a line, where lines do not follow each other; tiles are some lines then, or a part
-    of one. may_rest: whether the last tile may be shorter than the others.
+    of one. may_rest: whether the last tile may be shorter than the others. rows: how many there are, where a tile may
+    be a pair of whole rows, or of neighbours in a row that leaves half a tile over; 0 where it may not.
     """
 
     def cycles(tile: int, together: int) -> float:
@@ -119,12 +121,14 @@ def register_tile(
 
     best, least = (1, multiple), float("inf")
     for together in (n for n in range(multiple, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
-        for tile in range(1, min(register_room(together, steps, machine, copies), positions) + 1):
-            count, rest = divmod(positions, tile)
-            if (rest and not may_rest) or (line and line % tile and tile % line):
+        for tile in range(1, register_room(together, steps, machine, copies) + 1):
+            walked = positions * rows if rows > 1 and tile == 2 * positions else positions
+            count, rest = divmod(walked, tile)
+            leaves_half = rows > 0 and 2 * rest == tile
+            if not count or (rest and not (may_rest or leaves_half)) or (line and line % tile and tile % line):
                 continue
             row = count * cycles(tile, together) + (cycles(rest, together) if rest else 0)
-            cost = row / (positions * together)
+            cost = row / (walked * together)
             # Of tiles that cost the same the one of most positions.
             if round(cost, 6) <= least:
                 best, least = (tile, together), round(cost, 6)

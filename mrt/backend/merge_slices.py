@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -62,7 +63,9 @@ class MergeSlices(RewritePass):
         width = self._width(found, weight)
         if width:
             operator = SlicedConvolution(**{**operator.attributes(), "width": width})
-            values = [np.concatenate([term.weight for term in found], axis=1), np.stack([t.factors for t in found])]
+            counts = [-(-term.length // width) for term in found]
+            factors = np.repeat(np.stack([term.factors for term in found]), counts, axis=0)
+            values = [np.concatenate([term.weight for term in found], axis=1), factors]
         else:
             values = [weight]
         names = [f"{symbol.name}_weight", f"{symbol.name}_factors"]
@@ -73,7 +76,10 @@ class MergeSlices(RewritePass):
         return builder.apply(operator, [data, *parameters], symbol.name, symbol.origin)
 
     def _width(self, terms: Sequence[_Term], folded: Array) -> int:
-        """Of the slices of a convolution that is faster in slices; 0 where it is not, or where they do not fit dots."""
+        """Of the slices of a convolution that is faster in slices; 0 where it is not, or where they do not fit dots.
+
+        Slices of several lengths, as neighbours with the same factor are one, are cut to a length that divides them.
+        """
         operator, data = terms[0].operator, terms[0].slice.inputs[0]
         if self.machine is None or not isinstance(operator, Convolution):
             return 0
@@ -82,11 +88,12 @@ class MergeSlices(RewritePass):
         if any(_narrowest(term.weight) != "int8" for term in terms):
             return 0
         dot = choose_dot(data.dtype, folded.astype(_narrowest(folded)), "int32", self.machine)
-        width, channels = terms[0].weight.shape[1], folded.shape[1]
-        whole = all(term.weight.shape[1] == width for term in terms[:-1]) and terms[-1].weight.shape[1] <= width
-        if width % dot.depth or not whole or len(terms) * width > padded_length(channels):
-            return 0
-        return width if prefers_slices(terms[0].weight[0].size // dot.depth, dot, self.machine) else 0
+        lengths, channels = [term.length for term in terms], folded.shape[1]
+        for width in (math.gcd(*lengths[:-1]), math.gcd(*lengths)):
+            dots = width * math.prod(folded.shape[2:]) // dot.depth
+            if width % dot.depth == 0 and -(-channels // width) * width <= padded_length(channels):
+                return width if prefers_slices(dots, dot, self.machine) else 0
+        return 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +104,11 @@ class _Term:
     slice: Symbol
     weight: Array
     factors: Array
+
+    @property
+    def length(self) -> int:
+        """Its input channels."""
+        return int(self.weight.shape[INPUT_AXIS[type(self.operator)]])
 
     @property
     def folded(self) -> Array:

@@ -16,6 +16,7 @@ from mrt.backend.kernels.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.begun import begin_sums
 from mrt.backend.kernels.depthwise import schedule_columns, write_columns
 from mrt.backend.kernels.dot_schedule import overlap_pairs, schedule_dots
+from mrt.backend.kernels.jammed import jam_tiles
 from mrt.backend.kernels.narrowed import write_narrowed
 from mrt.backend.kernels.prefetch import fetch_ahead
 from mrt.backend.kernels.rows import combine_lanes, schedule_rows
@@ -65,6 +66,8 @@ def schedule(
             return write_narrowed(write_columns(plan.mod["main"]))
         elif Hint.SLICES in annotations:
             total = block
+        elif Hint.WHOLE in annotations:
+            plan.compute_inline(block)
         elif Hint.MATRIX in annotations:
             matrices.append(block)
         else:
@@ -73,7 +76,7 @@ def schedule(
         schedule_matrix_products(plan, matrices, dots, output, machine, choose)
     elif dots is not None:
         schedule_dots(plan, dots, output, machine, choose=choose, total=total)
-        made = fetch_ahead(plan.mod["main"])
+        made = jam_tiles(fetch_ahead(plan.mod["main"]))
         return write_narrowed(made if once else overlap_pairs(made))
     elif walk.inner is not None:
         _schedule_lanes(plan, output, walk)
@@ -93,12 +96,15 @@ def _by_tiles(function: Any, outputs: int, machine: Machine, choose: Choose) -> 
         return None
     if not plan.get_consumers(dots[0]):
         return None  # Bounds prove what is made of the sums to be constant.
+    whole = None
     for block, hint in zip(inside, hints, strict=True):
         if Hint.BEGUN in hint:
             plan.compute_inline(block)
+        elif Hint.WHOLE in hint:
+            whole = block
         elif Hint.DOT not in hint:
             _schedule_stage(plan, block)
-    return write_tiles(plan.mod["main"]) if tile_dots(plan, dots[0], output, machine, choose) else None
+    return write_tiles(plan.mod["main"]) if tile_dots(plan, dots[0], output, machine, choose, whole) else None
 
 
 def _schedule_stage(plan: Any, block: Any) -> None:

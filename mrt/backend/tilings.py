@@ -33,17 +33,19 @@ class VectorTiling:
     """How sums of dots are walked: `positions` x `blocks` of them in registers, `near` such tiles in a row.
 
     weights_outermost: whether the weights are walked once, and the data again for each part of them; else the data is.
+    jammed: how many tiles, neighbours in a row or whole rows, are in registers together; the last ones may be fewer.
     """
 
     positions: int
     blocks: int
     near: int
     weights_outermost: bool
+    jammed: int = 1
 
     def alternatives(
         self, row: int, blocks: int, parts: int, steps: int, machine: Machine, copies: int = 1
     ) -> Iterator[VectorTiling]:
-        """This tiling, then all whose sums stay in registers.
+        """This tiling, then all of whole tiles whose sums stay in registers.
 
         row: positions that can be next to each other. blocks: of output channels that read the same data. parts: sums
         that make one of a block. steps: dots of a sum. copies: of the accumulators that are held.

@@ -110,8 +110,8 @@ class Words(RewritePass):
        since an int32 holds the others' products.
     7. clip((x * f) >> s, lo, hi) with lo < 0 becomes clip(WordShift(UpperWord(x, f), s - 16), lo, hi), as in 3.
 
-    1 to 3 only where s is one constant and what follows keeps to words, or makes other integers of them by itself; 6
-    and 7 only for a machine that `has_late`; 5 to 7 where the clip is cast.
+    1 to 3 only where what follows keeps to words, or makes other integers of them by itself, and s is one constant, or
+    one for each channel on a machine that `has_late`; 6 and 7 only for such a one; 5 to 7 where the clip is cast.
     bounds: of the graph given, by name. A symbol that keeps its name keeps its values.
     """
 
@@ -125,7 +125,7 @@ class Words(RewritePass):
             case ElemwiseAdd() if _are_words(inputs) and self._may_be_word(graph, symbol):
                 return builder.apply(WordSum(), inputs, symbol.name, symbol.origin)
             case RightShift() if self._may_be_word(graph, symbol):
-                return _shifted(graph, symbol, inputs, builder)
+                return _shifted(graph, symbol, inputs, builder, self.has_late)
             case Clip() if symbol.dtype == "int32":
                 return self._scaled(graph, symbol, inputs[0], builder)
             case Cast(dtype="int16"):
@@ -209,10 +209,12 @@ def _are_words(symbols: tuple[Symbol, ...]) -> bool:
     return all(symbol.dtype in WORDS for symbol in symbols)
 
 
-def _shifted(graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol | None:
-    """Case 2 or 3 of a right shift; None where it is neither."""
+def _shifted(
+    graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder, by_channel: bool
+) -> Symbol | None:
+    """Case 2 or 3 of a right shift; None where it is neither. by_channel: whether channels may have a shift each."""
     (data, by), shift = inputs, graph.value(symbol.inputs[1])
-    if shift is None or shift.size != 1:
+    if shift is None or (shift.size != 1 and not by_channel):
         return None
     if _are_words((data,)) and int(shift.max()) < WORD:
         return builder.apply(WordShift(), inputs, symbol.name, symbol.origin)

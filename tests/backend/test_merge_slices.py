@@ -168,15 +168,19 @@ def in_slices(lengths: Sequence[int], kernel: int, factor: int = 2, largest: int
         ((4, 4), 1, 0),
         ((3, 3), 3, 0),
         ((1, 1, 1), 3, 0),
-        ((8, 4, 8), 3, 0),
-        ((4, 8), 3, 0),
-        ((20, 20, 8), 3, 0),
+        ((8, 4, 8), 3, 4),
+        ((4, 8), 3, 4),
+        ((48, 16), 3, 16),
+        ((20, 20, 8), 3, 4),
+        ((8, 16), 1, 0),
+        ((8, 6, 8), 3, 0),
+        ((20, 20, 8), 1, 0),
     ],
 )
 def test_slices_of_enough_whole_dots_stay_apart_within_one_operator(
     lengths: Sequence[int], kernel: int, width: int
 ) -> None:
-    """Not those that are too short to pay, are not whole dots, differ, or reach beyond the channels in memory."""
+    """Those of several lengths are cut; not those that are too short to pay then, or are not whole dots."""
     graph = in_slices(lengths, kernel)
     (merged,) = MergeSlices(VECTORS)(graph).operators
     assert getattr(merged.operator, "width", 0) == width

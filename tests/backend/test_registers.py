@@ -115,6 +115,16 @@ def test_the_last_tile_of_a_short_row_may_be_shorter(kernel: int, size: int) -> 
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize(("kernel", "threads"), [(1, 2), (3, 1)])
+def test_pairs_of_an_odd_number_of_lines_fill_the_registers(kernel: int, threads: int) -> None:
+    graph, feeds = convolution("int8", 64, kernel, size=7)
+    tiling = rule_of(graph)
+    assert (tiling.positions, tiling.blocks, tiling.jammed) == (7, 2, 2)
+    (expected,) = graph.evaluate(feeds)
+    (found,) = TvmRunner({"features": ["-amx-int8"], "threads": threads}).prepare(graph)(feeds)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "float32"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_results_are_those_of_the_graph(dtype: str, threads: int) -> None:
@@ -131,14 +141,16 @@ def test_results_are_those_of_the_graph(dtype: str, threads: int) -> None:
     st.integers(1, 600),
     st.sampled_from([(1, 1), (2, 1), (1, 2), (3, 1)]),
     st.booleans(),
+    st.integers(0, 3),
 )
 def test_a_tile_fits_the_registers(
-    cpu: str, positions: int, blocks: int, steps: int, forms: tuple[int, int], may_rest: bool
+    cpu: str, positions: int, blocks: int, steps: int, forms: tuple[int, int], may_rest: bool, rows: int
 ) -> None:
     (parts, copies), machine = forms, MACHINES[cpu]
-    tile, together = register_tile(positions, blocks * parts, steps, machine, parts, copies, may_rest=may_rest)
-    assert tile <= positions
-    assert may_rest or positions % tile == 0
+    found = register_tile(positions, blocks * parts, steps, machine, parts, copies, may_rest=may_rest, rows=rows)
+    tile, together = found
+    assert tile <= (positions if rows < 2 else 2 * positions)
+    assert may_rest or positions % tile == 0 or (rows and tile % 2 == 0 and positions % (tile // 2) == 0)
     assert (blocks * parts) % together == 0
     assert together % parts == 0
     assert copies * tile * together < machine.registers

@@ -26,7 +26,7 @@ LAYERS: list[tuple[int, tuple[int, int], dict[str, Any]]] = [
     (48, (3, 3), {"dilate": (1, 2)}),
     (20, (6, 7), {}),
 ]
-"""Output channels, kernel and attributes of convolutions of data of 48 x 6 x 10."""
+"""Output channels, kernel and attributes of convolutions of data of 48 x 6 x 10, by weights of a byte."""
 
 
 def has_tiles() -> bool:
@@ -40,6 +40,8 @@ def layers() -> Bundle:
     for filters, kernel, attributes in LAYERS:
         weight = bundle.parameter(bundle.integers((filters, 48, *kernel), lo=-127))
         bundle.add("Convolution", data, weight, kernel=kernel, num_filter=filters, no_bias=True, **attributes)
+    wide = bundle.parameter(bundle.integers((64, 48, 1, 1), "int16", -8000, 8000))
+    bundle.add("Convolution", data, wide, kernel=(1, 1), num_filter=64, no_bias=True)
     return bundle
 
 

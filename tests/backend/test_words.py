@@ -18,7 +18,7 @@ from mrt.backend.known_bounds import known_bounds
 from mrt.backend.machine import Machine
 from mrt.backend.rounding import Rounding, choose_rounding
 from mrt.backend.words import UpperWord, Words, WordScale, WordShift
-from mrt.symbol import Graph, GraphBuilder, Interval, TensorType
+from mrt.symbol import Array, Graph, GraphBuilder, Interval, TensorType
 
 ALL = np.arange(-(2**15), 2**15, dtype=np.int16)
 """Every word."""
@@ -43,7 +43,9 @@ def test_the_form_of_rounding_follows_the_words_it_is_computed_in() -> None:
     assert choose_rounding(Interval.of(0, 2**15 - 1, (5,)), np.array([15], np.int8), "int16") is Rounding.NATURAL
 
 
-def requantized_sum(highest: int, factor: int, shift: int, relu: bool = True, shape: tuple[int, ...] = (1,)) -> Graph:
+def requantized_sum(
+    highest: int, factor: int, shift: int | Array, relu: bool = True, shape: tuple[int, ...] = (1,)
+) -> Graph:
     """The sum of two tensors of words in [-highest, highest], requantized to bytes."""
     builder = GraphBuilder()
     terms = []
@@ -74,6 +76,15 @@ def requantized_sum(highest: int, factor: int, shift: int, relu: bool = True, sh
 def test_what_fits_is_computed_in_words(graph: Graph, words: set[str]) -> None:
     found = Words(known_bounds(graph, {}))(graph)
     assert {symbol.op for symbol in found.operators} & {"word_sum", "upper_word", "word_shift"} == words
+    feeds = {"x": ALL, "y": np.random.default_rng(0).permutation(ALL)}
+    compare(found, found.evaluate(feeds), graph.evaluate(feeds))
+    compare(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
+
+
+def test_each_channel_may_have_a_shift_where_vectors_of_words_do() -> None:
+    graph = requantized_sum(16383, 32102, np.arange(2**16) % 5 + 17, shape=(2**16,))
+    found = Words(known_bounds(graph, {}), has_late=True)(graph)
+    assert {"word_sum", "upper_word", "word_shift"} <= {symbol.op for symbol in found.operators}
     feeds = {"x": ALL, "y": np.random.default_rng(0).permutation(ALL)}
     compare(found, found.evaluate(feeds), graph.evaluate(feeds))
     compare(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))

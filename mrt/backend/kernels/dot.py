@@ -114,6 +114,7 @@ def dot_products(
     dot = form.dot
     sums = _sums(data, weight, positions, taps, places)
     begun = begun_sums(sums, dot, weight, bias) if dot.parts == 1 else None
+    whole = sums if dot.parts == 1 else _whole_sums(sums, dot)
 
     def element(channel: Expression, *position: Expression) -> Expression:
         # Where there are several groups, the channels of each fill whole blocks.
@@ -121,11 +122,25 @@ def dot_products(
         at = [ravel(position, tuple(positions))] if form.flat else position
         if begun is not None:
             return begun(*at, block, lane)
-        value = joined_bytes([sums(*at, block * dot.parts + part, lane) for part in range(dot.parts)])
+        value = whole(*at, block, lane)
         value = value + weight.views[1](block, lane) if dot.offset else value
         return value if bias is None else value + bias(channel).astype(dot.accumulator)
 
     return element
+
+
+def _whole_sums(sums: Tensor, dot: Dot) -> Tensor:
+    """The stage [positions..., block, lane] of the sums of whole weights, of those of their bytes.
+
+    Sums that wait in memory are joined there, and read as those of one byte are; sums in registers where they are read.
+    """
+    *positions, blocks, lanes = (int(n) for n in sums.shape)
+
+    def whole(*at: Expression) -> Expression:
+        *position, block, lane = at
+        return joined_bytes([sums(*position, block * dot.parts + part, lane) for part in range(dot.parts)])
+
+    return stage((*positions, blocks // dot.parts, lanes), whole, "whole", whole=True)
 
 
 def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[int], places: Places) -> Tensor:

@@ -39,14 +39,16 @@ FEW_STEPS = 512
 class _Extents:
     """Of what sums of dots go over.
 
-    length, count: positions of a row, and rows. line: see `DotForm`. blocks, group_blocks: of output channels, all and
-    those of a group. depth, dots: products of a sum and what they are formed in, of all slices. taps: of one slice.
-    element: bytes of one of the data. by_instruction: whether one multiplies. sliced: whether a total is in registers
-    beside the sums of a slice. alone: whether nothing else is scheduled within the same loops.
+    length, count: positions of a row, and rows. lines: rows of the last axis of these. line: see `DotForm`. blocks,
+    group_blocks: of output channels, all and those of a group. depth, dots: products of a sum and what they are formed
+    in, of all slices. taps: of one slice. element: bytes of one of the data. by_instruction: whether one multiplies.
+    sliced: whether a total is in registers beside the sums of a slice. alone: whether nothing else is scheduled within
+    the same loops.
     """
 
     length: int
     count: int
+    lines: int
     line: int | None
     lanes: int
     blocks: int
@@ -70,6 +72,11 @@ class _Extents:
         """Whether elements are multiplied and added one by one, and nothing else is done."""
         return self.alone and not self.by_instruction
 
+    @property
+    def may_jam(self) -> bool:
+        """Whether tiles may be jammed (see `jammed`)."""
+        return self.alone and self.by_instruction
+
 
 def _extents(plan: Any, sums: Any, row: Any, rows: Sequence[Any], own: Sequence[Any], total: Any) -> _Extents:
     annotations, data = plan.get(sums).annotations, plan.get(sums).reads[-1].source
@@ -79,6 +86,7 @@ def _extents(plan: Any, sums: Any, row: Any, rows: Sequence[Any], own: Sequence[
     return _Extents(
         length=extent(plan, row),
         count=product(plan, rows),
+        lines=extent(plan, rows[-1]) if rows else 1,
         line=int(annotations[Hint.LINE]) if Hint.LINE in annotations else None,
         lanes=extent(plan, spatial[-1]),
         blocks=extent(plan, spatial[-2]),
@@ -135,6 +143,10 @@ def schedule_dots(
     for block in reversed(own):
         plan.compute_at(block, first_rows[0], preserve_unit_loops=True)
     _fetches(extents, tiling, machine).annotate(plan, steps)
+    if tiling.jammed > 1:
+        *before, last_row, _ = outer
+        plan.annotate(last_row if tiling.near == 1 else tiles, Hint.JAMMED, tiling.jammed)
+        outer = before if tiling.near == 1 else outer
     # Threads are told apart before the sums are started in a block of their own, after which TVM refuses.
     parallelize(plan, first_rows or outer)
     if total is not None:
@@ -175,15 +187,26 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> VectorTili
     """The tiling that costs least as far as is counted: cycles of a tile, and elements that come from far memory."""
     length, count, depth = extents.length, extents.count, extents.depth
     may_rest = extents.is_plain and not several_rows and length <= SHORT_ROW
-    tile, held = register_tile(
-        length, extents.group_blocks, extents.dots, machine, extents.parts, extents.copies, extents.line, may_rest
-    )
+
+    def registers(rows: int = 0) -> tuple[int, int]:
+        parts, copies = extents.parts, extents.copies
+        return register_tile(
+            length, extents.group_blocks, extents.dots, machine, parts, copies, extents.line, may_rest, rows
+        )
+
+    tile, held = registers()
     in_row = -(-length // tile)
     # Where the last tile is shorter, an outer loop has it made apart; an inner one would ask at each step.
     near = 1 if length % tile else in_row if several_rows else _near_tiles(in_row, tile * depth * extents.element)
     weights, data = extents.blocks * extents.lanes * depth, count * length * depth
     again = walk_cost(data, extents.blocks // held, data // extents.taps * extents.element)
     by_blocks = walk_cost(weights, count * in_row // near, weights * extents.element) > again
+    if extents.may_jam and by_blocks and length % 2:
+        # Weights are loaded less often. Where the data is walked once, or sums are of one block, loads of the data are
+        # what counts.
+        pair, together = registers(extents.lines)
+        if length % pair and together > extents.parts:
+            return VectorTiling(pair // 2, together // extents.parts, 2 * length // pair, by_blocks, jammed=2)
     return VectorTiling(tile, held // extents.parts, near, by_blocks)
 
 

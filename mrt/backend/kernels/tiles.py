@@ -106,10 +106,11 @@ class DotBlock(SumBlock):
         return count, first
 
 
-def tile_dots(plan: Any, sums: Any, output: Any, machine: Machine, choose: Choose = by_rule) -> bool:
+def tile_dots(plan: Any, sums: Any, output: Any, machine: Machine, choose: Choose = by_rule, whole: Any = None) -> bool:
     """Schedules by tiles what `schedule_dots` does by vectors; False, and nothing is changed, where that is faster.
 
-    `write_tiles` writes the instructions once everything is scheduled. choose: see `tilings`.
+    `write_tiles` writes the instructions once everything is scheduled. choose: see `tilings`. whole: the block that
+    makes one sum of those of several bytes of a weight; it is done beside the output, which so reads blocks in pairs.
     """
     *positions, channel = plan.get_loops(output)
     around = [extent(plan, loop) for loop in positions]
@@ -125,7 +126,7 @@ def tile_dots(plan: Any, sums: Any, output: Any, machine: Machine, choose: Choos
     weights, data = all_blocks * ROWS * depth, math.prod(around) * depth
     parts = int(plan.get(sums).annotations[Hint.PARTS])
     together = tiling.blocks // parts
-    pair, after_each_other = read_together(together, parts), math.gcd(together, STORED)
+    pair, after_each_other = read_together(together, 1), math.gcd(together, STORED)
     blocks, lane = plan.split(channel, [None, pair * ROWS])
     far_blocks, near_blocks, stored = plan.split(blocks, [None, together // after_each_other, after_each_other // pair])
     far_lines, near_lines = plan.split(line, [None, tiling.lines])
@@ -133,6 +134,9 @@ def tile_dots(plan: Any, sums: Any, output: Any, machine: Machine, choose: Choos
     places = [*rows, far_lines, far_positions]
     outer = [far_blocks, *places] if weights > max(data, FAR_BYTES) else [*places, far_blocks]
     plan.reorder(*outer, near_blocks, near_lines, near_positions, stored, lane)
+    if whole is not None:
+        plan.compute_at(whole, outer[-1], preserve_unit_loops=True)
+        plan.vectorize(plan.get_loops(whole)[-1])
     plan.compute_at(sums, outer[-1], preserve_unit_loops=True)
     plan.annotate(sums, Hint.TILES, list(astuple(tiling)))
     parallelize(plan, outer)
