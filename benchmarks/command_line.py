@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
+from peers import ISA
+
 T = TypeVar("T")
 
 
@@ -79,6 +81,11 @@ def seconds(text: str) -> float:
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} was found; a number of seconds above 0 is needed")
     return value
+
+
+def add_isa(parser: argparse.ArgumentParser) -> None:
+    """Adds the option of `peers.ISA`."""
+    parser.add_argument("--isa", type=one_of(list(ISA)), default="native", help="native, or vnni: without AMX")
 
 
 def add_turns(parser: argparse.ArgumentParser) -> None:

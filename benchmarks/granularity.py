@@ -1,7 +1,7 @@
 """What scales by channel cost: latency by granularity of the activations, over that of one scale per tensor.
 
     python benchmarks/granularity.py
-    python benchmarks/granularity.py --models resnet20 --steps 16 --json out.json
+    python benchmarks/granularity.py --models resnet20 --steps 16 --isa vnni --json out.json
 
 Seeded networks whose channels are spread, as those of trained networks are, are quantized with one scale for every STEP
 channels of their activations. Each module is a process of its own, and they are measured in turns.
@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from command_line import Parser, add_turns, listed, one_of, whole, work_folder
+from command_line import Parser, add_isa, add_turns, listed, one_of, whole, work_folder
 from in_turns import Case, Launch, Measured, Store, cases, cosine, machine, measure, row
 
 MODELS = ("mobilenetv1_025", "resnet20")
@@ -39,6 +39,7 @@ def _parser() -> Parser:
     parser.add_argument("--steps", type=listed(whole(1)), default=list(STEPS), help="channels of one scale: 16,4,1")
     parser.add_argument("--threads", type=listed(whole(1)), default=[1], help="1")
     parser.add_argument("--batch", type=listed(whole(1)), default=[1], help="samples of one call: 1")
+    add_isa(parser)
     add_turns(parser)
     return parser
 
@@ -48,11 +49,11 @@ def measure_all(arguments: Namespace, store: Store) -> int:
     steps = [str(step) for step in arguments.steps]
     columns = ["model", "threads", "batch", LAYER, *steps, *(f"{step} / {LAYER}" for step in steps)]
     columns += [f"cosine {granularity}" for granularity in (LAYER, *steps)]
-    print(f"{machine()}\n\n{row(columns)}\n{row(['---'] * len(columns))}", flush=True)
+    print(f"{machine()}; instructions: {arguments.isa}\n\n{row(columns)}\n{row(['---'] * len(columns))}", flush=True)
     rows: list[dict[str, Any]] = []
     failures: list[str] = []
     for case in cases(arguments.models, arguments.threads, arguments.batch):
-        launches = {name: partial(launch, name, case, store) for name in (FLOAT, LAYER, *steps)}
+        launches = {name: partial(launch, name, case, store, arguments.isa) for name in (FLOAT, LAYER, *steps)}
         found, failed = measure(launches, arguments.rounds, arguments.seconds)
         failures += [f"{case}, granularity {name}: {error}" for name, error in failed.items()]
         print(line(case, steps, found), flush=True)
@@ -68,17 +69,17 @@ def measure_all(arguments: Namespace, store: Store) -> int:
     return 1 if failures else 0
 
 
-def launch(granularity: str, case: Case, store: Store) -> Launch:
-    """The module of one granularity, or the float network; ChildError where it cannot be made."""
+def launch(granularity: str, case: Case, store: Store, isa: str) -> Launch:
+    """The module of one granularity, or the float network; ChildError where it cannot be made. isa: one of `ISA`."""
     network = store.get("network", name=case.model, spread=SPREAD)
     arguments: dict[str, Path] = {"network": network}
     if granularity != FLOAT:
         step = LAYER if granularity == LAYER else {"channel": int(granularity)}
         model = store.get("mrt-model", network=network, options={"activation": {"granularity": step}})
-        facts = {"threads": case.threads, "batch": case.batch, "machine": machine()}
+        facts = {"threads": case.threads, "batch": case.batch, "machine": machine(), "isa": isa}
         arguments = {"module": store.get("mrt-module", model=model, **facts)}
     engine = "mrt-f32" if granularity == FLOAT else "mrt-int8"
-    return Launch(engine, arguments, network, case.threads, case.batch)
+    return Launch(engine, arguments, network, case.threads, case.batch, isa)
 
 
 def line(case: Case, steps: list[str], found: Mapping[str, Measured]) -> str:

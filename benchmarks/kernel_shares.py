@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from command_line import Parser, listed, one_of, whole, work_folder
+from command_line import Parser, add_isa, listed, one_of, whole, work_folder
 from in_turns import Store, machine, row
 from latency import MODELS
-from peers import ISA, NETWORK, isa_target
+from peers import NETWORK, isa_target
 
 ACCUMULATORS, LANES, DOT_PRODUCTS = 12, 16, 64
 """Enough sums for two instructions at a time with four cycles each; products of one vpdpbusd of 512 bits."""
@@ -68,7 +68,7 @@ class Peak:
 def main() -> None:
     parser = Parser(__doc__)
     parser.add_argument("--models", type=listed(one_of(MODELS)), default=["resnet50", "mobilenetv2"], help="by commas")
-    parser.add_argument("--isa", type=one_of(list(ISA)), default="native", help="native, or vnni: without AMX")
+    add_isa(parser)
     parser.add_argument("--float", action="store_true", help="the float network, and not the integer one")
     parser.add_argument("--runs", type=whole(1), default=20, help="of the network: 20")
     parser.add_argument("--work", type=Path, help="a folder for networks and quantized models; a temporary one")

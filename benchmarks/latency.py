@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from command_line import Parser, add_turns, listed, one_of, whole, work_folder
+from command_line import Parser, add_isa, add_turns, listed, one_of, whole, work_folder
 from in_turns import (
     Case,
     ChildError,
@@ -35,7 +35,7 @@ from in_turns import (
     row,
     version_of,
 )
-from peers import IR, ISA, NETWORK
+from peers import IR, NETWORK
 
 MODELS = (
     *("resnet50", "resnet18", "mobilenetv2", "mobilenetv1_025"),
@@ -233,7 +233,7 @@ def _parser() -> Parser:
     parser.add_argument("--engines", type=listed(one_of(list(ENGINES))), default=list(ENGINES), help="mrt,ort,openvino")
     parser.add_argument("--threads", type=listed(whole(1)), default=[1, 2], help="1,2")
     parser.add_argument("--batch", type=listed(whole(1)), default=[1, 16], help="samples of one call: 1,16")
-    parser.add_argument("--isa", type=one_of(list(ISA)), default="native", help="native, or vnni: without AMX")
+    add_isa(parser)
     add_turns(parser)
     return parser
 
