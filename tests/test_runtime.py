@@ -20,6 +20,7 @@ from mrt.backend.libraries import Libraries, as_object
 from mrt.backend.machine import Machine
 from mrt.errors import CompilationError, DataError, ModelFileError
 from mrt.runtime import Metadata, Module, load_module
+from mrt.runtime.large_pages import LARGE, ask_for_large_pages
 from mrt.symbol import Graph, GraphBuilder, TensorType, find_operator
 from mrt.symbol.quantized_tensor import TensorQuantization
 
@@ -360,3 +361,14 @@ def test_scales_per_channel_and_facts_survive_json() -> None:
     )
     ties = np.array([0.5, 1.5, 2.5, -0.5, -1.5, -2.5], np.float32).reshape(1, 6)
     assert TensorQuantization("t", (1, 6), "int8", 1.0, 0, -128, 127).quantize(ties).tolist() == [[0, 2, 2, 0, -2, -2]]
+
+
+@pytest.mark.parametrize("size", [0, 1, LARGE - 1, 2 * LARGE, 5 * LARGE + 7])
+def test_memory_in_large_pages_holds_what_it_held(size: int) -> None:
+    """Also what lies beside it, in the same pages."""
+    held = np.random.default_rng(0).integers(0, 256, size + 2 * LARGE, np.uint8)
+    before = held.copy()
+    ask_for_large_pages(held[LARGE // 2 : LARGE // 2 + size])
+    np.testing.assert_array_equal(held, before)
+    held[:] = 1
+    assert int(held.sum()) == len(held)
