@@ -38,3 +38,7 @@ class VerificationError(MRTError):
 
 class CompilationError(MRTError):
     """A graph cannot be compiled or run as asked."""
+
+
+class BusyError(MRTError):
+    """Another process is writing into the folder of results."""

@@ -21,6 +21,7 @@ from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import CompilationError, DataError, ModelFileError
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
+from mrt.result_folder import save_all, settle
 from mrt.symbol import Array, Graph, Interval
 from mrt.symbol.files import atomic_write_all, graph_from_bytes, graph_to_bytes, indented_json
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -103,16 +104,11 @@ class QuantizedModel:
         return [entry.dequantize(array) for entry, array in zip(self.outputs, y, strict=True)]
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the model's files into `directory`: all or, where they do not fit, none; the certificate last.
+        """Writes the model's files into `directory`: all or, where they do not fit, none.
 
-        Raises ModelFileError where the folder cannot be made or written.
+        Raises ModelFileError where the folder cannot be made or written, BusyError where a run writes there.
         """
-        folder = Path(directory)
-        _make_folder(folder)
-        atomic_write_all({folder / name: content for name, content in self.files.items()})
-        for stale in (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE):
-            if stale not in self.files:
-                (folder / stale).unlink(missing_ok=True)
+        save_all(Path(directory), self.files, (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE))
 
     def rebatched(self, batch: int) -> QuantizedModel:
         """The same model for `batch` samples at once; GraphError with the reason where its graph bakes the batch in."""
@@ -304,6 +300,7 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
     Files that the certificate does not vouch for are not read.
     """
     folder = Path(directory)
+    settle(folder)
     if not (folder / CERTIFICATE_FILE).is_file():
         raise ModelFileError(f"{folder} holds no saved model: {CERTIFICATE_FILE} is missing")
     verified = open_verified(folder)

@@ -419,9 +419,7 @@ def test_a_full_disk_leaves_no_half_file(copy: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(MRTError, match=r"thresholds\.json: No space left on device"):
         run(copy, first="calibrate")
-    after = contents(copy / "out")
-    assert after.items() <= before.items()
-    assert "stages/calibrate.json" not in after
+    assert contents(copy / "out") == before
 
 
 def test_a_model_that_does_not_fit_the_disk_leaves_the_old_one(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,7 +434,7 @@ def test_a_model_that_does_not_fit_the_disk_leaves_the_old_one(copy: Path, monke
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(MRTError, match="No space left on device"):
         run(copy, "quantize.activation.bits=5", first="quantize", last="quantize")
-    assert contents(copy / "out").items() <= before.items()
+    assert contents(copy / "out") == before
     mrt.verify(copy / "out")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from mrt.certificate.certificate import CERTIFICATE_FILE, Certificate, derive
 from mrt.collector import paused_collector
 from mrt.errors import MRTError, VerificationError
+from mrt.result_folder import settle
 from mrt.symbol import Graph, Interval
 from mrt.symbol.files import graph_from_bytes
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -65,6 +66,7 @@ class Verified:
 def open_verified(directory: str | os.PathLike[str]) -> Verified:
     """Verifies as `verify` does, and gives what was verified: each file is read once."""
     folder = Path(directory)
+    settle(folder)
     content = _read(folder / CERTIFICATE_FILE)
     stated = Certificate.from_json(content.decode("utf-8", "replace"))
     files = {name: _checked(folder, name, digest) for name, digest in stated.files.items()}

@@ -11,7 +11,7 @@ from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.support.cc import get_cc
+from tvm.support.cc import create_shared, get_cc
 
 from mrt.errors import CompilationError
 from mrt.runtime.metadata import REQUEST
@@ -45,39 +45,58 @@ class Executable:
 class Linkable:
     """Compiled functions, to be linked to a shared library.
 
-    bytecode: the virtual machine's, with all constants. objects: the files of machine code, by content.
+    objects: the files to be linked, by content: machine code, and the virtual machine's bytecode with all constants.
     """
 
-    bytecode: Any
     objects: Sequence[bytes]
 
     def link(self, path: Path) -> None:
-        """Writes the library, and its parts beside it; CompilationError where the system's linker fails."""
+        """Writes the library, and its parts beside it.
+
+        Raises CompilationError where the system's linker fails, OSError where the parts cannot be written.
+        """
         if get_cc() is None:
             raise CompilationError("the module cannot be linked: there is no C++ compiler; install g++ or clang++")
         parts = [path.with_name(f"part{place}.o") for place in range(len(self.objects))]
         for part, content in zip(parts, self.objects, strict=True):
             part.write_bytes(content)
         try:
-            self.bytecode.export_library(str(path), addons=[str(part) for part in parts])
+            create_shared(str(path), [str(part) for part in parts])
         except RuntimeError as error:
-            raise CompilationError(f"the module cannot be linked: {line_of(error, -1)}") from error
+            raise CompilationError(f"the module cannot be linked: {_said(error)}") from error
 
     def load(self) -> Any:
         """TVM's module of the library, which is part of this process from then on, and no file.
 
         CompilationError where that fails, in a temporary folder that nothing may be executed from say.
         """
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / LIBRARY
-            self.link(path)
-            try:
-                return tvm.runtime.load_module(str(path))
-            except Exception as error:  # what fails, and how, depends on the system's loader
-                raise CompilationError(
-                    f"the module cannot be loaded from {folder}: {line_of(error, 0)}; save it and load it from a "
-                    f"folder that code may be executed from, or name one for temporary files by TMPDIR"
-                ) from error
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / LIBRARY
+                self.link(path)
+                return _loaded(path)
+        except OSError as error:
+            raise CompilationError(
+                f"the module cannot be linked in {tempfile.gettempdir()}: {error.strerror or error}; make room there, "
+                f"or name another folder for temporary files by TMPDIR"
+            ) from error
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        return tvm.runtime.load_module(str(path))
+    except Exception as error:  # what fails, and how, depends on the system's loader
+        raise CompilationError(
+            f"the module cannot be loaded from {path.parent}: {line_of(error, 0)}; save it and load it from a "
+            f"folder that code may be executed from, or name one for temporary files by TMPDIR"
+        ) from error
+
+
+def _said(error: BaseException) -> str:
+    """The first line of what a linker said, behind TVM's heading and before its own command line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(("Compilation error:", "Command line:"))]
+    return said[0] if said else f"it failed without a word, by {' '.join(lines)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -96,6 +96,8 @@ class Module:
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
                 made = Path(folder) / LIBRARY
                 self._library.link(made)
+                with made.open("rb") as file:
+                    os.fsync(file.fileno())
                 os.replace(made, target)
         except OSError as error:
             raise ModelFileError(f"{target} cannot be written: {error.strerror or error}") from error

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from mrt.backend import TvmRunner
-from mrt.certificate import verify
+from mrt.certificate import CERTIFICATE_FILE, verify
 from mrt.datasets import Dataset
 from mrt.errors import VerificationError
 from mrt.evaluation import (
@@ -50,7 +50,8 @@ EARLIER = (PREPARE, CALIBRATE, QUANTIZE, COMPILE)
 def _evaluate(run: Run) -> Save:
     started = time.perf_counter()
     config, workspace = run.config.evaluate, run.workspace
-    model, module, proof = load(workspace.folder), load_module(workspace.path(MODULE)), verify(workspace.folder)
+    folder = workspace.home(CERTIFICATE_FILE)
+    model, module, proof = load(folder), load_module(workspace.path(MODULE)), verify(folder)
     data = dataset_of(run, run.config.data.test, "data.test").first(config.samples)
     measure = _float_measure(run)
     prepared, _ = prepared_graph(workspace)
