@@ -49,9 +49,11 @@ def held(folder: Path) -> Iterator[bool]:
             os.pwrite(descriptor, f"{os.getpid():<20}".encode(), 0)
         yield has_locks
     finally:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        os.close(descriptor)
+        try:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        finally:
+            os.close(descriptor)
 
 
 def _locked(path: Path) -> tuple[int, bool]:
