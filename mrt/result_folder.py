@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mrt.errors import BusyError, ModelFileError
-from mrt.symbol.files import atomic_write_all
+from mrt.symbol.files import atomic_write_all, check_replaceable
 
 LOCK = ".lock"
 FINISHED = ".finished"
@@ -125,8 +125,7 @@ def commit(folder: Path, made: Path, removed: Iterable[str] = ()) -> None:
     """
     names = [str(path.relative_to(made)) for path in _files_in(made)]
     for name in names:
-        if (folder / name).is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
+        check_replaceable(folder / name)
     atomic_write_all({made / REMOVED: json.dumps(sorted(set(removed) - set(names))).encode()})
     for path in {path.parent for path in _files_in(made)}:
         _sync(path)

@@ -18,6 +18,7 @@ from mrt.errors import DataError, ModelFileError
 from mrt.runtime.code import LIBRARY, Library, Linkable, check_whole, line_of, virtual_machine
 from mrt.runtime.metadata import METADATA, Metadata
 from mrt.runtime.worker import Worker
+from mrt.symbol.files import check_replaceable
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
 from mrt.workers import cores
 
@@ -99,6 +100,7 @@ class Module:
                 self._library.link(made)
                 with made.open("rb") as file:
                     os.fsync(file.fileno())
+                check_replaceable(target)
                 os.replace(made, target)
         except OSError as error:
             raise ModelFileError(f"{target} cannot be written: {error.strerror or error}") from error
