@@ -66,10 +66,11 @@ class Verified:
 def open_verified(directory: str | os.PathLike[str]) -> Verified:
     """Verifies as `verify` does, and gives what was verified: each file is read once."""
     folder = Path(directory)
-    settle(folder)
-    content = _read(folder / CERTIFICATE_FILE)
-    stated = Certificate.from_json(content.decode("utf-8", "replace"))
-    files = {name: _checked(folder, name, digest) for name, digest in stated.files.items()}
+    try:
+        content, stated, files = _contents(folder)
+    except VerificationError:
+        # A run may have replaced the files while they were read: those of it are read then.
+        content, stated, files = _contents(folder)
     for needed in (GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE):
         if needed not in files:
             raise VerificationError(f"{CERTIFICATE_FILE} does not vouch for {needed}")
@@ -93,6 +94,14 @@ def open_verified(directory: str | os.PathLike[str]) -> Verified:
         hashlib.sha256(content).hexdigest(),
     )
     return Verified(summary, graph, files | {CERTIFICATE_FILE: content}, facts)
+
+
+def _contents(folder: Path) -> tuple[bytes, Certificate, dict[str, bytes]]:
+    """The certificate as it lies there and as it is read, and the contents of the files that it vouches for."""
+    settle(folder)
+    content = _read(folder / CERTIFICATE_FILE)
+    stated = Certificate.from_json(content.decode("utf-8", "replace"))
+    return content, stated, {name: _checked(folder, name, digest) for name, digest in stated.files.items()}
 
 
 def _compare(stated: Certificate, derived: Certificate) -> None:

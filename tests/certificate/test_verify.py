@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -293,3 +294,24 @@ def test_a_float_graph_has_no_certificate() -> None:
     graph = builder.graph([builder.apply(Relu(), [x], "y")])
     with pytest.raises(VerificationError, match="float32"):
         certify(graph, {}, {})
+
+
+def test_a_model_that_is_replaced_meanwhile_is_the_former_or_the_new_one(tmp_path: Path) -> None:
+    models = [small_model(), two_layers()]
+    models[0].save(tmp_path)
+    saves, ended = 0, threading.Event()
+
+    def replace() -> None:
+        nonlocal saves
+        while not ended.wait(0.03):
+            saves += 1
+            models[saves % 2].save(tmp_path)
+
+    other = threading.Thread(target=replace)
+    other.start()
+    try:
+        found = {verify(tmp_path).digest for _ in range(80)}
+    finally:
+        ended.set()
+        other.join()
+    assert found == {model.digest for model in models} and saves > 5
