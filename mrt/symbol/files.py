@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,14 @@ from mrt.symbol.mxnet_json import graph_from_json, graph_to_json
 
 _RESERVED_NAME = "__metadata__"
 """The one name that safetensors keeps for itself."""
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+"""What a path may be that is no regular file."""
 
 
 def graph_to_bytes(graph: Graph) -> tuple[bytes, bytes]:
@@ -100,6 +109,32 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def read_file(path: Path, limit: int) -> bytes:
+    """The content of a regular file, or of one that a link leads to, of at most `limit` bytes.
+
+    Never waits, as reading a pipe or a terminal would. Raises ModelFileError naming the path, what was found and what
+    is needed.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+                raise ModelFileError(f"{path} is {kind}; a regular file is needed")
+            if status.st_size > limit:
+                raise ModelFileError(f"{path} holds {status.st_size} bytes; at most {limit} are read")
+            with open(descriptor, "rb", closefd=False) as file:
+                content = file.read(status.st_size + 1)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise ModelFileError(f"cannot read {path}: {error.strerror or error}") from None
+    if len(content) != status.st_size:
+        raise ModelFileError(f"{path} was changed while it was read; read it again once it is written")
+    return content
+
+
 def atomic_write_all(files: Mapping[Path, bytes]) -> None:
     """Puts contents at their paths, each in one step and in order, once all of them are known to fit.
 
@@ -110,7 +145,7 @@ def atomic_write_all(files: Mapping[Path, bytes]) -> None:
     path = Path()
     try:
         for path, data in files.items():
-            temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+            temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
             finished[path] = temporary
             with temporary.open("xb") as file:
                 file.write(data)
