@@ -108,6 +108,7 @@ class QuantizedModel:
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the model's files into `directory`: all or, where they do not fit, none; the certificate last.
 
+        The compiled module of another model that is there stays; `verify` refuses it.
         Raises ModelFileError where the folder cannot be made or written.
         """
         folder = Path(directory)
