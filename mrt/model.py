@@ -95,9 +95,12 @@ class QuantizedModel:
         return sha256(self.files[CERTIFICATE_FILE]).hexdigest()
 
     def quantize_inputs(self, x: Array | Mapping[str, Array]) -> dict[str, Array]:
-        """Integers for float inputs (one array, or arrays by input name), any number of samples; DataError on NaN."""
+        """The integers of inputs (one array, or arrays by input name), any number of samples.
+
+        Raises DataError as a call of the compiled module does; see `TensorQuantization.quantize`.
+        """
         feeds = named_inputs(x, [entry.name for entry in self.inputs])
-        return {entry.name: entry.quantize(np.asarray(feeds[entry.name])) for entry in self.inputs}
+        return {entry.name: entry.quantize(feeds[entry.name]) for entry in self.inputs}
 
     def dequantize_outputs(self, y: Sequence[Array]) -> list[Array]:
         """Float32 outputs, before post-processing, for the integer graph's outputs in order."""
@@ -264,7 +267,7 @@ def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[s
             raise DataError(f"one array is given, the model has the inputs {list(names)}; give a mapping")
         return {names[0]: x}
     if set(x) != set(names):
-        raise DataError(f"inputs {sorted(x)} are given, {sorted(names)} are needed")
+        raise DataError(f"inputs {sorted(map(str, x))} are given, {sorted(names)} are needed")
     return dict(x)
 
 

@@ -27,6 +27,7 @@ from mrt.module_record import (
 from mrt.runtime.code import Library, Linkable, check_whole, line_of, virtual_machine
 from mrt.runtime.metadata import METADATA, Metadata
 from mrt.runtime.worker import Worker
+from mrt.symbol.arrays import as_array
 from mrt.symbol.files import atomic_write_all, read_file
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
 from mrt.workers import cores
@@ -84,9 +85,10 @@ class Module:
     def __call__(self, x: Array | Mapping[str, Array]) -> Array | list[Array]:
         """Real outputs, float32, for real inputs, post-processing applied.
 
-        x: an array, or arrays by input name where there are several; axis 0 is the sample, any number of them.
+        x: an array, or arrays by input name where there are several; axis 0 is the sample, any number of them. An input
+        that is given as integers takes these, see `TensorQuantization.quantize`.
         Gives an array, or a list of arrays where there are several outputs. Raises DataError for inputs that do not
-        fit or hold NaN.
+        fit, hold NaN, or are integers beyond what was declared or in other units than calibration saw.
         """
         pairs = zip(self.inputs, self._arrays(x), strict=True)
         fed = [entry.quantize(array) if entry.is_given else entry.real(array) for entry, array in pairs]
@@ -121,13 +123,13 @@ class Module:
     def _arrays(self, x: Array | Mapping[str, Array]) -> list[Array]:
         """The array of each input, in order."""
         if not isinstance(x, Mapping) and len(self.inputs) == 1:
-            return [np.asarray(x)]
+            return [as_array(x, self.inputs[0].name)]
         names = [entry.name for entry in self.inputs]
         if not isinstance(x, Mapping):
             raise DataError(f"one array is given, the model has the inputs {names}; give arrays by input name")
         if set(x) != set(names):
-            raise DataError(f"inputs {sorted(x)} are given, {sorted(names)} are needed")
-        return [np.asarray(x[name]) for name in names]
+            raise DataError(f"inputs {sorted(map(str, x))} are given, {sorted(names)} are needed")
+        return [as_array(x[name], name) for name in names]
 
     def _run(self, fed: Sequence[Array], integer: bool) -> list[Array]:
         """All samples in batches, the last one filled up with what is dropped again; constant outputs once."""
