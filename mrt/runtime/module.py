@@ -15,6 +15,7 @@ from tvm import relax
 
 from mrt.errors import DataError, ModelFileError
 from mrt.runtime.code import LIBRARY, Library, Linkable, check_whole, line_of, virtual_machine
+from mrt.runtime.elf import foreign_machine
 from mrt.runtime.metadata import METADATA, Metadata
 from mrt.runtime.worker import Worker
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
@@ -143,6 +144,10 @@ def load_module(path: str | os.PathLike[str]) -> Module:
     """
     if not Path(path).is_file():
         raise ModelFileError(f"{path} does not exist or is no file")
+    if machine := foreign_machine(Path(path)):
+        raise ModelFileError(
+            f"{path} is code for {machine}, which this machine cannot run; compile it for this machine"
+        )
     try:
         library = Path(path).read_bytes()
         check_whole(library)
