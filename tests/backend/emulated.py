@@ -6,7 +6,6 @@ program in C makes, so that both are linked to one executable.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from tvm import tirx
 
 from mrt.backend.build import compile_linkable
@@ -25,12 +23,12 @@ from mrt.backend.kernels.upcoming import upcoming_steps
 from mrt.backend.libraries import Libraries, as_object
 from mrt.backend.machine import Machine
 from mrt.backend.memory_plan import aligned
-from mrt.runtime import CALLS, MAIN
+from mrt.runtime import CALLS, MAIN, Linkable, Linker
 from mrt.symbol import Array, Graph, Symbol
+from tests.emulation import Emulation
 
 CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 """DLPack's numbers of kinds of elements."""
-CONSTANTS = "constants"
 
 PROGRAM = """
 #include <stdint.h>
@@ -68,12 +66,13 @@ int __tvm_ffi_main_calls(void *, const Any *, int32_t, Any *);
 class Emulated:
     """A `Runner` of code for an LLVM target, by the emulator of a CPU, which has no instruction that this one lacks.
 
-    target: keys of a target. compiler: for the same machines. emulator: its command.
+    target: keys of a target. emulation: of its machines. saved: whether the code is linked to a library as modules are,
+    which the program loads, and not into the program.
     """
 
     target: Mapping[str, Any]
-    compiler: str
-    emulator: Sequence[str]
+    emulation: Emulation
+    saved: bool = False
 
     def prepare(self, graph: Graph) -> Callable[[Mapping[str, Array]], list[Array]]:
         """The program of the graph, in a folder that is there as long as what is given."""
@@ -81,40 +80,42 @@ class Emulated:
         emitter = Emitter(machine)
         emitter.add(graph, MAIN)
         module = emitter.module()
-        objects = compile_linkable(module, machine, Libraries(machine, as_object)).objects
+        linker = Linker(self.target["mtriple"])
+        linkable = compile_linkable(module, machine, Libraries(machine, as_object), linker)
         kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
         joined = join_calls(module, (), {name for name, made in kernels.items() if upcoming_steps(made)})
         folder = tempfile.TemporaryDirectory()
-        program = self._linked(joined, objects, Path(folder.name))
+        program = self._linked(joined, linkable, Path(folder.name))
 
         def run(feeds: Mapping[str, Array]) -> list[Array]:
             fed = [np.ascontiguousarray(feeds[symbol.name], symbol.dtype).tobytes() for symbol in graph.inputs]
             given = b"".join([*fed, np.from_dlpack(joined.constants).tobytes()])
-            done = subprocess.run([*self.emulator, program], input=given, capture_output=True, check=False)
+            done = subprocess.run([*self.emulation.emulator, program], input=given, capture_output=True, check=False)
             assert done.returncode == 0, f"status {done.returncode}: {done.stderr.decode()} in {folder.name}"
             return _outputs(graph, done.stdout)
 
         return run
 
-    def _linked(self, joined: Joined, objects: Sequence[bytes], folder: Path) -> Path:
+    def _linked(self, joined: Joined, linkable: Linkable, folder: Path) -> Path:
         main = folder / "main.c"
         main.write_text(PROGRAM + _main(joined.calls[MAIN + CALLS].parameters), encoding="ascii")
-        parts = [folder / f"part{place}.o" for place in range(len(objects))]
-        for part, content in zip(parts, objects, strict=True):
-            part.write_bytes(content)
-        command = [self.compiler, "-static", "-O1", main, *parts, "-lm", "-o", folder / "program"]
+        if self.saved:
+            linkable.link(folder / "model.so")
+            parts = [folder / "model.so", f"-Wl,-rpath,{folder}"]
+        else:
+            parts = [folder / f"part{place}.o" for place in range(len(linkable.objects))]
+            for part, content in zip(parts, linkable.objects, strict=True):
+                part.write_bytes(content)
+            parts += ["-static", "-lm"]
+        command = [self.emulation.compiler, "-O1", main, *parts, "-o", folder / "program"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return folder / "program"
 
 
-def emulated(target: Mapping[str, Any], machine: str, cpu: str) -> Emulated:
-    """A runner by the emulator of `cpu`; the test is skipped where a program for it is missing."""
-    compiler, emulator = f"{machine}-linux-gnu-gcc", f"qemu-{machine}"
-    for program, package in ((compiler, f"gcc-{machine}-linux-gnu"), (emulator, "qemu-user")):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is absent: install {package}")
-    return Emulated(target, compiler, (emulator, "-cpu", cpu))
+def emulated(target: Mapping[str, Any], cpu: str, saved: bool = False) -> Emulated:
+    """A runner of code for a target that has an `mtriple`, by the emulator of `cpu`; skips as `Emulation.of` does."""
+    return Emulated(target, Emulation.of(target["mtriple"].split("-")[0], cpu), saved)
 
 
 def _main(parameters: Sequence[Any]) -> str:

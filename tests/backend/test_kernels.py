@@ -53,7 +53,7 @@ EMULATED: dict[str, dict[str, Any]] = {
 @pytest.fixture(params=[*TARGETS, *EMULATED])
 def runner(request: pytest.FixtureRequest) -> Runner:
     if request.param in EMULATED:
-        return emulated(EMULATED[request.param], "aarch64", request.param)
+        return emulated(EMULATED[request.param], request.param)
     if request.param not in runnable():
         pytest.skip(f"this machine does not run code for {request.param}")
     return TvmRunner(TARGETS[request.param])
