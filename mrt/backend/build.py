@@ -137,17 +137,25 @@ def compile_linkable(
     with _compiling(machine):
         bytecode, joined = _joined(module, libraries)
         calling = as_object(_written(joined.calls, True, machine))
-        # TVM asks what is imported for what machine the library is.
-        bytecode.mod.import_module(tirx.build(tvm.IRModule({}), machine.target, KERNELS))
-        return Linkable(bytecode, [*libraries.finish(), calling], linker)
+        # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
+        library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
+        bytecode.mod.import_module(library)
+        pack, target = tvm.get_global_func("runtime.ModulePackImportsToLLVM"), library["_get_target_string"]()
+        packed = pack(bytecode.mod, False, target, "")
+        return Linkable([*libraries.finish(), calling, as_object(library), as_object(packed)], linker)
 
 
 @contextmanager
 def _compiling(machine: Machine) -> Iterator[None]:
-    """TVM's settings; CompilationError for what TVM raises."""
+    """TVM's settings; CompilationError for what TVM raises, or where its code cannot be kept."""
     try:
         with tvm.transform.PassContext(config=SETTINGS), machine.target:
             yield
+    except OSError as error:
+        raise CompilationError(
+            f"machine code cannot be kept: {error.strerror or error}; see that this process has memory for it and "
+            f"no narrow limit on the size of files (ulimit -f)"
+        ) from error
     except Exception as error:  # TVM raises errors of many kinds, built-in ones among them
         raise CompilationError(f"TVM cannot compile the graph: {one_line(error)}") from error
 
