@@ -7,9 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
-from mrt.errors import CompilationError
+from mrt.errors import CompilationError, ConfigError
+from mrt.messages import short
+from mrt.options import Options
 
 NATIVE = "native"
 """The name of this machine's CPU."""
@@ -21,23 +23,23 @@ def _feature(value: Any) -> Any:
     return value
 
 
-class TargetConfig(BaseModel):
+class TargetConfig(Options):
     """A CPU that code is made for, by the keys of `compile.target`.
 
     kind: TVM's; code is made by LLVM. mcpu: LLVM's name of the CPU, or `native`, this machine's with the features that
     its operating system allows; that is the default unless `mtriple` names other machines. mtriple: LLVM's triple, this
     machine's by default. features: LLVM's names of what the CPU has beyond its name, or after a `-` of what is not to
     be used. threads: how many cores the code is made for, by default those that this process may use; code for one
-    starts no threads.
+    starts no threads. linker: the C++ compiler that makes a shared library of the code, a program on PATH or its path;
+    by default this machine's, for other machines the one that is called by their triple.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["llvm"] = "llvm"
     mcpu: Annotated[str, Field(min_length=1)] | None = None
     mtriple: Annotated[str, Field(min_length=1)] | None = None
     features: tuple[Annotated[str, BeforeValidator(_feature)], ...] = ()
     threads: Annotated[int, Field(ge=1, strict=True)] | None = None
+    linker: Annotated[str, Field(min_length=1)] | None = None
 
     @property
     def is_native(self) -> bool:
@@ -45,10 +47,8 @@ class TargetConfig(BaseModel):
         return self.mcpu == NATIVE or (self.mcpu is None and self.mtriple is None)
 
 
-class TuneConfig(BaseModel):
+class TuneConfig(Options):
     """The `compile.tune` section. trials: how many tilings of each kernel are measured, at most."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     trials: Annotated[int, Field(ge=1, strict=True)]
 
@@ -64,7 +64,7 @@ def keys_of(target: Target) -> Any:
     if target in (NATIVE, "llvm"):
         return {}
     if not target.lstrip().startswith("{"):
-        raise ValueError("native, or a mapping of the keys kind, mcpu, mtriple, features and threads, is needed")
+        raise ValueError(f"native, or a mapping of the keys {', '.join(TargetConfig.model_fields)}, is needed")
     return json.loads(target)
 
 
@@ -74,16 +74,5 @@ def parse_target(target: Target) -> TargetConfig:
         return target
     try:
         return TargetConfig.model_validate(keys_of(target))
-    except ValidationError as error:
-        raise CompilationError(f"target {target!r}: {'; '.join(map(_told, error.errors()))}") from None
-    except ValueError as error:
-        raise CompilationError(f"target {target!r}: {error}") from None
-
-
-def _told(detail: Any) -> str:
-    key = ".".join(map(str, detail["loc"])) or "the whole"
-    if detail["type"] == "extra_forbidden":
-        return f"{key} is not a key; the keys are {', '.join(TargetConfig.model_fields)}"
-    if detail["type"] == "literal_error":
-        return f"{key} is {detail['input']!r}; {detail['ctx']['expected']} is needed"
-    return f"{key} is {detail['input']!r}: {detail['msg'].removeprefix('Value error, ')}"
+    except (ConfigError, ValueError) as error:
+        raise CompilationError(f"target {short(target)}: {error}") from None

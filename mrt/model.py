@@ -16,14 +16,21 @@ import numpy as np
 
 from mrt.calibration import Threshold
 from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, open_verified, vouch
-from mrt.certificate.verify import GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE
+from mrt.certificate.quantization_file import FORMAT_VERSION
+from mrt.certificate.verify import (
+    GRAPH_FILE,
+    PARAMETERS_FILE,
+    POSTPROCESS_FILE,
+    POSTPROCESS_PARAMETERS_FILE,
+    QUANTIZATION_FILE,
+)
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import CompilationError, DataError, ModelFileError
+from mrt.errors import CompilationError, DataError, ModelFileError, QuantizationError
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
-from mrt.result_folder import save_all, settle
+from mrt.result_folder import current, save_all
 from mrt.symbol import Array, Graph, Interval
-from mrt.symbol.files import atomic_write_all, graph_from_bytes, graph_to_bytes, indented_json
+from mrt.symbol.files import atomic_write_all, graph_to_bytes, indented_json
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import Rebatch
 
@@ -32,10 +39,6 @@ if TYPE_CHECKING:
 
     from mrt.progress import Reporter
     from mrt.runtime import Module
-
-FORMAT_VERSION = 1
-POSTPROCESS_FILE = "postprocess.json"
-POSTPROCESS_PARAMETERS_FILE = "postprocess.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +96,12 @@ class QuantizedModel:
         return sha256(self.files[CERTIFICATE_FILE]).hexdigest()
 
     def quantize_inputs(self, x: Array | Mapping[str, Array]) -> dict[str, Array]:
-        """Integers for float inputs (one array, or arrays by input name), any number of samples; DataError on NaN."""
+        """The integers of inputs (one array, or arrays by input name), any number of samples.
+
+        Raises DataError as a call of the compiled module does; see `TensorQuantization.quantize`.
+        """
         feeds = named_inputs(x, [entry.name for entry in self.inputs])
-        return {entry.name: entry.quantize(np.asarray(feeds[entry.name])) for entry in self.inputs}
+        return {entry.name: entry.quantize(feeds[entry.name]) for entry in self.inputs}
 
     def dequantize_outputs(self, y: Sequence[Array]) -> list[Array]:
         """Float32 outputs, before post-processing, for the integer graph's outputs in order."""
@@ -106,6 +112,7 @@ class QuantizedModel:
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the model's files into `directory`: all or, where they do not fit, none.
 
+        The compiled module of another model that is there stays; `verify` refuses it.
         Raises ModelFileError where the folder cannot be made or written, BusyError where a run writes there.
         """
         save_all(Path(directory), self.files, (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE))
@@ -156,11 +163,19 @@ class QuantizedModel:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
             return compile_model(*parts, Tuning(folder, trials, report or silent()), plan.workers)
 
-    def to_relax(self) -> tvm.IRModule:
-        """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes."""
-        from mrt.backend import build_module
+    def to_relax(self, target: Target | None = None) -> tvm.IRModule:
+        """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes.
 
-        module = build_module(self.graph)
+        `tvm.compile` compiles it for every target of LLVM to the integers of `Graph.evaluate`. target: as `compile`
+        takes it, a CPU whose instructions the module may use. It is then to be compiled for that CPU, or one with the
+        same instructions: `tvm.compile` refuses others. Tiles (AMX), which a process must ask for, are used by
+        `compile` alone. TVM's target `c` is not among those: it has no vectors, and TVM 0.27 writes wrong C for
+        maxima and minima that follow each other; `to_c` gives C.
+        Raises CompilationError for a target that is not known, or where TVM fails.
+        """
+        from mrt.backend import build_portable
+
+        module = build_portable(self.graph, target=target)
         facts = {"inputs": [e.to_json() for e in self.inputs], "outputs": [e.to_json() for e in self.outputs]}
         return module.with_attr("mrt.quantization", json.dumps(facts))
 
@@ -256,7 +271,7 @@ def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[s
             raise DataError(f"one array is given, the model has the inputs {list(names)}; give a mapping")
         return {names[0]: x}
     if set(x) != set(names):
-        raise DataError(f"inputs {sorted(x)} are given, {sorted(names)} are needed")
+        raise DataError(f"inputs {sorted(map(str, x))} are given, {sorted(names)} are needed")
     return dict(x)
 
 
@@ -279,6 +294,9 @@ def assemble(
         )
         for q in integer.outputs
     )
+    for entry in (*inputs, *outputs):
+        if entry.defect:
+            raise QuantizationError(f"{entry.defect}; scale the network's weights or data")
     model = QuantizedModel(
         integer.graph,
         inputs,
@@ -299,37 +317,22 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
 
     Files that the certificate does not vouch for are not read.
     """
-    folder = Path(directory)
-    settle(folder)
-    if not (folder / CERTIFICATE_FILE).is_file():
-        raise ModelFileError(f"{folder} holds no saved model: {CERTIFICATE_FILE} is missing")
-    verified = open_verified(folder)
-    files, facts = verified.files, verified.quantization
-    try:
-        if facts["format_version"] != FORMAT_VERSION:
-            raise ModelFileError(
-                f"{folder / QUANTIZATION_FILE} has format_version {facts['format_version']}; {FORMAT_VERSION} is needed"
-            )
-        inputs = tuple(TensorQuantization.from_json(entry) for entry in facts["inputs"])
-        outputs = tuple(TensorQuantization.from_json(entry) for entry in facts["outputs"])
-        thresholds = {name: Threshold.from_json(entry) for name, entry in facts["thresholds"].items()}
-        scales = {name: np.asarray(scale, np.float64) for name, scale in facts["scales"].items()}
-        zero_points = {name: np.asarray(zero, np.int64) for name, zero in facts["zero_points"].items()}
-        notes = tuple(str(note) for note in facts["notes"])
-        # A model that was saved before there was bias correction holds none.
-        corrections = {n: np.asarray(values, np.float64) for n, values in facts.get("corrections", {}).items()}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ModelFileError(f"{folder / QUANTIZATION_FILE} is malformed: {error}") from None
-    tail = None
-    if POSTPROCESS_FILE in files:
-        tail = graph_from_bytes(
-            files[POSTPROCESS_FILE],
-            files[POSTPROCESS_PARAMETERS_FILE],
-            folder / POSTPROCESS_FILE,
-            folder / POSTPROCESS_PARAMETERS_FILE,
-        )
-    model = QuantizedModel(verified.graph, inputs, outputs, tail, thresholds, scales, zero_points, notes, corrections)
-    return _knowing(model, files=files)
+    if isinstance(directory, str | os.PathLike) and not os.path.lexists(current(Path(directory), CERTIFICATE_FILE)):
+        raise ModelFileError(f"{directory} holds no saved model: {CERTIFICATE_FILE} is missing")
+    verified = open_verified(directory)
+    facts = verified.quantization
+    model = QuantizedModel(
+        verified.graph,
+        facts.inputs,
+        facts.outputs,
+        verified.postprocess,
+        {name: Threshold(found.lo, found.hi) for name, found in facts.thresholds.items()},
+        facts.scales,
+        facts.zero_points,
+        facts.notes,
+        facts.corrections,
+    )
+    return _knowing(model, files=verified.files)
 
 
 def _knowing(model: QuantizedModel, **known: Any) -> QuantizedModel:

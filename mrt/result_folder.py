@@ -5,8 +5,9 @@
 3. `commit` renames that folder to `FINISHED`. This is the moment from which the new files hold.
 4. Each of them is moved to its place, and what they make untrue is removed.
 
-A process that ends before 3 has changed nothing. One that ends later is finished by whoever opens the folder next:
-every step of 4 may be repeated (`settle`). So all readers of such a folder call `settle` first.
+A process that ends before 3 has changed nothing. What one leaves that ends later is finished by whoever writes next:
+every step of 4 may be repeated (`finish`). Readers change nothing, so that any folder may be read: they look for each
+file where it lies now (`current`), and read again where files were moved meanwhile (`settled`).
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from mrt.errors import BusyError, ModelFileError
-from mrt.symbol.files import atomic_write_all, check_replaceable
+from mrt.errors import BusyError, ModelFileError, MRTError
+from mrt.symbol.files import atomic_write_all, check_replaceable, read_file
+from mrt.symbol.limits import JSON_BYTES
+from mrt.symbol.strict_json import parse_json
 
 LOCK = ".lock"
 FINISHED = ".finished"
@@ -32,6 +36,7 @@ REMOVED = "removed.json"
 """In `FINISHED`, the names of the files that its others make untrue."""
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 """What file systems say that know no locks."""
+Result = TypeVar("Result")
 PATIENCE = 60.0
 """Seconds that a reader waits for a process that is moving files."""
 
@@ -59,7 +64,7 @@ def held(folder: Path) -> Iterator[bool]:
 def _locked(path: Path) -> tuple[int, bool]:
     """A descriptor of the file at `path`, locked, and whether that is possible."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
         try:
             has_locks = _lock(descriptor)
             if _is_at(descriptor, path):
@@ -96,32 +101,64 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def settle(directory: str | os.PathLike[str]) -> None:
-    """Ends what a crash left of a `commit` in `directory`; nearly always there is nothing to do.
+def current(folder: Path, name: str) -> Path:
+    """Where the file `name` of a folder lies now: in `FINISHED` while a commit is not at its end, or was cut short.
 
-    Waits where another process is at it. Raises ModelFileError where the folder cannot be written.
+    It need not be there. Raises ModelFileError where `FINISHED` is not as `commit` makes it.
     """
-    folder, ends = Path(directory), time.monotonic() + PATIENCE
-    while (folder / FINISHED).is_dir():
+    finished = folder / FINISHED
+    if finished.is_symlink() or not finished.is_dir():
+        return folder / name
+    moved = finished / name
+    return moved if os.path.lexists(moved) or name in _removed(finished / REMOVED) else folder / name
+
+
+def settled(folder: Path, read: Callable[[], Result]) -> Result:
+    """What `read` gives of a folder in which nobody moves files meanwhile.
+
+    Raises what it raises, once no other process is at it, or after a minute.
+    """
+    ends = time.monotonic() + PATIENCE
+    while True:
+        before = _changed(folder)
         try:
-            with held(folder):
-                finish(folder)
-        except BusyError:
-            if time.monotonic() > ends:
+            return read()
+        except MRTError:
+            is_moving = (folder / FINISHED).is_dir() and _is_held(folder)
+            if time.monotonic() > ends or not (is_moving or before != _changed(folder)):
                 raise
-            time.sleep(0.02)
-        except OSError as error:
-            raise ModelFileError(
-                f"{folder} holds new files that are not in place yet, and cannot be written: "
-                f"{error.strerror or error}; open it once as a user who may write there"
-            ) from None
+        time.sleep(0.02)
+
+
+def _changed(folder: Path) -> int:
+    """When a name in the folder was changed last."""
+    try:
+        return folder.stat().st_mtime_ns
+    except (OSError, ValueError):
+        return 0
+
+
+def _is_held(folder: Path) -> bool:
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def commit(folder: Path, made: Path, removed: Iterable[str] = ()) -> None:
     """Replaces files of `folder`, which is held, by those in `made`, a folder inside of it, which is gone then.
 
     removed: names of files that these make untrue. OSError or ModelFileError where that fails; the folder then holds
-    the former files, or the new ones once `settle` has been called.
+    the former files, or the new ones, which readers find by `current`.
     """
     names = [str(path.relative_to(made)) for path in _files_in(made)]
     for name in names:
@@ -140,10 +177,10 @@ def finish(folder: Path) -> None:
     if not finished.is_dir():
         return
     for name in _removed(finished / REMOVED):
-        (folder / name).unlink(missing_ok=True)
+        _inside(folder, folder / name).unlink(missing_ok=True)
     for path in _files_in(finished):
         if path.name != REMOVED:
-            target = folder / path.relative_to(finished)
+            target = _inside(folder, folder / path.relative_to(finished))
             target.parent.mkdir(parents=True, exist_ok=True)
             path.replace(target)
     _sync(folder)
@@ -180,14 +217,21 @@ def _files_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if not path.is_dir())
 
 
+def _inside(folder: Path, path: Path) -> Path:
+    """`path`; ModelFileError where a link leads from the folder to it elsewhere."""
+    if not path.parent.resolve().is_relative_to(folder.resolve()):
+        raise ModelFileError(f"{path.parent} leads out of {folder}; remove that link")
+    return path
+
+
 def _removed(path: Path) -> list[str]:
     """The names in `REMOVED`, none of which leads out of the folder."""
-    try:
-        names = json.loads(path.read_bytes())
-    except FileNotFoundError:  # nothing but the folder itself was left to remove
+    if not os.path.lexists(path):  # nothing but the folder itself was left to remove
         return []
-    except ValueError:
-        names = None
+    try:
+        names = parse_json(read_file(path, JSON_BYTES))
+    except ModelFileError as error:
+        raise ModelFileError(f"{path} is no list of files of that folder ({error}); remove {path.parent}") from None
     if not isinstance(names, list) or not all(isinstance(name, str) and _is_inside(name) for name in names):
         raise ModelFileError(f"{path} is no list of files of that folder; remove {path.parent}")
     return names

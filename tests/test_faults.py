@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from resource import RLIM_INFINITY
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import mrt
 from mrt.errors import MRTError
 from mrt.model import QuantizedModel
 from mrt.pipeline import run_pipeline
-from mrt.result_folder import settle
+from mrt.result_folder import FINISHED, REMOVED, current
 from mrt.stages import calibrate, evaluate
 from tests.faults import Killed, failing, file_size_limit, full_disk
 from tests.test_pipeline import CONFIG, config_of, save_data, save_network, silent
@@ -77,12 +78,10 @@ def begin(project: Path, output: Path, overrides: Sequence[str] = NEW, **options
 
 
 def held(folder: Path) -> dict[str, Any]:
-    """What a folder shows, without what stages took."""
-    shown: dict[str, Any] = {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.relative_to(folder).parts[0].startswith(".")
-    }
+    """What a folder shows to readers, without what stages took."""
+    names = {name for name in files_in(folder) if not name.startswith(".")} | files_in(folder / FINISHED) - {REMOVED}
+    paths = {name: current(folder, name) for name in sorted(names)}
+    shown: dict[str, Any] = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
     for name in [name for name in shown if name == "summary.json" or Path(name).parent.name == "stages"]:
         shown[name] = {key: value for key, value in json.loads(shown[name]).items() if key != "seconds"}
     if "stages/evaluate.json" in shown:
@@ -90,10 +89,14 @@ def held(folder: Path) -> dict[str, Any]:
     return shown
 
 
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
 def check_model(folder: Path) -> None:
     """Verifies a folder, and that its module, if it has one, gives the integers of its graph."""
     assert mrt.verify(folder).max_bits <= 32
-    if not (folder / "model.so").exists():
+    if not current(folder, "model.so").exists():
         return
     model, module = mrt.load(folder), mrt.load_module(folder / "model.so")
     assert module.digest == model.digest
@@ -145,7 +148,6 @@ def test_a_fault_leaves_the_former_result_or_the_new_one(
                 failure = error
         assert isinstance(failure, Killed) or fault != "killed"
         if point % 2 and out.exists():
-            settle(out)
             assert held(out) in (before, after), f"change {point} of {changes}, {failure}"
             if held(out):
                 check_model(out)
@@ -154,12 +156,13 @@ def test_a_fault_leaves_the_former_result_or_the_new_one(
         assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
 
 
-def attempt(project: Path, out: Path) -> MRTError | None:
-    """A run that may fail, of whose files none may be half there."""
+def attempt(project: Path, out: Path, size: int = RLIM_INFINITY) -> MRTError | None:
+    """A run that may fail, of whose files none may be half there. size: the most that a file takes meanwhile."""
     before, after = held(project / "former"), held(project / "new")
     failure = None
     try:
-        begin(project, out)
+        with file_size_limit(size):
+            begin(project, out)
     except MRTError as error:
         failure = error
         assert str(error).count("\n") == 0
@@ -173,8 +176,7 @@ def test_a_limit_on_the_size_of_files_leaves_the_former_result(project: Path, tm
     sizes = [1, 500, 2_000, 8_000, 20_000]
     for size in sizes:
         out = fresh(tmp_path / "out", project / "former")
-        with file_size_limit(size):
-            failure = attempt(project, out)
+        failure = attempt(project, out, size)
         assert failure is not None and "File too large" in str(failure)
         assert attempt(project, out) is None
 
@@ -219,7 +221,6 @@ def test_a_process_that_is_killed_leaves_the_former_result_or_the_new_one(
         assert child.stdout is not None
         assert any(told.startswith(line) for told in child.stdout)
         child.kill()
-    settle(out)
     assert held(out) in (held(project / "former"), held(project / "new"))
     check_model(out)
     begin(project, out)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from mrt.errors import BusyError, ModelFileError
-from mrt.result_folder import FINISHED, LOCK, REMOVED, held, save_all, settle
+from mrt.errors import BusyError, ModelFileError, VerificationError
+from mrt.result_folder import FINISHED, LOCK, REMOVED, current, finish, held, save_all, settled
 
 HOLD = """
 import sys, time
@@ -78,39 +78,67 @@ def test_one_at_a_time_holds_a_folder(tmp_path: Path) -> None:
     assert most == 1 and done > 20
 
 
-def test_what_a_crash_left_is_ended_by_who_opens_the_folder(tmp_path: Path) -> None:
+def test_what_a_crash_left_is_read_as_it_holds_and_ended_by_the_next_writer(tmp_path: Path) -> None:
     save_all(tmp_path, {"a": b"old", "b": b"old", "c": b"old"})
     interrupted(tmp_path, {"a": b"new", "below/d": b"new"}, ["b", "absent"])
-    settle(tmp_path)
-    settle(tmp_path)
+    before = contents(tmp_path)
+
+    def read(name: str) -> bytes | None:
+        path = current(tmp_path, name)
+        return path.read_bytes() if path.exists() else None
+
+    assert [read(name) for name in ("a", "b", "c", "below/d")] == [b"new", None, b"old", b"new"]
+    assert contents(tmp_path) == before
+    with held(tmp_path):
+        finish(tmp_path)
+        finish(tmp_path)
     assert contents(tmp_path) == {"a": b"new", "c": b"old", "below/d": b"new"}
-    assert not (tmp_path / FINISHED).exists()
 
 
 def test_a_reader_waits_for_a_process_that_moves_files(tmp_path: Path) -> None:
-    interrupted(tmp_path, {"a": b"new"}, [])
+    """It met two files of different runs, and reads again."""
+    (tmp_path / "a").write_bytes(b"old")
     entered = threading.Event()
+    seen: list[bytes] = []
 
     def move() -> None:
         with held(tmp_path):
+            interrupted(tmp_path, {"a": b"new"}, [])
             entered.set()
             time.sleep(0.2)
-            (tmp_path / FINISHED / "a").replace(tmp_path / "a")
+            finish(tmp_path)
+
+    def read() -> bytes:
+        seen.append((tmp_path / "a").read_bytes())
+        if seen[-1] == b"old":
+            raise VerificationError("it is not the new one")
+        return seen[-1]
 
     other = threading.Thread(target=move)
     other.start()
     entered.wait()
-    settle(tmp_path)
+    assert settled(tmp_path, read) == b"new" and len(seen) > 1
     other.join()
-    assert contents(tmp_path) == {"a": b"new"}
+
+
+def test_an_error_of_a_folder_at_rest_is_raised_at_once(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def read() -> None:
+        calls.append(1)
+        raise VerificationError("wrong")
+
+    with pytest.raises(VerificationError, match="wrong"):
+        settled(tmp_path, read)
+    assert len(calls) == 1
 
 
 @pytest.mark.parametrize("names", [["../outside"], ["/etc/passwd"], ["below/../../outside"], [""], [1], {}])
 def test_nothing_outside_of_the_folder_is_removed(tmp_path: Path, names: object) -> None:
     (tmp_path / "outside").write_bytes(b"here")
     interrupted(tmp_path / "folder", {"a": b"new"}, names)
-    with pytest.raises(ModelFileError, match=r"removed\.json is no list of files of that folder; remove"):
-        settle(tmp_path / "folder")
+    with held(tmp_path / "folder"), pytest.raises(ModelFileError, match=r"removed\.json is no list of files"):
+        finish(tmp_path / "folder")
     assert (tmp_path / "outside").read_bytes() == b"here"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 from tvm.relax import vm_build
+from tvm.target import codegen
 
 from mrt.backend.calls import Calls, write_calls
 from mrt.backend.emit import Emitter
@@ -16,16 +17,18 @@ from mrt.backend.joined import Joined, join_calls
 from mrt.backend.kernels.upcoming import upcoming_steps
 from mrt.backend.known_bounds import bounds_of_inputs, known_bounds
 from mrt.backend.libraries import SETTINGS, Libraries, as_object
-from mrt.backend.machine import Machine, one_line
+from mrt.backend.machine import Machine, one_line, resolved
 from mrt.backend.real import with_real_ends
 from mrt.backend.stack import KERNELS
 from mrt.backend.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning import Tuning
 from mrt.compilation import NATIVE, Target, parse_target
 from mrt.errors import CompilationError
-from mrt.runtime import MAIN, METADATA, REAL, Executable, Linkable, Metadata, Module
+from mrt.module_record import Provenance, Versions
+from mrt.runtime import MAIN, METADATA, REAL, THIS_MACHINE, Executable, Linkable, Linker, Metadata, Module
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.version import __version__
 
 
 def compile_model(
@@ -41,14 +44,14 @@ def compile_model(
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
     Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
-    the facts of the integer graph's, in order. digest: identifies the model; the module carries it. tuning: what is
-    measured and known of tilings; without it they are those of the rules. workers: how many calls the
+    the facts of the integer graph's, in order. digest: SHA-256 of the model's certificate; the module carries it.
+    tuning: what is measured and known of tilings; without it they are those of the rules. workers: how many calls the
     module is to run side by side (see `plan_batch`), by code for one core.
     Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
     not made for this machine; ModelFileError for a database of tilings that is missing or broken.
     """
-    machine = Machine.of(target)
-    if tuning is not None and tuning.trials and not parse_target(target).is_native:
+    machine, config = Machine.of(target), parse_target(target)
+    if tuning is not None and tuning.trials and not config.is_native:
         raise CompilationError(f"target {target!r}: tuning measures on this machine; mcpu: native is needed")
     batch = _common_batch(graph, inputs, outputs, postprocess)
     constants = _constant_outputs(graph, range(len(graph.inputs)))
@@ -56,7 +59,8 @@ def compile_model(
     if postprocess is not None:
         varying = [place for place in range(len(graph.outputs)) if place not in constants]
         final = _constant_outputs(postprocess, varying)
-    metadata = Metadata(batch, digest, tuple(inputs), tuple(outputs), constants, final, workers)
+    made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)
+    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), constants, final)
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_real_ends(graph, inputs, outputs, postprocess)
 
@@ -70,7 +74,12 @@ def compile_model(
     libraries = Libraries(machine, as_object)
     emitter = emit(scheduler, libraries)
     emitter.add_bytes(metadata.to_json().encode(), METADATA)
-    return Module(compile_linkable(emitter.module(), machine, libraries), metadata)
+    linker = Linker(config.mtriple, config.linker)
+    return Module(compile_linkable(emitter.module(), machine, libraries, linker), metadata)
+
+
+def _versions() -> Versions:
+    return Versions(mrt=__version__, tvm=tvm.__version__, llvm=str(codegen.llvm_version_major()))
 
 
 def _common_batch(
@@ -118,10 +127,12 @@ def compile_executable(
         return Executable(bytecode, _written(joined.calls, False, machine), libraries.finish(), joined.constants)
 
 
-def compile_linkable(module: tvm.IRModule, machine: Machine, libraries: Libraries) -> Linkable:
+def compile_linkable(
+    module: tvm.IRModule, machine: Machine, libraries: Libraries, linker: Linker = THIS_MACHINE
+) -> Linkable:
     """What is linked to a library of what an `Emitter` made; raises as `compile_executable`.
 
-    libraries: what has begun to compile kernels of the module, and gives object files.
+    libraries: what has begun to compile kernels of the module, and gives object files. linker: what links them.
     """
     with _compiling(machine):
         bytecode, joined = _joined(module, libraries)
@@ -131,7 +142,7 @@ def compile_linkable(module: tvm.IRModule, machine: Machine, libraries: Librarie
         bytecode.mod.import_module(library)
         pack, target = tvm.get_global_func("runtime.ModulePackImportsToLLVM"), library["_get_target_string"]()
         packed = pack(bytecode.mod, False, target, "")
-        return Linkable([*libraries.finish(), calling, as_object(library), as_object(packed)])
+        return Linkable([*libraries.finish(), calling, as_object(library), as_object(packed)], linker)
 
 
 @contextmanager

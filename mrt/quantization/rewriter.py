@@ -12,6 +12,7 @@ from mrt.collector import paused_collector
 from mrt.errors import QuantizationError
 from mrt.quantization.automatic import resolve_granularity
 from mrt.quantization.builder import IntegerBuilder
+from mrt.quantization.degenerate import fixed_output_note, lost_notes
 from mrt.quantization.expansion import Inputs, check_covered, expansion_of
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.planning import make_plan
@@ -23,6 +24,7 @@ from mrt.quantization.uncalibrated import check_ranges
 from mrt.quantization.unmoved import unmoved_notes
 from mrt.quantization.unsplit import unsplit_notes
 from mrt.symbol import Array, Graph, Symbol, TensorType
+from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.types import narrowest_dtype
 
@@ -100,8 +102,10 @@ class Expander:
         check_ranges(self.plan, thresholds)
         self.builder = IntegerBuilder(reserved=graph.by_name)
         self.builder.notes += (*chosen, *unsplit_notes(self.plan, ranges), *unmoved_notes(self.plan))
+        self.builder.notes += lost_notes(self.plan, thresholds)
         self.graph = graph
         """The float graph, its quantized constants as parameters: the symbols that `expand` takes."""
+        self._ranges = ranges
         self._wide: dict[Symbol, Quantized] = {}
         self._corrections: dict[str, Array] = {}
         inputs = []
@@ -179,7 +183,16 @@ class Expander:
         target = self.plan.output(symbol)
         if parameter is not None:
             return self.builder.constant_at(symbol.name, parameter, target)
-        return self.builder.requantize(self._wide[symbol], target)
+        output = self.builder.requantize(self._wide[symbol], target)
+        bounds = self.builder.bounds(output.symbol)
+        note = fixed_output_note(symbol, self._ranges[symbol.name], bounds, self.plan.config.output.bits)
+        self.builder.notes += [] if note is None else [note]
+        zero, (lo, hi) = output.zero_point, DTYPE_RANGES[output.symbol.dtype]
+        if lo <= zero <= hi:
+            return output
+        # Whoever takes the output subtracts its zero point, which may lie beyond all that the output reaches.
+        dtype = narrowest_dtype(min(int(bounds.min), zero), max(int(bounds.max), zero))
+        return self.builder.quantized(self.builder.cast(output.symbol, dtype), output.scale, output.zero_points)
 
 
 def input_target(target: Target) -> Target:

@@ -6,18 +6,23 @@ import struct
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.support.cc import create_shared, get_cc
+from tvm.support.cc import create_shared
 
 from mrt.errors import CompilationError
+from mrt.runtime.elf import foreign_machine
+from mrt.runtime.linker import THIS_MACHINE, Linker
 from mrt.runtime.metadata import REQUEST
 
 LIBRARY = "model.so"
 """The name of a library while it is being made."""
+ELF_64 = b"\x7fELF\x02"
+"""What a file of the 64-bit format begins with."""
 ELF_HEADER = struct.Struct("<40xQ10xHH2x")
 """Of the 64-bit format: the place of the section headers, the size of one and their number."""
 
@@ -46,50 +51,35 @@ class Linkable:
     """Compiled functions, to be linked to a shared library.
 
     objects: the files to be linked, by content: machine code, and the virtual machine's bytecode with all constants.
+    linker: what links them.
     """
 
     objects: Sequence[bytes]
+    linker: Linker = THIS_MACHINE
 
     def link(self, path: Path) -> None:
         """Writes the library, and its parts beside it.
 
-        Raises CompilationError where the system's linker fails, OSError where the parts cannot be written.
+        Raises CompilationError where there is no linker, or it fails, OSError where the parts cannot be written.
         """
-        if get_cc() is None:
-            raise CompilationError("the module cannot be linked: there is no C++ compiler; install g++ or clang++")
+        command = self.linker.command()
         parts = [path.with_name(f"part{place}.o") for place in range(len(self.objects))]
         for part, content in zip(parts, self.objects, strict=True):
             part.write_bytes(content)
         try:
-            create_shared(str(path), [str(part) for part in parts])
+            create_shared(str(path), [str(part) for part in parts], cc=command)
         except RuntimeError as error:
-            raise CompilationError(f"the module cannot be linked: {_said(error)}") from error
+            raise CompilationError(f"the module cannot be linked by {command}: {_said(error)}") from error
 
-    def load(self) -> Any:
-        """TVM's module of the library, which is part of this process from then on, and no file.
-
-        CompilationError where that fails, in a temporary folder that nothing may be executed from say.
-        """
+    def library(self) -> Library:
+        """What is linked; CompilationError where that fails, or where there is no room for it."""
         try:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / LIBRARY
                 self.link(path)
-                return _loaded(path)
+                return Library(path.read_bytes())
         except OSError as error:
-            raise CompilationError(
-                f"the module cannot be linked in {tempfile.gettempdir()}: {error.strerror or error}; make room there, "
-                f"or name another folder for temporary files by TMPDIR"
-            ) from error
-
-
-def _loaded(path: Path) -> Any:
-    try:
-        return tvm.runtime.load_module(str(path))
-    except Exception as error:  # what fails, and how, depends on the system's loader
-        raise CompilationError(
-            f"the module cannot be loaded from {path.parent}: {line_of(error, 0)}; save it and load it from a "
-            f"folder that code may be executed from, or name one for temporary files by TMPDIR"
-        ) from error
+            raise CompilationError(f"the module cannot be linked: {_unwritable(error)}") from error
 
 
 def _said(error: BaseException) -> str:
@@ -101,17 +91,35 @@ def _said(error: BaseException) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """A shared library that was loaded. module: TVM's of it; content: of its file."""
+    """A shared library. content: of its file."""
 
-    module: Any
     content: bytes
 
-    def link(self, path: Path) -> None:
-        """Writes the same library."""
-        path.write_bytes(self.content)
+    @cached_property
+    def code(self) -> Any:
+        """TVM's module of it, which is part of this process from the first use on, and no file.
 
-    def load(self) -> Any:
-        return self.module
+        The system's loader knows libraries by their files, and gives an earlier one for a file that it has seen, so
+        that each is loaded from a file of its own, which nobody else writes to. CompilationError where that fails, in a
+        temporary folder that nothing may be executed from say, or where code is for other machines.
+        """
+        if machine := foreign_machine(self.content):
+            raise CompilationError(
+                f"the module is code for {machine}, which this machine cannot run; run it there, or compile it for "
+                f"this machine"
+            )
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / LIBRARY
+                path.write_bytes(self.content)
+                return tvm.runtime.load_module(str(path))
+        except OSError as error:
+            raise CompilationError(f"the module cannot be loaded: {_unwritable(error)}") from error
+        except Exception as error:  # what fails, and how, depends on the system's loader
+            raise CompilationError(
+                f"the module cannot be loaded from {folder}: {line_of(error, 0)}; it must be compiled for this "
+                f"machine, and the folder of temporary files, which TMPDIR names, one that code may be executed from"
+            ) from error
 
 
 def virtual_machine(executable: Any) -> Any:
@@ -134,12 +142,14 @@ def virtual_machine(executable: Any) -> Any:
 
 
 def check_whole(library: bytes) -> None:
-    """ValueError for a library that was cut short, which the system's loader would crash on.
+    """ValueError for what is no library, or one that was cut short, which the system's loader would crash on.
 
     An ELF file ends with its section headers, whose place and number its header states.
     """
-    if library[:4] != b"\x7fELF":
-        return
+    if not library:
+        raise ValueError("the file is empty")
+    if library[:5] != ELF_64:
+        raise ValueError("it is no shared library of 64 bits")
     if len(library) < ELF_HEADER.size:
         raise ValueError("the file is cut short")
     start, size, count = ELF_HEADER.unpack_from(library)
@@ -150,4 +160,8 @@ def check_whole(library: bytes) -> None:
 def line_of(error: BaseException, which: int) -> str:
     """A line of what an error says, counted as indices are."""
     lines = str(error).strip().splitlines()
-    return lines[which].strip() if lines else type(error).__name__
+    return lines[min(which, len(lines) - 1)].strip() if lines else type(error).__name__
+
+
+def _unwritable(error: OSError) -> str:
+    return f"{error.strerror or error}; name another folder for temporary files by TMPDIR"

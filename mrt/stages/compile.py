@@ -5,33 +5,45 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import tvm
 
 from mrt.backend.machine import Machine
 from mrt.certificate import CERTIFICATE_FILE
+from mrt.compilation import Target, TuneConfig
 from mrt.model import load
+from mrt.progress import Reporter
 from mrt.report.errors import ERRORS_FILE
-from mrt.stages.stage import MODULE, SUMMARY, Run, Save, Stage, section_origin
+from mrt.runtime import Module
+from mrt.stages.stage import MODULE, MODULE_RECORD, SUMMARY, Run, Save, Stage, section_origin
 from mrt.symbol.files import sha256_of
 
 TILINGS = "tilings"
 """The folder of what tuning measured; it is used as long as it is there, whatever stages are made anew."""
 
 
+def compile_saved(
+    folder: Path, database: Path, target: Target, batch: int, tune: TuneConfig | None, report: Reporter
+) -> Module:
+    """The model saved in `folder`, verified and compiled; raises what `load` and `QuantizedModel.compile` raise.
+
+    database: the folder of what tuning measured, which is used if it is there.
+    """
+    known = database if tune or database.is_dir() else None
+    if known and not tune:
+        report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
+    return load(folder).compile(target, batch, tune, known, report)
+
+
 def _compile(run: Run) -> Save:
     config = run.config.compile
-    database = run.workspace.folder / TILINGS
-    known = database if config.tune or database.is_dir() else None
-    if known and not config.tune:
-        run.report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
-    module = load(run.workspace.home(CERTIFICATE_FILE)).compile(
-        config.target, config.batch, config.tune, known, run.report
-    )
+    home, database = run.workspace.home(CERTIFICATE_FILE), run.workspace.folder / TILINGS
+    module = compile_saved(home, database, config.target, config.batch, config.tune, run.report)
 
     def save() -> tuple[str, ...]:
         module.save(run.workspace.new(MODULE))
-        return (MODULE,)
+        return (MODULE, MODULE_RECORD)
 
     return save
 

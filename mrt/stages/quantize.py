@@ -6,14 +6,16 @@ import json
 
 from mrt.backend import ONE_THREAD, TvmRunner
 from mrt.calibration import Calibration
+from mrt.certificate.verify import POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE
 from mrt.errors import ConfigError
-from mrt.model import POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE, assemble
+from mrt.model import assemble
 from mrt.quantization.bias_correction import Samples, find_corrections, reductions
 from mrt.quantization.rewriter import expand_graph
 from mrt.quantization.simplified import simplified
 from mrt.report.errors import ERRORS_FILE
 from mrt.stages.stage import (
     MODULE,
+    MODULE_RECORD,
     NOTES,
     SUMMARY,
     THRESHOLDS,
@@ -65,5 +67,5 @@ QUANTIZE = Stage(
     "quantize",
     _quantize,
     lambda run: section_origin("quantize", run.config.quantize),
-    spoils=(POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE, MODULE, SUMMARY, ERRORS_FILE),
+    spoils=(POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE, MODULE, MODULE_RECORD, SUMMARY, ERRORS_FILE),
 )

@@ -183,19 +183,19 @@ def narrowed(value: Array) -> Array:
 def add(a: Array, b: Array) -> Array:
     """a + b without overflow."""
     a, b = _roomy(a, b, lambda x, y: x + y)
-    return a + b
+    return np.asarray(a + b)
 
 
 def subtract(a: Array, b: Array) -> Array:
     """a - b without overflow."""
     a, b = _roomy(a, b, lambda x, y: x + y)
-    return a - b
+    return np.asarray(a - b)
 
 
 def multiply(a: Array, b: Array) -> Array:
     """a * b, elementwise, without overflow."""
     a, b = _roomy(a, b, lambda x, y: x * y)
-    return a * b
+    return np.asarray(a * b)
 
 
 def total(a: Array, axis: tuple[int, ...] | int | None, times: int = 1, keepdims: bool = False) -> Array:
