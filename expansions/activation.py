@@ -79,7 +79,7 @@ def expand_clip(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBui
     data, limits = inputs.quantized(0), _limits(op)
     if plan.edge(op, 0) is None:
         limits = _needed(limits, told_range(plan.graph, op))
-        data = _finer(op, data, limits, builder)
+        data = _finer(op, _at_quantizer(op, data, limits, plan, builder), limits, builder)
     steps = [np.clip(limit / data.scale, -(2.0**31), 2.0**31) for limit in limits]
     least, most = (round_half_away(limit) + data.zero_points for limit in steps)
     symbol, bounds = data.symbol, builder.bounds(data.symbol)
@@ -107,11 +107,32 @@ def _needed(limits: tuple[float, float], told: tuple[float, float] | None) -> tu
     )
 
 
+def _at_quantizer(
+    op: Symbol, data: Quantized, ends: tuple[float, float], plan: ScalePlan, builder: IntegerBuilder
+) -> Quantized:
+    """`data` in parts of the steps of the quantizer behind, where its own are coarser than these and hold no limit."""
+    meets = plan.meets[op.name]
+    if meets is None or not meets.exact or meets.groups is not None or _are_on_grid(data, ends):
+        return data
+    if (data.scale <= meets.scale).all():
+        return data
+    data, none = builder.centred(data), np.zeros((1,) * op.type.rank)
+    # From here on all integers but 0 saturate.
+    ratio = np.minimum(data.scale / meets.scale, meets.reach + 2.0)
+    total, shift = builder.weighted_sum([(data.symbol, ratio)], none, one_shift=True)
+    return builder.quantized(total, np.ldexp(np.full((1,) * op.type.rank, meets.scale), -shift))
+
+
+def _are_on_grid(data: Quantized, ends: tuple[float, float]) -> bool:
+    """Whether the finite ones of these limits are integers of `data`, at all of its scales."""
+    steps = [end / data.scale for end in ends if math.isfinite(end)]
+    return all(bool((np.abs(step - np.rint(step)) <= ON_GRID).all()) for step in steps)
+
+
 def _finer(op: Symbol, data: Quantized, ends: tuple[float, float], builder: IntegerBuilder) -> Quantized:
     """`data` at an integer part of its scale where a limit is no integer of it, as fine as 32 bits and 8 more allow."""
-    limits = [limit for limit in ends if math.isfinite(limit)]
     room = min(29 - signed_bits(int(builder.bounds(data.symbol).magnitude)), FINER_BITS)
-    if room < 1 or all((np.abs(limit / data.scale - np.rint(limit / data.scale)) <= ON_GRID).all() for limit in limits):
+    if room < 1 or _are_on_grid(data, ends):
         return data
     return finer_by(room, op, data, builder)
 
