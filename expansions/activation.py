@@ -25,6 +25,7 @@ from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, per_channel
 from mrt.symbol.operators.elementwise import ElemwiseSub
 from mrt.symbol.operators.functions import Negative
 from mrt.symbol.operators.selection import BroadcastMaximum, BroadcastMinimum, MaximumScalar, MinimumScalar
+from mrt.symbol.types import INT32_MAX
 
 ON_GRID = 1e-4
 """A limit this near to an integer is that integer, in steps of a scale that comes from float32 limits."""
@@ -112,21 +113,24 @@ def _at_quantizer(
 ) -> Quantized:
     """`data` in parts of the steps of the quantizer behind, where its own are coarser than these and hold no limit."""
     meets = plan.meets[op.name]
-    if meets is None or not meets.exact or meets.groups is not None or _are_on_grid(data, ends):
+    if meets is None or not meets.exact or meets.groups is not None or (data.scale <= meets.scale).all():
         return data
-    if (data.scale <= meets.scale).all():
+    if _are_on_grid(data, ends, meets.scale):
         return data
     data, none = builder.centred(data), np.zeros((1,) * op.type.rank)
     # From here on all integers but 0 saturate.
     ratio = np.minimum(data.scale / meets.scale, meets.reach + 2.0)
-    total, shift = builder.weighted_sum([(data.symbol, ratio)], none, one_shift=True)
+    most = np.minimum(np.ceil((meets.reach + 1) / ratio) + 1, INT32_MAX).astype(np.int64)
+    held = _compared(BroadcastMaximum(), _compared(BroadcastMinimum(), data.symbol, most, builder), -most, builder)
+    total, shift = builder.weighted_sum([(held, ratio)], none, one_shift=True)
     return builder.quantized(total, np.ldexp(np.full((1,) * op.type.rank, meets.scale), -shift))
 
 
-def _are_on_grid(data: Quantized, ends: tuple[float, float]) -> bool:
-    """Whether the finite ones of these limits are integers of `data`, at all of its scales."""
-    steps = [end / data.scale for end in ends if math.isfinite(end)]
-    return all(bool((np.abs(step - np.rint(step)) <= ON_GRID).all()) for step in steps)
+def _are_on_grid(data: Quantized, ends: tuple[float, float], step: float = np.inf) -> bool:
+    """Whether the finite ones of these limits are integers of `data`, at all of its scales; to ON_GRID of its steps,
+    and of `step`."""
+    steps, within = [end / data.scale for end in ends if math.isfinite(end)], ON_GRID * np.minimum(step / data.scale, 1)
+    return all(bool((np.abs(each - np.rint(each)) <= within).all()) for each in steps)
 
 
 def _finer(op: Symbol, data: Quantized, ends: tuple[float, float], builder: IntegerBuilder) -> Quantized:

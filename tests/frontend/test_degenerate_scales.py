@@ -101,6 +101,7 @@ LAYERS = {
     "zero points at the upper end": Layer(out=(0.0317, 127)),
     "fine result": Layer(out=(1.7e-9, -128)),
     "coarse result": Layer(out=(1e9, 5)),
+    "steps beyond the limits": Layer(1.3e6, pruned=(), bias=(100, 7, -3)),
 }
 
 
@@ -138,15 +139,17 @@ def test_a_layer(name: str, kind: str, fused: str, tmp_path: Path) -> None:
         assert_rounded(found, layer.exact(image, matrix, fused), *layer.out)
 
 
-@pytest.mark.parametrize("name", ["large scale, live", "larger scale, live"])
-def test_a_scale_at_which_all_but_zero_saturates(name: str, tmp_path: Path) -> None:
-    layer = Layer(1.3e6 if name.startswith("large ") else 1e25, pruned=())
-    content, matrix = layer.file(False, "none")
+@pytest.mark.parametrize("fused", FUSED)
+@pytest.mark.parametrize("kind", ["convolution", "depthwise"])
+@pytest.mark.parametrize("scale", [1.3e6, 1e25])
+def test_a_scale_at_which_all_but_zero_saturates(scale: float, kind: str, fused: str, tmp_path: Path) -> None:
+    layer = Layer(scale, pruned=())
+    content, matrix = layer.file(kind == "depthwise", fused)
     graph = from_tflite(content)
     model = quantized(graph, tmp_path / "model")
     for image in all_images():
         found = given(model, {graph.inputs[0].name: image[None]})[0]
-        assert_rounded(found, layer.exact(image, matrix, "none"), *layer.out)
+        assert_rounded(found, layer.exact(image, matrix, fused), *layer.out)
 
 
 def zero_operand(file: File, data: int, scale: float, zero: int) -> int:
