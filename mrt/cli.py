@@ -105,7 +105,7 @@ def run(
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set a key of the configuration; the value is YAML."),
     ] = None,
     from_: Annotated[
-        StageName | None, typer.Option("--from", help="The first stage; earlier ones are taken as saved.")
+        StageName | None, typer.Option("--from", help="The first stage to run anew; earlier ones are taken as saved.")
     ] = None,
     to: Annotated[StageName | None, typer.Option("--to", help="The last stage.")] = None,
     output: Annotated[

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from mrt.errors import BusyError, ModelFileError, MRTError
-from mrt.symbol.files import atomic_write_all, read_file
+from mrt.symbol.files import atomic_write_all, check_replaceable, read_file
 from mrt.symbol.limits import JSON_BYTES
 from mrt.symbol.strict_json import parse_json
 
@@ -162,8 +162,7 @@ def commit(folder: Path, made: Path, removed: Iterable[str] = ()) -> None:
     """
     names = [str(path.relative_to(made)) for path in _files_in(made)]
     for name in names:
-        if (folder / name).is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
+        check_replaceable(folder / name)
     atomic_write_all({made / REMOVED: json.dumps(sorted(set(removed) - set(names))).encode()})
     for path in {path.parent for path in _files_in(made)}:
         _sync(path)

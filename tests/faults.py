@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,24 @@ def file_size_limit(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, former)
+
+
+@contextmanager
+def full_disk(folder: Path, size: int) -> Iterator[Path]:
+    """A file system of so many bytes, in `folder`; the test is skipped where none may be mounted."""
+    folder.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("there is no command mount")
+    if mounted.returncode:
+        pytest.skip(f"no file system may be mounted: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        # Lazily: what was loaded from there stays loaded.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 class Killed(BaseException):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from mrt.model import QuantizedModel
 from mrt.pipeline import run_pipeline
 from mrt.result_folder import FINISHED, REMOVED, current
 from mrt.stages import calibrate, evaluate
-from tests.faults import Killed, failing
+from tests.faults import Killed, failing, file_size_limit, full_disk
 from tests.test_pipeline import CONFIG, config_of, save_data, save_network, silent
 
 FORMER, NEW = (), ("calibrate.method=mse", "quantize.activation.bits=5", "evaluate.samples=9")
@@ -151,3 +154,75 @@ def test_a_fault_leaves_the_former_result_or_the_new_one(
         begin(project, out, overrides, **options)
         assert held(out) == after, f"change {point} of {changes}, {failure}"
         assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
+
+
+def attempt(project: Path, out: Path, limit: int | None = None) -> MRTError | None:
+    """A run that may fail, of whose files none may be half there."""
+    before, after = held(project / "former"), held(project / "new")
+    failure = None
+    try:
+        with contextlib.nullcontext() if limit is None else file_size_limit(limit):
+            begin(project, out)
+    except MRTError as error:
+        failure = error
+        assert str(error).count("\n") == 0
+    assert held(out) == (after if failure is None else before), failure
+    check_model(out)
+    return failure
+
+
+@pytest.mark.slow
+def test_a_limit_on_the_size_of_files_leaves_the_former_result(project: Path, tmp_path: Path) -> None:
+    sizes = [1, 500, 2_000, 8_000, 20_000]
+    for size in sizes:
+        out = fresh(tmp_path / "out", project / "former")
+        failure = attempt(project, out, size)
+        assert failure is not None and "File too large" in str(failure)
+        assert attempt(project, out) is None
+
+
+@pytest.mark.slow
+def test_a_full_disk_leaves_the_former_result(project: Path, tmp_path: Path) -> None:
+    """With less and less room beside it; enough of it in the end."""
+    failures = 0
+    for room in (0, 8, 24, 64, 128, 1024):
+        with full_disk(tmp_path / "disk", 2**21) as disk:
+            out = fresh(disk / "out", project / "former")
+            with (disk / "other").open("wb") as other:
+                free = os.statvfs(disk)
+                os.posix_fallocate(other.fileno(), 0, free.f_bavail * free.f_bsize - room * 1024)
+            failure = attempt(project, out)
+            assert failure is None or "No space left" in str(failure)
+            failures += failure is not None
+            (disk / "other").unlink()
+            assert attempt(project, out) is None
+    assert 2 <= failures < 6
+
+
+RUN = """
+import sys
+from pathlib import Path
+from mrt.config import load_config
+from mrt.pipeline import run_pipeline
+run_pipeline(load_config(Path(sys.argv[1]), sys.argv[3:]), output=Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", ["calibrate: done", "compile: done", "evaluate: done"])
+def test_a_process_that_is_killed_leaves_the_former_result_or_the_new_one(
+    project: Path, tmp_path: Path, line: str
+) -> None:
+    """Once it has said something; behind the last stage files are put in place."""
+    out = fresh(tmp_path / "out", project / "former")
+    command = [sys.executable, "-u", "-c", RUN, str(project / "config.yaml"), str(out), *NEW]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
+        assert child.stdout is not None
+        assert any(told.startswith(line) for told in child.stdout)
+        child.kill()
+    assert held(out) in (held(project / "former"), held(project / "new"))
+    check_model(out)
+    begin(project, out)
+    assert held(out) == held(project / "new")
+    assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []

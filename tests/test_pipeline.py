@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,10 +22,11 @@ from rich.console import Console
 import mrt
 from mrt import pipeline
 from mrt.config import RunConfig, load_config
-from mrt.errors import ConfigError, DataError, ModelFileError, MRTError, VerificationError
+from mrt.errors import BusyError, ConfigError, DataError, ModelFileError, MRTError, VerificationError
 from mrt.pipeline import run_pipeline
 from mrt.progress import Reporter
 from mrt.report.errors import read_errors
+from mrt.result_folder import held
 from mrt.runtime import Module
 from mrt.symbol import GraphBuilder, TensorType
 from mrt.symbol.operators.fake_quantize import FakeQuantize
@@ -242,6 +244,89 @@ def test_what_tuning_measures_stays_beside_the_model_and_is_used_again(copy: Pat
         integers = mrt.load(copy / "out").quantize_inputs(data["x"][:2])
     (expected,) = mrt.load(copy / "out").rebatched(2).graph.evaluate(integers)
     np.testing.assert_array_equal(mrt.load_module(copy / "out" / "model.so").run_integer(integers), expected)
+
+
+def said(folder: Path, *overrides: str, **options: Any) -> str:
+    """What a run reports."""
+    written = StringIO()
+    run_pipeline(config_of(folder, *overrides), report=Reporter(Console(file=written, width=200)), **options)
+    return written.getvalue()
+
+
+def test_a_run_of_what_is_there_does_nothing(copy: Path) -> None:
+    run(copy)
+    before, summary = contents(copy / "out"), json.loads((copy / "out" / "summary.json").read_bytes())
+    times = {path: path.stat().st_mtime_ns for path in (copy / "out").rglob("*")}
+    assert "nothing is done (--from STAGE makes it anew)" in said(copy)
+    assert run(copy) == summary and run(copy, last="quantize") is None
+    assert contents(copy / "out") == before
+    assert {path: path.stat().st_mtime_ns for path in (copy / "out").rglob("*") if path != copy / "out"} == {
+        path: time for path, time in times.items() if path != copy / "out"
+    }
+    assert "evaluate: done" in said(copy, first="evaluate")
+
+
+def test_only_stages_that_depend_on_what_changed_are_run(copy: Path) -> None:
+    run(copy)
+    told = said(copy, "quantize.activation.bits=5")
+    assert [line for line in told.splitlines() if line.endswith("taken as saved")] == [
+        "prepare: taken as saved",
+        "calibrate: taken as saved",
+    ]
+    assert "quantize: done" in told and "prepare: done" not in told
+    assert mrt.load(copy / "out").inputs[0].hi == 15
+    model = copy / "net.onnx"
+    save_network(model, seed=50)
+    assert "taken as saved" not in said(copy, "quantize.activation.bits=5")
+    (copy / "out" / "graph.json").write_text("{}")
+    assert "quantize: done" in said(copy, "quantize.activation.bits=5")
+
+
+@pytest.mark.parametrize("way", ["again", "from"])
+def test_an_interrupted_run_goes_on_where_it_was_and_leaves_the_former_result(
+    copy: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    run(copy)
+    before, options = contents(copy / "out"), ["quantize.activation.bits=5", "calibrate.method=mse"]
+    written = StringIO()
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("mrt.stages.evaluate.compare", interrupt)
+        run_pipeline(config_of(copy, *options), report=Reporter(Console(file=written, width=200)))
+    assert "finished and kept for the next run: calibrate, quantize, compile" in written.getvalue()
+    after = contents(copy / "out")
+    assert {name: content for name, content in after.items() if not name.startswith(".unfinished/")} == before
+    mrt.verify(copy / "out")
+    told = said(copy, *options, **({"first": "evaluate"} if way == "from" else {}))
+    assert "evaluate: done" in told and "compile: done" not in told
+    assert mrt.load(copy / "out").inputs[0].hi == 15
+    assert mrt.load_module(copy / "out" / "model.so").digest == mrt.load(copy / "out").digest
+    assert not [name for name in contents(copy / "out") if name.startswith(".")]
+
+
+def test_what_an_interrupted_run_left_is_removed_by_another_one(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(copy)
+    before = contents(copy / "out")
+    with monkeypatch.context() as patch, pytest.raises(OSError):
+        patch.setattr("mrt.pipeline._put_in_place", lambda *_: (_ for _ in ()).throw(OSError()))
+        run(copy, "quantize.activation.bits=5", "data.test.slice=[20, 30]")
+    assert len(contents(copy / "out")) > len(before)
+    run(copy)
+    assert contents(copy / "out") == before
+
+
+def test_a_second_run_in_a_folder_says_so_at_once(copy: Path) -> None:
+    with held(copy / "out"):
+        with pytest.raises(BusyError, match=f"out is being written by process {os.getpid()}; wait"):
+            run(copy)
+        with pytest.raises(BusyError, match="out is being written"):
+            mrt.load(copy / "out").save(copy / "out")
+        assert mrt.verify(copy / "out").max_bits <= 32
+        assert mrt.load_module(copy / "out" / "model.so").digest == mrt.load(copy / "out").digest
+    run(copy, first="evaluate")
 
 
 def test_a_later_section_may_change(copy: Path) -> None:

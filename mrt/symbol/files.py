@@ -134,11 +134,19 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+def check_replaceable(path: Path) -> None:
+    """OSError where a folder, or a device such as /dev/null, lies at `path`, which a file would take the place of."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "it is a device or a pipe, a file is needed", str(path))
+
+
 def atomic_write_all(files: Mapping[Path, bytes]) -> None:
     """Puts contents at their paths, each in one step and in order, once all of them are known to fit.
 
     At any time there is a path's old file or its new one. Raises ModelFileError, and leaves every file as it was, where
-    a folder is missing, read-only or full.
+    a folder is missing, read-only or full, or a path that of a folder or a device.
     """
     finished: dict[Path, Path] = {}
     path = Path()
@@ -151,8 +159,7 @@ def atomic_write_all(files: Mapping[Path, bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         for path in finished:
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            check_replaceable(path)
         for path, temporary in finished.items():
             temporary.replace(path)
     except BaseException as error:

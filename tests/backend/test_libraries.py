@@ -122,4 +122,5 @@ def test_a_disk_that_takes_no_more_is_an_error(tmp_path: Path) -> None:
     assert path.read_bytes() == whole and list(tmp_path.iterdir()) == [path]
     with file_size_limit(len(whole)):
         compiled().save(path)
-    np.testing.assert_array_equal(module.run_integer(image), *network.graph.evaluate({"image": image}))
+    for found, expected in zip(module.run_integer(image), network.graph.evaluate({"image": image}), strict=True):
+        np.testing.assert_array_equal(found, expected)

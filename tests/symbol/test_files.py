@@ -224,3 +224,11 @@ def test_json_is_that_of_the_standard_library(value: object) -> None:
 def test_arrays_are_written_as_their_lists(shape: tuple[int, ...], dtype: str) -> None:
     array = np.asarray(np.random.default_rng(0).standard_normal(shape) * 1e5, dtype)
     assert indented_json({"x": [array]}) == json.dumps({"x": [array.tolist()]}, indent=1)
+
+
+def test_a_device_is_not_replaced(tmp_path: Path) -> None:
+    """The user root could put a file in the place of /dev/null."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ModelFileError, match="pipe: it is a device or a pipe, a file is needed"):
+        atomic_write_all({tmp_path / "file": b"", tmp_path / "pipe": b"new"})
+    assert (tmp_path / "pipe").is_fifo() and [path.name for path in tmp_path.iterdir()] == ["pipe"]
