@@ -222,3 +222,55 @@ def test_compiled_alike() -> None:
         for image in all_images()[:4]:
             feeds = {model.graph.inputs[0].name: image[None]}
             np.testing.assert_array_equal(run(feeds)[0], model.graph.evaluate(feeds)[0])
+
+
+class Mobile:
+    """A small network of depthwise and pointwise layers with relu6, many of whose channels are pruned."""
+
+    def __init__(self, seed: int) -> None:
+        self.random, self.file = np.random.default_rng(seed), File()
+
+    def layer(self, data: int, scale: float, shape: Sequence[int], outputs: int) -> tuple[int, float, tuple[int, ...]]:
+        """A pointwise layer of so many outputs, or a depthwise one of 3x3 where there are 0 of them."""
+        random, channels = self.random, outputs or shape[-1]
+        dead = random.random(channels) < random.choice([0.4, 1.0], p=[0.9, 0.1])
+        weight = random.integers(-127, 128, (channels, 1, 1, shape[-1]) if outputs else (1, 3, 3, channels))
+        np.moveaxis(weight, 0 if outputs else 3, 0)[dead] = 0
+        odd_scales, odd_biases = [1.0, 1e-12, 1e-9, 0.01, 2.3e-38], [0, 5, 120000, LEAST, MOST]
+        scales = np.where(dead, random.choice(odd_scales, channels), random.uniform(0.002, 0.02, channels))
+        bias = np.where(dead, random.choice(odd_biases, channels), random.integers(-3000, 3000, channels))
+        scales, zeros, step = scales.astype(np.float32), [0] * channels, float(random.choice([6 / 255, 0.01]))
+        axis = 0 if outputs else 3
+        kernel = self.file.constant(weight.astype(np.int8), scales=scales, zero_points=zeros, axis=axis)
+        term = self.file.constant(bias.astype(np.int32), scales=np.float32(scale) * scales, zero_points=zeros, axis=0)
+        shape = (*shape[:3], channels)
+        result = self.file.tensor(shape, "int8", scales=[step], zero_points=[-128])
+        told = {**CONV, "Padding": 0, "FusedActivationFunction": FUSED["relu6"][0]}
+        if outputs:
+            self.file.operator("CONV_2D", [data, kernel, term], [result], "Conv2DOptions", **told)
+        else:
+            told["DepthMultiplier"] = 1
+            self.file.operator("DEPTHWISE_CONV_2D", [data, kernel, term], [result], "DepthwiseConv2DOptions", **told)
+        return result, step, shape
+
+    def content(self) -> bytes:
+        data, scale, shape = (
+            self.file.input((1, 4, 4, 3), "int8", scales=[0.0078], zero_points=[-1]),
+            0.0078,
+            (1, 4, 4, 3),
+        )
+        for outputs in (6, 0, 8, 0, 5):
+            data, scale, shape = self.layer(data, scale, shape, outputs)
+        result = self.file.tensor((1, 1, 1, 5), "int8", scales=[scale], zero_points=[-128])
+        window = {"Padding": 1, "StrideH": 4, "StrideW": 4, "FilterHeight": 4, "FilterWidth": 4}
+        self.file.operator("MAX_POOL_2D", [data], [result], "Pool2DOptions", **window)
+        return self.file.write([result])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_network_of_pruned_channels(seed: int) -> None:
+    """Its integers stand for what the network means between its quantizers, computed in floats."""
+    graph = from_tflite(Mobile(seed).content())
+    model = mrt.quantize(graph)
+    feeds = {graph.inputs[0].name: np.random.default_rng(seed).integers(-128, 128, (1, 4, 4, 3)).astype(np.int8)}
+    np.testing.assert_allclose(given(model, feeds), graph.evaluate(feeds)[0], rtol=1e-6)
