@@ -169,6 +169,8 @@ def exact_array(value: Any) -> Array:
     array = np.asarray(value)
     if array.dtype == object:
         return array
+    if array.dtype == np.uint64:  # which NumPy makes of Python's integers from 2^63 on
+        return array.astype(object)
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
 
 
@@ -183,19 +185,19 @@ def narrowed(value: Array) -> Array:
 def add(a: Array, b: Array) -> Array:
     """a + b without overflow."""
     a, b = _roomy(a, b, lambda x, y: x + y)
-    return a + b
+    return _array(a + b, a)
 
 
 def subtract(a: Array, b: Array) -> Array:
     """a - b without overflow."""
     a, b = _roomy(a, b, lambda x, y: x + y)
-    return a - b
+    return _array(a - b, a)
 
 
 def multiply(a: Array, b: Array) -> Array:
     """a * b, elementwise, without overflow."""
     a, b = _roomy(a, b, lambda x, y: x * y)
-    return a * b
+    return _array(a * b, a)
 
 
 def total(a: Array, axis: tuple[int, ...] | int | None, times: int = 1, keepdims: bool = False) -> Array:
@@ -205,8 +207,12 @@ def total(a: Array, axis: tuple[int, ...] | int | None, times: int = 1, keepdims
     if a.dtype != object and a.dtype.kind != "f" and _largest(a) * terms >= _SAFE:
         a = a.astype(object)
     kept: Any = keepdims  # NumPy 2.5 is annotated for literals only.
-    result: Array = np.asarray(a.sum(axis=axis, keepdims=kept)) * times
-    return result
+    return _array(_array(a.sum(axis=axis, keepdims=kept), a) * times, a)
+
+
+def _array(result: Any, operand: Array) -> Array:
+    """What NumPy made of an operand, as an array: of Python's integers without axes it makes none."""
+    return np.asarray(result, object if operand.dtype == object else None)
 
 
 def _ranked(value: Any, rank: int) -> Array:
