@@ -2,10 +2,12 @@
 
 
 class MRTError(Exception):
-    """Base of every error that a user's input can cause; its text is one line, whatever a file calls things."""
+    """Base of every error that a user's input can cause; its text is one line that prints, whatever files say."""
 
     def __str__(self) -> str:
-        return " ".join(super().__str__().splitlines())
+        text = " ".join(super().__str__().splitlines())
+        # Half of a pair of surrogates has no UTF-8, and control characters move a terminal's cursor.
+        return "".join(c if c.isprintable() or c == " " else ascii(c)[1:-1] for c in text)
 
 
 class GraphError(MRTError):
@@ -32,7 +34,7 @@ class QuantizationError(MRTError):
     """A network cannot be made integer as asked, for example because an accumulator needs more than 32 bits."""
 
 
-class VerificationError(MRTError):
+class VerificationError(ModelFileError):
     """A saved model does not prove what it claims."""
 
 

@@ -16,13 +16,20 @@ import numpy as np
 
 from mrt.calibration import Threshold
 from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, open_verified, vouch
-from mrt.certificate.verify import GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE
+from mrt.certificate.quantization_file import FORMAT_VERSION
+from mrt.certificate.verify import (
+    GRAPH_FILE,
+    PARAMETERS_FILE,
+    POSTPROCESS_FILE,
+    POSTPROCESS_PARAMETERS_FILE,
+    QUANTIZATION_FILE,
+)
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import CompilationError, DataError, ModelFileError
+from mrt.errors import CompilationError, DataError, ModelFileError, QuantizationError
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
 from mrt.symbol import Array, Graph, Interval
-from mrt.symbol.files import atomic_write_all, graph_from_bytes, graph_to_bytes, indented_json
+from mrt.symbol.files import atomic_write_all, graph_to_bytes, indented_json
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import Rebatch
 
@@ -31,10 +38,6 @@ if TYPE_CHECKING:
 
     from mrt.progress import Reporter
     from mrt.runtime import Module
-
-FORMAT_VERSION = 1
-POSTPROCESS_FILE = "postprocess.json"
-POSTPROCESS_PARAMETERS_FILE = "postprocess.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,6 +286,9 @@ def assemble(
         )
         for q in integer.outputs
     )
+    for entry in (*inputs, *outputs):
+        if entry.defect:
+            raise QuantizationError(f"{entry.defect}; scale the network's weights or data")
     model = QuantizedModel(
         integer.graph,
         inputs,
@@ -303,36 +309,22 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
 
     Files that the certificate does not vouch for are not read.
     """
-    folder = Path(directory)
-    if not (folder / CERTIFICATE_FILE).is_file():
-        raise ModelFileError(f"{folder} holds no saved model: {CERTIFICATE_FILE} is missing")
-    verified = open_verified(folder)
-    files, facts = verified.files, verified.quantization
-    try:
-        if facts["format_version"] != FORMAT_VERSION:
-            raise ModelFileError(
-                f"{folder / QUANTIZATION_FILE} has format_version {facts['format_version']}; {FORMAT_VERSION} is needed"
-            )
-        inputs = tuple(TensorQuantization.from_json(entry) for entry in facts["inputs"])
-        outputs = tuple(TensorQuantization.from_json(entry) for entry in facts["outputs"])
-        thresholds = {name: Threshold.from_json(entry) for name, entry in facts["thresholds"].items()}
-        scales = {name: np.asarray(scale, np.float64) for name, scale in facts["scales"].items()}
-        zero_points = {name: np.asarray(zero, np.int64) for name, zero in facts["zero_points"].items()}
-        notes = tuple(str(note) for note in facts["notes"])
-        # A model that was saved before there was bias correction holds none.
-        corrections = {n: np.asarray(values, np.float64) for n, values in facts.get("corrections", {}).items()}
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise ModelFileError(f"{folder / QUANTIZATION_FILE} is malformed: {error}") from None
-    tail = None
-    if POSTPROCESS_FILE in files:
-        tail = graph_from_bytes(
-            files[POSTPROCESS_FILE],
-            files[POSTPROCESS_PARAMETERS_FILE],
-            folder / POSTPROCESS_FILE,
-            folder / POSTPROCESS_PARAMETERS_FILE,
-        )
-    model = QuantizedModel(verified.graph, inputs, outputs, tail, thresholds, scales, zero_points, notes, corrections)
-    return _knowing(model, files=files)
+    if isinstance(directory, str | os.PathLike) and not os.path.exists(Path(directory) / CERTIFICATE_FILE):
+        raise ModelFileError(f"{directory} holds no saved model: {CERTIFICATE_FILE} is missing")
+    verified = open_verified(directory)
+    facts = verified.quantization
+    model = QuantizedModel(
+        verified.graph,
+        facts.inputs,
+        facts.outputs,
+        verified.postprocess,
+        {name: Threshold(found.lo, found.hi) for name, found in facts.thresholds.items()},
+        facts.scales,
+        facts.zero_points,
+        facts.notes,
+        facts.corrections,
+    )
+    return _knowing(model, files=verified.files)
 
 
 def _knowing(model: QuantizedModel, **known: Any) -> QuantizedModel:

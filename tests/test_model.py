@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
+import onnxruntime
 import pytest
 from pydantic import ValidationError
 
@@ -294,3 +296,27 @@ def test_a_tensor_less_itself_compiles() -> None:
     nothing = builder.apply(ElemwiseSub(), [x, x], "nothing")
     scaled = builder.apply(BroadcastMul(), [nothing, builder.parameter("c", normal(1, 8))], "scaled")
     compiled_equals_evaluated(builder.graph([scaled, builder.apply(ElemwiseAdd(), [scaled, x], "sum")]))
+
+
+def test_an_outputs_dtype_holds_its_zero_point(tmp_path: Path) -> None:
+    """The output reaches [46, 88], which int8 holds; its zero point, 255, it does not."""
+    made = onnx.parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 13]>
+        g (float[1, 4] x) => (float[1, 4] y)
+        <float s = {0.02}, uint8 z = {128}, float w = {-1.0}, float c = {-10.0}, float so = {0.06}, uint8 zo = {255}> {
+            xq = QuantizeLinear(x, s, z)
+            xd = DequantizeLinear(xq, s, z)
+            r = Relu(xd)
+            m = Mul(r, w)
+            a = Add(m, c)
+            q = QuantizeLinear(a, so, zo)
+            y = DequantizeLinear(q, so, zo)
+        }""")
+    model = mrt.quantize(mrt.from_onnx(made))
+    [output] = model.outputs
+    assert (output.dtype, output.zero_point, output.lo, output.hi) == ("uint8", 255, 46, 88)
+    model.save(tmp_path)
+    x = np.array([[1, 2, -1, 0]], np.float32)
+    [y] = model.dequantize_outputs(mrt.load(tmp_path).graph.evaluate(model.quantize_inputs(x)))
+    [expected] = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+    np.testing.assert_array_equal(y, expected)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Literal
 
-from mrt.errors import VerificationError
+from mrt.errors import ModelFileError, VerificationError
 from mrt.symbol import Graph, Interval, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES, analyse_bounds
 from mrt.symbol.files import indented_json
+from mrt.symbol.strict_json import StrictModel, parse_json, validated
 
 CERTIFICATE_FILE = "certificate.json"
 FORMAT_VERSION = 1
@@ -27,6 +27,29 @@ class TensorFact:
     hi: int
     bits: int
     rule: str
+
+
+class _Fact(StrictModel):
+    """A `TensorFact` as it stands in the file."""
+
+    shape: list[int]
+    dtype: str
+    lo: int
+    hi: int
+    bits: int
+    rule: str
+
+
+class _CertificateFile(StrictModel):
+    """What stands in certificate.json."""
+
+    format_version: Literal[1]
+    max_bits: int
+    tensor_count: int
+    operator_count: int
+    operators: dict[str, int]
+    files: dict[str, str]
+    tensors: dict[str, _Fact]
 
 
 @dataclass(frozen=True)
@@ -56,27 +79,16 @@ class Certificate:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Certificate:
+    def from_json(cls, text: str | bytes) -> Certificate:
         """The certificate in `text`; VerificationError if it is none of this format."""
         try:
-            data: dict[str, Any] = json.loads(text)
-            if data["format_version"] != FORMAT_VERSION:
-                raise VerificationError(
-                    f"{CERTIFICATE_FILE}: format_version is {data['format_version']}, {FORMAT_VERSION} is needed"
-                )
-            tensors = {
-                name: TensorFact(**{**fact, "shape": tuple(fact["shape"])}) for name, fact in data["tensors"].items()
-            }
-            files = {name: str(digest) for name, digest in data["files"].items()}
-            operators = {name: int(count) for name, count in data["operators"].items()}
-            found = cls(tensors, files, operators)
-            counts = (found.max_bits, len(tensors), sum(operators.values()))
-            matches = counts == (data["max_bits"], data["tensor_count"], data["operator_count"])
-        except RecursionError:
-            raise VerificationError(f"{CERTIFICATE_FILE} is no certificate: it is nested too deeply") from None
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            data = validated(_CertificateFile, parse_json(text))
+        except ModelFileError as error:
             raise VerificationError(f"{CERTIFICATE_FILE} is no certificate: {error}") from None
-        if not matches:
+        tensors = {name: TensorFact(**dict(fact) | {"shape": tuple(fact.shape)}) for name, fact in data.tensors.items()}
+        found = cls(tensors, data.files, data.operators)
+        counts = (found.max_bits, len(tensors), sum(data.operators.values()))
+        if counts != (data.max_bits, data.tensor_count, data.operator_count):
             raise VerificationError(f"{CERTIFICATE_FILE}: its counts do not match its tensors and operators")
         return found
 
@@ -93,7 +105,8 @@ def derive(graph: Graph, inputs: Mapping[str, Interval]) -> dict[str, TensorFact
     """Derives every bound of an integer graph from scratch.
 
     inputs: the interval that each input is held to.
-    Raises VerificationError for an operator that is not integer, QuantizationError for a tensor beyond 32 bits.
+    Raises VerificationError for a tensor that is not integer or has no elements, QuantizationError for one beyond 32
+    bits and for an input that is held to no interval of its dtype.
     """
     check_integer(graph)
     bounds = analyse_bounds(graph, inputs)
@@ -107,8 +120,10 @@ def vouch(graph: Graph, tensors: Mapping[str, TensorFact], files: Mapping[str, b
 
 
 def check_integer(graph: Graph) -> None:
-    """VerificationError naming the first tensor that is not an integer of at most 32 bits."""
+    """VerificationError naming the first tensor that is not an integer of at most 32 bits, or has no elements."""
     for symbol in (*graph.inputs, *graph.symbols):
+        if not symbol.type.size:
+            raise VerificationError(f"{symbol.name} ({symbol.op}) is {symbol.type}; at least one element is needed")
         if symbol.dtype not in DTYPE_RANGES:
             raise VerificationError(
                 f"{symbol.name} ({symbol.op}) is {symbol.dtype}; integers of at most 32 bits are needed"

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from mrt.certificate.certificate import CERTIFICATE_FILE, Certificate, derive
+from mrt.certificate.quantization_file import QuantizationFacts
 from mrt.collector import paused_collector
 from mrt.errors import MRTError, VerificationError
 from mrt.symbol import Graph, Interval
-from mrt.symbol.files import graph_from_bytes
-from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.files import check_nothing_else, graph_from_bytes, read_file
+from mrt.symbol.limits import JSON_BYTES, PARAMETER_BYTES
 
 GRAPH_FILE = "graph.json"
 PARAMETERS_FILE = "params.safetensors"
 QUANTIZATION_FILE = "quantization.json"
+POSTPROCESS_FILE = "postprocess.json"
+POSTPROCESS_PARAMETERS_FILE = "postprocess.safetensors"
+NEEDED = frozenset({GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE})
+"""The files that every saved model has beside its certificate."""
+POSTPROCESS = frozenset({POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE})
+"""The files of the float tail, which a saved model has both or neither of."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,10 @@ class Summary:
 def verify(directory: str | os.PathLike[str]) -> Summary:
     """Re-derives every bound of the model saved in `directory` and compares it with the certificate.
 
-    Checks that files match their digests, that every operator and tensor is an integer of at most 32 bits, that
-    every bound and intermediate fits, that the certificate states just what is derived, and that the inputs and
-    outputs of quantization.json are those of the graph.
+    Checks that all that is read of the model is what the certificate vouches for and holds nothing else, that every
+    operator and tensor is an integer of at most 32 bits, that every bound and intermediate fits, that the certificate
+    states just what is derived, that the inputs and outputs of quantization.json are those of the graph, and that the
+    float tail takes the outputs.
     Raises VerificationError saying what is wrong.
     """
     return open_verified(directory).summary
@@ -53,44 +57,74 @@ def verify(directory: str | os.PathLike[str]) -> Summary:
 
 @dataclass(frozen=True, eq=False)
 class Verified:
-    """A saved model as it was verified. files: their contents by name; quantization: what is in quantization.json."""
+    """A saved model as it was verified.
+
+    files: their contents by name. quantization: the facts of quantization.json. postprocess: the float tail, None where
+    there is none.
+    """
 
     summary: Summary
     graph: Graph
+    postprocess: Graph | None
     files: Mapping[str, bytes]
-    quantization: Any
+    quantization: QuantizationFacts
 
 
 @paused_collector()
 def open_verified(directory: str | os.PathLike[str]) -> Verified:
     """Verifies as `verify` does, and gives what was verified: each file is read once."""
-    folder = Path(directory)
-    content = _read(folder / CERTIFICATE_FILE)
-    stated = Certificate.from_json(content.decode("utf-8", "replace"))
-    files = {name: _checked(folder, name, digest) for name, digest in stated.files.items()}
-    for needed in (GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FILE):
-        if needed not in files:
-            raise VerificationError(f"{CERTIFICATE_FILE} does not vouch for {needed}")
+    if not isinstance(directory, str | os.PathLike):
+        raise VerificationError(f"{directory!r} is no path; the folder of a saved model is needed")
     try:
-        graph = graph_from_bytes(
-            files[GRAPH_FILE], files[PARAMETERS_FILE], folder / GRAPH_FILE, folder / PARAMETERS_FILE
-        )
-        facts = _parsed(files[QUANTIZATION_FILE])
-        # The files' digests are those that are stated, or reading them has failed.
-        derived = Certificate(derive(graph, _input_intervals(graph, facts)), stated.files, graph.count_operators())
+        return _open_verified(Path(directory))
     except VerificationError:
         raise
     except MRTError as error:
         raise VerificationError(str(error)) from None
+    except MemoryError:
+        raise VerificationError(f"{directory}: there is not enough memory to verify it") from None
+
+
+def _open_verified(folder: Path) -> Verified:
+    content = read_file(folder / CERTIFICATE_FILE, JSON_BYTES)
+    stated = Certificate.from_json(content)
+    _check_names(stated)
+    files = {name: _checked(folder, name, digest) for name, digest in stated.files.items()}
+    graph = _graph(folder, files, GRAPH_FILE, PARAMETERS_FILE)
+    facts = QuantizationFacts.from_json(files[QUANTIZATION_FILE], QUANTIZATION_FILE)
+    intervals = {entry.name: Interval.of(entry.lo, entry.hi, entry.shape) for entry in facts.inputs}
+    # The files' digests are those that are stated, or reading them has failed.
+    derived = Certificate(derive(graph, intervals), stated.files, graph.count_operators())
     _compare(stated, derived)
-    _check_interface(graph, facts, derived)
+    _check_interface(facts, graph, derived)
+    _check_nothing_else(graph, folder, files, GRAPH_FILE, PARAMETERS_FILE)
+    tail = None
+    if POSTPROCESS_FILE in files:
+        tail = _graph(folder, files, POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE)
+        _check_tail(tail, graph)
+        _check_nothing_else(tail, folder, files, POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE)
     summary = Summary(
         len(derived.tensors),
         sum(derived.operators.values()),
         derived.max_bits,
         hashlib.sha256(content).hexdigest(),
     )
-    return Verified(summary, graph, files | {CERTIFICATE_FILE: content}, facts)
+    return Verified(summary, graph, tail, files | {CERTIFICATE_FILE: content}, facts)
+
+
+def _check_names(stated: Certificate) -> None:
+    """VerificationError unless the certificate vouches for the files of a saved model, and for no other."""
+    names = set(stated.files)
+    if missing := sorted(NEEDED - names):
+        raise VerificationError(f"{CERTIFICATE_FILE} does not vouch for {', '.join(missing)}")
+    if unknown := sorted(names - NEEDED - POSTPROCESS):
+        raise VerificationError(f"{CERTIFICATE_FILE} names {unknown[0]!r}, which is no file of a saved model")
+    if len(names & POSTPROCESS) == 1:
+        raise VerificationError(f"{CERTIFICATE_FILE} names {names & POSTPROCESS}; both or neither of them are needed")
+
+
+def _graph(folder: Path, files: Mapping[str, bytes], symbols: str, parameters: str) -> Graph:
+    return graph_from_bytes(files[symbols], files[parameters], folder / symbols, folder / parameters)
 
 
 def _compare(stated: Certificate, derived: Certificate) -> None:
@@ -106,59 +140,41 @@ def _compare(stated: Certificate, derived: Certificate) -> None:
         raise VerificationError(f"the certificate counts {dict(stated.operators)}, the graph {dict(derived.operators)}")
 
 
-def _parsed(quantization: bytes) -> Any:
-    try:
-        return json.loads(quantization)
-    except (ValueError, RecursionError) as error:
-        raise VerificationError(f"{QUANTIZATION_FILE} is malformed: {error}") from None
+def _check_nothing_else(graph: Graph, folder: Path, files: Mapping[str, bytes], symbols: str, parameters: str) -> None:
+    check_nothing_else(graph, files[symbols], files[parameters], folder / symbols, folder / parameters)
 
 
-def _input_intervals(graph: Graph, facts: Any) -> Mapping[str, Interval]:
-    try:
-        inputs = {entry["name"]: entry for entry in facts["inputs"]}
-        return {
-            symbol.name: Interval.of(int(inputs[symbol.name]["lo"]), int(inputs[symbol.name]["hi"]), symbol.shape)
-            for symbol in graph.inputs
-        }
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise VerificationError(f"{QUANTIZATION_FILE}: the inputs' ranges are malformed or missing: {error}") from None
-
-
-def _check_interface(graph: Graph, facts: Any, derived: Certificate) -> None:
-    """VerificationError where an input or output is not stated as the graph has it, or has no positive scale."""
-    try:
-        inputs, outputs = ([TensorQuantization.from_json(entry) for entry in facts[k]] for k in ("inputs", "outputs"))
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise VerificationError(f"{QUANTIZATION_FILE}: its inputs or outputs are malformed: {error}") from None
-    for kind, entries, symbols in (("inputs", inputs, graph.inputs), ("outputs", outputs, graph.outputs)):
+def _check_interface(facts: QuantizationFacts, graph: Graph, derived: Certificate) -> None:
+    """VerificationError where quantization.json states other inputs, outputs or tensors than the graph has."""
+    for kind, entries, symbols in (("inputs", facts.inputs, graph.inputs), ("outputs", facts.outputs, graph.outputs)):
         stated = [(entry.name, entry.shape, entry.dtype) for entry in entries]
         found = [(symbol.name, symbol.shape, symbol.dtype) for symbol in symbols]
         if stated != found:
             raise VerificationError(f"{QUANTIZATION_FILE} states the {kind} {stated}, the graph has {found}")
-    for entry in (*inputs, *outputs):
-        if not (np.isfinite(entry.scale) & (entry.scale > 0)).all():
-            raise VerificationError(f"{QUANTIZATION_FILE}: {entry.name} has scale {entry.scale}; it must be positive")
-    for entry in outputs:
+    for entry in facts.outputs:
         fact = derived.tensors[entry.name]
         if (entry.lo, entry.hi) != (fact.lo, fact.hi):
             raise VerificationError(
                 f"{QUANTIZATION_FILE} states [{entry.lo}, {entry.hi}] for {entry.name}, "
                 f"[{fact.lo}, {fact.hi}] is derived"
             )
+    facts.check_tensors(graph, QUANTIZATION_FILE)
+
+
+def _check_tail(tail: Graph, graph: Graph) -> None:
+    """VerificationError where the float tail does not take the real values of the graph's outputs."""
+    taken = [(symbol.shape, symbol.dtype) for symbol in tail.inputs]
+    given = [(symbol.shape, "float32") for symbol in graph.outputs]
+    if taken != given:
+        raise VerificationError(f"{POSTPROCESS_FILE} takes {taken}; the outputs, {given}, are needed")
+    empty = [symbol for symbol in tail.symbols if not symbol.type.size]
+    if empty:
+        raise VerificationError(f"{POSTPROCESS_FILE}: {empty[0].name} is {empty[0].type}; elements are needed")
 
 
 def _checked(folder: Path, name: str, digest: str) -> bytes:
-    if Path(name).name != name:
-        raise VerificationError(f"{CERTIFICATE_FILE} names {name!r}, which is no file of the model's folder")
-    content = _read(folder / name)
+    content = read_file(folder / name, JSON_BYTES if name.endswith(".json") else PARAMETER_BYTES)
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
         raise VerificationError(f"{name}: its SHA-256 is {found}, the certificate states {digest}")
     return content
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise VerificationError(f"{path} cannot be read: {error.strerror}") from None

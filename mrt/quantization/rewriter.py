@@ -23,6 +23,7 @@ from mrt.quantization.uncalibrated import check_ranges
 from mrt.quantization.unmoved import unmoved_notes
 from mrt.quantization.unsplit import unsplit_notes
 from mrt.symbol import Array, Graph, Symbol, TensorType
+from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.types import narrowest_dtype
 
@@ -179,7 +180,14 @@ class Expander:
         target = self.plan.output(symbol)
         if parameter is not None:
             return self.builder.constant_at(symbol.name, parameter, target)
-        return self.builder.requantize(self._wide[symbol], target)
+        output = self.builder.requantize(self._wide[symbol], target)
+        zero, bounds = output.zero_point, self.builder.bounds(output.symbol)
+        lo, hi = DTYPE_RANGES[output.symbol.dtype]
+        if lo <= zero <= hi:
+            return output
+        # Whoever takes the output subtracts its zero point, which may lie beyond all that the output reaches.
+        dtype = narrowest_dtype(min(int(bounds.min), zero), max(int(bounds.max), zero))
+        return self.builder.quantized(self.builder.cast(output.symbol, dtype), output.scale, output.zero_points)
 
 
 def input_target(target: Target) -> Target:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.errors import ModelFileError
 from mrt.evaluation import Counterpart, TensorError
+from mrt.symbol.files import read_file
+from mrt.symbol.limits import JSON_BYTES
+from mrt.symbol.strict_json import StrictModel, parse_json, validated
 
 ERRORS_FILE = "errors.json"
 FORMAT_VERSION = 1
@@ -29,6 +31,23 @@ class ErrorFact:
     origin: str
     sqnr_db: float | None
     worst_steps: float | None
+
+
+class _Fact(StrictModel):
+    """An `ErrorFact` as it stands in the file."""
+
+    origin: str
+    sqnr_db: float | None
+    worst_steps: float | None
+
+
+class _ErrorFile(StrictModel):
+    """What stands in errors.json."""
+
+    format_version: Literal[1]
+    digest: str
+    samples: int
+    tensors: dict[str, _Fact]
 
 
 @dataclass(frozen=True)
@@ -69,15 +88,13 @@ class ErrorTable:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ErrorTable:
-        """The inverse of `to_json`; KeyError, TypeError or ValueError where a fact is missing or malformed."""
-        if data["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"format_version is {data['format_version']}, {FORMAT_VERSION} is needed")
-        tensors = {
-            str(name): ErrorFact(str(fact["origin"]), _number(fact["sqnr_db"]), _number(fact["worst_steps"]))
-            for name, fact in data["tensors"].items()
+    def from_json(cls, content: bytes) -> ErrorTable:
+        """The inverse of `to_json`; ModelFileError where a fact is missing, unknown, malformed or of another type."""
+        data = validated(_ErrorFile, parse_json(content))
+        facts = {
+            name: ErrorFact(found.origin, found.sqnr_db, found.worst_steps) for name, found in data.tensors.items()
         }
-        return cls(str(data["digest"]), int(data["samples"]), tensors)
+        return cls(data.digest, data.samples, facts)
 
 
 def read_errors(directory: str | os.PathLike[str]) -> ErrorTable | None:
@@ -86,19 +103,16 @@ def read_errors(directory: str | os.PathLike[str]) -> ErrorTable | None:
     Raises ModelFileError if the file is malformed.
     """
     path = Path(directory) / ERRORS_FILE
-    if not path.is_file():
+    if not os.path.lexists(path):
         return None
+    content = read_file(path, JSON_BYTES)
     try:
-        table = ErrorTable.from_json(json.loads(path.read_bytes()))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        table = ErrorTable.from_json(content)
+    except ModelFileError as error:
         raise ModelFileError(f"{path} is malformed ({error}); run stage evaluate again or remove it") from None
-    digest = sha256((Path(directory) / CERTIFICATE_FILE).read_bytes()).hexdigest()
+    digest = sha256(read_file(Path(directory) / CERTIFICATE_FILE, JSON_BYTES)).hexdigest()
     return table if table.digest == digest else None
 
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)

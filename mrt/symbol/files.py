@@ -7,8 +7,11 @@ import errno
 import hashlib
 import json
 import os
+import reprlib
 import secrets
+import stat
 from collections.abc import Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +22,9 @@ import safetensors.numpy
 from mrt.errors import GraphError, ModelFileError
 from mrt.symbol.graph import Graph
 from mrt.symbol.interval import Array
+from mrt.symbol.limits import BYTES_VARIABLE, JSON_BYTES, PARAMETER_BYTES, byte_limit
 from mrt.symbol.mxnet_json import graph_from_json, graph_to_json
+from mrt.symbol.strict_json import parse_json
 
 _RESERVED_NAME = "__metadata__"
 """The one name that safetensors keeps for itself."""
@@ -44,8 +49,8 @@ def read_graph(symbol_path: str | Path, parameters_path: str | Path) -> Graph:
 
     Raises ModelFileError, naming the file, where one is missing, truncated or malformed.
     """
-    parameters = _read(Path(parameters_path))
-    return graph_from_bytes(_read(Path(symbol_path)), parameters, symbol_path, parameters_path)
+    parameters = read_file(Path(parameters_path), PARAMETER_BYTES)
+    return graph_from_bytes(read_file(Path(symbol_path), JSON_BYTES), parameters, symbol_path, parameters_path)
 
 
 def graph_from_bytes(symbols: bytes, parameters: bytes, symbol_path: str | Path, parameters_path: str | Path) -> Graph:
@@ -53,12 +58,33 @@ def graph_from_bytes(symbols: bytes, parameters: bytes, symbol_path: str | Path,
     arrays = _load_parameters(parameters, Path(parameters_path))
     try:
         return graph_from_json(symbols.decode(), arrays)
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
         raise ModelFileError(f"{symbol_path} is no UTF-8 text: {error}") from None
-    except ModelFileError as error:
-        raise error if str(symbol_path) in str(error) else ModelFileError(f"{symbol_path}: {error}") from None
-    except GraphError as error:
+    except (ModelFileError, GraphError) as error:
         raise ModelFileError(f"{symbol_path}: {error}") from None
+
+
+def check_nothing_else(
+    graph: Graph, symbols: bytes, parameters: bytes, symbol_path: str | Path, parameters_path: str | Path
+) -> None:
+    """ModelFileError where the files that `graph` was read from hold anything but what `graph_to_bytes` writes for it.
+
+    So no unknown key, no unread node, no number of another type and no further array stands in them.
+    """
+    try:
+        again = graph_to_bytes(graph)
+    except UnicodeError as error:
+        raise ModelFileError(f"{symbol_path} holds a name that is no text: {error}") from None
+    # Layout alone may differ: a file that an editor indented otherwise says the same.
+    found, written = (indented_json(parse_json(text)).splitlines() for text in (symbols, again[0]))
+    for line, other in zip_longest(found, written, fillvalue=""):
+        if line != other:
+            raise ModelFileError(
+                f"{symbol_path} is not as MRT writes this graph: {reprlib.repr(line.strip())} stands where "
+                f"{reprlib.repr(other.strip())} is needed"
+            )
+    if again[1] != parameters:
+        raise ModelFileError(f"{parameters_path} is not as MRT writes the parameters of {symbol_path}: it holds more")
 
 
 def indented_json(value: Any, indent: str = "") -> str:
@@ -130,11 +156,33 @@ def atomic_write_all(files: Mapping[Path, bytes]) -> None:
         raise
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path, limit: int) -> bytes:
+    """The content of a regular file of at most `limit` bytes; the variable MRT_MAX_FILE_BYTES allows more.
+
+    Raises ModelFileError for a file that is missing, unreadable or larger, and, before a byte is read, for what is no
+    regular file: a link, a folder, a pipe, a device.
+    """
+    limit = byte_limit(limit)
     try:
-        return path.read_bytes()
+        # A pipe is opened without waiting for who writes to it.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+        with open(descriptor, "rb") as file:
+            facts = os.fstat(descriptor)
+            if not stat.S_ISREG(facts.st_mode):
+                raise ModelFileError(f"{path} is no regular file; a file is needed there")
+            if facts.st_size > limit:
+                raise ModelFileError(
+                    f"{path} has {facts.st_size} bytes, {limit} are read; set {BYTES_VARIABLE} to allow more"
+                )
+            content = file.read(facts.st_size + 1)
     except OSError as error:
-        raise ModelFileError(f"cannot read {path}: {error.strerror or error}") from None
+        reason = "it is a link; a regular file is needed" if error.errno == errno.ELOOP else error.strerror or error
+        raise ModelFileError(f"{path} cannot be read: {reason}") from None
+    except ValueError as error:
+        raise ModelFileError(f"{str(path)!r} is the path of no file: {error}") from None
+    if len(content) != facts.st_size:
+        raise ModelFileError(f"{path} changed while it was read; read it again when it is finished")
+    return content
 
 
 def _load_parameters(content: bytes, path: Path) -> dict[str, Array]:

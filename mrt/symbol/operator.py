@@ -26,6 +26,7 @@ class Operator:
     and may define:
       channel_axis() -> int                    axis of data and output that counts channels, where there is a weight
       intermediates(*input intervals)          intervals of what a kernel holds on the way, such as partial sums
+      working_size(*input types) -> int        elements of the largest array that `evaluate` makes beside its output
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
@@ -66,6 +67,9 @@ class Operator:
     # These signatures are the ones with which a record may name its inputs.
     def intermediates(self, *inputs: Any, **_: Any) -> tuple[Interval, ...]:
         return ()
+
+    def working_size(self, *inputs: Any) -> int:
+        return 0
 
     def data_channel_axis(self, rank: int) -> int | None:
         return None

@@ -6,13 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isnan
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from mrt.errors import DataError
+from mrt.errors import DataError, ModelFileError
+from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.interval import Array as Array
+from mrt.symbol.strict_json import Floats, StrictModel, validated
 
-Array = np.ndarray[Any, np.dtype[Any]]
+_FLOAT32 = np.finfo(np.float32)
+
+
+class _Entry(StrictModel):
+    """The facts of a `TensorQuantization` as they stand in a file."""
+
+    name: str
+    shape: list[int]
+    dtype: Literal["bool", "int8", "uint8", "int16", "int32"]
+    scale: Floats
+    zero_point: int
+    lo: int
+    hi: int
+    is_given: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +52,25 @@ class TensorQuantization:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
         object.__setattr__(self, "scale", np.asarray(self.scale, np.float64))
+
+    @property
+    def defect(self) -> str:
+        """Why these facts describe no tensor, "" where they do: what is found and what is needed."""
+        lowest, highest = DTYPE_RANGES[self.dtype]
+        if not lowest <= self.lo <= self.hi <= highest:
+            return f"{self.name} holds [{self.lo}, {self.hi}]; an interval within [{lowest}, {highest}] is needed"
+        if not lowest <= self.zero_point <= highest:
+            return f"{self.name} has zero point {self.zero_point}; one within [{lowest}, {highest}] is needed"
+        with np.errstate(over="ignore", under="ignore"):
+            scale = self.scale.astype(np.float32)
+        if not (scale.size and (scale >= _FLOAT32.tiny).all() and (scale <= _FLOAT32.max).all()):
+            return f"{self.name} has scale {self.scale}; it must be positive and normal in float32"
+        lengths = self.shape[len(self.shape) - scale.ndim :]
+        if scale.ndim > len(self.shape) or any(n not in (1, m) for n, m in zip(scale.shape, lengths, strict=True)):
+            return f"{self.name} has a scale of shape {scale.shape}; one that broadcasts to {self.shape} is needed"
+        if min(self.shape, default=1) < 1:
+            return f"{self.name} has shape {self.shape}; lengths of at least 1 are needed"
+        return ""
 
     def quantize(self, x: Array) -> Array:
         """clip(rint(float32(x) / float32(scale)) + zero_point, lo, hi), rounded half to even, in the storage dtype.
@@ -112,14 +147,12 @@ class TensorQuantization:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TensorQuantization:
-        """The inverse of `to_json`; KeyError, TypeError or ValueError where a fact is missing or malformed."""
-        return cls(
-            str(data["name"]),
-            tuple(int(n) for n in data["shape"]),
-            np.dtype(str(data["dtype"])).name,
-            np.asarray(data["scale"], np.float64),
-            int(data["zero_point"]),
-            int(data["lo"]),
-            int(data["hi"]),
-            bool(data["is_given"]),
-        )
+        """The inverse of `to_json`.
+
+        Raises ModelFileError where a fact is missing, malformed or of another type, and where they have a `defect`.
+        """
+        facts = dict(validated(_Entry, data))
+        entry = cls(**facts | {"shape": tuple(facts["shape"])})
+        if entry.defect:
+            raise ModelFileError(entry.defect)
+        return entry

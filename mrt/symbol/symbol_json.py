@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from mrt.errors import GraphError, ModelFileError
 from mrt.symbol.operator import parse_attribute
+from mrt.symbol.strict_json import parse_json
 
 VARIABLE = "null"
 """The operator of a variable: an input, a parameter or an auxiliary state."""
@@ -91,11 +91,9 @@ def read_symbol_json(text: str) -> SymbolJson:
     Nodes may read earlier ones only, so there are no cycles. A variable's name is its own; operators may share one.
     """
     try:
-        content = json.loads(text)
-    except ValueError as error:
-        raise ModelFileError(f"the symbol file is no JSON: {error}") from None
-    except RecursionError:
-        raise ModelFileError("the symbol file is no symbol JSON: it is nested too deeply") from None
+        content = parse_json(text)
+    except ModelFileError as error:
+        raise ModelFileError(f"the symbol file is no symbol JSON: {error}") from None
     if not isinstance(content, dict):
         raise ModelFileError("the symbol file is no symbol JSON: an object is needed at the top")
     nodes = tuple(_read_node(entry, place) for place, entry in enumerate(_list_of(content, "nodes")))

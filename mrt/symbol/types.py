@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from mrt.errors import GraphError
+from mrt.symbol.limits import MAX_LENGTH, MAX_RANK
 
 FLOAT_DTYPES = frozenset({"float16", "float32", "float64"})
 STORAGE_DTYPES = ("int8", "uint8", "int16", "int32")
@@ -17,7 +19,11 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 @dataclass(frozen=True)
 class TensorType:
-    """Shape and dtype of one tensor. dtype is a NumPy name such as "float32" or "int8"."""
+    """Shape and dtype of one tensor. dtype is a NumPy name such as "float32" or "int8".
+
+    GraphError for a dtype that is not known, and for a shape that no tensor can have: over 32 axes, a length below 0,
+    or 2^31 elements and more.
+    """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
@@ -25,6 +31,12 @@ class TensorType:
     def __post_init__(self) -> None:
         if self.dtype not in FLOAT_DTYPES | INTEGER_DTYPES:
             raise GraphError(f"dtype {self.dtype} is not known; use one of {sorted(FLOAT_DTYPES | INTEGER_DTYPES)}")
+        if len(self.shape) > MAX_RANK:
+            raise GraphError(f"a tensor of {len(self.shape)} axes; at most {MAX_RANK} are needed")
+        if min(self.shape, default=0) < 0 or prod(self.shape) > MAX_LENGTH:
+            raise GraphError(
+                f"a tensor of shape {self.shape}; lengths from 0 on, of at most {MAX_LENGTH} elements, are needed"
+            )
 
     @property
     def rank(self) -> int:
@@ -32,7 +44,7 @@ class TensorType:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
+        return int(prod(self.shape))
 
     @property
     def is_float(self) -> bool:

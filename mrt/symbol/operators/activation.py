@@ -66,8 +66,9 @@ class Clip(Operator):
         return x.map(lambda v: np.minimum(np.maximum(v, lo), hi))
 
     def _integers(self) -> tuple[int, int]:
-        """The lowest and the highest 32-bit integer in [a_min, a_max]."""
-        return math.ceil(max(self.a_min, INT32_MIN)), math.floor(min(self.a_max, INT32_MAX))
+        """The lowest and the highest 32-bit integer in [a_min, a_max]; the lowest is the higher where there is none."""
+        lowest, highest = max(self.a_min, INT32_MIN), min(self.a_max, INT32_MAX)
+        return math.ceil(min(lowest, INT32_MAX + 1)), math.floor(max(highest, INT32_MIN - 1))
 
 
 @operator("LeakyReLU")

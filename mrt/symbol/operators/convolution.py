@@ -46,6 +46,11 @@ class Convolution(WindowedLayer):
             raise GraphError(f"the window of kernel {self.kernel} and dilate {dilate} exceeds {x} with pad {pad}")
         return TensorType((x.shape[0], self.num_filter, *spatial), dtype)
 
+    def working_size(self, x: TensorType, *weights: TensorType) -> int:
+        """The data with its padding."""
+        _, _, pad = self.window(len(self.kernel))
+        return prod(x.shape[:2]) * prod(n + 2 * p for n, p in zip(x.shape[2:], pad, strict=True))
+
     def window(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """stride, dilate and pad, one value per spatial axis each."""
         return (

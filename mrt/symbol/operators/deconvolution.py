@@ -47,6 +47,12 @@ class Deconvolution(WindowedLayer):
             raise GraphError(f"the output of {x} would have the positions {spatial}; lower pad, which is {self.pad}")
         return TensorType((x.shape[0], self.num_filter, *spatial), dtype)
 
+    def working_size(self, x: TensorType, *weights: TensorType) -> int:
+        """The data with zeros between its elements and a border of the kernel's reach."""
+        stride, dilate = self.window(len(self.kernel))
+        lengths = zip(x.shape[2:], self.kernel, stride, dilate, strict=True)
+        return prod(x.shape[:2]) * prod((n - 1) * s + 1 + 2 * (k - 1) * d for n, k, s, d in lengths)
+
     def window(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """stride and dilate, one value per spatial axis each."""
         return per_axis(self.stride, rank, 1, "stride", 1), per_axis(self.dilate, rank, 1, "dilate", 1)

@@ -1,0 +1,92 @@
+"""quantization.json: how the integers of a saved model stand for real values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from mrt.errors import ModelFileError
+from mrt.symbol import Array, Graph
+from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.strict_json import Floats, Integers, StrictModel, parse_json, validated
+
+FORMAT_VERSION = 1
+
+
+class Range(StrictModel):
+    """A calibrated range, lo <= hi."""
+
+    lo: float
+    hi: float
+
+
+class _File(StrictModel):
+    """What stands in the file. A model that was saved before there was bias correction has no corrections."""
+
+    format_version: Literal[1]
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    thresholds: dict[str, Range]
+    scales: dict[str, Floats]
+    zero_points: dict[str, Integers]
+    notes: list[str]
+    corrections: dict[str, Floats] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizationFacts:
+    """The file's facts; see `mrt.model.QuantizedModel`, which has them under the same names."""
+
+    inputs: tuple[TensorQuantization, ...]
+    outputs: tuple[TensorQuantization, ...]
+    thresholds: dict[str, Range]
+    scales: dict[str, Array]
+    zero_points: dict[str, Array]
+    notes: tuple[str, ...]
+    corrections: dict[str, Array]
+
+    @classmethod
+    def from_json(cls, content: bytes, path: str) -> QuantizationFacts:
+        """The facts in the file at `path`.
+
+        Raises ModelFileError naming the file and the key that is missing, unknown, malformed or of another type.
+        """
+        try:
+            data = validated(_File, parse_json(content))
+            inputs, outputs = (tuple(map(TensorQuantization.from_json, part)) for part in (data.inputs, data.outputs))
+        except ModelFileError as error:
+            raise ModelFileError(f"{path} is malformed: {error}") from None
+        for name, found in data.thresholds.items():
+            if found.lo > found.hi:
+                raise ModelFileError(f"{path}: thresholds.{name} is [{found.lo}, {found.hi}]; lo <= hi is needed")
+        rest = data.thresholds, data.scales, data.zero_points, tuple(data.notes), data.corrections
+        return cls(inputs, outputs, *rest)
+
+    def check_tensors(self, graph: Graph, path: str) -> None:
+        """ModelFileError where a scale is not positive, or it or a zero point does not fit its tensor of the graph.
+
+        path: the file that the error names.
+        """
+        for kind, arrays in (("scales", self.scales), ("zero_points", self.zero_points)):
+            for name, array in arrays.items():
+                if name not in graph.by_name:
+                    raise ModelFileError(f"{path}: {kind}.{name}: the graph has no tensor of this name")
+                if not _broadcasts(array, graph.by_name[name].shape):
+                    raise ModelFileError(
+                        f"{path}: {kind}.{name} has shape {array.shape}; one that broadcasts to "
+                        f"{graph.by_name[name].shape} is needed"
+                    )
+        for name, scale in self.scales.items():
+            if not (scale > 0).all():
+                raise ModelFileError(f"{path}: scales.{name} is {scale}; positive numbers are needed")
+
+
+def _broadcasts(array: Array, shape: tuple[int, ...]) -> bool:
+    """Whether an array broadcasts to the shape, and not beyond it."""
+    try:
+        return bool(np.broadcast_shapes(array.shape, shape) == shape)
+    except ValueError:
+        return False
