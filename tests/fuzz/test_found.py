@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from mrt.certificate.certificate import derive
 from mrt.errors import QuantizationError
 from mrt.symbol import GraphBuilder, Interval, TensorType, find_operator
+from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.interval import add, exact_array, multiply, subtract, total
+from tests.export.c_programs import Programs
+from tests.export.exported import facts
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 
@@ -37,3 +42,27 @@ def test_a_product_without_axes_is_refused_by_its_bits(op: str) -> None:
     graph = builder.graph([builder.apply(find_operator(op)(), inputs, "y")])
     with pytest.raises(QuantizationError, match="y .* needs 64 bits, 32 are allowed"):
         derive(graph, {"x": Interval.of(LOWEST, HIGHEST, ())})
+
+
+def test_limits_at_the_ends_of_a_dtype_make_c_that_no_compiler_warns_of(tmp_path: Path) -> None:
+    """gcc warns by -Wextra of a byte that is compared with 127."""
+    graphs, feeds = [], []
+    for dtype in ("int8", "uint8", "int16", "int32"):
+        lo, hi = DTYPE_RANGES[dtype]
+        builder = GraphBuilder()
+        x = builder.input("x", TensorType((3,), dtype))
+        made = [
+            builder.apply(find_operator(op)(scalar=float(end)), [x])
+            for op in ("_maximum_scalar", "_minimum_scalar")
+            for end in (lo, hi)
+        ]
+        made += [builder.apply(find_operator("clip")(a_min=float(a), a_max=float(a)), [x]) for a in (lo, hi)]
+        graphs.append(builder.graph(made))
+        feeds.append({"x": np.array([lo, 0, hi], dtype)})
+    programs = Programs.of([(graph, facts(graph)) for graph in graphs], tmp_path)
+    for place, fed in enumerate(feeds):
+        lo, hi = fed["x"].min(), fed["x"].max()
+        ((*found,),) = programs.run(place, [fed])
+        expected = [fed["x"], [hi] * 3, [lo] * 3, fed["x"], [lo] * 3, [hi] * 3]
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
