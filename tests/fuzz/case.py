@@ -39,10 +39,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Limits:
-    """seconds: of the processor, and three times as many by the clock. megabytes: beyond what it began with."""
+    """seconds: of the processor. megabytes: beyond what the process began with. patience: seconds by the clock, which
+    other processes may take most of."""
 
     seconds: int
     megabytes: int
+    patience: int = 900
 
 
 def isolated(work: Callable[[], Outcome], limits: Limits) -> Outcome:
@@ -59,7 +61,7 @@ def isolated(work: Callable[[], Outcome], limits: Limits) -> Outcome:
             _run_child(work, limits, writing, said.fileno())
         os.close(writing)
         try:
-            content = _read_all(reading, time.monotonic() + 3 * limits.seconds)
+            content = _read_all(reading, time.monotonic() + limits.patience)
         finally:
             os.close(reading)
             _end(child)
@@ -67,7 +69,7 @@ def isolated(work: Callable[[], Outcome], limits: Limits) -> Outcome:
         said.seek(0)
         last = said.read()[-2000:].decode("utf-8", "replace").strip()
     if content is None:
-        return Outcome(finding=f"hang: no answer after {3 * limits.seconds} s. {last}")
+        return Outcome(finding=f"hang: no answer after {limits.patience} s. {last}")
     if not content:
         reason = signal.Signals(-status).name if status < 0 else f"status {status}"
         return Outcome(finding=f"crash: {reason}. {last}")

@@ -44,21 +44,22 @@ def fuzz_graph(draw: Draw, every_cpu: bool) -> Outcome:
     outcome = Outcome()
     found = grown(draw, outcome)
     chosen = {CPUS[i] for i in draw.random.permutation(len(CPUS))[:2]}
-    shares = draw.chance(0.5)
-    outcome.finding = _outside(found)
+    if draw.chance(0.5):
+        serial.WORTH_THREADS = 0  # in this process, which is the case's own: threads share every loop that they may
+    outcome.finding = outside(found)
     for cpu, threads in CPUS:
         if every_cpu or (cpu, threads) in chosen:
             if why := engines.lacking(cpu):
                 outcome.refused[f"{cpu}: {why}"] += 1
                 continue
-            _try(f"{cpu}, {threads} threads", lambda g, at=(cpu, threads): compiled(g, *at, shares), found, outcome)
-    _try("ONNX Runtime", onnx_runtime, found, outcome)
+            compare_engine(f"{cpu}, {threads} threads", lambda g, at=(cpu, threads): compiled(g, *at), found, outcome)
+    compare_engine("ONNX Runtime", onnx_runtime, found, outcome)
     if shutil.which(engines.C_COMPILER):
-        _try("C", c, found, outcome)
+        compare_engine("C", c, found, outcome)
     return outcome
 
 
-def _try(name: str, engine: Engine, found: Grown, outcome: Outcome) -> None:
+def compare_engine(name: str, engine: Engine, found: Grown, outcome: Outcome) -> None:
     outcome.tried[name] += 1
     try:
         engine(found)
@@ -67,7 +68,7 @@ def _try(name: str, engine: Engine, found: Grown, outcome: Outcome) -> None:
         outcome.finding = outcome.finding or f"{name}: {said}\nranges {dict(found.ranges)}\n{found.graph}"
 
 
-def _outside(found: Grown) -> str:
+def outside(found: Grown) -> str:
     """What leaves its proven interval, or whether the proof is refused though every operator was bounded; or ""."""
     try:
         facts, bounds = derive(found.graph, found.intervals), analyse_bounds(found.graph, found.intervals)
@@ -82,10 +83,7 @@ def _outside(found: Grown) -> str:
     return ""
 
 
-def compiled(found: Grown, cpu: str, threads: int, shares: bool) -> None:
-    """shares: whether threads share every loop that they may."""
-    if shares:
-        serial.WORTH_THREADS = 0  # in this process, which is the case's own
+def compiled(found: Grown, cpu: str, threads: int) -> None:
     run = TvmRunner({"mcpu": cpu, "threads": threads}, found.intervals).prepare(found.graph)
     for feeds in found.feeds:
         compare(found.graph, run(feeds), found.graph.evaluate(feeds))
