@@ -56,7 +56,7 @@ class Tally:
         self.refused += outcome.refused
         if outcome.finding:
             self.findings += 1
-            print(f"FINDING {self.kind.name}: {outcome.finding[:3000]}")
+            print(f"FINDING {self.kind.name}: {shortened(outcome.finding)}")
             command = f"python -m tests.fuzz --kind {self.kind.name} --seed {self.seed} --case {number}"
             print(f"again by: {command}\n", flush=True)
 
@@ -65,6 +65,11 @@ class Tally:
         for what, counts in (("tried", self.tried), ("refused", self.refused)):
             said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
             print(f"  {what}: {said or 'nothing'}")
+
+
+def shortened(text: str) -> str:
+    """The beginning, which names what is found, and the end, which is where a traceback says what was raised."""
+    return text if len(text) <= 3000 else f"{text[:1500]}\n[...]\n{text[-1500:]}"
 
 
 def _arguments() -> argparse.Namespace:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mrt.certificate.certificate import derive
-from mrt.errors import QuantizationError
+from mrt.config import NpzDataset
+from mrt.datasets import load_dataset
+from mrt.errors import DataError, QuantizationError
 from mrt.symbol import GraphBuilder, Interval, TensorType, find_operator
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.interval import add, exact_array, multiply, subtract, total
@@ -66,3 +69,25 @@ def test_limits_at_the_ends_of_a_dtype_make_c_that_no_compiler_warns_of(tmp_path
         expected = [fed["x"], [hi] * 3, [lo] * 3, fed["x"], [lo] * 3, [hi] * 3]
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("damage", ["compression", "encryption", "character", "brackets"])
+def test_a_damaged_npz_is_one_error(damage: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.npz"
+    np.savez(path, x=np.ones((4, 3), np.float32))
+    content = bytearray(path.read_bytes())
+    central = content.index(b"PK\x01\x02")
+    if damage == "compression":
+        content[8] = content[central + 10] = 200
+    elif damage == "encryption":
+        content[6] |= 1
+        content[central + 8] |= 1
+    path.write_bytes(content)
+    if damage in ("character", "brackets"):
+        with zipfile.ZipFile(path) as archive:
+            array = archive.read("x.npy")
+        broken = {"character": b"(4, 3\x7f\x7f\x7f}", "brackets": b"(4, ((((("}[damage]
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("x.npy", array.replace(b"(4, 3), }", broken))
+    with pytest.raises(DataError, match=r"data\.test .*no readable \.npz file"):
+        load_dataset(NpzDataset(npz=path, x="x"), {"x": TensorType((1, 3))}, "data.test")
