@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from mrt.backend import TvmRunner, serial
 from mrt.certificate.certificate import derive
+from mrt.compilation import Target
 from mrt.errors import MRTError
 from mrt.symbol.bounds import analyse_bounds
 from tests.backend.compiled import compare
@@ -46,13 +48,17 @@ def fuzz_graph(draw: Draw, every_cpu: bool) -> Outcome:
     chosen = {CPUS[i] for i in draw.random.permutation(len(CPUS))[:2]}
     if draw.chance(0.5):
         serial.WORTH_THREADS = 0  # in this process, which is the case's own: threads share every loop that they may
+    is_told = draw.chance(0.7)
     outcome.finding = outside(found)
     for cpu, threads in CPUS:
         if every_cpu or (cpu, threads) in chosen:
             if why := engines.lacking(cpu):
                 outcome.refused[f"{cpu}: {why}"] += 1
                 continue
-            compare_engine(f"{cpu}, {threads} threads", lambda g, at=(cpu, threads): compiled(g, *at), found, outcome)
+            target = {"mcpu": cpu, "threads": threads}
+            compare_engine(
+                f"{cpu}, {threads} threads", partial(compiled, target=target, is_told=is_told), found, outcome
+            )
     compare_engine("ONNX Runtime", onnx_runtime, found, outcome)
     if shutil.which(engines.C_COMPILER):
         compare_engine("C", c, found, outcome)
@@ -83,8 +89,9 @@ def outside(found: Grown) -> str:
     return ""
 
 
-def compiled(found: Grown, cpu: str, threads: int) -> None:
-    run = TvmRunner({"mcpu": cpu, "threads": threads}, found.intervals).prepare(found.graph)
+def compiled(found: Grown, target: Target, is_told: bool = True) -> None:
+    """is_told: whether the compiler knows the ranges of inputs, or their dtypes only."""
+    run = TvmRunner(target, found.intervals if is_told else {}).prepare(found.graph)
     for feeds in found.feeds:
         compare(found.graph, run(feeds), found.graph.evaluate(feeds))
 

@@ -7,6 +7,7 @@ import json
 import re
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -199,7 +200,7 @@ def _in_archive(draw: Draw, content: bytes) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = [(info, archive.read(info)) for info in archive.infolist()]
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, OSError):
+    except (*(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError), EOFError, ValueError, OSError):
         return draw.choice(BINARY)(draw, content)
     if not members:
         return draw.choice(BINARY)(draw, content)

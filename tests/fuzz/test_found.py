@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mrt.backend import TvmRunner
 from mrt.certificate.certificate import derive
 from mrt.config import NpzDataset
 from mrt.datasets import load_dataset
@@ -69,6 +70,16 @@ def test_limits_at_the_ends_of_a_dtype_make_c_that_no_compiler_warns_of(tmp_path
         expected = [fed["x"], [hi] * 3, [lo] * 3, fed["x"], [lo] * 3, [hi] * 3]
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+def test_a_single_number_is_looked_up_in_a_table() -> None:
+    """A tensor without axes, and a table that has one."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((), "int8"))
+    table = builder.parameter("table", np.arange(256, dtype=np.int16) * 3)
+    graph = builder.graph([builder.apply(find_operator("table_lookup")(offset=128), [x, table])])
+    (found,) = TvmRunner().prepare(graph)({"x": np.array(5, np.int8)})
+    assert found == 133 * 3
 
 
 @pytest.mark.parametrize("damage", ["compression", "encryption", "character", "brackets"])

@@ -92,10 +92,10 @@ def test_a_tensor_outside_of_its_bounds_is_a_finding(monkeypatch: pytest.MonkeyP
 
 
 def test_an_engine_that_disagrees_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    for engine in (graphs.onnx_runtime, graphs.c, lambda found: graphs.compiled(found, "x86-64", 1)):
+    for engine in (graphs.onnx_runtime, graphs.c, lambda found: graphs.compiled(found, {"mcpu": "x86-64"})):
         engine(relu())
     monkeypatch.setattr(Relu, "evaluate", lambda self, x: np.maximum(x, 1))
-    for engine in (graphs.onnx_runtime, graphs.c, lambda found: graphs.compiled(found, "x86-64", 1)):
+    for engine in (graphs.onnx_runtime, graphs.c, lambda found: graphs.compiled(found, {"mcpu": "x86-64"})):
         outcome = Outcome()
         graphs.compare_engine("engine", engine, relu(), outcome)
         assert outcome.finding.startswith("engine: AssertionError")

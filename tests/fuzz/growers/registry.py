@@ -19,10 +19,3 @@ def grows(*ops: str) -> Callable[[Grower], Grower]:
         return grower
 
     return register
-
-
-def grow(growth: Growth) -> str:
-    """Adds an operator to the pool and gives its name."""
-    op = growth.draw.choice(tuple(GROWERS))
-    growth.pool.append(GROWERS[op](growth, op))
-    return op
