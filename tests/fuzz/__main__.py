@@ -11,10 +11,13 @@ memory. One that is named by --case is tried on every CPU level, and says what i
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Collection
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # other threads would not be there in a forked process
 
@@ -29,12 +32,8 @@ def main() -> int:
         print(outcome.finding or "nothing was found")
         return bool(outcome.finding)
     tallies = {kind.name: Tally(kind, arguments.seed) for kind in kinds}
-    start, case = time.monotonic(), 0
-    while (arguments.cases is None or case < arguments.cases) and time.monotonic() - start < arguments.seconds:
-        for kind in kinds:
-            for number in range(case * kind.share, (case + 1) * kind.share):
-                tallies[kind.name].add(number)
-        case += 1
+    with contextlib.suppress(KeyboardInterrupt):  # what was tried is told all the same
+        _try_all(tallies.values(), arguments.cases, arguments.seconds)
     for tally in tallies.values():
         tally.show()
     return int(any(tally.findings for tally in tallies.values()))
@@ -65,6 +64,16 @@ class Tally:
         for what, counts in (("tried", self.tried), ("refused", self.refused)):
             said = ", ".join(f"{name} {count}" for name, count in counts.most_common())
             print(f"  {what}: {said or 'nothing'}")
+
+
+def _try_all(tallies: Collection[Tally], rounds: int | None, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    for place in itertools.count() if rounds is None else range(rounds):
+        for tally in tallies:
+            for number in range(place * tally.kind.share, (place + 1) * tally.kind.share):
+                if time.monotonic() > until:
+                    return
+                tally.add(number)
 
 
 def shortened(text: str) -> str:
