@@ -16,6 +16,7 @@ from tests.fuzz import corpus
 from tests.fuzz.case import Outcome
 from tests.fuzz.draw import Draw
 from tests.fuzz.mutation import damaged
+from tests.fuzz.protobuf import damaged_model
 
 
 def read(format: str, path: Path) -> None:
@@ -45,7 +46,10 @@ def fuzz_file(draw: Draw, thorough: bool) -> Outcome:
     example, other = draw.choice(alike), draw.choice(draw.choice((alike, found)))
     name = draw.choice(sorted(example.files))
     files = dict(example.files)
-    files[name] = damaged(draw, files[name], draw.choice(sorted(other.files.values())))
+    if format == "onnx" and draw.chance(0.7):
+        files[name] = damaged_model(draw, files[name])
+    else:
+        files[name] = damaged(draw, files[name], draw.choice(sorted(other.files.values())))
     outcome = Outcome()
     outcome.tried[format] += 1
     with tempfile.TemporaryDirectory() as folder:

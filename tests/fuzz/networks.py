@@ -45,10 +45,10 @@ class Network:
 
     def weights(self, *shape: int) -> Symbol:
         """Normal values of any size; now and then channels of zeros, or equal values."""
-        values = self.draw.random.standard_normal(shape) * 10.0 ** self.draw.choice((0, 0, 0, 0, -3, 3))
-        if self.draw.chance(0.1):
+        values = np.asarray(self.draw.random.standard_normal(shape)) * 10.0 ** self.draw.choice((0, 0, 0, 0, -3, 3))
+        if shape and self.draw.chance(0.1):
             values[: max(len(values) // 2, 1)] = self.draw.choice((0.0, 1.0))
-        return self.builder.parameter("w", values.astype(np.float32))
+        return self.builder.parameter("w", np.asarray(values, np.float32))
 
     def apply(self, op: str, *inputs: Symbol, **attributes: Any) -> Symbol:
         return self.builder.apply(find_operator(op)(**attributes), inputs)
