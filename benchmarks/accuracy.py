@@ -26,7 +26,7 @@ from mrt.backend import TvmRunner
 from mrt.calibration import Calibration, calibrate
 from mrt.config import DatasetConfig, RunConfig, load_config
 from mrt.datasets import Dataset, load_dataset
-from mrt.errors import MRTError
+from mrt.errors import ConfigError, MRTError
 from mrt.evaluation import Comparison, Measured, compare, run_batched
 from mrt.frontend import load_model
 from mrt.model import QuantizedModel, assemble
@@ -108,7 +108,7 @@ def _choice(field: str, needed: str, convert: Callable[[str], object] = str) -> 
         try:
             value = convert(text)
             dataclasses.replace(PLAIN, **{field: value}).options(QuantizationConfig())
-        except ValueError:  # pydantic's ValidationError is one
+        except (ConfigError, ValueError):
             raise argparse.ArgumentTypeError(f"{text!r} was found; {needed} is needed") from None
         return value
 
@@ -125,7 +125,7 @@ class Case:
     bits: int
 
     def options(self, base: QuantizationConfig) -> QuantizationConfig:
-        """`base` with what this combination sets; ValidationError where that is not allowed."""
+        """`base` with what this combination sets; ConfigError where that is not allowed."""
         quantizer, *weight_quantizer = self.quantizer.split("/", 1)
         granularity, *weight_granularity = self.granularity.split("/", 1)
         activation = _options(self.bits, quantizer, granularity)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-import numpy as np
-
+from mrt.batches import batches_of
 from mrt.calibration import CalibrationConfig, calibrate
-from mrt.errors import DataError
-from mrt.model import QuantizedModel, assemble, named_inputs
+from mrt.errors import ConfigError, DataError, GraphError
+from mrt.messages import short
+from mrt.model import QuantizedModel, assemble
+from mrt.options import checked
 from mrt.preparation import PreparationConfig, prepare
 from mrt.quantization.bias_correction import Samples, find_corrections, observed_channels
 from mrt.quantization.expansion import check_covered
@@ -33,31 +33,27 @@ def quantize(
 ) -> QuantizedModel:
     """The integer form of a float graph, calibrated on `batches`.
 
-    batches: arrays (or arrays by input name) of any number of samples each, axis 0 the batch; or one such batch. With
+    batches: arrays (or arrays by input name) of any number of samples each, axis 0 the batch; or one such batch. They
+    hold real values; of an input that `quantization.inputs` declares they may hold its integers. With
     sequential bias correction they are read twice, so that an iterator does not serve. None for a network whose own
     quantizers say all ranges: where they do not, the error names the tensors that need data.
     runner: what runs the float graph, and parts of the integer one, called from several threads at once; TVM by
     default. progress: told the number of samples calibrated.
-    Raises subclasses of MRTError: UnsupportedOperatorError, DataError, QuantizationError.
+    Raises subclasses of MRTError: UnsupportedOperatorError, DataError, QuantizationError, ConfigError, GraphError.
     """
-    quantization, calibration = quantization or QuantizationConfig(), calibration or CalibrationConfig()
-    runner = runner or default_runner()
-    if quantization.bias_correction == "sequential" and isinstance(batches, Iterator):
-        raise DataError(
-            f"sequential bias correction reads the calibration data twice, but batches is a {type(batches).__name__}, "
-            f"which can be read once; give a list, or an object whose every iteration starts anew"
-        )
-    if batches is None and quantization.bias_correction != "none":
-        raise DataError(f"{quantization.bias_correction} bias correction needs calibration data, and batches is None")
-    prepared = prepare(graph, preparation or PreparationConfig(), quantization.tune_ranges)
+    quantization = checked(quantization, QuantizationConfig, "quantization")
+    calibration = checked(calibration, CalibrationConfig, "calibration")
+    preparation = checked(preparation, PreparationConfig, "preparation")
+    _check_arguments(graph, runner, progress)
+    _check_corrected(quantization, batches)
+    prepared = prepare(graph, preparation, quantization.tune_ranges)
     check_covered(prepared.graph)
+    quantization.check_against(prepared.graph)
     if batches is None:
         integer = expand_graph(prepared.graph, {}, quantization)
         return assemble(simplified(integer), prepared.postprocess, {}, prepared.notes)
-    names = [symbol.name for symbol in prepared.graph.inputs]
-    if isinstance(batches, (np.ndarray, Mapping)):
-        batches = (batches,)
-    named = _Named(batches, names)
+    runner = default_runner() if runner is None else runner
+    named = batches_of(batches, prepared.graph.inputs, quantization.inputs)
     found = calibrate(
         prepared.graph,
         named,
@@ -70,18 +66,27 @@ def quantize(
     samples = Samples(named, calibration, runner)
     corrections = find_corrections(prepared.graph, found, quantization, samples)
     integer = expand_graph(prepared.graph, found.thresholds, quantization, corrections)
-    return assemble(simplified(integer), prepared.postprocess, found.thresholds, prepared.notes)
+    return assemble(simplified(integer), prepared.postprocess, found.thresholds, (*prepared.notes, *named.notes))
 
 
-@dataclass(frozen=True)
-class _Named:
-    """Batches by input name, as often as they are iterated over."""
+def _check_arguments(graph: object, runner: object, progress: object) -> None:
+    if not isinstance(graph, Graph):
+        raise GraphError(f"graph is {short(graph)}; an mrt.Graph is needed, such as mrt.load_model gives")
+    if runner is not None and not callable(getattr(runner, "prepare", None)):
+        raise ConfigError(f"runner is {short(runner)}; an object with the method prepare, or None, is needed")
+    if progress is not None and not callable(progress):
+        raise ConfigError(f"progress is {short(progress)}; a function of the number of samples, or None, is needed")
 
-    batches: Iterable[Array | Mapping[str, Array]]
-    names: Sequence[str]
 
-    def __iter__(self) -> Iterator[dict[str, Array]]:
-        return (named_inputs(batch, self.names) for batch in self.batches)
+def _check_corrected(quantization: QuantizationConfig, batches: object) -> None:
+    """DataError where bias correction cannot read the data as often as it needs."""
+    if quantization.bias_correction == "sequential" and isinstance(batches, Iterator):
+        raise DataError(
+            f"sequential bias correction reads the calibration data twice, but batches is a {type(batches).__name__}, "
+            f"which can be read once; give a list, or an object whose every iteration starts anew"
+        )
+    if batches is None and quantization.bias_correction != "none":
+        raise DataError(f"{quantization.bias_correction} bias correction needs calibration data, and batches is None")
 
 
 def default_runner() -> Runner:

@@ -141,7 +141,11 @@ def inspect(
     ] = None,
     compiled: Annotated[
         bool,
-        typer.Option("--compiled", help="Show the functions that the model is compiled to, and why each ends."),
+        typer.Option(
+            "--compiled",
+            help="Show the record of the compiled module, and the functions that the model is compiled to, and why "
+            "each ends.",
+        ),
     ] = False,
     target: Annotated[
         str, typer.Option("--target", metavar="TARGET", help="With --compiled: for which CPU, as in compile.target.")
@@ -152,9 +156,12 @@ def inspect(
         with _one_line_errors():
             import mrt
             from mrt.backend import compiled_text, explain
+            from mrt.module_record import module_in, record_text
 
             model = mrt.load(directory)
+            record = module_in(directory, model.digest)
             told = compiled_text(explain(model.graph, model.inputs, target))
+        typer.echo("no compiled module\n" if record is None else f"{record_text(record)}\n")
         typer.echo(told)
         return
     with _one_line_errors():
@@ -173,6 +180,27 @@ def inspect(
     elif rows:
         typer.echo(f"{report.plain_table(rows)}\n")
     typer.echo(text)
+
+
+@app.command("compile")
+def compile_(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a saved model.")],
+    target: Annotated[
+        str, typer.Option("--target", metavar="TARGET", help="For which CPU, as in compile.target: native, or JSON.")
+    ] = "native",
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", help="Samples that the module is mostly given at a time.")
+    ] = 1,
+) -> None:
+    """Compile a saved model, verified, anew: the module that is there is replaced, and never loaded."""
+    with _one_line_errors():
+        from mrt.module_record import MODULE_FILE, record_text
+        from mrt.progress import Reporter
+        from mrt.stages.compile import compile_saved
+
+        module = compile_saved(directory, target, batch, None, Reporter())
+        module.save(directory / MODULE_FILE)
+        typer.echo(record_text(module.record))
 
 
 @app.command()

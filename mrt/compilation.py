@@ -7,9 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, Field
 
-from mrt.errors import CompilationError
+from mrt.errors import CompilationError, ConfigError
+from mrt.messages import short
+from mrt.options import Options
 
 NATIVE = "native"
 """The name of this machine's CPU."""
@@ -21,7 +23,7 @@ def _feature(value: Any) -> Any:
     return value
 
 
-class TargetConfig(BaseModel):
+class TargetConfig(Options):
     """A CPU that code is made for, by the keys of `compile.target`.
 
     kind: TVM's; code is made by LLVM. mcpu: LLVM's name of the CPU, or `native`, this machine's with the features that
@@ -30,8 +32,6 @@ class TargetConfig(BaseModel):
     be used. threads: how many cores the code is made for, by default those that this process may use; code for one
     starts no threads.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["llvm"] = "llvm"
     mcpu: Annotated[str, Field(min_length=1)] | None = None
@@ -45,10 +45,8 @@ class TargetConfig(BaseModel):
         return self.mcpu == NATIVE or (self.mcpu is None and self.mtriple is None)
 
 
-class TuneConfig(BaseModel):
+class TuneConfig(Options):
     """The `compile.tune` section. trials: how many tilings of each kernel are measured, at most."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     trials: Annotated[int, Field(ge=1, strict=True)]
 
@@ -74,16 +72,5 @@ def parse_target(target: Target) -> TargetConfig:
         return target
     try:
         return TargetConfig.model_validate(keys_of(target))
-    except ValidationError as error:
-        raise CompilationError(f"target {target!r}: {'; '.join(map(_told, error.errors()))}") from None
-    except ValueError as error:
-        raise CompilationError(f"target {target!r}: {error}") from None
-
-
-def _told(detail: Any) -> str:
-    key = ".".join(map(str, detail["loc"])) or "the whole"
-    if detail["type"] == "extra_forbidden":
-        return f"{key} is not a key; the keys are {', '.join(TargetConfig.model_fields)}"
-    if detail["type"] == "literal_error":
-        return f"{key} is {detail['input']!r}; {detail['ctx']['expected']} is needed"
-    return f"{key} is {detail['input']!r}: {detail['msg'].removeprefix('Value error, ')}"
+    except (ConfigError, ValueError) as error:
+        raise CompilationError(f"target {short(target)}: {error}") from None

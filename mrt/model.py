@@ -95,9 +95,12 @@ class QuantizedModel:
         return sha256(self.files[CERTIFICATE_FILE]).hexdigest()
 
     def quantize_inputs(self, x: Array | Mapping[str, Array]) -> dict[str, Array]:
-        """Integers for float inputs (one array, or arrays by input name), any number of samples; DataError on NaN."""
+        """The integers of inputs (one array, or arrays by input name), any number of samples.
+
+        Raises DataError as a call of the compiled module does; see `TensorQuantization.quantize`.
+        """
         feeds = named_inputs(x, [entry.name for entry in self.inputs])
-        return {entry.name: entry.quantize(np.asarray(feeds[entry.name])) for entry in self.inputs}
+        return {entry.name: entry.quantize(feeds[entry.name]) for entry in self.inputs}
 
     def dequantize_outputs(self, y: Sequence[Array]) -> list[Array]:
         """Float32 outputs, before post-processing, for the integer graph's outputs in order."""
@@ -108,6 +111,7 @@ class QuantizedModel:
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the model's files into `directory`: all or, where they do not fit, none; the certificate last.
 
+        The compiled module of another model that is there stays; `verify` refuses it.
         Raises ModelFileError where the folder cannot be made or written.
         """
         folder = Path(directory)
@@ -263,7 +267,7 @@ def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[s
             raise DataError(f"one array is given, the model has the inputs {list(names)}; give a mapping")
         return {names[0]: x}
     if set(x) != set(names):
-        raise DataError(f"inputs {sorted(x)} are given, {sorted(names)} are needed")
+        raise DataError(f"inputs {sorted(map(str, x))} are given, {sorted(names)} are needed")
     return dict(x)
 
 

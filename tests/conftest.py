@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -38,3 +39,17 @@ def load_data(data_folder: Path) -> Callable[[str, str], tuple[np.ndarray, np.nd
     spec.loader.exec_module(module)
     load: Callable[[str, str], tuple[np.ndarray, np.ndarray]] = module.load
     return load
+
+
+@pytest.fixture
+def soon() -> Iterator[None]:
+    """A test that takes longer than it ever should fails, since it may wait for ever."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,40 @@ def test_inspect_shows_what_the_model_is_compiled_to(folder: Path) -> None:
     assert "ends: an output of the graph" in told
     assert told.splitlines()[-1].endswith(" calls")
     assert "z80" in failure("inspect", folder / "out", "--compiled", "--target", '{"kind": "llvm", "mcpu": "z80"}')
+
+
+def test_compile_makes_the_module_anew_for_whoever_trusts_none(folder: Path) -> None:
+    """What is there is replaced and never loaded: here it is no library at all."""
+    out = folder / "out"
+    assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0
+    assert "no compiled module" in call("verify", out).stdout
+    assert call("inspect", out, "--compiled").stdout.startswith("no compiled module")
+    for name in ("model.so", "model.so.json"):
+        (out / name).write_text("not compiled")
+    assert "model.so.json is no record" in failure("verify", out)
+    assert "model.so.json is no record" in failure("inspect", out, "--compiled")
+    made = call("compile", out, "--batch", "3", "--target", '{"threads": 1}')
+    assert made.exit_code == 0, made.output
+    digest, model = sha256((out / "model.so").read_bytes()).hexdigest(), mrt.load(out)
+    assert digest in made.stdout and f"model: {model.digest}" in made.stdout and "threads: 1\n" in made.stdout
+    assert f"SHA-256 {digest}" in call("verify", out).stdout
+    assert call("inspect", out, "--compiled").stdout.startswith(made.stdout)
+    integers = np.arange(-8, 8, dtype=model.inputs[0].dtype).reshape(1, 1, 4, 4)
+    module = mrt.load_module(out / "model.so", model.digest)
+    np.testing.assert_array_equal(module.run_integer(integers), model.graph.evaluate({"x": integers})[0])
+    assert module.batch == 3
+
+
+def test_compile_refuses_by_one_line_and_leaves_what_is_there(folder: Path) -> None:
+    out = folder / "out"
+    assert call("run", folder / "config.yaml", "--to", "compile").exit_code == 0
+    before = (out / "model.so").read_bytes()
+    assert "a whole number, 1 or more, is needed" in failure("compile", out, "--batch", "0")
+    assert "z80" in failure("compile", out, "--target", '{"mcpu": "z80"}')
+    assert "certificate.json is missing" in failure("compile", folder)
+    (out / "graph.json").write_text("{}")
+    assert "graph.json: its SHA-256" in failure("compile", out)
+    assert (out / "model.so").read_bytes() == before
 
 
 @pytest.mark.parametrize("columns", [60, 300])

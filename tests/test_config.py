@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,73 @@ def test_a_variable_that_begins_a_path_is_relative_to_the_working_directory(
     monkeypatch.chdir(tmp_path / "elsewhere")
     monkeypatch.setenv("MODELS", "../zoo")
     assert load_config(write(FULL)).model.path == tmp_path / "zoo" / "net.onnx"
+
+
+MODEL = "model: {path: m.onnx}\n"
+NINE_FOLD = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+THREE_FOLD = "".join(f"a{n}: &a{n}\n  <<: [{', '.join([f'*a{n - 1}'] * 3)}]\n" for n in range(1, 30))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"a0: &a0 [x]\n{NINE_FOLD}", "more than 30000 values"),
+        (f"a0: &a0 {{x: 1}}\n{THREE_FOLD}", "more than 30000 values"),
+        ("a: [" + "1," * 40_000 + "]", "more than 30000 values"),
+        ("a: " + "[" * 60_000, "config.yaml:2: not YAML: nested more than 50 deep"),
+        ("a:\n  " + "- " * 3000, "config.yaml:3: not YAML: nested more than 50 deep"),
+        ("#" * 2**17, "more than 131072 bytes"),
+        ("output: a\0b", r"config.yaml:2: not YAML: character '\x00'"),
+        ("output: \a", r"config.yaml:2: not YAML: character '\x07'"),
+        ("evaluate: {samples: " + "9" * 5000 + "}", "config.yaml:2: not YAML: an integer of more than 64 bits"),
+        ("evaluate: {samples: 0x" + "f" * 5000 + "}", "config.yaml:2: not YAML: an integer of more than 64 bits"),
+        ("a: " + "1:" * 50_000 + "1", "config.yaml:2: not YAML: an integer of more than 64 bits"),
+        ("? [a, b]\n: c", "config.yaml:2: not YAML: found unhashable key"),
+        ("1: 2", "keys should be strings"),
+        ("'': 2", "config.yaml:2: '' is not a key"),
+        ("a: !!binary /w==", "config.yaml:2: not YAML"),
+        ("a: !!python/object/apply:os.getcwd []", "config.yaml:2: not YAML"),
+        ("a: 2020-99-99", "config.yaml: not YAML: month"),
+        ("---\nmodel: {}", "another document"),
+        (r'output: "a\0b"', "config.yaml:2: output is 'a"),
+        ("output: ~no_such_user/x", "config.yaml:2: output is '~no_such_user/x'"),
+        ("data: {test: {npz: a, scale: 1e400}}", "data.test.scale is '1e400'"),
+        ("data: {test: {npz: a, mean: [.nan]}}", "data.test.mean.0 is nan"),
+        ("data: {test: {npz: a, std: .inf}}", "data.test.std"),
+        ("data: {test: {npz: a, std: 1.0e-60}}", "data.test.std is 1e-60"),
+        ("compile: {batch: 9999999999}", "compile.batch is 9999999999"),
+        ("data: {test: {folder: a, resize: 99999}}", "data.test.resize"),
+        ("quantize: {inputs: {x: {scale: 1.0e-300}}}", "scale 1e-300 is outside"),
+    ],
+)
+def test_what_would_hang_or_crash_is_one_error(write, text: str, told: str) -> None:
+    assert told in error_of(write(MODEL + text + "\n"))
+
+
+def test_what_is_no_regular_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        assert "a pipe, socket or device" in error_of(path)
+    assert "is a folder" in error_of(tmp_path)
+    for wrong in (None, 5, "", "a\0b"):
+        assert "the path of a file" in error_of(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("override", "needed"),
+    [
+        ("quantize.activaton.bits=3", "--set quantize.activaton.bits=3: quantize.activaton is not a key"),
+        ("quantise.weight.bits=3", "--set quantise.weight.bits=3: quantise is not a key"),
+        ("data.test.samples=5", "config.yaml:4 with --set data.test.samples=5: data.test "),
+        ("data.calibration.samples=5", "--set data.calibration.samples=5: data.calibration is"),
+        ("quantize.x={a: 1, a: 2}", "--set quantize.x={a: 1, a: 2}: a is set twice"),
+        ("quantize.x=\0", r"--set quantize.x=\x00: not YAML"),
+        ("quantize.x=" + "[" * 9000, "...: not YAML: nested"),
+        ("quantize.x=&a [*a]", "contains itself"),
+    ],
+)
+def test_what_an_override_does_is_blamed_on_it(write, override: str, needed: str) -> None:
+    """Line 2 of the file sets another key of the section; line 4 is changed by the override and may be wrong itself."""
+    text = "model: {path: m}\nquantize: {weight: {bits: 8}}\ndata:\n  test: {npz: a, loader: b}\n"
+    message = error_of(write(text), override)
+    assert needed in message and "config.yaml:2" not in message and len(message) < 1000

@@ -11,11 +11,11 @@ import numpy as np
 import onnx.parser
 import onnxruntime
 import pytest
-from pydantic import ValidationError
 
 import mrt
 from mrt.errors import (
     CompilationError,
+    ConfigError,
     DataError,
     GraphError,
     ModelFileError,
@@ -127,7 +127,7 @@ def test_what_counts_is_a_whole_number(model: mrt.QuantizedModel, number: Any) -
         (mrt.TuneConfig, "trials"),
         (ChannelGranularity, "channel"),
     ):
-        with pytest.raises(ValidationError, match=key):
+        with pytest.raises(ConfigError, match=key):
             config.model_validate({key: number})
 
 

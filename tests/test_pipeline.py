@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,7 @@ def test_the_summary_is_what_independent_runs_give(finished: Path) -> None:
 def test_the_output_folder_is_the_saved_model_with_its_module(finished: Path) -> None:
     files = set(contents(finished / "out"))
     assert {"graph.json", "params.safetensors", "quantization.json", "certificate.json", "model.so"} <= files
+    assert "model.so.json" in files
     assert not [name for name in files if "tmp" in name]
     with np.load(finished / "data.npz") as data:
         x = data["x"][:3]
@@ -217,6 +219,7 @@ def test_a_resumed_run_gives_the_same_files(copy: Path, stage: str) -> None:
     timed = {
         "summary.json",
         "model.so",
+        "model.so.json",
         *(name for name in before if name.startswith("stages/") and name.count("/") == 1),
     }
     assert {name for name in before if before[name] != after[name]} <= timed
@@ -244,7 +247,8 @@ def test_what_tuning_measures_stays_beside_the_model_and_is_used_again(copy: Pat
 def test_a_later_section_may_change(copy: Path) -> None:
     run(copy, "quantize.activation.bits=5", first="quantize", last="quantize")
     assert mrt.load(copy / "out").inputs[0].hi == 15
-    assert not (copy / "out" / "model.so").exists() and not (copy / "out" / "summary.json").exists()
+    spoilt = ("model.so", "model.so.json", "summary.json")
+    assert [name for name in spoilt if (copy / "out" / name).exists()] == []
     with pytest.raises(ConfigError, match="another section quantize; start from quantize"):
         run(copy, first="compile")
 
@@ -341,6 +345,22 @@ def test_integers_that_differ_from_evaluate_are_an_error(copy: Path, monkeypatch
     monkeypatch.setattr(Module, "run_integer", wrong)
     with pytest.raises(VerificationError, match="integers of sample 0 differ from graph.evaluate in 1 of 5 elements"):
         run(copy, first="evaluate")
+
+
+def test_the_module_of_another_model_is_not_evaluated(copy: Path) -> None:
+    """Not even where the record of the stage is of that module."""
+    out = copy / "out"
+    replace(mrt.load(out), notes=("another",)).compile().save(out / "model.so")
+    with pytest.raises(ConfigError, match=r"model\.so is missing or was changed; start from compile"):
+        run(copy, first="evaluate")
+    stage = out / "stages" / "compile.json"
+    facts = json.loads(stage.read_text())
+    facts["files"] = {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in facts["files"]}
+    assert set(facts["files"]) == {"model.so", "model.so.json"}
+    stage.write_text(json.dumps(facts))
+    with pytest.raises(VerificationError, match=r"model\.so was compiled from the model with the digest"):
+        run(copy, first="evaluate")
+    run(copy, first="compile")
 
 
 def test_without_labels_only_agreement_is_told(copy: Path, tmp_path: Path) -> None:

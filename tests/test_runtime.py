@@ -18,7 +18,9 @@ from mrt.backend import build_module, compile_model
 from mrt.backend.build import compile_linkable
 from mrt.backend.libraries import Libraries, as_object
 from mrt.backend.machine import Machine
+from mrt.compilation import TargetConfig
 from mrt.errors import CompilationError, DataError, ModelFileError
+from mrt.module_record import Provenance, Versions
 from mrt.runtime import Metadata, Module, load_module
 from mrt.runtime.large_pages import LARGE, ask_for_large_pages
 from mrt.symbol import Graph, GraphBuilder, TensorType, find_operator
@@ -261,7 +263,7 @@ def test_facts_that_do_not_fit_the_graph_are_refused() -> None:
 def test_a_saved_module_is_loaded_whole(with_tail: Module, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.so"
     with_tail.save(path)
-    assert os.listdir(tmp_path) == ["model.so"]
+    assert sorted(os.listdir(tmp_path)) == ["model.so", "model.so.json"]
     loaded = load_module(path)
     assert capfd.readouterr() == ("", "")
     assert (loaded.batch, loaded.digest) == (3, DIGEST)
@@ -286,7 +288,7 @@ print([name for name in sys.modules if name.startswith(("mrt.backend", "mrt.quan
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_a_fresh_process_needs_the_file_only(plain: Module, tmp_path: Path, threads: str) -> None:
+def test_a_fresh_process_needs_the_file_and_its_record_only(plain: Module, tmp_path: Path, threads: str) -> None:
     plain.save(tmp_path / "model.so")
     root = str(Path(__file__).parents[1])
     environment = {**os.environ, "TVM_NUM_THREADS": threads, "TVM_BIND_THREADS": "0", "PYTHONPATH": root}
@@ -303,19 +305,22 @@ def test_a_fresh_process_needs_the_file_only(plain: Module, tmp_path: Path, thre
 def test_saving_replaces_the_file_or_leaves_it(plain: Module, tmp_path: Path) -> None:
     path = tmp_path / "model.so"
     path.write_text("old")
-    with pytest.raises(ModelFileError, match=r"missing.*cannot be written"):
+    with pytest.raises(ModelFileError, match=r"cannot write .*missing"):
         plain.save(tmp_path / "missing" / "model.so")
+    with pytest.raises(ModelFileError, match=r"cannot write .*: Is a directory"):
+        plain.save(tmp_path)
+    assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["model.so"])
     plain.save(path)
     assert load_module(path).digest == DIGEST
 
 
 def test_files_that_are_no_modules_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="does not exist"):
+    with pytest.raises(ModelFileError, match="absent.so: No such file"):
         load_module(tmp_path / "absent.so")
     text = tmp_path / "text.so"
     text.write_text("no library")
     with pytest.raises(ModelFileError, match=r"text\.so is no module that MRT compiled") as raised:
-        load_module(text)
+        load_module(text, recorded=False)
     assert "\n" not in str(raised.value)
 
 
@@ -325,7 +330,7 @@ def test_a_module_that_was_cut_short_is_named(plain: Module, tmp_path: Path) -> 
     for length in (0, 3, 40, 64, len(whole) // 2, len(whole) - 1):
         (tmp_path / "cut.so").write_bytes(whole[:length])
         with pytest.raises(ModelFileError, match=r"cut\.so is no module"):
-            load_module(tmp_path / "cut.so")
+            load_module(tmp_path / "cut.so", recorded=False)
 
 
 def test_a_library_of_something_else_is_named(tmp_path: Path) -> None:
@@ -333,15 +338,20 @@ def test_a_library_of_something_else_is_named(tmp_path: Path) -> None:
     machine = Machine.of()
     compile_linkable(build_module(graph), machine, Libraries(machine, as_object)).link(tmp_path / "other.so")
     with pytest.raises(ModelFileError, match=r"other\.so is no module"):
-        load_module(tmp_path / "other.so")
+        load_module(tmp_path / "other.so", recorded=False)
 
 
 def test_metadata_of_another_version_is_refused() -> None:
-    metadata = Metadata(3, DIGEST, *facts(3))
+    versions = Versions(mrt="0", tvm="0", llvm="0")
+    made_from = Provenance(model=DIGEST, target=TargetConfig(features=("avx2",)), versions=versions, batch=3, workers=1)
+    metadata = Metadata(made_from, *facts(3))
+    assert Metadata.from_json(metadata.to_json()).made_from == made_from
     assert Metadata.from_json(metadata.to_json()).to_json() == metadata.to_json()
     data = json.loads(metadata.to_json())
     with pytest.raises(ModelFileError, match="format_version is 1"):
         Metadata.from_json(json.dumps({**data, "format_version": 1}))
+    with pytest.raises(ModelFileError, match="malformed: model is "):
+        Metadata.from_json(json.dumps({**data, "made_from": {**data["made_from"], "model": "x"}}))
     del data["inputs"]
     with pytest.raises(ModelFileError, match="inputs"):
         Metadata.from_json(json.dumps(data))

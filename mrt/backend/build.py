@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 from tvm.relax import vm_build
+from tvm.target import codegen
 
 from mrt.backend.calls import Calls, write_calls
 from mrt.backend.emit import Emitter
@@ -16,16 +17,18 @@ from mrt.backend.joined import Joined, join_calls
 from mrt.backend.kernels.upcoming import upcoming_steps
 from mrt.backend.known_bounds import bounds_of_inputs, known_bounds
 from mrt.backend.libraries import SETTINGS, Libraries, as_object
-from mrt.backend.machine import Machine, one_line
+from mrt.backend.machine import Machine, one_line, resolved
 from mrt.backend.real import with_real_ends
 from mrt.backend.stack import KERNELS
 from mrt.backend.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning import Tuning
 from mrt.compilation import NATIVE, Target, parse_target
 from mrt.errors import CompilationError
+from mrt.module_record import Provenance, Versions
 from mrt.runtime import MAIN, METADATA, REAL, Executable, Linkable, Metadata, Module
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.version import __version__
 
 
 def compile_model(
@@ -41,8 +44,8 @@ def compile_model(
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
     Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
-    the facts of the integer graph's, in order. digest: identifies the model; the module carries it. tuning: what is
-    measured and known of tilings; without it they are those of the rules. workers: how many calls the
+    the facts of the integer graph's, in order. digest: SHA-256 of the model's certificate; the module carries it.
+    tuning: what is measured and known of tilings; without it they are those of the rules. workers: how many calls the
     module is to run side by side (see `plan_batch`), by code for one core.
     Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
     not made for this machine; ModelFileError for a database of tilings that is missing or broken.
@@ -56,7 +59,8 @@ def compile_model(
     if postprocess is not None:
         varying = [place for place in range(len(graph.outputs)) if place not in constants]
         final = _constant_outputs(postprocess, varying)
-    metadata = Metadata(batch, digest, tuple(inputs), tuple(outputs), constants, final, workers)
+    made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)
+    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), constants, final)
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_real_ends(graph, inputs, outputs, postprocess)
 
@@ -71,6 +75,10 @@ def compile_model(
     emitter = emit(scheduler, libraries)
     emitter.add_bytes(metadata.to_json().encode(), METADATA)
     return Module(compile_linkable(emitter.module(), machine, libraries), metadata)
+
+
+def _versions() -> Versions:
+    return Versions(mrt=__version__, tvm=tvm.__version__, llvm=str(codegen.llvm_version_major()))
 
 
 def _common_batch(

@@ -100,6 +100,20 @@ class Machine:
         return cls(made, 128, 16, threads, is_serial=config.threads == 1)
 
 
+def resolved(target: Target) -> TargetConfig:
+    """The same target by the names that `native` and defaults stand for on this machine, in this process."""
+    config = parse_target(target)
+    attributes = _attributes(config)
+    return config.model_copy(
+        update={
+            "mcpu": attributes.get("mcpu"),
+            "mtriple": config.mtriple or codegen.llvm_get_system_triple(),
+            "features": tuple(attributes.get("mattr", ())),
+            "threads": config.threads or cores(),
+        }
+    )
+
+
 def _attributes(config: TargetConfig) -> dict[str, Any]:
     """The same for TVM."""
     attributes: dict[str, Any] = {"kind": config.kind}

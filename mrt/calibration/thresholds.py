@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from mrt.calibration.histogram import HistogramObserver, LeastError, Percentile
 from mrt.calibration.observers import HistoricalObserver, RangeObserver, Ranging
+from mrt.options import Options
 
 FORMAT_VERSION = 3
 
 
-class CalibrationConfig(BaseModel):
+class CalibrationConfig(Options):
     """The `calibrate` section.
 
     method: "max" covers every value observed; "historical" is MRT's, see HistoricalObserver; "percentile" leaves the
@@ -24,7 +25,7 @@ class CalibrationConfig(BaseModel):
     samples of the data to use, None for all. batch_size: the most samples that one core runs at once.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     method: Literal["max", "historical", "percentile", "mse"] = "max"
     lambda_: float = Field(default=16.0, alias="lambda", gt=0, allow_inf_nan=False)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mrt.certificate.certificate import CERTIFICATE_FILE, Certificate, derive
 from mrt.certificate.quantization_file import QuantizationFacts
 from mrt.collector import paused_collector
-from mrt.errors import MRTError, VerificationError
+from mrt.errors import ModelFileError, MRTError, VerificationError
+from mrt.module_record import MODULE_FILE, ModuleRecord, module_in
 from mrt.symbol import Graph, Interval
 from mrt.symbol.files import check_nothing_else, graph_from_bytes, read_file
 from mrt.symbol.limits import JSON_BYTES, PARAMETER_BYTES
@@ -29,18 +30,29 @@ POSTPROCESS = frozenset({POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE})
 
 @dataclass(frozen=True)
 class Summary:
-    """What was proven of a saved model. digest: the SHA-256 of its certificate, which vouches for all other files."""
+    """What was proven of a saved model.
+
+    digest: the SHA-256 of its certificate, which vouches for all other files but the compiled module. module: the
+    record of that, which is of the file that is there, compiled from this model; None where there is none.
+    """
 
     tensors: int
     operators: int
     max_bits: int
     digest: str
+    module: ModuleRecord | None = None
 
     def __str__(self) -> str:
         return (
             f"integer-only: {self.operators} operators, {self.tensors} tensors, "
-            f"at most {self.max_bits} bits; digest {self.digest}"
+            f"at most {self.max_bits} bits; digest {self.digest}; {self._about_module}"
         )
+
+    @property
+    def _about_module(self) -> str:
+        if self.module is None:
+            return "no compiled module"
+        return f"{MODULE_FILE} is recorded as compiled from it, SHA-256 {self.module.sha256}"
 
 
 def verify(directory: str | os.PathLike[str]) -> Summary:
@@ -49,10 +61,16 @@ def verify(directory: str | os.PathLike[str]) -> Summary:
     Checks that all that is read of the model is what the certificate vouches for and holds nothing else, that every
     operator and tensor is an integer of at most 32 bits, that every bound and intermediate fits, that the certificate
     states just what is derived, that the inputs and outputs of quantization.json are those of the graph, and that the
-    float tail takes the outputs.
+    float tail takes the outputs. Where there is a compiled module, or the record of one, checks that both are there,
+    that the record has the module's digest, and that it names this model; the code itself is not loaded, and not
+    proven.
     Raises VerificationError saying what is wrong.
     """
-    return open_verified(directory).summary
+    summary = open_verified(directory).summary
+    try:
+        return replace(summary, module=module_in(Path(directory), summary.digest))
+    except ModelFileError as error:
+        raise VerificationError(str(error)) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +90,7 @@ class Verified:
 
 @paused_collector()
 def open_verified(directory: str | os.PathLike[str]) -> Verified:
-    """Verifies as `verify` does, and gives what was verified: each file is read once."""
+    """Verifies as `verify` does all but the compiled module, and gives what was verified: each file is read once."""
     if not isinstance(directory, str | os.PathLike):
         raise VerificationError(f"{directory!r} is no path; the folder of a saved model is needed")
     try:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from mrt.config.messages import listed, messages
 from mrt.config.schema import RunConfig
 from mrt.config.source import read_source
 from mrt.errors import ConfigError
+from mrt.messages import listed, messages
+from mrt.paths import as_path
 
 
 def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
@@ -19,7 +19,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
     Raises ConfigError naming every wrong key with its line, what was found, and the nearest right key.
     """
-    file = Path(path)
+    file = as_path(path, "the configuration", ConfigError)
     source = read_source(file)
     if not isinstance(source.data, dict):
         found = "nothing" if source.data is None else type(source.data).__name__
@@ -28,6 +28,6 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         source = source.overridden(override)
     data = source.expanded()
     try:
-        return RunConfig.model_validate(data, context={"folder": file.resolve().parent})
+        return TypeAdapter(RunConfig).validate_python(data, context={"folder": file.resolve().parent})
     except ValidationError as error:
-        raise ConfigError("; ".join(messages(error, source, data))) from None
+        raise ConfigError("; ".join(messages(error, RunConfig, data, source.named))) from None

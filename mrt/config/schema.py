@@ -7,16 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationInfo
+import numpy as np
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, ValidationInfo
 
 from mrt.calibration import CalibrationConfig
 from mrt.compilation import TargetConfig, TuneConfig, keys_of
+from mrt.options import Options
 from mrt.preparation import PreparationConfig
 from mrt.quantization.options import QuantizationConfig
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 def _not_bool(value: Any) -> Any:
@@ -30,7 +28,14 @@ def _as_sequence(value: Any) -> Any:
 
 
 def _from_config_folder(path: Path, info: ValidationInfo) -> Path:
-    return Path(os.path.abspath((info.context or {}).get("folder", Path()) / path.expanduser()))
+    try:
+        written = str(path.expanduser())
+        os.fsencode(written)
+    except (RuntimeError, UnicodeEncodeError) as error:
+        raise ValueError(f"the path of a file or folder is needed ({error})") from None
+    if "\0" in written:
+        raise ValueError("the path of a file or folder is needed, without NUL")
+    return Path(os.path.abspath((info.context or {}).get("folder", Path()) / written))
 
 
 def _loader(value: str, info: ValidationInfo) -> str:
@@ -55,25 +60,27 @@ def _slice(value: tuple[int, int | None]) -> tuple[int, int | None]:
 
 
 def _not_zero(value: tuple[float, ...]) -> tuple[float, ...]:
-    if 0 in value:
-        raise ValueError("a standard deviation must not be 0")
+    if any(np.float32(deviation) == 0 for deviation in value):
+        raise ValueError("a standard deviation must not be 0, in float32")
     return value
 
 
 ConfigPath = Annotated[Path, AfterValidator(_from_config_folder)]
-Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1)]
-Channels = Annotated[tuple[Annotated[float, BeforeValidator(_not_bool)], ...], BeforeValidator(_as_sequence)]
-Size = Annotated[tuple[Count, ...], BeforeValidator(_as_sequence), Field(min_length=1, max_length=2)]
+Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
+Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, lt=2**31)]
+Channels = Annotated[tuple[Number, ...], BeforeValidator(_as_sequence)]
+Pixels = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, le=2**14)]
+Size = Annotated[tuple[Pixels, ...], BeforeValidator(_as_sequence), Field(min_length=1, max_length=2)]
 
 
-class ModelSection(_Section):
+class ModelSection(Options):
     """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file lacks them."""
 
     path: ConfigPath
     shapes: Mapping[str, Annotated[tuple[Count, ...], Field(min_length=1)]] = {}
 
 
-class Preprocessing(_Section):
+class Preprocessing(Options):
     """What is done to the arrays of a dataset, in this order; the result is float32.
 
     layout: axes are transposed, "NHWC->NCHW". Then x * scale, then - mean, then / std; mean and std are one number or
@@ -82,7 +89,7 @@ class Preprocessing(_Section):
     """
 
     layout: Annotated[str, AfterValidator(_layout)] | None = None
-    scale: Annotated[float, BeforeValidator(_not_bool)] = 1.0
+    scale: Number = 1.0
     mean: Channels = (0.0,)
     std: Annotated[Channels, AfterValidator(_not_zero)] = (1.0,)
 
@@ -120,7 +127,7 @@ class FolderDataset(Preprocessing):
     samples: Count | None = None
 
 
-class LoaderDataset(_Section):
+class LoaderDataset(Options):
     """`function(split=..., **args) -> (x, y)` of a Python file; x an array or arrays by input name, y labels or None.
 
     loader: "file.py:function". split: what is passed on, by default the name of the entry, calibration or test.
@@ -154,14 +161,14 @@ DatasetConfig = Annotated[
 ]
 
 
-class DataSection(_Section):
+class DataSection(Options):
     """`data`: the samples that calibrate, and those that are scored."""
 
     calibration: DatasetConfig | None = None
     test: DatasetConfig | None = None
 
 
-class CompileSection(_Section):
+class CompileSection(Options):
     """`compile`: the CPU that code is made for, the samples run at once, and whether tilings are measured."""
 
     target: Annotated[TargetConfig, BeforeValidator(keys_of)] = TargetConfig()
@@ -169,7 +176,7 @@ class CompileSection(_Section):
     tune: TuneConfig | None = None
 
 
-class EvaluateSection(_Section):
+class EvaluateSection(Options):
     """`evaluate`: how many samples are scored (null: all), the batch of the float runs, and the samples on which the
     compiled integers are compared with `graph.evaluate` bit for bit."""
 
@@ -178,7 +185,7 @@ class EvaluateSection(_Section):
     check: Annotated[int, BeforeValidator(_not_bool), Field(ge=0)] = 16
 
 
-class RunConfig(_Section):
+class RunConfig(Options):
     """All sections of a configuration file."""
 
     model: ModelSection

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pydantic import BaseModel, ConfigDict
-
+from mrt.options import Options
 from mrt.preparation.average_pooling import AveragePoolingToSum
 from mrt.preparation.collapse_to_table import CollapseToTable
 from mrt.preparation.cut_tail import cut_tail, join_tail
@@ -44,15 +43,13 @@ PIPELINE: tuple[Pass, ...] = (
 Constants are folded before what looks for them and after what makes them."""
 
 
-class PreparationConfig(BaseModel):
+class PreparationConfig(Options):
     """The `prepare` section.
 
     split: names or fnmatch patterns of operators of the graph as read; they and all that follows stay float, as
     post-processing. cut_softmax: whether softmaxes and their logarithms do that only reach
     outputs.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     split: tuple[str, ...] = ()
     cut_softmax: bool = True

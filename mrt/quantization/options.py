@@ -7,10 +7,12 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
 from mrt.errors import ConfigError
+from mrt.options import Options
+from mrt.quantization.quantizer import SMALLEST_SCALE
 from mrt.symbol import Graph
 
 Quantizer = Literal["symmetric", "affine"]
@@ -19,9 +21,7 @@ MOST_BITS = 16
 Bits = Field(default=8, ge=2, le=MOST_BITS)
 
 
-class _Options(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Options(Options):
     def changed_by(self, override: BaseModel) -> Self:
         """These options with those of `override` that are given."""
         given = {name: value for name in override.model_fields_set if (value := getattr(override, name)) is not None}
@@ -97,6 +97,8 @@ class InputConfig(_Options):
     def _check(self) -> InputConfig:
         info = np.iinfo(self.dtype)
         lo, hi = self.limits
+        if not SMALLEST_SCALE <= self.scale <= 1 / SMALLEST_SCALE:
+            raise ValueError(f"scale {self.scale} is outside [{SMALLEST_SCALE:.1e}, {1 / SMALLEST_SCALE:.1e}]")
         if not info.min <= lo <= hi <= info.max:
             raise ValueError(f"range [{lo}, {hi}] is no interval of {self.dtype}, [{info.min}, {info.max}]")
         if not lo <= self.zero_point <= hi:
@@ -181,11 +183,19 @@ class QuantizationConfig(_Options):
         return chosen
 
     def check_against(self, graph: Graph) -> None:
-        """ConfigError naming the first name of `inputs` or pattern of `overrides` that matches nothing in the graph."""
-        names = [symbol.name for symbol in graph.inputs]
-        for name in self.inputs:
-            if name not in names:
-                raise ConfigError(f"quantize.inputs.{name} is no input of the model; its inputs are {names}")
+        """ConfigError naming the first name of `inputs` or pattern of `overrides` that matches nothing in the graph.
+
+        Also where an input of integers, which are its values, is declared to stand for other ones.
+        """
+        types = {symbol.name: symbol.type for symbol in graph.inputs}
+        for name, options in self.inputs.items():
+            if name not in types:
+                raise ConfigError(f"quantize.inputs.{name} is no input of the model; its inputs are {list(types)}")
+            if types[name].is_integer and (options.scale, options.zero_point) != (1.0, 0):
+                raise ConfigError(
+                    f"quantize.inputs.{name} has scale {options.scale} and zero_point {options.zero_point}, but the "
+                    f"model takes integers there ({types[name]}): scale 1 and zero_point 0 are needed"
+                )
         for pattern in self.overrides:
             if not any(_matches(pattern, symbol.name) for symbol in graph.symbols):
                 raise ConfigError(f"quantize.overrides.{pattern} matches no symbol of the prepared graph")

@@ -55,12 +55,14 @@ def proven_ranges(graph: Graph, ranges: Mapping[str, Threshold]) -> dict[str, Th
 def calibrated_ranges(
     graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig, fixed: Mapping[str, Target]
 ) -> dict[str, Threshold]:
-    """The range of every tensor, parameters included; QuantizationError naming those that were not calibrated.
+    """The range of every tensor, parameters included; QuantizationError naming those that were not calibrated, and an
+    input that was calibrated beyond what is declared of it.
 
     A tensor that trained quantization fixes has the range of its form. Where others were not calibrated, since there is
     no data, theirs follow from these, and from the integers of given inputs, by the records' bounds; where these know
     none it is what the quantizers tell apart that read the tensor. Of masked scores it is what softmaxes tell apart.
     """
+    _check_declared(thresholds, config)
     unread = [symbol for symbol in graph.inputs if not graph.consumers[symbol] and symbol not in graph.outputs]
     given = {symbol.name: Threshold(0.0, 0.0) for symbol in unread if fixed}
     given |= {name: _given_range(options) for name, options in config.inputs.items() if fixed}
@@ -77,6 +79,21 @@ def calibrated_ranges(
         raise QuantizationError(f"{missing[0].name} ({missing[0].op}) has no threshold; calibrate it first{others}")
     ranges = {symbol.name: _range(graph, symbol, known) for symbol in symbols}
     return {**ranges, **masked_ranges(graph, ranges)}
+
+
+def _check_declared(thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> None:
+    """QuantizationError naming an input whose calibrated range leaves the one that is declared by a step or more."""
+    for name, options in config.inputs.items():
+        declared, found = _given_range(options), thresholds.get(name)
+        if found is None:
+            continue
+        if found.lo <= declared.lo - options.scale or found.hi >= declared.hi + options.scale:
+            lo, hi = options.limits
+            raise QuantizationError(
+                f"input {name} was calibrated on [{found.lo:.6g}, {found.hi:.6g}], but quantize.inputs.{name} declares "
+                f"integers in [{lo}, {hi}], real values in [{declared.lo:.6g}, {declared.hi:.6g}]; declare all that "
+                f"occur, or mend the data"
+            )
 
 
 def _given_range(options: InputConfig) -> Threshold:

@@ -12,6 +12,7 @@ from mrt.collector import paused_collector
 from mrt.errors import QuantizationError
 from mrt.quantization.automatic import resolve_granularity
 from mrt.quantization.builder import IntegerBuilder
+from mrt.quantization.degenerate import fixed_output_note, lost_notes
 from mrt.quantization.expansion import Inputs, check_covered, expansion_of
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.planning import make_plan
@@ -101,8 +102,10 @@ class Expander:
         check_ranges(self.plan, thresholds)
         self.builder = IntegerBuilder(reserved=graph.by_name)
         self.builder.notes += (*chosen, *unsplit_notes(self.plan, ranges), *unmoved_notes(self.plan))
+        self.builder.notes += lost_notes(self.plan, thresholds)
         self.graph = graph
         """The float graph, its quantized constants as parameters: the symbols that `expand` takes."""
+        self._ranges = ranges
         self._wide: dict[Symbol, Quantized] = {}
         self._corrections: dict[str, Array] = {}
         inputs = []
@@ -181,8 +184,10 @@ class Expander:
         if parameter is not None:
             return self.builder.constant_at(symbol.name, parameter, target)
         output = self.builder.requantize(self._wide[symbol], target)
-        zero, bounds = output.zero_point, self.builder.bounds(output.symbol)
-        lo, hi = DTYPE_RANGES[output.symbol.dtype]
+        bounds = self.builder.bounds(output.symbol)
+        note = fixed_output_note(symbol, self._ranges[symbol.name], bounds, self.plan.config.output.bits)
+        self.builder.notes += [] if note is None else [note]
+        zero, (lo, hi) = output.zero_point, DTYPE_RANGES[output.symbol.dtype]
         if lo <= zero <= hi:
             return output
         # Whoever takes the output subtracts its zero point, which may lie beyond all that the output reaches.

@@ -6,6 +6,7 @@ import struct
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from mrt.runtime.metadata import REQUEST
 
 LIBRARY = "model.so"
 """The name of a library while it is being made."""
+ELF_64 = b"\x7fELF\x02"
+"""What a file of the 64-bit format begins with."""
 ELF_HEADER = struct.Struct("<40xQ10xHH2x")
 """Of the 64-bit format: the place of the section headers, the size of one and their number."""
 
@@ -63,36 +66,43 @@ class Linkable:
         except RuntimeError as error:
             raise CompilationError(f"the module cannot be linked: {line_of(error, -1)}") from error
 
-    def load(self) -> Any:
-        """TVM's module of the library, which is part of this process from then on, and no file.
-
-        CompilationError where that fails, in a temporary folder that nothing may be executed from say.
-        """
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / LIBRARY
-            self.link(path)
-            try:
-                return tvm.runtime.load_module(str(path))
-            except Exception as error:  # what fails, and how, depends on the system's loader
-                raise CompilationError(
-                    f"the module cannot be loaded from {folder}: {line_of(error, 0)}; save it and load it from a "
-                    f"folder that code may be executed from, or name one for temporary files by TMPDIR"
-                ) from error
+    def library(self) -> Library:
+        """What is linked; CompilationError where that fails, or where there is no room for it."""
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / LIBRARY
+                self.link(path)
+                return Library(path.read_bytes())
+        except OSError as error:
+            raise CompilationError(f"the module cannot be linked: {_unwritable(error)}") from error
 
 
 @dataclass(frozen=True, eq=False)
 class Library:
-    """A shared library that was loaded. module: TVM's of it; content: of its file."""
+    """A shared library. content: of its file."""
 
-    module: Any
     content: bytes
 
-    def link(self, path: Path) -> None:
-        """Writes the same library."""
-        path.write_bytes(self.content)
+    @cached_property
+    def code(self) -> Any:
+        """TVM's module of it, which is part of this process from the first use on, and no file.
 
-    def load(self) -> Any:
-        return self.module
+        The system's loader knows libraries by their files, and gives an earlier one for a file that it has seen, so
+        that each is loaded from a file of its own, which nobody else writes to. CompilationError where that fails, in a
+        temporary folder that nothing may be executed from say.
+        """
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / LIBRARY
+                path.write_bytes(self.content)
+                return tvm.runtime.load_module(str(path))
+        except OSError as error:
+            raise CompilationError(f"the module cannot be loaded: {_unwritable(error)}") from error
+        except Exception as error:  # what fails, and how, depends on the system's loader
+            raise CompilationError(
+                f"the module cannot be loaded from {folder}: {line_of(error, 0)}; it must be compiled for this "
+                f"machine, and the folder of temporary files, which TMPDIR names, one that code may be executed from"
+            ) from error
 
 
 def virtual_machine(executable: Any) -> Any:
@@ -115,12 +125,14 @@ def virtual_machine(executable: Any) -> Any:
 
 
 def check_whole(library: bytes) -> None:
-    """ValueError for a library that was cut short, which the system's loader would crash on.
+    """ValueError for what is no library, or one that was cut short, which the system's loader would crash on.
 
     An ELF file ends with its section headers, whose place and number its header states.
     """
-    if library[:4] != b"\x7fELF":
-        return
+    if not library:
+        raise ValueError("the file is empty")
+    if library[:5] != ELF_64:
+        raise ValueError("it is no shared library of 64 bits")
     if len(library) < ELF_HEADER.size:
         raise ValueError("the file is cut short")
     start, size, count = ELF_HEADER.unpack_from(library)
@@ -132,3 +144,7 @@ def line_of(error: BaseException, which: int) -> str:
     """A line of what an error says, counted as indices are."""
     lines = str(error).strip().splitlines()
     return lines[which].strip() if lines else type(error).__name__
+
+
+def _unwritable(error: OSError) -> str:
+    return f"{error.strerror or error}; name another folder for temporary files by TMPDIR"

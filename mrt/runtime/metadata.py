@@ -6,9 +6,10 @@ import json
 from dataclasses import dataclass
 
 from mrt.errors import ModelFileError
+from mrt.module_record import Provenance
 from mrt.symbol.quantized_tensor import TensorQuantization
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 MAIN, REAL, METADATA = "main", "real", "mrt_metadata"
 """The functions of a compiled module: of integers, of real values, and one that gives the facts as JSON in bytes."""
 CALLS, MEMORY = "_calls", "_memory"
@@ -21,31 +22,27 @@ REQUEST = "request_tiles"
 class Metadata:
     """What a compiled module knows of itself.
 
-    batch: samples that one call of its functions takes. digest: of the quantized model that it was compiled from.
-    constants: places of the integer outputs that depend on no input and so have no batch; final_constants: the same of
-    what a call gives, behind the tail. workers: how many calls are to run side by side, each on one core, where there
-    are so many samples.
+    made_from: what it was compiled from; one call of its functions takes the batch that stands there, and as many calls
+    as there are workers run side by side, each on one core, where there are so many samples. constants: places of the
+    integer outputs that depend on no input and so have no batch; final_constants: the same of what a call gives, behind
+    the tail.
     """
 
-    batch: int
-    digest: str
+    made_from: Provenance
     inputs: tuple[TensorQuantization, ...]
     outputs: tuple[TensorQuantization, ...]
     constants: tuple[int, ...] = ()
     final_constants: tuple[int, ...] = ()
-    workers: int = 1
 
     def to_json(self) -> str:
         return json.dumps(
             {
                 "format_version": FORMAT_VERSION,
-                "batch": self.batch,
-                "digest": self.digest,
+                "made_from": self.made_from.model_dump(mode="json"),
                 "inputs": [entry.to_json() for entry in self.inputs],
                 "outputs": [entry.to_json() for entry in self.outputs],
                 "constants": self.constants,
                 "final_constants": self.final_constants,
-                "workers": self.workers,
             }
         )
 
@@ -58,13 +55,11 @@ class Metadata:
             if version != FORMAT_VERSION:
                 raise ModelFileError(f"format_version is {version}, this MRT reads {FORMAT_VERSION}; compile it again")
             return cls(
-                int(data["batch"]),
-                str(data["digest"]),
+                Provenance.from_data(data["made_from"]),
                 tuple(TensorQuantization.from_json(entry) for entry in data["inputs"]),
                 tuple(TensorQuantization.from_json(entry) for entry in data["outputs"]),
                 tuple(int(place) for place in data["constants"]),
                 tuple(int(place) for place in data["final_constants"]),
-                int(data["workers"]),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"its metadata is malformed: {error}") from None

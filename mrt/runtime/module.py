@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 
-from mrt.errors import DataError, ModelFileError
-from mrt.runtime.code import LIBRARY, Library, Linkable, check_whole, line_of, virtual_machine
+from mrt.errors import CompilationError, DataError, ModelFileError
+from mrt.module_record import (
+    MODULE_LIMIT,
+    ModuleRecord,
+    Provenance,
+    check_model,
+    check_same,
+    read_module,
+    record_path,
+    remedy,
+)
+from mrt.runtime.code import Library, Linkable, check_whole, line_of, virtual_machine
 from mrt.runtime.metadata import METADATA, Metadata
 from mrt.runtime.worker import Worker
+from mrt.symbol.arrays import as_array
+from mrt.symbol.files import atomic_write_all, read_file
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
 from mrt.workers import cores
 
@@ -30,11 +42,16 @@ class Module:
         self._metadata = metadata
 
     @cached_property
+    def _linked(self) -> Library:
+        """What is run and saved, linked once."""
+        return self._library if isinstance(self._library, Library) else self._library.library()
+
+    @cached_property
     def _workers(self) -> list[Worker]:
         """What runs the module. It is made when first needed: for a module that is compiled to be saved, never."""
-        code = self._library.load()
+        code = self._linked.code
         machine = virtual_machine(code)
-        return [Worker(code, machine, self.inputs) for _ in range(max(min(self._metadata.workers, cores()), 1))]
+        return [Worker(code, machine, self.inputs) for _ in range(max(min(self.workers, cores()), 1))]
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -44,12 +61,12 @@ class Module:
     @property
     def batch(self) -> int:
         """How many samples go through the network at once; any number may be given."""
-        return self._metadata.batch
+        return self._metadata.made_from.batch
 
     @property
     def workers(self) -> int:
         """How many cores take samples each by itself; 1 where all cores share each kernel."""
-        return self._metadata.workers
+        return self._metadata.made_from.workers
 
     @property
     def inputs(self) -> tuple[TensorQuantization, ...]:
@@ -63,14 +80,15 @@ class Module:
     @property
     def digest(self) -> str:
         """SHA-256 digest of the quantized model that this was compiled from."""
-        return self._metadata.digest
+        return self._metadata.made_from.model
 
     def __call__(self, x: Array | Mapping[str, Array]) -> Array | list[Array]:
         """Real outputs, float32, for real inputs, post-processing applied.
 
-        x: an array, or arrays by input name where there are several; axis 0 is the sample, any number of them.
+        x: an array, or arrays by input name where there are several; axis 0 is the sample, any number of them. An input
+        that is given as integers takes these, see `TensorQuantization.quantize`.
         Gives an array, or a list of arrays where there are several outputs. Raises DataError for inputs that do not
-        fit or hold NaN.
+        fit, hold NaN, or are integers beyond what was declared or in other units than calibration saw.
         """
         pairs = zip(self.inputs, self._arrays(x), strict=True)
         fed = [entry.quantize(array) if entry.is_given else entry.real(array) for entry, array in pairs]
@@ -86,30 +104,32 @@ class Module:
             entry.check_integers(array)
         return _single(self._run(fed, integer=True))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes one self-contained shared library, whole or not at all.
+    @cached_property
+    def record(self) -> ModuleRecord:
+        """The size and SHA-256 digest of the module's file, and what it was compiled from.
 
-        Raises ModelFileError where it cannot be written, CompilationError where the system's linker fails.
+        Raises CompilationError where the module was not linked before and the system's linker fails.
+        """
+        return ModuleRecord.of(self._linked.content, self._metadata.made_from)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes one self-contained shared library and its record, PATH.json, both or none.
+
+        Raises ModelFileError where they cannot be written, CompilationError where the system's linker fails.
         """
         target = Path(path)
-        try:
-            with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
-                made = Path(folder) / LIBRARY
-                self._library.link(made)
-                os.replace(made, target)
-        except OSError as error:
-            raise ModelFileError(f"{target} cannot be written: {error.strerror or error}") from error
+        atomic_write_all({target: self._linked.content, record_path(target): self.record.to_json()})
 
     def _arrays(self, x: Array | Mapping[str, Array]) -> list[Array]:
         """The array of each input, in order."""
         if not isinstance(x, Mapping) and len(self.inputs) == 1:
-            return [np.asarray(x)]
+            return [as_array(x, self.inputs[0].name)]
         names = [entry.name for entry in self.inputs]
         if not isinstance(x, Mapping):
             raise DataError(f"one array is given, the model has the inputs {names}; give arrays by input name")
         if set(x) != set(names):
-            raise DataError(f"inputs {sorted(x)} are given, {sorted(names)} are needed")
-        return [np.asarray(x[name]) for name in names]
+            raise DataError(f"inputs {sorted(map(str, x))} are given, {sorted(names)} are needed")
+        return [as_array(x[name], name) for name in names]
 
     def _run(self, fed: Sequence[Array], integer: bool) -> list[Array]:
         """All samples in batches, the last one filled up with what is dropped again; constant outputs once."""
@@ -136,25 +156,56 @@ class Module:
         ]
 
 
-def load_module(path: str | os.PathLike[str]) -> Module:
-    """The module that `Module.save` wrote; ModelFileError where the file is missing or no such module.
+def load_module(path: str | os.PathLike[str], digest: str | None = None, *, recorded: bool = True) -> Module:
+    """The module that `Module.save` wrote: just the bytes that were checked, whatever becomes of the file.
 
-    A module is machine code, which loading makes part of this process: load only files that you trust.
+    digest: of the quantized model that it must be compiled from, such as `QuantizedModel.digest`; None for any.
+    recorded: whether its record, PATH.json, must be there and fit; False for a module that was copied without it, of
+    which nobody can say that it is whole.
+    Raises ModelFileError where the file is missing, no such module, not what the record or `digest` say, or compiled by
+    another version of TVM;
+    CompilationError where it cannot be loaded from the folder of temporary files.
+
+    A module is machine code, which loading makes part of this process: load only files that you trust. The record is
+    no protection from who can write both.
     """
-    if not Path(path).is_file():
-        raise ModelFileError(f"{path} does not exist or is no file")
+    path = Path(path)
+    content, record = read_module(path) if recorded else (read_file(path, MODULE_LIMIT, follow=True), None)
+    if record is not None:  # before any of its code runs
+        _check_made(path, record.made_from, digest)
     try:
-        library = Path(path).read_bytes()
-        check_whole(library)
-        executable = tvm.runtime.load_module(os.path.abspath(path))
-        stored = relax.VirtualMachine(executable, tvm.cpu())[METADATA]()
+        check_whole(content)
+        library = Library(content)
+        stored = relax.VirtualMachine(library.code, tvm.cpu())[METADATA]()
+    except CompilationError as error:
+        made_for = "" if record is None else f" (compiled for {record.made_from.target.mtriple})"
+        raise CompilationError(f"{path}{made_for}: {error}") from None
     except Exception as error:  # what fails, and how, depends on what the file is
         raise ModelFileError(f"{path} is no module that MRT compiled: {line_of(error, 0)}") from None
+    metadata = _metadata_of(path, stored)
+    if record is not None:
+        check_same(path, record.made_from, metadata.made_from)
+    _check_made(path, metadata.made_from, digest)
+    return Module(library, metadata)
+
+
+def _check_made(path: Path, made_from: Provenance, digest: str | None) -> None:
+    """ModelFileError for a module of another model than that with `digest`, or one that calls another runtime."""
+    if digest is not None:
+        check_model(path, made_from, digest)
+    if made_from.versions.tvm != tvm.__version__:
+        raise ModelFileError(
+            f"{path} was compiled by TVM {made_from.versions.tvm} and calls its runtime; this is TVM "
+            f"{tvm.__version__}: {remedy(path)}"
+        )
+
+
+def _metadata_of(path: Path, stored: Any) -> Metadata:
+    """What a module says of itself."""
     try:
-        metadata = Metadata.from_json(bytes(stored.numpy()).decode())
+        return Metadata.from_json(bytes(stored.numpy()).decode())
     except (ModelFileError, UnicodeDecodeError) as error:
         raise ModelFileError(f"{path}: {error}") from None
-    return Module(Library(executable, library), metadata)
 
 
 def _joined(pieces: Sequence[Array], count: int) -> Array:

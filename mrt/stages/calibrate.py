@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mrt.backend import ONE_THREAD, TvmRunner
+from mrt.batches import Batches
 from mrt.calibration import Calibration, calibrate
 from mrt.quantization.bias_correction import observed_channels
 from mrt.quantization.expansion import check_covered
@@ -29,7 +30,7 @@ def _calibrate(run: Run) -> Save:
     data = dataset_of(run, run.config.data.calibration, "data.calibration")
     config = run.config.calibrate
     total = data.size if config.samples is None else min(config.samples, data.size)
-    batches = data.batches(config.batch_size)
+    batches = Batches(data.batches(config.batch_size), graph.inputs, run.config.quantize.inputs)
     with run.report.progress("calibrate", total) as progress:
         runner, tensors = TvmRunner(ONE_THREAD), observed_tensors(graph)
         found = calibrate(graph, batches, tensors, config, runner, progress, observed_channels(graph))

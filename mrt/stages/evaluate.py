@@ -50,7 +50,8 @@ EARLIER = (PREPARE, CALIBRATE, QUANTIZE, COMPILE)
 def _evaluate(run: Run) -> Save:
     started = time.perf_counter()
     config, workspace = run.config.evaluate, run.workspace
-    model, module, proof = load(workspace.folder), load_module(workspace.path(MODULE)), verify(workspace.folder)
+    model, proof = load(workspace.folder), verify(workspace.folder)
+    module = load_module(workspace.path(MODULE), model.digest)
     data = dataset_of(run, run.config.data.test, "data.test").first(config.samples)
     measure = _float_measure(run)
     prepared, _ = prepared_graph(workspace)

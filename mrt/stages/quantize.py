@@ -14,6 +14,7 @@ from mrt.quantization.simplified import simplified
 from mrt.report.errors import ERRORS_FILE
 from mrt.stages.stage import (
     MODULE,
+    MODULE_RECORD,
     NOTES,
     SUMMARY,
     THRESHOLDS,
@@ -72,5 +73,5 @@ QUANTIZE = Stage(
     "quantize",
     _quantize,
     lambda run: section_origin("quantize", run.config.quantize),
-    spoils=(MODULE, SUMMARY, ERRORS_FILE),
+    spoils=(MODULE, MODULE_RECORD, SUMMARY, ERRORS_FILE),
 )

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,6 +14,7 @@ from pydantic import BaseModel
 from mrt.config import DatasetConfig, RunConfig
 from mrt.datasets import Dataset, content_digest, load_dataset
 from mrt.errors import ConfigError
+from mrt.module_record import MODULE_FILE, record_path
 from mrt.progress import Reporter
 from mrt.symbol import Graph
 from mrt.symbol.files import read_graph
@@ -22,7 +24,8 @@ PREPARED = ("stages/prepare/graph.json", "stages/prepare/params.safetensors")
 POSTPROCESS = ("stages/prepare/postprocess.json", "stages/prepare/postprocess.safetensors")
 NOTES = "stages/prepare/notes.json"
 THRESHOLDS = "stages/calibrate/thresholds.json"
-MODULE = "model.so"
+MODULE = MODULE_FILE
+MODULE_RECORD = record_path(Path(MODULE)).name
 SUMMARY = "summary.json"
 """Files that stages leave, relative to the output folder."""
 

@@ -28,6 +28,14 @@ from mrt.symbol.strict_json import parse_json
 
 _RESERVED_NAME = "__metadata__"
 """The one name that safetensors keeps for itself."""
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+"""What a path may be that is no regular file."""
 
 
 def graph_to_bytes(graph: Graph) -> tuple[bytes, bytes]:
@@ -136,7 +144,7 @@ def atomic_write_all(files: Mapping[Path, bytes]) -> None:
     path = Path()
     try:
         for path, data in files.items():
-            temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+            temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}.tmp"
             finished[path] = temporary
             with temporary.open("xb") as file:
                 file.write(data)
@@ -156,32 +164,42 @@ def atomic_write_all(files: Mapping[Path, bytes]) -> None:
         raise
 
 
-def read_file(path: Path, limit: int) -> bytes:
+def read_file(path: Path, limit: int, follow: bool = False) -> bytes:
     """The content of a regular file of at most `limit` bytes; the variable MRT_MAX_FILE_BYTES allows more.
 
-    Raises ModelFileError for a file that is missing, unreadable or larger, and, before a byte is read, for what is no
-    regular file: a link, a folder, a pipe, a device.
+    follow: whether it may be one that a link leads to. Never waits, as opening a pipe or a terminal would. Raises
+    ModelFileError naming the path, what was found and what is needed: for a file that is missing, unreadable, larger,
+    or changed while it is read, and, before a byte is read, for what is no regular file.
     """
     limit = byte_limit(limit)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     try:
-        # A pipe is opened without waiting for who writes to it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
-        with open(descriptor, "rb") as file:
-            facts = os.fstat(descriptor)
-            if not stat.S_ISREG(facts.st_mode):
-                raise ModelFileError(f"{path} is no regular file; a file is needed there")
-            if facts.st_size > limit:
-                raise ModelFileError(
-                    f"{path} has {facts.st_size} bytes, {limit} are read; set {BYTES_VARIABLE} to allow more"
-                )
-            content = file.read(facts.st_size + 1)
+        descriptor = os.open(path, flags)
+        try:
+            return _whole(descriptor, path, limit)
+        finally:
+            os.close(descriptor)
     except OSError as error:
-        reason = "it is a link; a regular file is needed" if error.errno == errno.ELOOP else error.strerror or error
-        raise ModelFileError(f"{path} cannot be read: {reason}") from None
+        is_link = error.errno == errno.ELOOP and not follow
+        reason = "it is a link; a regular file is needed" if is_link else error.strerror or error
+        raise ModelFileError(f"cannot read {path}: {reason}") from None
     except ValueError as error:
         raise ModelFileError(f"{str(path)!r} is the path of no file: {error}") from None
-    if len(content) != facts.st_size:
-        raise ModelFileError(f"{path} changed while it was read; read it again when it is finished")
+
+
+def _whole(descriptor: int, path: Path, limit: int) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        raise ModelFileError(f"{path} is {kind}; a regular file is needed")
+    if status.st_size > limit:
+        raise ModelFileError(
+            f"{path} holds {status.st_size} bytes; at most {limit} are read: set {BYTES_VARIABLE} to allow more"
+        )
+    with open(descriptor, "rb", closefd=False) as file:
+        content = file.read(status.st_size + 1)
+    if len(content) != status.st_size:
+        raise ModelFileError(f"{path} was changed while it was read; read it again once it is written")
     return content
 
 

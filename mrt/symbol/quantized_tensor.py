@@ -11,10 +11,15 @@ from typing import Any, Literal
 import numpy as np
 
 from mrt.errors import DataError, ModelFileError
+from mrt.symbol.arrays import as_array
 from mrt.symbol.bounds import DTYPE_RANGES
-from mrt.symbol.interval import Array as Array
+from mrt.symbol.interval import Array
 from mrt.symbol.strict_json import Floats, StrictModel, validated
 
+__all__ = ["Array", "TensorQuantization"]
+
+FAR = 4
+"""Integers for a real tensor that are so many times the width of its range beyond it are in other units."""
 _FLOAT32 = np.finfo(np.float32)
 
 
@@ -36,8 +41,8 @@ class TensorQuantization:
     """real = scale * (q - zero_point) for integers lo <= q <= hi of one tensor.
 
     shape: with the batch as axis 0. dtype: NumPy's name of the storage. scale: float64, one value or an array that
-    broadcasts to the shape. is_given: whether the integers come from outside, so that an array of the storage dtype
-    is taken as they are and not as real values.
+    broadcasts to the shape. is_given: whether the integers come from outside, in [lo, hi] as its giver says, so that
+    integers are taken as they are and not as real values.
     """
 
     name: str
@@ -72,38 +77,118 @@ class TensorQuantization:
             return f"{self.name} has shape {self.shape}; lengths of at least 1 are needed"
         return ""
 
-    def quantize(self, x: Array) -> Array:
-        """clip(rint(float32(x) / float32(scale)) + zero_point, lo, hi), rounded half to even, in the storage dtype.
+    def quantize(self, x: Any) -> Array:
+        """The integers of any number of samples (axis 0), in the storage dtype.
 
-        x: real values of any number of samples (axis 0), infinities being clipped, or the integers themselves if they
-        are given. Raises DataError naming the tensor for
-        NaN, for what is no real number, and for a wrong shape.
+        1. Where they are given, see `given`.
+        2. Else x holds real values, see `real`: clip(rint(float32(x) / float32(scale)) + zero_point, lo, hi), rounded
+           half to even, infinities being clipped.
+
+        Raises DataError naming the tensor for NaN, for what is no real number, and for a wrong shape.
         """
-        x = np.asarray(x)
-        if self.is_given and x.dtype.name == self.dtype:
-            self.check_integers(x)
-            return x
+        if self.is_given:
+            return self.given(x)
         with np.errstate(over="ignore"):  # beyond float32 is beyond the clip
-            steps = np.rint(self.real(x) / self.scale.astype(np.float32))
+            steps = np.rint(self.real(as_array(x, self.name)) / self.scale.astype(np.float32))
         # In float64 the sum is exact wherever the clip does not decide.
         q: Array = np.clip(steps.astype(np.float64) + self.zero_point, self.lo, self.hi).astype(self.dtype)
         return q
 
+    def given(self, x: Any) -> Array:
+        """The integers that are given as `x`, in the storage dtype.
+
+        1. Integers and truth values of any dtype are the integers themselves; all must be in [lo, hi].
+        2. Floats are real values, which are rounded to their integers. Where real values are whole numbers, the scale
+           being 1, they must be whole. They may be less than a step beyond [lo, hi], which is rounding.
+
+        Raises DataError naming the tensor, what it holds and what is needed.
+        """
+        q = as_array(x, self.name)
+        if q.dtype.name == self.dtype:
+            self.check_integers(q)
+            return q
+        self.check_shape(q)
+        if q.dtype.kind == "f":
+            return self._given_as_real(q)
+        if q.dtype.kind not in "iub":
+            raise DataError(f"{self.name} is {q.dtype}; {self._needed} are needed")
+        if q.size and not (self.lo <= int(q.min()) and int(q.max()) <= self.hi):
+            raise DataError(f"{self.name} holds [{q.min()}, {q.max()}]; {self._needed} are needed")
+        return q.astype(self.dtype)
+
+    def _given_as_real(self, x: Array) -> Array:
+        """The integers of floats that hold the real values of a given tensor."""
+        self._reject_nan(x)
+        if self._is_whole:
+            parts = x[x != np.rint(x)]
+            if parts.size:
+                raise DataError(f"{self.name} holds {parts[0]}; {self._needed} are needed")
+            steps = x.astype(np.float64)
+        else:
+            with np.errstate(over="ignore"):
+                steps = (x.astype(np.float32) / self.scale.astype(np.float32)).astype(np.float64)
+        steps = steps + self.zero_point
+        if x.size and not (self.lo - 1 < steps.min() and steps.max() < self.hi + 1):
+            raise DataError(f"{self.name} holds real values in [{x.min()}, {x.max()}]; {self._needed} are needed")
+        q: Array = np.clip(np.rint(steps), self.lo, self.hi).astype(self.dtype)
+        return q
+
+    @cached_property
+    def _is_whole(self) -> bool:
+        """Whether real values are whole numbers because the scale is 1."""
+        return bool((self.scale == 1).all())
+
+    @property
+    def _needed(self) -> str:
+        """What may be given, for messages."""
+        integers = f"integers in [{self.lo}, {self.hi}]"
+        if self._is_whole:
+            return integers
+        lo, hi = self._real_ends
+        return f"{integers} of an integer dtype, or floats in [{lo:.6g}, {hi:.6g}] that stand for them,"
+
+    @cached_property
+    def _real_ends(self) -> tuple[float, float]:
+        """The least and the greatest real value that the integers stand for."""
+        scale = float(self.scale.max())
+        return scale * (self.lo - self.zero_point), scale * (self.hi - self.zero_point)
+
     def real(self, x: Array) -> Array:
-        """`x` as float32, checked: DataError naming the tensor for NaN, what is no real number, and a wrong shape."""
+        """`x`, real values of any number of samples, as float32.
+
+        Integers are real values too. Where they are beyond all that calibration saw, by more than FAR times its width,
+        they are in other units, such as pixels for a network that takes [0, 1]: they are refused.
+
+        Raises DataError naming the tensor for those, for NaN, for what is no real number, and for a wrong shape.
+        """
         self.check_shape(x)
         if x.dtype.kind not in "fiub":
             raise DataError(f"{self.name} is {x.dtype}; real numbers are needed")
+        if x.dtype.kind in "iu":
+            self._reject_other_units(x)
         if x.dtype != np.float32:
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32)
+        self._reject_nan(x)
+        return x
+
+    def _reject_other_units(self, x: Array) -> None:
+        lo, hi = self._real_ends
+        room = FAR * (hi - lo)
+        if x.size and not (lo - room <= int(x.min()) and int(x.max()) <= hi + room):
+            raise DataError(
+                f"{self.name} is {x.dtype} in [{x.min()}, {x.max()}], but calibration saw values of about "
+                f"[{lo:.6g}, {hi:.6g}]; preprocess it as the calibration data were, or declare in quantize.inputs how "
+                f"these integers stand for real values; if they are real values that are to saturate, give float32"
+            )
+
+    def _reject_nan(self, x: Array) -> None:
         if x.size and isnan(x.item(x.argmin())):  # NaN counts as the least; of few numbers this takes less than min
             raise DataError(f"{self.name} holds NaN; finite numbers are needed")
-        return x
 
     def dequantize(self, q: Array) -> Array:
         """scale * (q - zero_point) in float64, rounded once to float32. q: integers of any number of samples."""
-        q = np.asarray(q)
+        q = as_array(q, self.name)
         self.check_shape(q)
         x: Array = (self.scale * (q.astype(np.float64) - self.zero_point)).astype(np.float32)
         return x

@@ -50,19 +50,25 @@ def validated(model: type[Model], value: Any) -> Model:
     A version of the format comes first, since nothing else of another one means anything.
     """
     version = model.model_fields.get("format_version")
-    if version is not None and isinstance(value, dict) and "format_version" in value:
-        [needed] = get_args(version.annotation)
-        if type(value["format_version"]) is not int or value["format_version"] != needed:
-            raise ModelFileError(f"it has format_version {value['format_version']!r}; {needed} is needed")
+    if version is not None:
+        check_version(value, *get_args(version.annotation))
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise ModelFileError(_first_problem(error)) from None
+        raise ModelFileError(first_problem(error)) from None
     except RecursionError:
         raise ModelFileError("it is nested too deeply") from None
 
 
-def _first_problem(error: ValidationError) -> str:
+def check_version(value: Any, needed: int) -> None:
+    """ModelFileError where `value` is of another version of its format."""
+    found = value.get("format_version", needed) if isinstance(value, dict) else needed
+    if type(found) is not int or found != needed:
+        raise ModelFileError(f"it has format_version {found!r}; {needed} is needed")
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first key that is wrong, what was found and what is needed."""
     detail = error.errors(include_url=False)[0]
     key = ".".join(map(str, detail["loc"])) or "the whole"
     if detail["type"] == "missing":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +42,27 @@ def test_any_number_of_cores_gives_the_same_file(tmp_path: Path, monkeypatch: py
                 for one, other in zip(found.run_integer(images[place : place + 1]), outputs, strict=True):
                     np.testing.assert_array_equal(one, other)
     assert all(file == files[0] for file in files)
+
+
+ANEW = """
+from networks import IntegerNetwork
+from mrt.backend import compile_model
+network = IntegerNetwork(1)
+made = compile_model(network.graph, network.inputs, network.outputs, None, "0" * 64, {"threads": 1})
+print(made.record.sha256)
+"""
+
+
+@pytest.mark.slow
+def test_another_process_gives_the_same_file() -> None:
+    """So that who does not trust a module can compile it anew and compare digests."""
+    digests = set()
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": seed}
+        child = subprocess.run([sys.executable, "-c", ANEW], env=environment, capture_output=True, text=True)
+        assert child.returncode == 0, child.stderr
+        digests.add(child.stdout)
+    assert len(digests) == 1
 
 
 def test_the_same_kernel_is_compiled_once_and_groups_are_filled() -> None:

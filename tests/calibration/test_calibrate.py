@@ -9,10 +9,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from mrt.calibration import Calibration, CalibrationConfig, Channels, Threshold, calibrate
-from mrt.errors import DataError, GraphError
+from mrt.errors import ConfigError, DataError, GraphError
 from mrt.symbol import Array, Evaluate, Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.activation import Relu, Tanh
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv
@@ -223,7 +222,7 @@ def test_no_samples() -> None:
     ],
 )
 def test_config_is_checked(wrong) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError, match="CalibrationConfig"):
         CalibrationConfig.model_validate(wrong)
 
 

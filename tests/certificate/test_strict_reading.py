@@ -210,7 +210,7 @@ def test_only_regular_files_are_read(folder: Path, name: str, kind: str) -> None
 
 def test_a_file_beyond_the_limit_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRT_MAX_FILE_BYTES", "100")
-    refused(folder, "100 are read; set MRT_MAX_FILE_BYTES")
+    refused(folder, "at most 100 are read: set MRT_MAX_FILE_BYTES")
     monkeypatch.setenv("MRT_MAX_FILE_BYTES", "many")
     refused(folder, "MRT_MAX_FILE_BYTES is 'many'; a positive whole number is needed")
 

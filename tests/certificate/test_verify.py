@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +16,10 @@ from safetensors.numpy import load_file, save_file
 
 from mrt.calibration import Threshold
 from mrt.certificate import CERTIFICATE_FILE, certify, verify
+from mrt.compilation import TargetConfig
 from mrt.errors import VerificationError
-from mrt.model import QuantizedModel, assemble
+from mrt.model import QuantizedModel, assemble, load
+from mrt.module_record import ModuleRecord, Provenance, Versions
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import GraphBuilder, TensorType
@@ -293,3 +299,68 @@ def test_a_float_graph_has_no_certificate() -> None:
     graph = builder.graph([builder.apply(Relu(), [x], "y")])
     with pytest.raises(VerificationError, match="float32"):
         certify(graph, {}, {})
+
+
+def put_module(folder: Path, digest: str, content: bytes = b"never loaded") -> None:
+    """A module of the model with that digest: to verify it, its code does not matter."""
+    versions = Versions(mrt="1", tvm="1", llvm="1")
+    made_from = Provenance(model=digest, target=TargetConfig(), versions=versions, batch=1, workers=1)
+    (folder / "model.so").write_bytes(content)
+    (folder / "model.so.json").write_bytes(ModuleRecord.of(content, made_from).to_json())
+
+
+def test_a_module_that_is_recorded_as_of_the_model_passes(folder: Path) -> None:
+    without = verify(folder)
+    assert without.module is None and str(without).endswith("; no compiled module")
+    put_module(folder, without.digest)
+    found = verify(folder)
+    digest = hashlib.sha256(b"never loaded").hexdigest()
+    assert found.module is not None and found.module.sha256 == digest
+    assert str(found).endswith(f"; model.so is recorded as compiled from it, SHA-256 {digest}")
+    assert replace(found, module=None) == without
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda folder: (folder / "model.so").unlink(), r"model\.so is missing, model\.so\.json is there"),
+        (lambda folder: (folder / "model.so.json").unlink(), r"model\.so\.json, the record of model\.so, is missing"),
+        (lambda folder: (folder / "model.so").write_bytes(b"never loadeD"), "one of them was changed"),
+        (lambda folder: (folder / "model.so").write_bytes(b"never"), "holds 5 bytes .* states 12 bytes"),
+        (lambda folder: (folder / "model.so").write_bytes(b""), "holds 0 bytes"),
+        (lambda folder: (folder / "model.so.json").write_bytes(b""), r"model\.so\.json is no record"),
+        (lambda folder: put_module(folder, "0" * 64), f"compiled from the model with the digest {'0' * 64}, the model"),
+        (lambda folder: edit_json(folder / "model.so.json", lambda data: data.update(note="")), "note is no key"),
+    ],
+)
+def test_a_module_that_is_not_the_recorded_one_is_named(
+    folder: Path, damage: Callable[[Path], object], said: str
+) -> None:
+    put_module(folder, verify(folder).digest)
+    damage(folder)
+    with pytest.raises(VerificationError, match=f"{said}.*compile it anew"):
+        verify(folder)
+    assert load(folder).files, "the graph is as it was, and what is compiled anew"
+
+
+def test_a_model_that_was_saved_over_another_does_not_get_its_module(folder: Path) -> None:
+    put_module(folder, verify(folder).digest)
+    model = small_model()
+    replace(model, notes=("changed",)).save(folder)
+    with pytest.raises(VerificationError, match="compiled from the model with the digest"):
+        verify(folder)
+
+
+VERIFY = """
+import sys
+import mrt
+summary = mrt.verify(sys.argv[1])
+assert summary.module is not None
+print([name for name in sys.modules if name.startswith(("tvm", "mrt.backend", "mrt.runtime", "mrt.quantization"))])
+"""
+
+
+def test_who_verifies_loads_no_machine_code(folder: Path) -> None:
+    put_module(folder, verify(folder).digest)
+    child = subprocess.run([sys.executable, "-c", VERIFY, folder], capture_output=True, text=True)
+    assert (child.returncode, child.stdout) == (0, "[]\n"), child.stderr

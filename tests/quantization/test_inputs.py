@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 import mrt
 from mrt.calibration import Threshold
@@ -60,5 +59,5 @@ def test_an_unknown_input_is_named() -> None:
     "wrong", [{"scale": 0.0}, {"scale": float("nan")}, {"zero_point": 300}, {"range": [5, 1]}, {"range": [-1, 9]}]
 )
 def test_malformed_facts_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError, match="InputConfig"):
         InputConfig.model_validate(wrong)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from mrt.symbol.files import (
     atomic_write_all,
     graph_to_bytes,
     indented_json,
+    read_file,
     read_graph,
     write_graph,
 )
@@ -97,6 +100,61 @@ def test_the_name_that_safetensors_reserves_is_refused() -> None:
     builder = GraphBuilder()
     with pytest.raises(GraphError, match="reserves"):
         graph_to_bytes(builder.graph([builder.parameter("__metadata__", np.zeros(1, np.float32))]))
+
+
+@pytest.mark.parametrize("length", [0, 1, 4095, 4096])
+def test_a_file_is_read_whole_up_to_the_limit(tmp_path: Path, length: int) -> None:
+    path, content = tmp_path / "file", os.urandom(length)
+    path.write_bytes(content)
+    (tmp_path / "link").symlink_to(path)
+    assert read_file(path, length) == read_file(path, 2**40) == content
+    assert read_file(tmp_path / "link", length, follow=True) == content
+    with pytest.raises(ModelFileError, match="it is a link; a regular file is needed"):
+        read_file(tmp_path / "link", length)
+    if length:
+        with pytest.raises(ModelFileError, match=rf"file holds {length} bytes; at most {length - 1} are read"):
+            read_file(path, length - 1)
+
+
+def socket_at(path: Path) -> None:
+    """It outlives what made it."""
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (os.mkfifo, "is a named pipe; a regular file is needed"),
+        (Path.mkdir, "is a folder; a regular file is needed"),
+        (lambda path: path.symlink_to("/dev/zero"), "is a device; a regular file is needed"),
+        (socket_at, "cannot read .*No such device"),
+        (lambda path: path.symlink_to("absent"), "cannot read .*No such file"),
+        (lambda path: None, "cannot read .*No such file"),
+    ],
+)
+@pytest.mark.usefixtures("soon")
+def test_what_is_no_regular_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Callable[[Path], None], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)  # names of sockets are short
+    made(Path("place"))
+    with pytest.raises(ModelFileError, match=said):
+        read_file(Path("place"), 100, follow=True)
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, status = tmp_path / "file", os.fstat
+    path.write_bytes(b"old")
+
+    def late(descriptor: int) -> os.stat_result:
+        found = status(descriptor)
+        path.write_bytes(b"longer")
+        return found
+
+    monkeypatch.setattr("mrt.symbol.files.os.fstat", late)
+    with pytest.raises(ModelFileError, match="was changed while it was read"):
+        read_file(path, 100)
 
 
 def test_a_write_replaces_whole_files(tmp_path: Path) -> None:

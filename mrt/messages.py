@@ -1,35 +1,53 @@
-"""What is wrong in a configuration, for its author: every wrong key with its line and the nearest right one."""
+"""What is wrong in options, for their author: every wrong key with where it stands and the nearest right one."""
 
 from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from mrt.config.schema import RunConfig
-from mrt.config.source import KeyPath, Source, dotted
+KeyPath = tuple["str | int", ...]
 
 
-def messages(error: ValidationError, source: Source, data: Any) -> Iterator[str]:
-    """One message for every key that is wrong; what the members of a union need is told in one."""
+def messages(
+    error: ValidationError, model: type[BaseModel], data: Any, where: Callable[[KeyPath], str]
+) -> Iterator[str]:
+    """One message for every key that is wrong; what the members of a union need is told in one.
+
+    model: what `data` was validated as. where: how a key, and where it stands, is called; () is the whole.
+    """
     details: dict[KeyPath, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         path = _path_in(data, detail["loc"], detail["type"] == "missing")
         details.setdefault(path, []).append(detail)
     for path, found in details.items():
-        where = f"{source.place(path)}: {dotted(path)}"
         first = found[0]
         if first["type"] == "extra_forbidden":
-            yield f"{where} is not a key (found {_short(first['input'])}); {_nearest(first['loc'], path)}"
+            nearest = _nearest(model, first["loc"], path)
+            yield f"{where(path)} is not a key (found {short(first['input'])}); {nearest}"
         elif first["type"] == "missing":
-            yield f"{where} is missing; it is needed"
+            yield f"{where(path)} is missing; it is needed"
         else:
             needs = dict.fromkeys(_need(detail) for detail in found)
-            yield f"{where} is {_short(first['input'])}: {' or '.join(needs)}"
+            yield f"{where(path)} is {short(first['input'])}: {' or '.join(needs)}"
+
+
+def dotted(path: KeyPath) -> str:
+    """A key as people write it; "" for the whole."""
+    return ".".join(str(part) or "''" for part in path)
+
+
+def short(value: Any) -> str:
+    """A value as a message shows it."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or what is nested as deeply
+        return f"a {type(value).__name__} that is too long to print"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _need(detail: ErrorDetails) -> str:
@@ -54,14 +72,14 @@ def _path_in(data: Any, location: KeyPath, missing: bool) -> KeyPath:
     return tuple(path)
 
 
-def _nearest(location: KeyPath, path: KeyPath) -> str:
+def _nearest(root: type[BaseModel], location: KeyPath, path: KeyPath) -> str:
     """The key that an unknown one may stand for: a namesake deeper in the section, the nearest there, or elsewhere."""
-    model: Any = RunConfig
+    kind: Any = root
     for part in location[:-1]:
-        model = _step(model, part)
-    model = next(iter(_models(model)), RunConfig)
+        kind = _step(kind, part)
+    model = next(iter(_models(kind)), root)
     names = _names(model)
-    namesakes = [key for key in _all_keys(RunConfig, ()) if key[-1] == path[-1]]
+    namesakes = [key for key in _all_keys(root, ()) if key[-1] == path[-1]]
     deeper = [key for key in namesakes if key[: len(path) - 1] == path[:-1]]
     close = difflib.get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
     if close and not deeper:
@@ -117,8 +135,3 @@ def _names(model: type[BaseModel]) -> list[str]:
 def listed(model: type[BaseModel]) -> str:
     """The keys of a section."""
     return ", ".join(_names(model))
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,101 @@
+"""Calibration data as callers give it: batches by input name, checked, the integers of given inputs made real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mrt.errors import DataError
+from mrt.model import named_inputs
+from mrt.quantization.options import InputConfig
+from mrt.symbol import Array, Symbol
+from mrt.symbol.arrays import as_array
+from mrt.symbol.quantized_tensor import TensorQuantization
+
+_NEEDED = (
+    "arrays of samples are needed, axis 0 the batch, or mappings of input names to such arrays; of pairs with labels "
+    "give the first part: [x for x, _ in loader]"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """Batches by input name, as often as the source can be iterated over.
+
+    source: arrays, or arrays by input name. inputs: of the float network. given: those whose integers are declared.
+    integers: the dtype of what was taken for real values though it came as integers, by input; filled while iterating.
+    """
+
+    source: Iterable[Any]
+    inputs: tuple[Symbol, ...]
+    given: Mapping[str, InputConfig]
+    integers: dict[str, np.dtype[Any]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        """Raises DataError naming the batch for what is no array, and for values of given inputs beyond the declared.
+
+        Integers of a given input whose network takes floats become the real values that they stand for.
+        """
+        entries = {s.name: _entry(s, self.given[s.name]) for s in self.inputs if s.name in self.given}
+        for number, batch in enumerate(self.source):
+            where = f"calibration batch {number}"
+            if batch is None or isinstance(batch, (str, bytes, tuple)) or _holds_arrays(batch):
+                raise DataError(f"{where} is a {type(batch).__name__}; {_NEEDED}")
+            arrays = {
+                name: as_array(x, f"{where}: input {name}")
+                for name, x in named_inputs(batch, [symbol.name for symbol in self.inputs]).items()
+            }
+            try:
+                real = {s.name: self._real(s, arrays[s.name], entries.get(s.name)) for s in self.inputs}
+            except DataError as error:
+                raise DataError(f"{where}: input {error}") from None
+            yield real
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the model should know of the data that was seen."""
+        return tuple(
+            f"input {name} was calibrated on {dtype} taken as the real values that the network reads; if the network "
+            f"reads preprocessed values calibrate on these, and to have integers taken without a float declare what "
+            f"they stand for: quantize.inputs.{name}"
+            for name, dtype in self.integers.items()
+        )
+
+    def _real(self, symbol: Symbol, x: Array, entry: TensorQuantization | None) -> Array:
+        if entry is not None:
+            integers = entry.quantize(x)
+            if symbol.type.is_integer:
+                return integers
+            return x if x.dtype.kind == "f" else entry.dequantize(integers)
+        if symbol.type.is_float and x.dtype.kind in "iu" and x.size and (x.min() < -1 or x.max() > 1):
+            self.integers.setdefault(symbol.name, x.dtype)
+        return x
+
+
+def batches_of(data: object, inputs: Sequence[Symbol], given: Mapping[str, InputConfig]) -> Batches:
+    """Those of many batches, or of one; DataError where `data` is neither."""
+    if isinstance(data, Mapping) or hasattr(data, "__array__"):
+        data = (data,)
+    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
+        raise DataError(f"batches is {_named(data)}; {_NEEDED}")
+    return Batches(data, tuple(inputs), given)
+
+
+def _entry(symbol: Symbol, options: InputConfig) -> TensorQuantization:
+    lo, hi = options.limits
+    return TensorQuantization(
+        symbol.name, symbol.shape, options.dtype, options.scale, options.zero_point, lo, hi, is_given=True
+    )
+
+
+def _holds_arrays(batch: object) -> bool:
+    """Whether a batch is a list of arrays, as loaders give data and labels, and not one of numbers."""
+    return isinstance(batch, list) and any(getattr(part, "ndim", 0) for part in batch)
+
+
+def _named(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 40 else f'{text[:37]}...'} ({type(value).__name__})"
