@@ -211,7 +211,10 @@ def _data(draw: Draw, graph: Graph) -> list[dict[str, Array]]:
 def fuzz_network(draw: Draw, thorough: bool) -> Outcome:
     outcome, network = Outcome(), Network(draw)
     for _ in range(draw.integer(1, MOST_OPERATORS)):
-        outcome.tried[network.grow()] += 1
+        try:
+            outcome.tried[network.grow()] += 1
+        except MRTError:
+            outcome.refused["operator"] += 1
     graph = network.graph()
     (quantization, calibration), data = _options(draw), _data(draw, graph)
     try:
