@@ -30,7 +30,8 @@ class TargetConfig(Options):
     its operating system allows; that is the default unless `mtriple` names other machines. mtriple: LLVM's triple, this
     machine's by default. features: LLVM's names of what the CPU has beyond its name, or after a `-` of what is not to
     be used. threads: how many cores the code is made for, by default those that this process may use; code for one
-    starts no threads.
+    starts no threads. linker: the C++ compiler that makes a shared library of the code, a program on PATH or its path;
+    by default this machine's, for other machines the one that is called by their triple.
     """
 
     kind: Literal["llvm"] = "llvm"
@@ -38,6 +39,7 @@ class TargetConfig(Options):
     mtriple: Annotated[str, Field(min_length=1)] | None = None
     features: tuple[Annotated[str, BeforeValidator(_feature)], ...] = ()
     threads: Annotated[int, Field(ge=1, strict=True)] | None = None
+    linker: Annotated[str, Field(min_length=1)] | None = None
 
     @property
     def is_native(self) -> bool:
@@ -62,7 +64,7 @@ def keys_of(target: Target) -> Any:
     if target in (NATIVE, "llvm"):
         return {}
     if not target.lstrip().startswith("{"):
-        raise ValueError("native, or a mapping of the keys kind, mcpu, mtriple, features and threads, is needed")
+        raise ValueError(f"native, or a mapping of the keys {', '.join(TargetConfig.model_fields)}, is needed")
     return json.loads(target)
 
 

@@ -167,11 +167,19 @@ class QuantizedModel:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
             return compile_model(*parts, Tuning(folder, trials, report or silent()), plan.workers)
 
-    def to_relax(self) -> tvm.IRModule:
-        """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes."""
-        from mrt.backend import build_module
+    def to_relax(self, target: Target | None = None) -> tvm.IRModule:
+        """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes.
 
-        module = build_module(self.graph)
+        `tvm.compile` compiles it for every target of LLVM to the integers of `Graph.evaluate`. target: as `compile`
+        takes it, a CPU whose instructions the module may use. It is then to be compiled for that CPU, or one with the
+        same instructions: `tvm.compile` refuses others. Tiles (AMX), which a process must ask for, are used by
+        `compile` alone. TVM's target `c` is not among those: it has no vectors, and TVM 0.27 writes wrong C for
+        maxima and minima that follow each other; `to_c` gives C.
+        Raises CompilationError for a target that is not known, or where TVM fails.
+        """
+        from mrt.backend import build_portable
+
+        module = build_portable(self.graph, target=target)
         facts = {"inputs": [e.to_json() for e in self.inputs], "outputs": [e.to_json() for e in self.outputs]}
         return module.with_attr("mrt.quantization", json.dumps(facts))
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import tvm
 
-from mrt import errors
+from mrt import tvm_errors as _tvm_errors
 from mrt.api import Batches, quantize
 from mrt.calibration import CalibrationConfig
+from mrt.compilation import Target
 from mrt.frontend.relax import from_relax
 from mrt.preparation import PreparationConfig
 from mrt.quantization.options import QuantizationConfig
 
-_ERRORS: tuple[type[errors.MRTError], ...] = (errors.MRTError, *errors.MRTError.__subclasses__())
-for _error in _ERRORS:
-    # Unknown to TVM, an exception would come out of a pass as a RuntimeError.
-    tvm.error.register_error(f"mrt.{_error.__name__}", _error)
+del _tvm_errors
 
 
 def Quantize(  # noqa: N802  (module passes are named like classes)
@@ -22,8 +20,9 @@ def Quantize(  # noqa: N802  (module passes are named like classes)
     quantization: QuantizationConfig | None = None,
     calibration: CalibrationConfig | None = None,
     preparation: PreparationConfig | None = None,
+    target: Target | None = None,
 ) -> tvm.transform.Pass:
-    """A `tvm.transform` module pass that is `mrt.quantize(from_relax(mod), ...).to_relax()`.
+    """A `tvm.transform` module pass that is `mrt.quantize(from_relax(mod), ...).to_relax(target)`.
 
     batches must be re-iterable (a list, say) if the pass is run more than once, or with sequential bias correction.
     A float tail that preparation cuts off is no part of the integer module: set `preparation.cut_softmax` to False to
@@ -32,6 +31,6 @@ def Quantize(  # noqa: N802  (module passes are named like classes)
     """
 
     def run(module: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
-        return quantize(from_relax(module), batches, quantization, calibration, preparation).to_relax()
+        return quantize(from_relax(module), batches, quantization, calibration, preparation).to_relax(target)
 
     return tvm.transform.module_pass(run, opt_level=0, name="mrt.Quantize")

@@ -8,6 +8,7 @@ import tvm
 from tvm import relax
 
 import mrt
+from mrt.backend.machine import Machine
 from mrt.errors import DataError, UnsupportedOperatorError
 
 RNG = np.random.default_rng(5)
@@ -31,6 +32,19 @@ def test_the_pass_gives_what_the_calls_give() -> None:
     given = mrt.transform.Quantize([SAMPLES], config)(float_module)
     tvm.ir.assert_structural_equal(given, mrt.quantize(mrt.from_relax(float_module), [SAMPLES], config).to_relax())
     tvm.ir.assert_structural_equal(float_module, module())
+
+
+@pytest.mark.parametrize("target", [None, {"mcpu": "native"}])
+def test_what_the_pass_gives_is_compiled_by_tvm(target: dict[str, str] | None) -> None:
+    """For any CPU by default, for the one that is named if one is."""
+    given = mrt.transform.Quantize([SAMPLES], target=target)(module())
+    made_for = tvm.target.Target("llvm") if target is None else Machine.of(target).target
+    machine = relax.VirtualMachine(tvm.compile(given, made_for), tvm.cpu())
+    model = mrt.quantize(mrt.from_relax(module()), [SAMPLES])
+    for sample in SAMPLES:
+        fed = model.quantize_inputs(sample[None])
+        (found,) = machine["main"](*map(tvm.runtime.tensor, fed.values()))
+        np.testing.assert_array_equal(found.numpy(), model.graph.evaluate(fed)[0])
 
 
 def test_the_pass_stands_in_a_sequence() -> None:

@@ -7,6 +7,7 @@ from mrt.backend.compute import Kind, compute
 from mrt.backend.emit import build_module
 from mrt.backend.explain import compiled_text, explain
 from mrt.backend.packing import packing
+from mrt.backend.portable import build_portable
 from mrt.backend.runner import ONE_THREAD, TvmRunner
 
 del _computes
@@ -16,6 +17,7 @@ __all__ = [
     "Kind",
     "TvmRunner",
     "build_module",
+    "build_portable",
     "compile_model",
     "compiled_text",
     "compute",

@@ -25,7 +25,7 @@ from mrt.backend.tuning import Tuning
 from mrt.compilation import NATIVE, Target, parse_target
 from mrt.errors import CompilationError
 from mrt.module_record import Provenance, Versions
-from mrt.runtime import MAIN, METADATA, REAL, Executable, Linkable, Metadata, Module
+from mrt.runtime import MAIN, METADATA, REAL, THIS_MACHINE, Executable, Linkable, Linker, Metadata, Module
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.version import __version__
@@ -50,8 +50,8 @@ def compile_model(
     Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
     not made for this machine; ModelFileError for a database of tilings that is missing or broken.
     """
-    machine = Machine.of(target)
-    if tuning is not None and tuning.trials and not parse_target(target).is_native:
+    machine, config = Machine.of(target), parse_target(target)
+    if tuning is not None and tuning.trials and not config.is_native:
         raise CompilationError(f"target {target!r}: tuning measures on this machine; mcpu: native is needed")
     batch = _common_batch(graph, inputs, outputs, postprocess)
     constants = _constant_outputs(graph, range(len(graph.inputs)))
@@ -74,7 +74,8 @@ def compile_model(
     libraries = Libraries(machine, as_object)
     emitter = emit(scheduler, libraries)
     emitter.add_bytes(metadata.to_json().encode(), METADATA)
-    return Module(compile_linkable(emitter.module(), machine, libraries), metadata)
+    linker = Linker(config.mtriple, config.linker)
+    return Module(compile_linkable(emitter.module(), machine, libraries, linker), metadata)
 
 
 def _versions() -> Versions:
@@ -126,17 +127,19 @@ def compile_executable(
         return Executable(bytecode, _written(joined.calls, False, machine), libraries.finish(), joined.constants)
 
 
-def compile_linkable(module: tvm.IRModule, machine: Machine, libraries: Libraries) -> Linkable:
+def compile_linkable(
+    module: tvm.IRModule, machine: Machine, libraries: Libraries, linker: Linker = THIS_MACHINE
+) -> Linkable:
     """What is linked to a library of what an `Emitter` made; raises as `compile_executable`.
 
-    libraries: what has begun to compile kernels of the module, and gives object files.
+    libraries: what has begun to compile kernels of the module, and gives object files. linker: what links them.
     """
     with _compiling(machine):
         bytecode, joined = _joined(module, libraries)
         calling = as_object(_written(joined.calls, True, machine))
         # TVM asks what is imported for what machine the library is.
         bytecode.mod.import_module(tirx.build(tvm.IRModule({}), machine.target, KERNELS))
-        return Linkable(bytecode, [*libraries.finish(), calling])
+        return Linkable(bytecode, [*libraries.finish(), calling], linker)
 
 
 @contextmanager

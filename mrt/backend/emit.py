@@ -73,11 +73,15 @@ class Emitter:
     """Collects the functions of one module; regions of the same structure share a PrimFunc."""
 
     def __init__(
-        self, machine: Machine, scheduler: Scheduler = schedule_by_rule, libraries: Libraries | None = None
+        self,
+        machine: Machine,
+        scheduler: Scheduler = schedule_by_rule,
+        libraries: Libraries | None = None,
+        given: Callable[[Any], Any] = lambda results: results,
     ) -> None:
         """scheduler: chooses among the ways in which a function may be scheduled. libraries: what compiles functions
-        while others are made."""
-        self._machine, self._scheduler, self._libraries = machine, scheduler, libraries
+        while others are made. given: what a function gives, of the tuple of its results."""
+        self._machine, self._scheduler, self._libraries, self._given = machine, scheduler, libraries, given
         self._builder = relax.BlockBuilder()
         self._functions: dict[Any, Any] = {}
         self._needs_tiles = False
@@ -115,7 +119,7 @@ class Emitter:
                     for i, result in enumerate(call.results):
                         values[result] = self._builder.emit(relax.TupleGetItem(made, i)) if call.results[1:] else made
                 found = [values[r] if isinstance(r, (Symbol, Copy)) else r for r, _ in results]
-                emitted = self._builder.emit_output(relax.Tuple(found))
+                emitted = self._builder.emit_output(self._given(relax.Tuple(found)))
             self._builder.emit_func_output(emitted)
         return [storage for _, storage in results]
 

@@ -60,7 +60,7 @@ class Machine:
     whether it takes the data as int8 and not as uint8, the weights being int8.
     word_dot: the one that adds two products of int16, or that gives their sum.
     has_tiles: whether AMX multiplies tiles of bytes. permutes_bytes: whether one instruction puts the bytes of a vector
-    in any order.
+    in any order. features: LLVM's names of what the CPU must have for these.
     """
 
     target: Any
@@ -73,6 +73,12 @@ class Machine:
     is_serial: bool = False
     has_tiles: bool = False
     permutes_bytes: bool = False
+    features: tuple[str, ...] = ()
+
+    @classmethod
+    def generic(cls) -> Machine:
+        """Any CPU: vectors of 128 bits, and no instruction that some CPU lacks."""
+        return cls(tvm.target.Target("llvm"), 128, 16, cores())
 
     @classmethod
     def of(cls, target: Target = NATIVE) -> Machine:
@@ -96,7 +102,8 @@ class Machine:
                 if tiles and serial:
                     made = _with(made, "opt-level", TILED_LEVEL)
                 permutes = bits == 512 and bool(codegen.target_has_features(BYTES, made))
-                return cls(made, bits, registers, threads, of_bytes, of_words, signed, serial, tiles, permutes)
+                used = (*features, *([BYTES] if permutes else []))
+                return cls(made, bits, registers, threads, of_bytes, of_words, signed, serial, tiles, permutes, used)
         return cls(made, 128, 16, threads, is_serial=config.threads == 1)
 
 

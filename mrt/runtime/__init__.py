@@ -1,6 +1,7 @@
 """Running a compiled model: it needs the one file, NumPy and TVM's runtime, nothing else of MRT's stages."""
 
 from mrt.runtime.code import Executable, Library, Linkable, virtual_machine
+from mrt.runtime.linker import THIS_MACHINE, Linker
 from mrt.runtime.metadata import CALLS, MAIN, MEMORY, METADATA, REAL, REQUEST, Metadata
 from mrt.runtime.module import Module, load_module
 
@@ -11,9 +12,11 @@ __all__ = [
     "METADATA",
     "REAL",
     "REQUEST",
+    "THIS_MACHINE",
     "Executable",
     "Library",
     "Linkable",
+    "Linker",
     "Metadata",
     "Module",
     "load_module",

@@ -12,9 +12,10 @@ from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.support.cc import get_cc
 
 from mrt.errors import CompilationError
+from mrt.runtime.elf import foreign_machine
+from mrt.runtime.linker import THIS_MACHINE, Linker
 from mrt.runtime.metadata import REQUEST
 
 LIBRARY = "model.so"
@@ -48,23 +49,25 @@ class Executable:
 class Linkable:
     """Compiled functions, to be linked to a shared library.
 
-    bytecode: the virtual machine's, with all constants. objects: the files of machine code, by content.
+    bytecode: the virtual machine's, with all constants. objects: the files of machine code, by content. linker: what
+    links them.
     """
 
     bytecode: Any
     objects: Sequence[bytes]
+    linker: Linker = THIS_MACHINE
 
     def link(self, path: Path) -> None:
-        """Writes the library, and its parts beside it; CompilationError where the system's linker fails."""
-        if get_cc() is None:
-            raise CompilationError("the module cannot be linked: there is no C++ compiler; install g++ or clang++")
+        """Writes the library, and its parts beside it; CompilationError where there is no linker, or it fails."""
+        command = self.linker.command()
         parts = [path.with_name(f"part{place}.o") for place in range(len(self.objects))]
         for part, content in zip(parts, self.objects, strict=True):
             part.write_bytes(content)
         try:
-            self.bytecode.export_library(str(path), addons=[str(part) for part in parts])
+            self.bytecode.export_library(str(path), addons=[str(part) for part in parts], cc=command)
         except RuntimeError as error:
-            raise CompilationError(f"the module cannot be linked: {line_of(error, -1)}") from error
+            # TVM gives a title, what the linker says, and the command.
+            raise CompilationError(f"the module cannot be linked by {command}: {line_of(error, 1)}") from error
 
     def library(self) -> Library:
         """What is linked; CompilationError where that fails, or where there is no room for it."""
@@ -89,8 +92,13 @@ class Library:
 
         The system's loader knows libraries by their files, and gives an earlier one for a file that it has seen, so
         that each is loaded from a file of its own, which nobody else writes to. CompilationError where that fails, in a
-        temporary folder that nothing may be executed from say.
+        temporary folder that nothing may be executed from say, or where code is for other machines.
         """
+        if machine := foreign_machine(self.content):
+            raise CompilationError(
+                f"the module is code for {machine}, which this machine cannot run; run it there, or compile it for "
+                f"this machine"
+            )
         try:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / LIBRARY
@@ -143,7 +151,7 @@ def check_whole(library: bytes) -> None:
 def line_of(error: BaseException, which: int) -> str:
     """A line of what an error says, counted as indices are."""
     lines = str(error).strip().splitlines()
-    return lines[which].strip() if lines else type(error).__name__
+    return lines[min(which, len(lines) - 1)].strip() if lines else type(error).__name__
 
 
 def _unwritable(error: OSError) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import Bundle
+from emulated import emulated
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
@@ -15,7 +16,7 @@ from mrt.backend.emit import Emitter
 from mrt.backend.explain import explain
 from mrt.backend.kernels.instructions import choose_dot, joined_bytes, weight_bytes
 from mrt.backend.machine import Machine
-from mrt.symbol import Symbol
+from mrt.symbol import Runner, Symbol
 
 TARGETS: dict[str, dict[str, Any]] = {
     cpu: {"kind": "llvm", "mcpu": cpu}
@@ -42,8 +43,17 @@ def runnable() -> list[str]:
     return [cpu for cpu in TARGETS if needed.get(cpu, "avx512_vnni") in flags]
 
 
-@pytest.fixture(params=list(TARGETS))
-def runner(request: pytest.FixtureRequest) -> TvmRunner:
+EMULATED: dict[str, dict[str, Any]] = {
+    "neoverse-n1": {"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1", "threads": 1},
+    "cortex-a57": {"mtriple": "aarch64-linux-gnu", "threads": 2},
+}
+"""By the CPU that is emulated: with products of bytes and without."""
+
+
+@pytest.fixture(params=[*TARGETS, *EMULATED])
+def runner(request: pytest.FixtureRequest) -> Runner:
+    if request.param in EMULATED:
+        return emulated(EMULATED[request.param], request.param)
     if request.param not in runnable():
         pytest.skip(f"this machine does not run code for {request.param}")
     return TvmRunner(TARGETS[request.param])
@@ -91,7 +101,7 @@ class Layers(Bundle):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_convolutions(runner: TvmRunner, dtype: str) -> None:
+def test_convolutions(runner: Runner, dtype: str) -> None:
     layers = Layers()
     for shape, filters, kernel, attributes in [
         ((3, 3, 9, 11), 7, (3, 3), {}),
@@ -114,7 +124,7 @@ def test_convolutions(runner: TvmRunner, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_depthwise_convolutions(runner: TvmRunner, dtype: str) -> None:
+def test_depthwise_convolutions(runner: Runner, dtype: str) -> None:
     layers = Layers()
     for shape, kernel, attributes in [
         ((2, 32, 9, 7), (3, 3), {}),
@@ -133,7 +143,7 @@ def test_depthwise_convolutions(runner: TvmRunner, dtype: str) -> None:
     layers.check(runner=runner)
 
 
-def test_what_windows_give_is_read_along_rows(runner: TvmRunner) -> None:
+def test_what_windows_give_is_read_along_rows(runner: Runner) -> None:
     """Channels are in the lanes of a convolution, whatever axis its only reader wishes for; a copy serves that one."""
     layers = Layers()
     for shape, filters, kernel, groups in [((1, 16, 5, 4), 19, (3, 3), 1), ((1, 9, 21), 9, (2,), 9)]:
@@ -172,7 +182,7 @@ def test_a_pad_has_its_border_wherever_its_data_lies() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_convolutions_in_slices(runner: TvmRunner, dtype: str) -> None:
+def test_convolutions_in_slices(runner: Runner, dtype: str) -> None:
     """Slices of 16, of 4 and of 1 channel, of different lengths, and the last one short."""
     layers = Layers()
     for shape, lengths, filters, kernel, attributes in [
@@ -189,7 +199,7 @@ def test_convolutions_in_slices(runner: TvmRunner, dtype: str) -> None:
     layers.check(runner=runner)
 
 
-def test_wide_and_narrow_factors(runner: TvmRunner) -> None:
+def test_wide_and_narrow_factors(runner: Runner) -> None:
     """16-bit data, 16-bit weights, both, and data that two convolutions wish for in different dtypes."""
     layers = Layers()
     narrow = layers.requantized(layers.input(layers.integers((1, 20, 6, 6), "int16", -200, 200)), "int8")
@@ -201,7 +211,7 @@ def test_wide_and_narrow_factors(runner: TvmRunner) -> None:
     layers.check(runner=runner)
 
 
-def test_extremes_stay_exact(runner: TvmRunner) -> None:
+def test_extremes_stay_exact(runner: Runner) -> None:
     """255 times 127, and -128 times -127, in every product: what saturating instructions lose."""
     layers = Layers()
     for value, dtype, weight in ((255, "uint8", 127), (-128, "int8", -127), (-128, "int8", 127)):
@@ -217,7 +227,7 @@ def test_extremes_stay_exact(runner: TvmRunner) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_products_of_computed_matrices(runner: TvmRunner, dtype: str) -> None:
+def test_products_of_computed_matrices(runner: Runner, dtype: str) -> None:
     """Odd numbers of rows, columns and terms, several matrices, operands that are transposed or not dense."""
     layers = Layers()
     for left, right, attributes in [
@@ -251,7 +261,7 @@ def test_products_of_computed_matrices(runner: TvmRunner, dtype: str) -> None:
     layers.check(runner=runner)
 
 
-def test_products_of_matrices_stay_exact_at_the_extremes(runner: TvmRunner) -> None:
+def test_products_of_matrices_stay_exact_at_the_extremes(runner: Runner) -> None:
     layers = Layers()
     for value, dtype, weight, other in (
         (255, "uint8", -128, "int8"),
@@ -308,7 +318,7 @@ def normalized(layers: Layers, data: Symbol) -> list[Symbol]:
 
 
 @pytest.mark.parametrize("shape", [(3, 33, 19), (1, 5, 16), (2, 2, 7, 40), (4, 3)])
-def test_rows(runner: TvmRunner, shape: tuple[int, ...]) -> None:
+def test_rows(runner: Runner, shape: tuple[int, ...]) -> None:
     """Softmax and normalization of rows that fill vectors or do not, written padded or in the graph's order."""
     layers = Layers()
     plain = layers.input(layers.integers(shape, "int8", -100, 100))
@@ -332,7 +342,7 @@ def test_rows_are_computed_by_one_function() -> None:
     assert [call.operators[0] for call in calls if call.operators != ("copy",)] == ["FullyConnected", "max"]
 
 
-def test_concatenations_in_place(runner: TvmRunner) -> None:
+def test_concatenations_in_place(runner: Runner) -> None:
     """Parts of whole vectors, the last of any width; with borders, read by others too, and one of another Concat."""
     layers = Layers()
     data = layers.requantized(layers.input(layers.integers((3, 5, 9, 7), "int16", -200, 200)))
@@ -368,7 +378,7 @@ def test_why_a_concatenation_copies_is_told() -> None:
     assert "has 20 channels" in reason
 
 
-def test_residuals_pools_concatenations_and_flattened_rows(runner: TvmRunner) -> None:
+def test_residuals_pools_concatenations_and_flattened_rows(runner: Runner) -> None:
     layers = Layers()
     data = layers.requantized(layers.input(layers.integers((2, 3, 12, 10), "int16", -200, 200)), "int8")
     stem = layers.requantized(layers.convolution(layers.padded(data, 1, 2, 0, 1, value=-3), 24, (3, 3)))

@@ -16,6 +16,7 @@ from mrt.export.c import CSource, to_c
 from mrt.export.c.printer import C_TYPES
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.quantized_tensor import TensorQuantization
+from tests.emulation import Emulation
 
 Feeds = Mapping[str, Array]
 STRICT = ("-std=c99", "-Wall", "-Wextra", "-pedantic", "-Werror")
@@ -30,9 +31,9 @@ def compiler() -> str:
     return found
 
 
-def compile_c(*arguments: str | Path) -> None:
-    """Runs the compiler, which must find nothing to warn of."""
-    done = subprocess.run([compiler(), *map(str, arguments)], capture_output=True, text=True, check=False)
+def compile_c(*arguments: str | Path, by: str = "") -> None:
+    """Runs this machine's compiler, or another one, which must find nothing to warn of."""
+    done = subprocess.run([by or compiler(), *map(str, arguments)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
@@ -59,21 +60,35 @@ def write(source: CSource, folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Programs:
-    """One executable of several networks, each run on the bytes of its inputs and giving those of its outputs."""
+    """One executable of several networks, each run on the bytes of its inputs and giving those of its outputs.
+
+    emulator: what the command begins with, for an executable of other machines.
+    """
 
     path: Path
     graphs: tuple[Graph, ...]
+    emulator: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, graphs: Sequence[tuple[Graph, Sequence[TensorQuantization]]], folder: Path, *flags: str) -> Programs:
-        """Compiles the graphs, whose inputs are as stated, and a program that reads and writes files."""
+    def of(
+        cls,
+        graphs: Sequence[tuple[Graph, Sequence[TensorQuantization]]],
+        folder: Path,
+        *flags: str,
+        machine: Emulation | None = None,
+    ) -> Programs:
+        """Compiles the graphs, whose inputs are as stated, and a program that reads and writes files.
+
+        machine: which it is for, this one by default.
+        """
         files = []
         for index, (graph, inputs) in enumerate(graphs):
             files += write(in_c(graph, inputs, f"net{index}"), folder)
         main = folder / "main.c"
         main.write_text(_main([graph for graph, _ in graphs]))
-        compile_c(*STRICT, *flags, *files, main, "-o", folder / "programs")
-        return cls(folder / "programs", tuple(graph for graph, _ in graphs))
+        by, emulator = ("", ()) if machine is None else (machine.compiler, machine.emulator)
+        compile_c(*STRICT, *flags, *files, main, "-o", folder / "programs", by=by)
+        return cls(folder / "programs", tuple(graph for graph, _ in graphs), emulator)
 
     def run(self, index: int, samples: Sequence[Feeds]) -> list[list[Array]]:
         """What network number `index` gives for each sample."""
@@ -83,7 +98,7 @@ class Programs:
             for feeds in samples
             for symbol in graph.inputs
         )
-        done = subprocess.run([self.path, str(index)], input=fed, capture_output=True, check=False)
+        done = subprocess.run([*self.emulator, self.path, str(index)], input=fed, capture_output=True, check=False)
         assert done.returncode == 0, f"status {done.returncode}: {done.stderr.decode()}"
         content, results = memoryview(done.stdout), []
         for _ in samples:

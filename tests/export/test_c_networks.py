@@ -17,6 +17,7 @@ from mrt.model import QuantizedModel
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, GraphBuilder, NumpyRunner, TensorType, find_operator
 from mrt.symbol.quantized_tensor import TensorQuantization
+from tests.emulation import MACHINES, Emulation
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 SAMPLES = 3
@@ -46,6 +47,16 @@ def test_digits(quantizer: str, tmp_path: Path) -> None:
     expected = model.rebatched(len(x)).graph.evaluate(model.quantize_inputs(x))[0]
     assert (found == expected).all()
     assert np.mean(found.argmax(axis=1) == labels) > 0.97
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_digits_on_other_machines(machine: str, tmp_path: Path) -> None:
+    """By their own compiler and an emulator; test samples, and all inputs at the ends of their range."""
+    model, x, _ = digits("affine")
+    programs = Programs.of([(model.graph, model.inputs)], tmp_path, "-O2", machine=Emulation.of(machine))
+    (entry,) = model.inputs
+    ends = [{entry.name: np.full(entry.shape, end, entry.dtype)} for end in (entry.lo, entry.hi)]
+    programs.assert_same(0, [*(model.quantize_inputs(sample[None]) for sample in x[:100]), *ends])
 
 
 def disassembled(path: Path) -> str:

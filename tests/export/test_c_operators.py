@@ -8,6 +8,7 @@ import pytest
 from c_programs import SANITIZED, Programs
 
 from mrt.model import assemble
+from tests.emulation import MACHINES, Emulation
 from tests.matrix import CASES, extreme_feeds
 from tests.quantization.networks import quantize_and_run
 
@@ -15,21 +16,37 @@ GROUPS = 6
 """So many programs hold the cases, each a mixture of them."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_every_operator(group: int, tmp_path: Path) -> None:
-    """Ordinary integers, and all at the ends of their ranges. Each case has one pair of quantizers and 8 or 16 bits."""
+def check(places: range, folder: Path, *flags: str, machine: Emulation | None = None) -> None:
+    """The cases at some places, each with one pair of quantizers and 8 or 16 bits, in one program.
+
+    Ordinary integers, and all at the ends of their ranges.
+    """
     graphs, samples = [], []
-    for place, case in list(enumerate(CASES))[group::GROUPS]:
+    for place in places:
+        case = CASES[place]
         configs = [*case.configs(8), *case.configs(16)]
         drawn = [case.draw(seed) for seed in (1, 2)]
         integer = quantize_and_run(case.graph, drawn, configs[place // GROUPS % len(configs)]).integer
         model = assemble(integer, None, {})
         graphs.append((model.graph, model.inputs))
         samples.append([*(model.quantize_inputs(feeds) for feeds in drawn), *extreme_feeds(integer)])
-    programs = Programs.of(graphs, tmp_path, *SANITIZED)
-    for index, case in enumerate(CASES[group::GROUPS]):
+    programs = Programs.of(graphs, folder, *flags, machine=machine)
+    for index, place in enumerate(places):
         try:
             programs.assert_same(index, samples[index])
         except AssertionError as error:
-            raise AssertionError(f"{case}: {error}") from error
+            raise AssertionError(f"{CASES[place]}: {error}") from error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_every_operator(group: int, tmp_path: Path) -> None:
+    check(range(group, len(CASES), GROUPS), tmp_path, *SANITIZED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", MACHINES)
+def test_operators_on_other_machines(machine: str, tmp_path: Path) -> None:
+    """A half of the cases on each of two, optimized, by its own compiler."""
+    emulation = Emulation.of(machine)
+    check(range(MACHINES.index(machine), len(CASES), len(MACHINES)), tmp_path, "-O2", machine=emulation)
