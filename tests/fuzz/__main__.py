@@ -21,6 +21,7 @@ from collections.abc import Collection
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # other threads would not be there in a forked process
 
+from tests.fuzz.case import shortened
 from tests.fuzz.kinds import KINDS, Kind, run_case
 
 
@@ -74,11 +75,6 @@ def _try_all(tallies: Collection[Tally], rounds: int | None, seconds: float) -> 
                 if time.monotonic() > until:
                     return
                 tally.add(number)
-
-
-def shortened(text: str) -> str:
-    """The beginning, which names what is found, and the end, which is where a traceback says what was raised."""
-    return text if len(text) <= 3000 else f"{text[:1500]}\n[...]\n{text[-1500:]}"
 
 
 def _arguments() -> argparse.Namespace:

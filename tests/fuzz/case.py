@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import resource
@@ -62,12 +63,15 @@ def isolated(work: Callable[[], Outcome], limits: Limits) -> Outcome:
         os.close(writing)
         try:
             content = _read_all(reading, time.monotonic() + limits.patience)
+            if content is None:
+                os.kill(child, signal.SIGXCPU)  # which has it say where it is
+                time.sleep(1)
         finally:
             os.close(reading)
             _end(child)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         said.seek(0)
-        last = said.read()[-2000:].decode("utf-8", "replace").strip()
+        last = shortened(said.read().decode("utf-8", "replace").strip())
     if content is None:
         return Outcome(finding=f"hang: no answer after {limits.patience} s. {last}")
     if not content:
@@ -82,6 +86,8 @@ def _run_child(work: Callable[[], Outcome], limits: Limits, writing: int, errors
         os.setsid()
         os.dup2(errors, 1)
         os.dup2(errors, 2)
+        faulthandler.enable(errors)
+        faulthandler.register(signal.SIGXCPU, errors, chain=True)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (limits.seconds, limits.seconds + 5))
         if (held := _held()) is not None:
@@ -125,3 +131,8 @@ def _end(child: int) -> None:
             os.kill(number, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             continue
+
+
+def shortened(text: str) -> str:
+    """The beginning, which names what is found, and the end, which is where a traceback says what was raised."""
+    return text if len(text) <= 3000 else f"{text[:1500]}\n[...]\n{text[-1500:]}"

@@ -55,7 +55,9 @@ def fail() -> Outcome:
     ],
 )
 def test_what_must_not_happen_is_a_finding(work: Callable[[], Outcome], said: str) -> None:
-    assert said in isolated(work, Limits(1, 512, patience=3 if work is wait else 900)).finding
+    finding = isolated(work, Limits(1, 512, patience=3 if work is wait else 900)).finding
+    assert said in finding
+    assert work not in (spin, wait) or f"in {work.__name__}" in finding  # where it was
 
 
 def test_what_was_tried_comes_back() -> None:
