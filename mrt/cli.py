@@ -194,12 +194,13 @@ def compile_(
 ) -> None:
     """Compile a saved model, verified, anew: the module that is there is replaced, and never loaded."""
     with _one_line_errors():
-        from mrt.module_record import MODULE_FILE, record_text
+        from mrt.module_record import record_text
         from mrt.progress import Reporter
-        from mrt.stages.compile import compile_saved
+        from mrt.result_folder import save_all
+        from mrt.stages.compile import TILINGS, compile_saved
 
-        module = compile_saved(directory, target, batch, None, Reporter())
-        module.save(directory / MODULE_FILE)
+        module = compile_saved(directory, directory / TILINGS, target, batch, None, Reporter())
+        save_all(directory, module.files)
         typer.echo(record_text(module.record))
 
 

@@ -40,3 +40,7 @@ class VerificationError(ModelFileError):
 
 class CompilationError(MRTError):
     """A graph cannot be compiled or run as asked."""
+
+
+class BusyError(MRTError):
+    """Another process is writing into the folder of results."""

@@ -28,6 +28,7 @@ from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import CompilationError, DataError, ModelFileError, QuantizationError
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
+from mrt.result_folder import current, save_all
 from mrt.symbol import Array, Graph, Interval
 from mrt.symbol.files import atomic_write_all, graph_to_bytes, indented_json
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -109,17 +110,12 @@ class QuantizedModel:
         return [entry.dequantize(array) for entry, array in zip(self.outputs, y, strict=True)]
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes the model's files into `directory`: all or, where they do not fit, none; the certificate last.
+        """Writes the model's files into `directory`: all or, where they do not fit, none.
 
         The compiled module of another model that is there stays; `verify` refuses it.
-        Raises ModelFileError where the folder cannot be made or written.
+        Raises ModelFileError where the folder cannot be made or written, BusyError where a run writes there.
         """
-        folder = Path(directory)
-        _make_folder(folder)
-        atomic_write_all({folder / name: content for name, content in self.files.items()})
-        for stale in (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE):
-            if stale not in self.files:
-                (folder / stale).unlink(missing_ok=True)
+        save_all(Path(directory), self.files, (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE))
 
     def rebatched(self, batch: int) -> QuantizedModel:
         """The same model for `batch` samples at once; GraphError with the reason where its graph bakes the batch in."""
@@ -321,7 +317,7 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
 
     Files that the certificate does not vouch for are not read.
     """
-    if isinstance(directory, str | os.PathLike) and not os.path.exists(Path(directory) / CERTIFICATE_FILE):
+    if isinstance(directory, str | os.PathLike) and not os.path.lexists(current(Path(directory), CERTIFICATE_FILE)):
         raise ModelFileError(f"{directory} holds no saved model: {CERTIFICATE_FILE} is missing")
     verified = open_verified(directory)
     facts = verified.quantization

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from mrt.compilation import TargetConfig
 from mrt.errors import ModelFileError
+from mrt.result_folder import current
 from mrt.symbol.files import read_file
 from mrt.symbol.strict_json import StrictModel, check_version, first_problem, parse_json
 
@@ -101,7 +102,7 @@ def read_module(path: Path, follow: bool = True) -> tuple[bytes, ModuleRecord]:
     Raises ModelFileError, naming the file, where one of them is missing, no regular file, too large or malformed, or
     where they do not belong together.
     """
-    content, record = read_file(path, MODULE_LIMIT, follow), read_record(path, follow)
+    content, record = read_file(current(path.parent, path.name), MODULE_LIMIT, follow), read_record(path, follow)
     if (record.size, record.sha256) != (len(content), digest := sha256(content).hexdigest()):
         raise ModelFileError(
             f"{path} holds {len(content)} bytes whose SHA-256 is {digest}; {record_path(path).name} states "
@@ -112,7 +113,7 @@ def read_module(path: Path, follow: bool = True) -> tuple[bytes, ModuleRecord]:
 
 def read_record(module: Path, follow: bool = True) -> ModuleRecord:
     """The record of the module at `module`; ModelFileError, naming its file, where there is none."""
-    path = record_path(module)
+    path = current(module.parent, record_path(module).name)
     if not os.path.lexists(path):
         raise ModelFileError(f"{path}, the record of {module.name}, is missing; copy it too, or {remedy(module)}")
     content = read_file(path, RECORD_LIMIT, follow)
@@ -128,8 +129,8 @@ def module_in(folder: Path, digest: str) -> ModuleRecord | None:
     digest: the model's; a module that was compiled from another one is a ModelFileError.
     """
     path = folder / MODULE_FILE
-    if not os.path.lexists(path):
-        if os.path.lexists(record_path(path)):
+    if not os.path.lexists(current(folder, path.name)):
+        if os.path.lexists(current(folder, record_path(path).name)):
             raise ModelFileError(f"{path} is missing, {record_path(path).name} is there; {remedy(path)}")
         return None
     _, record = read_module(path, follow=False)

@@ -1,13 +1,17 @@
 """The pipeline: prepare, calibrate, quantize, compile, evaluate; each stage is saved, and a run may start at any.
 
-Every stage reads what the earlier ones saved, so that a run that is resumed is the same as one in a single go.
+Every stage reads what the earlier ones saved, so that a run that is resumed is the same as one in a single go. Stages
+whose results are there already, made from the same, are not run again. What a run makes is put in place at its end
+(`mrt.workspace`), so that no result is lost before there is its successor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,7 @@ from mrt.progress import Reporter
 from mrt.quantization.trained import brings_quantization
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
-from mrt.workspace import Workspace
+from mrt.workspace import Origins, Workspace
 
 
 def run_pipeline(
@@ -28,49 +32,108 @@ def run_pipeline(
     output: Path | None = None,
     report: Reporter | None = None,
 ) -> dict[str, Any] | None:
-    """Runs the stages from `first` to `last` (by default all); gives the summary if it was made.
+    """Runs the stages from `first` to `last`; gives the summary if that of the last stage is asked for.
 
-    output: the folder of the results, which is the saved model; by default the configuration's. Raises ConfigError if
-    saved results of earlier stages are missing or were made from something else, and whatever the stages raise; what
-    was saved before a stage that fails stays.
+    first: is run anew, and so are the stages behind it; without it, the stages at the beginning whose saved results
+    were made from the same are taken as they are, all of them where nothing has changed. last: by default the last
+    there is. output: the folder of the results, which is the saved model; by default the configuration's.
+    Raises ConfigError if results of stages before `first` are missing or were made from something else, BusyError if
+    another run is at work in the folder, and whatever the stages raise. The folder then holds what it held before,
+    and the stages that were finished are taken by the next run that needs them.
     """
     started = time.perf_counter()
     todo = _chosen(first, last)
     workspace = Workspace(_output(config, output))
-    run = Run(config, load_model(config.model.path, shapes=config.model.shapes), workspace, report or Reporter())
-    _check_sections(run, todo)
-    origins: dict[str, str] = {}
-    for stage in STAGES[: STAGES.index(todo[0])]:
-        origins |= stage.origins(run)
-        workspace.check(stage.name, origins, todo[0].name)
-    workspace.open()
-    for stage in todo:
-        origins |= stage.origins(run)
-        started = _run_stage(stage, run, origins, started)
-    run.report.line(f"saved in {workspace.folder}")
+    report = report or Reporter()
+    with workspace.opened() as has_locks:
+        if not has_locks:
+            report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
+        run = Run(config, load_model(config.model.path, shapes=config.model.shapes), workspace, report)
+        _check_sections(run, todo)
+        origins = _origins(run, todo[-1])
+        missing = _missing(run, todo, origins, None if first is None else todo[0])
+        with _keeping_finished(workspace, report):
+            for stage in missing:
+                started = _run_stage(stage, run, origins[stage.name], started)
+            _put_in_place(run, todo[-1])
     if todo[-1] is not STAGES[-1]:
         return None
     summary: dict[str, Any] = json.loads(workspace.path(SUMMARY).read_bytes())
-    run.report.table(summary_table(summary))
+    report.table(summary_table(summary))
     return summary
 
 
-def _run_stage(stage: Stage, run: Run, origins: Mapping[str, str], started: float) -> float:
+def _origins(run: Run, last: Stage) -> dict[str, dict[str, str]]:
+    """By stage up to `last`, what its result depends on: what those of the stages before it depend on, and more."""
+    origins: dict[str, dict[str, str]] = {}
+    known: dict[str, str] = {}
+    for stage in STAGES[: STAGES.index(last) + 1]:
+        known = known | dict(stage.origins(run))
+        origins[stage.name] = known
+    return origins
+
+
+def _missing(run: Run, todo: Sequence[Stage], origins: Mapping[str, Origins], first: Stage | None) -> Sequence[Stage]:
+    """The stages that are to be run; the workspace takes the results of those before them.
+
+    first: the one that is run in any case, where there is one; ConfigError if a stage before it is to be run.
+    """
+    wanted = STAGES[: STAGES.index(todo[-1] if first is None else first) + (first is None)]
+    taken = run.workspace.take({stage.name: origins[stage.name] for stage in wanted})
+    if first is not None and len(taken) < len(wanted):
+        stage = wanted[len(taken)]
+        run.workspace.refuse(stage.name, origins[stage.name], first.name)
+    run.workspace.clear()
+    for stage in todo[: len(wanted)] if first is None else ():
+        if stage.name in taken:
+            run.report.line(f"{stage.name}: taken as saved")
+    return STAGES[len(taken) : STAGES.index(todo[-1]) + 1]
+
+
+@contextmanager
+def _keeping_finished(workspace: Workspace, report: Reporter) -> Iterator[None]:
+    """Where a stage fails or is interrupted, says which are finished, and removes what it left half done."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            workspace.clear()
+        if workspace.made:
+            report.line(f"finished and kept for the next run: {', '.join(workspace.made)}")
+        raise
+
+
+def _put_in_place(run: Run, last: Stage) -> None:
+    """Replaces an earlier result by what was made, if anything was."""
+    workspace = run.workspace
+    if not workspace.made:
+        run.report.line(f"{workspace.folder} was made from just this; nothing is done (--from STAGE makes it anew)")
+        return
+    untrue = [name for stage in STAGES if stage.name in workspace.made for name in stage.spoils]
+    try:
+        workspace.commit(untrue, [stage.name for stage in STAGES[STAGES.index(last) + 1 :]])
+    except OSError as error:
+        raise _unwritten("the end of the run", error, workspace) from error
+    run.report.line(f"saved in {workspace.folder}")
+
+
+def _run_stage(stage: Stage, run: Run, origins: Origins, started: float) -> float:
     """Runs, saves and records one stage; gives the time when it ended."""
     try:
-        save = stage.run(run)
-        later = [other.name for other in STAGES[STAGES.index(stage) :]]
-        run.workspace.forget(later, stage.spoils)
-        files = save()
+        files = stage.run(run)()
         ended = time.perf_counter()
         run.workspace.record(stage.name, origins, files, round(ended - started, 3))
     except OSError as error:
-        raise MRTError(
-            f"stage {stage.name}: {error.strerror or error} ({error.filename or run.workspace.folder}); "
-            f"mend that or choose another folder by --output"
-        ) from error
+        raise _unwritten(f"stage {stage.name}", error, run.workspace) from error
     run.report.line(f"{stage.name}: done in {ended - started:.2f} s")
     return ended
+
+
+def _unwritten(what: str, error: OSError, workspace: Workspace) -> MRTError:
+    return MRTError(
+        f"{what}: {error.strerror or error} ({error.filename or workspace.folder}); "
+        f"mend that or choose another folder by --output"
+    )
 
 
 def _chosen(first: str | None, last: str | None) -> Sequence[Stage]:

@@ -25,6 +25,7 @@ from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, Ele
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
+    Cos,
     Erf,
     Exp,
     Floor,
@@ -396,6 +397,7 @@ def _functions() -> Iterator[Case]:
     yield Case(LeakyReLU(act_type="prelu"), (IMAGE, weights(1)))
     for kind in ("elu", "selu", "gelu", "gelu_tanh"):
         yield Case(LeakyReLU(act_type=kind, slope=0.7), (IMAGE,))
+    yield Case(Cos(), (IMAGE,))
     for function in (Abs, Negative, Square, Sigmoid, Tanh, Exp, Erf, Softsign, HardSigmoid, Softrelu, Silu, HardSwish):
         yield Case(function(), (IMAGE,))
     yield Case(HardSigmoid(alpha=-0.3, beta=0.2), (IMAGE,))

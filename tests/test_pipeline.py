@@ -21,7 +21,7 @@ from rich.console import Console
 import mrt
 from mrt import pipeline
 from mrt.config import RunConfig, load_config
-from mrt.errors import ConfigError, DataError, MRTError, VerificationError
+from mrt.errors import ConfigError, DataError, ModelFileError, MRTError, VerificationError
 from mrt.pipeline import run_pipeline
 from mrt.progress import Reporter
 from mrt.report.errors import read_errors
@@ -358,7 +358,7 @@ def test_the_module_of_another_model_is_not_evaluated(copy: Path) -> None:
     facts["files"] = {name: hashlib.sha256((out / name).read_bytes()).hexdigest() for name in facts["files"]}
     assert set(facts["files"]) == {"model.so", "model.so.json"}
     stage.write_text(json.dumps(facts))
-    with pytest.raises(VerificationError, match=r"model\.so was compiled from the model with the digest"):
+    with pytest.raises(ModelFileError, match=r"model\.so was compiled from the model with the digest"):
         run(copy, first="evaluate")
     run(copy, first="compile")
 
@@ -439,9 +439,7 @@ def test_a_full_disk_leaves_no_half_file(copy: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(MRTError, match=r"thresholds\.json: No space left on device"):
         run(copy, first="calibrate")
-    after = contents(copy / "out")
-    assert after.items() <= before.items()
-    assert "stages/calibrate.json" not in after
+    assert contents(copy / "out") == before
 
 
 def test_a_model_that_does_not_fit_the_disk_leaves_the_old_one(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -456,7 +454,7 @@ def test_a_model_that_does_not_fit_the_disk_leaves_the_old_one(copy: Path, monke
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(MRTError, match="No space left on device"):
         run(copy, "quantize.activation.bits=5", first="quantize", last="quantize")
-    assert contents(copy / "out").items() <= before.items()
+    assert contents(copy / "out") == before
     mrt.verify(copy / "out")
 
 

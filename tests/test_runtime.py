@@ -314,6 +314,16 @@ def test_saving_replaces_the_file_or_leaves_it(plain: Module, tmp_path: Path) ->
     assert load_module(path).digest == DIGEST
 
 
+def test_a_module_in_the_place_of_a_loaded_one_is_the_new_one(plain: Module, tmp_path: Path) -> None:
+    path = tmp_path / "model.so"
+    plain.save(path)
+    former = load_module(path)
+    compile_model(integer_graph(2), *facts(2), None, DIGEST[::-1]).save(path)
+    new = load_module(path)
+    assert (former.batch, new.batch) == (3, 2)
+    assert (former.digest, new.digest, load_module(path).digest) == (DIGEST, DIGEST[::-1], DIGEST[::-1])
+
+
 def test_files_that_are_no_modules_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="absent.so: No such file"):
         load_module(tmp_path / "absent.so")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import tempfile
+import resource
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -41,11 +42,38 @@ def in_memory(built: Any, names: Iterable[str]) -> Any:
 
 
 def as_object(built: Any, names: Iterable[str] = ()) -> bytes:
-    """The content of an object file, for a linker."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "kernels.o")
-        built.write_to_file(path)
-        return Path(path).read_bytes()
+    """The content of an object file, for a linker.
+
+    LLVM ends the process where it cannot write, on a full disk say: so it is given a file in memory. OSError where the
+    object exceeds what this process may write to a file.
+    """
+    with os.fdopen(os.memfd_create("object"), "r+b") as file:
+        _check_limit(built)
+        built.write_to_file(f"/proc/self/fd/{file.fileno()}", "o")
+        return file.read()
+
+
+def _check_limit(built: Any) -> None:
+    """OSError for an object that is larger than a file may be, in memory too (`ulimit -f`).
+
+    How large it will be is known once LLVM has written it to nowhere, by what Linux counts for this thread.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return
+    before = _bytes_written()
+    built.write_to_file(os.devnull, "o")
+    if _bytes_written() - before > limit:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+
+def _bytes_written() -> int:
+    """What this thread has written to whatever files; 0 where Linux does not count."""
+    try:
+        counts = Path("/proc/thread-self/io").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return int(counts.split("wchar:")[1].split()[0])
 
 
 class Libraries:

@@ -30,7 +30,7 @@ class Tuning:
     def scheduler(self, emit: Callable[[Scheduler], Any], machine: Machine) -> Scheduler:
         """What chooses the fastest tilings that are known, once those of all functions that `emit` makes were measured.
 
-        Raises ModelFileError for a database that is missing or broken.
+        Raises ModelFileError for a database that is missing or broken, or cannot be written.
         """
         if not self.trials:
             if not self.folder.is_dir():
@@ -43,6 +43,9 @@ class Tuning:
         total = sum(search.left for search in searches)
         if total:
             with self.report.progress("tune", total, "tilings") as progress:
-                run_searches(searches, machine, progress)
+                try:
+                    run_searches(searches, machine, progress)
+                except RuntimeError as error:  # what its callbacks raise comes through TVM as this
+                    raise database.failure or error from None
         self.report.line(f"tune: {total} tilings measured; {gained([search.result() for search in searches])}")
         return database

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,18 +39,20 @@ class Database:
     """The times of one machine, in a folder; as a scheduler it chooses the tiling that was fastest.
 
     A function is found by its structure, the target with the number of threads, and the versions of MRT and TVM.
-    tuned: how many functions were scheduled by another tiling than the rule's.
+    tuned: how many functions were scheduled by another tiling than the rule's. failure: why the files could not be
+    written, if they could not.
     """
 
     def __init__(self, folder: Path, machine: Machine) -> None:
         """The folder is made if it is missing; ModelFileError for files that are no database."""
         self._target = tvm.target.Target({**_exported(machine.target), "num-cores": machine.threads})
-        self._files = _opened(folder)
+        self._folder, self._files = folder, _opened(folder)
         self._times: dict[Any, dict[str, float]] = {}
         for record in self._files.get_all_tuning_records():
             if tvm_ffi.structural_equal(record.target, self._target):
                 self._note(record.workload, _described_in(record.trace), [float(s) for s in record.run_secs or ()])
         self.tuned = 0
+        self.failure: ModelFileError | None = None
 
     def __call__(self, function: Any, scheduled: Scheduled) -> Any:
         def fastest(tilings: Iterable[Any]) -> Any:
@@ -74,14 +78,24 @@ class Database:
         return {tiling: known[text] for tiling in tilings if (text := _text(_described(tiling))) in known}
 
     def add(self, function: Any, tiling: Any, seconds: Sequence[float]) -> None:
-        """Notes the times of a tiling, in the files too; none of a tiling that failed."""
+        """Notes the times of a tiling, in the files too; none of a tiling that failed.
+
+        ModelFileError where the files cannot be written; they hold what they held before.
+        """
         module = workload_of(function)
         plan = s_tir.Schedule(module)
         plan.annotate(plan.get_sblock("root"), TILING, _described(tiling))
         arguments = meta_schedule.arg_info.ArgInfo.from_prim_func(module["main"])
-        workload, times = self._files.commit_workload(module), list(seconds) or [FAILED]
-        record = meta_schedule.database.TuningRecord(plan.trace, workload, times, self._target, arguments)
-        self._files.commit_tuning_record(record)
+        times = list(seconds) or [FAILED]
+        try:
+            with _appending(self._folder / WORKLOADS, int(not self._files.has_workload(module))):
+                workload = self._files.commit_workload(module)
+            record = meta_schedule.database.TuningRecord(plan.trace, workload, times, self._target, arguments)
+            with _appending(self._folder / RECORDS, 1):
+                self._files.commit_tuning_record(record)
+        except ModelFileError as error:
+            self.failure = error
+            raise
         self._note(workload, _described(tiling), times)
 
     def _note(self, workload: Any, description: Mapping[str, Any], seconds: Sequence[float]) -> None:
@@ -134,6 +148,7 @@ def _opened(folder: Path) -> Any:
         raise ModelFileError(f"{folder} cannot be made: {error.strerror or error}; name another folder") from None
     paths = folder / WORKLOADS, folder / RECORDS
     for path in paths:
+        _drop_unended(path)
         _check_lines(path)
     try:
         return meta_schedule.database.JSONDatabase(*map(str, paths))
@@ -142,6 +157,33 @@ def _opened(folder: Path) -> Any:
             f"{folder} holds no database of tilings that TVM {tvm.__version__} reads ({one_line(error)}); "
             f"remove {WORKLOADS} and {RECORDS}"
         ) from None
+
+
+@contextmanager
+def _appending(path: Path, lines: int) -> Iterator[None]:
+    """MetaSchedule appends so many lines to a file, and is silent where it cannot; ModelFileError then."""
+    size = path.stat().st_size
+    yield
+    with path.open("rb") as file:
+        file.seek(size)
+        added = file.read()
+    if added.count(b"\n") == lines and added[-1:] in (b"", b"\n"):
+        return
+    os.truncate(path, size)
+    raise ModelFileError(
+        f"{path} cannot be written to the end: the disk is full, or the file as large as it may be (ulimit -f); "
+        f"make room, or compile without tune"
+    )
+
+
+def _drop_unended(path: Path) -> None:
+    """Removes a last line that does not end: that of a process that ended while it wrote. The others stay."""
+    try:
+        content = path.read_bytes() if path.exists() else b""
+        if content and not content.endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read or mended: {error.strerror or error}") from None
 
 
 def _check_lines(path: Path) -> None:
@@ -159,6 +201,6 @@ def _check_lines(path: Path) -> None:
             fits = False
         if not fits:
             raise ModelFileError(
-                f"{path}:{number} is no line of a database of tilings; it was cut short or changed: remove "
+                f"{path}:{number} is no line of a database of tilings; it was changed: remove "
                 f"{WORKLOADS} and {RECORDS} of that folder"
             )

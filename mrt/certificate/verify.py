@@ -13,6 +13,7 @@ from mrt.certificate.quantization_file import QuantizationFacts
 from mrt.collector import paused_collector
 from mrt.errors import ModelFileError, MRTError, VerificationError
 from mrt.module_record import MODULE_FILE, ModuleRecord, module_in
+from mrt.result_folder import current, settled
 from mrt.symbol import Graph, Interval
 from mrt.symbol.files import check_nothing_else, graph_from_bytes, read_file
 from mrt.symbol.limits import JSON_BYTES, PARAMETER_BYTES
@@ -68,7 +69,8 @@ def verify(directory: str | os.PathLike[str]) -> Summary:
     """
     summary = open_verified(directory).summary
     try:
-        return replace(summary, module=module_in(Path(directory), summary.digest))
+        folder = Path(directory)
+        return replace(summary, module=settled(folder, lambda: module_in(folder, summary.digest)))
     except ModelFileError as error:
         raise VerificationError(str(error)) from None
 
@@ -93,8 +95,9 @@ def open_verified(directory: str | os.PathLike[str]) -> Verified:
     """Verifies as `verify` does all but the compiled module, and gives what was verified: each file is read once."""
     if not isinstance(directory, str | os.PathLike):
         raise VerificationError(f"{directory!r} is no path; the folder of a saved model is needed")
+    folder = Path(directory)
     try:
-        return _open_verified(Path(directory))
+        return settled(folder, lambda: _open_verified(folder))
     except VerificationError:
         raise
     except MRTError as error:
@@ -104,7 +107,7 @@ def open_verified(directory: str | os.PathLike[str]) -> Verified:
 
 
 def _open_verified(folder: Path) -> Verified:
-    content = read_file(folder / CERTIFICATE_FILE, JSON_BYTES)
+    content = read_file(current(folder, CERTIFICATE_FILE), JSON_BYTES)
     stated = Certificate.from_json(content)
     _check_names(stated)
     files = {name: _checked(folder, name, digest) for name, digest in stated.files.items()}
@@ -191,7 +194,7 @@ def _check_tail(tail: Graph, graph: Graph) -> None:
 
 
 def _checked(folder: Path, name: str, digest: str) -> bytes:
-    content = read_file(folder / name, JSON_BYTES if name.endswith(".json") else PARAMETER_BYTES)
+    content = read_file(current(folder, name), JSON_BYTES if name.endswith(".json") else PARAMETER_BYTES)
     found = hashlib.sha256(content).hexdigest()
     if found != digest:
         raise VerificationError(f"{name}: its SHA-256 is {found}, the certificate states {digest}")

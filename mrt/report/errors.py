@@ -13,6 +13,7 @@ from typing import Any, Literal
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.errors import ModelFileError
 from mrt.evaluation import Counterpart, TensorError
+from mrt.result_folder import current
 from mrt.symbol.files import read_file
 from mrt.symbol.limits import JSON_BYTES
 from mrt.symbol.strict_json import StrictModel, parse_json, validated
@@ -102,7 +103,7 @@ def read_errors(directory: str | os.PathLike[str]) -> ErrorTable | None:
 
     Raises ModelFileError if the file is malformed.
     """
-    path = Path(directory) / ERRORS_FILE
+    path = current(Path(directory), ERRORS_FILE)
     if not os.path.lexists(path):
         return None
     content = read_file(path, JSON_BYTES)
@@ -110,7 +111,7 @@ def read_errors(directory: str | os.PathLike[str]) -> ErrorTable | None:
         table = ErrorTable.from_json(content)
     except ModelFileError as error:
         raise ModelFileError(f"{path} is malformed ({error}); run stage evaluate again or remove it") from None
-    digest = sha256(read_file(Path(directory) / CERTIFICATE_FILE, JSON_BYTES)).hexdigest()
+    digest = sha256(read_file(current(Path(directory), CERTIFICATE_FILE), JSON_BYTES)).hexdigest()
     return table if table.digest == digest else None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.support.cc import create_shared
 
 from mrt.errors import CompilationError
 from mrt.runtime.elf import foreign_machine
@@ -49,25 +50,26 @@ class Executable:
 class Linkable:
     """Compiled functions, to be linked to a shared library.
 
-    bytecode: the virtual machine's, with all constants. objects: the files of machine code, by content. linker: what
-    links them.
+    objects: the files to be linked, by content: machine code, and the virtual machine's bytecode with all constants.
+    linker: what links them.
     """
 
-    bytecode: Any
     objects: Sequence[bytes]
     linker: Linker = THIS_MACHINE
 
     def link(self, path: Path) -> None:
-        """Writes the library, and its parts beside it; CompilationError where there is no linker, or it fails."""
+        """Writes the library, and its parts beside it.
+
+        Raises CompilationError where there is no linker, or it fails, OSError where the parts cannot be written.
+        """
         command = self.linker.command()
         parts = [path.with_name(f"part{place}.o") for place in range(len(self.objects))]
         for part, content in zip(parts, self.objects, strict=True):
             part.write_bytes(content)
         try:
-            self.bytecode.export_library(str(path), addons=[str(part) for part in parts], cc=command)
+            create_shared(str(path), [str(part) for part in parts], cc=command)
         except RuntimeError as error:
-            # TVM gives a title, what the linker says, and the command.
-            raise CompilationError(f"the module cannot be linked by {command}: {line_of(error, 1)}") from error
+            raise CompilationError(f"the module cannot be linked by {command}: {_said(error)}") from error
 
     def library(self) -> Library:
         """What is linked; CompilationError where that fails, or where there is no room for it."""
@@ -78,6 +80,13 @@ class Linkable:
                 return Library(path.read_bytes())
         except OSError as error:
             raise CompilationError(f"the module cannot be linked: {_unwritable(error)}") from error
+
+
+def _said(error: BaseException) -> str:
+    """The first line of what a linker said, behind TVM's heading and before its own command line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(("Compilation error:", "Command line:"))]
+    return said[0] if said else f"it failed without a word, by {' '.join(lines)}"
 
 
 @dataclass(frozen=True, eq=False)

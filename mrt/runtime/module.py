@@ -15,6 +15,7 @@ from tvm import relax
 
 from mrt.errors import CompilationError, DataError, ModelFileError
 from mrt.module_record import (
+    MODULE_FILE,
     MODULE_LIMIT,
     ModuleRecord,
     Provenance,
@@ -111,6 +112,11 @@ class Module:
         Raises CompilationError where the module was not linked before and the system's linker fails.
         """
         return ModuleRecord.of(self._linked.content, self._metadata.made_from)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """What `save` writes, by the names that it has in the folder of a saved model; raises as `record`."""
+        return {MODULE_FILE: self._linked.content, record_path(Path(MODULE_FILE)).name: self.record.to_json()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes one self-contained shared library and its record, PATH.json, both or none.

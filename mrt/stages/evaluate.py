@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from mrt.backend import TvmRunner
-from mrt.certificate import verify
+from mrt.certificate import CERTIFICATE_FILE, open_verified
 from mrt.datasets import Dataset
 from mrt.errors import VerificationError
 from mrt.evaluation import (
@@ -50,7 +50,9 @@ EARLIER = (PREPARE, CALIBRATE, QUANTIZE, COMPILE)
 def _evaluate(run: Run) -> Save:
     started = time.perf_counter()
     config, workspace = run.config.evaluate, run.workspace
-    model, proof = load(workspace.folder), verify(workspace.folder)
+    folder = workspace.home(CERTIFICATE_FILE)
+    # The module beside it may be that of an earlier run still.
+    model, proof = load(folder), open_verified(folder).summary
     module = load_module(workspace.path(MODULE), model.digest)
     data = dataset_of(run, run.config.data.test, "data.test").first(config.samples)
     measure = _float_measure(run)

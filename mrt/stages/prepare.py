@@ -8,6 +8,7 @@ from mrt.preparation import prepare
 from mrt.stages.stage import NOTES, POSTPROCESS, PREPARED, Run, Save, Stage, section_origin, to_json
 from mrt.symbol import Graph
 from mrt.symbol.files import graph_to_bytes
+from mrt.version import __version__
 
 
 def _prepare(run: Run) -> Save:
@@ -19,12 +20,7 @@ def _prepare(run: Run) -> Save:
         files[NOTES] = to_json({"notes": prepared.notes})
     if prepared.postprocess is not None:
         files |= dict(zip(POSTPROCESS, graph_to_bytes(prepared.postprocess), strict=True))
-
-    def save() -> tuple[str, ...]:
-        run.workspace.forget((), (*POSTPROCESS, NOTES))
-        return run.workspace.write(files)
-
-    return save
+    return lambda: run.workspace.write(files)
 
 
 def _model_digest(graph: Graph) -> str:
@@ -39,7 +35,9 @@ PREPARE = Stage(
     _prepare,
     lambda run: {
         "model": _model_digest(run.graph),
+        "version of MRT": __version__,
         **section_origin("prepare", run.config.prepare),
         "quantize.tune_ranges": str(run.config.quantize.tune_ranges),
     },
+    spoils=(*POSTPROCESS, NOTES),
 )

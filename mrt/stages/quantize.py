@@ -6,6 +6,7 @@ import json
 
 from mrt.backend import ONE_THREAD, TvmRunner
 from mrt.calibration import Calibration
+from mrt.certificate.verify import POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE
 from mrt.errors import ConfigError
 from mrt.model import assemble
 from mrt.quantization.bias_correction import Samples, find_corrections, reductions
@@ -34,15 +35,9 @@ def _quantize(run: Run) -> Save:
     found = _calibration(run.workspace)
     integer = expand_graph(graph, found.thresholds, run.config.quantize, _corrections(run, graph, found))
     model = assemble(simplified(integer), postprocess, found.thresholds, _preparation_notes(run.workspace))
-    names = tuple(model.files)
     for note in model.notes:
         run.report.line(f"quantize: {note}")
-
-    def save() -> tuple[str, ...]:
-        model.save(run.workspace.folder)
-        return names
-
-    return save
+    return lambda: run.workspace.write(model.files)
 
 
 def _corrections(run: Run, graph: Graph, found: Calibration) -> dict[str, Array]:
@@ -57,8 +52,7 @@ def _corrections(run: Run, graph: Graph, found: Calibration) -> dict[str, Array]
 
 def _preparation_notes(workspace: Workspace) -> tuple[str, ...]:
     """What preparation changed that is to be known: ranges that it tuned."""
-    path = workspace.path(NOTES)
-    return tuple(json.loads(path.read_bytes())["notes"]) if path.is_file() else ()
+    return tuple(json.loads(workspace.path(NOTES).read_bytes())["notes"]) if workspace.has(NOTES) else ()
 
 
 def _calibration(workspace: Workspace) -> Calibration:
@@ -73,5 +67,5 @@ QUANTIZE = Stage(
     "quantize",
     _quantize,
     lambda run: section_origin("quantize", run.config.quantize),
-    spoils=(MODULE, MODULE_RECORD, SUMMARY, ERRORS_FILE),
+    spoils=(POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE, MODULE, MODULE_RECORD, SUMMARY, ERRORS_FILE),
 )

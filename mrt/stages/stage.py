@@ -48,7 +48,8 @@ class Stage:
     """A step of the pipeline.
 
     run: does the work, and gives what saves it. origins: digests of what the result depends on beyond what earlier
-    stages depend on. spoils: files made from this stage's result, which a new one makes untrue.
+    stages depend on. spoils: files that a new result makes untrue, where they are not made anew with it: those made
+    from this stage's result, and those that the stage does not always leave.
     """
 
     name: str
@@ -67,7 +68,7 @@ def dataset_of(run: Run, config: DatasetConfig | None, name: str) -> Dataset:
 def prepared_graph(workspace: Workspace) -> tuple[Graph, Graph | None]:
     """The prepared float graph and its float tail."""
     graph = read_graph(*(workspace.path(name) for name in PREPARED))
-    has_tail = workspace.path(POSTPROCESS[0]).is_file()
+    has_tail = workspace.has(POSTPROCESS[0])
     return graph, read_graph(*(workspace.path(name) for name in POSTPROCESS)) if has_tail else None
 
 

@@ -17,9 +17,10 @@ from mrt.backend.build import compile_executable
 from mrt.backend.emit import build_module
 from mrt.backend.libraries import GROUP, Libraries
 from mrt.backend.machine import Machine
-from mrt.errors import CompilationError
-from mrt.runtime import load_module
+from mrt.errors import CompilationError, ModelFileError
+from mrt.runtime import Module, load_module
 from mrt.workers import in_order
+from tests.faults import file_size_limit
 
 TARGET = {"mcpu": "native", "threads": 1}
 
@@ -96,3 +97,29 @@ def test_several_threads_run_one_graph() -> None:
     for outputs, image in zip(found, images, strict=True):
         for one, other in zip(outputs, network.graph.evaluate({"image": image[None]}), strict=True):
             np.testing.assert_array_equal(one, other)
+
+
+def test_a_disk_that_takes_no_more_is_an_error(tmp_path: Path) -> None:
+    """LLVM ends a process in which it cannot write, and a linker is ended by a signal."""
+    network, path = IntegerNetwork(1), tmp_path / "model.so"
+
+    def compiled() -> Module:
+        return compile_model(network.graph, network.inputs, network.outputs, None, "0" * 64, TARGET)
+
+    module = compiled()
+    module.save(path)
+    whole, part = path.read_bytes(), max(len(content) for content in module._library.objects)
+    image = network.inputs[0].quantize(network.images(1))
+    with file_size_limit(part - 1):
+        with pytest.raises(CompilationError, match=r"code cannot be kept: File too large.*ulimit"):
+            compiled()
+        with pytest.raises(ModelFileError, match=r"model\.so cannot be written: File too large"):
+            module.save(path)
+        with pytest.raises(CompilationError, match=r"cannot be linked in .*: File too large; .*TMPDIR"):
+            module.run_integer(image)
+    with file_size_limit(len(whole) - 1), pytest.raises(CompilationError, match=r"cannot be linked: .*limit exceeded"):
+        compiled().save(path)
+    assert path.read_bytes() == whole and list(tmp_path.iterdir()) == [path]
+    with file_size_limit(len(whole)):
+        compiled().save(path)
+    np.testing.assert_array_equal(module.run_integer(image), *network.graph.evaluate({"image": image}))

@@ -28,6 +28,7 @@ from mrt.progress import Reporter
 from mrt.runtime import virtual_machine
 from mrt.symbol import Graph, GraphBuilder, TensorType
 from mrt.symbol.quantized_tensor import TensorQuantization
+from tests.faults import file_size_limit
 
 VNNI, WORDS = {"features": ["-amx-int8"]}, {"mcpu": "x86-64"}
 """This machine without tile registers, and the least that runs here."""
@@ -176,21 +177,47 @@ def test_a_tiling_that_is_not_offered_is_not_used(
 
 
 @pytest.mark.parametrize("name", [WORKLOADS, RECORDS])
-@pytest.mark.parametrize("content", [b"{", b"1\n", b"[1, 2]\n", b"[0, [[], [1], {}, []]]\n", b"\xff\n", b"[" * 100_000])
-def test_a_broken_database_is_named(network: Network, tmp_path: Path, name: str, content: bytes) -> None:
-    (tmp_path / name).write_bytes(content)
+@pytest.mark.parametrize("line", [b"{", b"1", b"[1, 2]", b"[0, [[], [1], {}, []]]", b"\xff", b"[" * 100_000])
+def test_a_broken_database_is_named(network: Network, tmp_path: Path, name: str, line: bytes) -> None:
+    (tmp_path / name).write_bytes(line + b"\n")
     with pytest.raises(ModelFileError, match=str(tmp_path)) as caught:
         network.compiled(tmp_path, 0)
     assert "tilings" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def test_a_record_that_was_cut_short_is_named(anchor: Anchor, machine: Machine, tmp_path: Path) -> None:
+def test_a_record_that_was_cut_short_is_dropped(anchor: Anchor, machine: Machine, tmp_path: Path) -> None:
+    """As a process leaves it that is killed while it writes; what was measured before counts."""
     Database(tmp_path, machine).add(anchor.function, anchor.tilings[0], [1e-6])
     path = tmp_path / RECORDS
-    path.write_text(path.read_text() + path.read_text()[:-20])
+    whole = path.read_text()
+    path.write_text(whole + whole[:-20])
+    database = Database(tmp_path, machine)
+    assert path.read_text() == whole
+    assert database.times(anchor.function, anchor.tilings) == {anchor.tilings[0]: 1e-6}
+    path.write_text(whole + whole[:-20] + "\n")
     with pytest.raises(ModelFileError, match=f"{RECORDS}:2 .*remove"):
         Database(tmp_path, machine)
+
+
+def test_a_full_disk_ends_tuning_and_leaves_a_database(network: Network, tmp_path: Path) -> None:
+    with file_size_limit(300), pytest.raises(ModelFileError, match=f"{WORKLOADS} cannot be written to the end"):
+        network.compiled(tmp_path, 1)
+    assert [(tmp_path / name).read_bytes() for name in (WORKLOADS, RECORDS)] == [b"", b""]
+    network.check(network.compiled(tmp_path, 0))
+
+
+def test_a_record_that_does_not_fit_is_none(anchor: Anchor, machine: Machine, tmp_path: Path) -> None:
+    first, second = anchor.tilings[:2]
+    path, database = tmp_path / RECORDS, Database(tmp_path, machine)
+    database.add(anchor.function, first, [1e-6])
+    path.write_bytes(path.read_bytes() * (1 + (tmp_path / WORKLOADS).stat().st_size // path.stat().st_size))
+    database, held = Database(tmp_path, machine), path.read_bytes()
+    with file_size_limit(len(held) + 100), pytest.raises(ModelFileError, match=f"{RECORDS} cannot be written"):
+        database.add(anchor.function, second, [1e-7])
+    assert path.read_bytes() == held
+    for opened in (database, Database(tmp_path, machine)):
+        assert opened.times(anchor.function, anchor.tilings) == {first: 1e-6}
 
 
 def test_a_database_must_be_there_and_can_be_made(network: Network, tmp_path: Path) -> None:

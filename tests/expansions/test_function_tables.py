@@ -18,6 +18,7 @@ from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
+    Cos,
     Erf,
     Exp,
     Floor,
@@ -57,6 +58,7 @@ TABLES: list[tuple[Operator, tuple[float, float]]] = [
     (Sigmoid(), SIGNED),
     (Tanh(), SIGNED),
     (Exp(), SIGNED),
+    (Cos(), SIGNED),
     (Erf(), SIGNED),
     (Softsign(), SIGNED),
     (HardSigmoid(), SIGNED),

@@ -72,7 +72,8 @@ def test_every_call_is_typed_as_relay_declares() -> None:
     assert listed is not None
     weight, bias, image = np.ones((2, 3, 1), np.int8), np.ones(2, np.int32), TensorType((1, 3, 4), "int8")
     called = check(exported(graph_of("Convolution", image, weight, bias, kernel=(1,), num_filter=2)))
-    called |= check(exported(graph_of("left_shift", image, np.array(3, np.int8))))
+    for operator in ("left_shift", "floor_mod", "bitwise_and"):
+        called |= check(exported(graph_of(operator, image, np.array(3, np.int8))))
     for case in CASES:
         integer = quantize_and_run(case.graph, [case.draw(1)], list(case.configs(8))[-1]).integer
         model = assemble(integer, None, {})

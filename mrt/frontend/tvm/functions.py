@@ -10,6 +10,7 @@ from mrt.symbol.operators.activation import Relu, Sigmoid, Tanh
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
+    Cos,
     Erf,
     Exp,
     Floor,
@@ -23,6 +24,7 @@ from mrt.symbol.operators.functions import (
 FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "abs": Abs,
     "ceil": Ceil,
+    "cos": Cos,
     "erf": Erf,
     "exp": Exp,
     "floor": Floor,

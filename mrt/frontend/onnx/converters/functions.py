@@ -12,6 +12,7 @@ from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseS
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
+    Cos,
     Erf,
     Exp,
     Floor,
@@ -31,6 +32,7 @@ from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar
 _FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "Abs": Abs,
     "Ceil": Ceil,
+    "Cos": Cos,
     "Erf": Erf,
     "Exp": Exp,
     "Floor": Floor,

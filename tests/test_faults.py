@@ -1,0 +1,153 @@
+"""Faults at every change that a run makes in its folder: afterwards it holds the former result, or the new one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mrt
+from mrt.errors import MRTError
+from mrt.model import QuantizedModel
+from mrt.pipeline import run_pipeline
+from mrt.result_folder import FINISHED, REMOVED, current
+from mrt.stages import calibrate, evaluate
+from tests.faults import Killed, failing
+from tests.test_pipeline import CONFIG, config_of, save_data, save_network, silent
+
+FORMER, NEW = (), ("calibrate.method=mse", "quantize.activation.bits=5", "evaluate.samples=9")
+"""What a first and a second run set."""
+ALL = os.environ.get("MRT_FAULTS") == "all"
+"""Whether every change fails once; else so many of them do, from the first to the last."""
+SAMPLE = 12
+FAULTS = {"full disk": errno.ENOSPC, "no permission": errno.EACCES, "killed": None}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A network, data and a configuration; what takes long is computed once for each thing that is asked for."""
+    folder = tmp_path_factory.mktemp("faults")
+    save_network(folder / "net.onnx")
+    save_data(folder / "data.npz")
+    (folder / "config.yaml").write_text(CONFIG)
+    compiled, known = QuantizedModel.compile, folder / "compiled"
+    known.mkdir()
+
+    def compile_once(model: QuantizedModel, *given: Any) -> mrt.Module:
+        path = known / f"{model.digest}.so"
+        if not path.exists():
+            compiled(model, *given).save(path)
+        return mrt.load_module(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(QuantizedModel, "compile", compile_once)
+        patch.setattr(calibrate, "calibrate", once(calibrate.calibrate, lambda *given: repr(given[3])))
+        patch.setattr(evaluate, "_float_measure", once(evaluate._float_measure, lambda run: ""))
+        patch.setattr(evaluate, "_check_samples", once(evaluate._check_samples, lambda *given: given[4]))
+        patch.setattr(evaluate, "compare", once(evaluate.compare, lambda *given: given[3].args[0].digest))
+        for name, options in (("former", FORMER), ("new", NEW)):
+            begin(folder, folder / name, options)
+        yield folder
+
+
+def once(function: Callable[..., Any], key: Callable[..., str]) -> Callable[..., Any]:
+    """`function`, whose result is kept by the key of what it is given."""
+    known: dict[str, Any] = {}
+
+    def called(*given: Any) -> Any:
+        name = key(*given)
+        if name not in known:
+            known[name] = function(*given)
+        return known[name]
+
+    return called
+
+
+def begin(project: Path, output: Path, overrides: Sequence[str] = NEW, **options: Any) -> None:
+    run_pipeline(config_of(project, *overrides), output=output, report=silent(), **options)
+
+
+def held(folder: Path) -> dict[str, Any]:
+    """What a folder shows to readers, without what stages took."""
+    names = {name for name in files_in(folder) if not name.startswith(".")} | files_in(folder / FINISHED) - {REMOVED}
+    paths = {name: current(folder, name) for name in sorted(names)}
+    shown: dict[str, Any] = {name: path.read_bytes() for name, path in paths.items() if path.is_file()}
+    for name in [name for name in shown if name == "summary.json" or Path(name).parent.name == "stages"]:
+        shown[name] = {key: value for key, value in json.loads(shown[name]).items() if key != "seconds"}
+    if "stages/evaluate.json" in shown:
+        del shown["stages/evaluate.json"]["files"]["summary.json"]
+    return shown
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def check_model(folder: Path) -> None:
+    """Verifies a folder, and that its module, if it has one, gives the integers of its graph."""
+    assert mrt.verify(folder).max_bits <= 32
+    if not current(folder, "model.so").exists():
+        return
+    model, module = mrt.load(folder), mrt.load_module(folder / "model.so")
+    assert module.digest == model.digest
+    integers = model.quantize_inputs(np.linspace(-2, 2, 72, dtype=np.float32).reshape(1, 2, 6, 6))
+    np.testing.assert_array_equal(module.run_integer(integers), *model.graph.evaluate(integers))
+
+
+def fresh(folder: Path, source: Path | None) -> Path:
+    """`folder` as a copy of another one, or missing."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if source is not None:
+        shutil.copytree(source, folder)
+    return folder
+
+
+def points(changes: int) -> list[int]:
+    """Which changes are to fail, counted from 1."""
+    count = changes if ALL else min(SAMPLE, changes)
+    return sorted({int(place) for place in np.linspace(1, changes, count)})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("start", "options"),
+    [("former", {}), ("former", {"last": "quantize"}), ("former", {"first": "compile"}), ("nothing", {})],
+    ids=["anew", "up to quantize", "by force", "first run"],
+)
+def test_a_fault_leaves_the_former_result_or_the_new_one(
+    project: Path, tmp_path: Path, fault: str, start: str, options: dict[str, str]
+) -> None:
+    overrides = FORMER if "first" in options else NEW
+    source, wanted = None if start == "nothing" else project / start, fresh(tmp_path / "wanted", None)
+    if source is not None:
+        shutil.copytree(source, wanted)
+    begin(project, wanted, overrides, **options)
+    before, after = {} if source is None else held(source), held(wanted)
+    with failing(fresh(tmp_path / "out", source)) as watch:
+        begin(project, tmp_path / "out", overrides, **options)
+    changes = watch.count
+    assert changes > 20 and held(tmp_path / "out") == after
+    for point in points(changes):
+        out = fresh(tmp_path / "out", source)
+        failure: BaseException | None = None
+        with failing(out, point, FAULTS[fault]):
+            try:
+                begin(project, out, overrides, **options)
+            except (Killed, MRTError) as error:
+                failure = error
+        assert isinstance(failure, Killed) or fault != "killed"
+        if point % 2 and out.exists():
+            assert held(out) in (before, after), f"change {point} of {changes}, {failure}"
+            if held(out):
+                check_model(out)
+        begin(project, out, overrides, **options)
+        assert held(out) == after, f"change {point} of {changes}, {failure}"
+        assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
