@@ -26,7 +26,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         Kind("graphs", graphs.fuzz_graph, Limits(60, 8192), 4),
-        Kind("networks", networks.fuzz_network, Limits(120, 8192), 2),
+        Kind("networks", networks.fuzz_network, Limits(300, 8192), 2),
         Kind("files", files.fuzz_file, Limits(20, 1536), 40, corpus.examples),
         Kind("models", models.fuzz_model, Limits(60, 4096), 20, corpus.models),
     )

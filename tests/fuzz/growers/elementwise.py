@@ -49,7 +49,7 @@ def add_n(g: Growth, op: str) -> Symbol:
     return g.apply(op, [data, *(g.like(data) for _ in range(g.draw.integer(0, 4)))])
 
 
-@grows("broadcast_add", "broadcast_sub", "broadcast_mul")
+@grows("broadcast_add", "broadcast_sub", "broadcast_mul", "bitwise_and")
 def of_broadcast(g: Growth, op: str) -> Symbol:
     data = g.tensor()
     pair = [data, g.broadcast(data)]
@@ -87,8 +87,8 @@ def shift(g: Growth, op: str) -> Symbol:
     return g.apply(op, [data, g.plain("clip", [other], a_min=float(least), a_max=float(most))])
 
 
-@grows("floor_divide")
-def floor_divide(g: Growth, op: str) -> Symbol:
+@grows("floor_divide", "floor_mod")
+def divided(g: Growth, op: str) -> Symbol:
     data = g.tensor()
     other = g.cast(g.broadcast(data), g.draw.choice(("int8", "uint8", "int16", "int32")))
     hi = DTYPE_RANGES[other.dtype][1]
