@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corners import ends_of
 from exported import NONE, Feeds, exported, facts, run
 from formats import Format, in_every_format
 from mxnet_exported import exported as exported_mxnet
@@ -43,14 +44,7 @@ def assert_loaded(graph: Graph, path: Path, samples: Sequence[Feeds]) -> None:
 def test_a_model_is_loaded_from_its_files(target: Format, model: QuantizedModel, tmp_path: Path) -> None:
     (entry,) = model.inputs
     path = graph_file(target, target.write(model, tmp_path))
-    assert_loaded(model.graph, path, ends_of(entry.name, entry.shape, entry.dtype, int(entry.lo), int(entry.hi)))
-
-
-def ends_of(name: str, shape: tuple[int, ...], dtype: str, lo: int, hi: int) -> list[dict[str, Array]]:
-    """An input at either end of its range, at both at random, and anywhere between."""
-    random = np.random.default_rng(0)
-    drawn = [np.full(shape, lo), np.full(shape, hi), random.choice([lo, hi], shape), random.integers(lo, hi + 1, shape)]
-    return [{name: values.astype(dtype)} for values in drawn]
+    assert_loaded(model.graph, path, ends_of(entry))
 
 
 @in_every_format
@@ -112,6 +106,5 @@ def test_networks_are_loaded_from_their_files(
     graph = mrt.load_model(data_folder / "models" / "onnx" / f"{name}.onnx")
     model = mrt.quantize(graph, [load_data(name, "calibration")[0][:4]], QuantizationConfig())
     (entry,) = model.inputs
-    samples = ends_of(entry.name, entry.shape, entry.dtype, int(entry.lo), int(entry.hi))
     image = model.quantize_inputs(load_data(name, "test")[0][:1])
-    assert_loaded(model.graph, graph_file(target, target.write(model, tmp_path)), [image, *samples])
+    assert_loaded(model.graph, graph_file(target, target.write(model, tmp_path)), [image, *ends_of(entry)])
