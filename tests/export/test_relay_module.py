@@ -14,6 +14,7 @@ import pytest
 from corners import graph_of
 from exported import facts
 from relay_exported import RelayModule, exported, run
+from relay_rules import applicable
 from relay_types import Type, infer
 from typer.testing import CliRunner
 
@@ -49,7 +50,8 @@ def printed(kind: Type | Sequence[Any]) -> str:
 
 
 def check(module: RelayModule) -> set[str]:
-    """Names, types and parameters of a text; gives the operators that it calls."""
+    """Names, types and parameters of a text, and that no rule moves a product; gives the operators that it calls."""
+    assert applicable(module.text, module.params) == []
     (function,) = parse_module(module.text, "the text").functions.values()
     types, results, called = infer(function)
     stated = stated_types(module.text)
