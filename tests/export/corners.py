@@ -34,7 +34,7 @@ def held(values: Array, lo: int | None = None, hi: int | None = None) -> tuple[i
     return (int(values.min()) if lo is None else lo), (int(values.max()) if hi is None else hi)
 
 
-def ends_of(entry: TensorQuantization, random_samples: int = 2) -> list[dict[str, Array]]:
+def ends_of(entry: TensorQuantization, random_samples: int = 1) -> list[dict[str, Array]]:
     """An input at either end of its range, and so many times at both, at random."""
     random, lo, hi = np.random.default_rng(0), int(entry.lo), int(entry.hi)
     drawn = [np.full(entry.shape, lo), np.full(entry.shape, hi)]

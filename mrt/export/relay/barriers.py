@@ -2,7 +2,7 @@
 
 FoldScaleAxis (opt_level 3) moves a multiplier by channel through additions and rectifiers into the weights of a
 convolution or dense layer, in front of it or behind. Sums of products that were proven to fit become the products of
-these sums, and a bias in front is divided. SimplifyExpr (every opt_level, from TVM 0.12 on) makes (x + a) b of
+these sums, and a bias in front is divided. SimplifyExpr (every opt_level, in later versions) makes (x + a) b of
 constants x b + a b, joins the constants of x a b and of x + a + b, and factors x x + x y + y y. None of these has a
 rule for `copy`, and no pass takes one away; fused with its neighbours it costs nothing.
 """
