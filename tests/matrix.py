@@ -25,7 +25,6 @@ from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, Ele
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
-    Cos,
     Erf,
     Exp,
     Floor,
@@ -52,6 +51,7 @@ from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normaliz
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.normalization import LayerNorm, LogSoftmax, Softmax
 from mrt.symbol.operators.pad import Pad
+from mrt.symbol.operators.periodic import Cos
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.operators.region import ElementwiseRegion

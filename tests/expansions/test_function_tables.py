@@ -18,7 +18,6 @@ from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
-    Cos,
     Erf,
     Exp,
     Floor,
@@ -42,6 +41,7 @@ from mrt.symbol.operators.functions import (
     Trunc,
 )
 from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.periodic import Cos
 from mrt.symbol.operators.reduce import Sum
 from mrt.symbol.operators.region import ElementwiseRegion
 from mrt.symbol.operators.scalar import RDivScalar

@@ -16,7 +16,6 @@ from mrt.symbol.operators.activation import LeakyReLU, Sigmoid, Tanh
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
-    Cos,
     Erf,
     Exp,
     Floor,
@@ -39,6 +38,7 @@ from mrt.symbol.operators.functions import (
     Square,
     Trunc,
 )
+from mrt.symbol.operators.periodic import Cos
 
 
 def _softplus(x: float) -> float:

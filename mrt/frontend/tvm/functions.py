@@ -10,7 +10,6 @@ from mrt.symbol.operators.activation import Relu, Sigmoid, Tanh
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
-    Cos,
     Erf,
     Exp,
     Floor,
@@ -20,6 +19,7 @@ from mrt.symbol.operators.functions import (
     Sqrt,
     Trunc,
 )
+from mrt.symbol.operators.periodic import Cos
 
 FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "abs": Abs,

@@ -12,7 +12,6 @@ from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseS
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
-    Cos,
     Erf,
     Exp,
     Floor,
@@ -27,6 +26,7 @@ from mrt.symbol.operators.functions import (
     Softsign,
     Sqrt,
 )
+from mrt.symbol.operators.periodic import Cos
 from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar
 
 _FUNCTIONS: dict[str, Callable[[], Operator]] = {
