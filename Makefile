@@ -2,6 +2,7 @@
 # make test    runs all tests
 # make lint    checks style and types
 # make format  rewrites the sources in the project's style
+# make fuzz    tries random graphs, networks, files and saved models for SECONDS (600), or CASES rounds, by SEED
 # make bench   measures time and memory of every stage
 # make clean   removes what the other targets made
 #
@@ -12,7 +13,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format fuzz bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -30,6 +31,11 @@ lint: $(VENV)/.installed-test
 format: $(VENV)/.installed-test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+SECONDS ?= 600
+SEED ?= 0
+fuzz: $(VENV)/.installed-test
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --seed $(SEED) $(if $(CASES),--cases $(CASES),--seconds $(SECONDS))
 
 bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/pipeline.py

@@ -265,7 +265,7 @@ def through_relay(model: QuantizedModel, folder: Path) -> Graph:
 def through_mxnet(model: QuantizedModel, folder: Path) -> Graph:
     parameters, symbol = model.to_mxnet(folder / "model")
     shapes = {entry.name: entry.shape for entry in model.inputs}
-    return mrt.from_mxnet(symbol, parameters, shapes, keep_float64=True)
+    return mrt.from_mxnet(symbol, parameters, shapes)
 
 
 def as_integers(x: Array, shape: tuple[int, ...], dtype: str) -> Array:

@@ -25,6 +25,7 @@ from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, per_channel
 from mrt.symbol.operators.elementwise import ElemwiseSub
 from mrt.symbol.operators.functions import Negative
 from mrt.symbol.operators.selection import BroadcastMaximum, BroadcastMinimum, MaximumScalar, MinimumScalar
+from mrt.symbol.types import INT32_MAX
 
 ON_GRID = 1e-4
 """A limit this near to an integer is that integer, in steps of a scale that comes from float32 limits."""
@@ -79,7 +80,7 @@ def expand_clip(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBui
     data, limits = inputs.quantized(0), _limits(op)
     if plan.edge(op, 0) is None:
         limits = _needed(limits, told_range(plan.graph, op))
-        data = _finer(op, data, limits, builder)
+        data = _finer(op, _at_quantizer(op, data, limits, plan, builder), limits, builder)
     steps = [np.clip(limit / data.scale, -(2.0**31), 2.0**31) for limit in limits]
     least, most = (round_half_away(limit) + data.zero_points for limit in steps)
     symbol, bounds = data.symbol, builder.bounds(data.symbol)
@@ -107,11 +108,35 @@ def _needed(limits: tuple[float, float], told: tuple[float, float] | None) -> tu
     )
 
 
+def _at_quantizer(
+    op: Symbol, data: Quantized, ends: tuple[float, float], plan: ScalePlan, builder: IntegerBuilder
+) -> Quantized:
+    """`data` in parts of the steps of the quantizer behind, where its own are coarser than these and hold no limit."""
+    meets = plan.meets[op.name]
+    if meets is None or not meets.exact or meets.groups is not None or (data.scale <= meets.scale).all():
+        return data
+    if _are_on_grid(data, ends, meets.scale):
+        return data
+    data, none = builder.centred(data), np.zeros((1,) * op.type.rank)
+    # From here on all integers but 0 saturate.
+    ratio = np.minimum(data.scale / meets.scale, meets.reach + 2.0)
+    most = np.minimum(np.ceil((meets.reach + 1) / ratio) + 1, INT32_MAX).astype(np.int64)
+    held = _compared(BroadcastMaximum(), _compared(BroadcastMinimum(), data.symbol, most, builder), -most, builder)
+    total, shift = builder.weighted_sum([(held, ratio)], none, one_shift=True)
+    return builder.quantized(total, np.ldexp(np.full((1,) * op.type.rank, meets.scale), -shift))
+
+
+def _are_on_grid(data: Quantized, ends: tuple[float, float], step: float = np.inf) -> bool:
+    """Whether the finite ones of these limits are integers of `data`, at all of its scales; to ON_GRID of its steps,
+    and of `step`."""
+    steps, within = [end / data.scale for end in ends if math.isfinite(end)], ON_GRID * np.minimum(step / data.scale, 1)
+    return all(bool((np.abs(each - np.rint(each)) <= within).all()) for each in steps)
+
+
 def _finer(op: Symbol, data: Quantized, ends: tuple[float, float], builder: IntegerBuilder) -> Quantized:
     """`data` at an integer part of its scale where a limit is no integer of it, as fine as 32 bits and 8 more allow."""
-    limits = [limit for limit in ends if math.isfinite(limit)]
     room = min(29 - signed_bits(int(builder.bounds(data.symbol).magnitude)), FINER_BITS)
-    if room < 1 or all((np.abs(limit / data.scale - np.rint(limit / data.scale)) <= ON_GRID).all() for limit in limits):
+    if room < 1 or _are_on_grid(data, ends):
         return data
     return finer_by(room, op, data, builder)
 

@@ -46,6 +46,8 @@ def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
     if plan.magnitudes[source.name] > 0:
         fine = max(fine, plan.own[source.name].scale * 2.0**-GUARD_BITS)
     integers = _joining(op, data, inputs.parameter(1 - index), plan, builder)
+    if integers is None and plan.joins_exactly(op):
+        return expand_sum(op, inputs, plan, builder)
     rounds = (data.scale > fine).any() and _rounds(constant, data.scale)
     if rounds or integers is None:
         data = builder.requantize(data, plan.common_target(op, source))

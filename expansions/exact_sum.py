@@ -36,12 +36,22 @@ def exact_sum(
     steps = _steps(op, max(abs(least), abs(most)), plan)
     offset, parts = constant / steps, []
     for (value, factor), (own_lo, own_hi) in zip(terms, ranges, strict=True):
-        ratio = factor * value.scale / steps
-        offset = offset - value.zero_points * ratio
+        added, ratio = _known_apart(value, factor * value.scale / steps, builder)
+        offset = offset + added
         held = _integers(value, factor, lo - (most - own_hi), hi - (least - own_lo))
         parts.append((builder.held(value.symbol, ratio, *held), ratio))
     total, shift = builder.weighted_sum(parts, offset, one_shift=True, suffix="")
     return builder.quantized(total, np.ldexp(steps, -shift))
+
+
+def _known_apart(value: Quantized, ratio: Array, builder: IntegerBuilder) -> tuple[Array, Array]:
+    """What a tensor adds to the constant, and its factors: 0 where its bounds leave one value, as of a pruned channel.
+
+    So a scale that has no meaning there costs no bits.
+    """
+    bounds = builder.bounds(value.symbol).reduced([axis for axis, length in enumerate(ratio.shape) if length > 1])
+    is_known = bounds.lo == bounds.hi
+    return (np.where(is_known, bounds.lo, 0) - value.zero_points) * ratio, np.where(is_known, 0.0, ratio)
 
 
 def _real_range(value: Quantized, factor: float, builder: IntegerBuilder) -> tuple[float, float]:

@@ -27,7 +27,7 @@ COARSEST = 4
 
 FUNCTIONS = (
     *("sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "softsign", "hard_sigmoid", "softrelu"),
-    *("silu", "hard_swish", "mish", "floor", "ceil", "trunc", "round", "rint", "round_half_even", "sign"),
+    *("silu", "hard_swish", "mish", "floor", "ceil", "trunc", "round", "rint", "round_half_even", "sign", "cos"),
     *("_power_scalar", "_rdiv_scalar", "elementwise_region"),
 )
 """The operators of one tensor that always become a table."""

@@ -424,7 +424,7 @@ def multiplies_matrices(op: Symbol, operands: Sequence[Operand], analysis: Error
 
 
 @rule(*("sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "softsign", "hard_sigmoid", "softrelu"))
-@rule(*("silu", "hard_swish", "mish", "_power_scalar", "_rdiv_scalar", "elementwise_region"))
+@rule(*("cos", "silu", "hard_swish", "mish", "_power_scalar", "_rdiv_scalar", "elementwise_region"))
 def looks_up(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> Array:
     """L ex + s / 2, s the step of the entries and L the Lipschitz constant of the saturated function between the
     smallest and the largest value that the integers may stand for: of finite differences, and 1 % more."""

@@ -51,6 +51,7 @@ from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normaliz
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.normalization import LayerNorm, LogSoftmax, Softmax
 from mrt.symbol.operators.pad import Pad
+from mrt.symbol.operators.periodic import Cos
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.operators.region import ElementwiseRegion
@@ -396,6 +397,7 @@ def _functions() -> Iterator[Case]:
     yield Case(LeakyReLU(act_type="prelu"), (IMAGE, weights(1)))
     for kind in ("elu", "selu", "gelu", "gelu_tanh"):
         yield Case(LeakyReLU(act_type=kind, slope=0.7), (IMAGE,))
+    yield Case(Cos(), (IMAGE,))
     for function in (Abs, Negative, Square, Sigmoid, Tanh, Exp, Erf, Softsign, HardSigmoid, Softrelu, Silu, HardSwish):
         yield Case(function(), (IMAGE,))
     yield Case(HardSigmoid(alpha=-0.3, beta=0.2), (IMAGE,))

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from mrt.errors import BusyError, ModelFileError, VerificationError
-from mrt.result_folder import FINISHED, LOCK, REMOVED, current, finish, held, save_all, settled
+from mrt.errors import BusyError, ModelFileError
+from mrt.result_folder import FINISHED, LOCK, REMOVED, current, held, save_all, settled
+from mrt.symbol.files import read_file
 
 HOLD = """
 import sys, time
@@ -78,67 +79,64 @@ def test_one_at_a_time_holds_a_folder(tmp_path: Path) -> None:
     assert most == 1 and done > 20
 
 
-def test_what_a_crash_left_is_read_as_it_holds_and_ended_by_the_next_writer(tmp_path: Path) -> None:
+def test_what_a_crash_left_is_read_where_it_lies_and_ended_by_who_writes_next(tmp_path: Path) -> None:
     save_all(tmp_path, {"a": b"old", "b": b"old", "c": b"old"})
     interrupted(tmp_path, {"a": b"new", "below/d": b"new"}, ["b", "absent"])
-    before = contents(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    found = {name: current(tmp_path, name) for name in ("a", "b", "c", "below/d", "absent")}
+    assert {name: path.read_bytes() for name, path in found.items() if path.exists()} == {
+        "a": b"new",
+        "c": b"old",
+        "below/d": b"new",
+    }
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before, "who reads changes nothing"
+    save_all(tmp_path, {"e": b"newer"})
+    assert contents(tmp_path) == {"a": b"new", "c": b"old", "below/d": b"new", "e": b"newer"}
+    assert not (tmp_path / FINISHED).exists()
 
-    def read(name: str) -> bytes | None:
-        path = current(tmp_path, name)
-        return path.read_bytes() if path.exists() else None
 
-    assert [read(name) for name in ("a", "b", "c", "below/d")] == [b"new", None, b"old", b"new"]
-    assert contents(tmp_path) == before
-    with held(tmp_path):
-        finish(tmp_path)
-        finish(tmp_path)
-    assert contents(tmp_path) == {"a": b"new", "c": b"old", "below/d": b"new"}
-
-
-def test_a_reader_waits_for_a_process_that_moves_files(tmp_path: Path) -> None:
-    """It met two files of different runs, and reads again."""
-    (tmp_path / "a").write_bytes(b"old")
+def test_a_reader_reads_again_what_is_moved_meanwhile(tmp_path: Path) -> None:
+    interrupted(tmp_path, {"a": b"new"}, [])
     entered = threading.Event()
-    seen: list[bytes] = []
 
     def move() -> None:
         with held(tmp_path):
-            interrupted(tmp_path, {"a": b"new"}, [])
+            (tmp_path / FINISHED / "a").replace(tmp_path / "aside")
             entered.set()
             time.sleep(0.2)
-            finish(tmp_path)
-
-    def read() -> bytes:
-        seen.append((tmp_path / "a").read_bytes())
-        if seen[-1] == b"old":
-            raise VerificationError("it is not the new one")
-        return seen[-1]
+            (tmp_path / "aside").replace(tmp_path / "a")
 
     other = threading.Thread(target=move)
     other.start()
     entered.wait()
-    assert settled(tmp_path, read) == b"new" and len(seen) > 1
+    assert settled(tmp_path, lambda: read_file(current(tmp_path, "a"), 10)) == b"new"
     other.join()
 
 
-def test_an_error_of_a_folder_at_rest_is_raised_at_once(tmp_path: Path) -> None:
-    calls: list[int] = []
-
-    def read() -> None:
-        calls.append(1)
-        raise VerificationError("wrong")
-
-    with pytest.raises(VerificationError, match="wrong"):
-        settled(tmp_path, read)
-    assert len(calls) == 1
+def test_a_link_leads_nobody_out_of_the_folder(tmp_path: Path) -> None:
+    """Whoever made the folder may have put links there."""
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    outside.mkdir()
+    (outside / "kept").write_bytes(b"here")
+    interrupted(folder, {"stages/new": b"new"}, ["stages/kept"])
+    (folder / "stages").symlink_to(outside)
+    with pytest.raises(ModelFileError, match="stages leads out of .*folder; remove that link"):
+        save_all(folder, {"a": b"new"})
+    assert contents(outside) == {"kept": b"here"}
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    (aside / LOCK).symlink_to(outside / "kept")
+    with pytest.raises(ModelFileError, match="cannot be written"):
+        save_all(aside, {"a": b"new"})
+    assert contents(outside) == {"kept": b"here"}
 
 
 @pytest.mark.parametrize("names", [["../outside"], ["/etc/passwd"], ["below/../../outside"], [""], [1], {}])
 def test_nothing_outside_of_the_folder_is_removed(tmp_path: Path, names: object) -> None:
     (tmp_path / "outside").write_bytes(b"here")
     interrupted(tmp_path / "folder", {"a": b"new"}, names)
-    with held(tmp_path / "folder"), pytest.raises(ModelFileError, match=r"removed\.json is no list of files"):
-        finish(tmp_path / "folder")
+    with pytest.raises(ModelFileError, match=r"removed\.json is no list of files of that folder; remove"):
+        save_all(tmp_path / "folder", {"a": b"newer"})
     assert (tmp_path / "outside").read_bytes() == b"here"
 
 

@@ -72,7 +72,7 @@ class _Choice:
             lowered = options.model_copy(update={"bits": bits})
             for cut in cuts(self.operands, lowered):
                 sums = PartialSums(self.operands, self._quantized(lowered, cut), cut)
-                if self._fits(sums):
+                if self._fits(sums, self._bias):
                     notes = [] if bits == options.bits else [_fewer_bits(sums, bits, options.bits, size)]
                     return sums, notes + _shifts(sums, size)
         raise QuantizationError(
@@ -86,7 +86,7 @@ class _Choice:
         op, size = self.operands.op, self._size
         for cut in cuts(self.operands, WeightConfig()):
             sums = PartialSums(self.operands, weight, cut)
-            if self._fits(sums):
+            if self._fits(sums, None if self._joins_exactly else self._bias):
                 return sums, _shifts(sums, size)
         raise QuantizationError(
             f"{op.name} ({op.op}): its sums of {size} products of integers that the network brings need more than 32 "
@@ -128,11 +128,17 @@ class _Choice:
         step, ends = operands.step * 2.0**cut.shift, weight_ends(operands, options)
         return quantize_weight(operands.weight, step, options, ends, self._wanted, self._bias, magnitudes)
 
-    def _fits(self, sums: PartialSums) -> bool:
-        """Whether the sums and the bias behind them stay within 32 bits."""
+    @cached_property
+    def _joins_exactly(self) -> bool:
+        """Whether the bias need not fit the accumulator: a sum that a quantizer rounds is formed beside it then."""
+        consumers = self.plan.graph.consumers[self.operands.op]
+        return len(consumers) == 1 and self.plan.joins_exactly(consumers[0])
+
+    def _fits(self, sums: PartialSums, bias: Array | None) -> bool:
+        """Whether the sums and the bias behind them, (O,), stay within 32 bits."""
         added: Array = np.zeros(self.operands.output_count, object)
-        if self._bias is not None:
-            added = np.array([math.ceil(step) + 1 for step in (self._bias / sums.step).tolist()], object)
+        if bias is not None:
+            added = np.array([math.ceil(step) + 1 for step in (bias / sums.step).tolist()], object)
         reached = sums.reached(added)
         return reached is not None and bool(self._with_room(reached) <= sums.limit)
 

@@ -22,7 +22,7 @@ from mrt.backend.real import with_real_ends
 from mrt.backend.stack import KERNELS
 from mrt.backend.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning import Tuning
-from mrt.compilation import NATIVE, Target, parse_target
+from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
 from mrt.module_record import Provenance, Versions
 from mrt.runtime import MAIN, METADATA, REAL, THIS_MACHINE, Executable, Linkable, Linker, Metadata, Module
@@ -48,11 +48,13 @@ def compile_model(
     tuning: what is measured and known of tilings; without it they are those of the rules. workers: how many calls the
     module is to run side by side (see `plan_batch`), by code for one core.
     Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
-    not made for this machine; ModelFileError for a database of tilings that is missing or broken.
+    not made for this machine, or nothing links code for the target; ModelFileError for a database of tilings that is
+    missing or broken.
     """
     machine, config = Machine.of(target), parse_target(target)
     if tuning is not None and tuning.trials and not config.is_native:
         raise CompilationError(f"target {target!r}: tuning measures on this machine; mcpu: native is needed")
+    linker = _linker(config)
     batch = _common_batch(graph, inputs, outputs, postprocess)
     constants = _constant_outputs(graph, range(len(graph.inputs)))
     final = constants
@@ -74,12 +76,22 @@ def compile_model(
     libraries = Libraries(machine, as_object)
     emitter = emit(scheduler, libraries)
     emitter.add_bytes(metadata.to_json().encode(), METADATA)
-    linker = Linker(config.mtriple, config.linker)
     return Module(compile_linkable(emitter.module(), machine, libraries, linker), metadata)
 
 
 def _versions() -> Versions:
     return Versions(mrt=__version__, tvm=tvm.__version__, llvm=str(codegen.llvm_version_major()))
+
+
+def _linker(config: TargetConfig) -> Linker:
+    """What links code for a target; CompilationError where another than this machine's is asked for and missing.
+
+    Such code may only be of use when it is linked, and making it takes long.
+    """
+    linker = Linker(config.mtriple, config.linker)
+    if linker != THIS_MACHINE:
+        linker.command()
+    return linker
 
 
 def _common_batch(

@@ -201,7 +201,12 @@ def walked_as_one(region: Region) -> int:
 
 
 def _trailing(shape: tuple[int, ...], full: tuple[int, ...]) -> int:
-    """The largest group of trailing axes of `full` that `shape` either fills or is broadcast over as a whole."""
+    """The largest group of trailing axes of `full` that `shape` either fills or is broadcast over as a whole.
+
+    None where `shape` has more axes, as a table has that a single number is looked up in.
+    """
+    if len(shape) > len(full):
+        return 0
     aligned = (1,) * (len(full) - len(shape)) + shape
     same, single = 0, 0
     for n, m in zip(reversed(aligned), reversed(full), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import local
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from mrt.backend.build import compile_executable
 from mrt.backend.emit import Emitter
+from mrt.backend.known_bounds import Bounds
 from mrt.backend.libraries import Libraries, in_memory
 from mrt.backend.machine import Machine
 from mrt.backend.memory import tensor_of
@@ -27,9 +28,13 @@ ONE_THREAD = TargetConfig(threads=1)
 
 @dataclass(frozen=True)
 class TvmRunner:
-    """Runs graphs compiled for `target`. Each `prepare` compiles anew and nothing is kept between them."""
+    """Runs graphs compiled for `target`. Each `prepare` compiles anew and nothing is kept between them.
+
+    known: intervals of integer inputs, by name, which nothing checks; those of other inputs are known by dtype only.
+    """
 
     target: Target = NATIVE
+    known: Bounds = field(default_factory=dict)
 
     def prepare(self, graph: Graph) -> Evaluate:
         """A function from arrays by input name to the list of outputs; CompilationError if TVM fails.
@@ -40,7 +45,7 @@ class TvmRunner:
         machine = Machine.of(self.target)
         libraries = Libraries(machine, in_memory)
         emitter = Emitter(machine, libraries=libraries)
-        storages = emitter.add(graph, MAIN, as_they_lie=True)
+        storages = emitter.add(graph, MAIN, self.known, as_they_lie=True)
         emitter.add_bytes(b"\0", RELEASE)
         # Constants would be hashed before they became part of the executable, which takes as long as a few runs.
         executable = compile_executable(emitter.module(), machine, libraries, apart=(MAIN,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -43,6 +44,14 @@ def read_npz(config: NpzDataset, inputs: Mapping[str, TensorType], name: str) ->
     return replace(raw, rows=rows)
 
 
+_UNREADABLE = (
+    *(OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error),
+    *(NotImplementedError, RuntimeError),  # of zipfile: a compression that it lacks, encryption
+    *(SyntaxError, tokenize.TokenError),  # of NumPy: the header of an array
+)
+"""What NumPy and zipfile raise for files that they cannot read."""
+
+
 @contextmanager
 def _opened(path: Path, name: str) -> Iterator[Mapping[str, Any]]:
     try:
@@ -53,7 +62,7 @@ def _opened(path: Path, name: str) -> Iterator[Mapping[str, Any]]:
             yield file
     except FileNotFoundError:
         raise DataError(f"{name} does not exist") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
         raise DataError(f"{name} is no readable .npz file, or is truncated: {reason(error)}") from None
 
 

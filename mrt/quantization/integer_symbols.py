@@ -182,6 +182,8 @@ class IntegerSymbols:
 
         Halves go to even, or to odd if that is asked, where the ratio has so few bits that they occur; else up.
         """
+        # From here on all integers but 0 saturate.
+        ratio = np.minimum(ratio, top + 2.0)
         limit = int(min(np.ceil((top + 1) / ratio.min()) + 1, INT32_MAX))
         total, shift = self.weighted_sum([(self.held(symbol, ratio, -limit, limit), ratio)], part)
         has_ties = shift.min() > 0 and shift.max() <= TIE_BITS

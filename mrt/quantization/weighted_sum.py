@@ -55,9 +55,11 @@ def fit_weighted_sum(
 
     factors: float64, of any sign; magnitudes: the largest |x_i| for each of them, of the same shape; constant: float64.
     All broadcast together. one_shift: whether all elements share one. Raises QuantizationError where no shift fits.
+    What is always 0 has digits of 0, whatever its factor.
     """
     magnitudes = [magnitude.astype(np.float64) for magnitude in magnitudes]
-    powers = [power_of_two(factor) for factor in factors]
+    factors = [np.where(m > 0, factor, 0.0) for factor, m in zip(factors, magnitudes, strict=True)]
+    powers = [_powers(factor) for factor in factors]
     if len(factors) == 1 and not constant.any() and powers[0] is not None and _are_shifts(powers[0]):
         return _shift_alone(powers[0])
     # What lower levels carry over: at most one for each unit of the data that has digits there.
@@ -81,6 +83,12 @@ def fit_weighted_sum(
         digit_bits,
         shift,
     )
+
+
+def _powers(factor: Array) -> Array | None:
+    """As `power_of_two`, elements of 0 set aside: they take the power of another, and 0 where there is none."""
+    others = factor[factor != 0]
+    return power_of_two(np.where(factor == 0, others[:1] if others.size else 1.0, factor))
 
 
 def _are_shifts(powers: Array) -> bool:
@@ -123,13 +131,19 @@ def _wholes(
     for levels in count():
         finer = shift + levels * digit_bits
         units = [
-            np.ldexp(factor, finer) if power is None else np.ldexp(1.0, np.maximum(shift - power, 0) + finer - shift)
+            np.ldexp(factor, finer) if power is None else _leading_unit(factor, power, shift, finer)
             for factor, power in zip(factors, powers, strict=True)
         ]
         left = sum(np.abs(u - np.rint(u)) * m for u, m in zip(units, magnitudes, strict=True))
         if np.max(left) <= np.ldexp(allowed, levels * digit_bits):
             break
     return levels, [np.rint(unit).astype(np.int64) for unit in units]
+
+
+def _leading_unit(factor: Array, power: Array, shift: Array, finer: Array) -> Array:
+    """What a factor of 2^-power leaves to its digits beside its pre-shift, in units of 2^-finer; 0 for 0."""
+    result: Array = np.ldexp(np.sign(factor), np.maximum(shift - power, 0) + finer - shift)
+    return result
 
 
 def _common_twos(values: Sequence[Array]) -> int:

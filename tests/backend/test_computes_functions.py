@@ -20,6 +20,7 @@ def test_functions_of_any_number() -> None:
     x = bundle.input(ANYWHERE)
     for name in ("abs", "negative", "erf", "softsign", "softrelu", "silu", "hard_swish", "mish", "hard_sigmoid"):
         bundle.add(name, x)
+    bundle.add("cos", bundle.input(ANYWHERE[np.abs(ANYWHERE) < 1e6]))
     bundle.add("hard_sigmoid", x, alpha=-0.5, beta=0.25)
     for kind in ("elu", "selu", "gelu"):
         bundle.add("LeakyReLU", x, act_type=kind)

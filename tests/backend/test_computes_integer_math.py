@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from compiled import Bundle
@@ -50,6 +52,24 @@ def test_division_rounds_down_at_the_extremes() -> None:
 
 
 @pytest.mark.parametrize("target", ["native", {"mcpu": "x86-64"}], ids=["native", "x86-64"])
+def test_remainders_and_bits_at_the_extremes(target: Target) -> None:
+    bundle = Bundle()
+    edges = np.array([-(2**31), -(2**31) + 1, -256, -7, -6, -1, 0, 1, 6, 7, 255, HIGHEST - 1, HIGHEST], np.int32)
+    divisors = np.array([1, 2, 3, 7, 256, 2**16, 2**30, HIGHEST - 1, HIGHEST], np.int32)
+    x, column = bundle.input(edges), bundle.input(edges[:, None])
+    for divisor in (bundle.input(divisors), bundle.parameter(divisors), bundle.parameter(np.int32(7))):
+        bundle.add("floor_mod", column, divisor)
+    for mask in (x, bundle.parameter(edges), bundle.parameter(np.int32(255)), bundle.input(edges.astype(np.int8))):
+        bundle.add("bitwise_and", column, mask)
+    some = bundle.input(bundle.integers((3, 17), "int32"))
+    for dtype in ("int8", "uint8", "int16"):
+        small = bundle.input(bundle.integers((3, 17), dtype))
+        bundle.add("floor_mod", small, bundle.parameter(np.array([[3], [5], [100]], np.int8)))
+        bundle.add("bitwise_and", small, some)
+    bundle.check(runner=TvmRunner(target))
+
+
+@pytest.mark.parametrize("target", ["native", {"mcpu": "x86-64"}], ids=["native", "x86-64"])
 def test_what_pads_divisors_in_memory_is_no_divisor(target: Target) -> None:
     """Of 33 channels, padded to 48: numbers by as many divisors, which are padded by 0, and by one for each channel."""
     bundle = Bundle()
@@ -66,8 +86,8 @@ def test_what_pads_divisors_in_memory_is_no_divisor(target: Target) -> None:
     others = bundle.hidden("slice_axis", positive(layer(data)), axis=1, begin=18, end=33)
     joined = positive(bundle.hidden("Concat", some, others, dim=1))
     sums = bundle.hidden("Pooling", positive(layer(data)), kernel=(1,), global_pool=True, pool_type="sum")
-    for divisor in (joined, sums):
-        quotient = bundle.hidden("floor_divide", layer(data), divisor)
+    for divisor, division in itertools.product((joined, sums), ("floor_divide", "floor_mod")):
+        quotient = bundle.hidden(division, layer(data), divisor)
         bundle.outputs.append(layer(positive(quotient)))
     bundle.check(runner=TvmRunner(target))
 

@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from compiled import compare
 from emulated import emulated
+from hypothesis import HealthCheck, given, settings
 from networks import IntegerNetwork
+from test_random_graphs import graphs
+
+from mrt.symbol import Graph
 
 NEOVERSE = {"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1"}
 RISCV = {"mtriple": "riscv64-linux-gnu", "features": ["m", "a", "f", "d", "c"]}
@@ -41,3 +45,12 @@ def test_the_emulator_lacks_what_the_cpu_lacks() -> None:
     feeds = {"image": network.inputs[0].quantize(network.images(1))}
     with pytest.raises(AssertionError, match="Illegal instruction"):
         emulated(NEOVERSE, "cortex-a57").prepare(network.graph)(feeds)
+
+
+@pytest.mark.slow
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(graphs())
+def test_random_graphs(drawn: tuple[Graph, np.ndarray]) -> None:
+    graph, fed = drawn
+    feeds = {"x": fed}
+    compare(graph, emulated(NEOVERSE, "neoverse-n1").prepare(graph)(feeds), graph.evaluate(feeds))

@@ -302,27 +302,6 @@ def test_a_float_graph_has_no_certificate() -> None:
         certify(graph, {}, {})
 
 
-def test_a_model_that_is_replaced_meanwhile_is_the_former_or_the_new_one(tmp_path: Path) -> None:
-    models = [small_model(), two_layers()]
-    models[0].save(tmp_path)
-    saves, ended = 0, threading.Event()
-
-    def save() -> None:
-        nonlocal saves
-        while not ended.wait(0.03):
-            saves += 1
-            models[saves % 2].save(tmp_path)
-
-    other = threading.Thread(target=save)
-    other.start()
-    try:
-        found = {verify(tmp_path).digest for _ in range(80)}
-    finally:
-        ended.set()
-        other.join()
-    assert found == {model.digest for model in models} and saves > 5
-
-
 def put_module(folder: Path, digest: str, content: bytes = b"never loaded") -> None:
     """A module of the model with that digest: to verify it, its code does not matter."""
     versions = Versions(mrt="1", tvm="1", llvm="1")
@@ -386,3 +365,24 @@ def test_who_verifies_loads_no_machine_code(folder: Path) -> None:
     put_module(folder, verify(folder).digest)
     child = subprocess.run([sys.executable, "-c", VERIFY, folder], capture_output=True, text=True)
     assert (child.returncode, child.stdout) == (0, "[]\n"), child.stderr
+
+
+def test_a_model_that_is_replaced_meanwhile_is_the_former_or_the_new_one(tmp_path: Path) -> None:
+    models = [small_model(), two_layers()]
+    models[0].save(tmp_path)
+    saves, ended = 0, threading.Event()
+
+    def replace() -> None:
+        nonlocal saves
+        while not ended.wait(0.03):
+            saves += 1
+            models[saves % 2].save(tmp_path)
+
+    other = threading.Thread(target=replace)
+    other.start()
+    try:
+        found = {verify(tmp_path).digest for _ in range(80)}
+    finally:
+        ended.set()
+        other.join()
+    assert found == {model.digest for model in models} and saves > 5

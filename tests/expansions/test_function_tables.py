@@ -41,6 +41,7 @@ from mrt.symbol.operators.functions import (
     Trunc,
 )
 from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.periodic import Cos
 from mrt.symbol.operators.reduce import Sum
 from mrt.symbol.operators.region import ElementwiseRegion
 from mrt.symbol.operators.scalar import RDivScalar
@@ -57,6 +58,7 @@ TABLES: list[tuple[Operator, tuple[float, float]]] = [
     (Sigmoid(), SIGNED),
     (Tanh(), SIGNED),
     (Exp(), SIGNED),
+    (Cos(), SIGNED),
     (Erf(), SIGNED),
     (Softsign(), SIGNED),
     (HardSigmoid(), SIGNED),

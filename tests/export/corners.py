@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mrt.symbol import Array, Graph, GraphBuilder, TensorType, find_operator
+from mrt.symbol.quantized_tensor import TensorQuantization
 
 LOWEST, HIGHEST = -(2**31), 2**31 - 1
 INTEGERS = np.array(
@@ -31,6 +32,14 @@ def graph_of(op: str, *inputs: TensorType | Array, **attributes: Any) -> Graph:
 
 def held(values: Array, lo: int | None = None, hi: int | None = None) -> tuple[int, int]:
     return (int(values.min()) if lo is None else lo), (int(values.max()) if hi is None else hi)
+
+
+def ends_of(entry: TensorQuantization, random_samples: int = 1) -> list[dict[str, Array]]:
+    """An input at either end of its range, and so many times at both, at random."""
+    random, lo, hi = np.random.default_rng(0), int(entry.lo), int(entry.hi)
+    drawn = [np.full(entry.shape, lo), np.full(entry.shape, hi)]
+    drawn += [random.choice([lo, hi], entry.shape) for _ in range(random_samples)]
+    return [{entry.name: values.astype(entry.dtype)} for values in drawn]
 
 
 def shifted(x: int, shift: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from packaging.version import Version
 
 from mrt.export.onnx import to_onnx
+from mrt.frontend.onnx import from_onnx
 from mrt.symbol import Array, Graph
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -44,15 +46,28 @@ def load(graph: Graph, paths: Sequence[Path]) -> onnx.ModelProto:
     return onnx.load(path)
 
 
-def run(model: onnx.ModelProto, samples: Sequence[Feeds]) -> list[list[Array]]:
-    """What ONNX Runtime makes of each sample; ONNX's own implementation where that cannot be trusted."""
+ALL, NONE = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL, onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+def run(model: onnx.ModelProto, samples: Sequence[Feeds], level: Any = ALL) -> list[list[Array]]:
+    """What ONNX Runtime makes of each sample; ONNX's own implementation where that cannot be trusted.
+
+    level: of its graph optimizations, which are all on unless told otherwise.
+    """
     if not MULTIPLIES_BYTES:
         reference = ReferenceEvaluator(model)
         return [reference.run(None, dict(feeds)) for feeds in samples]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    options.graph_optimization_level = level
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
     return [session.run(None, dict(feeds)) for feeds in samples]
+
+
+def read(model: onnx.ModelProto, samples: Sequence[Feeds]) -> list[list[Array]]:
+    """What MRT's own reader makes of each sample."""
+    graph = from_onnx(model)
+    return [graph.evaluate(feeds) for feeds in samples]
 
 
 def assert_same(graph: Graph, model: onnx.ModelProto, samples: Sequence[Feeds]) -> None:

@@ -22,13 +22,15 @@ from mrt.symbol.quantized_tensor import TensorQuantization
 class Format:
     """name: as QuantizedModel's method to_<name>. export: what is written of a graph whose inputs lie in given ranges.
     load: the same from the files that the method wrote. run: what it computes for samples, by its runtime or, where
-    there is none here, by its reader. is_typed: whether values keep their dtypes; else they are float64.
+    there is none here, by its reader. read: what it computes by its reader, where that is not `run`. is_typed: whether
+    values keep their dtypes; else they are float64.
     """
 
     name: str
     export: Callable[..., Any]
     load: Callable[[Graph, Sequence[Path]], Any]
     run: Callable[[Any, Sequence[exported.Feeds]], list[list[Array]]]
+    read: Callable[[Any, Sequence[exported.Feeds]], list[list[Array]]] | None = None
     is_typed: bool = True
 
     def write(self, model: QuantizedModel, folder: Path, batch: int | None = None) -> Sequence[Path]:
@@ -39,11 +41,18 @@ class Format:
     def assert_same(
         self, graph: Graph, samples: Sequence[exported.Feeds], inputs: Sequence[TensorQuantization] | None = None
     ) -> None:
-        """The file gives the graph's integers, in their shapes and dtypes."""
+        """The file gives the graph's integers, in their shapes and dtypes, and so does what MRT reads of it."""
         self.assert_written(graph, self.export(graph, inputs), samples)
 
     def assert_written(self, graph: Graph, written: Any, samples: Sequence[exported.Feeds]) -> None:
-        for feeds, found in zip(samples, self.run(written, samples), strict=True):
+        self._assert_found(graph, self.run(written, samples), samples)
+        if self.read is not None:
+            self._assert_found(graph, self.read(written, samples), samples)
+
+    def _assert_found(
+        self, graph: Graph, results: Sequence[Sequence[Array]], samples: Sequence[exported.Feeds]
+    ) -> None:
+        for feeds, found in zip(samples, results, strict=True):
             for symbol, a, b in zip(graph.outputs, found, graph.evaluate(feeds), strict=True):
                 assert a.shape == symbol.shape or (not self.is_typed and a.shape == (1,)), symbol
                 assert a.dtype.name == (symbol.dtype if self.is_typed else "float64"), symbol
@@ -51,7 +60,7 @@ class Format:
 
 
 FORMATS = (
-    Format("onnx", exported.exported, exported.load, exported.run),
+    Format("onnx", exported.exported, exported.load, exported.run, exported.read),
     Format("relay", relay_exported.exported, relay_exported.load, relay_exported.run),
     Format("mxnet", mxnet_exported.exported, mxnet_exported.load, mxnet_exported.run, is_typed=False),
 )

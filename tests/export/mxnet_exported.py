@@ -35,7 +35,7 @@ def run(written: tuple[str, bytes], samples: Sequence[Feeds]) -> list[list[Array
         for node in json.loads(written[0])["nodes"]
         if node["op"] == "null" and "attrs" in node
     }
-    graph = mrt.from_mxnet(*written, shapes=shapes, keep_float64=True)
+    graph = mrt.from_mxnet(*written, shapes=shapes)
     assert {symbol.dtype for symbol in (*graph.inputs, *graph.symbols)} <= {"float64"}
     read = [{s.name: feeds[s.name].astype(np.float64).reshape(s.shape) for s in graph.inputs} for feeds in samples]
     return [graph.evaluate(feeds) for feeds in read]

@@ -160,8 +160,9 @@ def bias_add(inputs: Sequence[Type], attributes: Attributes) -> Type:
 
 
 RELATIONS: dict[str, Relation] = {
-    **dict.fromkeys(("add", "subtract", "multiply", "maximum", "minimum", "floor_divide"), arithmetic),
-    **dict.fromkeys(("left_shift", "right_shift", "abs", "negative", "nn.relu"), arithmetic),
+    **dict.fromkeys(("add", "subtract", "multiply", "maximum", "minimum"), arithmetic),
+    **dict.fromkeys(("floor_divide", "floor_mod", "bitwise_and"), arithmetic),
+    **dict.fromkeys(("left_shift", "right_shift", "abs", "negative", "nn.relu", "copy"), arithmetic),
     "clip": clip,
     "cast": cast,
     "take": take,

@@ -102,9 +102,16 @@ def test_quotients_and_sums_at_the_ends(tmp_path: Path) -> None:
     lhs, rhs = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
     graph = graph_of("floor_divide", TensorType(lhs.shape, "int32"), TensorType(rhs.shape, "int32"))
     batch.expect(graph, {"x0": lhs, "x1": rhs}, [a // b for a, b in pairs])
+    graph = graph_of("floor_mod", TensorType(lhs.shape, "int32"), TensorType(rhs.shape, "int32"))
+    batch.expect(graph, {"x0": lhs, "x1": rhs}, [a % b for a, b in pairs])
+    for mask in (255, -256, -(2**31)):
+        graph = graph_of("bitwise_and", TensorType(INTEGERS.shape, "int32"), np.array(mask, np.int32))
+        batch.expect(graph, {"x0": INTEGERS}, [x & mask for x in INTEGERS.tolist()])
     for divisor in (1, 2, 3, 7, 2**16, 2**30, HIGHEST):
         graph = graph_of("floor_divide", TensorType(INTEGERS.shape, "int32"), np.array(divisor, np.int32))
         batch.expect(graph, {"x0": INTEGERS}, [x // divisor for x in INTEGERS.tolist()])
+        graph = graph_of("floor_mod", TensorType(INTEGERS.shape, "int32"), np.array(divisor, np.int32))
+        batch.expect(graph, {"x0": INTEGERS}, [x % divisor for x in INTEGERS.tolist()])
     halves: Ranges = {"x0": (-(2**30), 2**30 - 1), "x1": (-(2**30), 2**30 - 1)}
     small = [x for x in INTEGERS.tolist() if -(2**30) <= x < 2**30]
     lhs, rhs = (np.array(column, np.int32) for column in zip(*itertools.product(small, small), strict=True))

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from c_programs import SANITIZED, STRICT, Programs, compile_c, compiles, in_c, write
+from corners import ends_of
 
 import mrt
 from mrt.model import QuantizedModel
@@ -147,12 +148,11 @@ def test_every_optimization(level: str, tmp_path: Path) -> None:
 def test_networks(
     name: str, bits: int, tmp_path: Path, data_folder: Path, load_data: Callable[[str, str], tuple[Array, Array]]
 ) -> None:
-    """Ordinary inputs, and all at the ends of their ranges."""
+    """Ordinary inputs, and those at the ends of their ranges."""
     config = QuantizationConfig.model_validate({"activation": {"bits": bits}, "weight": {"bits": bits}})
     graph = mrt.load_model(data_folder / "models" / "onnx" / f"{name}.onnx")
     model = mrt.quantize(graph, [load_data(name, "calibration")[0][:4]], config).rebatched(1)
     ordinary = [model.quantize_inputs(sample[None]) for sample in load_data(name, "test")[0][:SAMPLES]]
     (entry,) = model.inputs
-    ends = [{entry.name: np.full(entry.shape, end, entry.dtype)} for end in (entry.lo, entry.hi)]
     for flags in (SANITIZED, ("-O2",)):
-        Programs.of([(model.graph, model.inputs)], tmp_path, *flags).assert_same(0, [*ordinary, *ends])
+        Programs.of([(model.graph, model.inputs)], tmp_path, *flags).assert_same(0, [*ordinary, *ends_of(entry)])

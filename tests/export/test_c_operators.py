@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from c_programs import SANITIZED, Programs
+from exported import facts
+from random_graphs import feeds_of, random_graph
 
 from mrt.model import assemble
 from tests.emulation import MACHINES, Emulation
@@ -50,3 +53,16 @@ def test_operators_on_other_machines(machine: str, tmp_path: Path) -> None:
     """A half of the cases on each of two, optimized, by its own compiler."""
     emulation = Emulation.of(machine)
     check(range(MACHINES.index(machine), len(CASES), len(MACHINES)), tmp_path, "-O2", machine=emulation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [SANITIZED, ("-O2",)], ids=["sanitized", "optimized"])
+def test_random_graphs(flags: Sequence[str], tmp_path: Path) -> None:
+    """At the ends of the input's range, where some values have all of 32 bits."""
+    graphs = [random_graph(seed) for seed in range(12)]
+    programs = Programs.of([(graph, facts(graph)) for graph in graphs], tmp_path, *flags)
+    for seed, graph in enumerate(graphs):
+        try:
+            programs.assert_same(seed, feeds_of(graph, seed))
+        except AssertionError as error:
+            raise AssertionError(f"random_graph({seed}): {error}") from error

@@ -13,6 +13,7 @@ from formats import Format, in_every_format
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mrt.errors import UnsupportedOperatorError
 from mrt.symbol import Array, Graph, TensorType
 
 
@@ -90,6 +91,25 @@ def test_floor_divide(target: Format, pairs: list[tuple[int, int]]) -> None:
     lhs, rhs = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
     graph = graph_of("floor_divide", TensorType(lhs.shape, "int32"), TensorType(rhs.shape, "int32"))
     assert computed(target, graph, {"x0": lhs, "x1": rhs}) == [a // b for a, b in pairs]
+    graph = graph_of("floor_mod", TensorType(lhs.shape, "int32"), TensorType(rhs.shape, "int32"))
+    assert computed(target, graph, {"x0": lhs, "x1": rhs}) == [a % b for a, b in pairs]
+
+
+@in_every_format
+def test_bitwise_and(target: Format) -> None:
+    """By a constant and by data. ONNX has it from opset 18 on, MXNet has none: they refuse it by name."""
+    pairs = list(itertools.product(INTEGERS.tolist(), repeat=2))
+    lhs, rhs = (np.array(column, np.int32) for column in zip(*pairs, strict=True))
+    kind = TensorType(lhs.shape, "int32")
+    for graph, feeds in (
+        (graph_of("bitwise_and", kind, kind), {"x0": lhs, "x1": rhs}),
+        (graph_of("bitwise_and", kind, rhs), {"x0": lhs}),
+    ):
+        if target.name == "relay":
+            assert computed(target, graph, feeds) == [a & b for a, b in pairs]
+        else:
+            with pytest.raises(UnsupportedOperatorError, match=r"no form in .*: bitwise_and \(1: "):
+                computed(target, graph, feeds)
 
 
 @in_every_format

@@ -113,7 +113,7 @@ def test_every_operator_is_as_mxnet_declares_it() -> None:
         model = assemble(integer, None, {})
         written = exported(model.graph, model.inputs)
         seen |= check(written)
-        graph = mrt.from_mxnet(*written, keep_float64=True)
+        graph = mrt.from_mxnet(*written)
         for feeds in extreme_feeds(integer)[:2]:
             given = {s.name: feeds[s.name].astype(np.float64) for s in graph.inputs}
             for symbol, value in graph.walk(given):
@@ -166,12 +166,12 @@ def test_bytes_of_a_parameter_file() -> None:
     assert params_to_bytes({"conv.w": np.array([[0.5, -3.0]])}) == expected
 
 
-def test_floats_are_kept_only_where_asked() -> None:
+def test_floats_are_kept_unless_asked_otherwise() -> None:
     weight = np.array([[2**24 + 1, 1]], np.int32)
     graph = graph_of("FullyConnected", TensorType((1, 2), "int8"), weight, num_hidden=1, no_bias=True)
     written = exported(graph, facts(graph, {"x0": (0, 1)}))
     x = np.array([[1.0, 0.0]])
-    narrow, wide = mrt.from_mxnet(*written), mrt.from_mxnet(*written, keep_float64=True)
+    narrow, wide = mrt.from_mxnet(*written, keep_float64=False), mrt.from_mxnet(*written)
     assert narrow.inputs[0].dtype == "float32" and wide.inputs[0].dtype == "float64"
     assert [read.evaluate({"x0": x})[0].item() for read in (narrow, wide)] == [2**24, 2**24 + 1]
 
@@ -242,7 +242,7 @@ def test_attributes_suffice_to_run_the_checkpoint_on_real_values(model: Quantize
     (given,), (taken,) = json.loads(told["mrt.inputs"]), json.loads(told["mrt.outputs"])
     x = np.random.default_rng(1).standard_normal(model.inputs[0].shape).astype(np.float32)
     steps = np.clip(np.rint(x / np.float32(given["scale"])) + given["zero_point"], given["lo"], given["hi"])
-    graph = mrt.from_mxnet(path, parameters, keep_float64=True)
+    graph = mrt.load_model(path)
     (found,) = graph.evaluate({given["name"]: steps.astype(np.float64)})
     (expected,) = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(x)))
     real = np.asarray(taken["scale"]) * (found - taken["zero_point"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from corners import ends_of
 from formats import Format, in_every_format
 
 import mrt
@@ -45,7 +46,7 @@ def test_networks(
     data_folder: Path,
     load_data: Callable[[str, str], tuple[Array, Array]],
 ) -> None:
-    """Ordinary inputs, and all at the ends of their ranges."""
+    """Ordinary inputs, and those at the ends of their ranges."""
     config = QuantizationConfig.model_validate({"activation": {"bits": bits}, "weight": {"bits": bits}})
     graph = mrt.load_model(data_folder / "models" / "onnx" / f"{name}.onnx")
     model = mrt.quantize(graph, [load_data(name, "calibration")[0][:4]], config)
@@ -53,5 +54,4 @@ def test_networks(
     x = load_data(name, "test")[0][:SAMPLES]
     ordinary = [model.quantize_inputs(sample[None]) for sample in x]
     (entry,) = model.inputs
-    ends = [{entry.name: np.full(entry.shape, end, entry.dtype)} for end in (entry.lo, entry.hi)]
-    target.assert_written(model.graph, written, [*ordinary, *ends])
+    target.assert_written(model.graph, written, [*ordinary, *ends_of(entry)])

@@ -14,6 +14,7 @@ import pytest
 from corners import graph_of
 from exported import facts
 from relay_exported import RelayModule, exported, run
+from relay_rules import applicable
 from relay_types import Type, infer
 from typer.testing import CliRunner
 
@@ -49,7 +50,8 @@ def printed(kind: Type | Sequence[Any]) -> str:
 
 
 def check(module: RelayModule) -> set[str]:
-    """Names, types and parameters of a text; gives the operators that it calls."""
+    """Names, types and parameters of a text, and that no rule moves a product; gives the operators that it calls."""
+    assert applicable(module.text, module.params) == []
     (function,) = parse_module(module.text, "the text").functions.values()
     types, results, called = infer(function)
     stated = stated_types(module.text)
@@ -72,7 +74,8 @@ def test_every_call_is_typed_as_relay_declares() -> None:
     assert listed is not None
     weight, bias, image = np.ones((2, 3, 1), np.int8), np.ones(2, np.int32), TensorType((1, 3, 4), "int8")
     called = check(exported(graph_of("Convolution", image, weight, bias, kernel=(1,), num_filter=2)))
-    called |= check(exported(graph_of("left_shift", image, np.array(3, np.int8))))
+    for operator in ("left_shift", "floor_mod", "bitwise_and"):
+        called |= check(exported(graph_of(operator, image, np.array(3, np.int8))))
     for case in CASES:
         integer = quantize_and_run(case.graph, [case.draw(1)], list(case.configs(8))[-1]).integer
         model = assemble(integer, None, {})

@@ -6,6 +6,7 @@ import base64
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +63,13 @@ def evaluate(text: str, *feeds: np.ndarray, params: Mapping[str, np.ndarray] | N
     """The outputs of what is read, for inputs in their order."""
     graph = from_relay(text, params)
     return run(graph, *feeds)
+
+
+def one(call: str, *feeds: np.ndarray, constants: tuple[np.ndarray, ...] = (), **arguments: Any) -> np.ndarray:
+    """What a call gives; its arguments have the shapes and dtypes of the feeds unless they are told."""
+    names = arguments or {name: tensor(feed.shape, feed.dtype.name) for name, feed in zip("xyz", feeds, strict=False)}
+    (output,) = evaluate(function(call, **names) + (metadata(*constants) if constants else ""), *feeds)
+    return output
 
 
 def run(graph: Graph, *feeds: np.ndarray) -> list[np.ndarray]:

@@ -276,3 +276,7 @@ def test_outputs_of_a_split_are_slices() -> None:
     last, middle, _ = graph.evaluate({"x": x})
     np.testing.assert_array_equal(last, x[:, 4:])
     np.testing.assert_array_equal(middle, np.maximum(x[:, 2:4], 0))
+
+
+def test_cosine() -> None:
+    np.testing.assert_allclose(run("cos", {"x": 9 * X}), np.cos(9 * X.astype(np.float64)), rtol=1e-5, atol=1e-6)

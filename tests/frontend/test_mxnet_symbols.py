@@ -245,12 +245,18 @@ def small() -> str:
         ("Pooling", "p", [[2, 0]], {"kernel": "(2, 2)", "stride": "(2, 2)", "pool_type": "avg"}),
         ("SliceChannel", "s", [[3, 0]], {"num_outputs": "2", "axis": "1"}),
         ("Reshape", "r", [[4, 1]], {"shape": "(0, -3, -4, 2, -1)"}),
-        ("broadcast_axis", "b", [[5, 0]], {"axis": "1", "size": "1"}),
+        ("broadcast_axis", "b", [[5, 0]], {"axis": "3", "size": "2"}),
         heads=[[6, 0], [4, 0]],
     )
 
 
 KERNEL = {"w": random(4, 1, 3, 3)}
+
+
+def test_the_whole_one_is_read() -> None:
+    assert [output.shape for output in from_mxnet(small(), KERNEL).outputs] == [(2, 4, 2, 2), (2, 2, 2, 2)]
+
+
 PIECES = [
     '"',
     "-",

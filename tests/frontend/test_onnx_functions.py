@@ -23,6 +23,7 @@ POSITIVE = {"x": np.linspace(0.05, 8, 240, dtype=np.float32).reshape(SHAPE)}
         ("Ceil", {}, "ceil"),
         ("Floor", {}, "floor"),
         ("Sign", {}, "sign"),
+        ("Cos", {}, "cos"),
         ("Erf", {}, "erf"),
         ("Exp", {}, "exp"),
         ("Softplus", {}, "softrelu"),

@@ -164,8 +164,8 @@ def reduction_since(op_type: str) -> int:
 
 
 UNARY = """
-    Abs Ceil Celu Elu Erf Exp Floor HardSigmoid HardSwish Hardmax Identity LeakyRelu LogSoftmax Mish Neg Relu Round Selu
-    Shrink Sigmoid Sign Softmax Softplus Softsign Tanh ThresholdedRelu GlobalAveragePool GlobalLpPool GlobalMaxPool
+    Abs Ceil Celu Cos Elu Erf Exp Floor HardSigmoid HardSwish Hardmax Identity LeakyRelu LogSoftmax Mish Neg Relu Round
+    Selu Shrink Sigmoid Sign Softmax Softplus Softsign Tanh ThresholdedRelu GlobalAveragePool GlobalLpPool GlobalMaxPool
     LpNormalization MeanVarianceNormalization Flatten Transpose
 """
 POSITIVE = ("Log", "Reciprocal", "Sqrt")

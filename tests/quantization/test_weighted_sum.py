@@ -14,7 +14,8 @@ from mrt.quantization.weighted_sum import EXACT_BITS, WeightedSum, fit_weighted_
 
 factors = st.floats(2.0**-20, 2.0**6)
 signed = st.tuples(factors, st.sampled_from([1, -1])).map(lambda pair: pair[0] * pair[1])
-magnitudes = st.integers(1, 2**20)
+terms_of_sums = st.tuples(signed, st.integers(1, 2**20)) | st.tuples(st.floats(1e-30, 1e30), st.just(0))
+"""A factor and the magnitude of its integers; what is always 0 may have any factor."""
 
 
 def shifted(value: int, by: int) -> int:
@@ -35,7 +36,7 @@ def computed(found: WeightedSum, values: list[int]) -> int:
     return total
 
 
-@given(st.lists(st.tuples(signed, magnitudes), min_size=1, max_size=4), st.floats(-300, 300), st.randoms())
+@given(st.lists(terms_of_sums, min_size=1, max_size=4), st.floats(-300, 300), st.randoms())
 def test_the_sum_fits_and_is_as_near_as_stated(terms: list[tuple[float, int]], constant: float, random: object) -> None:
     found = fit_weighted_sum(
         [np.array([factor]) for factor, _ in terms], [np.array([m]) for _, m in terms], np.array([constant])
@@ -73,3 +74,10 @@ def test_one_shift_serves_all_channels_where_that_is_asked() -> None:
 def test_a_sum_beyond_32_bits_is_refused() -> None:
     with pytest.raises(QuantizationError, match="does not fit 32 bits"):
         fit_weighted_sum([np.array([3000.0])], [np.array([2**20])], np.zeros(1))
+
+
+def test_a_channel_that_is_always_zero_leaves_the_shift_of_others() -> None:
+    found = fit_weighted_sum([np.array([1e12, 0.125])], [np.array([0, 255])], np.zeros(2))
+    assert found.shift.tolist() == [3, 3] and len(found.digits) == 1
+    found = fit_weighted_sum([np.array([1e12, 0.3])], [np.array([0, 255])], np.array([0.0, 1.7]))
+    assert [int(digits[0][0]) for digits in found.digits] == [0] * len(found.digits)

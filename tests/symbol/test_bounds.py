@@ -14,6 +14,7 @@ from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.operator import registered_operators
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Sigmoid, Tanh
 from mrt.symbol.operators.arrangement import DepthToSpace, Repeat, SliceLike, SpaceToDepth, SwapAxis, Tile, UpSampling
+from mrt.symbol.operators.bitwise import BitwiseAnd
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv, BroadcastMul, BroadcastSub
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
@@ -47,10 +48,11 @@ from mrt.symbol.operators.functions import (
 )
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 from mrt.symbol.operators.integer import Cast, Dequantize, LeftShift, Quantize, RightShift
-from mrt.symbol.operators.integer_math import FloorDivide, IntegerSqrt
+from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.normalization import BatchNorm, Dropout, Identity, LayerNorm, LogSoftmax, Softmax
 from mrt.symbol.operators.pad import Pad
+from mrt.symbol.operators.periodic import Cos
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.operators.region import ElementwiseRegion
@@ -185,6 +187,8 @@ INTEGER = [
     Case(IntegerSqrt(), (A,), {0: (0, 9999)}),
     Case(IntegerSqrt(fraction_bits=8), (A,), {0: (0, 9999)}),
     Case(FloorDivide(), (A, (4, 5)), {1: (1, 9)}),
+    Case(FloorMod(), (A, (4, 5)), {1: (1, 9)}),
+    Case(BitwiseAnd(), ((4, 5), A)),
     Case(Cast(dtype="int16")),
     Case(Cast(dtype="bool")),
     Case(Cast(dtype="float32")),
@@ -205,6 +209,7 @@ FLOAT = [
     Case(Rsqrt(), (A,), {0: (1, 99)}),
     Case(Reciprocal(), (A,), {0: (1, 99)}),
     Case(Reciprocal(), (A,), {0: (-99, -1)}),
+    Case(Cos()),
     Case(Erf()),
     Case(Floor()),
     Case(Ceil()),

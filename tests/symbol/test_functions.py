@@ -38,6 +38,7 @@ from mrt.symbol.operators.functions import (
     Square,
     Trunc,
 )
+from mrt.symbol.operators.periodic import Cos
 
 
 def _softplus(x: float) -> float:
@@ -61,6 +62,7 @@ ANYWHERE: list[tuple[Operator, Callable[[float], float]]] = [
     (Square(), lambda x: x * x),
     (Abs(), abs),
     (Negative(), lambda x: -x),
+    (Cos(), math.cos),
     (Erf(), math.erf),
     (Tanh(), math.tanh),
     (Sigmoid(), _sigmoid),
@@ -155,6 +157,7 @@ def test_bounds_of_extreme_intervals(operator: Operator) -> None:
 def test_extreme_values_are_no_nan_within_the_domain(operator: Operator) -> None:
     x = np.array([0.0, 1e-300, 1e30, 1e300, np.inf])
     x = x if operator in [case[0] for case in POSITIVE] else np.concatenate([x, -x])
+    x = x[np.isfinite(x)] if isinstance(operator, Cos) else x
     with np.errstate(over="ignore"):
         assert not np.isnan(operator.evaluate(x)).any()
 
@@ -188,6 +191,17 @@ def test_whole_numbers_at_ties_and_beside_them(operator: Operator) -> None:
     x = np.concatenate([np.nextafter(ties, -9), ties, np.nextafter(ties, 9), [2.0**52 + 1, -(2.0**53)]])
     (function,) = [function for known, function in ANYWHERE if known == operator]
     np.testing.assert_array_equal(operator.evaluate(x), [function(float(v)) for v in x])
+
+
+def test_bounds_of_a_cosine_are_what_it_reaches() -> None:
+    """To float64, whether an interval holds a half turn or not; those of several are drawn, too."""
+    rng, turns = np.random.default_rng(0), np.pi * np.arange(-13, 14)
+    for lo, length in zip(rng.uniform(-30, 30, 400), rng.choice([0.0, 0.01, 1.0, 3.0, 7.0], 400), strict=True):
+        bounds = Cos().bounds(Interval.of(lo, lo + length, (1,)))
+        held = turns[(turns > lo) & (turns < lo + length)]
+        reached = np.cos(np.r_[lo, lo + length, held])
+        assert bounds.min == pytest.approx(reached.min(), abs=1e-9) and bounds.min <= reached.min()
+        assert bounds.max == pytest.approx(reached.max(), abs=1e-9) and bounds.max >= reached.max()
 
 
 @pytest.mark.parametrize(

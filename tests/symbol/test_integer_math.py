@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from math import isqrt
 
 import numpy as np
@@ -10,7 +11,7 @@ from applied import draw, holds, infer, random_interval, run
 
 from mrt.errors import GraphError, QuantizationError
 from mrt.symbol import Interval, TensorType
-from mrt.symbol.operators.integer_math import MAX_FRACTION_BITS, FloorDivide, IntegerSqrt
+from mrt.symbol.operators.integer_math import MAX_FRACTION_BITS, FloorDivide, FloorMod, IntegerSqrt
 
 HIGHEST = 2**31 - 1
 SQUARES = [n * n + d for n in (1, 2, 3, 255, 256, 4095, 4096, 46339, 46340) for d in (-1, 0, 1)]
@@ -70,13 +71,17 @@ def test_division_rounds_down() -> None:
     expected = [[int(x) // int(y) for y in rhs] for x in lhs[:, 0]]
     assert run(FloorDivide(), lhs, rhs).tolist() == expected
 
+    remainders = [[int(x) % int(y) for y in rhs] for x in lhs[:, 0]]
+    assert run(FloorMod(), lhs, rhs).tolist() == remainders
 
+
+@pytest.mark.parametrize("operator", [FloorDivide(), FloorMod()])
 @pytest.mark.parametrize("least", [0, -3])
-def test_a_divisor_that_may_be_zero_is_refused(least: int) -> None:
+def test_a_divisor_that_may_be_zero_is_refused(least: int, operator: FloorDivide | FloorMod) -> None:
     with pytest.raises(QuantizationError, match="its divisor is in .*; 1 or more is needed"):
-        FloorDivide().bounds(Interval.of(0, 9, (1,)), Interval.of(least, 5, (1,)))
+        operator.bounds(Interval.of(0, 9, (1,)), Interval.of(least, 5, (1,)))
     with pytest.raises(GraphError, match="the divisor holds"):
-        FloorDivide().evaluate(np.array([1]), np.array([least]))
+        operator.evaluate(np.array([1]), np.array([least]))
 
 
 def test_bounds_of_quotients_are_exact() -> None:
@@ -89,9 +94,21 @@ def test_bounds_of_quotients_are_exact() -> None:
                     assert (bounds.min, bounds.max) == (min(quotients), max(quotients))
 
 
+def test_bounds_of_remainders_are_exact_by_one_divisor_and_hold_by_several() -> None:
+    numbers = itertools.combinations_with_replacement(range(-9, 10), 2)
+    divisors = itertools.combinations_with_replacement(range(1, 7), 2)
+    for (lo, hi), (least, most) in itertools.product(numbers, divisors):
+        bounds = FloorMod().bounds(Interval.of(lo, hi, (1,)), Interval.of(least, most, (1,)))
+        rests = [x % y for x in range(lo, hi + 1) for y in range(least, most + 1)]
+        assert bounds.min <= min(rests) and max(rests) <= bounds.max <= most - 1
+        if least == most or (lo >= 0 and hi < least):
+            assert (bounds.min, bounds.max) == (min(rests), max(rests))
+
+
 def test_bounds_of_quotients_broadcast() -> None:
     rng = np.random.default_rng(1)
     for _ in range(50):
         lhs = random_interval(rng, (2, 3, 4), -1000, 1000)
         rhs = random_interval(rng, (3, 1), 1, 20)
-        assert holds(FloorDivide().bounds(lhs, rhs), FloorDivide().evaluate(draw(rng, lhs), draw(rng, rhs)))
+        for operator in (FloorDivide(), FloorMod()):
+            assert holds(operator.bounds(lhs, rhs), operator.evaluate(draw(rng, lhs), draw(rng, rhs)))

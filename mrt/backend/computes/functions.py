@@ -101,6 +101,7 @@ FUNCTIONS: Mapping[str, Body] = {
     "sqrt": te.sqrt,
     "rsqrt": lambda x: number(1, x) / te.sqrt(x),
     "log": te.log,
+    "cos": te.cos,
     "floor": te.floor,
     "ceil": te.ceil,
     "trunc": te.trunc,

@@ -19,7 +19,12 @@ from mrt.symbol.types import type_of
 
 @packing("right_shift", 1)
 def pack_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Packed | None:
-    """The shifts as the cheapest exact form of rounding reads them, with the halves where those are added."""
+    """The shifts as the cheapest exact form of rounding reads them, with the halves where those are added.
+
+    None of them for integers of 64 bits, of which only graphs that are not proven are made.
+    """
+    if symbol.dtype == "int64":
+        return None
     form = choose_rounding(surroundings.bounds[0], shift, symbol.dtype)
     if form is None:
         return None

@@ -1,4 +1,4 @@
-"""Integer square roots and divisions: exact integer steps, no floats."""
+"""Integer square roots, divisions and logic on bits: exact integer steps, no floats."""
 
 from __future__ import annotations
 
@@ -96,3 +96,15 @@ def divide_each(symbol: Symbol, lhs: View, rhs: View) -> View:
     """Each number by itself."""
     dtype = symbol.dtype
     return elementwise(symbol, lhs, rhs, body=lambda x, y: tirx.floordiv(x.astype(dtype), y.astype(dtype)))
+
+
+@compute("floor_mod", kind=Kind.ELEMENTWISE, unpadded=(1,))
+def floor_mod(symbol: Symbol, lhs: View, rhs: View) -> View:
+    dtype = symbol.dtype
+    return elementwise(symbol, lhs, rhs, body=lambda x, y: tirx.floormod(x.astype(dtype), y.astype(dtype)))
+
+
+@compute("bitwise_and", kind=Kind.ELEMENTWISE)
+def bitwise_and(symbol: Symbol, lhs: View, rhs: View) -> View:
+    dtype = symbol.dtype
+    return elementwise(symbol, lhs, rhs, body=lambda x, y: x.astype(dtype) & y.astype(dtype))

@@ -16,6 +16,7 @@ from tvm import ir, tirx
 from tvm.ir import prim
 
 from mrt.backend.expressions import dtype_of
+from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.types import INT32_MIN
 
 C_TYPES = {"bool": "bool", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t"}
@@ -165,8 +166,7 @@ class Printer:
             a = self._expression(node.a).within(left)
             return _Text(f"{a} {symbol} {self._in_one(node.b).within(COMPARISON)}", binding)
         if kind in _EXTREMES:
-            a, b = self._once(node.a).text, self._once(node.b).text
-            return _Text(f"{a} {_EXTREMES[kind]} {b} ? {a} : {b}", OTHER)
+            return self._extreme(node)
         match node:
             case prim.IntImm():
                 value = int(node.value)
@@ -193,6 +193,17 @@ class Printer:
             case ir.Call() if node.op.name == "prim.if_then_else":
                 return self._if_then_else(*node.args)
         raise UnprintableError(node.op.name if isinstance(node, ir.Call) else kind.__name__)
+
+    def _extreme(self, node: Any) -> _Text:
+        """A minimum or a maximum. Where a number at an end of the dtype decides, nothing is compared: compilers warn of
+        comparisons that are always true."""
+        limits, sign = DTYPE_RANGES.get(dtype_of(node)), _EXTREMES[type(node)]
+        for bound, other in ((node.a, node.b), (node.b, node.a)):
+            if limits is not None and isinstance(bound, prim.IntImm) and int(bound.value) in limits:
+                wins = (int(bound.value) == limits[0]) == (sign == "<")
+                return self._expression(bound if wins else other)
+        a, b = self._once(node.a).text, self._once(node.b).text
+        return _Text(f"{a} {sign} {b} ? {a} : {b}", OTHER)
 
     def _cast(self, node: Any) -> _Text:
         value, dtype = self._expression(node.value), dtype_of(node)

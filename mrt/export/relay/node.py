@@ -13,6 +13,7 @@ import numpy as np
 from mrt.export.lowering import Roots
 from mrt.export.node import ArrangingNode, SymbolValues
 from mrt.export.registry import Exporters
+from mrt.export.relay.barriers import needs_barrier
 from mrt.export.relay.expressions import Argument, Attribute, Call, Scalar, Value
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.types import INT32_MAX, INT32_MIN
@@ -34,6 +35,7 @@ class Scope(SymbolValues[Value]):
         self.parameters: dict[str, Array] = {}
         self._taken: set[str] = set()
         self._wide: dict[Value, Value] = {}
+        self._copies: dict[Value, Call] = {}
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Argument] = {}
         for symbol in graph.inputs:
             self.define(symbol, self._argument(symbol.name, symbol.shape, symbol.dtype))
@@ -89,9 +91,21 @@ class Scope(SymbolValues[Value]):
         attributes: Mapping[str, Attribute],
         is_tuple: bool = False,
     ) -> Call:
-        made = Call(tuple(shape), dtype, operator, tuple(inputs), attributes, is_tuple)
+        """A call. What the optimizer must not join with what makes an input reads a copy of that input."""
+        apart = [needs_barrier(operator, inputs, value, self._is_known) for value in inputs]
+        read = [self._copied(value) if is_apart else value for value, is_apart in zip(inputs, apart, strict=True)]
+        made = Call(tuple(shape), dtype, operator, tuple(read), attributes, is_tuple)
         self.calls.append(made)
         return made
+
+    def _is_known(self, value: Value) -> bool:
+        return isinstance(value, Argument) and value.name in self.parameters
+
+    def _copied(self, value: Value) -> Value:
+        if value not in self._copies:
+            self._copies[value] = Call(value.shape, value.dtype, "copy", (value,))
+            self.calls.append(self._copies[value])
+        return self._copies[value]
 
 
 def relay_name(name: str) -> str:

@@ -28,6 +28,8 @@ del _converters
 Shapes = Mapping[str, Sequence[int]]
 
 _SYMBOL_SUFFIX = "-symbol.json"
+EXPORTED = "mrt.format_version"
+"""The attribute of files that MRT exported, whose float64 hold integers."""
 _PARAMETER_ROLES = frozenset({"weight", "bias", "gamma", "beta", "moving_mean", "moving_var"})
 """Inputs of records that are parameters, never data."""
 _USER_KEYS = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope")
@@ -39,7 +41,7 @@ def from_mxnet(
     params: str | os.PathLike[str] | bytes | Mapping[str, Array],
     shapes: Shapes | None = None,
     batch: int = 1,
-    keep_float64: bool = False,
+    keep_float64: bool | None = None,
 ) -> Graph:
     """The float graph of an MXNet model of any version, without MXNet.
 
@@ -49,7 +51,8 @@ def from_mxnet(
 
     Inputs are the variables that have no array, in the file's order, labels of training heads left out. Floats become
     float32; with keep_float64 variables of float64 stay it, as networks need that compute with integers of up to 53
-    bits. Symbols are called as the file's nodes; what no output needs is dropped.
+    bits. None: they stay it in a file that MRT exported. Symbols are called as the file's nodes; what no output needs
+    is dropped.
 
     Raises ModelFileError where a file is missing or malformed, a parameter is missing or of another shape than the
     symbol file says; UnsupportedOperatorError where operators, or attributes of an operator, are not covered
@@ -63,7 +66,8 @@ def from_mxnet(
     _check_names(content, title)
     live = _live_nodes(content)
     _check_covered([content.nodes[place] for place in live], title)
-    scope = Scope((node.name for node in content.nodes), _arrays_of(params), keep_float64)
+    is_exact = EXPORTED in content.attributes if keep_float64 is None else keep_float64
+    scope = Scope((node.name for node in content.nodes), _arrays_of(params), is_exact)
     _read_variables(content, live, scope, shapes or {}, batch)
     used = _used(content, live)
     for place in live:

@@ -27,9 +27,10 @@ _FLOATS = frozenset({"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE"})
 class Scope(ModelScope):
     """The values of one ONNX graph while it is read, by name."""
 
-    def __init__(self, names: Iterable[str], opset: int, folder: Path | None) -> None:
-        """`names`: all names of ONNX values; `folder`: where external data lie."""
+    def __init__(self, names: Iterable[str], opset: int, folder: Path | None, is_exact: bool = False) -> None:
+        """`names`: all names of ONNX values; `folder`: where external data lie; `is_exact`: whether none is a float."""
         super().__init__(names)
+        self.is_exact = is_exact
         self.opset = opset
         self.folder = folder
         self.budget = Budget()
@@ -192,8 +193,15 @@ def covered_operators(others: bool = False) -> frozenset[str]:
     return frozenset(name for name in _CONVERTERS.operators if ("." in name) == others)
 
 
-def find_converter(proto: onnx.NodeProto) -> Converter | None:
-    return _CONVERTERS.find(_key(proto))
+_EXACT_CONVERTERS: Converters[Converter] = Converters("ONNX's integer")
+exact_converter = _EXACT_CONVERTERS.register
+"""`converter` in models of integers alone; operators that are none are converted as in every model."""
+
+
+def find_converter(proto: onnx.NodeProto, is_exact: bool = False) -> Converter | None:
+    """is_exact: whether the model is one of integers alone."""
+    exact = _EXACT_CONVERTERS.find(_key(proto)) if is_exact else None
+    return exact or _CONVERTERS.find(_key(proto))
 
 
 def _key(proto: onnx.NodeProto) -> str:

@@ -14,6 +14,7 @@ from mrt.frontend.onnx.constants import ALWAYS_KNOWN, MOVING, evaluate_node, fol
 from mrt.frontend.onnx.converters.quantization import quantized_form
 from mrt.frontend.onnx.files import read_model
 from mrt.frontend.onnx.inlining import without_functions
+from mrt.frontend.onnx.integer_models import holds_integers_alone
 from mrt.frontend.onnx.node import Node, Scope, Value, find_converter
 from mrt.frontend.quantized import QuantizedConstant, holds_quantized
 from mrt.frontend.refusals import check_static, list_uncovered
@@ -44,7 +45,8 @@ def from_onnx(model: str | os.PathLike[str] | onnx.ModelProto, batch: int = 1) -
     """The float graph of an ONNX model of opset 9 to 21, given as a path or loaded.
 
     A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called as the
-    ONNX values are. Nodes and initializers that no output needs are dropped.
+    ONNX values are. Nodes and initializers that no output needs are dropped. A model in which nothing is a float, such
+    as `QuantizedModel.to_onnx` writes, gives the graph of its integers.
 
     Raises ModelFileError where the file is no whole ONNX model or its external data are missing;
     UnsupportedOperatorError where operators, or attributes of an operator, are not covered (operators all at once);
@@ -57,9 +59,9 @@ def from_onnx(model: str | os.PathLike[str] | onnx.ModelProto, batch: int = 1) -
     if graph.sparse_initializer:
         names = ", ".join(sparse.values.name for sparse in graph.sparse_initializer)
         raise GraphError(f"{title} has sparse initializers, which are not read: {names}; store them densely")
-    scope = Scope(_names(graph), opset, folder)
     nodes = [_in_default_domain(node) for node in _live_nodes(graph)]
-    _check_covered(nodes, {tensor.name for tensor in graph.initializer}, title)
+    scope = Scope(_names(graph), opset, folder, holds_integers_alone(graph, nodes))
+    _check_covered(nodes, {tensor.name for tensor in graph.initializer}, title, scope.is_exact)
     _read_inputs(graph, scope, batch)
     _read_initializers(graph, nodes, scope)
     used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
@@ -114,7 +116,7 @@ def _in_default_domain(node: onnx.NodeProto) -> onnx.NodeProto:
     return copy
 
 
-def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title: str) -> None:
+def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title: str, is_exact: bool) -> None:
     """Raises UnsupportedOperatorError listing every operator that is not covered.
 
     Whether a node is covered may depend on its inputs: many operators are only where no input depends on the data.
@@ -124,7 +126,7 @@ def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title:
     for node in nodes:
         if folds(node, all(name in known for name in node.input)):
             known.update(node.output)
-        elif find_converter(node) is None:
+        elif find_converter(node, is_exact) is None:
             operator = node.op_type if is_standard(node) else f"{node.domain}.{node.op_type}"
             uncovered.setdefault(operator, []).append(next(filter(None, node.output), node.name))
     if uncovered:
@@ -180,7 +182,7 @@ def _read_node(proto: onnx.NodeProto, scope: Scope, used: set[str]) -> None:
             scope.define(name, array)
             scope.keep_quantized(array, _quantized_form(node, arrays))
         return
-    convert = find_converter(proto)
+    convert = find_converter(proto, scope.is_exact)
     if convert is None:
         raise UnsupportedOperatorError(f"{node.label}: the operator is not covered")
     result = converted(node, convert)

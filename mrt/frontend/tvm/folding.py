@@ -22,12 +22,22 @@ def _arange(start: Array, stop: Array, step: Array) -> Array:
     return numbers
 
 
+def _divide(a: Array, b: Array) -> Array:
+    """Of integers cut towards 0, exactly."""
+    if not a.dtype.kind == b.dtype.kind == "i":
+        return np.asarray(a / b)
+    quotient = np.floor_divide(a, b)
+    return np.asarray(quotient + ((quotient < 0) & (quotient * b != a)))
+
+
 _NUMPY: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "add": np.add,
     "arange": _arange,
     "ceil": np.ceil,
-    "divide": lambda a, b: np.trunc(a / b) if a.dtype.kind == b.dtype.kind == "i" else a / b,
+    "bitwise_and": np.bitwise_and,
+    "cos": np.cos,
+    "divide": _divide,
     "equal": np.equal,
     "exp": np.exp,
     "floor": np.floor,
@@ -44,6 +54,7 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "logical_xor": np.logical_xor,
     "maximum": np.maximum,
     "minimum": np.minimum,
+    "mod": np.fmod,
     "multiply": np.multiply,
     "negative": np.negative,
     "not_equal": np.not_equal,

@@ -19,10 +19,12 @@ from mrt.symbol.operators.functions import (
     Sqrt,
     Trunc,
 )
+from mrt.symbol.operators.periodic import Cos
 
 FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "abs": Abs,
     "ceil": Ceil,
+    "cos": Cos,
     "erf": Erf,
     "exp": Exp,
     "floor": Floor,

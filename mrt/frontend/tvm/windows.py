@@ -7,6 +7,7 @@ from mrt.frontend.pooling import adaptive_windows, dilated_windows, pooled
 from mrt.frontend.shaping import bordered
 from mrt.frontend.tvm.layouts import channels_first, in_layout, weight_in
 from mrt.frontend.tvm.node import TVMNode
+from mrt.frontend.tvm.pooling import windowed
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.pooling import Pooling
@@ -51,30 +52,34 @@ def deconvolution(node: TVMNode) -> Symbol:
     return in_layout(node, "out_layout", spatial, make)
 
 
-def pooling(node: TVMNode) -> Symbol:
-    """TVM's ceil_mode counts windows as the convention "full" does: it keeps one that starts in the end padding."""
+def pooling(node: TVMNode, drops_last: bool = False) -> Symbol:
+    """ceil_mode counts windows as the convention "full" does, and so one that starts in the end padding.
+
+    drops_last: whether the last window is left out where it starts there, as TVM does since Relax.
+    """
     kernel, padding = node.sizes("pool_size"), node.sizes("padding")
     spatial = len(kernel)
     is_max = node.kind.startswith("nn.max_pool")
     data = channels_first(node, "layout", spatial)
-    if not is_max and data.type.is_integer:
-        raise node.unsupported("the data", data.type, "a float")
     begins, ends = padding[:spatial], padding[spatial:]
+    rounds_up = node.flag("ceil_mode")
     if max(node.sizes("dilation")) > 1:
-        return _dilated_pooling(node, data, "max" if is_max else "avg")
+        return _dilated_pooling(node, data, "max" if is_max else "avg", drops_last and rounds_up)
     operator = Pooling(
         kernel=kernel,
         pool_type="max" if is_max else "avg",
         stride=node.sizes("strides"),
         pad=begins if begins == ends else padding,
-        pooling_convention="full" if node.flag("ceil_mode") else "valid",
+        pooling_convention="full" if rounds_up else "valid",
         count_include_pad=is_max or node.flag("count_include_pad"),
     )
-    return _applied(node, operator, [data], spatial)
+    return _windowed(node, data, operator, spatial, drops_last and rounds_up)
 
 
-def _dilated_pooling(node: TVMNode, data: Symbol, kind: str) -> Symbol:
+def _dilated_pooling(node: TVMNode, data: Symbol, kind: str, drops_last: bool) -> Symbol:
     """Windows with gaps between their elements."""
+    if kind == "avg":
+        _check_float(node, data)
     padding, spatial = node.sizes("padding"), data.type.rank - 2
     windows = {}
     for place, size in enumerate(data.shape[2:]):
@@ -82,6 +87,8 @@ def _dilated_pooling(node: TVMNode, data: Symbol, kind: str) -> Symbol:
         begin, end = padding[place], padding[place + spatial]
         free = size + begin + end - (kernel - 1) * dilation - 1
         count = (-(-free // stride) if node.flag("ceil_mode") else free // stride) + 1
+        if drops_last and (count - 1) * stride >= size + begin:
+            count -= 1
         node.made((kernel, max(count, 1)))
         windows[2 + place] = dilated_windows(size, kernel, stride, dilation, begin, end, count)
     counts_padding = kind == "max" or node.flag("count_include_pad")
@@ -101,11 +108,13 @@ def adaptive_pooling(node: TVMNode, output_size: tuple[int, ...] | None) -> Symb
     pool_type = "max" if node.kind.startswith("nn.adaptive_max") else "avg"
     target = data.shape[2:] if output_size is None else output_size
     if set(target) == {1}:
-        return _applied(node, Pooling(pool_type=pool_type, global_pool=True), [data], spatial)
+        return _windowed(node, data, Pooling(pool_type=pool_type, global_pool=True), spatial)
     if len(target) != spatial or min(target) < 1:
         raise node.unsupported("attribute output_size", f"{target} on {data.type}", "a size of 1 or more for each axis")
     if any(size % count for size, count in zip(data.shape[2:], target, strict=True)):
         node.made(target)
+        if pool_type == "avg":
+            _check_float(node, data)
         windows = {
             axis: adaptive_windows(size, count)
             for axis, (size, count) in enumerate(zip(data.shape[2:], target, strict=True), start=2)
@@ -114,7 +123,7 @@ def adaptive_pooling(node: TVMNode, output_size: tuple[int, ...] | None) -> Symb
             node, "out_layout", spatial, lambda suffix: pooled(node, data, windows, pool_type, False, suffix)
         )
     kernel = tuple(size // count for size, count in zip(data.shape[2:], target, strict=True))
-    return _applied(node, Pooling(kernel=kernel, pool_type=pool_type, stride=kernel), [data], spatial)
+    return _windowed(node, data, Pooling(kernel=kernel, pool_type=pool_type, stride=kernel), spatial)
 
 
 def global_pooling(node: TVMNode) -> Symbol:
@@ -122,7 +131,16 @@ def global_pooling(node: TVMNode) -> Symbol:
     spatial = len(node.text("layout")) - 2
     pool_type = "max" if node.kind.startswith("nn.global_max") else "avg"
     data = channels_first(node, "layout", spatial)
-    return _applied(node, Pooling(pool_type=pool_type, global_pool=True), [data], spatial)
+    return _windowed(node, data, Pooling(pool_type=pool_type, global_pool=True), spatial)
+
+
+def _check_float(node: TVMNode, data: Symbol) -> None:
+    if data.type.is_integer:
+        raise node.unsupported("the data", data.type, "a float, for averages of windows with gaps or of uneven sizes,")
+
+
+def _windowed(node: TVMNode, data: Symbol, operator: Pooling, spatial: int, drops_last: bool = False) -> Symbol:
+    return in_layout(node, "out_layout", spatial, lambda suffix: windowed(node, data, operator, suffix, drops_last))
 
 
 def _applied(node: TVMNode, operator: Operator, inputs: list[Symbol], spatial: int) -> Symbol:

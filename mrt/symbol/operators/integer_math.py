@@ -1,4 +1,4 @@
-"""Integer square roots and divisions: what normalisations and softmax are made of in integer graphs."""
+"""Integer square roots, and divisions with what they leave: of integers alone."""
 
 from __future__ import annotations
 
@@ -56,12 +56,8 @@ class IntegerSqrt(Operator):
             raise QuantizationError(f"{self.op}: its data is in {x}; 0 to {INT32_MAX} is needed, clip it first")
 
 
-@operator("floor_divide")
-class FloorDivide(Operator):
-    """floor(lhs / rhs) of integers with broadcasting, rhs >= 1: for -7 and 2 it is -4. Gives int32.
-
-    A divisor that may be below 1 is refused by its bounds.
-    """
+class _Division(Operator):
+    """What a division by integers of 1 or more shares. Gives int32; a divisor that may be below 1 is refused."""
 
     input_names = ("lhs", "rhs")
 
@@ -70,15 +66,51 @@ class FloorDivide(Operator):
         require_integer(rhs)
         return TensorType(broadcast_shape(lhs, rhs), arithmetic_dtype(lhs, rhs))
 
-    def evaluate(self, lhs: Array, rhs: Array) -> Array:
-        if rhs.size and rhs.min() < 1:
-            raise GraphError(f"{self.op}: the divisor holds {rhs.min()}; 1 or more is needed")
-        return np.asarray(np.floor_divide(lhs.astype(np.int64), rhs.astype(np.int64)))
-
-    def bounds(self, lhs: Interval, rhs: Interval) -> Interval:
+    def _check(self, rhs: Interval) -> None:
         if rhs.min < 1:
             raise QuantizationError(f"{self.op}: its divisor is in {rhs}; 1 or more is needed, clip it first")
+
+    def _checked(self, rhs: Array) -> Array:
+        if rhs.size and rhs.min() < 1:
+            raise GraphError(f"{self.op}: the divisor holds {rhs.min()}; 1 or more is needed")
+        return rhs.astype(np.int64)
+
+
+@operator("floor_divide")
+class FloorDivide(_Division):
+    """floor(lhs / rhs) of integers with broadcasting, rhs >= 1: for -7 and 2 it is -4. Gives int32.
+
+    A divisor that may be below 1 is refused by its bounds.
+    """
+
+    def evaluate(self, lhs: Array, rhs: Array) -> Array:
+        return np.asarray(np.floor_divide(lhs.astype(np.int64), self._checked(rhs)))
+
+    def bounds(self, lhs: Interval, rhs: Interval) -> Interval:
+        self._check(rhs)
         # A larger divisor brings the quotient nearer to 0 (or -1), so that the extremes lie at the divisor's ends.
         lo = np.minimum(np.floor_divide(lhs.lo, rhs.lo), np.floor_divide(lhs.lo, rhs.hi))
         hi = np.maximum(np.floor_divide(lhs.hi, rhs.lo), np.floor_divide(lhs.hi, rhs.hi))
+        return Interval.of(lo, hi, np.broadcast_shapes(lhs.shape, rhs.shape))
+
+
+@operator("floor_mod")
+class FloorMod(_Division):
+    """lhs - rhs floor(lhs / rhs) of integers with broadcasting, rhs >= 1: for -7 and 2 it is 1. Gives int32.
+
+    It lies in [0, rhs - 1]. A divisor that may be below 1 is refused by its bounds.
+    """
+
+    def evaluate(self, lhs: Array, rhs: Array) -> Array:
+        return np.asarray(np.mod(lhs.astype(np.int64), self._checked(rhs)))
+
+    def bounds(self, lhs: Interval, rhs: Interval) -> Interval:
+        """Exact where the divisor is known, or larger than the number."""
+        self._check(rhs)
+        multiple = np.floor_divide(lhs.lo, rhs.lo)
+        # The remainder rises with the number where none of these is the next multiple.
+        rises = (np.floor_divide(lhs.hi, rhs.lo) == multiple) & ((rhs.lo == rhs.hi) | (multiple == 0))
+        most = np.where(lhs.lo >= 0, np.minimum(lhs.hi, rhs.hi - 1), rhs.hi - 1)
+        offset = multiple * rhs.lo
+        lo, hi = np.where(rises, lhs.lo - offset, 0), np.where(rises, lhs.hi - offset, most)
         return Interval.of(lo, hi, np.broadcast_shapes(lhs.shape, rhs.shape))

@@ -24,7 +24,7 @@ UNARY = frozenset(
     {
         *("relu", "clip", "tanh", "sigmoid", "LeakyReLU", "exp", "log", "sqrt", "rsqrt", "square", "abs", "negative"),
         *("reciprocal", "erf", "softsign", "hard_sigmoid", "softrelu", "silu", "hard_swish", "mish", "_power_scalar"),
-        *("floor", "ceil", "trunc", "round", "rint", "round_half_even", "sign"),
+        *("floor", "ceil", "trunc", "round", "rint", "round_half_even", "sign", "cos"),
         *("_plus_scalar", "_minus_scalar", "_rminus_scalar", "_mul_scalar", "_div_scalar", "_rdiv_scalar"),
     }
 )

@@ -13,7 +13,7 @@ from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.functions import Abs, Floor
 from mrt.symbol.operators.integer import Cast, LeftShift, RightShift
-from mrt.symbol.operators.integer_math import FloorDivide, IntegerSqrt
+from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 from mrt.symbol.operators.normalization import Dropout, Identity
 from mrt.symbol.operators.scalar import MulScalar, PlusScalar
 from mrt.symbol.operators.selection import Embedding, MaximumScalar, MinimumScalar, Where
@@ -101,6 +101,13 @@ def embedding(op: Embedding, node: Node) -> Symbol:
 @exporter(FloorDivide)
 def floor_divide(op: FloorDivide, node: Node) -> Symbol:
     return node.quotient(node.input(0), node.input(1))
+
+
+@exporter(FloorMod)
+def floor_mod(op: FloorMod, node: Node) -> Symbol:
+    """x - y floor(x / y), whose product lies within y of x."""
+    x, divisor = node.input(0), node.input(1)
+    return node.minus(x, node.times(node.quotient(x, divisor), divisor))
 
 
 @exporter(IntegerSqrt)

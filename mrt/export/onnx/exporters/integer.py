@@ -11,7 +11,7 @@ from mrt.export.lowering import Roots, integer_root, root_fraction
 from mrt.export.onnx.node import Node, Value, exporter, int32
 from mrt.symbol import Array
 from mrt.symbol.operators.integer import Cast, LeftShift, RightShift
-from mrt.symbol.operators.integer_math import FloorDivide, IntegerSqrt
+from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 from mrt.symbol.operators.table import TableLookup
 from mrt.symbol.types import INT32_MAX, INT32_MIN
 
@@ -95,6 +95,12 @@ def floor_divide(op: FloorDivide, node: Node) -> Value:
     if node.bounds(0).min >= 0:
         return node.emit("Div", [node.wide(0), node.wide(1)])
     return floor_divided(node, node.wide(0), node.wide(1))
+
+
+@exporter(FloorMod)
+def floor_mod(op: FloorMod, node: Node) -> Value:
+    """ONNX's Mod takes the sign of the divisor."""
+    return node.emit("Mod", [node.wide(0), node.wide(1)])
 
 
 @exporter(Cast)

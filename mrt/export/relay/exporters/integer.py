@@ -8,8 +8,9 @@ from mrt.export.lowering import integer_root, root_fraction
 from mrt.export.relay.expressions import Value
 from mrt.export.relay.node import Node, exporter
 from mrt.symbol import Array
+from mrt.symbol.operators.bitwise import BitwiseAnd
 from mrt.symbol.operators.integer import Cast, LeftShift, RightShift
-from mrt.symbol.operators.integer_math import FloorDivide, IntegerSqrt
+from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 from mrt.symbol.operators.table import TableLookup
 
 
@@ -41,6 +42,16 @@ def left_shift(op: LeftShift, node: Node) -> Value:
 @exporter(FloorDivide)
 def floor_divide(op: FloorDivide, node: Node) -> Value:
     return node.call("floor_divide", [node.wide(0), node.wide(1)])
+
+
+@exporter(FloorMod)
+def floor_mod(op: FloorMod, node: Node) -> Value:
+    return node.call("floor_mod", [node.wide(0), node.wide(1)])
+
+
+@exporter(BitwiseAnd)
+def bitwise_and(op: BitwiseAnd, node: Node) -> Value:
+    return node.call("bitwise_and", [node.wide(0), node.wide(1)])
 
 
 @exporter(Cast)

@@ -7,7 +7,7 @@ from mrt.symbol import Symbol
 
 _SAME = """
     relu sigmoid tanh exp log sqrt rsqrt square abs negative floor ceil trunc fix round rint sign reciprocal erf
-    softsign hard_sigmoid mish clip
+    cos softsign hard_sigmoid mish clip
     elemwise_add _add _plus _Plus elemwise_sub _sub _minus _Minus elemwise_mul _mul _Mul add_n ElementWiseSum
     broadcast_add broadcast_plus broadcast_sub broadcast_minus broadcast_mul broadcast_div
     _maximum _Maximum _minimum _Minimum broadcast_maximum broadcast_minimum

@@ -26,11 +26,13 @@ from mrt.symbol.operators.functions import (
     Softsign,
     Sqrt,
 )
+from mrt.symbol.operators.periodic import Cos
 from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar
 
 _FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "Abs": Abs,
     "Ceil": Ceil,
+    "Cos": Cos,
     "Erf": Erf,
     "Exp": Exp,
     "Floor": Floor,

@@ -152,7 +152,7 @@ def _between(node: Node, form: _Form) -> Symbol:
     names = [_operand(node, index, axis) for index, axis in zip(form.operands, form.axes, strict=False)]
     if form.bias is not None and node.has(form.bias):
         names.append(_bias(node, form))
-    result = _float_operator(node, form.operator, names, "float" if form.result is not None else "")
+    result = float_operator(node, form.operator, names, "float" if form.result is not None else "")
     if form.result is None:
         return result
     known = node.known(form.result + 1, "zero point") if node.has(form.result + 1) else None
@@ -200,7 +200,7 @@ _OWN_ATTRIBUTES = frozenset({"channels_last", "opset"})
 """What operators on integers have beside the attributes of the float operator."""
 
 
-def _float_operator(node: Node, operator: str, inputs: Sequence[str], suffix: str) -> Symbol:
+def float_operator(node: Node, operator: str, inputs: Sequence[str], suffix: str) -> Symbol:
     """The float operator with the node's attributes on named values."""
     output = node.scope.made_up(f"{node.name}_{suffix}") if suffix else node.name
     proto = onnx.helper.make_node(operator, list(inputs), [output], name=node.proto.name)
@@ -227,7 +227,7 @@ def integer_product(node: Node) -> Symbol:
         dtype = value.dtype if isinstance(value, Symbol) else value.dtype.name
         stored = zero.astype(STORAGE[zero.dtype.name][0]).reshape(column)
         names.append(_defined(node, value, Scale(np.broadcast_to(one, stored.shape), stored, dtype), role))
-    return _float_operator(node, node.operator.removesuffix("Integer"), names, "")
+    return float_operator(node, node.operator.removesuffix("Integer"), names, "")
 
 
 @converter("DynamicQuantizeLinear")
