@@ -20,6 +20,8 @@ from mrt.certificate.verify import GRAPH_FILE, PARAMETERS_FILE, QUANTIZATION_FIL
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import CompilationError, DataError, ModelFileError
+from mrt.messages import short
+from mrt.paths import as_path
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
 from mrt.symbol import Array, Graph, Interval
 from mrt.symbol.files import atomic_write_all, graph_from_bytes, graph_to_bytes, indented_json
@@ -101,6 +103,8 @@ class QuantizedModel:
 
     def dequantize_outputs(self, y: Sequence[Array]) -> list[Array]:
         """Float32 outputs, before post-processing, for the integer graph's outputs in order."""
+        if not isinstance(y, Sequence) or isinstance(y, (str, bytes)):
+            raise DataError(f"{short(y)} is given; a list of the {len(self.outputs)} outputs is needed")
         if len(y) != len(self.outputs):
             raise DataError(f"{len(y)} outputs are given, the model has {len(self.outputs)}")
         return [entry.dequantize(array) for entry, array in zip(self.outputs, y, strict=True)]
@@ -110,7 +114,7 @@ class QuantizedModel:
 
         Raises ModelFileError where the folder cannot be made or written.
         """
-        folder = Path(directory)
+        folder = as_path(directory, "directory")
         _make_folder(folder)
         atomic_write_all({folder / name: content for name, content in self.files.items()})
         for stale in (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE):
@@ -149,10 +153,14 @@ class QuantizedModel:
         """
         from mrt.backend import compile_model, plan_batch
         from mrt.backend.tuning import Tuning
-        from mrt.progress import silent
+        from mrt.progress import Reporter, silent
 
         if not isinstance(tune, TuneConfig | None):
-            raise CompilationError(f"tune is {tune!r}; an mrt.TuneConfig, or None, is needed")
+            raise CompilationError(f"tune is {short(tune)}; an mrt.TuneConfig, or None, is needed")
+        if not isinstance(report, Reporter | None):
+            raise CompilationError(f"report is {short(report)}; an mrt.progress.Reporter, or None, is needed")
+        if database is not None:
+            database = as_path(database, "database")
         sized = self.rebatched(batch)
         plan = plan_batch(sized.graph, target)
         sized = self.rebatched(plan.samples)
@@ -181,9 +189,10 @@ class QuantizedModel:
         """
         from mrt.export.onnx import to_onnx
 
+        file = as_path(path, "path")
         sized = self if batch is None else self.rebatched(batch)
         model = to_onnx(sized.graph, sized.inputs, sized.outputs, self.digest)
-        return _written({Path(path): model.SerializeToString(deterministic=True)})
+        return _written({file: model.SerializeToString(deterministic=True)})
 
     def to_relay(self, path: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
         """Writes the integer graph as Relay text to `path`, and its parameters beside it, the suffix being .params.
@@ -192,7 +201,8 @@ class QuantizedModel:
         """
         from mrt.export.relay import to_relay
 
-        sized, path = self if batch is None else self.rebatched(batch), Path(path)
+        path = as_path(path, "path")
+        sized = self if batch is None else self.rebatched(batch)
         if path.suffix == ".params":
             raise ModelFileError(
                 f"{path} is where the parameters go; name the text, such as {path.with_suffix('.relay')}"
@@ -207,6 +217,7 @@ class QuantizedModel:
         """
         from mrt.export.mxnet import to_mxnet
 
+        as_path(prefix, "prefix")
         sized = self if batch is None else self.rebatched(batch)
         text, parameters = to_mxnet(sized.graph, sized.inputs, sized.outputs, self.digest)
         base = os.fspath(prefix)
@@ -222,7 +233,8 @@ class QuantizedModel:
         """
         from mrt.export.c import to_c
 
-        sized, folder = self if batch is None else self.rebatched(batch), Path(directory)
+        folder = as_path(directory, "directory")
+        sized = self if batch is None else self.rebatched(batch)
         source = to_c(sized.graph, sized.inputs, sized.outputs, self.digest, name)
         _make_folder(folder)
         return _written({folder / file: text.encode() for file, text in source.files.items()})

@@ -13,7 +13,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from mrt.errors import DataError, ModelFileError
+from mrt.errors import CompilationError, DataError, ModelFileError
+from mrt.paths import as_path
 from mrt.runtime.code import LIBRARY, Library, Linkable, check_whole, line_of, virtual_machine
 from mrt.runtime.metadata import METADATA, Metadata
 from mrt.runtime.worker import Worker
@@ -32,10 +33,19 @@ class Module:
 
     @cached_property
     def _workers(self) -> list[Worker]:
-        """What runs the module. It is made when first needed: for a module that is compiled to be saved, never."""
+        """What runs the module. It is made when first needed: for a module that is compiled to be saved, never.
+
+        CompilationError where there is not the memory for it.
+        """
         code = self._library.load()
         machine = virtual_machine(code)
-        return [Worker(code, machine, self.inputs) for _ in range(max(min(self._metadata.workers, cores()), 1))]
+        try:
+            return [Worker(code, machine, self.inputs) for _ in range(max(min(self._metadata.workers, cores()), 1))]
+        except (MemoryError, tvm.error.InternalError) as error:
+            raise CompilationError(
+                f"there is not the memory to run {self.batch} samples at once ({line_of(error, -1)}); compile the "
+                f"model with a smaller batch"
+            ) from error
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -93,7 +103,7 @@ class Module:
 
         Raises ModelFileError where it cannot be written, CompilationError where the system's linker fails.
         """
-        target = Path(path)
+        target = as_path(path, "path")
         try:
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
                 made = Path(folder) / LIBRARY
@@ -143,10 +153,11 @@ def load_module(path: str | os.PathLike[str]) -> Module:
 
     A module is machine code, which loading makes part of this process: load only files that you trust.
     """
-    if not Path(path).is_file():
+    path = as_path(path, "path")
+    if not path.is_file():
         raise ModelFileError(f"{path} does not exist or is no file")
     try:
-        library = Path(path).read_bytes()
+        library = path.read_bytes()
         check_whole(library)
         executable = tvm.runtime.load_module(os.path.abspath(path))
         stored = relax.VirtualMachine(executable, tvm.cpu())[METADATA]()
