@@ -83,7 +83,7 @@ def _holds(dtype: str, number: int) -> bool:
     if kind == "b":
         return number in (0, 1)
     if kind == "f":
-        return abs(number) < np.finfo(dtype).max and int(np.array(number).astype(dtype)) == number
+        return abs(number) <= float(np.finfo(dtype).max) and int(np.dtype(dtype).type(float(number))) == number
     return np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
 
 
