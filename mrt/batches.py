@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from mrt.datasets.dataset import are_many_integers
 from mrt.errors import DataError
+from mrt.messages import short
 from mrt.model import named_inputs
 from mrt.quantization.options import InputConfig
 from mrt.symbol import Array, Symbol
@@ -32,7 +32,7 @@ class Batches:
     source: Iterable[Any]
     inputs: tuple[Symbol, ...]
     given: Mapping[str, InputConfig]
-    integers: dict[str, np.dtype[Any]] = field(default_factory=dict)
+    integers: dict[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         """Raises DataError naming the batch for what is no array, and for values of given inputs beyond the declared.
@@ -57,12 +57,7 @@ class Batches:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the model should know of the data that was seen."""
-        return tuple(
-            f"input {name} was calibrated on {dtype} taken as the real values that the network reads; if the network "
-            f"reads preprocessed values calibrate on these, and to have integers taken without a float declare what "
-            f"they stand for: quantize.inputs.{name}"
-            for name, dtype in self.integers.items()
-        )
+        return integer_notes(self.integers, self.given)
 
     def _real(self, symbol: Symbol, x: Array, entry: TensorQuantization | None) -> Array:
         if entry is not None:
@@ -70,9 +65,20 @@ class Batches:
             if symbol.type.is_integer:
                 return integers
             return x if x.dtype.kind == "f" else entry.dequantize(integers)
-        if symbol.type.is_float and x.dtype.kind in "iu" and x.size and (x.min() < -1 or x.max() > 1):
-            self.integers.setdefault(symbol.name, x.dtype)
+        if symbol.type.is_float and are_many_integers(x):
+            self.integers.setdefault(symbol.name, x.dtype.name)
         return x
+
+
+def integer_notes(integers: Mapping[str, str], given: Mapping[str, InputConfig]) -> tuple[str, ...]:
+    """A note for each input that integers were given to as if they were real values: their dtype by input."""
+    return tuple(
+        f"input {name} was calibrated on {dtype} taken as the real values that the network reads; if the network reads "
+        f"preprocessed values calibrate on these, and to have integers taken without a float declare what they stand "
+        f"for: quantize.inputs.{name}"
+        for name, dtype in integers.items()
+        if name not in given
+    )
 
 
 def batches_of(data: object, inputs: Sequence[Symbol], given: Mapping[str, InputConfig]) -> Batches:
@@ -80,7 +86,7 @@ def batches_of(data: object, inputs: Sequence[Symbol], given: Mapping[str, Input
     if isinstance(data, Mapping) or hasattr(data, "__array__"):
         data = (data,)
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
-        raise DataError(f"batches is {_named(data)}; {_NEEDED}")
+        raise DataError(f"batches is {short(data)} ({type(data).__name__}); {_NEEDED}")
     return Batches(data, tuple(inputs), given)
 
 
@@ -94,8 +100,3 @@ def _entry(symbol: Symbol, options: InputConfig) -> TensorQuantization:
 def _holds_arrays(batch: object) -> bool:
     """Whether a batch is a list of arrays, as loaders give data and labels, and not one of numbers."""
     return isinstance(batch, list) and any(getattr(part, "ndim", 0) for part in batch)
-
-
-def _named(value: object) -> str:
-    text = repr(value)
-    return f"{text if len(text) <= 40 else f'{text[:37]}...'} ({type(value).__name__})"

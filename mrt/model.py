@@ -27,6 +27,8 @@ from mrt.certificate.verify import (
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import CompilationError, DataError, ModelFileError, QuantizationError
+from mrt.messages import short
+from mrt.paths import as_path
 from mrt.quantization.rewriter import IntegerGraph, input_quantization
 from mrt.result_folder import current, save_all
 from mrt.symbol import Array, Graph, Interval
@@ -105,6 +107,8 @@ class QuantizedModel:
 
     def dequantize_outputs(self, y: Sequence[Array]) -> list[Array]:
         """Float32 outputs, before post-processing, for the integer graph's outputs in order."""
+        if not isinstance(y, Sequence) or isinstance(y, (str, bytes)):
+            raise DataError(f"{short(y)} is given; a list of the {len(self.outputs)} outputs is needed")
         if len(y) != len(self.outputs):
             raise DataError(f"{len(y)} outputs are given, the model has {len(self.outputs)}")
         return [entry.dequantize(array) for entry, array in zip(self.outputs, y, strict=True)]
@@ -115,7 +119,7 @@ class QuantizedModel:
         The compiled module of another model that is there stays; `verify` refuses it.
         Raises ModelFileError where the folder cannot be made or written, BusyError where a run writes there.
         """
-        save_all(Path(directory), self.files, (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE))
+        save_all(as_path(directory, "directory"), self.files, (POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE))
 
     def rebatched(self, batch: int) -> QuantizedModel:
         """The same model for `batch` samples at once; GraphError with the reason where its graph bakes the batch in."""
@@ -149,10 +153,14 @@ class QuantizedModel:
         """
         from mrt.backend import compile_model, plan_batch
         from mrt.backend.tuning import Tuning
-        from mrt.progress import silent
+        from mrt.progress import Reporter, silent
 
         if not isinstance(tune, TuneConfig | None):
-            raise CompilationError(f"tune is {tune!r}; an mrt.TuneConfig, or None, is needed")
+            raise CompilationError(f"tune is {short(tune)}; an mrt.TuneConfig, or None, is needed")
+        if not isinstance(report, Reporter | None):
+            raise CompilationError(f"report is {short(report)}; an mrt.progress.Reporter, or None, is needed")
+        if database is not None:
+            database = as_path(database, "database")
         sized = self.rebatched(batch)
         plan = plan_batch(sized.graph, target)
         sized = self.rebatched(plan.samples)
@@ -189,9 +197,10 @@ class QuantizedModel:
         """
         from mrt.export.onnx import to_onnx
 
+        file = as_path(path, "path")
         sized = self if batch is None else self.rebatched(batch)
         model = to_onnx(sized.graph, sized.inputs, sized.outputs, self.digest)
-        return _written({Path(path): model.SerializeToString(deterministic=True)})
+        return _written({file: model.SerializeToString(deterministic=True)})
 
     def to_relay(self, path: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
         """Writes the integer graph as Relay text to `path`, and its parameters beside it, the suffix being .params.
@@ -200,7 +209,8 @@ class QuantizedModel:
         """
         from mrt.export.relay import to_relay
 
-        sized, path = self if batch is None else self.rebatched(batch), Path(path)
+        path = as_path(path, "path")
+        sized = self if batch is None else self.rebatched(batch)
         if path.suffix == ".params":
             raise ModelFileError(
                 f"{path} is where the parameters go; name the text, such as {path.with_suffix('.relay')}"
@@ -215,6 +225,7 @@ class QuantizedModel:
         """
         from mrt.export.mxnet import to_mxnet
 
+        as_path(prefix, "prefix")
         sized = self if batch is None else self.rebatched(batch)
         text, parameters = to_mxnet(sized.graph, sized.inputs, sized.outputs, self.digest)
         base = os.fspath(prefix)
@@ -230,7 +241,8 @@ class QuantizedModel:
         """
         from mrt.export.c import to_c
 
-        sized, folder = self if batch is None else self.rebatched(batch), Path(directory)
+        folder = as_path(directory, "directory")
+        sized = self if batch is None else self.rebatched(batch)
         source = to_c(sized.graph, sized.inputs, sized.outputs, self.digest, name)
         _make_folder(folder)
         return _written({folder / file: text.encode() for file, text in source.files.items()})

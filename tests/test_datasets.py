@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
+import os
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,24 @@ def test_integer_inputs_are_not_preprocessed(tmp_path: Path) -> None:
         gathered(load_dataset(config, {"tokens": TensorType((1, 2), "uint8")}, "data.test"), 1)
 
 
+@pytest.mark.parametrize(
+    ("x", "options", "told"),
+    [
+        (images(), {}, {"data": "uint8"}),
+        (images().astype(np.int64), {"mean": [0, 0, 0]}, {"data": "int64"}),
+        (images(), {"scale": 1 / 255}, {}),
+        (images(), {"std": 2}, {}),
+        (images() / 255, {}, {}),
+        ((images() > 9).astype(np.uint8), {}, {}),
+    ],
+)
+def test_integers_that_the_network_gets_as_they_are_are_told(
+    tmp_path: Path, x: np.ndarray, options: dict[str, Any], told: dict[str, str]
+) -> None:
+    config = npz_of(npz(tmp_path, x=x), layout="NHWC->NCHW", **options)
+    assert load_dataset(config, IMAGE, "data.test").first(3).integers == told
+
+
 GOOD = np.zeros((2, 3, 4, 5), np.float32)
 
 
@@ -102,6 +122,9 @@ GOOD = np.zeros((2, 3, 4, 5), np.float32)
         ({"x": GOOD, "y": np.zeros(2)}, {"y": "y"}, "labels are float64"),
         ({"x": GOOD, "y": np.zeros(3, int)}, {"y": "y"}, r"integers of shape \[2\]"),
         ({"x": GOOD, "y": np.array([1, -1])}, {"y": "y"}, "label -1 of sample 1 is negative"),
+        ({"x": GOOD, "y": np.array([1, 2**63], np.uint64)}, {"y": "y"}, "label 9223372036854775808 of sample 1"),
+        ({"x": GOOD, "y": np.array([1, None])}, {"y": "y"}, "Object arrays"),
+        ({"x": GOOD}, {"x": {}}, "x names no arrays"),
     ],
 )
 def test_unusable_arrays_are_named(tmp_path: Path, arrays: Any, options: Any, needed: str) -> None:
@@ -159,6 +182,19 @@ def alone(split):
 def ragged(split):
     return [[1], [1, 2]], None
 
+def stops(split):
+    raise SystemExit(3)
+
+class Tensor:
+    def __array__(self, *_, **__):
+        raise RuntimeError("call detach first")
+
+def tensors(split):
+    return Tensor(), None
+
+def nothing(split):
+    return None, None
+
 def exits(split):
     raise FileNotFoundError(2, "No such file", "x.npz")
 
@@ -203,6 +239,9 @@ def test_a_loader_may_give_arrays_by_input_name(loader: Path) -> None:
         ("ragged", {}, "no array"),
         ("named", {}, "the network has"),
         ("exits", {}, "x.npz"),
+        ("stops", {}, "the loader raised SystemExit: 3"),
+        ("tensors", {}, "no array: call detach first"),
+        ("nothing", {}, "are object, float32 is needed"),
         ("absent", {}, "no function absent"),
         ("number", {}, "no function number"),
     ],
@@ -240,6 +279,8 @@ def folder_of(path: Path, **options: Any) -> FolderDataset:
 def test_images_take_their_label_from_their_folder(photos: Path) -> None:
     dataset = load_dataset(folder_of(photos, resize=4, crop=[4, 5]), IMAGE, "data.test")
     assert dataset.labels is not None and dataset.labels.tolist() == [0, 0, 1, 1]
+    assert dataset.integers == {"data": "uint8"}
+    assert load_dataset(folder_of(photos, scale=0.5), IMAGE, "data.test").integers == {}
     found = gathered(dataset, 3)["data"]
     colours = [(0, 0, 7), (0, 10, 7), (100, 0, 7), (100, 10, 7)]
     np.testing.assert_array_equal(found, np.broadcast_to(np.reshape(colours, (4, 3, 1, 1)), (4, 3, 4, 5)))
@@ -280,6 +321,9 @@ def test_unusable_folders_are_named(photos: Path, tmp_path: Path) -> None:
     fails("5 samples are asked for, there are 4", samples=5)
     (tmp_path / "labels.txt").write_text("cat/0.png 1\ncat/1.png cat\n")
     fails("line 2 .* `file label` is needed", labels=tmp_path / "labels.txt")
+    for label in ("9" * 5000, "9" * 20, "²"):
+        (tmp_path / "labels.txt").write_text(f"cat/0.png {label}\n")
+        fails("line 1 .* `file label` is needed", labels=tmp_path / "labels.txt")
     (tmp_path / "labels.txt").write_text("cat/9.png 1\n")
     fails("9.png is no readable image", labels=tmp_path / "labels.txt")
     (photos / "cat" / "1.png").write_bytes((photos / "cat" / "1.png").read_bytes()[:40])
@@ -342,3 +386,25 @@ def test_content_of_a_loader_is_its_file_and_those_that_it_names(loader: Path, t
     assert digest() != alone
     with pytest.raises(DataError, match="none.bin"):
         digest("none.bin")
+
+
+@pytest.mark.parametrize("shape", ["(10**12, 3, 4, 5)", "(10**25, 3, 4, 5)", "(-1, 3)", "'abc'"])
+def test_an_array_that_claims_to_be_endless_is_named(tmp_path: Path, shape: str) -> None:
+    size = shape if shape == "'abc'" else shape.replace("10**12", str(10**12)).replace("10**25", str(10**25))
+    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {size}, }}\n".encode()
+    with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(DataError, match=r"data\.npz.* is no readable \.npz file"):
+        load_dataset(npz_of(tmp_path / "data.npz"), IMAGE, "data.test")
+
+
+def test_pipes_are_not_opened(photos: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.npz"
+    os.mkfifo(pipe)
+    os.mkfifo(photos / "cat" / "2.png")
+    configs = [npz_of(pipe), folder_of(photos, labels=pipe), folder_of(photos), loader_of(pipe, "load")]
+    for config in configs:
+        with pytest.raises(DataError, match=r"pipe, socket or device|does not exist|different sizes"):
+            gathered(load_dataset(config, IMAGE, "data.test"), 8)
+        with pytest.raises(DataError, match="pipe, socket or device"):
+            content_digest(config, "data.test")

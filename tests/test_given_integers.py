@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
+from rich.console import Console
 
 import mrt
 from mrt.calibration import Threshold
+from mrt.config import load_config
 from mrt.errors import ConfigError, DataError, QuantizationError
+from mrt.pipeline import run_pipeline
+from mrt.progress import Reporter
 from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.convolution import Convolution
@@ -83,7 +91,7 @@ def _holds(dtype: str, number: int) -> bool:
     if kind == "b":
         return number in (0, 1)
     if kind == "f":
-        return abs(number) < np.finfo(dtype).max and int(np.array(number).astype(dtype)) == number
+        return abs(number) <= float(np.finfo(dtype).max) and int(np.dtype(dtype).type(float(number))) == number
     return np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
 
 
@@ -245,3 +253,31 @@ def test_arguments_of_another_kind_are_named(options: dict[str, Any], told: str)
 def test_a_tensor_that_is_not_given_clips_as_before() -> None:
     entry = replace(given("int8", -127, 127, 0.5), is_given=False)
     assert entry.quantize(np.array([[1e30], [-np.inf], [0.75], [200]])).tolist() == [[127], [-127], [2], [127]]
+
+
+def test_a_run_tells_of_integers_and_holds_them_against_what_is_declared(tmp_path: Path) -> None:
+    """Also where the range is declared after calibration."""
+    node = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
+    w = numpy_helper.from_array(RNG.standard_normal((2, 8)).astype(np.float32), "w")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n]) for name, n in (("x", 8), ("y", 2))]
+    proto = helper.make_graph([node], "net", values[:1], values[1:], [w])
+    onnx.save(
+        helper.make_model(proto, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
+    )
+    np.savez(tmp_path / "data.npz", x=np.arange(80, dtype=np.uint8).reshape(10, 8))
+    (tmp_path / "config.yaml").write_text(
+        "model: {path: net.onnx}\ndata: {calibration: {npz: data.npz}}\noutput: out\n"
+    )
+
+    def told(*overrides: str, **options: str) -> str:
+        written = StringIO()
+        config = load_config(tmp_path / "config.yaml", overrides)
+        run_pipeline(config, last="quantize", report=Reporter(Console(file=written)), **options)
+        return written.getvalue()
+
+    assert "calibrate: input x was calibrated on uint8" in told()
+    assert "calibrated on" not in told("data.calibration.scale=0.5")
+    assert "calibrated on" not in told("quantize.inputs.x={dtype: uint8, range: [0, 79]}")
+    for options, error in (({"first": "quantize"}, QuantizationError), ({}, DataError)):
+        with pytest.raises(error, match=r"input x .*\[0, 78\]"):
+            told("quantize.inputs.x={dtype: uint8, range: [0, 78]}", **options)

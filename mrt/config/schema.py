@@ -15,6 +15,7 @@ from mrt.compilation import TargetConfig, TuneConfig, keys_of
 from mrt.options import Options
 from mrt.preparation import PreparationConfig
 from mrt.quantization.options import QuantizationConfig
+from mrt.symbol.rebatch import MOST_SAMPLES
 
 
 def _not_bool(value: Any) -> Any:
@@ -172,7 +173,7 @@ class CompileSection(Options):
     """`compile`: the CPU that code is made for, the samples run at once, and whether tilings are measured."""
 
     target: Annotated[TargetConfig, BeforeValidator(keys_of)] = TargetConfig()
-    batch: Count = 1
+    batch: Annotated[Count, Field(le=MOST_SAMPLES)] = 1
     tune: TuneConfig | None = None
 
 

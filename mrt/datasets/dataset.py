@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,7 +20,8 @@ class Dataset:
 
     name: the key of the configuration, for messages. size: the number of samples. labels: int64 [size], or None.
     inputs: the type of each input of the network; axis 0 is the batch, whatever its length there.
-    rows: the arrays by input name of the samples [start, stop).
+    rows: the arrays by input name of the samples [start, stop). integers: the dtype of what is integers in the source
+    and given to a float input as it is, by input.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Dataset:
     labels: Array | None
     inputs: Mapping[str, TensorType]
     rows: Rows
+    integers: Mapping[str, str] = field(default_factory=dict)
 
     def first(self, count: int | None) -> Dataset:
         """The first `count` samples (None: all); DataError if there are fewer."""
@@ -71,7 +73,7 @@ class Dataset:
 def of_arrays(x: Mapping[str, Array], y: Array | None, inputs: Mapping[str, TensorType], name: str) -> Dataset:
     """The dataset of whole arrays, by input name, and labels; DataError where they do not fit the inputs."""
     if set(x) != set(inputs):
-        raise DataError(f"{name} gives the inputs {sorted(x)}, the network has {sorted(inputs)}")
+        raise DataError(f"{name} gives the inputs {sorted(map(str, x))}, the network has {sorted(inputs)}")
     for key, array in x.items():
         kinds = "fiub" if inputs[key].is_float else "iu"
         if array.dtype.kind not in kinds:
@@ -87,7 +89,13 @@ def of_arrays(x: Mapping[str, Array], y: Array | None, inputs: Mapping[str, Tens
     if any(other != size for other in sizes.values()):
         raise DataError(f"{name}: the inputs have different numbers of samples: {sizes}")
     labels = None if y is None else checked_labels(y, size, name)
-    return Dataset(name, size, labels, inputs, lambda start, stop: {key: x[key][start:stop] for key in x})
+    integers = {key: array.dtype.name for key, array in x.items() if inputs[key].is_float and are_many_integers(array)}
+    return Dataset(name, size, labels, inputs, lambda start, stop: {key: x[key][start:stop] for key in x}, integers)
+
+
+def are_many_integers(x: Array) -> bool:
+    """Whether an array holds integers, and others than the -1, 0 and 1 of masks and signs."""
+    return bool(x.dtype.kind in "iu" and x.size and (x.min() < -1 or x.max() > 1))
 
 
 def checked_labels(y: Array, size: int, name: str) -> Array:
@@ -96,6 +104,8 @@ def checked_labels(y: Array, size: int, name: str) -> Array:
         raise DataError(f"{name}: labels are {y.dtype}{list(y.shape)}; integers of shape [{size}] are needed")
     if size and y.min() < 0:
         raise DataError(f"{name}: label {y.min()} of sample {int(y.argmin())} is negative")
+    if size and y.max() > np.iinfo(np.int64).max:
+        raise DataError(f"{name}: label {y.max()} of sample {int(y.argmax())} is beyond 64 bits")
     return y.astype(np.int64)
 
 
@@ -106,7 +116,7 @@ def single_input(inputs: Mapping[str, TensorType], name: str) -> str:
     return next(iter(inputs))
 
 
-def reason(error: Exception) -> str:
+def reason(error: BaseException) -> str:
     """What an error of others says, in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import numpy as np
 
 from mrt.config import FolderDataset
 from mrt.datasets.dataset import Dataset, checked_labels, reason, single_input
-from mrt.datasets.preprocessing import preprocess
+from mrt.datasets.preprocessing import keeps_values, preprocess
 from mrt.errors import DataError
+from mrt.messages import short
+from mrt.paths import as_path
 from mrt.symbol import Array, TensorType
 
+_LABEL = re.compile("[0-9]{1,18}")
 IMAGE_SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 
@@ -28,7 +32,8 @@ def read_folder(config: FolderDataset, inputs: Mapping[str, TensorType], name: s
             raise DataError(f"{name}: the images have different sizes; set resize and crop")
         return {key: preprocess(np.stack(images), config, name)}
 
-    return Dataset(name, len(files), None if labels is None else checked_labels(labels, len(files), name), inputs, rows)
+    checked = None if labels is None else checked_labels(labels, len(files), name)
+    return Dataset(name, len(files), checked, inputs, rows, {key: "uint8"} if keeps_values(config) else {})
 
 
 def images_of(config: FolderDataset, name: str) -> tuple[list[Path], Array | None]:
@@ -53,6 +58,8 @@ def _images_in(folder: Path) -> list[Path]:
 
 
 def _listed_images(config: FolderDataset, name: str) -> tuple[list[Path], Array]:
+    if config.labels:
+        as_path(config.labels, f"{name}: labels", DataError, to_read=True)
     try:
         lines = config.labels.read_text(encoding="utf-8").splitlines() if config.labels else []
     except (OSError, UnicodeDecodeError) as error:
@@ -62,8 +69,8 @@ def _listed_images(config: FolderDataset, name: str) -> tuple[list[Path], Array]
         if not line.strip():
             continue
         file, _, label = line.strip().replace(",", " ").rpartition(" ")
-        if not file.strip() or not label.isdigit():
-            raise DataError(f"{name}: line {number} of {config.labels} is {line!r}; `file label` is needed")
+        if not file.strip() or not _LABEL.fullmatch(label):
+            raise DataError(f"{name}: line {number} of {config.labels} is {short(line)}; `file label` is needed")
         files.append(config.folder / file.strip())
         labels.append(int(label))
     return files, np.asarray(labels, np.int64)
@@ -75,6 +82,7 @@ def _read_image(path: Path, config: FolderDataset, name: str) -> Array:
         from PIL import Image
     except ImportError:
         raise DataError(f"{name}: images are read by Pillow, which is not installed; pip install pillow") from None
+    as_path(path, f"{name}: an image", DataError, to_read=True)
     try:
         with Image.open(path) as file:
             image = file.convert(config.mode)

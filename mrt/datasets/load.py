@@ -13,6 +13,7 @@ from mrt.datasets.folder import images_of, read_folder
 from mrt.datasets.loader import read_loader
 from mrt.datasets.npz import read_npz
 from mrt.errors import DataError
+from mrt.paths import as_path
 from mrt.symbol import TensorType
 from mrt.symbol.files import sha256_of
 
@@ -52,6 +53,8 @@ def content_digest(config: NpzDataset | FolderDataset | LoaderDataset, name: str
         files, labels = images[:count], None if classes is None else classes[:count].tolist()
     else:
         files = [Path(config.loader.rpartition(":")[0]), *_files_in(config.files)]
+    for path in files:
+        as_path(path, name, DataError, to_read=True)
     try:
         facts = [(path.stat().st_size, sha256_of(path)) for path in files]
     except FileNotFoundError as error:

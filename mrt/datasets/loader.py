@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from mrt.config import LoaderDataset
 from mrt.datasets.dataset import Dataset, of_arrays, reason, single_input
 from mrt.errors import DataError
 from mrt.symbol import TensorType
+from mrt.symbol.arrays import as_array
 
 
 def read_loader(config: LoaderDataset, inputs: Mapping[str, TensorType], name: str) -> Dataset:
@@ -29,21 +28,18 @@ def read_loader(config: LoaderDataset, inputs: Mapping[str, TensorType], name: s
             raise DataError(f"{name}: the file has no function {function}")
         try:
             result = call(split=split, **config.args)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise DataError(f"{name}: the loader raised {reason(error)}") from error
     if not isinstance(result, tuple) or len(result) != 2:
         raise DataError(f"{name}: the loader gave a {type(result).__name__}; the tuple (x, y) is needed")
     x, y = result
     arrays = x if isinstance(x, Mapping) else {single_input(inputs, name): x}
-    try:
-        return of_arrays(
-            {key: np.asarray(value) for key, value in arrays.items()},
-            None if y is None else np.asarray(y),
-            inputs,
-            name,
-        )
-    except ValueError as error:
-        raise DataError(f"{name}: x or y is no array: {reason(error)}") from None
+    return of_arrays(
+        {key: as_array(value, f"{name}: the array for input {key}") for key, value in arrays.items()},
+        None if y is None else as_array(y, f"{name}: y"),
+        inputs,
+        name,
+    )
 
 
 @contextmanager
@@ -67,7 +63,7 @@ def _imported(path: Path, name: str) -> Any:
     sys.modules[alias] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[alias]
         raise DataError(f"{name}: importing the file raised {reason(error)}") from error
     return module

@@ -16,8 +16,9 @@ import numpy as np
 
 from mrt.config import NpzDataset
 from mrt.datasets.dataset import Dataset, of_arrays, reason, single_input
-from mrt.datasets.preprocessing import preprocess
+from mrt.datasets.preprocessing import keeps_values, preprocess
 from mrt.errors import DataError
+from mrt.paths import as_path
 from mrt.symbol import Array, TensorType
 
 
@@ -25,6 +26,8 @@ def read_npz(config: NpzDataset, inputs: Mapping[str, TensorType], name: str) ->
     """The samples of the slice that is asked for, held in memory as they are stored; preprocessed as they are read."""
     name = f"{name} ({config.npz})"
     sources = config.x if isinstance(config.x, Mapping) else {single_input(inputs, name): config.x}
+    if not sources:
+        raise DataError(f"{name}: x names no arrays, the network has the inputs {sorted(inputs)}")
     with _opened(config.npz, name) as members:
         x = {key: _member(members, array, name) for key, array in sources.items()}
         y = None if config.y is None else _member(members, config.y, name)
@@ -41,11 +44,11 @@ def read_npz(config: NpzDataset, inputs: Mapping[str, TensorType], name: str) ->
             for key, array in raw.rows(first, last).items()
         }
 
-    return replace(raw, rows=rows)
+    return replace(raw, rows=rows, integers=raw.integers if keeps_values(config) else {})
 
 
 _UNREADABLE = (
-    *(OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error),
+    *(OSError, ValueError, OverflowError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error),
     *(NotImplementedError, RuntimeError),  # of zipfile: a compression that it lacks, encryption
     *(SyntaxError, tokenize.TokenError),  # of NumPy: the header of an array
 )
@@ -54,6 +57,7 @@ _UNREADABLE = (
 
 @contextmanager
 def _opened(path: Path, name: str) -> Iterator[Mapping[str, Any]]:
+    as_path(path, name, DataError, to_read=True)
     try:
         file = np.load(path, allow_pickle=False)
         if not isinstance(file, np.lib.npyio.NpzFile):

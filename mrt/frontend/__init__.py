@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from mrt.errors import GraphError, ModelFileError
-from mrt.frontend.mxnet import from_mxnet, read_checkpoint
+from mrt.frontend.mxnet import check_shapes, from_mxnet, read_checkpoint
 from mrt.frontend.onnx import from_onnx
 from mrt.frontend.openvino import from_openvino
 from mrt.frontend.sniffing import sniff_format
 from mrt.frontend.tflite import from_tflite
+from mrt.paths import as_path
 from mrt.symbol import Graph
 
 __all__ = ["from_mxnet", "from_onnx", "from_openvino", "from_tflite", "load_model"]
@@ -31,7 +31,8 @@ def load_model(
     Raises ModelFileError where the file is missing, is a folder, or is of no kind that is read, GraphError where
     shapes are given for a file that says its own, and whatever the reader of the kind raises.
     """
-    path = Path(path)
+    path = as_path(path, "path", to_read=True)
+    check_shapes(shapes)
     if path.is_dir():
         raise ModelFileError(f"{path} is a folder; a model file is needed")
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Where the integers say nothing though the network does: ranges that no scale resolves, and outputs that are fixed."""
+"""Where the integers say nothing although the network does: ranges that no scale resolves, outputs that are fixed."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ from mrt.module_record import (
     record_path,
     remedy,
 )
+from mrt.paths import as_path
 from mrt.runtime.code import Library, Linkable, check_whole, line_of, virtual_machine
 from mrt.runtime.metadata import METADATA, Metadata
 from mrt.runtime.worker import Worker
@@ -49,10 +50,19 @@ class Module:
 
     @cached_property
     def _workers(self) -> list[Worker]:
-        """What runs the module. It is made when first needed: for a module that is compiled to be saved, never."""
+        """What runs the module. It is made when first needed: for a module that is compiled to be saved, never.
+
+        CompilationError where there is not the memory for it.
+        """
         code = self._linked.code
         machine = virtual_machine(code)
-        return [Worker(code, machine, self.inputs) for _ in range(max(min(self.workers, cores()), 1))]
+        try:
+            return [Worker(code, machine, self.inputs) for _ in range(max(min(self.workers, cores()), 1))]
+        except (MemoryError, tvm.error.InternalError) as error:
+            raise CompilationError(
+                f"there is not the memory to run {self.batch} samples at once ({line_of(error, -1)}); compile the "
+                f"model with a smaller batch"
+            ) from error
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -123,7 +133,7 @@ class Module:
 
         Raises ModelFileError where they cannot be written, CompilationError where the system's linker fails.
         """
-        target = Path(path)
+        target = as_path(path, "path")
         atomic_write_all({target: self._linked.content, record_path(target): self.record.to_json()})
 
     def _arrays(self, x: Array | Mapping[str, Array]) -> list[Array]:
@@ -175,7 +185,7 @@ def load_module(path: str | os.PathLike[str], digest: str | None = None, *, reco
     A module is machine code, which loading makes part of this process: load only files that you trust. The record is
     no protection from who can write both.
     """
-    path = Path(path)
+    path = as_path(path, "path")
     content, record = read_module(path) if recorded else (read_file(path, MODULE_LIMIT, follow=True), None)
     if record is not None:  # before any of its code runs
         _check_made(path, record.made_from, digest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mrt.backend import ONE_THREAD, TvmRunner
-from mrt.batches import Batches
+from mrt.batches import Batches, integer_notes
 from mrt.calibration import Calibration, calibrate
 from mrt.quantization.bias_correction import observed_channels
 from mrt.quantization.expansion import check_covered
@@ -31,6 +31,8 @@ def _calibrate(run: Run) -> Save:
     config = run.config.calibrate
     total = data.size if config.samples is None else min(config.samples, data.size)
     batches = Batches(data.batches(config.batch_size), graph.inputs, run.config.quantize.inputs)
+    for note in integer_notes(data.integers, run.config.quantize.inputs):
+        run.report.line(f"calibrate: {note}")
     with run.report.progress("calibrate", total) as progress:
         runner, tensors = TvmRunner(ONE_THREAD), observed_tensors(graph)
         found = calibrate(graph, batches, tensors, config, runner, progress, observed_channels(graph))

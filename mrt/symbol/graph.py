@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from mrt.errors import DataError, GraphError
+from mrt.symbol.arrays import as_array
 from mrt.symbol.interval import Array
 from mrt.symbol.symbol import Symbol
 from mrt.symbol.types import TensorType
@@ -88,7 +89,9 @@ class Graph:
 
         Raises DataError for a missing or unknown name, a wrong shape, or values that the dtype does not hold.
         """
-        unknown = sorted(set(feeds) - {symbol.name for symbol in self.inputs})
+        if not isinstance(feeds, Mapping):
+            raise DataError(f"feeds is a {type(feeds).__name__}; arrays by input name are needed")
+        unknown = sorted(map(str, set(feeds) - {symbol.name for symbol in self.inputs}))
         if unknown:
             raise DataError(f"no such input: {', '.join(unknown)}; inputs are {[s.name for s in self.inputs]}")
         return {symbol.name: _checked(symbol.name, symbol.type, feeds) for symbol in self.inputs}
@@ -181,7 +184,7 @@ def cast_exactly(value: Array, dtype: str, name: str) -> Array:
 def _checked(name: str, type: TensorType, feeds: Mapping[str, Array]) -> Array:
     if name not in feeds:
         raise DataError(f"input {name} is missing; {type} is needed")
-    value = np.asarray(feeds[name])
+    value = as_array(feeds[name], f"input {name}")
     if tuple(value.shape) != type.shape:
         raise DataError(f"input {name} has shape {value.shape}; {type} is needed")
     if type.is_integer and value.dtype.kind not in "iub":

@@ -142,7 +142,7 @@ class TensorQuantization:
     def _needed(self) -> str:
         """What may be given, for messages."""
         integers = f"integers in [{self.lo}, {self.hi}]"
-        if self._is_whole:
+        if self._is_whole and self.zero_point == 0:
             return integers
         lo, hi = self._real_ends
         return f"{integers} of an integer dtype, or floats in [{lo:.6g}, {hi:.6g}] that stand for them,"

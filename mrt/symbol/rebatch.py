@@ -8,12 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrt.errors import GraphError
+from mrt.messages import short
 from mrt.symbol.builder import GraphBuilder
 from mrt.symbol.graph import Graph
 from mrt.symbol.passes import Pass, PassResult
 from mrt.symbol.symbol import Symbol
 
 _log = logging.getLogger(__name__)
+
+MOST_SAMPLES = 2**20
+"""The largest batch: beyond it compiling takes minutes, and running more memory than there is."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,9 @@ def sized(graph: Graph, batch: int) -> Graph:
 def check_batch(batch: object) -> None:
     """GraphError unless a batch is a whole number of samples, and not empty."""
     if isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1:
-        raise GraphError(f"batch is {batch!r}; a whole number, 1 or more, is needed")
+        raise GraphError(f"batch is {short(batch)}; a whole number, 1 or more, is needed")
+    if batch > MOST_SAMPLES:
+        raise GraphError(f"batch is {short(batch)}; at most {MOST_SAMPLES} is possible")
 
 
 def batch_of(graph: Graph) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mrt.errors import MRTError
+from mrt.errors import MRTError, UnsupportedOperatorError
 from mrt.symbol import GraphBuilder, Interval, TensorType
 from mrt.symbol.operators.activation import Relu
 from tests.fuzz import graphs
@@ -102,6 +102,16 @@ def test_an_engine_that_disagrees_is_a_finding(monkeypatch: pytest.MonkeyPatch) 
         graphs.compare_engine("engine", engine, relu(), outcome)
         assert outcome.finding.startswith("engine: AssertionError")
         assert "%y : int8[3] = relu(%x)" in outcome.finding
+
+
+def unsupported(found: Grown) -> None:
+    raise UnsupportedOperatorError("no form of relu")
+
+
+def test_a_format_that_lacks_an_operator_refuses() -> None:
+    outcome = Outcome()
+    graphs.compare_engine("format", unsupported, relu(), outcome)
+    assert (outcome.finding, outcome.refused["format"]) == ("", 1)
 
 
 def test_a_seed_makes_the_same_graph_and_the_same_damage() -> None:

@@ -14,6 +14,7 @@ from mrt.errors import ConfigError
 from mrt.export.c.printer import C_TYPES, number
 from mrt.export.c.program import WORKSPACE, Parameter, Program, make_program
 from mrt.export.registry import check_covered
+from mrt.messages import short
 from mrt.symbol import Graph
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -52,8 +53,8 @@ def to_c(
     what `{name}_digest` holds. Raises ConfigError where `name` is no identifier, UnsupportedOperatorError listing every
     operator that has no form in C, CompilationError naming the symbol where a kernel cannot be made.
     """
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
-        raise ConfigError(f"{name!r} cannot begin names of C; a letter, then letters, digits and _ are needed")
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        raise ConfigError(f"{short(name)} cannot begin names of C; a letter, then letters, digits and _ are needed")
     check_covered(graph, "C", lambda symbol: has_compute(symbol.op))
     program = make_program(graph)
     files = {

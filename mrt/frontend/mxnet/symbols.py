@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -16,7 +15,10 @@ from mrt.frontend.mxnet.converters.heads import HEADS
 from mrt.frontend.mxnet.node import Node, Scope, Value, find_converter
 from mrt.frontend.mxnet.params import read_params, without_prefixes
 from mrt.frontend.refusals import check_static, list_uncovered
+from mrt.messages import short
+from mrt.paths import as_path
 from mrt.symbol import Array, Graph, Symbol, TensorType
+from mrt.symbol.arrays import as_array
 from mrt.symbol.operator import find_operator, is_operator
 from mrt.symbol.operators.normalization import Identity
 from mrt.symbol.rebatch import check_batch
@@ -59,6 +61,7 @@ def from_mxnet(
     (operators all at once); GraphError where an input's shape is not known, or an operator does not fit.
     """
     check_batch(batch)
+    check_shapes(shapes)
     text, title = _text_of(symbol)
     content = read_symbol_json(text)
     if "format_version" in content.attributes:
@@ -79,7 +82,7 @@ def from_mxnet(
 
 def read_checkpoint(path: str | os.PathLike[str], batch: int = 1, shapes: Shapes | None = None) -> Graph:
     """The graph of NAME-symbol.json, with the parameters of the NAME-NNNN.params beside it of the highest number."""
-    path = Path(path)
+    path = as_path(path, "path", to_read=True)
     name = path.name.removesuffix(_SYMBOL_SUFFIX)
     if name == path.name:
         raise ModelFileError(f"{path} is an MXNet symbol file, but not called NAME{_SYMBOL_SUFFIX}; use mrt.from_mxnet")
@@ -106,19 +109,21 @@ def _text_of(symbol: str | os.PathLike[str]) -> tuple[str, str]:
 
 def _arrays_of(params: str | os.PathLike[str] | bytes | Mapping[str, Array]) -> Mapping[str, Array]:
     if isinstance(params, Mapping):
+        if not all(isinstance(name, str) for name in params):
+            raise ModelFileError(f"params has the keys {short([*params])}; arrays by name are needed")
         plain = without_prefixes([*params], "params")
-        return {name: np.asarray(array) for name, array in zip(plain, params.values(), strict=True)}
+        return {name: as_array(array, f"params: {name}") for name, array in zip(plain, params.values(), strict=True)}
     if isinstance(params, bytes):
         return read_params(params, "the parameter file")
     return read_params(_content_of(params, "parameter file"), str(params))
 
 
 def _content_of(path: str | os.PathLike[str], kind: str) -> bytes:
+    file = as_path(path, kind, to_read=True)
     try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ModelFileError(f"{os.fspath(path)!r} cannot be read: {reason}; an MXNet {kind} is needed") from None
+        return file.read_bytes()
+    except OSError as error:
+        raise ModelFileError(f"{str(file)!r} cannot be read: {error.strerror}; an MXNet {kind} is needed") from None
 
 
 def _check_names(content: SymbolJson, title: str) -> None:
@@ -217,6 +222,17 @@ def _check_parameter(node: JsonNode, array: Array, shapes: Shapes) -> None:
     )
     if not fits:
         raise ModelFileError(f"parameter {node.name} has shape {array.shape}; the symbol file says {stated}")
+
+
+def check_shapes(shapes: object) -> None:
+    """GraphError unless `shapes` are sequences of lengths by name, or None."""
+    if shapes is None:
+        return
+    if not isinstance(shapes, Mapping):
+        raise GraphError(f"shapes is {short(shapes)}; a mapping of input names to shapes, or None, is needed")
+    for name, shape in shapes.items():
+        if not isinstance(name, str) or isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
+            raise GraphError(f"the shape given for input {short(name)} is {short(shape)}; (1, 3, 32, 32) is one")
 
 
 def _given_shape(name: str, shape: Sequence[int]) -> list[int | None]:

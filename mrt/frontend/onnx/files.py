@@ -15,6 +15,7 @@ from onnx import numpy_helper
 
 from mrt.errors import ModelFileError
 from mrt.frontend.refusals import check_size
+from mrt.paths import as_path
 from mrt.symbol import Array
 
 
@@ -25,7 +26,7 @@ def read_model(model: str | os.PathLike[str] | onnx.ModelProto) -> tuple[onnx.Mo
     """
     if isinstance(model, onnx.ModelProto):
         return _checked(model, "the model"), None, "the model"
-    path = Path(model)
+    path = as_path(model, "model", to_read=True, or_pipe=True)
     try:
         content = _content(path)
     except IsADirectoryError:

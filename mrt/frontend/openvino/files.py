@@ -11,6 +11,7 @@ import openvino
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
 from mrt.frontend.sniffing import looks_like_ir
+from mrt.paths import as_path
 from mrt.symbol import Array
 
 _DTYPES = {
@@ -35,7 +36,7 @@ def read_model(model: str | os.PathLike[str] | openvino.Model) -> tuple[openvino
     """
     if isinstance(model, openvino.Model):
         return model.clone(), "the model"
-    path = Path(model)
+    path = as_path(model, "model", to_read=True)
     text = _content(path, "an OpenVINO .xml file")
     weights = _content(path.with_suffix(".bin"), f"it holds the constants of {path} and lies beside it")
     if not looks_like_ir(text):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,8 @@ from mrt.frontend.relay.values import (
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import is_known, item_of
+from mrt.messages import short
+from mrt.paths import as_path
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.rebatch import check_batch
 
@@ -84,6 +85,8 @@ def from_relay(text: str, params: Mapping[str, Any] | bytes | None = None, batch
     malformed or dynamic; DataError where `params` do not fit or lack a weight; UnsupportedOperatorError listing every
     operator that is not covered, with the lines, and every use of a covered one that is not.
     """
+    if not isinstance(text, str):
+        raise ModelFileError(f"text is {short(text)}; a Relay text as mod.astext() gives it is needed")
     values = parse_parameters(params, "params") if isinstance(params, bytes) else params
     return _read(text, values, batch, "the text")
 
@@ -93,7 +96,7 @@ def read_relay_file(path: str | os.PathLike[str], batch: int = 1) -> Graph:
 
     Raises as from_relay does, ModelFileError also where a file cannot be read.
     """
-    path = Path(path)
+    path = as_path(path, "path", to_read=True)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:

@@ -20,6 +20,7 @@ import tflite
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
 from mrt.frontend.quantized import QuantizedConstant, dequantized_constant
 from mrt.frontend.sniffing import TFLITE_IDENTIFIER
+from mrt.paths import as_path
 from mrt.symbol import Array
 
 _VERSION = 3
@@ -227,7 +228,9 @@ class StoredModel:
 
 def read_model(model: str | os.PathLike[str] | bytes) -> StoredModel:
     """The main graph of a file, given as a path or as its bytes; ModelFileError where it is no whole TFLite model."""
-    title, content = ("the model", model) if isinstance(model, bytes) else _content(Path(model))
+    title, content = (
+        ("the model", model) if isinstance(model, bytes) else _content(as_path(model, "model", to_read=True))
+    )
     if content[4 : 4 + len(TFLITE_IDENTIFIER)] != TFLITE_IDENTIFIER:
         raise ModelFileError(f"{title} is no TFLite model: bytes 4 to 7 are not {TFLITE_IDENTIFIER.decode()}")
     return _reading(title, lambda: _Source(title, content).model())

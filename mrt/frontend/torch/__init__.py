@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from mrt.errors import GraphError, ModelFileError
 from mrt.frontend.torch.archive import read_archive
+from mrt.paths import as_path
 from mrt.symbol import Graph
 from mrt.symbol.rebatch import check_batch
 
@@ -27,7 +27,7 @@ def from_torch(program: str | os.PathLike[str] | Any, batch: int = 1) -> Graph:
     check_batch(batch)
     archive = None
     if isinstance(program, (str, os.PathLike)):
-        path = Path(program)
+        path = as_path(program, "program", to_read=True)
         if path.is_dir():
             raise ModelFileError(f"{path} is a folder; a .pt2 file is needed")
         if not path.exists():
