@@ -28,6 +28,10 @@ def analyse_bounds(graph: Graph, inputs: Mapping[str, Interval]) -> dict[str, In
 
 def bounds_of(symbol: Symbol, inputs: Sequence[Interval]) -> Interval:
     """The proven interval of one integer symbol; QuantizationError beyond 32 bits or beyond its dtype."""
+    if symbol.dtype not in DTYPE_RANGES:
+        raise QuantizationError(
+            f"{symbol.name} ({symbol.op}): it is {symbol.dtype}, {', '.join(DTYPE_RANGES)} are allowed; cast its inputs"
+        )
     result = symbol.operator.bounds(*inputs)
     for interval in (result, *symbol.operator.intermediates(*inputs)):
         if not interval.fits_int32:

@@ -169,6 +169,8 @@ def exact_array(value: Any) -> Array:
     array = np.asarray(value)
     if array.dtype == object:
         return array
+    if array.dtype == np.uint64:  # such as NumPy takes a Python int of 2^63 for
+        return array.astype(object)
     return array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
 
 
@@ -183,19 +185,19 @@ def narrowed(value: Array) -> Array:
 def add(a: Array, b: Array) -> Array:
     """a + b without overflow."""
     a, b = _roomy(a, b, lambda x, y: x + y)
-    return a + b
+    return _whole(a + b)
 
 
 def subtract(a: Array, b: Array) -> Array:
     """a - b without overflow."""
     a, b = _roomy(a, b, lambda x, y: x + y)
-    return a - b
+    return _whole(a - b)
 
 
 def multiply(a: Array, b: Array) -> Array:
     """a * b, elementwise, without overflow."""
     a, b = _roomy(a, b, lambda x, y: x * y)
-    return a * b
+    return _whole(a * b)
 
 
 def total(a: Array, axis: tuple[int, ...] | int | None, times: int = 1, keepdims: bool = False) -> Array:
@@ -212,6 +214,11 @@ def total(a: Array, axis: tuple[int, ...] | int | None, times: int = 1, keepdims
 def _ranked(value: Any, rank: int) -> Array:
     array = exact_array(value)
     return array.reshape((1,) * (rank - array.ndim) + array.shape)
+
+
+def _whole(value: Any) -> Array:
+    """An array of any rank: NumPy's operators make a Python int of two object arrays of rank 0."""
+    return np.asarray(value, object) if isinstance(value, int) else value
 
 
 def _largest(a: Array) -> int:
