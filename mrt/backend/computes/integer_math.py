@@ -93,6 +93,14 @@ def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
 
 @on_scalars("floor_divide")
 def divide_each(symbol: Symbol, lhs: View, rhs: View) -> View:
-    """Each number by itself."""
+    """Each number by itself: the quotient that is cut off, less 1 where the remainder has a sign, as no divisor has."""
     dtype = symbol.dtype
-    return elementwise(symbol, lhs, rhs, body=lambda x, y: tirx.floordiv(x.astype(dtype), y.astype(dtype)))
+    sign = constant(int(dtype.removeprefix("int")) - 1, dtype)
+
+    def floored(x: Expression, y: Expression) -> Expression:
+        return tirx.truncdiv(x, y) + (tirx.truncmod(x, y) >> sign)
+
+    def element(x: Expression, y: Expression) -> Expression:
+        return bind(x.astype(dtype), lambda v: bind(y.astype(dtype), lambda by: floored(v, by)))
+
+    return elementwise(symbol, lhs, rhs, body=element)
