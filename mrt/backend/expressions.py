@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tvm import ir, sym, tirx
+from tvm.ir import prim
+
+from mrt.symbol.bounds import DTYPE_RANGES
 
 # TVM takes loops of vectors apart for operators that are not marked so; LLVM has this one for vectors.
 ir.register_op_attr("tirx.nearbyint", "TVectorizable", True)
@@ -27,9 +30,89 @@ def bind(value: Expression, body: Callable[[Expression], Expression]) -> Express
     return tirx.Let(held, value, body(held))
 
 
+WITHIN = -DTYPE_RANGES["int32"][0]
+"""Numbers of less magnitude are int32, whatever their sign."""
+_REACHES: Mapping[Any, Callable[[int, int], int]] = {
+    prim.Add: int.__add__,
+    prim.Sub: int.__add__,
+    prim.Max: int.__add__,
+    prim.Min: int.__add__,
+    prim.Mul: int.__mul__,
+}
+
+
+def combined(body: Callable[..., Expression], operands: Sequence[Expression]) -> Expression:
+    """`body` of the operands, such that all that TVM makes of it stays as near to what is proven as it is written.
+
+    TVM's simplifier takes int32 for whole numbers without end; LLVM and C take it that no sum, difference or product of
+    int32 leaves them. The certificate bounds x + c and (x + c) + y, but not x + y, which TVM computes to add c at last;
+    and max(x, c) - c may become max(x - c, 0). Therefore, unless all that can be made of the terms stays within int32,
+    each operand is a term that TVM takes as a whole. That is no instruction: LLVM and C are given the operand itself.
+    """
+    made = body(*operands)
+    if dtype_of(made) not in ("int32", "bool") or _reach(made) < WITHIN:
+        return made
+    return body(*map(as_term, operands))
+
+
+def as_term(value: Expression) -> Expression:
+    """The same number; a sum, say, that TVM's simplifier shall not combine with the terms of the one around it."""
+    return opaque(value) if isinstance(value, _TAKEN_APART) else value
+
+
+def cast(value: Expression, dtype: str) -> Expression:
+    """`value` in a dtype that holds it.
+
+    TVM casts the limits of what it binds, too, and refuses one that an integer dtype does not hold, though no value
+    comes to it. Of bits it looks for no limits.
+    """
+    fits = dtype not in DTYPE_RANGES or _limits_fit(value, *DTYPE_RANGES[dtype])
+    return (value if fits else value | constant(0, dtype_of(value))).astype(dtype)
+
+
+def _limits_fit(value: Expression, lo: int, hi: int) -> bool:
+    if isinstance(value, prim.IntImm):
+        return lo <= int(value) <= hi
+    if isinstance(value, ir.Call) and value.op.name == SEAL:
+        return _limits_fit(value.args[0], lo, hi)
+    return type(value) not in _REACHES or all(_limits_fit(x, lo, hi) for x in (value.a, value.b))
+
+
+SEAL = "tirx.reinterpret"
+"""TVM's operator that gives the same bits in another dtype, or in the same one; `StmtSimplify` keeps it."""
+
+
+def opaque(value: Expression) -> Expression:
+    """The same number, of which TVM's simplifier knows no more than its dtype, int32."""
+    return value if dtype_of(value) != "int32" else ir.Call(SEAL, [value], ret_ty="int32")
+
+
+_TAKEN_APART = (*_REACHES, prim.IntImm, prim.FloorDiv, prim.FloorMod, prim.Select, prim.Let)
+"""Expressions whose operands TVM's simplifier combines with those of the expression around them."""
+
+
+def _reach(value: Expression) -> int:
+    """What no number exceeds in magnitude that is combined of terms of `value`, however they are arranged.
+
+    Each term counts as 1 at least, so that factors of 0 hide nothing.
+    """
+    if isinstance(value, prim.IntImm):
+        return max(abs(int(value)), 1)
+    if isinstance(value, prim.Cast):
+        return max(map(abs, DTYPE_RANGES.get(dtype_of(value.value), (WITHIN,))))
+    if type(value) in _REACHES:
+        return _REACHES[type(value)](_reach(value.a), _reach(value.b))
+    return WITHIN
+
+
 def dtype_of(value: Expression) -> str:
     """The dtype of a scalar expression."""
     return str(value.ty)
+
+
+def ordered(dtype: str) -> str:
+    """The dtype in which numbers of `dtype` are compared: TVM knows no greater one of two bool."""
+    return "uint8" if dtype == "bool" else dtype
 
 
 def constant(value: float | int | bool, dtype: str) -> Expression:

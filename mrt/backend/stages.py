@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import te
 
-from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.expressions import Expression, Tensor, combined, constant
 from mrt.backend.storage import View
 from mrt.symbol import Symbol
 
@@ -82,7 +82,7 @@ def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression]
     """
 
     def element(*at: Expression) -> Expression:
-        return body(*(broadcast(x, at, symbol.shape) for x in inputs))
+        return combined(body, [broadcast(x, at, symbol.shape) for x in inputs])
 
     return inlined(symbol.shape, symbol.dtype, element, natural=natural)
 

@@ -66,6 +66,8 @@ class Storage:
 
     def permuted(self, axes: Sequence[int]) -> Storage | None:
         """The same memory seen as the transpose whose axis i is axis axes[i]; None where no storage describes it."""
+        if not axes:
+            return self
         shape = tuple(self.type.shape[axis] for axis in axes)
         seen = replace(
             self,

@@ -57,6 +57,10 @@ def _input_bounds(symbol: Symbol, inputs: Mapping[str, Interval]) -> Interval:
 
 def bounds_of(symbol: Symbol, inputs: Sequence[Interval]) -> Interval:
     """The proven interval of one integer symbol; QuantizationError beyond 32 bits or beyond its dtype."""
+    if symbol.dtype not in DTYPE_RANGES:
+        raise QuantizationError(
+            f"{symbol.name} ({symbol.op}): it is {symbol.dtype}, {', '.join(DTYPE_RANGES)} are allowed; cast its inputs"
+        )
     try:
         result = symbol.operator.bounds(*inputs)
         intermediates = symbol.operator.intermediates(*inputs)

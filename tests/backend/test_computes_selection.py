@@ -109,3 +109,48 @@ def test_deconvolutions_agree(dtype: str, shape: tuple[int, ...], attributes: di
     hidden = bundle.hidden("Deconvolution", x, bundle.parameter(weight), **attributes)
     bundle.add("relu", hidden)
     bundle.check(tolerance=1e-5)
+
+
+def test_bools_are_compared() -> None:
+    """TVM has no maximum of them; every one of the four pairs is met."""
+    bundle, pairs = Bundle(), np.array([[False, False], [False, True], [True, False], [True, True]])
+    x, y = (bundle.input(column) for column in pairs.T)
+    for name, expected in (("maximum", pairs.any(axis=1)), ("minimum", pairs.all(axis=1))):
+        for op in (f"_{name}", f"broadcast_{name}"):
+            made = bundle.add(op, x, y)
+            assert bundle.graph().with_outputs([made]).evaluate(bundle.feeds)[0].tolist() == expected.tolist()
+        for scalar in (0, 1):
+            bundle.add(f"_{name}_scalar", x, scalar=scalar)
+    for limits in ((0, 0), (1, 1), (-5, 5), (0.5, 1.5), (-0.5, 0.5)):
+        bundle.add("clip", x, a_min=limits[0], a_max=limits[1])
+    bundle.add("relu", bundle.hidden("_maximum", x, y))
+    bundle.add("Cast", bundle.hidden("_minimum", x, y), dtype="bool")
+    table = bundle.input(np.array([[True, False, True], [False, False, True]]))
+    for axis in ((), (0,), (1,)):
+        bundle.add("max", table, axis=axis)
+        bundle.add("min", table, axis=axis, keepdims=True)
+    for name in ("argmax", "argmin"):
+        bundle.add(name, table)
+        bundle.add(name, table, axis=1)
+    for shape in ((1, 2, 3, 3), (1, 64, 3, 3)):
+        image = bundle.input(bundle.random.random(shape) < 0.1)
+        bundle.add("Pooling", image, kernel=(2, 2), pad=(1, 1))
+        bundle.add("Pooling", image, global_pool=True, pool_type="sum")
+    bundle.check()
+
+
+@pytest.mark.parametrize("dtype", ["bool", *DTYPES[:-1]])
+def test_tensors_of_rank_0_agree(dtype: str) -> None:
+    bundle = Bundle()
+    x, y = bundle.input(np.array(1, dtype)), bundle.input(np.array(0, dtype))
+    for name in SCALAR_OPERATORS:
+        bundle.add(name, x)
+    for name in ("elemwise_sub", "broadcast_mul", "_maximum", "broadcast_minimum", "right_shift"):
+        bundle.add(name, x, y)
+    bundle.add("where", x, y, x)
+    bundle.add("Pad", x, pad_width=())
+    bundle.check()
+
+
+SCALAR_OPERATORS = ("relu", "negative", "transpose", "max", "min", "sum", "argmax", "argmin", "integer_sqrt", "_copy")
+"""Operators without attributes that take a tensor of rank 0."""

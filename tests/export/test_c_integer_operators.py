@@ -17,8 +17,6 @@ from exported import facts
 from mrt.symbol import Array, Graph, TensorType
 
 DTYPES = ("bool", "int8", "uint8", "int16", "int32")
-WITHOUT_BOOL = ("clip", "Pooling", "max", "argmax", "argmin")
-"""What TVM has no bool form of, in C or otherwise: it knows no least and no greatest bool."""
 Ranges = dict[str, tuple[int, int]]
 
 
@@ -128,8 +126,6 @@ def test_operators_of_every_dtype(tmp_path: Path) -> None:
     batch = Batch()
     for dtype in DTYPES:
         graph, range_of_x, samples = operators_of(dtype)
-        if dtype == "bool":
-            graph = graph.with_outputs(s for s in graph.outputs if s.op not in WITHOUT_BOOL)
         batch.expect_meaning(graph, samples, {"x": range_of_x})
     for mode in ("clip", "wrap"):
         x = np.arange(12, dtype=np.int16).reshape(3, 4)
@@ -138,6 +134,21 @@ def test_operators_of_every_dtype(tmp_path: Path) -> None:
         at = np.clip(places.astype(np.int64), 0, 3) if mode == "clip" else places.astype(np.int64) % 4
         batch.expect(graph, {"x1": places}, x[:, at].reshape(-1).tolist())
     batch.check(tmp_path, "-Wno-tautological-compare")  # some read one tensor twice, as in max(x, x)
+
+
+def test_tensors_of_rank_0(tmp_path: Path) -> None:
+    batch = Batch()
+    for dtype, op in itertools.product(
+        DTYPES, ("relu", "negative", "transpose", "max", "sum", "argmin", "integer_sqrt")
+    ):
+        batch.expect_meaning(graph_of(op, TensorType((), dtype)), [{"x0": np.array(1, dtype)}], {"x0": (0, 1)})
+    kind = TensorType((), "int32")
+    feeds = {"x0": np.array(LOWEST, np.int32), "x1": np.array(31, np.int32)}
+    shifts: Ranges = {"x0": (LOWEST, LOWEST), "x1": (0, 31)}
+    batch.expect(graph_of("right_shift", kind, kind), feeds, [-1], shifts)
+    batch.expect(graph_of("floor_divide", kind, kind), feeds, [LOWEST // 31], {**shifts, "x1": (1, 31)})
+    batch.expect(graph_of("_maximum", kind, kind), feeds, [31], shifts)
+    batch.check(tmp_path)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from applied import draw, holds, random_interval, run
 
+from mrt.errors import QuantizationError
 from mrt.symbol import GraphBuilder, Interval, Operator, TensorType
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.operator import registered_operators
@@ -371,3 +372,19 @@ def test_accumulators_grow_past_32_bits_only_with_an_error() -> None:
 def test_a_quotient_of_numbers_whose_inverse_overflows(sign: int) -> None:
     tiny = Interval.of(sign * 5e-324, sign * 5e-324, (1,))
     assert holds(BroadcastDiv().bounds(tiny, tiny), np.array([1.0]))
+
+
+def test_bounds_of_rank_0_are_exact_beyond_64_bits() -> None:
+    """NumPy makes no array of the product of two object arrays of rank 0, and one without a sign of 2^63."""
+    x = Interval.of(-(2**31), 2**31 - 1, ())
+    square = BroadcastMul().bounds(x, x)
+    assert (square.min, square.max) == (-(2**62) + 2**31, 2**62)
+    assert BroadcastAdd().bounds(square, square).max == 2**63
+
+
+def test_int64_is_no_dtype_of_integer_graphs() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((2,), "int64"))
+    graph = builder.graph([builder.apply(Relu(), [x], "y")])
+    with pytest.raises(QuantizationError, match=r"y \(relu\): it is int64"):
+        analyse_bounds(graph, {"x": Interval.of(0, 5, (2,))})

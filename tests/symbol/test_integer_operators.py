@@ -146,8 +146,11 @@ def test_scalars_of_integers_are_integers() -> None:
     assert run(PlusScalar(1000.0), x).tolist() == [997, 1004]
     assert run(MulScalar(-100.0), x).tolist() == [300, -400]
     assert run(RMinusScalar(1.0), x).tolist() == [4, -3]
-    with pytest.raises(GraphError, match="need an integer scalar"):
-        infer(PlusScalar(0.5), TensorType((1,), "int8"))
+    for scalar in (0.5, 2.0**31, -(2.0**31) - 1, float("inf"), float("nan")):
+        with pytest.raises(GraphError, match="meets int8.*; an integer that int32 holds is needed"):
+            infer(PlusScalar(scalar), TensorType((1,), "int8"))
+    for end in (-(2**31), 2**31 - 1):
+        assert run(PlusScalar(end), np.array([0], np.int8)).tolist() == [end]
 
 
 def test_int64_sums_are_exact() -> None:

@@ -21,6 +21,8 @@ from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, 
 def relu(symbol: Symbol, data: Tensor) -> View:
     if isinstance(data, View) and data.natural:
         return data
+    if symbol.dtype == "bool":
+        return elementwise(symbol, data, body=lambda x: x)
     return elementwise(symbol, data, body=lambda x: te.max(x, constant(0, symbol.dtype)))
 
 
@@ -53,11 +55,17 @@ def clip_to(symbol: Symbol, data: Tensor, *limits: Tensor) -> View:
     return elementwise(symbol, data, *limits, body=element)
 
 
-def clipped(x: Expression, dtype: str, lo: float, hi: float) -> Expression:
-    """x limited to [lo, hi]; an integer to the integers in it, of which those beyond its dtype change nothing."""
+def clipped(x: Expression, dtype: str, lo: float = -math.inf, hi: float = math.inf) -> Expression:
+    """x limited to [lo, hi]; an integer to the integers in it, of which those beyond its dtype change nothing.
+
+    Where one integer of the dtype is left it is a constant: C's compilers warn of comparisons that have one outcome.
+    """
     if dtype.startswith("float"):
         return te.min(te.max(x, constant(lo, dtype)), constant(hi, dtype))
-    least, most = tirx.min_value(dtype).value, tirx.max_value(dtype).value
+    least, most = (0, 1) if dtype == "bool" else (tirx.min_value(dtype).value, tirx.max_value(dtype).value)
+    for end, is_all in ((most, lo > most - 1), (least, hi < least + 1)):
+        if is_all:
+            return constant(end, dtype)
     if lo > least:
         x = te.max(x, constant(math.ceil(lo), dtype))
     return te.min(x, constant(math.floor(hi), dtype)) if hi < most else x

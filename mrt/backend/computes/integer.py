@@ -7,6 +7,7 @@ from tvm import te, tirx
 
 from mrt.backend.compute import Kind, compute, record
 from mrt.backend.expressions import Expression, Tensor, bind, constant
+from mrt.backend.expressions import cast as to
 from mrt.backend.packing import FixedForm, Operand, Packed, Surroundings, laid_operand, packing
 from mrt.backend.reciprocal import reciprocal_of
 from mrt.backend.rounding import Rounding, choose_rounding, half_of
@@ -83,9 +84,9 @@ def left_shift(symbol: Symbol, data: Tensor, shift: Tensor) -> Tensor:
 @compute("Cast", kind=Kind.ELEMENTWISE)
 def cast(symbol: Symbol, data: Tensor) -> Tensor:
     """Floats are truncated towards zero."""
-    if symbol.dtype == "bool":
+    if symbol.dtype == "bool" and data.dtype != "bool":
         return elementwise(symbol, data, body=lambda x: tirx.NE(x, constant(0, data.dtype)))
-    return elementwise(symbol, data, body=lambda x: x.astype(symbol.dtype))
+    return elementwise(symbol, data, body=lambda x: to(x, symbol.dtype))
 
 
 EXACT_IN_FLOAT32 = 2**24

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tvm import te, tirx
 
@@ -93,15 +93,31 @@ def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
 
 @on_scalars("floor_divide")
 def divide_each(symbol: Symbol, lhs: View, rhs: View) -> View:
-    """Each number by itself."""
-    dtype = symbol.dtype
-    return elementwise(symbol, lhs, rhs, body=lambda x, y: tirx.floordiv(x.astype(dtype), y.astype(dtype)))
+    """Each number by itself: the quotient that is cut off, less 1 where the remainder has a sign, as no divisor has."""
+    return _divided(symbol, lhs, rhs, lambda x, y, sign: tirx.truncdiv(x, y) + (tirx.truncmod(x, y) >> sign))
 
 
 @compute("floor_mod", kind=Kind.ELEMENTWISE, unpadded=(1,))
 def floor_mod(symbol: Symbol, lhs: View, rhs: View) -> View:
+    """The remainder of the quotient that is cut off, and the divisor more where it has a sign, as no divisor has."""
+
+    def remainder(x: Expression, y: Expression, sign: Expression) -> Expression:
+        return bind(tirx.truncmod(x, y), lambda left: left + ((left >> sign) & y))
+
+    return _divided(symbol, lhs, rhs, remainder)
+
+
+def _divided(
+    symbol: Symbol, lhs: View, rhs: View, body: Callable[[Expression, Expression, Expression], Expression]
+) -> View:
+    """`body` of two numbers and of the shift that leaves a number's sign."""
     dtype = symbol.dtype
-    return elementwise(symbol, lhs, rhs, body=lambda x, y: tirx.floormod(x.astype(dtype), y.astype(dtype)))
+    sign = constant(int(dtype.removeprefix("int")) - 1, dtype)
+
+    def element(x: Expression, y: Expression) -> Expression:
+        return bind(x.astype(dtype), lambda v: bind(y.astype(dtype), lambda by: body(v, by, sign)))
+
+    return elementwise(symbol, lhs, rhs, body=element)
 
 
 @compute("bitwise_and", kind=Kind.ELEMENTWISE)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 
 from tvm import te
 
 from mrt.backend.compute import Kind, Wish, compute, on_scalars, record, wishing
-from mrt.backend.expressions import Expression, Tensor, unravel
+from mrt.backend.expressions import Expression, Tensor, combined, unravel
 from mrt.backend.kernels.batch_dot import dot_of_matrices, matrix_products
 from mrt.backend.kernels.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.instructions import Dot, choose_dot
@@ -57,7 +58,9 @@ def fully_connected(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | N
     result = _dots(symbol, data, weight) if isinstance(weight, Operand) else _direct(symbol, data, weight)
     if bias is None:
         return result
-    return inlined(symbol.shape, symbol.dtype, lambda *at: result(*at) + bias(at[-1]).astype(symbol.dtype))
+    return inlined(
+        symbol.shape, symbol.dtype, lambda *at: combined(add, [result(*at), bias(at[-1]).astype(symbol.dtype)])
+    )
 
 
 def _dots(symbol: Symbol, data: View, weight: Operand) -> View:

@@ -9,7 +9,7 @@ from tvm import te, tirx
 
 from mrt.backend.compute import Kind, Wish, compute, record, wishing
 from mrt.backend.computes.convolution import Window, reduce_window
-from mrt.backend.expressions import Expression, constant
+from mrt.backend.expressions import Expression, constant, ordered
 from mrt.backend.machine import Machine
 from mrt.backend.stages import inlined
 from mrt.backend.storage import View
@@ -25,7 +25,7 @@ def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wi
 @compute("Pooling", kind=Kind.WINDOW)
 def pooling(symbol: Symbol, data: View) -> View:
     """A maximum reads, in place of the border, what stands next to it: that is in the same window."""
-    operator, dtype = record(symbol, Pooling), symbol.dtype
+    operator, dtype = record(symbol, Pooling), ordered(symbol.dtype)
     window = pooling_window(symbol)
     lengths = symbol.inputs[0].shape[2:]
     is_max = operator.pool_type == "max"
@@ -50,9 +50,10 @@ def pooling(symbol: Symbol, data: View) -> View:
 
     def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
         value = found(n, *position, channel)
-        return value / _count(symbol, window, position) if operator.pool_type == "avg" else value
+        value = value / _count(symbol, window, position) if operator.pool_type == "avg" else value
+        return value.astype(symbol.dtype)
 
-    return inlined(symbol.shape, dtype, element, 1)
+    return inlined(symbol.shape, symbol.dtype, element, 1)
 
 
 def pooling_window(symbol: Symbol) -> Window:

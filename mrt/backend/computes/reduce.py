@@ -9,7 +9,7 @@ from typing import Any
 from tvm import te
 
 from mrt.backend.compute import Kind, compute, record
-from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.expressions import Expression, Tensor, as_term, constant, ordered
 from mrt.backend.kernels.rows import reduced_rows
 from mrt.backend.stages import inlined, stage
 from mrt.backend.storage import VECTOR, View
@@ -49,18 +49,18 @@ def reduced(data: Tensor, axes: Sequence[int], shape: tuple[int, ...], reducer: 
 
     A reduction over all axes may give the shape (1,).
     """
-    rank = len(data.shape)
-    if _by_vectors(data, axes) and dtype in STORAGE_DTYPES:
+    rank, stored, dtype = len(data.shape), dtype, ordered(dtype)
+    if _by_vectors(data, axes) and stored in STORAGE_DTYPES:
         return reduced_rows(data, shape, reducer, dtype)
     loops = {axis: te.reduce_axis((0, int(data.shape[axis])), f"r{axis}") for axis in axes}
     kept = range(rank) if len(shape) == rank else [axis for axis in range(rank) if axis not in loops]
 
     def body(*at: Expression) -> Expression:
         places = dict(zip(kept, at, strict=False)) | {axis: loop.var for axis, loop in loops.items()}
-        value = data(*(places[axis] for axis in range(rank))).astype(dtype)
+        value = as_term(data(*(places[axis] for axis in range(rank))).astype(dtype))
         return reducer(value, axis=list(loops.values())) if loops else value
 
     near = data.inner if isinstance(data, View) else None
     inner = list(kept).index(near) if near is not None and near in kept and near not in loops else None
     total = stage(shape, body, "reduced", inner=inner)
-    return inlined(shape, dtype, lambda *at: total(*at), inner)
+    return inlined(shape, stored, lambda *at: total(*at).astype(stored), inner)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from mrt.backend.compute import Kind, compute, record
-from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.expressions import Expression, Tensor, constant, opaque
 from mrt.backend.stages import elementwise
 from mrt.symbol import Symbol
 from mrt.symbol.operators.scalar import (
@@ -17,6 +17,7 @@ from mrt.symbol.operators.scalar import (
     RDivScalar,
     RMinusScalar,
 )
+from mrt.symbol.types import INT32_MIN
 
 Body = Callable[[Expression, Expression], Expression]
 Record = PlusScalar | MinusScalar | RMinusScalar | MulScalar | DivScalar | RDivScalar
@@ -34,7 +35,11 @@ BODIES: Mapping[type[Record], Body] = {
 
 def with_scalar(symbol: Symbol, data: Tensor, kind: type[Record], body: Body) -> Tensor:
     """The stage of an operator of the record `kind`."""
-    value = constant(record(symbol, kind).scalar, symbol.dtype)
+    scalar = record(symbol, kind).scalar
+    # TVM makes x + (-c) of x - c, though the least integer has no negative, and (0 - x) - (-c) of c - x for c below 0.
+    is_hidden = scalar == INT32_MIN or (kind is RMinusScalar and scalar < 0)
+    value = constant(scalar, symbol.dtype)
+    value = opaque(value) if is_hidden else value
     return elementwise(symbol, data, body=lambda x: body(x.astype(symbol.dtype), value))
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from tvm import te, tirx
 
 from mrt.backend.compute import Kind, compute, record
+from mrt.backend.computes.activation import clipped
 from mrt.backend.computes.reduce import reduced
-from mrt.backend.expressions import Expression, Tensor, constant, ravel
-from mrt.backend.stages import broadcast, elementwise, stage
+from mrt.backend.expressions import Expression, Tensor, constant, opaque, ordered, ravel
+from mrt.backend.stages import broadcast, elementwise, inlined, stage
 from mrt.symbol import Symbol
 from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, MaximumScalar, Min, MinimumScalar, Where
 from mrt.symbol.types import STORAGE_DTYPES
@@ -33,9 +34,12 @@ def arg_min(symbol: Symbol, data: Tensor) -> Tensor:
 def _place_of_extreme(symbol: Symbol, data: Tensor, axis: int | None, reducer: Any) -> Tensor:
     """The least place at which the data is what `reducer` makes of it along `axis` (all axes if None)."""
     shape = symbol.inputs[0].shape
+    if not shape:
+        return inlined(symbol.shape, symbol.dtype, lambda *at: constant(0, symbol.dtype))
     axes = tuple(range(len(shape))) if axis is None else (axis % len(shape),)
     kept = tuple(1 if a in axes else n for a, n in enumerate(shape))
-    extreme = reduced(data, axes, kept, reducer, data.dtype)
+    dtype = ordered(data.dtype)
+    extreme = reduced(data, axes, kept, reducer, dtype)
     loops = {a: te.reduce_axis((0, shape[a]), f"r{a}") for a in axes}
     count = ravel(tuple(constant(shape[a] - 1, "int32") for a in axes), tuple(shape[a] for a in axes)) + 1
 
@@ -43,7 +47,7 @@ def _place_of_extreme(symbol: Symbol, data: Tensor, axis: int | None, reducer: A
         here = [loops[a].var if a in loops else at[a] for a in range(len(shape))]
         there = [0 if a in loops else at[a] for a in range(len(shape))]
         flat = ravel(tuple(here[a] for a in axes), tuple(shape[a] for a in axes))
-        found = tirx.Select(data(*here) == extreme(*there), flat, count)
+        found = tirx.Select(data(*here).astype(dtype) == extreme(*there), flat, count)
         return te.min(found, axis=list(loops.values()))
 
     places = stage(kept, place, "place")
@@ -63,28 +67,37 @@ def _with_axes(at: tuple[Expression, ...], axes: tuple[int, ...], rank: int) -> 
 
 @compute("_maximum", "broadcast_maximum", kind=Kind.ELEMENTWISE)
 def maximum(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
-    return elementwise(symbol, lhs, rhs, body=lambda a, b: te.max(a.astype(symbol.dtype), b.astype(symbol.dtype)))
+    return _of_two(symbol, lhs, rhs, te.max)
 
 
 @compute("_minimum", "broadcast_minimum", kind=Kind.ELEMENTWISE)
 def minimum(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
-    return elementwise(symbol, lhs, rhs, body=lambda a, b: te.min(a.astype(symbol.dtype), b.astype(symbol.dtype)))
+    return _of_two(symbol, lhs, rhs, te.min)
+
+
+def _of_two(symbol: Symbol, lhs: Tensor, rhs: Tensor, choose: Any) -> Tensor:
+    dtype = ordered(symbol.dtype)
+
+    def chosen(a: Expression, b: Expression) -> Expression:
+        return choose(a.astype(dtype), b.astype(dtype)).astype(symbol.dtype)
+
+    return elementwise(symbol, lhs, rhs, body=chosen)
 
 
 @compute("_maximum_scalar", kind=Kind.ELEMENTWISE)
 def maximum_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    scalar = _scalar(symbol, record(symbol, MaximumScalar).scalar)
-    return elementwise(symbol, data, body=lambda x: te.max(x, scalar))
+    limit = record(symbol, MaximumScalar).scalar
+    if symbol.type.is_integer:
+        return elementwise(symbol, data, body=lambda x: clipped(x, symbol.dtype, lo=limit))
+    return elementwise(symbol, data, body=lambda x: te.max(x, constant(limit, symbol.dtype)))
 
 
 @compute("_minimum_scalar", kind=Kind.ELEMENTWISE)
 def minimum_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    scalar = _scalar(symbol, record(symbol, MinimumScalar).scalar)
-    return elementwise(symbol, data, body=lambda x: te.min(x, scalar))
-
-
-def _scalar(symbol: Symbol, value: float) -> Expression:
-    return constant(value if symbol.type.is_float else int(value), symbol.dtype)
+    limit = record(symbol, MinimumScalar).scalar
+    if symbol.type.is_integer:
+        return elementwise(symbol, data, body=lambda x: clipped(x, symbol.dtype, hi=limit))
+    return elementwise(symbol, data, body=lambda x: te.min(x, constant(limit, symbol.dtype)))
 
 
 @compute("where")
@@ -98,7 +111,7 @@ def where(symbol: Symbol, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
         values = (broadcast(value, at, symbol.shape).astype(symbol.dtype) for value in (x, y))
         kind = symbol.inputs[0].dtype
         is_set = chosen if kind == "bool" else chosen != constant(0, kind)
-        return tirx.Select(is_set, *values)
+        return opaque(tirx.Select(is_set, *values))
 
     return stage(symbol.shape, element, "where")
 

@@ -6,7 +6,7 @@ import numpy as np
 from tvm import te
 
 from mrt.backend.compute import Kind, compute, record
-from mrt.backend.expressions import Expression, Tensor, constant
+from mrt.backend.expressions import Expression, Tensor, combined, constant
 from mrt.backend.kernels.lookup import gathers, looked_up
 from mrt.backend.packing import Operand, Packed, Surroundings, packing
 from mrt.backend.stages import broadcast, inlined
@@ -32,7 +32,7 @@ def table_lookup(symbol: Symbol, data: Tensor, table: View | Operand) -> View:
     offset = constant(record(symbol, TableLookup).offset, "int32")
 
     def element(*at: Expression) -> Expression:
-        place = broadcast(data, at, symbol.shape).astype("int32") + offset
+        place = combined(lambda x: x.astype("int32") + offset, [broadcast(data, at, symbol.shape)])
         place = te.max(te.min(place, last), constant(0, "int32"))
         if isinstance(table, Operand):
             return looked_up(table.views[0].tensor, place).astype(symbol.dtype)

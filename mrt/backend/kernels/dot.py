@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import add
 
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.expressions import Expression, Tensor, constant, ravel, unravel
+from mrt.backend.expressions import Expression, Tensor, combined, constant, ravel, unravel
 from mrt.backend.kernels.begun import begun_sums
 from mrt.backend.kernels.instructions import Dot, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.loops import SHORT_ROW
@@ -124,7 +125,7 @@ def dot_products(
             return begun(*at, block, lane)
         value = whole(*at, block, lane)
         value = value + weight.views[1](block, lane) if dot.offset else value
-        return value if bias is None else value + bias(channel).astype(dot.accumulator)
+        return value if bias is None else combined(add, [value, bias(channel).astype(dot.accumulator)])
 
     return element
 

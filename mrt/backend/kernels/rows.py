@@ -10,7 +10,7 @@ from typing import Any
 from tvm import s_tir, te, tirx
 from tvm.tirx.op import vectorhigh, vectorlow
 
-from mrt.backend.expressions import Expression, bind, constant
+from mrt.backend.expressions import Expression, as_term, bind, constant
 from mrt.backend.kernels.written import write_blocks
 from mrt.backend.loops import REDUCTION, divisors, extent, parallelize
 from mrt.backend.stages import Hint, inlined, stage
@@ -52,7 +52,7 @@ def reduced_rows(data: View, shape: tuple[int, ...], reducer: Any, dtype: str) -
     def combined(*at: Expression) -> Expression:
         *row, lane = at
         column = vectors * VECTOR + lane
-        value = data(*row, column).astype(accumulator)
+        value = as_term(data(*row, column).astype(accumulator))
         whole = length % VECTOR == 0
         return reducer(value if whole else tirx.Select(column < length, value, neutral(accumulator)), axis=vectors)
 

@@ -50,7 +50,8 @@ def _scheduled(function: Any) -> Any:
     for stage in stages:
         if not _reduces(plan, stage):
             plan.compute_inline(stage)
-    loops = zip(plan.get_loops(output), _kinds(plan, output), strict=True)
+    # A block without axes, of rank 0, has one of its own that no loop goes over.
+    loops = zip(plan.get_loops(output), _kinds(plan, output), strict=False)
     elements = [loop for loop, kind in loops if kind != REDUCTION]
     for stage in reversed(reductions):
         if elements and _size(plan, stage) >= _size(plan, output):

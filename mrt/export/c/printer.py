@@ -190,6 +190,8 @@ class Printer:
             case prim.Select():
                 parts = [self._expression(part) for part in (node.condition, node.true_value, node.false_value)]
                 return _ternary(*parts)
+            case ir.Call() if node.op.name == "tirx.reinterpret" and dtype_of(node.args[0]) == dtype_of(node):
+                return self._expression(node.args[0])
             case ir.Call() if node.op.name == "prim.if_then_else":
                 return self._if_then_else(*node.args)
         raise UnprintableError(node.op.name if isinstance(node, ir.Call) else kind.__name__)

@@ -69,6 +69,8 @@ class Pad(Operator):
         return f"pad_width {self.pad_width} pads axis 0" if any(self.pad_width[:2]) else ""
 
     def _pad(self, x: Array, widths: list[tuple[int, int]]) -> Array:
+        if not widths:
+            return x
         if self.mode == "constant":
             return np.pad(x, widths, constant_values=self._constant(x))
         return np.pad(x, widths, mode="edge" if self.mode == "edge" else "reflect")

@@ -14,7 +14,7 @@ from mrt.symbol.types import TensorType, arithmetic_dtype
 
 
 class _Arithmetic(Operator):
-    """What arithmetic with a number shares. Integers give int32.
+    """What arithmetic with a number shares. Integers give int32, which must hold the number too.
 
     The subclasses repeat the field, since a dataclass declares its own.
     """
@@ -25,9 +25,12 @@ class _Arithmetic(Operator):
     is_elementwise = True
 
     def infer(self, x: TensorType) -> TensorType:
-        if x.is_integer and not float(self.scalar).is_integer():
-            raise GraphError(f"scalar {self.scalar} meets {x}; integers need an integer scalar")
-        return x.with_dtype(arithmetic_dtype(x))
+        dtype = arithmetic_dtype(x)
+        if x.is_integer:
+            info = np.iinfo(dtype)
+            if not (float(self.scalar).is_integer() and info.min <= self.scalar <= info.max):
+                raise GraphError(f"scalar {self.scalar} meets {x}; an integer that {dtype} holds is needed")
+        return x.with_dtype(dtype)
 
 
 def _like(x: Array, scalar: float) -> Array:
