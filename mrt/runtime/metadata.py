@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any, Literal
 
 from mrt.errors import ModelFileError
 from mrt.module_record import Provenance
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.strict_json import StrictModel, parse_json, validated
 
 FORMAT_VERSION = 5
 MAIN, REAL, METADATA = "main", "real", "mrt_metadata"
@@ -16,6 +18,17 @@ CALLS, MEMORY = "_calls", "_memory"
 """What is added to the name of a function for the one that does its work, and for the one that gives it memory."""
 REQUEST = "request_tiles"
 """The function of code that uses tile registers which asks for them and gives 0, before any other is called."""
+
+
+class _MetadataFile(StrictModel):
+    """What stands in a module."""
+
+    format_version: Literal[5]
+    made_from: dict[str, Any]
+    inputs: list[dict[str, Any]]
+    outputs: list[dict[str, Any]]
+    constants: list[int]
+    final_constants: list[int]
 
 
 @dataclass(frozen=True)
@@ -50,16 +63,9 @@ class Metadata:
     def from_json(cls, text: str) -> Metadata:
         """The metadata in `text`; ModelFileError if it is none of this format."""
         try:
-            data = json.loads(text)
-            version = data["format_version"]
-            if version != FORMAT_VERSION:
-                raise ModelFileError(f"format_version is {version}, this MRT reads {FORMAT_VERSION}; compile it again")
-            return cls(
-                Provenance.from_data(data["made_from"]),
-                tuple(TensorQuantization.from_json(entry) for entry in data["inputs"]),
-                tuple(TensorQuantization.from_json(entry) for entry in data["outputs"]),
-                tuple(int(place) for place in data["constants"]),
-                tuple(int(place) for place in data["final_constants"]),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"its metadata is malformed: {error}") from None
+            data = validated(_MetadataFile, parse_json(text))
+            made_from = Provenance.from_data(data.made_from)
+            inputs, outputs = (tuple(map(TensorQuantization.from_json, part)) for part in (data.inputs, data.outputs))
+        except (ModelFileError, ValueError) as error:
+            raise ModelFileError(f"its metadata is malformed: {error}; compile it again") from None
+        return cls(made_from, inputs, outputs, tuple(data.constants), tuple(data.final_constants))
