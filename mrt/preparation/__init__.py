@@ -20,6 +20,7 @@ from mrt.preparation.separate_pad import SeparatePad
 from mrt.preparation.zero_points import IntegerZeroPoints
 from mrt.symbol import Graph, Pass, Refusal, run_passes
 from mrt.symbol.rebatch import check_outputs
+from mrt.symbol.sizes import check_sizes
 
 __all__ = ["PIPELINE", "PreparationConfig", "Prepared", "prepare"]
 
@@ -80,8 +81,9 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bo
     differ by that.
     Raises ConfigError for a name in `split` that matches nothing, DataError for NaN or infinity in a parameter,
     GraphError for an output, or a tensor that crosses the cut, which depends on an input without having the batch at
-    axis 0: samples could not be told apart there.
+    axis 0: samples could not be told apart there, and for a graph that makes far more elements than it is given.
     """
+    check_sizes(graph)
     check_outputs(graph)
     cut = cut_tail(CheckFiniteParameters()(FiniteMasks()(graph)), config.split, config.cut_softmax)
     check_outputs(cut.body)

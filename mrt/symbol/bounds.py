@@ -23,7 +23,7 @@ def analyse_bounds(graph: Graph, inputs: Mapping[str, Interval]) -> dict[str, In
     take more memory than what the graph is given explains.
     """
     found = {symbol.name: _input_bounds(symbol, inputs) for symbol in graph.inputs}
-    given = sum(symbol.type.size for symbol in (*graph.inputs, *graph.symbols) if symbol.is_variable)
+    given = sum(symbol.type.size for symbol in graph.by_name.values() if symbol.is_variable)
     free = max(_BOUNDS, _BOUNDS_PER_ELEMENT * given)
     for symbol in graph.symbols:
         if not symbol.is_variable:

@@ -8,7 +8,7 @@ from mrt.errors import ConfigError
 
 MAX_RANK = 32
 """Axes of a tensor, as many as every NumPy has."""
-MAX_LENGTH = 2**31 - 1
+MAX_ELEMENTS = 2**31 - 1
 """Elements of a tensor, since compiled code counts them in 32 bits."""
 AMPLIFICATION = 2**10
 """How many times the elements of its inputs and parameters together an operator of a saved graph may make."""

@@ -10,8 +10,8 @@ from mrt.errors import GraphError, ModelFileError
 from mrt.symbol.builder import GraphBuilder
 from mrt.symbol.graph import Graph
 from mrt.symbol.interval import Array
-from mrt.symbol.limits import ELEMENTS_VARIABLE, element_limit
 from mrt.symbol.operator import Operator, parse_operator
+from mrt.symbol.sizes import check_sizes
 from mrt.symbol.symbol import Symbol, apply, variable
 from mrt.symbol.symbol_json import DTYPE_CODES, JsonNode, Reference, read_symbol_json
 from mrt.symbol.types import TensorType, type_of
@@ -107,27 +107,16 @@ def graph_from_json(text: str, parameters: Mapping[str, Array]) -> Graph:
     if version != ["int", FORMAT_VERSION]:
         raise ModelFileError(f"the symbol file has format_version {version}; {FORMAT_VERSION} is needed: update MRT")
     builder = GraphBuilder(reserved=(node.name for node in content.nodes))
-    variables = {node.name: _read_variable(node, parameters, builder) for node in content.nodes if node.is_variable}
-    limit = element_limit(sum(symbol.type.size for symbol in variables.values()))
     symbols: dict[Reference, Symbol] = {}
     for place, node in enumerate(content.nodes):
         if node.is_variable:
-            symbols[Reference(place, 0)] = variables[node.name]
-            continue
-        symbol = _read_operator(node, [_output(source, node.name, symbols) for source in node.inputs], builder)
-        _check_size(symbol, limit)
+            symbol = _read_variable(node, parameters, builder)
+        else:
+            symbol = _read_operator(node, [_output(source, node.name, symbols) for source in node.inputs], builder)
         symbols[Reference(place, 0)] = symbol
-    return builder.graph([_output(head, "heads", symbols) for head in content.heads])
-
-
-def _check_size(symbol: Symbol, limit: int) -> None:
-    """GraphError where a symbol makes more elements than what the graph is given explains."""
-    size = max(symbol.type.size, symbol.operator.working_size(*(source.type for source in symbol.inputs)))
-    if size > limit:
-        raise GraphError(
-            f"{symbol.name} ({symbol.op}): {size} elements would be made, {limit} are allowed for the inputs and "
-            f"parameters of this graph; set {ELEMENTS_VARIABLE} to allow more"
-        )
+    graph = builder.graph([_output(head, "heads", symbols) for head in content.heads])
+    check_sizes(graph)
+    return graph
 
 
 def _output(reference: Reference, reader: str, symbols: Mapping[Reference, Symbol]) -> Symbol:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.symbol.limits import MAX_LENGTH, MAX_RANK
+from mrt.symbol.limits import MAX_ELEMENTS, MAX_RANK
 
 FLOAT_DTYPES = frozenset({"float16", "float32", "float64"})
 STORAGE_DTYPES = ("int8", "uint8", "int16", "int32")
@@ -33,9 +33,9 @@ class TensorType:
             raise GraphError(f"dtype {self.dtype} is not known; use one of {sorted(FLOAT_DTYPES | INTEGER_DTYPES)}")
         if len(self.shape) > MAX_RANK:
             raise GraphError(f"a tensor of {len(self.shape)} axes; at most {MAX_RANK} are needed")
-        if min(self.shape, default=0) < 0 or prod(self.shape) > MAX_LENGTH:
+        if min(self.shape, default=0) < 0 or prod(self.shape) > MAX_ELEMENTS:
             raise GraphError(
-                f"a tensor of shape {self.shape}; lengths from 0 on, of at most {MAX_LENGTH} elements, are needed"
+                f"a tensor of shape {self.shape}; lengths from 0 on, of at most {MAX_ELEMENTS} elements, are needed"
             )
 
     @property

@@ -9,6 +9,7 @@ from mrt.errors import DataError, GraphError
 from mrt.preparation import PreparationConfig, prepare
 from mrt.symbol import Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.operators.activation import Relu
+from mrt.symbol.operators.arrangement import Tile
 from mrt.symbol.operators.broadcast import BroadcastMul, BroadcastSub
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.elementwise import ElemwiseAdd
@@ -184,3 +185,12 @@ def test_golden_text() -> None:
     parameters = prepared.graph.parameters
     assert np.array_equal(parameters["bn_weight"][:, 0, 0, 0], [1, 0.5]) and parameters["pool_factor"].item() == 0.25
     assert np.array_equal(parameters["bn_bias_1"].reshape(-1), [0.5, 1])
+
+
+def test_a_graph_that_makes_far_more_than_it_is_given_is_refused() -> None:
+    """Before a tensor of it is made: a network of a few bytes may ask for gigabytes."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 3, 2, 2)))
+    graph = builder.graph([builder.apply(Tile(reps=(1, 1, 4096, 4096)), [x], "vast")])
+    with pytest.raises(GraphError, match=r"vast \(tile\): 201326592 elements would be made, 16777216 are allowed"):
+        prepare(graph)

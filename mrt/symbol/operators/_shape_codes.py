@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from mrt.errors import GraphError
+from mrt.symbol.limits import MAX_RANK
 from mrt.symbol.types import TensorType
 
 
@@ -14,6 +15,8 @@ def decoded(shape: tuple[int, ...], x: TensorType, reverse: bool) -> tuple[int, 
 
     reverse: the codes are matched from the right.
     """
+    if len(shape) > 3 * MAX_RANK:  # the most codes that an axis takes
+        raise GraphError(f"shape has {len(shape)} codes; at most {MAX_RANK} axes are needed")
     turn = -1 if reverse else 1
     return _Decoding(shape, x, shape[::turn], x.shape[::turn]).result()[::turn]
 

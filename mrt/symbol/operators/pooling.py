@@ -10,6 +10,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval, multiply
+from mrt.symbol.limits import MAX_ELEMENTS
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._checks import per_axis, require_float
 from mrt.symbol.operators._intervals import output_shape, partial_sums
@@ -84,12 +85,18 @@ class Pooling(Operator):
         if max(n + a + b for n, a, b in zip(spatial, before, after, strict=True)) > _MAX_LENGTH:
             raise GraphError(f"axes {tuple(spatial)} with pad {self.pad}; a length of at most {_MAX_LENGTH} is needed")
         rounds_up = self.pooling_convention == "full"
+        axes = list(zip(spatial, kernel, stride, before, after, strict=True))
+        counts = [_count(n + a + b - k, s, rounds_up) for n, k, s, a, b in axes]
+        if prod(counts) > MAX_ELEMENTS:
+            raise GraphError(
+                f"kernel {self.kernel} with pad {self.pad} gives {counts} windows of axes {tuple(spatial)}"
+            )
         return [
             [
                 (max(start, 0), min(start + k, n), min(start + k, n + b) - start)
-                for start in range(-a, -a + s * _count(n + a + b - k, s, rounds_up), s)
+                for start in range(-a, -a + s * count, s)
             ]
-            for n, k, s, a, b in zip(spatial, kernel, stride, before, after, strict=True)
+            for (n, k, s, a, b), count in zip(axes, counts, strict=True)
         ]
 
     def pads(self, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
