@@ -44,10 +44,10 @@ def test_shifts_and_ties_are_the_same_on_the_oldest_cpu() -> None:
         ({"kind": "nonsense"}, "nonsense"),
         ("{not json", "not json"),
         ("amd", "native, or a mapping of the keys"),
-        ({"kind": "c"}, "'llvm' is needed"),
+        ({"kind": "c"}, "kind is 'c': input should be 'llvm'"),
         (
             {"mcpu": "x86-64", "num-cores": 2},
-            "num-cores is not a key; the keys are kind, mcpu, mt",
+            r"num-cores is not a key \(found 2\); the keys here are kind, mcpu, mt",
         ),
         ({"features": ["nonsense"]}, "no such feature"),
         ({"features": ["-nonsense"]}, "no such feature"),
