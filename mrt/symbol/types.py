@@ -22,7 +22,7 @@ class TensorType:
     """Shape and dtype of one tensor. dtype is a NumPy name such as "float32" or "int8".
 
     GraphError for a dtype that is not known, and for a shape that no tensor can have: over 32 axes, a length below 0,
-    or 2^31 elements and more.
+    or 2^63 elements and more.
     """
 
     shape: tuple[int, ...]

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from exported import facts
-from formats import FORMATS, Format, in_every_format
+from formats import Format, in_every_format
 
 import mrt
 from mrt.errors import UnsupportedOperatorError
 from mrt.model import QuantizedModel, assemble
-from mrt.symbol import GraphBuilder, Operator, TensorType, find_operator, operator
+from mrt.symbol import GraphBuilder, Operator, TensorType, operator
 from mrt.symbol.interval import Array, Interval
 from mrt.symbol.operators.activation import Sigmoid
 from mrt.symbol.operators.transform import Reshape
@@ -45,16 +44,6 @@ def test_every_operator_that_cannot_be_written_is_listed(target: Format) -> None
     message = str(caught.value)
     assert "half_of_test (4: half0, half1, half2, …)" in message
     assert "sigmoid of float32 (1: gate)" in message and "null of float32 (1: y)" in message
-
-
-@pytest.mark.parametrize("target", FORMATS[:2], ids=lambda target: target.name)
-def test_a_scalar_beyond_32_bits_is_refused_by_name(target: Format) -> None:
-    """Where values are int32."""
-    builder = GraphBuilder()
-    x = builder.input("x", TensorType((4,), "int32"))
-    graph = builder.graph([builder.apply(find_operator("_plus_scalar")(scalar=2.0**31), [x], "y")])
-    with pytest.raises(UnsupportedOperatorError, match="y .*2147483648"):
-        target.export(graph, facts(graph, {"x": (-9, -1)}))
 
 
 @in_every_format

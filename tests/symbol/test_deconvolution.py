@@ -114,7 +114,7 @@ def test_partial_sums_in_any_order_are_held() -> None:
 def test_an_image_that_is_large_gives_the_bounds_of_a_small_one() -> None:
     weight = np.random.default_rng(0).integers(-9, 9, (2, 3, 5, 4))
     operator = Deconvolution(kernel=(5, 4), num_filter=3, stride=(2, 3), pad=(1, 2))
-    small, large = (operator.bounds(Interval.of(-3, 8, (1, 2, n, n)), Interval.constant(weight)) for n in (9, 10_000))
+    small, large = (operator.bounds(Interval.of(-3, 8, (1, 2, n, n)), Interval.constant(weight)) for n in (9, 100_000))
     np.testing.assert_array_equal(small.lo, large.lo)
     np.testing.assert_array_equal(small.hi, large.hi)
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval, multiply
-from mrt.symbol.limits import MAX_ELEMENTS
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._checks import per_axis, require_float
 from mrt.symbol.operators._intervals import output_shape, partial_sums
@@ -19,6 +18,8 @@ from mrt.symbol.types import TensorType, arithmetic_dtype
 
 _MAX_LENGTH = 2**20
 """How long an axis may be with its padding, since its windows are listed one by one."""
+_MAX_WINDOWS = 2**31 - 1
+"""How many windows there may be over all axes, before those of any are listed."""
 
 
 @operator("Pooling", "Pooling_v1")
@@ -87,7 +88,7 @@ class Pooling(Operator):
         rounds_up = self.pooling_convention == "full"
         axes = list(zip(spatial, kernel, stride, before, after, strict=True))
         counts = [_count(n + a + b - k, s, rounds_up) for n, k, s, a, b in axes]
-        if prod(counts) > MAX_ELEMENTS:
+        if prod(counts) > _MAX_WINDOWS:
             raise GraphError(
                 f"kernel {self.kernel} with pad {self.pad} gives {counts} windows of axes {tuple(spatial)}"
             )
