@@ -278,6 +278,6 @@ def test_a_run_tells_of_integers_and_holds_them_against_what_is_declared(tmp_pat
     assert "calibrate: input x was calibrated on uint8" in told()
     assert "calibrated on" not in told("data.calibration.scale=0.5")
     assert "calibrated on" not in told("quantize.inputs.x={dtype: uint8, range: [0, 79]}")
-    for options, error in (({"first": "quantize"}, QuantizationError), ({}, DataError)):
+    for options, error in (({"first": "quantize"}, QuantizationError), ({"first": "calibrate"}, DataError)):
         with pytest.raises(error, match=r"input x .*\[0, 78\]"):
             told("quantize.inputs.x={dtype: uint8, range: [0, 78]}", **options)

@@ -15,6 +15,7 @@ from mrt.errors import ModelFileError, MRTError, VerificationError
 from mrt.module_record import MODULE_FILE, ModuleRecord, module_in
 from mrt.result_folder import current, settled
 from mrt.symbol import Graph, Interval
+from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.files import check_nothing_else, graph_from_bytes, read_file
 from mrt.symbol.limits import JSON_BYTES, PARAMETER_BYTES
 
@@ -178,6 +179,12 @@ def _check_interface(facts: QuantizationFacts, graph: Graph, derived: Certificat
             raise VerificationError(
                 f"{QUANTIZATION_FILE} states [{entry.lo}, {entry.hi}] for {entry.name}, "
                 f"[{fact.lo}, {fact.hi}] is derived"
+            )
+        lowest, highest = DTYPE_RANGES[entry.dtype]
+        if not lowest <= entry.zero_point <= highest:
+            raise VerificationError(
+                f"{QUANTIZATION_FILE}: {entry.name} has zero point {entry.zero_point}; its {entry.dtype} holds "
+                f"[{lowest}, {highest}]"
             )
     facts.check_tensors(graph, QUANTIZATION_FILE)
 

@@ -8,8 +8,6 @@ from mrt.errors import ConfigError
 
 MAX_RANK = 32
 """Axes of a tensor, as many as every NumPy has."""
-MAX_ELEMENTS = 2**63 - 1
-"""Elements of a tensor, which NumPy counts in 64 bits."""
 AMPLIFICATION = 2**10
 """How many times the elements of its inputs and parameters together an operator of a saved graph may make."""
 ALWAYS_ALLOWED = 2**24

@@ -15,6 +15,7 @@ from mrt.symbol.arrays import as_array
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.interval import Array
 from mrt.symbol.strict_json import Floats, StrictModel, validated
+from mrt.symbol.types import INT32_MAX, INT32_MIN
 
 __all__ = ["Array", "TensorQuantization"]
 
@@ -64,8 +65,8 @@ class TensorQuantization:
         lowest, highest = DTYPE_RANGES[self.dtype]
         if not lowest <= self.lo <= self.hi <= highest:
             return f"{self.name} holds [{self.lo}, {self.hi}]; an interval within [{lowest}, {highest}] is needed"
-        if not lowest <= self.zero_point <= highest:
-            return f"{self.name} has zero point {self.zero_point}; one within [{lowest}, {highest}] is needed"
+        if not INT32_MIN <= self.zero_point <= INT32_MAX:  # beyond the dtype where the values lie far from zero
+            return f"{self.name} has zero point {self.zero_point}; one of 32 bits is needed"
         with np.errstate(over="ignore", under="ignore"):
             scale = self.scale.astype(np.float32)
         if not (scale.size and (scale >= _FLOAT32.tiny).all() and (scale <= _FLOAT32.max).all()):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.symbol.limits import MAX_ELEMENTS, MAX_RANK
+from mrt.symbol.limits import MAX_RANK
 
 FLOAT_DTYPES = frozenset({"float16", "float32", "float64"})
 STORAGE_DTYPES = ("int8", "uint8", "int16", "int32")
@@ -21,8 +21,8 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 class TensorType:
     """Shape and dtype of one tensor. dtype is a NumPy name such as "float32" or "int8".
 
-    GraphError for a dtype that is not known, and for a shape that no tensor can have: over 32 axes, a length below 0,
-    or 2^63 elements and more.
+    GraphError for a dtype that is not known, and for a shape that no tensor can have: over 32 axes, or a length
+    below 0.
     """
 
     shape: tuple[int, ...]
@@ -33,10 +33,8 @@ class TensorType:
             raise GraphError(f"dtype {self.dtype} is not known; use one of {sorted(FLOAT_DTYPES | INTEGER_DTYPES)}")
         if len(self.shape) > MAX_RANK:
             raise GraphError(f"a tensor of {len(self.shape)} axes; at most {MAX_RANK} are needed")
-        if min(self.shape, default=0) < 0 or prod(self.shape) > MAX_ELEMENTS:
-            raise GraphError(
-                f"a tensor of shape {self.shape}; lengths from 0 on, of at most {MAX_ELEMENTS} elements, are needed"
-            )
+        if min(self.shape, default=0) < 0:
+            raise GraphError(f"a tensor of shape {self.shape}; lengths from 0 on are needed")
 
     @property
     def rank(self) -> int:

@@ -13,7 +13,7 @@ from mrt.certificate.certificate import derive
 from mrt.config import NpzDataset
 from mrt.datasets import load_dataset
 from mrt.errors import DataError, QuantizationError
-from mrt.symbol import GraphBuilder, Interval, TensorType, find_operator
+from mrt.symbol import GraphBuilder, Interval, Symbol, TensorType, find_operator
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.interval import add, exact_array, multiply, subtract, total
 from tests.export.c_programs import Programs
@@ -102,3 +102,28 @@ def test_a_damaged_npz_is_one_error(damage: str, tmp_path: Path) -> None:
             archive.writestr("x.npy", array.replace(b"(4, 3), }", broken))
     with pytest.raises(DataError, match=r"data\.test .*no readable \.npz file"):
         load_dataset(NpzDataset(npz=path, x="x"), {"x": TensorType((1, 3))}, "data.test")
+
+
+def test_the_remainder_behind_a_layer_has_no_sign() -> None:
+    """LLVM 22 lost the comparison of a remainder with 0 in such code, where AVX512-VNNI sums."""
+    random, shape = np.random.default_rng(0), (4, 5, 3, 5, 1)
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType(shape, "int16"))
+
+    def apply(name: str, *inputs: Symbol, **attributes: object) -> Symbol:
+        return builder.apply(find_operator(name)(**attributes), list(inputs))
+
+    def parameter(*lengths: int, dtype: str, lo: int, hi: int) -> Symbol:
+        return builder.parameter("p", random.integers(lo, hi, lengths).astype(dtype))
+
+    weight = parameter(5, 5, 1, 1, 1, dtype="int8", lo=-128, hi=128)
+    sums = apply("Convolution", x, weight, kernel=(1, 1, 1), num_filter=5, no_bias=True)
+    shifted = apply("right_shift", sums, parameter(1, 5, 1, 1, 1, dtype="int8", lo=0, hi=12))
+    biased = apply("broadcast_add", shifted, parameter(1, 5, 1, 1, 1, dtype="int16", lo=-99, hi=99))
+    layer = apply("Cast", apply("clip", biased, a_min=-127.0, a_max=127.0), dtype="int8")
+    divisor = apply("clip", builder.input("z", TensorType(shape, "int8")), a_min=127.0, a_max=127.0)
+    graph = builder.graph([apply("floor_mod", apply("elemwise_add", layer, x), divisor)])
+    run = TvmRunner().prepare(graph)
+    for low, high in ((-29425, -29424), (-29425, 32768), (-128, 128)):
+        feeds = {"x": random.integers(low, high, shape).astype(np.int16), "z": np.zeros(shape, np.int8)}
+        np.testing.assert_array_equal(run(feeds)[0], graph.evaluate(feeds)[0])

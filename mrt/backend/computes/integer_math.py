@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.compute import Kind, compute, on_scalars, record
@@ -94,28 +95,34 @@ def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
 @on_scalars("floor_divide")
 def divide_each(symbol: Symbol, lhs: View, rhs: View) -> View:
     """Each number by itself: the quotient that is cut off, less 1 where the remainder has a sign, as no divisor has."""
-    return _divided(symbol, lhs, rhs, lambda x, y, sign: tirx.truncdiv(x, y) + (tirx.truncmod(x, y) >> sign))
+    sign = constant(int(symbol.dtype.removeprefix("int")) - 1, symbol.dtype)
+    return _divided(symbol, lhs, rhs, lambda x, y: tirx.truncdiv(x, y) + (tirx.truncmod(x, y) >> sign))
 
 
 @compute("floor_mod", kind=Kind.ELEMENTWISE, unpadded=(1,))
 def floor_mod(symbol: Symbol, lhs: View, rhs: View) -> View:
-    """The remainder of the quotient that is cut off, and the divisor more where it has a sign, as no divisor has."""
+    """The remainder of the quotient that is cut off, and the divisor more where it has a sign, as no divisor has.
 
-    def remainder(x: Expression, y: Expression, sign: Expression) -> Expression:
-        return bind(tirx.truncmod(x, y), lambda left: left + ((left >> sign) & y))
+    With divisors that leave room for the sum of both, the remainder of that sum is the same. LLVM 22 was seen to lose
+    the sign's comparison, in code of a layer with AVX512-VNNI.
+    """
 
-    return _divided(symbol, lhs, rhs, remainder)
+    def by_sum(x: Expression, y: Expression) -> Expression:
+        return tirx.truncmod(tirx.truncmod(x, y) + y, y)
+
+    def by_sign(x: Expression, y: Expression) -> Expression:
+        nothing = constant(0, symbol.dtype)
+        return bind(tirx.truncmod(x, y), lambda left: left + tirx.Select(left < nothing, y, nothing))
+
+    has_room = np.dtype(rhs.dtype).itemsize < np.dtype(symbol.dtype).itemsize
+    return _divided(symbol, lhs, rhs, by_sum if has_room else by_sign)
 
 
-def _divided(
-    symbol: Symbol, lhs: View, rhs: View, body: Callable[[Expression, Expression, Expression], Expression]
-) -> View:
-    """`body` of two numbers and of the shift that leaves a number's sign."""
-    dtype = symbol.dtype
-    sign = constant(int(dtype.removeprefix("int")) - 1, dtype)
+def _divided(symbol: Symbol, lhs: View, rhs: View, body: Callable[[Expression, Expression], Expression]) -> View:
+    """`body` of two numbers, each computed once."""
 
     def element(x: Expression, y: Expression) -> Expression:
-        return bind(x.astype(dtype), lambda v: bind(y.astype(dtype), lambda by: body(v, by, sign)))
+        return bind(x.astype(symbol.dtype), lambda v: bind(y.astype(symbol.dtype), lambda by: body(v, by)))
 
     return elementwise(symbol, lhs, rhs, body=element)
 
