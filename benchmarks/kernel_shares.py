@@ -133,7 +133,7 @@ def float_network(network: Path) -> tuple[Any, dict[str, Any]]:
 def integer_network(store: Store, network: Path) -> tuple[Any, dict[str, Any]]:
     """The integer graph of a network, and what its inputs are held to."""
     import mrt
-    from mrt.backend.known_bounds import bounds_of_inputs
+    from mrt.backend.rewrites.known_bounds import bounds_of_inputs
 
     model = mrt.load(store.get("mrt-model", network=network, options={}))
     return model.graph, bounds_of_inputs(model.inputs)
@@ -147,10 +147,10 @@ def measure(graph: Any, known: Any, target: dict[str, Any], runs: int, peak: Pea
     import numpy as np
     import tvm
 
-    from mrt.backend.emit import plan_calls
-    from mrt.backend.lowering import Copy
+    from mrt.backend.lowering.graph import plan_calls
+    from mrt.backend.lowering.region import Copy
     from mrt.backend.machine import Machine
-    from mrt.backend.tilings import schedule_by_rule
+    from mrt.backend.schedule.tilings import schedule_by_rule
     from mrt.symbol import Symbol
 
     made: dict[Any, tuple[str, Any]] = {}
@@ -220,8 +220,8 @@ def compile_functions(functions: dict[str, Any], found: Any) -> Any:
     import tvm
 
     from mrt.backend.build import SETTINGS
-    from mrt.backend.kernels.tile_instructions import needs_tiles, tile_request
-    from mrt.backend.stack import KERNELS
+    from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
+    from mrt.backend.schedule.stack import KERNELS
 
     every = dict(functions)
     asks = any(needs_tiles(function) for function in functions.values())

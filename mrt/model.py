@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, open_verified, vouch
 from mrt.certificate.quantization_file import FORMAT_VERSION
 from mrt.certificate.verify import (
@@ -60,7 +60,7 @@ class QuantizedModel:
     inputs: tuple[TensorQuantization, ...]
     outputs: tuple[TensorQuantization, ...]
     postprocess: Graph | None
-    thresholds: Mapping[str, Threshold]
+    thresholds: Mapping[str, Range]
     scales: Mapping[str, Array]
     zero_points: Mapping[str, Array]
     notes: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class QuantizedModel:
         what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or broken.
         """
         from mrt.backend import compile_model, plan_batch
-        from mrt.backend.tuning import Tuning
+        from mrt.backend.tuning.tuning import Tuning
         from mrt.progress import Reporter, silent
 
         if not isinstance(tune, TuneConfig | None):
@@ -288,7 +288,7 @@ def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[s
 
 
 def assemble(
-    integer: IntegerGraph, postprocess: Graph | None, thresholds: Mapping[str, Threshold], notes: Sequence[str] = ()
+    integer: IntegerGraph, postprocess: Graph | None, thresholds: Mapping[str, Range], notes: Sequence[str] = ()
 ) -> QuantizedModel:
     """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`."""
     inputs = tuple(input_quantization(symbol, target) for symbol, target in integer.inputs)
@@ -338,7 +338,7 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
         facts.inputs,
         facts.outputs,
         verified.postprocess,
-        {name: Threshold(found.lo, found.hi) for name, found in facts.thresholds.items()},
+        {name: Range(found.lo, found.hi) for name, found in facts.thresholds.items()},
         facts.scales,
         facts.zero_points,
         facts.notes,

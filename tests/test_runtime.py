@@ -16,7 +16,7 @@ import pytest
 
 from mrt.backend import build_module, compile_model
 from mrt.backend.build import compile_linkable
-from mrt.backend.libraries import Libraries, as_object
+from mrt.backend.link.libraries import Libraries, as_object
 from mrt.backend.machine import Machine
 from mrt.compilation import TargetConfig
 from mrt.errors import CompilationError, DataError, ModelFileError

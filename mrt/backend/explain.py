@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mrt.backend.compute import Kind, kind_of
-from mrt.backend.emit import Call, plan_calls
-from mrt.backend.kernels.dot import DotForm
-from mrt.backend.kernels.sliced_dot import SlicedForm
-from mrt.backend.known_bounds import bounds_of_inputs
-from mrt.backend.layouts import Layouts
-from mrt.backend.lowering import Copy
+from mrt.backend.fusion.regions import MAX_SYMBOLS
+from mrt.backend.kernels.generic.dot import DotForm
+from mrt.backend.kernels.generic.sliced_dot import SlicedForm
+from mrt.backend.layout.layouts import Layouts
+from mrt.backend.lowering.graph import Call, plan_calls
+from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
-from mrt.backend.regions import MAX_SYMBOLS
-from mrt.backend.storage import Storage
+from mrt.backend.memory.storage import Storage
+from mrt.backend.rewrites.known_bounds import bounds_of_inputs
+from mrt.backend.te.registry import Kind, kind_of
 from mrt.compilation import NATIVE, Target
 from mrt.symbol import Graph, Symbol
 from mrt.symbol.quantized_tensor import TensorQuantization

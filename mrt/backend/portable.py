@@ -12,7 +12,7 @@ from tvm import ir, relax
 from tvm.target import codegen
 
 from mrt import tvm_errors as _tvm_errors
-from mrt.backend.emit import Emitter
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
 from mrt.compilation import Target
 from mrt.errors import CompilationError

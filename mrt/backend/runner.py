@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import Emitter
-from mrt.backend.known_bounds import Bounds
-from mrt.backend.libraries import Libraries, in_memory
+from mrt.backend.link.libraries import Libraries, in_memory
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
-from mrt.backend.memory import tensor_of
+from mrt.backend.memory.alignment import tensor_of
+from mrt.backend.rewrites.known_bounds import Bounds
 from mrt.compilation import NATIVE, Target, TargetConfig
 from mrt.runtime import virtual_machine
 from mrt.symbol import Array, Evaluate, Graph

@@ -16,7 +16,7 @@ from mrt.calibration.thresholds import (
     Calibration,
     CalibrationConfig,
     Channels,
-    Threshold,
+    Range,
     new_observer,
     threshold_of,
 )
@@ -191,12 +191,12 @@ class _Seen:
             self.range = self.range.merge(other.range)
         self.means = {channels: observer.merge(other.means[channels]) for channels, observer in self.means.items()}
 
-    def threshold(self) -> Threshold:
+    def threshold(self) -> Range:
         if self.channels is None:
             return threshold_of(self.range or RangeObserver())
         ranges, count = self.channels.observer.ranges(), self.channels.observer.count
         if self.range is None:
-            return Threshold(min(lo for lo, _ in ranges), max(hi for _, hi in ranges), ranges, count)
+            return Range(min(lo for lo, _ in ranges), max(hi for _, hi in ranges), ranges, count)
         whole = threshold_of(self.range)
         if self.channels.observer.lambda_ is None:  # The method is one for whole tensors.
             ranges = tuple((whole.clip(lo), whole.clip(hi)) for lo, hi in ranges)

@@ -1,4 +1,4 @@
-"""Threshold methods: from what was observed of a tensor to the range that its quantizer covers."""
+"""Range methods: from what was observed of a tensor to the range that its quantizer covers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CalibrationConfig(Options):
 
 
 @dataclass(frozen=True)
-class Threshold:
+class Range:
     """The calibrated range of a tensor, lo <= hi; it need not hold 0.
 
     channels: the range of each of its channels. observations: how many values of each channel were seen; 0 where that
@@ -58,13 +58,13 @@ class Threshold:
         return {"lo": self.lo, "hi": self.hi} | (channels if self.channels else {})
 
     @classmethod
-    def from_json(cls, facts: Mapping[str, Any]) -> Threshold:
+    def from_json(cls, facts: Mapping[str, Any]) -> Range:
         """The inverse of `to_json`; KeyError, TypeError or ValueError where a fact is missing or malformed."""
         channels = tuple((float(lo), float(hi)) for lo, hi in facts.get("channels", ()))
         return cls(float(facts["lo"]), float(facts["hi"]), channels, int(facts.get("observations", 0)))
 
 
-Thresholds = Mapping[str, Threshold]
+Thresholds = Mapping[str, Range]
 """Thresholds by tensor name."""
 
 
@@ -100,7 +100,7 @@ class Calibration:
         """The inverse of `to_json`; KeyError, TypeError or ValueError where a fact is missing or malformed."""
         if data["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format_version is {data['format_version']}, {FORMAT_VERSION} is needed")
-        thresholds = {name: Threshold.from_json(entry) for name, entry in data["thresholds"].items()}
+        thresholds = {name: Range.from_json(entry) for name, entry in data["thresholds"].items()}
         means = {
             Channels(str(entry["tensor"]), int(entry["axis"])): tuple(float(value) for value in entry["mean"])
             for entry in data["means"]
@@ -121,8 +121,8 @@ def new_observer(config: CalibrationConfig) -> Ranging:
             return HistogramObserver(LeastError(config.bits))
 
 
-def threshold_of(observer: Ranging) -> Threshold:
+def threshold_of(observer: Ranging) -> Range:
     """The threshold that an observer's method gives. Of a tensor without elements it is [0, 0]."""
     if observer.lo > observer.hi:
-        return Threshold(0.0, 0.0)
-    return Threshold(*observer.covered)
+        return Range(0.0, 0.0)
+    return Range(*observer.covered)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.masks import masked_scores, passed_on, shared_out
 from mrt.symbol.operators.normalization import Softmax
@@ -19,16 +19,16 @@ MASK = -1000.0
 """A tensor that is added to scores and is 0 or as low as this forbids some."""
 
 
-def masked_ranges(graph: Graph, ranges: Mapping[str, Threshold]) -> dict[str, Threshold]:
+def masked_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]:
     """The ranges that matter of all masked scores, and of what masks them and nothing else."""
-    found: dict[str, Threshold] = {}
+    found: dict[str, Range] = {}
     lows: dict[Symbol, list[float]] = {}
     for symbol in reversed((*graph.inputs, *graph.symbols)):
         own, least = ranges[symbol.name], min(lows.get(symbol, [0.0]))
         if least < 0 and len(lows[symbol]) == len(graph.consumers[symbol]) and symbol not in graph.outputs:
             least = min(least, MASK)
             if own.lo < least:
-                found[symbol.name] = Threshold(least, max(own.hi, least))
+                found[symbol.name] = Range(least, max(own.hi, least))
             for source in passed_on(symbol):
                 lows.setdefault(source, []).append(least)
         matters, scores = masked_range(graph, symbol, ranges), scores_of(graph, symbol, ranges)
@@ -41,7 +41,7 @@ def masked_ranges(graph: Graph, ranges: Mapping[str, Threshold]) -> dict[str, Th
     return found
 
 
-def masked_range(graph: Graph, symbol: Symbol, ranges: Mapping[str, Threshold]) -> Threshold | None:
+def masked_range(graph: Graph, symbol: Symbol, ranges: Mapping[str, Range]) -> Range | None:
     """The part of the range of masked scores that their softmaxes tell apart; None where that is not known.
 
     ranges: the calibrated ones. The largest of a row of scores X + M is at least min(X) + the row's max(M); what lies
@@ -62,10 +62,10 @@ def masked_range(graph: Graph, symbol: Symbol, ranges: Mapping[str, Threshold]) 
             return None
         least = min(least, ranges[scores.name].lo + floor - VANISHES * (operator.temperature or 1.0))
     found = ranges[symbol.name]
-    return Threshold(max(found.lo, min(least, found.hi)), found.hi)
+    return Range(max(found.lo, min(least, found.hi)), found.hi)
 
 
-def scores_of(graph: Graph, symbol: Symbol, ranges: Mapping[str, Threshold]) -> Symbol | None:
+def scores_of(graph: Graph, symbol: Symbol, ranges: Mapping[str, Range]) -> Symbol | None:
     """The scores that `symbol` masks for softmaxes alone, by a constant or by a tensor of zeros and MASK or less."""
     found = masked_scores(graph, symbol)
     if found is None and not isinstance(symbol.operator, Where):
@@ -93,7 +93,7 @@ def _is_alike(constant: Array, rank: int, axis: int) -> bool:
     return place < 0 or bool(np.all(constant == constant.take([0], axis=place)))
 
 
-def bits_besides(found: Threshold, scores: Threshold) -> int:
+def bits_besides(found: Range, scores: Range) -> int:
     """The bits by which masked scores of a range are wider than the scores at the same step."""
     reach, own = (max(abs(each.lo), abs(each.hi)) for each in (found, scores))
     return max(math.ceil(math.log2(reach / own)), 0) if own > 0 else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.expansion import Demand, expansion_of, group_readers
 from mrt.quantization.granularity import covered_channels, gain_db
 from mrt.quantization.options import (
@@ -45,7 +45,7 @@ class _Candidate:
     quantizer: str
     layers: tuple[Symbol, ...]
 
-    def splits(self, thresholds: Mapping[str, Threshold]) -> list[_Split]:
+    def splits(self, thresholds: Mapping[str, Range]) -> list[_Split]:
         """The splits that are worth it, the best first: as coarse as keeps most of the gain, then coarser."""
         channels = covered_channels(thresholds[self.symbol.name])
         steps = [1 << power for power in range((len(channels) - 1).bit_length())]
@@ -59,7 +59,7 @@ class _Candidate:
 
 
 def resolve_granularity(
-    graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig
+    graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig
 ) -> tuple[QuantizationConfig, tuple[str, ...]]:
     """The config with `granularity: auto` decided for every symbol, and what was chosen, why.
 
@@ -94,7 +94,7 @@ def resolve_granularity(
     return config.model_copy(update={"overrides": overrides}), tuple(notes)
 
 
-def _candidates(graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> list[_Candidate]:
+def _candidates(graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig) -> list[_Candidate]:
     """The tensors that are asked to be `auto`, are read in channel groups, and are rounded where they are made."""
     fixed = fixed_targets(graph, config.inputs)
     asked = asked_options(graph, calibrated_ranges(graph, thresholds, config, fixed), config, fixed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.expansion import group_readers
 from mrt.quantization.granularity import covered_channels, grouped_target
 from mrt.quantization.options import ActivationConfig
@@ -27,7 +27,7 @@ class ChannelSplit:
     options: ActivationConfig
     never_negative: bool
 
-    def target(self, covered: Threshold | None) -> Target:
+    def target(self, covered: Range | None) -> Target:
         """The quantizer in channel groups; covered: the part of the tensor's range that matters, None for all."""
         lo, hi = (-np.inf, np.inf) if covered is None else (covered.lo, covered.hi)
         lo = max(lo, 0.0) if self.never_negative else lo
@@ -39,7 +39,7 @@ class ChannelSplit:
 
 def channel_splits(
     graph: Graph,
-    thresholds: Mapping[str, Threshold],
+    thresholds: Mapping[str, Range],
     asked: Mapping[str, Asked],
     never_negative: frozenset[str],
 ) -> dict[str, ChannelSplit]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.expansion import named
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.quantizer import largest
@@ -12,7 +12,7 @@ from mrt.quantization.ranges import magnitude
 from mrt.symbol import Interval, Symbol
 
 
-def lost_notes(plan: ScalePlan, thresholds: Mapping[str, Threshold]) -> tuple[str, ...]:
+def lost_notes(plan: ScalePlan, thresholds: Mapping[str, Range]) -> tuple[str, ...]:
     """Notes on the data and the tensors of which no integer but that of 0 is left.
 
     thresholds: those that calibration found.
@@ -20,7 +20,7 @@ def lost_notes(plan: ScalePlan, thresholds: Mapping[str, Threshold]) -> tuple[st
     1. An input was 0 throughout calibration: its quantizer has scale 1, whatever comes later.
     2. The range of a tensor is so small that a scale for it would be no normal float32: its values round to 0.
     """
-    unseen = [s.name for s in plan.graph.inputs if thresholds.get(s.name) == Threshold(0.0, 0.0) and s.type.is_float]
+    unseen = [s.name for s in plan.graph.inputs if thresholds.get(s.name) == Range(0.0, 0.0) and s.type.is_float]
     lost = [
         symbol.name
         for symbol in dict.fromkeys((*plan.graph.inputs, *plan.graph.operators))
@@ -41,7 +41,7 @@ def lost_notes(plan: ScalePlan, thresholds: Mapping[str, Threshold]) -> tuple[st
     return tuple(notes)
 
 
-def fixed_output_note(symbol: Symbol, found: Threshold, bounds: Interval, bits: int) -> str | None:
+def fixed_output_note(symbol: Symbol, found: Range, bounds: Interval, bits: int) -> str | None:
     """A note where an output is proven to be the same for every input, and calibration saw it vary; None elsewhere.
 
     found: its calibrated range. bounds: of its integers, which may have so many bits. It varies if the range of a

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.channel_splits import ChannelSplit
 from mrt.quantization.expansion import Demand, expansion_of
 from mrt.quantization.own_quantizers import own_target
@@ -24,7 +24,7 @@ at a scale that is 4 bits finer keep room within 32 bits."""
 Ends = tuple[float, float]
 
 
-def look_ahead(draft: ScalePlan, ranges: Mapping[str, Threshold], splits: Mapping[str, ChannelSplit]) -> ScalePlan:
+def look_ahead(draft: ScalePlan, ranges: Mapping[str, Range], splits: Mapping[str, ChannelSplit]) -> ScalePlan:
     """The plan that a draft becomes, which knows of every tensor's own quantizer only.
 
     ranges: of all tensors. splits: those that are split into channel groups, by name.
@@ -41,10 +41,10 @@ class _Walk:
     plan: of all tensors that were visited, and complete for them.
     """
 
-    def __init__(self, draft: ScalePlan, ranges: Mapping[str, Threshold], splits: Mapping[str, ChannelSplit]) -> None:
+    def __init__(self, draft: ScalePlan, ranges: Mapping[str, Range], splits: Mapping[str, ChannelSplit]) -> None:
         self._ranges, self._splits = ranges, splits
         self._own, self._narrow, self._grouped = dict(draft.own), dict(draft.own), dict(draft.grouped)
-        self._reached: dict[str, Threshold] = {}
+        self._reached: dict[str, Range] = {}
         self._common: dict[str, float] = {}
         self._meets: dict[str, Target | None] = {}
         self._saturates: dict[str, Ends] = {}
@@ -149,7 +149,7 @@ def _guard_bits(symbol: Symbol, meets: Target, own: Target) -> int:
     return int(np.clip(guard - finer, 0, guard))
 
 
-def _reach(plan: ScalePlan, symbol: Symbol, calibrated: Threshold) -> tuple[Threshold, bool]:
+def _reach(plan: ScalePlan, symbol: Symbol, calibrated: Range) -> tuple[Range, bool]:
     """The part of a tensor's range that its NARROW and CHANNELS consumers tell apart, and whether it has no others."""
     parts: list[Ends] = []
     alone = symbol not in plan.graph.outputs
@@ -167,10 +167,10 @@ def _reach(plan: ScalePlan, symbol: Symbol, calibrated: Threshold) -> tuple[Thre
                 parts.append(expansion.reach(consumer, plan, calibrated.lo, calibrated.hi))
     if not parts:
         return calibrated, False
-    return Threshold(min(lo for lo, _ in parts), max(hi for _, hi in parts)), alone
+    return Range(min(lo for lo, _ in parts), max(hi for _, hi in parts)), alone
 
 
-def _covered(matters: Threshold, calibrated: Threshold, own: Target) -> Threshold:
+def _covered(matters: Range, calibrated: Range, own: Target) -> Range:
     """What a quantizer covers for the sake of a part of the calibrated range.
 
     It is a step more on either side, since a zero point is rounded, and no less than FINEST_STEPS allow.
@@ -178,7 +178,7 @@ def _covered(matters: Threshold, calibrated: Threshold, own: Target) -> Threshol
     least = 2 * magnitude(calibrated) * own.reach / FINEST_STEPS
     width = matters.hi - matters.lo
     margin = max(width / (own.hi - own.lo), (least - width) / 2)
-    return Threshold(max(matters.lo - margin, calibrated.lo), min(matters.hi + margin, calibrated.hi))
+    return Range(max(matters.lo - margin, calibrated.lo), min(matters.hi + margin, calibrated.hi))
 
 
 def _through(plan: ScalePlan, symbol: Symbol, carrier: Symbol) -> Target | None:

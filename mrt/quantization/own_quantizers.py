@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.attention_masks import bits_besides, scores_of
 from mrt.quantization.options import MOST_BITS, ActivationConfig, InputConfig, QuantizationConfig
@@ -20,7 +20,7 @@ Asked = ActivationConfig | InputConfig | Target
 
 
 def asked_options(
-    graph: Graph, ranges: Mapping[str, Threshold], config: QuantizationConfig, fixed: Mapping[str, Target]
+    graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig, fixed: Mapping[str, Target]
 ) -> dict[str, Asked]:
     """What is asked of every tensor's quantizer; the first of these that holds.
 
@@ -60,12 +60,12 @@ def asked_options(
     return asked
 
 
-def _is_same(found: Threshold, other: Threshold) -> bool:
+def _is_same(found: Range, other: Range) -> bool:
     """Whether two ranges are one: what is summed up in another order differs by rounding."""
     return bool(np.allclose((found.lo, found.hi), (other.lo, other.hi), rtol=1e-6, atol=0.0))
 
 
-def own_target(graph: Graph, symbol: Symbol, options: Asked, threshold: Threshold, never_negative: bool) -> Target:
+def own_target(graph: Graph, symbol: Symbol, options: Asked, threshold: Range, never_negative: bool) -> Target:
     """The quantizer, with one scale, of a tensor that covers a range: the calibrated one, or the part that matters.
 
     Raises QuantizationError for an integer input of whose integers nothing is said.

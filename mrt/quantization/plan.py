@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.expansion import Demand, expansion_of, takes_groups
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.own_quantizers import Asked
@@ -45,7 +45,7 @@ class ScalePlan:
     narrow: Mapping[str, Target]
     fixed: Mapping[str, Target] = field(default_factory=dict)
     constants: Mapping[str, ConstantGrid] = field(default_factory=dict)
-    reached: Mapping[str, Threshold] = field(default_factory=dict)
+    reached: Mapping[str, Range] = field(default_factory=dict)
     common: Mapping[str, float] = field(default_factory=dict)
     meets: Mapping[str, Target | None] = field(default_factory=dict)
     saturates: Mapping[str, tuple[float, float]] = field(default_factory=dict)

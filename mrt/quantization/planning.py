@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.channel_splits import channel_splits
 from mrt.quantization.look_ahead import look_ahead
 from mrt.quantization.options import QuantizationConfig
@@ -24,7 +24,7 @@ def observed_tensors(graph: Graph) -> tuple[str, ...]:
 
 def make_plan(
     graph: Graph,
-    thresholds: Mapping[str, Threshold],
+    thresholds: Mapping[str, Range],
     config: QuantizationConfig,
     constants: Mapping[str, ConstantGrid] | None = None,
 ) -> ScalePlan:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.attention_masks import masked_ranges
 from mrt.quantization.expansion import named
@@ -19,7 +19,7 @@ REAL_LIMIT = 1e30
 """Where real intervals are cut: what reaches it has no bound."""
 
 
-def real_intervals(graph: Graph, ranges: Mapping[str, Threshold]) -> dict[str, Interval]:
+def real_intervals(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Interval]:
     """The real interval of every tensor, by name.
 
     ranges: those that are known, of all inputs and of any other tensor; the rest follows from them.
@@ -37,24 +37,24 @@ def real_intervals(graph: Graph, ranges: Mapping[str, Threshold]) -> dict[str, I
     return found
 
 
-def proven_ranges(graph: Graph, ranges: Mapping[str, Threshold]) -> dict[str, Threshold]:
+def proven_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]:
     """The ranges of tensors that have none in `ranges` and are bounded by those that have."""
-    everything = Threshold(-REAL_LIMIT, REAL_LIMIT)
+    everything = Range(-REAL_LIMIT, REAL_LIMIT)
     missing = [s for s in (*graph.inputs, *graph.symbols) if graph.value(s) is None and s.name not in ranges]
     if not missing:
         return {}
     inputs = {symbol.name: everything for symbol in graph.inputs}
     found = real_intervals(graph, {**inputs, **ranges})
     return {
-        symbol.name: Threshold(float(found[symbol.name].min), float(found[symbol.name].max))
+        symbol.name: Range(float(found[symbol.name].min), float(found[symbol.name].max))
         for symbol in missing
         if found[symbol.name].min > -REAL_LIMIT and found[symbol.name].max < REAL_LIMIT
     }
 
 
 def calibrated_ranges(
-    graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig, fixed: Mapping[str, Target]
-) -> dict[str, Threshold]:
+    graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig, fixed: Mapping[str, Target]
+) -> dict[str, Range]:
     """The range of every tensor, parameters included; QuantizationError naming those that were not calibrated, and an
     input that was calibrated beyond what is declared of it.
 
@@ -64,15 +64,15 @@ def calibrated_ranges(
     """
     _check_declared(thresholds, config)
     unread = [symbol for symbol in graph.inputs if not graph.consumers[symbol] and symbol not in graph.outputs]
-    given = {symbol.name: Threshold(0.0, 0.0) for symbol in unread if fixed}
+    given = {symbol.name: Range(0.0, 0.0) for symbol in unread if fixed}
     given |= {name: _given_range(options) for name, options in config.inputs.items() if fixed}
-    known = {**given, **thresholds} | {name: Threshold(*real_range(target)) for name, target in fixed.items()}
+    known = {**given, **thresholds} | {name: Range(*real_range(target)) for name, target in fixed.items()}
     known |= proven_ranges(graph, known) if fixed else {}
     symbols = tuple(dict.fromkeys((*graph.inputs, *graph.symbols)))
     for symbol in graph.operators if fixed else ():
         told = told_range(graph, symbol) if symbol.name not in known else None
         if told is not None:
-            known[symbol.name] = Threshold(*told)
+            known[symbol.name] = Range(*told)
     missing = [s for s in symbols if graph.value(s) is None and s.name not in known]
     if missing:
         others = f", and {named([symbol.name for symbol in missing[1:]])}" if missing[1:] else ""
@@ -81,7 +81,7 @@ def calibrated_ranges(
     return {**ranges, **masked_ranges(graph, ranges)}
 
 
-def _check_declared(thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> None:
+def _check_declared(thresholds: Mapping[str, Range], config: QuantizationConfig) -> None:
     """QuantizationError naming an input whose calibrated range leaves the one that is declared by a step or more."""
     for name, options in config.inputs.items():
         declared, found = _given_range(options), thresholds.get(name)
@@ -96,26 +96,26 @@ def _check_declared(thresholds: Mapping[str, Threshold], config: QuantizationCon
             )
 
 
-def _given_range(options: InputConfig) -> Threshold:
-    return Threshold(*real_range(Target(options.scale, *options.limits, zero_point=options.zero_point)))
+def _given_range(options: InputConfig) -> Range:
+    return Range(*real_range(Target(options.scale, *options.limits, zero_point=options.zero_point)))
 
 
-def _range(graph: Graph, symbol: Symbol, thresholds: Mapping[str, Threshold]) -> Threshold:
+def _range(graph: Graph, symbol: Symbol, thresholds: Mapping[str, Range]) -> Range:
     """The calibrated range of a tensor; that of a parameter is what it holds."""
     value = graph.value(symbol)
     if value is not None:
-        return Threshold(float(value.min()), float(value.max())) if value.size else Threshold(0.0, 0.0)
+        return Range(float(value.min()), float(value.max())) if value.size else Range(0.0, 0.0)
     threshold = thresholds[symbol.name]
     if not np.isfinite(magnitude(threshold)):
         raise QuantizationError(f"{symbol.name} ({symbol.op}): the threshold {threshold} is not finite")
     return threshold
 
 
-def magnitude(threshold: Threshold) -> float:
+def magnitude(threshold: Range) -> float:
     return max(abs(threshold.lo), abs(threshold.hi))
 
 
-def never_negative_tensors(graph: Graph, ranges: Mapping[str, Threshold]) -> frozenset[str]:
+def never_negative_tensors(graph: Graph, ranges: Mapping[str, Range]) -> frozenset[str]:
     """The tensors proven to stay at or above zero, by the records' bounds over real intervals.
 
     Inputs are taken as calibrated, since their quantizer saturates there.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.collector import paused_collector
 from mrt.errors import QuantizationError
 from mrt.quantization.automatic import resolve_granularity
@@ -49,7 +49,7 @@ class IntegerGraph:
 @paused_collector()
 def expand_graph(
     graph: Graph,
-    thresholds: Mapping[str, Threshold],
+    thresholds: Mapping[str, Range],
     config: QuantizationConfig,
     corrections: Mapping[str, Array] | None = None,
 ) -> IntegerGraph:
@@ -93,7 +93,7 @@ class Expander:
     Between two of them what was made so far can be run, and a reduction's output be corrected by what that shows.
     """
 
-    def __init__(self, graph: Graph, thresholds: Mapping[str, Threshold], config: QuantizationConfig) -> None:
+    def __init__(self, graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig) -> None:
         check_covered(graph)
         graph, constants = fold_constants(graph)
         ranges = calibrated_ranges(graph, thresholds, config, fixed_targets(graph, config.inputs))

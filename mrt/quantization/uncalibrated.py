@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, expansion_of, named
 from mrt.quantization.plan import UNLIMITED, ScalePlan
@@ -16,7 +16,7 @@ LARGEST_PART = 0.5
 """A part of a known range is what a function tells apart, rather than an end of it, if it is at most as large."""
 
 
-def check_ranges(plan: ScalePlan, thresholds: Mapping[str, Threshold]) -> None:
+def check_ranges(plan: ScalePlan, thresholds: Mapping[str, Range]) -> None:
     """QuantizationError listing the tensors that are rounded to a range which only data can tell.
 
     thresholds: those that calibration found. Without one a tensor has the range that is proven of it. That of a sum of
@@ -67,5 +67,5 @@ def _tells_a_part(plan: ScalePlan, symbol: Symbol, index: int) -> bool:
     edge, meets = plan.edge(symbol, index), plan.meets[symbol.name]
     is_rounded = meets is not None and meets.exact and meets.hi < UNLIMITED
     known = plan.magnitudes[symbol.inputs[index].name]
-    is_part = edge is not None and magnitude(Threshold(*real_range(edge))) < known * LARGEST_PART
+    is_part = edge is not None and magnitude(Range(*real_range(edge))) < known * LARGEST_PART
     return is_rounded or is_part or _is_bounded(plan.graph, symbol)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.expansion import Demand, expansion_of, group_readers, named
 from mrt.quantization.options import ActivationConfig, ChannelGranularity
 from mrt.quantization.plan import ScalePlan
@@ -12,7 +12,7 @@ from mrt.symbol import Symbol
 from mrt.symbol.channels import channel_axes
 
 
-def unsplit_notes(plan: ScalePlan, thresholds: Mapping[str, Threshold]) -> tuple[str, ...]:
+def unsplit_notes(plan: ScalePlan, thresholds: Mapping[str, Range]) -> tuple[str, ...]:
     """A note for every reason for which tensors that have channel granularity are read with one scale.
 
     1. Calibration saw nothing of the channels: they are those of several samples, which the graph has baked in.

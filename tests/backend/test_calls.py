@@ -11,8 +11,8 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from mrt.backend.calls import FAR, PART, Calls, Pointer, write_calls
-from mrt.backend.stack import KERNELS
+from mrt.backend.link.calls import FAR, PART, Calls, Pointer, write_calls
+from mrt.backend.schedule.stack import KERNELS
 
 KERNEL = "mrt.tests.kernel"
 SIZES = (64, 256)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mrt.backend.compute import compute, joining, viewing, wishing
-from mrt.backend.packing import packing
+from mrt.backend.layout.packing import packing
+from mrt.backend.te.registry import compute, joining, viewing, wishing
 from mrt.errors import GraphError
 
 

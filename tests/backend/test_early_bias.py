@@ -7,8 +7,8 @@ import pytest
 from compiled import compare, op
 
 from mrt.backend import compile_model
-from mrt.backend.early_bias import EarlyBias
-from mrt.backend.known_bounds import known_bounds
+from mrt.backend.rewrites.bias_into_sum import EarlyBias
+from mrt.backend.rewrites.known_bounds import known_bounds
 from mrt.symbol import Graph, GraphBuilder, Interval, TensorType
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.quantized_tensor import TensorQuantization

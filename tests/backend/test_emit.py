@@ -10,12 +10,12 @@ import tvm
 from compiled import Bundle, op
 from tvm import tirx
 
-from mrt.backend import TvmRunner, build_module, compute
+from mrt.backend import TvmRunner, build_module
 from mrt.backend.build import compile_executable
-from mrt.backend.compute import has_compute
-from mrt.backend.emit import Emitter
+from mrt.backend.fusion.regions import MAX_SYMBOLS, find_regions, join_branches
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
-from mrt.backend.regions import MAX_SYMBOLS, find_regions, join_branches
+from mrt.backend.te.registry import compute, has_compute
 from mrt.errors import CompilationError, DataError
 from mrt.runtime import virtual_machine
 from mrt.symbol import Graph, GraphBuilder, Operator, TensorType

@@ -9,8 +9,8 @@ import pytest
 from compiled import Bundle
 
 from mrt.backend import TvmRunner
-from mrt.backend.compute import repeats_input
-from mrt.backend.regions import MAX_REPEATING, find_regions
+from mrt.backend.fusion.regions import MAX_REPEATING, find_regions
+from mrt.backend.te.registry import repeats_input
 
 SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 3e38, -3e38], np.float32)
 

@@ -10,8 +10,8 @@ from test_kernels import Layers, runnable
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import Emitter
 from mrt.backend.explain import explain
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
 from mrt.runtime import virtual_machine
 from mrt.symbol import Symbol

@@ -12,9 +12,9 @@ from emulated import emulated
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import Emitter
 from mrt.backend.explain import explain
-from mrt.backend.kernels.instructions import choose_dot, joined_bytes, weight_bytes
+from mrt.backend.kernels.dot_instructions import choose_dot, joined_bytes, weight_bytes
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
 from mrt.symbol import Runner, Symbol
 

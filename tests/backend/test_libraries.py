@@ -14,8 +14,8 @@ from tvm import tirx
 
 from mrt.backend import TvmRunner, compile_model
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import build_module
-from mrt.backend.libraries import GROUP, Libraries
+from mrt.backend.link.libraries import GROUP, Libraries
+from mrt.backend.lowering.graph import build_module
 from mrt.backend.machine import Machine
 from mrt.errors import CompilationError, ModelFileError
 from mrt.runtime import Module, load_module
@@ -32,7 +32,7 @@ def test_any_number_of_cores_gives_the_same_file(tmp_path: Path, monkeypatch: py
     files = []
     for count in (1, 3):
         monkeypatch.setattr("mrt.workers.cores", lambda count=count: count)
-        monkeypatch.setattr("mrt.backend.libraries.cores", lambda count=count: count)
+        monkeypatch.setattr("mrt.backend.link.libraries.cores", lambda count=count: count)
         module = compile_model(network.graph, network.inputs, network.outputs, None, "0" * 64, TARGET)
         assert len(module._library.objects) > 3
         for _ in range(2):  # saving leaves the module as it was

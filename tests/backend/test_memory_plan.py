@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.backend.memory_plan import ALIGNMENT, Lifetime, plan_memory
+from mrt.backend.link.workspace import ALIGNMENT, Lifetime, plan_memory
 
 
 @st.composite

@@ -10,7 +10,7 @@ from compiled import compare
 
 from mrt.backend import TvmRunner
 from mrt.backend.machine import Machine
-from mrt.backend.merge_slices import MergeSlices
+from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.operators.broadcast import BroadcastMul

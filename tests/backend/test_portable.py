@@ -20,8 +20,9 @@ from test_random_graphs import graphs
 from tvm import relax
 from tvm.target import codegen
 
-from mrt.backend import build_portable, serial
+from mrt.backend import build_portable
 from mrt.backend.machine import Machine
+from mrt.backend.schedule import serial
 from mrt.compilation import Target
 from mrt.errors import CompilationError
 from mrt.symbol import Array, Graph

@@ -8,7 +8,8 @@ from compiled import compare, op
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mrt.backend import TvmRunner, serial
+from mrt.backend import TvmRunner
+from mrt.backend.schedule import serial
 from mrt.compilation import NATIVE, Target
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 

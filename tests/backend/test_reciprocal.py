@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrt.backend import TvmRunner
-from mrt.backend.reciprocal import reciprocal_of
+from mrt.backend.te.reciprocal import reciprocal_of
 
 
 def quotients(x: np.ndarray, parts: tuple[np.ndarray, np.ndarray]) -> np.ndarray:

@@ -12,13 +12,13 @@ from compiled import Bundle, compare, op
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.early_relu import EarlyRelu
-from mrt.backend.emit import Emitter
-from mrt.backend.known_bounds import known_bounds
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
-from mrt.backend.open_limits import OpenLimits
-from mrt.backend.real import with_real_ends
-from mrt.backend.rounding import Rounding, choose_rounding
+from mrt.backend.rewrites.clip_before_scaling import EarlyRelu
+from mrt.backend.rewrites.known_bounds import known_bounds
+from mrt.backend.rewrites.widen_clips import OpenLimits
+from mrt.backend.rewrites.with_quantizers import with_real_ends
+from mrt.backend.te.rounding import Rounding, choose_rounding
 from mrt.symbol import Graph, GraphBuilder, Interval, Symbol, TensorType
 from mrt.symbol.quantized_tensor import TensorQuantization
 

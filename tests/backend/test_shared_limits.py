@@ -7,7 +7,7 @@ import pytest
 from compiled import compare, op
 
 from mrt.backend import TvmRunner, build_module
-from mrt.backend.shared_limits import ClipTo, SharedLimits
+from mrt.backend.rewrites.clip_limits_as_parameters import ClipTo, SharedLimits
 from mrt.symbol import Graph, GraphBuilder, Interval, TensorType
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.backend.storage import Storage, Walk
+from mrt.backend.memory.storage import Storage, Walk
 from mrt.symbol import TensorType
 
 

@@ -14,7 +14,7 @@ from compiled import Bundle
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import Emitter
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
 from mrt.runtime import virtual_machine
 

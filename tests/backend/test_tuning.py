@@ -14,15 +14,16 @@ import tvm
 from compiled import Bundle, op
 from rich.console import Console
 
-from mrt.backend import compile_model, tuning
+from mrt.backend import compile_model
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import Emitter
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
-from mrt.backend.metaschedule import run_searches
-from mrt.backend.tiling_search import Anchor, Anchors, Search
-from mrt.backend.tilings import Choose, schedule_by_rule
-from mrt.backend.tuning import Tuning
-from mrt.backend.tuning_database import FAILED, RECORDS, WORKLOADS, Database
+from mrt.backend.schedule.tilings import Choose, schedule_by_rule
+from mrt.backend.tuning import tuning
+from mrt.backend.tuning.database import FAILED, RECORDS, WORKLOADS, Database
+from mrt.backend.tuning.metaschedule import run_searches
+from mrt.backend.tuning.search import Anchor, Anchors, Search
+from mrt.backend.tuning.tuning import Tuning
 from mrt.errors import CompilationError, ModelFileError
 from mrt.progress import Reporter
 from mrt.runtime import virtual_machine

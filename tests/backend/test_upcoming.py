@@ -12,14 +12,14 @@ import tvm
 from compiled import Bundle
 from tvm import tirx
 
-from mrt.backend import joined
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import Emitter
-from mrt.backend.kernels.prefetch import LINE_BYTES
-from mrt.backend.kernels.upcoming import before_each_step, upcoming_steps
-from mrt.backend.kernels.written import sequence, serial
+from mrt.backend.kernels.generic.lower_blocks import sequence, serial
+from mrt.backend.kernels.generic.prefetch import LINE_BYTES
+from mrt.backend.kernels.generic.prefetch_next_kernel import before_each_step, upcoming_steps
+from mrt.backend.link import one_function as joined
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
-from mrt.backend.stages import Hint
+from mrt.backend.te.stages import Hint
 from mrt.runtime import virtual_machine
 
 TARGET = {"kind": "llvm", "mcpu": "sapphirerapids", "threads": 1}

@@ -13,11 +13,11 @@ from test_kernels import runnable
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.emit import Emitter
-from mrt.backend.known_bounds import known_bounds
+from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
-from mrt.backend.rounding import Rounding, choose_rounding
-from mrt.backend.words import UpperWord, Words, WordScale, WordShift
+from mrt.backend.rewrites.known_bounds import known_bounds
+from mrt.backend.rewrites.narrow_to_int16 import UpperWord, Words, WordScale, WordShift
+from mrt.backend.te.rounding import Rounding, choose_rounding
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, TensorType
 
 ALL = np.arange(-(2**15), 2**15, dtype=np.int16)

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mrt.calibration import Calibration, CalibrationConfig, Channels, Threshold, calibrate
+from mrt.calibration import Calibration, CalibrationConfig, Channels, Range, calibrate
 from mrt.errors import ConfigError, DataError, GraphError
 from mrt.symbol import Array, Evaluate, Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.activation import Relu, Tanh
@@ -137,7 +137,7 @@ def test_historical_narrows_and_leaves_parameters_exact() -> None:
         spread = abs(sample.mean()) + 0.5 * sample.std()
         reach = max(reach, spread if spread < 0.95 * np.abs(sample).max() else np.abs(sample).max())
     assert found["x"].lo == pytest.approx(max(X.min(), -reach)) and found["x"].hi == pytest.approx(min(X.max(), reach))
-    assert found["w"] == Threshold(float(WEIGHT.min()), float(WEIGHT.max()))
+    assert found["w"] == Range(float(WEIGHT.min()), float(WEIGHT.max()))
     assert found["act"].lo == 0
 
 
@@ -146,7 +146,7 @@ def test_samples_and_progress() -> None:
     config = CalibrationConfig(samples=10, batch_size=4)
     found = calibrate(_graph(), _batches(7, 16), ["x"], config, NumpyRunner(), seen.append).thresholds
     assert seen == [4, 8, 10]
-    assert found["x"] == Threshold(float(X[:10].min()), float(X[:10].max()))
+    assert found["x"] == Range(float(X[:10].min()), float(X[:10].max()))
 
 
 @pytest.mark.parametrize("baked", [False, True])
@@ -165,8 +165,8 @@ def test_means_are_those_of_numpy(baked: bool) -> None:
 
 def test_a_calibration_survives_its_file() -> None:
     means = {Channels("a", 1): (0.1, -1e-300, 1 / 3), Channels("a", 2): (5.0,)}
-    split = Threshold(-1.0, 2.0, ((-1.0, 1 / 3), (0.0, 2.0)), 70)
-    found = Calibration({"a": Threshold(-1 / 3, 1e30), "b": Threshold(0.0, 0.0), "c": split}, means)
+    split = Range(-1.0, 2.0, ((-1.0, 1 / 3), (0.0, 2.0)), 70)
+    found = Calibration({"a": Range(-1 / 3, 1e30), "b": Range(0.0, 0.0), "c": split}, means)
     assert Calibration.from_json(json.loads(json.dumps(found.to_json()))) == found
     with pytest.raises(ValueError, match="format_version is 1, 3 is needed"):
         Calibration.from_json({"format_version": 1, "thresholds": {}})
@@ -178,7 +178,7 @@ def test_several_inputs_and_one_that_nothing_reads() -> None:
     graph = builder.graph([builder.apply(Relu(), [a], "y")])
     data = {"a": X[:, :2], "b": X[:, 2:4]}
     found = calibrate(graph, [data], ["y", "b"], CalibrationConfig(), NumpyRunner()).thresholds
-    assert found["b"] == Threshold(float(data["b"].min()), float(data["b"].max())) and b in graph.inputs
+    assert found["b"] == Range(float(data["b"].min()), float(data["b"].max())) and b in graph.inputs
 
 
 def test_infinity_inside_names_tensor_and_sample() -> None:

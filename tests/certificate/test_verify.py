@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE, certify, verify
 from mrt.compilation import TargetConfig
 from mrt.errors import VerificationError
@@ -39,7 +39,7 @@ def small_model() -> QuantizedModel:
     conv = builder.apply(Convolution(kernel=(3, 3), num_filter=4, no_bias=True), [x, weight], "conv")
     out = builder.apply(Relu(), [builder.apply(BroadcastAdd(), [conv, bias], "add")], "out")
     graph = builder.graph([out])
-    thresholds = {name: Threshold(-3.0, 3.0) for name in ("x", "conv", "add")} | {"out": Threshold(0.0, 3.0)}
+    thresholds = {name: Range(-3.0, 3.0) for name in ("x", "conv", "add")} | {"out": Range(0.0, 3.0)}
     return assemble(expand_graph(graph, thresholds, QuantizationConfig()), None, thresholds)
 
 
@@ -125,7 +125,7 @@ def two_layers() -> QuantizedModel:
         parameter = builder.parameter(f"w{index}", np.array(weight, np.float32).reshape(2, 2, 1, 1))
         operator = Convolution(kernel=(1, 1), num_filter=2, no_bias=True)
         symbol = builder.apply(operator, [symbol, parameter], f"conv{index}")
-    thresholds = {name: Threshold(-2.0, 2.0) for name in ("x", "conv1", "conv2")}
+    thresholds = {name: Range(-2.0, 2.0) for name in ("x", "conv1", "conv2")}
     return assemble(expand_graph(builder.graph([symbol]), thresholds, QuantizationConfig()), None, thresholds)
 
 

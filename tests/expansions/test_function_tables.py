@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.rewriter import IntegerGraph, expand_graph
@@ -90,9 +90,9 @@ def configured(quantizer: str = "symmetric", bits: int = 8, output: int = 16) ->
     return QuantizationConfig.model_validate({"activation": activation, "output": {"bits": output}})
 
 
-def thresholds(graph: Graph, x: np.ndarray) -> dict[str, Threshold]:
+def thresholds(graph: Graph, x: np.ndarray) -> dict[str, Range]:
     values = {symbol.name: value for symbol, value in graph.walk({"x": x})}
-    return {name: Threshold(float(v.min()), float(v.max())) for name, v in values.items()}
+    return {name: Range(float(v.min()), float(v.max())) for name, v in values.items()}
 
 
 def run(integer: IntegerGraph, x: np.ndarray) -> np.ndarray:
@@ -182,7 +182,7 @@ def test_infinite_values_saturate_and_values_outside_the_domain_are_the_nearest(
     """The symmetric input reaches below 0, where log has no value and at 0 minus infinity."""
     x = np.concatenate([np.linspace(-2, -0.1, 20), np.linspace(0.1, 2, 20)]).astype(np.float32)[None]
     graph = chain(x.shape, (Log(), []))
-    integer = expand_graph(graph, {"x": Threshold(-2.0, 2.0), "s0": Threshold(-3.0, 0.7)}, configured())
+    integer = expand_graph(graph, {"x": Range(-2.0, 2.0), "s0": Range(-3.0, 0.7)}, configured())
     found = run(integer, x)
     np.testing.assert_allclose(found[0, 20:], np.log(x[0, 20:]), atol=0.1)
     np.testing.assert_allclose(found[0, :20], -3.0, atol=0.05)
@@ -191,7 +191,7 @@ def test_infinite_values_saturate_and_values_outside_the_domain_are_the_nearest(
 def test_a_function_without_any_value_is_refused() -> None:
     graph = chain((1, 4), (ElementwiseRegion("log(_minus_scalar(x, scalar=100))"), []))
     with pytest.raises(QuantizationError, match=r"s0 \(elementwise_region\): the function has no value anywhere"):
-        expand_graph(graph, {"x": Threshold(-1.0, 1.0), "s0": Threshold(-1.0, 1.0)}, configured())
+        expand_graph(graph, {"x": Range(-1.0, 1.0), "s0": Range(-1.0, 1.0)}, configured())
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -2.5, 1e-40, 1e30])
@@ -201,7 +201,7 @@ def test_constant_tensors(value: float, make: Callable[[], Operator]) -> None:
     x = np.full((1, 4), value, np.float32)
     found = {s.name: v for s, v in graph.walk({"x": x})}["s0"]
     top = float(np.nan_to_num(found, posinf=1e30).max())
-    integer = expand_graph(graph, {"x": Threshold(value, value), "s0": Threshold(top, top)}, configured())
+    integer = expand_graph(graph, {"x": Range(value, value), "s0": Range(top, top)}, configured())
     assert np.isfinite(run(integer, x)).all()
     np.testing.assert_allclose(run(integer, x), top, rtol=1e-2, atol=1e-30)
 
@@ -339,4 +339,4 @@ def test_a_table_that_would_be_too_large_is_refused() -> None:
     graph = chain((1, 4), (Tanh(), []))
     config = QuantizationConfig.model_validate({"inputs": {"x": {"scale": 1e-5, "zero_point": 0, "dtype": "int32"}}})
     with pytest.raises(QuantizationError, match=r"s0 \(tanh\): a table of \d+ entries would be needed, 65536 are"):
-        expand_graph(graph, {"x": Threshold(-1.0, 1.0), "s0": Threshold(-1.0, 1.0)}, config)
+        expand_graph(graph, {"x": Range(-1.0, 1.0), "s0": Range(-1.0, 1.0)}, config)

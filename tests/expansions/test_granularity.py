@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import mrt
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.errors import VerificationError
 from mrt.model import assemble
@@ -173,9 +173,9 @@ def test_the_accumulator_is_the_sum_of_factors_times_partial_sums(operands: str,
     graph = chain(IMAGE, times(*reach), (Convolution((3, 3), 4, no_bias=True), [weight]))
     ends = [(-r / 2, r) for r in reach]
     thresholds = {
-        "x": Threshold(-0.6, 1.1),
-        "s0": Threshold(-8.0, 16.0, tuple(ends)),
-        "s1": Threshold(-500.0, 500.0, ((-500.0, 500.0),) * 4),
+        "x": Range(-0.6, 1.1),
+        "s0": Range(-8.0, 16.0, tuple(ends)),
+        "s1": Range(-500.0, 500.0, ((-500.0, 500.0),) * 4),
     }
     config = config_of(None if operands == "weight" else 2, None if operands == "data" else 2, (quantizer, "symmetric"))
     integer = expand_graph(graph, thresholds, config)
@@ -295,7 +295,7 @@ def test_shifted_partial_sums_of_several_scales_lose_no_more_than_the_note_says(
 def test_a_long_sum_with_one_scale_loses_no_more_than_the_note_says() -> None:
     weight = 1 - 0.2 * np.abs(normal(2, 2**17)).clip(0, 1)
     graph = chain((1, 2**17), (FullyConnected(2, no_bias=True), [weight]))
-    integer = expand_graph(graph, {"x": Threshold(0.0, 1.0), "s0": Threshold(0.0, 9e4)}, config_of())
+    integer = expand_graph(graph, {"x": Range(0.0, 1.0), "s0": Range(0.0, 9e4)}, config_of())
     assert any(NOTE.search(note) for note in integer.notes)
     errors = []
     for feeds in extreme_feeds(integer):
@@ -486,6 +486,6 @@ def test_one_channel_of_many_pixels_is_cut_where_its_sum_does_not_fit() -> None:
     """A layer that flattens it itself: the weights keep their bits, as those behind a Flatten do."""
     length = 300
     graph = chain((1, 1, length, length), (FullyConnected(1, no_bias=True), [np.ones((1, length**2))]))
-    integer = expand_graph(graph, {"x": Threshold(0.0, 1.0), "s0": Threshold(0.0, length**2)}, config_of())
+    integer = expand_graph(graph, {"x": Range(0.0, 1.0), "s0": Range(0.0, length**2)}, config_of())
     assert len(of_op(integer, "slice_axis")) > 1
     assert not any("bits instead" in note for note in integer.notes)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.rewriter import expand_graph
@@ -181,6 +181,6 @@ def test_what_fits_in_no_way_is_refused_by_name() -> None:
         builder.input("rhs", TensorType((1, depth, 1))),
     ]
     graph = builder.graph([builder.apply(BatchDot(), operands, "y")])
-    ranges = dict.fromkeys(("lhs", "rhs", "y"), Threshold(-1.0, 1.0))
+    ranges = dict.fromkeys(("lhs", "rhs", "y"), Range(-1.0, 1.0))
     with pytest.raises(QuantizationError, match=r"y \(batch_dot\): its sums of 2147483648 products .* lhs and rhs"):
         expand_graph(graph, ranges, QuantizationConfig())

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from mrt.backend import TvmRunner, serial
+from mrt.backend import TvmRunner
+from mrt.backend.schedule import serial
 from mrt.certificate.certificate import derive
 from mrt.compilation import Target
 from mrt.errors import MRTError, UnsupportedOperatorError

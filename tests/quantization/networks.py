@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.rewriter import IntegerGraph, expand_graph
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
@@ -56,7 +56,7 @@ class Outcome:
         return worst
 
 
-def observe(graph: Graph, samples: Sequence[dict[str, Array]]) -> dict[str, Threshold]:
+def observe(graph: Graph, samples: Sequence[dict[str, Array]]) -> dict[str, Range]:
     """Exact minima and maxima of every tensor and of its channels over the samples, by NumPy."""
     axes = channel_axes(graph)
     seen: dict[str, list[Array]] = {}
@@ -71,11 +71,11 @@ def observe(graph: Graph, samples: Sequence[dict[str, Array]]) -> dict[str, Thre
         if axes.get(name, 0) > 0:
             split = np.moveaxis(values, axes[name] + 1, 0).reshape(values.shape[axes[name] + 1], -1)
             channels = tuple((float(row.min()), float(row.max())) for row in split)
-        found[name] = Threshold(float(values.min()), float(values.max()), channels)
+        found[name] = Range(float(values.min()), float(values.max()), channels)
     return found
 
 
-def like_channels(graph: Graph, thresholds: Mapping[str, Threshold]) -> dict[str, Threshold]:
+def like_channels(graph: Graph, thresholds: Mapping[str, Range]) -> dict[str, Range]:
     """Thresholds as if every channel had the range of its tensor."""
     axes, found = channel_axes(graph), {}
     for name, threshold in thresholds.items():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.errors import DataError
 from mrt.preparation import prepare
 from mrt.quantization.attention_masks import VANISHES, masked_range
@@ -131,8 +131,8 @@ def test_what_lies_below_the_range_has_no_share(constants: list[list[float]], re
     x = builder.input("x", TensorType((1, *bias.shape)))
     masked = builder.apply(BroadcastAdd(), [x, builder.parameter("bias", bias)], "masked")
     graph = builder.graph([builder.apply(Softmax(axis=-1), [masked])])
-    ends = Threshold(float(bias.min()) - reach, float(bias.max()) + reach)
-    found = masked_range(graph, masked, {"x": Threshold(-reach, reach), "masked": ends})
+    ends = Range(float(bias.min()) - reach, float(bias.max()) + reach)
+    found = masked_range(graph, masked, {"x": Range(-reach, reach), "masked": ends})
     assert found is not None and found.hi == ends.hi
     draws = np.random.default_rng(3).choice([-reach, 0.3 * reach, reach], (64, *bias.shape))
     sums = draws + bias.astype(np.float64)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.calibration import CalibrationConfig, Threshold, calibrate
+from mrt.calibration import CalibrationConfig, Range, calibrate
 from mrt.quantization.granularity import (
     ENOUGH,
     FACTOR_BITS,
@@ -159,13 +159,13 @@ def test_a_range_seen_rarely_has_the_margin_that_an_exponential_tail_needs(count
     rng = np.random.default_rng(count)
     seen = rng.exponential(2.0, (4000, count)).max(axis=1).mean()
     enough = np.mean([rng.exponential(2.0, ENOUGH).max() for _ in range(400)])
-    ((lo, hi),) = covered_channels(Threshold(-1e9, 1e9, ((-seen / 2, seen),), count))
+    ((lo, hi),) = covered_channels(Range(-1e9, 1e9, ((-seen / 2, seen),), count))
     assert hi == pytest.approx(enough, rel=0.03) and lo == pytest.approx(-hi / 2)
 
 
 def test_the_margin_ends_at_the_range_of_the_tensor_and_with_enough_observations() -> None:
     channels = ((-1.0, 2.0), (0.0, 0.0), (0.5, 4.0), (-3.0, -1.0))
-    whole = Threshold(-3.0, 4.0, channels, 1)
+    whole = Range(-3.0, 4.0, channels, 1)
     assert covered_channels(whole) == ((-3.0, 4.0), (0.0, 0.0), (0.5, 4.0), (-3.0, -1.0))
     for count in (0, ENOUGH, 10**9):
         assert covered_channels(replace(whole, observations=count)) == channels
@@ -179,7 +179,7 @@ def test_pooled_channels_of_new_samples_saturate_no_more_often_than_the_margin_s
     draw = lambda count: np.square(rng.standard_normal((count, 16, 9))).sum(axis=2) * np.linspace(0.1, 1, 16)  # noqa: E731
     seen, new = draw(60), draw(20_000)
     ends = tuple((float(c.min()), float(c.max())) for c in seen.T)
-    threshold = Threshold(float(seen.min()), float(seen.max()), ends, 60)
+    threshold = Range(float(seen.min()), float(seen.max()), ends, 60)
     bare, wide = (np.array(t)[:, 1] for t in (ends, covered_channels(threshold)))
     inner = slice(0, 8)  # the widest channels end where the tensor does
     assert (new > bare)[:, inner].mean() > 1 / 61 / 3 and (new > wide)[:, inner].mean() < 1 / ENOUGH

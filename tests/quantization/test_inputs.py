@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mrt
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.errors import ConfigError, DataError
 from mrt.model import assemble
 from mrt.quantization.options import InputConfig, QuantizationConfig
@@ -16,7 +16,7 @@ from tests.quantization.networks import chain
 
 CONV = Convolution(kernel=(1, 1), num_filter=2, no_bias=True)
 GRAPH = chain((1, 3, 4, 4), (CONV, [np.random.default_rng(0).standard_normal((2, 3, 1, 1))]))
-THRESHOLDS = {"x": Threshold(-1.0, 1.0), "s0": Threshold(-4.0, 4.0)}
+THRESHOLDS = {"x": Range(-1.0, 1.0), "s0": Range(-4.0, 4.0)}
 PIXELS = {"scale": 1 / 127.5, "zero_point": 128, "dtype": "uint8"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan import ScalePlan
 from mrt.quantization.planning import make_plan
@@ -21,14 +21,14 @@ from tests.quantization.networks import chain, quantize_and_run, random_samples
 DENSE = (FullyConnected(num_hidden=2, no_bias=True), [np.ones((2, 12))])
 MOVED = chain((1, 3, 4), (Transpose(axes=(0, 2, 1)), []), (Flatten(), []), DENSE)
 """x, transposed to s0, flattened to s1, read by s2."""
-RANGE = Threshold(-2.0, 3.0)
+RANGE = Range(-2.0, 3.0)
 
 
 def config_of(**sections: object) -> QuantizationConfig:
     return QuantizationConfig.model_validate(sections)
 
 
-def plan_of(config: QuantizationConfig, graph: Graph = MOVED, **ranges: Threshold) -> ScalePlan:
+def plan_of(config: QuantizationConfig, graph: Graph = MOVED, **ranges: Range) -> ScalePlan:
     names = [symbol.name for symbol in (*graph.inputs, *graph.symbols) if graph.value(symbol) is None]
     return make_plan(graph, {name: ranges.get(name, RANGE) for name in names}, config)
 
@@ -49,11 +49,9 @@ def test_an_override_of_the_moved_tensor_decides() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "range", "hi"), [(SliceAxis(axis=2, begin=0, end=2), Threshold(-0.5, 0.25), 7), (Relu(), RANGE, 15)]
+    ("operator", "range", "hi"), [(SliceAxis(axis=2, begin=0, end=2), Range(-0.5, 0.25), 7), (Relu(), RANGE, 15)]
 )
-def test_a_part_has_the_options_of_its_source_and_a_scale_of_its_own(
-    operator: Operator, range: Threshold, hi: int
-) -> None:
+def test_a_part_has_the_options_of_its_source_and_a_scale_of_its_own(operator: Operator, range: Range, hi: int) -> None:
     graph = chain((1, 3, 4), (operator, []))
     target = plan_of(config_of(overrides={"x": {"activation": {"bits": 4}}}), graph, s0=range).own["s0"]
     assert target.hi == hi
@@ -65,8 +63,8 @@ def test_given_integers_that_are_moved_stay_as_they_are() -> None:
     plan = plan_of(config_of(inputs=pixels))
     assert plan.own["s1"] == plan.own["x"] and plan.own["x"].pinned
     assert (
-        plan_of(config_of(inputs=pixels), s1=Threshold(-1.0, 1.0)).own["s1"]
-        == plan_of(config_of(), s1=Threshold(-1.0, 1.0)).own["s1"]
+        plan_of(config_of(inputs=pixels), s1=Range(-1.0, 1.0)).own["s1"]
+        == plan_of(config_of(), s1=Range(-1.0, 1.0)).own["s1"]
     )
     override = {"s1": {"activation": {"bits": 8}}}
     assert plan_of(config_of(inputs=pixels, overrides=override)).own["s1"] == plan_of(config_of()).own["s1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.errors import ConfigError, QuantizationError
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.planning import make_plan
@@ -28,11 +28,11 @@ GRAPH = chain(
     (Convolution(kernel=(2, 2), num_filter=1, no_bias=True), [np.ones((1, 2, 2, 2))]),
 )
 THRESHOLDS = {
-    "x": Threshold(-2.0, 1.0),
-    "s0": Threshold(-3.0, 3.0),
-    "s1": Threshold(-2.5, 3.5),
-    "s2": Threshold(0.0, 3.1875),
-    "s3": Threshold(0.0, 12.0),
+    "x": Range(-2.0, 1.0),
+    "s0": Range(-3.0, 3.0),
+    "s1": Range(-2.5, 3.5),
+    "s2": Range(0.0, 3.1875),
+    "s3": Range(0.0, 12.0),
 }
 GOLDEN = """\
 graph(%x : int8[1, 2, 2, 2]) {
@@ -85,7 +85,7 @@ def test_a_residual_sum_is_four_bits_finer_than_what_reads_it() -> None:
     total = builder.apply(ElemwiseAdd(), [a, b], "total")
     weight = builder.parameter("w", np.eye(4, dtype=np.float32))
     graph = builder.graph([builder.apply(FullyConnected(4, no_bias=True), [total, weight], "y")])
-    thresholds = {name: Threshold(-4.0, 4.0) for name in ("a", "b", "total", "y")}
+    thresholds = {name: Range(-4.0, 4.0) for name in ("a", "b", "total", "y")}
     plan = make_plan(graph, thresholds, QuantizationConfig())
     assert plan.common["total"] * 16 == pytest.approx(plan.own["total"].scale)
     integer = expand_graph(graph, thresholds, QuantizationConfig())
@@ -100,7 +100,7 @@ def test_a_missing_threshold_is_named() -> None:
 
 def test_an_infinite_threshold_is_named() -> None:
     with pytest.raises(QuantizationError, match="s1"):
-        expand_graph(GRAPH, THRESHOLDS | {"s1": Threshold(0.0, float("inf"))}, QuantizationConfig())
+        expand_graph(GRAPH, THRESHOLDS | {"s1": Range(0.0, float("inf"))}, QuantizationConfig())
 
 
 def test_an_override_that_matches_nothing_is_named() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.errors import MRTError
 from mrt.model import QuantizedModel, assemble
 from mrt.quantization.options import QuantizationConfig
@@ -31,7 +31,7 @@ def make_model(last: str = "out", notes: tuple[str, ...] = ()) -> QuantizedModel
     weight = builder.parameter("w", np.array([1, -0.5, 0.25, 1], np.float32).reshape(2, 2, 1, 1))
     conv = builder.apply(Convolution(kernel=(1, 1), num_filter=2, no_bias=True), [x, weight], "conv")
     graph = builder.graph([builder.apply(Relu(), [conv], last)])
-    thresholds = {"x": Threshold(-1.0, 3.0), "conv": Threshold(-2.0, 2.0), last: Threshold(0.0, 2.0)}
+    thresholds = {"x": Range(-1.0, 3.0), "conv": Range(-2.0, 2.0), last: Range(0.0, 2.0)}
     config = QuantizationConfig.model_validate({"activation": {"quantizer": "affine"}})
     return replace(assemble(expand_graph(graph, thresholds, config), None, thresholds), notes=notes)
 
@@ -131,7 +131,7 @@ def test_an_integer_symbol_with_another_origin_is_told_of_alone() -> None:
 
 
 def test_a_float_symbol_that_vanished_is_known_by_its_threshold() -> None:
-    model = replace(MODEL, thresholds={**MODEL.thresholds, "gone": Threshold(0.0, 6.0)})
+    model = replace(MODEL, thresholds={**MODEL.thresholds, "gone": Range(0.0, 6.0)})
     text = explain(model, "gone")
     assert text.startswith("gone: needs no integer symbol of its own")
     assert "threshold   [0, 6], calibrated for gone" in text

@@ -14,7 +14,7 @@ from applied import draw, random_interval
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mrt.calibration import Threshold
+from mrt.calibration import Range
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.rewriter import IntegerGraph, expand_graph
 from mrt.symbol import Graph, Interval, Operator, Symbol
@@ -133,7 +133,7 @@ def test_an_expanded_reduction_needs_no_more_bits(
         }
     )
     largest = float(np.abs(weight).sum()) * max(map(abs, ends))
-    integer = expand_graph(graph, {"x": Threshold(*ends), "s0": Threshold(-largest, largest)}, config)
+    integer = expand_graph(graph, {"x": Range(*ends), "s0": Range(-largest, largest)}, config)
     bounds = analyse_bounds(integer.graph, {s.name: Interval.of(t.lo, t.hi, s.shape) for s, t in integer.inputs})
     allowed = _reduction(integer, graph, xprec, wprec).infer_prec
     accumulators = _accumulators(integer)

@@ -6,13 +6,13 @@ import math
 
 from tvm import te, tirx
 
-from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.functions import elu, function, gelu, gelu_tanh, number
-from mrt.backend.expressions import Expression, Tensor, bind, constant
-from mrt.backend.kernels import transcendental
-from mrt.backend.shared_limits import ClipTo
-from mrt.backend.stages import elementwise, inlined
-from mrt.backend.storage import View
+from mrt.backend.kernels.generic import transcendental
+from mrt.backend.memory.storage import View
+from mrt.backend.rewrites.clip_limits_as_parameters import ClipTo
+from mrt.backend.te.expressions import Expression, Tensor, bind, constant
+from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.stages import elementwise, inlined
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, LeakyReLU
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.compute import Kind, Wish, compute, record, wishing
-from mrt.backend.expressions import Expression, Tensor, constant
-from mrt.backend.kernels.depthwise import ColumnForm, column_dot, column_sums, pack_columns
-from mrt.backend.kernels.dot import DotForm, dot_products, pack_bias, pack_dot
-from mrt.backend.kernels.instructions import choose_dot
-from mrt.backend.kernels.sliced_dot import pack_factors, pack_slices, sliced_products
+from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.generic.depthwise import ColumnForm, column_dot, column_sums, pack_columns
+from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
+from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
+from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings, packing
 from mrt.backend.machine import Machine
-from mrt.backend.packing import FixedForm, Operand, Packed, Surroundings, packing
-from mrt.backend.sliced_convolution import SlicedConvolution, folded
-from mrt.backend.stages import inlined, stage
-from mrt.backend.storage import Storage, View
+from mrt.backend.memory.storage import Storage, View
+from mrt.backend.rewrites.sliced_convolution import SlicedConvolution, folded
+from mrt.backend.te.expressions import Expression, Tensor, constant
+from mrt.backend.te.registry import Kind, Wish, compute, record, wishing
+from mrt.backend.te.stages import inlined, stage
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.types import type_of

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mrt.backend.compute import Kind, compute, on_scalars, wishing
 from mrt.backend.computes.linear import add_products, batch_dot, form_matrix, wish_matrix, wish_rows
-from mrt.backend.packing import Operand, forming
-from mrt.backend.storage import View
+from mrt.backend.layout.packing import Operand, forming
+from mrt.backend.memory.storage import View
+from mrt.backend.te.registry import Kind, compute, on_scalars, wishing
 from mrt.symbol import Symbol
 
 wishing("dot")(wish_rows)

@@ -6,10 +6,10 @@ import math
 
 from tvm import te
 
-from mrt.backend.compute import compute, record
 from mrt.backend.computes.reduce import reduced
-from mrt.backend.expressions import Expression, Tensor, constant
-from mrt.backend.stages import inlined, stage
+from mrt.backend.te.expressions import Expression, Tensor, constant
+from mrt.backend.te.registry import compute, record
+from mrt.backend.te.stages import inlined, stage
 from mrt.symbol import Symbol
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 

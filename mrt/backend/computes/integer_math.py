@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.compute import Kind, compute, on_scalars, record
-from mrt.backend.expressions import Expression, Tensor, bind, constant
-from mrt.backend.kernels.division import divided_by, floor_division, reciprocals
-from mrt.backend.packing import Operand, Packed, Surroundings, laid_operand, packing
-from mrt.backend.stages import broadcast, elementwise, inlined, stage
-from mrt.backend.storage import View
+from mrt.backend.kernels.generic.division import divided_by, floor_division, reciprocals
+from mrt.backend.layout.packing import Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.memory.storage import View
+from mrt.backend.te.expressions import Expression, Tensor, bind, constant
+from mrt.backend.te.registry import Kind, compute, on_scalars, record
+from mrt.backend.te.stages import broadcast, elementwise, inlined, stage
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.integer_math import IntegerSqrt
 

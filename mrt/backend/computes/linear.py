@@ -7,15 +7,15 @@ from operator import add
 
 from tvm import te
 
-from mrt.backend.compute import Kind, Wish, compute, on_scalars, record, wishing
-from mrt.backend.expressions import Expression, Tensor, combined, unravel
-from mrt.backend.kernels.batch_dot import dot_of_matrices, matrix_products
-from mrt.backend.kernels.dot import DotForm, dot_products, pack_bias, pack_dot
-from mrt.backend.kernels.instructions import Dot, choose_dot
+from mrt.backend.kernels.dot_instructions import Dot, choose_dot
+from mrt.backend.kernels.generic.batch_dot import dot_of_matrices, matrix_products
+from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
+from mrt.backend.layout.packing import Operand, Packed, Surroundings, forming, packing
 from mrt.backend.machine import Machine
-from mrt.backend.packing import Operand, Packed, Surroundings, forming, packing
-from mrt.backend.stages import inlined, stage
-from mrt.backend.storage import View
+from mrt.backend.memory.storage import View
+from mrt.backend.te.expressions import Expression, Tensor, combined, unravel
+from mrt.backend.te.registry import Kind, Wish, compute, on_scalars, record, wishing
+from mrt.backend.te.stages import inlined, stage
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 

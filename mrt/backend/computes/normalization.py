@@ -7,15 +7,15 @@ from typing import Any
 
 from tvm import te
 
-from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.reduce import reduced
-from mrt.backend.expressions import Expression, Tensor, constant
-from mrt.backend.kernels.dot import pack_bias
-from mrt.backend.kernels.rows import reduced_rows, stored_rows, whole_rows
-from mrt.backend.kernels.transcendental import exp
-from mrt.backend.packing import Packed, Surroundings, packing
-from mrt.backend.stages import elementwise, inlined, stage
-from mrt.backend.storage import View
+from mrt.backend.kernels.generic.dot import pack_bias
+from mrt.backend.kernels.generic.rows import reduced_rows, stored_rows, whole_rows
+from mrt.backend.kernels.generic.transcendental import exp
+from mrt.backend.layout.packing import Packed, Surroundings, packing
+from mrt.backend.memory.storage import View
+from mrt.backend.te.expressions import Expression, Tensor, constant
+from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.stages import elementwise, inlined, stage
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, LogSoftmax, Softmax
 

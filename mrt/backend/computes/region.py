@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mrt.backend.compute import Kind, compute, find_compute, kind_of, record, repeats_input
-from mrt.backend.expressions import Tensor
-from mrt.backend.stages import elementwise, inlined, stage
-from mrt.backend.storage import View
+from mrt.backend.memory.storage import View
+from mrt.backend.te.expressions import Tensor
+from mrt.backend.te.registry import Kind, compute, find_compute, kind_of, record, repeats_input
+from mrt.backend.te.stages import elementwise, inlined, stage
 from mrt.symbol import Operator, Symbol, apply, variable
 from mrt.symbol.operators.region import ElementwiseRegion, parse_expression
 

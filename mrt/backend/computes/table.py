@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from tvm import te
 
-from mrt.backend.compute import Kind, compute, record
-from mrt.backend.expressions import Expression, Tensor, combined, constant
-from mrt.backend.kernels.lookup import gathers, looked_up
-from mrt.backend.packing import Operand, Packed, Surroundings, packing
-from mrt.backend.stages import broadcast, inlined
-from mrt.backend.storage import View
+from mrt.backend.kernels.x86.lookup import gathers, looked_up
+from mrt.backend.layout.packing import Operand, Packed, Surroundings, packing
+from mrt.backend.memory.storage import View
+from mrt.backend.te.expressions import Expression, Tensor, combined, constant
+from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.stages import broadcast, inlined
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import TableLookup
 

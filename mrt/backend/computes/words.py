@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from mrt.backend.compute import Kind, compute, record
 from mrt.backend.computes.elementwise import sum_of
 from mrt.backend.computes.integer import pack_shift, right_shift
-from mrt.backend.expressions import Expression, Tensor
-from mrt.backend.kernels.scaled_word import product_word, scaled_word
-from mrt.backend.kernels.upper_word import WORD, has_whole
-from mrt.backend.kernels.upper_word import upper_word as upper_word_of
-from mrt.backend.packing import Operand, Packed, Surroundings, laid_operand, packing
-from mrt.backend.rounding import half_of
-from mrt.backend.stages import elementwise
-from mrt.backend.storage import View
-from mrt.backend.words import WordScale
+from mrt.backend.kernels.x86.requantize_int16 import product_word, scaled_word
+from mrt.backend.kernels.x86.upper_word import WORD, has_whole
+from mrt.backend.kernels.x86.upper_word import upper_word as upper_word_of
+from mrt.backend.layout.packing import Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.memory.storage import View
+from mrt.backend.rewrites.narrow_to_int16 import WordScale
+from mrt.backend.te.expressions import Expression, Tensor
+from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.rounding import half_of
+from mrt.backend.te.stages import elementwise
 from mrt.symbol import Array, Symbol
 
 compute("word_sum", kind=Kind.ELEMENTWISE)(sum_of)

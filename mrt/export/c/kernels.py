@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mrt.backend.fusion.regions import Region
 from mrt.backend.machine import one_line
-from mrt.backend.regions import Region
 from mrt.errors import CompilationError
 from mrt.export.c.lowering import lower_region
 from mrt.export.c.printer import C_TYPES, Printer, Scratch, UnprintableError

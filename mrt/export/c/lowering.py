@@ -9,9 +9,9 @@ import tvm
 from tvm import s_tir, te, tirx
 from tvm.ir import prim
 
-from mrt.backend.compute import find_scalar_compute
-from mrt.backend.regions import Region
-from mrt.backend.storage import Storage, View
+from mrt.backend.fusion.regions import Region
+from mrt.backend.memory.storage import Storage, View
+from mrt.backend.te.registry import find_scalar_compute
 from mrt.symbol import Symbol
 
 REDUCTION = int(tirx.IterVar.CommReduce)

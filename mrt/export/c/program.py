@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mrt.backend.compute import Kind, kind_of
-from mrt.backend.merge_slices import MergeSlices
-from mrt.backend.regions import Region, find_regions
+from mrt.backend.fusion.regions import Region, find_regions
+from mrt.backend.rewrites.merge_slices import MergeSlices
+from mrt.backend.te.registry import Kind, kind_of
 from mrt.export.c.kernels import Kernel, write_kernel
 from mrt.export.c.memory import Lifetime, plan_offsets
 from mrt.symbol import Array, Graph, Symbol

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.backend.compute import has_compute
+from mrt.backend.te.registry import has_compute
 from mrt.errors import ConfigError
 from mrt.export.c.printer import C_TYPES, number
 from mrt.export.c.program import WORKSPACE, Parameter, Program, make_program

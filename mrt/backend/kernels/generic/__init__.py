@@ -1,0 +1,1 @@
+"""Kernels that any machine runs."""

@@ -1,0 +1,101 @@
+"""Sums that begin with what would be added to them in the end, a bias say: one addition less for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import reduce
+from operator import add
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.layout.packing import Operand
+from mrt.backend.te.expressions import Expression, Tensor, substitute
+from mrt.backend.te.stages import Hint, stage
+from mrt.backend.te.statements import loop_around, with_root
+
+
+def begun_sums(sums: Tensor, dot: Dot, weight: Operand, bias: Tensor | None) -> Tensor | None:
+    """The stage of sums, [positions..., block, lane], plus a bias and what takes the data's offset off.
+
+    `begin_sums` makes these what the sums begin with, which TE cannot say. None where there is neither, the bias does
+    not lie in whole blocks, or the order of additions counts, as it does in floats.
+    """
+    shape = tuple(int(n) for n in sums.shape)
+    *_, blocks, lanes = shape
+    if dot.accumulator != "int32" or (bias is None and not dot.offset):
+        return None
+    if bias is not None and bias.length < blocks * lanes:
+        return None
+
+    def begun(*at: Expression) -> Expression:
+        *_, block, lane = at
+        total = sums(*at)
+        if dot.offset:
+            total = total + weight.views[1](block, lane)
+        return total if bias is None else total + bias(block * lanes + lane).astype(dot.accumulator)
+
+    return stage(shape, begun, "begun", begun=True)
+
+
+def begin_sums(function: Any) -> Any:
+    """The function, not scheduled yet, whose sums begin with what a stage of `begun_sums` adds to them."""
+    root = function.body.block
+    nests = list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
+    blocks = [_block_of(nest) for nest in nests]
+    marked = [i for i, block in enumerate(blocks) if block is not None and Hint.BEGUN in block.annotations]
+    if not marked:
+        return function
+    (last,) = marked
+    begun, terms = blocks[last], list(_terms(blocks[last].body.value))
+    first, total = next(
+        (i, term)
+        for i, block in enumerate(blocks)
+        for term in terms
+        if block is not None and block.writes[0].source.same_as(getattr(term, "source", None))
+    )
+    start = reduce(add, (term for term in terms if term is not total))
+    nests[first] = _with_block(nests[first], _begins(blocks[first], begun, start))
+    del nests[last]
+    kept = [buffer for buffer in root.alloc_buffers if not buffer.same_as(total.source)]
+    return with_root(function, tirx.SeqStmt(nests), kept)
+
+
+def _begins(sums: Any, begun: Any, start: Expression) -> Any:
+    """The block of sums, in the memory of the block `begun`."""
+    memory, at = begun.body.buffer, list(sums.body.indices)
+    (value,) = substitute([start], [variable.var for variable in begun.iter_vars], at)
+    body = tirx.BufferStore(memory, tirx.BufferLoad(memory, at) + sums.body.value.b, at)
+    return s_tir.SBlock(
+        sums.iter_vars,
+        sums.reads,
+        [tirx.BufferRegion(memory, sums.writes[0].region)],
+        sums.name_hint,
+        body,
+        init=tirx.BufferStore(memory, value, at),
+        annotations=sums.annotations,
+    )
+
+
+def _terms(value: Expression) -> Iterator[Expression]:
+    """Those of a sum, in whatever order TVM has put them."""
+    if isinstance(value, tirx.Add):
+        yield from _terms(value.a)
+        yield from _terms(value.b)
+    else:
+        yield value
+
+
+def _block_of(nest: Any) -> Any:
+    """The only block within loops; None where there are several."""
+    while isinstance(nest, tirx.For):
+        nest = nest.body
+    return nest.block if isinstance(nest, s_tir.SBlockRealize) else None
+
+
+def _with_block(nest: Any, block: Any) -> Any:
+    """The loops with another block in them."""
+    if isinstance(nest, tirx.For):
+        return loop_around(nest, _with_block(nest.body, block))
+    return s_tir.SBlockRealize(nest.iter_values, nest.predicate, block)

@@ -1,0 +1,92 @@
+"""Divisions of many integers by one: a multiplication by its reciprocal, exact, in words of 32 bits.
+
+Nothing wraps: TVM has LLVM take it that sums, differences and products of uint32 do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import te, tirx
+
+from mrt.backend.te.expressions import Expression, bind, constant
+from mrt.backend.te.stages import stage
+from mrt.symbol import Array
+
+HALF = 16
+"""Bits of half a word."""
+BITS = 31
+"""Of a number that is divided."""
+
+
+def reciprocals(divisors: Array) -> tuple[Array, Array]:
+    """m and l for divisors that are known; m is below 2^32 and given as the int32 of the same bits."""
+    exponents = np.array([(int(d) - 1).bit_length() for d in divisors.ravel()], np.int64)
+    found = [(1 << (BITS + int(by))) // int(d) + 1 for d, by in zip(divisors.ravel(), exponents, strict=True)]
+    words = np.array(found, np.uint32).view(np.int32)
+    return words.reshape(divisors.shape), exponents.astype(np.int32).reshape(divisors.shape)
+
+
+def floor_division(divisor: Callable[..., Expression], shape: tuple[int, ...]) -> Callable[..., Expression]:
+    """A function of (x, index...) that gives floor(x / d) of an int32 x, d >= 1 being the divisor at that index.
+
+    With 2^l the least power of 2 that is d or more, and m = floor(2^(31 + l) / d) + 1, which is below 2^32,
+    floor(x / d) is floor(x m / 2^(31 + l)) for 0 <= x < 2^31; a negative x is floor(x / d) = -1 - floor((-1 - x) / d).
+    Source: T. Granlund and P. Montgomery, Division by Invariant Integers using Multiplication, PLDI 1994, theorem 4.2.
+    """
+    steps = te.reduce_axis((0, BITS), "step")
+
+    def exponent(d: Expression) -> Expression:
+        """l: the bits of d - 1, and one less than those of 2 d - 1, which is never 0."""
+        twice = d.astype("uint32") * _word(2) - _word(1)
+        return constant(BITS, "int32") - tirx.clz(tirx.reinterpret("int32", twice))
+
+    def longer(state: Sequence[Expression], following: Sequence[Expression]) -> tuple[Expression, Expression]:
+        """One more bit of the quotient, as divisions are done by hand; what follows is (0, d)."""
+        (quotient, rest), (_, d) = state, following
+        twice = rest * _word(2)
+        fits = twice >= d
+        one = tirx.Select(fits, _word(1), _word(0))
+        return quotient * _word(2) + one, tirx.Select(fits, twice - d, twice)
+
+    def divided(*at: Expression) -> Any:
+        d = divisor(*at)
+        # 2^l is at most 2^31, and once d: the first bit of the quotient is 1, the rest 2^l - d.
+        word = d.astype("uint32")
+        first = (_word(1) << exponent(d).astype("uint32")) - word
+        fold = te.comm_reducer(longer, lambda *dtypes: (_word(1), first), name="reciprocal")
+        return fold((_word(0), word), axis=steps)
+
+    quotient, _ = stage(shape, divided, "reciprocal")
+    shift = stage(shape, lambda *at: exponent(divisor(*at)).astype("uint32"), "shift")
+
+    return lambda x, *at: divided_by(x, quotient(*at) + _word(1), shift(*at))
+
+
+def divided_by(x: Expression, reciprocal: Expression, shift: Expression) -> Expression:
+    """floor(x / d) of an int32 x, by m and l of d in uint32."""
+
+    def signed(sign: Expression) -> Expression:
+        magnitude = (x ^ sign).astype("uint32")
+        return (_high(magnitude * _word(2), reciprocal) >> shift).astype("int32") ^ sign
+
+    return bind(x >> constant(BITS, "int32"), signed)
+
+
+def _high(a: Expression, b: Expression) -> Expression:
+    """The upper word of the product of two words, from products of their halves, none of which leaves a word."""
+    low, by = _word((1 << HALF) - 1), _word(HALF)
+
+    def of_halves(a_low: Expression, a_high: Expression) -> Expression:
+        b_low, b_high = b & low, b >> by
+        crossed = a_low * b_high
+        middle = (a_low * b_low >> by) + (crossed & low) + a_high * b_low
+        return a_high * b_high + (crossed >> by) + (middle >> by)
+
+    return bind(a, lambda v: bind(v & low, lambda a_low: bind(v >> by, lambda a_high: of_halves(a_low, a_high))))
+
+
+def _word(value: int) -> Expression:
+    return constant(value, "uint32")

@@ -1,0 +1,190 @@
+"""Sums of dots: what convolutions and matrix products have in common; `dot_schedule` forms their loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import add
+
+import numpy as np
+from tvm import te, tirx
+
+from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
+from mrt.backend.kernels.generic.accumulator_init import begun_sums
+from mrt.backend.layout.packing import Operand, Packed, Surroundings
+from mrt.backend.memory.storage import Storage, View
+from mrt.backend.schedule.loops import SHORT_ROW
+from mrt.backend.te.expressions import Expression, Tensor, combined, constant, ravel, unravel
+from mrt.backend.te.stages import stage
+from mrt.symbol import Array
+from mrt.symbol.types import type_of
+
+Places = Callable[[Sequence[Expression], Sequence[Expression]], list[Expression]]
+"""Gives, of a position and a tap, the index of the data without its channel."""
+
+
+@dataclass(frozen=True)
+class DotForm:
+    """How a weight lies in memory, and how its dots are walked.
+
+    flat: all positions are one axis; line: how many of them follow each other in the data, if not all. groups: of
+    channels, whose blocks of output channels follow each other. joins: whether sums may be formed for what lies between
+    two lines of positions, too.
+    """
+
+    dot: Dot
+    flat: bool
+    groups: int
+    joins: bool = field(default=False, kw_only=True)
+    line: int | None = field(default=None, kw_only=True)
+
+
+def pack_dot(
+    weight: Array,
+    data: View,
+    accumulator: str,
+    surroundings: Surroundings,
+    pointwise: bool,
+    groups: int = 1,
+    whole: bool = False,
+) -> Packed | None:
+    """The weight (O, I, taps...) of dots over the data's innermost axis, as [block, taps..., I / depth, lane, depth].
+
+    A block is `lanes` output channels, or, of weights of several bytes, one byte of each; the bytes follow each other.
+    whole: whether dots go on to the end of the vectors that the channels fill in memory. Those of tiles do, since what
+    follows each other there is one row of a tile.
+    None where groups of channels do not fill lanes and dots, or the data does not lie in memory as any dot reads it.
+    Where memory holds more than the data's values, the second array takes it off again for each output channel.
+    """
+    source = data.flattened or data
+    if source.storage is None:
+        return None
+    dot = choose_dot(source.dtype, weight, accumulator, surroundings.machine)
+    storage = source.storage
+    is_run, positions = pointwise and storage.is_one_run, surroundings.walk.positions
+    if (storage.dtype, storage.offset) != (dot.data, dot.offset):
+        if storage.offset:
+            return None
+        dot = Dot(storage.dtype, 0, weight.dtype.name, 1, dot.lanes, accumulator)
+    flat = surroundings.walk.flat and (is_run or (not dot.instruction and math.prod(positions) <= SHORT_ROW))
+    outputs, inputs, *taps = weight.shape
+    per_group = outputs // groups
+    depth = storage.depth if groups == 1 else inputs
+    if data.flattened is None and not (whole or (dot.instruction and surroundings.machine.has_tiles)):
+        depth = min(depth, -(-inputs // dot.depth) * dot.depth)
+    if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs != surroundings.walk.storage.length)):
+        return None
+    blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
+    rows = weight.reshape(groups, per_group, inputs, *taps)
+    rows = rows.astype(dot.weight if dot.parts == 1 else weight.dtype, copy=False)
+    missing = blocks * dot.lanes - per_group, depth - inputs
+    if any(missing):
+        rows = np.pad(rows, [(0, 0), *((0, length) for length in missing), *((0, 0) for _ in taps)])
+    rows = rows.reshape(groups * blocks, dot.lanes, depth // dot.depth, dot.depth, *taps)
+    if dot.parts > 1:
+        rows = np.moveaxis(weight_bytes(rows), 0, 1).reshape(-1, *rows.shape[1:])
+    packed = np.moveaxis(rows, (1, 2, 3), (-2, -3, -1))
+    arrays = [packed]
+    if dot.offset:
+        sums = packed.sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1), dtype=np.int32)
+        arrays.append(-dot.offset * joined_bytes(sums.reshape(-1, dot.parts, dot.lanes).swapaxes(0, 1)))
+    line = positions[-1] if flat and not is_run else None
+    form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1, line=line)
+    return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+
+
+def pack_bias(bias: Array, surroundings: Surroundings) -> Packed | None:
+    """A bias (O,) as long as the innermost axis of the result; what it pads is never read as a value."""
+    if surroundings.walk.inner is None:
+        return None
+    storage = Storage.with_inner(type_of(bias), 0, surroundings.walk.storage.length)
+    return Packed(None, (storage.lay(bias),), (storage,))
+
+
+def dot_products(
+    data: View,
+    weight: Operand,
+    positions: Sequence[int],
+    taps: Sequence[int],
+    places: Places,
+    bias: Tensor | None = None,
+) -> Callable[..., Expression]:
+    """A function of (output channel, position...) that gives the sum over taps and input channels, plus a bias."""
+    form: DotForm = weight.form
+    dot = form.dot
+    sums = _sums(data, weight, positions, taps, places)
+    begun = begun_sums(sums, dot, weight, bias) if dot.parts == 1 else None
+    whole = sums if dot.parts == 1 else _whole_sums(sums, dot)
+
+    def element(channel: Expression, *position: Expression) -> Expression:
+        # Where there are several groups, the channels of each fill whole blocks.
+        block, lane = tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes)
+        at = [ravel(position, tuple(positions))] if form.flat else position
+        if begun is not None:
+            return begun(*at, block, lane)
+        value = whole(*at, block, lane)
+        value = value + weight.views[1](block, lane) if dot.offset else value
+        return value if bias is None else combined(add, [value, bias(channel).astype(dot.accumulator)])
+
+    return element
+
+
+def _whole_sums(sums: Tensor, dot: Dot) -> Tensor:
+    """The stage [positions..., block, lane] of the sums of whole weights, of those of their bytes.
+
+    Sums that wait in memory are joined there, and read as those of one byte are; sums in registers where they are read.
+    """
+    *positions, blocks, lanes = (int(n) for n in sums.shape)
+
+    def whole(*at: Expression) -> Expression:
+        *position, block, lane = at
+        return joined_bytes([sums(*position, block * dot.parts + part, lane) for part in range(dot.parts)])
+
+    return stage((*positions, blocks // dot.parts, lanes), whole, "whole", whole=True)
+
+
+def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[int], places: Places) -> Tensor:
+    """The stage [positions..., block, lane] of the sums of what memory holds, offset included, times the weights."""
+    form: DotForm = weight.form
+    dot, groups, packed = form.dot, form.groups, weight.views[0]
+    storage, tensor = data.storage, data.tensor
+    if storage is None or storage.inner is None:
+        raise ValueError("dots read a tensor that has an innermost axis")
+    inner = storage.inner
+    blocks, steps = packed.shape[0] // groups, packed.shape[-3]
+    axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
+    step = te.reduce_axis((0, steps), "step")
+    within = [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
+
+    def dots(*at: Expression) -> Expression:
+        *position, block, lane = at
+        if form.flat:
+            position = unravel(position[0], tuple(positions))
+        near = within[0] if within else 0
+        channel = step * dot.depth + near
+        if groups > 1:
+            channel = tirx.floordiv(block, blocks) * (steps * dot.depth) + channel
+        index = places(position, axes)
+        held = tensor(*storage.places([*index[:inner], channel, *index[inner:]]))
+        factor = packed(block, *axes, step, lane, near)
+        return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, step, *within])
+
+    walked = [math.prod(positions)] if form.flat else list(positions)
+    if form.joins and len(walked) > 1:
+        walked[-1] = max(walked[-1], _line_pitch(storage, inner, len(walked), lambda at: places(at, [0 for _ in taps])))
+    hints = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
+    return stage((*walked, groups * blocks, dot.lanes), dots, "dots", dot=dot.intrinsic if within else "", **hints)
+
+
+def _line_pitch(
+    storage: Storage, inner: int, rank: int, places: Callable[[Sequence[Expression]], list[Expression]]
+) -> int:
+    """How many positions of the last axis lie in memory from one of the axis before to the next; 0 if no whole one."""
+
+    def place(axis: int) -> int:
+        index = places([constant(int(i == axis), "int32") for i in range(rank)])
+        return int(ravel(storage.places([*index[:inner], constant(0, "int32"), *index[inner:]]), storage.shape))
+
+    here, line, position = place(-1), place(rank - 2), place(rank - 1)
+    return (line - here) // (position - here) if (line - here) % (position - here) == 0 else 0

@@ -1,0 +1,295 @@
+"""How sums of dots are scheduled: which of them stay in registers, and which operand is walked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir, tirx
+
+from mrt.backend.kernels.generic.lower_blocks import replace_loops, sequence
+from mrt.backend.kernels.generic.prefetch import Fetches
+from mrt.backend.kernels.x86.packed_store import narrows
+from mrt.backend.machine import Machine
+from mrt.backend.schedule.loops import (
+    FIRST_BYTES,
+    SHORT_ROW,
+    extent,
+    leave_first_cache,
+    parallelize,
+    product,
+    register_tile,
+    split_loops,
+    walk_cost,
+)
+from mrt.backend.schedule.tilings import Choose, VectorTiling, by_rule
+from mrt.backend.te.expressions import constant, substitute
+from mrt.backend.te.stages import Hint
+
+PAIR = 2
+"""Blocks of output channels whose sums are read as one vector, since their words fill one."""
+AHEAD = 32
+"""Steps after which weights are needed that are fetched into the first cache: as long as the third one takes."""
+FEW_STEPS = 512
+"""Of a sum of one tap, up to which it counts that memory is waited for where it is written."""
+
+
+@dataclass(frozen=True)
+class _Extents:
+    """Of what sums of dots go over.
+
+    length, count: positions of a row, and rows. lines: rows of the last axis of these. line: see `DotForm`. blocks,
+    group_blocks: of output channels, all and those of a group. depth, dots: products of a sum and what they are formed
+    in, of all slices. taps: of one slice. element: bytes of one of the data. by_instruction: whether one multiplies.
+    sliced: whether a total is in registers beside the sums of a slice. alone: whether nothing else is scheduled within
+    the same loops.
+    """
+
+    length: int
+    count: int
+    lines: int
+    line: int | None
+    lanes: int
+    blocks: int
+    group_blocks: int
+    parts: int
+    depth: int
+    dots: int
+    taps: int
+    element: int
+    by_instruction: bool
+    sliced: bool
+    alone: bool
+
+    @property
+    def copies(self) -> int:
+        """Of the accumulators."""
+        return 2 if self.sliced else 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether elements are multiplied and added one by one, and nothing else is done."""
+        return self.alone and not self.by_instruction
+
+    @property
+    def may_jam(self) -> bool:
+        """Whether tiles may be jammed (see `jammed`)."""
+        return self.alone and self.by_instruction
+
+
+def _extents(plan: Any, sums: Any, row: Any, rows: Sequence[Any], own: Sequence[Any], total: Any) -> _Extents:
+    annotations, data = plan.get(sums).annotations, plan.get(sums).reads[-1].source
+    spatial, reduction = split_loops(plan, sums)
+    by_instruction = bool(annotations[Hint.DOT])
+    depth = product(plan, reduction) * (1 if total is None else extent(plan, spatial[0]))
+    return _Extents(
+        length=extent(plan, row),
+        count=product(plan, rows),
+        lines=extent(plan, rows[-1]) if rows else 1,
+        line=int(annotations[Hint.LINE]) if Hint.LINE in annotations else None,
+        lanes=extent(plan, spatial[-1]),
+        blocks=extent(plan, spatial[-2]),
+        group_blocks=int(annotations[Hint.GROUP_BLOCKS]),
+        parts=int(annotations[Hint.PARTS]),
+        depth=depth,
+        dots=depth // (extent(plan, reduction[-1]) if by_instruction else 1),
+        taps=product(plan, reduction[: -2 if by_instruction else -1]),
+        element=data.dtype.itemsize,
+        by_instruction=by_instruction,
+        sliced=total is not None,
+        alone=not own and total is None,
+    )
+
+
+def schedule_dots(
+    plan: Any,
+    sums: Any,
+    output: Any,
+    machine: Machine,
+    own: Sequence[Any] = (),
+    choose: Choose = by_rule,
+    total: Any = None,
+) -> None:
+    """Tiles of positions and blocks of output channels stay in registers while all their dots are summed.
+
+    The output's loops are [positions..., channel]; the sums' are [positions..., block, lane, taps..., step, within].
+    By the rule the weights or the data are walked once, and the other again for each part of it: what costs less.
+    own: the blocks that make what the first loop of positions has of its own, as weights are; it stays outermost.
+    choose: see `tilings`.
+    total: the block that adds up sums of slices, whose loops are [slice, positions..., block, lane, ...]: both stay in
+    registers (see `sliced_dot`).
+    """
+    *positions, channel = plan.get_loops(output)
+    row = positions[-1] if positions else plan.add_unit_loop(channel)
+    first_rows, rows = (positions[:1], positions[1:-1]) if own else ([], positions[:-1])
+    extents = _extents(plan, sums, row, rows, own, total)
+    tiling = choose(
+        _rule(extents, bool(rows), machine).alternatives(
+            extents.length, extents.group_blocks // extents.parts, extents.parts, extents.dots, machine, extents.copies
+        )
+    )
+    reading = _Reading.of(plan, channel, extents, tiling)
+    blocks, lane = plan.split(channel, [None, reading.together * extents.lanes])
+    far_blocks, near_blocks = plan.split(blocks, [None, tiling.blocks // reading.together])
+    stretches, tiles, near_positions = plan.split(row, [None, tiling.near, tiling.positions])
+    walked = [far_blocks, *rows, stretches] if tiling.weights_outermost else [*rows, stretches, far_blocks]
+    outer = [*first_rows, *walked]
+    plan.reorder(*outer, tiles, near_positions, near_blocks, lane)
+    around = [*outer, tiles]
+    if total is not None:
+        around.append(_scheduled_total(plan, total, around))
+    at, steps = _scheduled_sums(plan, sums, around, extents)
+    for block in reversed(own):
+        plan.compute_at(block, first_rows[0], preserve_unit_loops=True)
+    _fetches(extents, tiling, machine).annotate(plan, steps)
+    if tiling.jammed > 1:
+        *before, last_row, _ = outer
+        plan.annotate(last_row if tiling.near == 1 else tiles, Hint.JAMMED, tiling.jammed)
+        outer = before if tiling.near == 1 else outer
+    # Threads are told apart before the sums are started in a block of their own, after which TVM refuses.
+    parallelize(plan, first_rows or outer)
+    if total is not None:
+        _start(plan, total, around[-1], len(at) - 1)
+    _start(plan, sums, steps[0], len(at))
+    if extents.by_instruction:
+        plan.tensorize(at[-1], str(plan.get(sums).annotations[Hint.DOT]))
+    reading.apply(plan, near_positions, near_blocks, lane)
+
+
+def read_together(blocks: int, parts: int) -> int:
+    """How many blocks of output channels, of so many, have sums that follow each other and are read as one vector."""
+    return PAIR if blocks % PAIR == 0 and parts == 1 else 1
+
+
+def overlap_pairs(function: Any) -> Any:
+    """The scheduled function that reads the sums of an odd number of blocks in pairs, too, the last of which overlaps
+    the one before.
+
+    What it stores must not be made of what it is stored over, since some of it is computed twice.
+    """
+    return replace_loops(function, Hint.OVERLAPS, _in_pairs)
+
+
+def _in_pairs(blocks: Any) -> Any:
+    lane, count = blocks.body, int(blocks.extent)
+    pair = tirx.Var("pair", "int32")
+    first = tirx.min(pair * PAIR, constant(count - PAIR, "int32"))
+    body = sequence(
+        s_tir.SBlockRealize(substitute(each.iter_values, [blocks.loop_var], [first]), each.predicate, each.block)
+        for each in (lane.body.seq if isinstance(lane.body, tirx.SeqStmt) else [lane.body])
+    )
+    inner = tirx.For(lane.loop_var, lane.min, constant(PAIR * int(lane.extent), "int32"), lane.kind, body)
+    return tirx.For(pair, blocks.min, constant(-(-count // PAIR), "int32"), blocks.kind, inner)
+
+
+def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> VectorTiling:
+    """The tiling that costs least as far as is counted: cycles of a tile, and elements that come from far memory."""
+    length, count, depth = extents.length, extents.count, extents.depth
+    may_rest = extents.is_plain and not several_rows and length <= SHORT_ROW
+
+    def registers(rows: int = 0) -> tuple[int, int]:
+        parts, copies = extents.parts, extents.copies
+        return register_tile(
+            length, extents.group_blocks, extents.dots, machine, parts, copies, extents.line, may_rest, rows
+        )
+
+    tile, held = registers()
+    in_row = -(-length // tile)
+    # Where the last tile is shorter, an outer loop has it made apart; an inner one would ask at each step.
+    near = 1 if length % tile else in_row if several_rows else _near_tiles(in_row, tile * depth * extents.element)
+    weights, data = extents.blocks * extents.lanes * depth, count * length * depth
+    again = walk_cost(data, extents.blocks // held, data // extents.taps * extents.element)
+    by_blocks = walk_cost(weights, count * in_row // near, weights * extents.element) > again
+    if extents.may_jam and by_blocks and length % 2:
+        # Weights are loaded less often. Where the data is walked once, or sums are of one block, loads of the data are
+        # what counts.
+        pair, together = registers(extents.lines)
+        if length % pair and together > extents.parts:
+            return VectorTiling(pair // 2, together // extents.parts, 2 * length // pair, by_blocks, jammed=2)
+    return VectorTiling(tile, held // extents.parts, near, by_blocks)
+
+
+def _near_tiles(tiles: int, tile_bytes: int) -> int:
+    """How many tiles in a row are done for one block of output channels before the next."""
+    return max(n for n in range(1, tiles + 1) if tiles % n == 0 and (n == 1 or n * tile_bytes <= FIRST_BYTES))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the output reads the sums of a tile: so many blocks `together` as one vector.
+
+    narrowed: whether they are scaled to bytes (see `narrowed`). overlaps: whether the last pair of an odd number of
+    blocks may overlap the one before.
+    """
+
+    together: int
+    narrowed: bool
+    overlaps: bool
+
+    @classmethod
+    def of(cls, plan: Any, channel: Any, extents: _Extents, tiling: VectorTiling) -> _Reading:
+        whole = extents.by_instruction and extents.parts == 1 and extents.alone
+        narrowed = whole and narrows(plan, channel)
+        together = read_together(tiling.blocks, extents.parts) if extents.by_instruction and not narrowed else 1
+        return cls(together, narrowed, whole and not narrowed and together == 1 and tiling.blocks > PAIR)
+
+    def apply(self, plan: Any, positions: Any, blocks: Any, lane: Any) -> None:
+        """Forms the output's loops over a tile."""
+        if self.narrowed:
+            plan.annotate(positions, Hint.NARROWED, 1)
+            return
+        if self.overlaps:
+            plan.annotate(blocks, Hint.OVERLAPS, 1)
+        plan.vectorize(lane)
+        plan.unroll(positions)
+        plan.unroll(blocks)
+
+
+def _scheduled_sums(plan: Any, sums: Any, around: Sequence[Any], extents: _Extents) -> tuple[list[Any], list[Any]]:
+    """The loops of the sums of a tile, computed within the loops `around`: those that say which sum, and over steps."""
+    reduced = len(split_loops(plan, sums)[1])
+    plan.compute_at(sums, around[-1], preserve_unit_loops=True)
+    inside = list(plan.get_loops(sums))[len(around) :]
+    at, steps = inside[:-reduced], inside[-reduced:]
+    *near, lane = at
+    if extents.by_instruction:
+        *steps, within = steps
+        plan.reorder(*steps, *near, lane, within)
+    else:
+        plan.reorder(*steps, *near, lane)
+        plan.vectorize(lane)
+    for loop in near:
+        plan.unroll(loop)
+    return at, steps
+
+
+def _scheduled_total(plan: Any, total: Any, around: Sequence[Any]) -> Any:
+    """The loop over slices of the block that adds up their sums, computed within the loops `around`."""
+    plan.compute_at(total, around[-1], preserve_unit_loops=True)
+    *positions, lane, slices = list(plan.get_loops(total))[len(around) :]
+    plan.reorder(slices, *positions, lane)
+    for loop in positions:
+        plan.unroll(loop)
+    plan.vectorize(lane)
+    return slices
+
+
+def _start(plan: Any, block: Any, loop: Any, count: int) -> None:
+    """Sets the sums of a block to 0 before `loop`, in registers: they are walked by so many loops."""
+    *zeroed, lane = list(plan.get_loops(plan.decompose_reduction(block, loop)))[-count:]
+    plan.vectorize(lane)
+    for each in zeroed:
+        plan.unroll(each)
+
+
+def _fetches(extents: _Extents, tiling: VectorTiling, machine: Machine) -> Fetches:
+    held = tiling.blocks * extents.parts
+    walks_once = tiling.weights_outermost and extents.alone and tiling.blocks < extents.blocks
+    return Fetches(
+        together=held,
+        tile=tiling.positions,
+        tiles=extents.count * -(-extents.length // tiling.positions) if walks_once else 0,
+        ahead=AHEAD if extents.is_plain and leave_first_cache(held, extents.dots, machine) else 0,
+        results=extents.is_plain and (extents.taps > 1 or extents.dots <= FEW_STEPS),
+    )

@@ -1,0 +1,165 @@
+"""Rows, some at a time: each step of a computation along the last axis is done for a tile of rows before the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from tvm import s_tir, te, tirx
+from tvm.tirx.op import vectorhigh, vectorlow
+
+from mrt.backend.kernels.generic.lower_blocks import write_blocks
+from mrt.backend.memory.storage import VECTOR, Storage, View
+from mrt.backend.schedule.loops import REDUCTION, divisors, extent, parallelize
+from mrt.backend.te.expressions import Expression, as_term, bind, constant
+from mrt.backend.te.stages import Hint, inlined, stage
+from mrt.backend.te.statements import nested
+from mrt.symbol import TensorType
+
+FEW_ROWS, MANY_ROWS = 8, 32
+"""Rows of a tile: numbers of them, one for each row, fill vectors, and what is made on the way stays near."""
+MOST_ROWS = 256
+"""Of a tile where their number has no divisor between these."""
+
+COMBINED: dict[Any, tuple[Any, Any]] = {
+    te.sum: (lambda a, b: a + b, partial(constant, 0)),
+    te.max: (te.max, tirx.min_value),
+    te.min: (te.min, tirx.max_value),
+}
+"""Of a TE reduction, how two numbers are combined, and, of a dtype, with which one nothing changes."""
+
+
+def whole_rows(data: View) -> View:
+    """`data` with rows of whole vectors along its last axis: as it lies in memory, or else a copy."""
+    last, length = len(data.shape) - 1, -(-data.shape[-1] // VECTOR) * VECTOR
+    lies = data.storage is not None and data.inner == last and data.length >= length
+    return data if lies else stored_rows(data, length, True)
+
+
+def reduced_rows(data: View, shape: tuple[int, ...], reducer: Any, dtype: str) -> View:
+    """`data`, whose last axis is innermost in memory and padded to vectors, combined along that axis.
+
+    Vectors are combined with each other first, then what is in one: integers may be combined in any order, and sums of
+    floats are the same each time.
+    """
+    accumulator = dtype if dtype.startswith("float") else "int32"
+    combine, neutral = COMBINED[reducer]
+    leading, length = data.shape[:-1], data.shape[-1]
+    vectors = te.reduce_axis((0, -(-length // VECTOR)), "vector")
+
+    def combined(*at: Expression) -> Expression:
+        *row, lane = at
+        column = vectors * VECTOR + lane
+        value = as_term(data(*row, column).astype(accumulator))
+        whole = length % VECTOR == 0
+        return reducer(value if whole else tirx.Select(column < length, value, neutral(accumulator)), axis=vectors)
+
+    lanes = stage((*leading, VECTOR), combined, "partial")
+
+    def across(*at: Expression) -> Expression:
+        row = at[: len(leading)]
+        found = [lanes(*row, constant(lane, "int32")) for lane in range(VECTOR)]
+        while len(found) > 1:
+            half = len(found) // 2
+            found = [combine(a, b) for a, b in zip(found[:half], found[half:], strict=True)]
+        return found[0]
+
+    whole = stage((*leading, 1), across, "across", across=1)
+    return inlined(shape, dtype, lambda *at: whole(*at[: len(leading)], constant(0, "int32")).astype(dtype))
+
+
+def stored_rows(value: View, length: int, guarded: bool) -> View:
+    """`value` as a stage with rows of `length`, or with a single number for each row if that is what it is.
+
+    guarded: what pads a row cannot be computed.
+    """
+    width = 1 if value.shape[-1] == 1 else length
+    columns = value.shape[-1]
+
+    def element(*at: Expression) -> Expression:
+        found = value(*at).astype(value.dtype)
+        if width == columns or not guarded:
+            return found
+        return tirx.if_then_else(at[-1] < columns, found, constant(0, value.dtype))
+
+    tensor = stage((*value.shape[:-1], width), element, "stored")
+    if width == 1:
+        return inlined(value.shape, value.dtype, lambda *at: tensor(*at), natural=value.natural)
+    kind = TensorType(value.shape, value.dtype)
+    storage = replace(Storage.with_inner(kind, len(value.shape) - 1, length), bordered=True)
+    return View(
+        value.shape, value.dtype, lambda *at: tensor(*at), storage.inner, tensor, storage, natural=value.natural
+    )
+
+
+def schedule_rows(plan: Any, steps: Sequence[Any], output: Any) -> None:
+    """The loop over tiles of rows is outermost; within it each step walks its rows."""
+    *positions, channel = plan.get_loops(output)
+    tile = _tile(extent(plan, positions[-1]))
+    tiles, _ = plan.split(positions[-1], [None, tile])
+    outer = [*positions[:-1], tiles]
+    for block in reversed(steps):
+        plan.compute_at(block, tiles, preserve_unit_loops=True)
+    _, vector = plan.split(channel, [None, VECTOR])
+    plan.vectorize(vector)
+    started = [(block, loop) for block in steps if (loop := _schedule_step(plan, block)) is not None]
+    # Threads are told apart before sums are started in blocks of their own, after which TVM refuses.
+    parallelize(plan, outer)
+    for block, loop in started:
+        plan.vectorize(plan.get_loops(plan.decompose_reduction(block, loop))[-1])
+
+
+def combine_lanes(function: Any) -> Any:
+    """The scheduled function in which the elements of a vector are combined by halves of it.
+
+    One by one, LLVM would gather them for several rows at once.
+    """
+    return write_blocks(function, Hint.ACROSS, _by_halves)
+
+
+def _by_halves(loops: Sequence[Any], realize: Any) -> Any:
+    block, store = realize.block, realize.block.body
+    combine, dtype, (read,) = type(store.value), str(store.buffer.dtype), block.reads
+    *row, _ = (each.min for each in read.region)
+    value, lanes = tirx.BufferLoad(read.source, [*row, tirx.Ramp(constant(0, "int32"), 1, VECTOR)]), VECTOR
+    while lanes > 1:
+        lanes //= 2
+        value = bind(value, partial(_combined_halves, combine, dtype, lanes))
+    body = tirx.BufferStore(store.buffer, value, store.indices)
+    made = s_tir.SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, body)
+    return nested(loops, s_tir.SBlockRealize(realize.iter_values, realize.predicate, made))
+
+
+def _combined_halves(combine: Any, dtype: str, lanes: int, vector: Expression) -> Expression:
+    """What a vector of twice as many lanes becomes."""
+    if lanes == 1:
+        return combine(*(tirx.Shuffle([vector], [constant(lane, "int32")]) for lane in range(2)))
+    half = f"{dtype}x{lanes}"
+    return combine(vectorlow(half, vector), vectorhigh(half, vector))
+
+
+def _tile(rows: int) -> int:
+    fitting = [n for n in divisors(rows) if n <= MANY_ROWS]
+    return rows if fitting[-1] < FEW_ROWS and rows <= MOST_ROWS else fitting[-1]
+
+
+def _schedule_step(plan: Any, block: Any) -> Any:
+    """Vectorizes what one step does; gives the loop before which its sums are to be started, if it has any."""
+    found = plan.get(block)
+    kinds = [int(variable.iter_type) for variable in found.iter_vars]
+    loops = plan.get_loops(block)[-len(kinds) :]
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCTION]
+    reduction = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCTION]
+    if Hint.ACROSS in found.annotations:
+        return None
+    column = spatial[-1]
+    if extent(plan, column) > 1:
+        _, vector = plan.split(column, [None, VECTOR])
+    else:
+        vector = max(spatial, key=lambda loop: extent(plan, loop))
+    if reduction:
+        plan.reorder(*reduction, vector)
+    plan.vectorize(vector)
+    return next(iter(reduction), None)

@@ -1,0 +1,121 @@
+"""Sums of dots in slices of channels: those of a slice are added up by themselves, and count by a factor.
+
+    sum over the slices g of f[g, o] (sum of the dots in g)
+
+The sums of one slice and the total of those before stay in registers. Weights stay bytes, and so the dots take half of
+the instructions that the products f[g, o] W[o] take, of words or of two bytes each; each slice costs instructions of
+its own, which `prefers_slices` counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tvm import te, tirx
+
+from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.kernels.generic.dot import DotForm, pack_dot
+from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings
+from mrt.backend.machine import Machine
+from mrt.backend.memory.storage import Storage, View
+from mrt.backend.te.expressions import Expression, ravel, unravel
+from mrt.backend.te.stages import stage
+from mrt.symbol import Array
+from mrt.symbol.types import type_of
+
+SCALING = 3
+"""Instructions for each slice and accumulator: the multiplication by the factor, which is two, and the addition."""
+
+
+@dataclass(frozen=True)
+class SlicedForm(DotForm):
+    """A weight in slices of `width` input channels."""
+
+    width: int
+
+
+def prefers_slices(dots: int, dot: Dot, machine: Machine) -> bool:
+    """Whether slices of so many dots each take fewer instructions than `dot`, that of the folded weights.
+
+    Tiles multiply both bytes of folded weights in less time than vectors take for one.
+    """
+    return not machine.has_tiles and dots + SCALING < dots * dot.parts
+
+
+def pack_slices(
+    weight: Array, data: View, accumulator: str, surroundings: Surroundings, pointwise: bool, width: int
+) -> Packed | None:
+    """The weight (O, I, taps...) as [block, slice, taps..., width / depth, lane, depth]; see `pack_dot`."""
+    packed = pack_dot(weight, data, accumulator, surroundings, pointwise, whole=True)
+    if packed is None:
+        return None
+    form, slices = packed.form, -(-weight.shape[1] // width)
+    steps = width // form.dot.depth
+    (blocks, *taps, _, lanes, depth), array = packed.arrays[0].shape, packed.arrays[0]
+    apart = array[..., : slices * steps, :, :].reshape(blocks, *taps, slices, steps, lanes, depth)
+    laid = np.ascontiguousarray(np.moveaxis(apart, -4, 1))
+    return Packed(SlicedForm(form.dot, form.flat, 1, width), (laid,), (Storage.plain(type_of(laid)),))
+
+
+def pack_factors(factors: Array, folded: Array, dot: Dot, surroundings: Surroundings) -> Packed:
+    """The factors (slices, O) as [block, slice, lane], and what takes off the dot's offset, as [block, 1, lane].
+
+    folded: the weight (O, I, taps...) times its factors.
+    """
+    length = surroundings.walk.storage.length
+    correction = -dot.offset * folded.reshape(len(folded), -1).sum(axis=1)
+    arrays = []
+    for values in (factors, correction[None]) if dot.offset else (factors,):
+        laid = np.zeros((len(values), length), np.int32)
+        laid[:, : values.shape[1]] = values
+        arrays.append(np.ascontiguousarray(laid.reshape(len(values), -1, dot.lanes).swapaxes(0, 1)))
+    return Packed(FixedForm(), tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+
+
+def sliced_products(
+    data: View,
+    weight: Operand,
+    factors: Operand,
+    positions: Sequence[int],
+    taps: Sequence[int],
+    places: Callable[[Sequence[Expression], Sequence[Expression]], list[Expression]],
+) -> Callable[..., Expression]:
+    """As `dot_products`, of what `pack_slices` and `pack_factors` give."""
+    form: SlicedForm = weight.form
+    dot, packed = form.dot, weight.views[0]
+    storage, tensor = data.storage, data.tensor
+    if storage is None or storage.inner is None:
+        raise ValueError("dots read a tensor that has an innermost axis")
+    inner = storage.inner
+    blocks, slices, *_, steps, lanes, depth = packed.shape
+    axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
+    step, within = te.reduce_axis((0, steps), "step"), te.reduce_axis((0, depth), "within")
+    part = te.reduce_axis((0, slices), "slice")
+
+    def dots(number: Expression, *at: Expression) -> Expression:
+        *position, block, lane = at
+        index = places(unravel(position[0], tuple(positions)) if form.flat else position, axes)
+        channel = number * form.width + step * depth + within
+        held = tensor(*storage.places([*index[:inner], channel, *index[inner:]]))
+        factor = packed(block, number, *axes, step, lane, within)
+        return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, step, within])
+
+    def total(*at: Expression) -> Expression:
+        *_, block, lane = at
+        return te.sum(sums(part, *at) * factors.views[0](block, part, lane), axis=part)
+
+    walked = (math.prod(positions),) if form.flat else tuple(positions)
+    shape = (*walked, blocks, lanes)
+    sums = stage((slices, *shape), dots, "dots", dot=dot.intrinsic, group_blocks=blocks, parts=1)
+    totals = stage(shape, total, "total", slices=True)
+
+    def element(channel: Expression, *position: Expression) -> Expression:
+        block, lane = tirx.floordiv(channel, lanes), tirx.floormod(channel, lanes)
+        at = [ravel(position, tuple(positions))] if form.flat else position
+        value = totals(*at, block, lane)
+        return value + factors.views[1](block, 0, lane) if dot.offset else value
+
+    return element

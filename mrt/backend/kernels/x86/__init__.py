@@ -1,0 +1,1 @@
+"""Kernels for x86: vectors of words, table lookups, tiles."""

@@ -1,0 +1,185 @@
+"""Sums of dots in AMX's tile registers, whose one instruction multiplies 16 positions by 16 output channels.
+
+A tile has up to 16 rows of 64 bytes. `tdpbusd` takes a tile of data (a row: some dots of one position), one of weights
+(a row: one dot of 16 output channels) and adds their products to a tile of sums. It takes as long where tiles are not
+full. Weights lie as they do for vpdpbusd, so that only the loops differ; `tile_instructions` writes what is in them.
+Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from tvm import tirx
+
+from mrt.backend.kernels.generic.dot_schedule import read_together
+from mrt.backend.kernels.generic.sum_block import SumBlock
+from mrt.backend.machine import Machine
+from mrt.backend.schedule.loops import divisors, extent, parallelize, product, split_loops
+from mrt.backend.schedule.tilings import Choose, by_rule
+from mrt.backend.te.expressions import Expression, constant
+from mrt.backend.te.stages import Hint
+
+ROWS = 16
+"""Of a tile, and sums in one of its rows."""
+ROW_BYTES = 64
+DOT_BYTES = 4
+SUMS_BYTES = 1 << 14
+"""Of the sums that wait for what is done with them: they stay in the first cache, beside the data."""
+FAR_BYTES = 1 << 20
+"""Of weights that the second cache does not keep while all data is walked."""
+FEWEST = 4
+"""Positions, and dots in a row of a tile, below which vectors are faster."""
+SHALLOW = 8
+"""Dots of a whole sum below which vectors are faster."""
+STORED = 4
+"""Blocks of one position that are stored after each other: a line of the cache in bytes."""
+TOGETHER = 2
+"""Tiles of data, and as many of weights, whose products are summed in registers at the same time."""
+LOAD, FETCH = 10, 12
+"""How long a tile takes to come from the first cache, and how much longer from the second: in rows of products."""
+FAR_SUM = 2.5
+"""How much longer, in these, a row of sums takes to be read where all that wait fill more than half of SUMS_BYTES."""
+
+
+@dataclass(frozen=True)
+class TileTiling:
+    """What is done together: `lines` x `positions` of the output's last two axes, for `blocks` of output channels.
+
+    rows: positions in a tile. dots: in a row of a tile of data. joined: how many positions of data there are from line
+    to line where tiles run on from one to the next, and what is summed between them is not used; 0 where they do not.
+    """
+
+    lines: int
+    positions: int
+    blocks: int
+    rows: int
+    dots: int
+    joined: int
+
+    @property
+    def length(self) -> int:
+        """The positions of a stretch that is cut into tiles: a line, or all lines joined."""
+        return (self.lines - 1) * self.joined + self.positions if self.joined else self.positions
+
+    @property
+    def in_stretch(self) -> int:
+        """Its tiles; the last one ends with it and may overlap the one before."""
+        return -(-self.length // self.rows)
+
+    @property
+    def tiles(self) -> int:
+        return self.in_stretch * (1 if self.joined else self.lines)
+
+    def place(self, tile: Expression) -> tuple[Expression, Expression]:
+        """The (line, position) at which a tile begins; joined lines are counted by position."""
+        several = self.in_stretch > 1 and not self.joined
+        line = tile // self.in_stretch if several else constant(0, "int32") if self.joined else tile
+        near = (tile % self.in_stretch if several else tile if self.joined else constant(0, "int32")) * self.rows
+        return line, near if self.length % self.rows == 0 else tirx.min(near, self.length - self.rows)
+
+
+class DotBlock(SumBlock):
+    """A block of dots of bytes: its axes are [positions..., block, lane, taps..., step, within]."""
+
+    def __init__(self, block: Any) -> None:
+        super().__init__(block)
+        self.positions = len(block.writes[0].region) - 2
+
+    @property
+    def taps(self) -> range:
+        return range(self.positions + 2, len(self.variables) - 2)
+
+    @property
+    def run(self) -> tuple[int, int]:
+        """How many dots follow each other in the data as they do in the weights, and the first axis that they run
+        along."""
+        first = len(self.variables) - 2
+        count = self.lengths[first]
+        for axis in reversed(self.taps):
+            if self.lengths[axis] > 1 and self.pitch(axis) != count * DOT_BYTES:
+                break
+            first, count = axis, count * self.lengths[axis]
+        return count, first
+
+
+def tile_dots(plan: Any, sums: Any, output: Any, machine: Machine, choose: Choose = by_rule, whole: Any = None) -> bool:
+    """Schedules by tiles what `schedule_dots` does by vectors; False, and nothing is changed, where that is faster.
+
+    `write_tiles` writes the instructions once everything is scheduled. choose: see `tilings`. whole: the block that
+    makes one sum of those of several bytes of a weight; it is done beside the output, which so reads blocks in pairs.
+    """
+    *positions, channel = plan.get_loops(output)
+    around = [extent(plan, loop) for loop in positions]
+    tilings = _tilings(plan.get(sums), around) if machine.has_tiles and positions else []
+    if not tilings:
+        return False
+    tiling = choose(tilings)
+    spatial, reduction = split_loops(plan, sums)
+    if len(positions) == 1:
+        positions.insert(0, plan.add_unit_loop(positions[0]))
+    depth, all_blocks = product(plan, reduction), extent(plan, spatial[-2])
+    *rows, line, position = positions
+    weights, data = all_blocks * ROWS * depth, math.prod(around) * depth
+    parts = int(plan.get(sums).annotations[Hint.PARTS])
+    together = tiling.blocks // parts
+    pair, after_each_other = read_together(together, 1), math.gcd(together, STORED)
+    blocks, lane = plan.split(channel, [None, pair * ROWS])
+    far_blocks, near_blocks, stored = plan.split(blocks, [None, together // after_each_other, after_each_other // pair])
+    far_lines, near_lines = plan.split(line, [None, tiling.lines])
+    far_positions, near_positions = plan.split(position, [None, tiling.positions])
+    places = [*rows, far_lines, far_positions]
+    outer = [far_blocks, *places] if weights > max(data, FAR_BYTES) else [*places, far_blocks]
+    plan.reorder(*outer, near_blocks, near_lines, near_positions, stored, lane)
+    if whole is not None:
+        plan.compute_at(whole, outer[-1], preserve_unit_loops=True)
+        plan.vectorize(plan.get_loops(whole)[-1])
+    plan.compute_at(sums, outer[-1], preserve_unit_loops=True)
+    plan.annotate(sums, Hint.TILES, list(astuple(tiling)))
+    parallelize(plan, outer)
+    plan.vectorize(lane)
+    plan.unroll(stored)
+    return True
+
+
+def _tilings(block: Any, around: Sequence[int]) -> list[TileTiling]:
+    """What fits the first cache, what takes least time by a rough count first; nothing where tiles do not serve.
+
+    around: the lengths of the output's positions.
+    """
+    if "vpdpbusd.512" not in str(block.annotations[Hint.DOT]):
+        return []
+    dots = DotBlock(block)
+    parts, (run, _), blocks = int(block.annotations[Hint.PARTS]), dots.run, dots.lengths[dots.positions]
+    width = max(n for n in divisors(run) if n <= ROWS)
+    dots_of_sum = math.prod(dots.lengths[dots.positions + 2 : -1])
+    lines, positions = around[-2] if len(around) > 1 else 1, around[-1]
+    if dots.pitch(dots.positions) or min(width, positions) < FEWEST or dots_of_sum < SHALLOW:
+        return []
+    pitch = dots.lengths[dots.positions - 1]
+    near_line, near_position = (dots.pitch(axis) for axis in (max(dots.positions - 2, 0), dots.positions - 1))
+    found: list[tuple[float, int, TileTiling]] = []
+    for near in divisors(positions):
+        for far in divisors(lines) if near == positions else [1]:
+            for joined in {0, pitch if far > 1 and near_line == pitch * near_position else 0}:
+                length = (far - 1) * joined + near
+                rows = -(-length // -(-length // ROWS))
+                for together in (n * parts for n in divisors(blocks // parts)):
+                    if far * max(near, joined) * together * ROW_BYTES <= SUMS_BYTES:
+                        tiling = TileTiling(far, near, together, rows, width, joined)
+                        times = (lines // far) * (positions // near) * (blocks // together)
+                        found.append((times * _time(tiling, dots_of_sum // width), len(found), tiling))
+    return [tiling for _, _, tiling in sorted(found)]
+
+
+def _time(tiling: TileTiling, steps: int) -> float:
+    """In rows of products: in each step of the reduction products, or all loads from the first cache if these take
+    longer, and what comes there from the second; in the end reading the sums."""
+    tiles, blocks = tiling.tiles, tiling.blocks
+    loads = tiles * -(-blocks // TOGETHER) + blocks * -(-tiles // TOGETHER)
+    sums = tiling.lines * max(tiling.positions, tiling.joined) * blocks
+    far = FAR_SUM * sums if sums * ROW_BYTES > SUMS_BYTES // 2 else 0
+    return steps * (max(tiles * blocks * ROWS, loads * LOAD) + (tiles + blocks) * FETCH) + far

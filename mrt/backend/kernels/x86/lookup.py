@@ -1,0 +1,43 @@
+"""Look-up in tables: an operator of TVM that vectors of indices go through whole, by one instruction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.tirx.op import register_intrin_lowering
+
+from mrt.backend.machine import Machine
+from mrt.backend.te.expressions import Expression, Tensor, constant, dtype_of
+
+OPERATOR = "tirx.mrt_lookup"
+LANES = 16
+GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
+READS_STATE = 2
+"""tvm::tirx::CallEffectKind::kReadState."""
+
+
+def gathers(machine: Machine) -> bool:
+    """Whether a machine reads the int32 elements of a table at the places that a vector holds by one instruction."""
+    return machine.vector_bits == 32 * LANES
+
+
+def looked_up(table: Tensor, place: Expression) -> Expression:
+    """table[place], table being a TE tensor of int32; what TVM would take apart for a vector of places stays whole."""
+    start = tirx.call_intrin("handle", "tirx.address_of", table(constant(0, "int32")))
+    return tirx.call_intrin("int32", OPERATOR, start, place)
+
+
+def _lowered(call: Any) -> Expression:
+    start, places = call.args
+    start = start.value if isinstance(start, tirx.Broadcast) else start
+    if dtype_of(places) != f"int32x{LANES}":
+        (load,) = start.args
+        return tirx.BufferLoad(load.source, [places])
+    none, all_lanes = (tirx.Broadcast(value, LANES) for value in (constant(0, "int32"), constant(True, "bool")))
+    return tirx.call_llvm_pure_intrin(f"int32x{LANES}", GATHER, none, start, places, all_lanes, constant(4, "int32"))
+
+
+ir.register_op_attr(OPERATOR, "TVectorizable", True)
+ir.register_op_attr(OPERATOR, "TCallEffectKind", READS_STATE)
+register_intrin_lowering(OPERATOR, target="llvm", f=_lowered)

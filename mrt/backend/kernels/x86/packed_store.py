@@ -1,0 +1,184 @@
+"""Sums that are scaled to bytes four vectors at a time: the words of two fill a vector, and the bytes of four.
+
+Schedules say what is done with one element; the loops around say which vectors of 16 channels there are, at which
+positions, and the statements for four of them are written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+from tvm import ir, sym, tirx
+
+from mrt.backend.kernels.generic.lower_blocks import replace_loops, written_block
+from mrt.backend.kernels.x86.requantize_int16 import OPERATOR, TURN, picked, two_scaled
+from mrt.backend.kernels.x86.upper_word import LANES
+from mrt.backend.memory.storage import VECTOR
+from mrt.backend.te.expressions import Expression, constant, dtype_of, substitute
+from mrt.backend.te.stages import Hint
+
+PACK = "llvm.x86.avx512.packuswb.512"
+QUARTERS = range(0, 2 * LANES, 4 * TURN)
+"""Of a vector of bytes of four others."""
+MOST_BYTE = 255
+"""The largest byte without a sign."""
+
+Place = tuple[int, ...]
+"""Of the loops around a vector of channels."""
+
+
+def narrows(plan: Any, loop: Any) -> bool:
+    """Whether `loop` does nothing but to store scaled words as bytes, so that `write_narrowed` may write it."""
+    realize = plan.get(loop).body
+    return hasattr(realize, "block") and _scaled(realize.block.body) is not None
+
+
+def write_narrowed(function: Any) -> Any:
+    """The scheduled function in which loops with `Hint.NARROWED` are written out.
+
+    The mark is how many of the loops within say which channels; those before say which positions, and the innermost
+    one goes over a vector of channels.
+    """
+    return replace_loops(function, Hint.NARROWED, _written)
+
+
+def _scaled(store: Any) -> Any:
+    """The call of OPERATOR whose result, held to a byte, is stored; None where something else is."""
+    if not isinstance(store, tirx.BufferStore) or dtype_of(store.value) != "uint8":
+        return None
+    value, limit = store.value, MOST_BYTE
+    while isinstance(value, (tirx.Cast, tirx.Min)):
+        if isinstance(value, tirx.Min):
+            limit = min(limit, int(value.b)) if isinstance(value.b, tirx.IntImm) else 0
+        value = value.value if isinstance(value, tirx.Cast) else value.a
+    is_scaled = isinstance(value, ir.Call) and value.op.same_as(ir.Op.get(OPERATOR)) and limit == MOST_BYTE
+    return value if is_scaled and all(_is_held(each) for each in value.args) else None
+
+
+def _is_held(value: Expression) -> bool:
+    """Whether an expression is an element of a buffer, in another dtype perhaps."""
+    return _is_held(value.value) if isinstance(value, tirx.Cast) else hasattr(value, "source")
+
+
+def _written(loop: Any) -> Any:
+    loops, inner = [], loop
+    while isinstance(inner, tirx.For):
+        loops.append(inner)
+        inner = inner.body
+    return _Narrowed(loops, inner, int(loop.annotations[Hint.NARROWED])).block()
+
+
+class _Narrowed:
+    """A block that stores one byte, within loops of positions, of channels, and over a vector of these."""
+
+    def __init__(self, loops: Sequence[Any], realize: Any, channels: int) -> None:
+        self._loops, self._realize = loops, realize
+        self._near = len(loops) - 1 - channels
+        self._follow = channels > 0 and int(loops[-2].extent) % 2 == 0
+        self._store = realize.block.body
+        self._call = _scaled(self._store)
+
+    def block(self) -> Any:
+        """The statements for all that the loops go over."""
+        sums = self._call.args[0]
+        return written_block(
+            "narrowed",
+            [load.source for load in map(_load, self._call.args[1:])],
+            self._region(self._store.buffer, self._store.indices),
+            self._statements(),
+            self._region(sums.source, sums.indices),
+        )
+
+    def _statements(self) -> Iterator[Any]:
+        pairs = list(self._pairs())
+        for first in range(0, len(pairs), 2):
+            yield from self._stored(pairs[first : first + 2])
+
+    def _pairs(self) -> Iterator[tuple[Place, Place]]:
+        """Two vectors each whose words fill one: of channels that follow each other, or else at two positions. The
+        last one may be paired with itself."""
+        counts = [range(int(loop.extent)) for loop in self._loops[:-1]]
+        positions, channels = (list(product(*each)) for each in (counts[: self._near], counts[self._near :]))
+        if self._follow:
+            for first in range(0, len(channels), 2):
+                for place in positions:
+                    yield (*place, *channels[first]), (*place, *channels[first + 1])
+            return
+        for channel in channels:
+            for first in range(0, len(positions), 2):
+                yield (*positions[first], *channel), (*positions[min(first + 1, len(positions) - 1)], *channel)
+
+    def _stored(self, pairs: Sequence[tuple[Place, Place]]) -> Iterator[Any]:
+        """Stores the bytes of one or two pairs of vectors."""
+        words = [self._words(*pair) for pair in pairs]
+        joined = tirx.call_llvm_pure_intrin(f"uint8x{2 * LANES}", PACK, *words, *words[: 2 - len(words)])
+        for number, pair in enumerate(pairs):
+            # Each quarter of a vector has a few bytes of all four.
+            first, second = ([2 * TURN * number + TURN * i + quarter for quarter in QUARTERS] for i in range(2))
+            if self._follow:
+                yield self._bytes(joined, [*first, *second], pair[0])
+                continue
+            yield self._bytes(joined, first, pair[0])
+            if pair[1] != pair[0]:
+                yield self._bytes(joined, second, pair[1])
+
+    def _bytes(self, joined: Expression, turns: Sequence[int], place: Place) -> Any:
+        """Stores what begins at the turns of a vector of bytes."""
+        value = picked(joined, [turn + i for turn in turns for i in range(TURN)])
+        at = self._run(self._store.indices, place, TURN * len(turns))
+        return tirx.BufferStore(self._store.buffer, value, at)
+
+    def _words(self, first: Place, second: Place) -> Expression:
+        """The scaled words of two vectors, in turns."""
+        x, half, left, *factors = self._call.args
+        vectors = [self._vector(x, place) for place in (first, second)]
+        if len(factors) == 1:
+            own = [[self._in_turns(factors[0], first, second)]] * 2
+        else:
+            own = [[self._vector(factor, place) for factor in factors] for place in (first, second)]
+        half, left = (self._in_turns(each, first, second) for each in (half, left))
+        return two_scaled(vectors, half, left, own, in_turns=True)
+
+    def _in_turns(self, value: Expression, first: Place, second: Place) -> Expression:
+        """What serves two vectors, as their words lie."""
+        turns = [start + i for at in range(0, VECTOR, TURN) for start in (at, VECTOR + at) for i in range(TURN)]
+        vectors = [self._vector(value, place) for place in (first, second)]
+        return tirx.Shuffle(vectors, [constant(turn, "int32") for turn in turns])
+
+    def _vector(self, value: Expression, place: Place) -> Expression:
+        """The elements for a vector of channels."""
+        if isinstance(value, tirx.Cast):
+            return self._vector(value.value, place).astype(f"{dtype_of(value)}x{VECTOR}")
+        at, following = (self._index(value.indices, place, lane) for lane in (0, 1))
+        if all(_difference(*pair) == 0 for pair in zip(at, following, strict=True)):
+            return tirx.Broadcast(tirx.BufferLoad(value.source, at), VECTOR)
+        return tirx.BufferLoad(value.source, self._run(value.indices, place, VECTOR))
+
+    def _run(self, indices: Sequence[Expression], place: Place, count: int) -> list[Expression]:
+        """The index of so many channels that follow each other."""
+        *outer, first = self._index(indices, place, 0)
+        return [*outer, tirx.Ramp(first, 1, count)]
+
+    def _index(self, indices: Sequence[Expression], place: Place, lane: int) -> list[Expression]:
+        """An index within the block at a place of the loops."""
+        numbers = [constant(n, "int32") for n in (*place, lane)]
+        values = substitute(self._realize.iter_values, [loop.loop_var for loop in self._loops], numbers)
+        return substitute(indices, [variable.var for variable in self._realize.block.iter_vars], values)
+
+    def _region(self, buffer: Any, indices: Sequence[Expression]) -> Any:
+        """What is read or written of a buffer in all."""
+        *last, lane = (int(loop.extent) - 1 for loop in self._loops)
+        first, end = self._index(indices, (0,) * len(last), 0), self._index(indices, tuple(last), lane)
+        ranges = [ir.Range.from_min_extent(a, _difference(a, b) + 1) for a, b in zip(first, end, strict=True)]
+        return tirx.BufferRegion(buffer, ranges)
+
+
+def _load(value: Expression) -> Any:
+    """The element of a buffer that an expression is."""
+    return _load(value.value) if isinstance(value, tirx.Cast) else value
+
+
+def _difference(first: Expression, second: Expression) -> int:
+    return int(sym.Analyzer().simplify(second - first))

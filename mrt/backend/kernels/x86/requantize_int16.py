@@ -1,0 +1,135 @@
+"""Integers of 32 bits scaled to words that are held: an operator of TVM that vectors go through whole, two at a time.
+
+What is scaled is the upper word of x · f. Where the words of x hold what counts, x is held to one before, by the
+instruction that makes one vector of two. Else the product's upper word is lower · f / 2^16 + upper · f, of the words of
+x, in 32 bits, and is held by the same instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tvm import ir, tirx
+from tvm.tirx.op import register_intrin_lowering
+
+from mrt.backend.kernels.x86.upper_word import INSTRUCTIONS, LANES, MOST_WORD, PURE, WORD, has_whole, upper_word
+from mrt.backend.machine import Machine
+from mrt.backend.te.expressions import Expression, constant, dtype_of
+
+OPERATOR, PRODUCT = "tirx.mrt_scaled_word", "tirx.mrt_product_word"
+PACK, PACK_SIGNED = "llvm.x86.avx512.packusdw.512", "llvm.x86.avx512.packssdw.512"
+ADD_PRODUCTS = "llvm.x86.avx512.vpdpwssd.512"
+TURN = 4
+"""Elements of each of its two vectors that PACK puts next to those of the other one."""
+TURNS = tuple(first + i for half in (0, TURN) for first in range(half, LANES, 2 * TURN) for i in range(TURN))
+"""Where in what PACK gives the elements of the first vector are, and then those of the second."""
+
+
+def has_late(machine: Machine) -> bool:
+    """Whether a machine has what scales words that are held late: two products are added to 32 bits at once."""
+    return has_whole(machine) and machine.word_dot == ADD_PRODUCTS
+
+
+def scaled_word(
+    x: Expression, factors: Sequence[Expression], half: Expression, left: Expression, whole: bool
+) -> Expression:
+    """(min(max(w, 0), 2^16 - 1) + half) >> left in uint16, of w = x · f / 2^16 rounded down.
+
+    x: an int32. factors: one f of uint16, where x is held instead of w, or f and 2^16 f as int32. half, left: uint16.
+    The sum fits a word. whole: see `upper_word.has_whole`.
+    """
+    if whole:
+        return tirx.call_intrin("uint16", OPERATOR, x, half, left, *factors)
+    return _spelt(x, half, left, *factors)
+
+
+def product_word(x: Expression, factors: Sequence[Expression], whole: bool) -> Expression:
+    """x · f / 2^16 rounded down, in int16, which holds it, of an int32 x. factors: f and 2^16 f as int32."""
+    return tirx.call_intrin("int16", PRODUCT, x, *factors) if whole else _upper(x, *factors).astype("int16")
+
+
+def two_scaled(
+    vectors: Sequence[Expression],
+    half: Expression,
+    left: Expression,
+    factors: Sequence[Sequence[Expression]],
+    in_turns: bool,
+) -> Expression:
+    """The scaled words of two vectors of int32, LANES of them, one vector's after the other's or as PACK puts them.
+
+    factors: those of each vector. half, left, and a factor of uint16, which serves both: LANES, in the order of the
+    result.
+    """
+    late = len(factors[0]) > 1
+    given = [_upper_words(x, *own) for x, own in zip(vectors, factors, strict=True)] if late else vectors
+    words = tirx.call_llvm_pure_intrin(f"uint16x{LANES}", PACK, *given)
+    words = words if in_turns else picked(words, TURNS)
+    if not late:
+        words = tirx.call_llvm_pure_intrin(dtype_of(words), INSTRUCTIONS[dtype_of(words)], words, factors[0][0])
+    return (words + half) >> left
+
+
+def picked(vector: Expression, places: Iterable[int]) -> Expression:
+    """The elements of a vector at some places."""
+    return tirx.Shuffle([vector], [constant(place, "int32") for place in places])
+
+
+def _upper_words(x: Expression, lower: Expression, upper: Expression) -> Expression:
+    """The upper words of x · f in vectors of 16 int32, of the vectors f and 2^16 f, whose words are f and 0."""
+    words = f"int16x{LANES}"
+    of_lower = tirx.call_llvm_pure_intrin(
+        f"u{words}", INSTRUCTIONS[f"u{words}"], *(tirx.reinterpret(f"u{words}", each) for each in (x, lower))
+    )
+    added = [tirx.reinterpret(words, each) for each in (x, upper)]
+    return tirx.call_llvm_pure_intrin(dtype_of(x), ADD_PRODUCTS, tirx.reinterpret(dtype_of(x), of_lower), *added)
+
+
+def _spelt(x: Expression, half: Expression, left: Expression, *factors: Expression) -> Expression:
+    kind, _, lanes = dtype_of(x).partition("x")
+    word = dtype_of(x).replace("int32", "uint16")
+
+    def number(value: int) -> Expression:
+        return tirx.Broadcast(constant(value, kind), int(lanes)) if lanes else constant(value, kind)
+
+    def held(value: Expression) -> Expression:
+        return tirx.min(tirx.max(value, number(0)), number(MOST_WORD))
+
+    if len(factors) == 1:
+        return (upper_word(held(x).astype(word), factors[0], False) + half) >> left
+    return ((held(_upper(x, *factors)) + half.astype(dtype_of(x))) >> left.astype(dtype_of(x))).astype(word)
+
+
+def _upper(x: Expression, lower: Expression, upper: Expression) -> Expression:
+    """x · f / 2^16 rounded down in int32, of f and 2^16 f."""
+    if dtype_of(x) == f"int32x{LANES // 2}":
+        return _upper_words(x, lower, upper)
+    kind, _, lanes = dtype_of(x).partition("x")
+    most, word = (constant(number, kind) for number in (MOST_WORD, WORD))
+    if lanes:
+        most, word = (tirx.Broadcast(number, int(lanes)) for number in (most, word))
+    return (((x & most) * lower) >> word) + (x >> word) * lower
+
+
+def _lowered_product(call: Any) -> Expression:
+    x, *factors = call.args
+    if dtype_of(call) != f"int16x{LANES}":
+        return _upper(x, *factors).astype(dtype_of(call))
+    halves = [range(first, first + LANES // 2) for first in (0, LANES // 2)]
+    upper = [_upper_words(*(picked(each, places) for each in call.args)) for places in halves]
+    return picked(tirx.call_llvm_pure_intrin(dtype_of(call), PACK_SIGNED, *upper), TURNS)
+
+
+def _lowered(call: Any) -> Expression:
+    x, half, left, *factors = call.args
+    if dtype_of(call) != f"uint16x{LANES}":
+        return _spelt(*call.args)
+    halves = [range(first, first + LANES // 2) for first in (0, LANES // 2)]
+    own = [factors] * 2 if len(factors) == 1 else [[picked(each, places) for each in factors] for places in halves]
+    return two_scaled([picked(x, places) for places in halves], half, left, own, in_turns=False)
+
+
+for name, lower in ((OPERATOR, _lowered), (PRODUCT, _lowered_product)):
+    ir.register_op_attr(name, "TVectorizable", True)
+    ir.register_op_attr(name, "TCallEffectKind", PURE)
+    register_intrin_lowering(name, target="llvm", f=lower)

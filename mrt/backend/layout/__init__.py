@@ -1,0 +1,1 @@
+"""In which order every tensor lies in memory, and parameters packed for it."""

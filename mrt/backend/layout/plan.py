@@ -1,0 +1,279 @@
+"""Choosing how every tensor of a graph lies in memory, from what its readers wish.
+
+A convolution reads channels innermost, in the dtype of its dots, with its border around; whoever makes the tensor
+writes it so. A reader that it does not serve gets a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mrt.backend.fusion.regions import Region
+from mrt.backend.layout.layouts import Layouts
+from mrt.backend.machine import Machine
+from mrt.backend.memory.storage import VECTOR, Storage, padded_length
+from mrt.backend.te.registry import (
+    Kind,
+    Wish,
+    is_view,
+    joined_axis,
+    keeps_order,
+    kind_of,
+    passed_wish,
+    view_of,
+    wish_of,
+)
+from mrt.symbol import Graph, Symbol
+
+
+def plan_layouts(graph: Graph, regions: Sequence[Region], machine: Machine, as_they_lie: bool = False) -> Layouts:
+    """How the tensors that regions exchange lie in memory; those of the graph's inputs lie as the user gives them.
+
+    as_they_lie: whether outputs are taken in any layout, so that theirs are chosen like those of other tensors.
+    """
+    makers = {output: region for region in regions for output in region.outputs}
+    plan = _Plan(graph, machine, makers, as_they_lie)
+    for region in regions:
+        plan.collect(region)
+    for region in reversed(regions):
+        plan.find_alias(region)
+        plan.join_parts(region)
+    for symbol in graph.inputs:
+        plan.storages[symbol] = Storage.plain(symbol.type)
+    for region in regions:
+        plan.place(region)
+    return plan.layouts
+
+
+@dataclass(eq=False)
+class _Plan:
+    graph: Graph
+    machine: Machine
+    makers: Mapping[Symbol, Region]
+    as_they_lie: bool
+    wishes: dict[Symbol, list[Wish]] = field(default_factory=dict)
+    sources: dict[Symbol, Symbol] = field(default_factory=dict)
+    storages: dict[Symbol, Storage] = field(default_factory=dict)
+    homes: dict[Symbol, Symbol] = field(default_factory=dict)
+    copied: dict[Symbol, str] = field(default_factory=dict)
+    parts: dict[Symbol, list[Symbol]] = field(default_factory=dict)
+    """What is written in the memory of a Concat, each by a function of its own."""
+
+    @property
+    def layouts(self) -> Layouts:
+        return Layouts(self.storages, self.sources, self.wishes, self.homes, self.copied)
+
+    def collect(self, region: Region) -> None:
+        """Notes what the region wishes of the data that it reads."""
+        for symbol in region.symbols:
+            for index, source in enumerate(symbol.inputs):
+                if source not in region.inputs:
+                    continue
+                wish = wish_of(symbol, index, [self.graph.value(each) for each in symbol.inputs], self.machine)
+                if wish is not None:
+                    self.wishes.setdefault(source, []).append(wish)
+
+    def find_alias(self, region: Region) -> None:
+        """Lets what moves elements only be read from its data's memory, where that can serve all that wish of it."""
+        symbol = region.output
+        if len(region.symbols) != 1 or not is_view(symbol) or symbol in self.homes:
+            return
+        found = self.wishes.get(symbol) or ([Wish(None)] if keeps_order(symbol) else [])
+        passed = [passed_wish(symbol, wish) for wish in found]
+        refusal = self._why_moved(symbol, passed)
+        if not refusal:
+            self.sources[symbol] = symbol.inputs[0]
+            refusal = self._why_not_together(self.layouts.owner(symbol))
+        if refusal:
+            self.sources.pop(symbol, None)
+            self.copied[symbol] = refusal
+            return
+        self._wish_around(symbol.inputs[0], [wish for wish in passed if isinstance(wish, Wish)])
+
+    def _wish_around(self, symbol: Symbol, wishes: Sequence[Wish]) -> None:
+        """Adds what is wished of a tensor, and so of the Concat in whose memory it is written."""
+        self.wishes[symbol] = [*self.wishes.get(symbol, []), *wishes]
+        while symbol in self.homes:
+            symbol = self.homes[symbol]
+            self.wishes[symbol] = [*self.wishes.get(symbol, []), *wishes]
+
+    def _agree(self, symbol: Symbol, wishes: Sequence[Wish]) -> bool:
+        """Whether all that is wished to stand around the memory of `symbol` is of one value, with `wishes` too."""
+        return len(_borders([*self.wishes.get(self.layouts.owner(symbol), []), *wishes])) < 2
+
+    def _why_moved(self, symbol: Symbol, passed: Sequence[Wish | str]) -> str:
+        """Why `symbol` is not seen in the memory of its data. passed: what its readers wish of that, or why not."""
+        if symbol in self.graph.outputs:
+            return "it is an output of the graph"
+        if symbol.inputs[0].is_variable:
+            return "its data is not computed"
+        if not passed:
+            return "no reader wishes for an order"
+        refusals = [refusal for refusal in passed if isinstance(refusal, str)]
+        if refusals:
+            return refusals[0]
+        fits = self._agree(symbol.inputs[0], [wish for wish in passed if isinstance(wish, Wish)])
+        return "" if fits else "borders of several values are needed around it"
+
+    def join_parts(self, region: Region) -> None:
+        """Lets the parts of a lone Concat of channels be written where they belong in its memory."""
+        symbol = region.output
+        axis = joined_axis(symbol)
+        if axis is None:
+            return
+        refusal, root = self._why_copied(region, axis), self.layouts.owner(symbol)
+        if not refusal:
+            before = self.parts.get(root, [])
+            self.homes |= dict.fromkeys(symbol.inputs, symbol)
+            self.parts[root] = [*(part for part in before if part is not symbol), *symbol.inputs]
+            refusal = self._why_not_together(root)
+            if refusal:
+                self.parts[root] = before
+                for part in symbol.inputs:
+                    del self.homes[part]
+        if refusal:
+            self.copied[symbol] = refusal
+            return
+        self._wish_around(symbol, self._wishes_of_parts(symbol))
+
+    def _why_not_together(self, root: Symbol) -> str:
+        """Why the parts in the memory of a Concat cannot be: what one function reads and writes must not overlap."""
+        for part in self.parts.get(root, []):
+            if any(self.layouts.owner(source) is root for source in self.makers[part].inputs):
+                return f"{part.name} is made of another part"
+        return ""
+
+    def _why_copied(self, region: Region, axis: int) -> str:
+        symbol = region.output
+        if len(region.symbols) > 1:
+            return "what follows is computed together with it"
+        found = [wish for wish in self.wishes.get(symbol, []) if wish.inner is not None]
+        if (not found and symbol not in self.homes) or any(wish.inner != axis for wish in found):
+            return f"its readers do not wish for axis {axis} to be last"
+        if len(set(symbol.inputs)) < len(symbol.inputs):
+            return "it reads one tensor twice"
+        if not self._agree(symbol, self._wishes_of_parts(symbol)):
+            return "borders of several values are needed around it"
+        for part in symbol.inputs:
+            refusal = self._why_apart(part, symbol, axis)
+            if refusal:
+                return f"{part.name} {refusal}"
+        return ""
+
+    def _wishes_of_parts(self, symbol: Symbol) -> list[Wish]:
+        """What is wished of the parts of a Concat."""
+        return [wish for part in symbol.inputs for wish in self.wishes.get(part, [])]
+
+    def _why_apart(self, part: Symbol, joined: Symbol, axis: int) -> str:
+        """Why a part of a Concat is not written into its memory."""
+        if part not in self.makers:
+            return "is not computed"
+        maker = self.makers[part]
+        if part in self.graph.outputs or len(maker.outputs) > 1:
+            return "is also an output" if part in self.graph.outputs else "is computed together with others"
+        if part in self.sources or part in self.homes:
+            return "lies in the memory of another tensor"
+        if part.dtype != joined.dtype or (part is not joined.inputs[-1] and part.shape[axis] % VECTOR):
+            return f"has {part.shape[axis]} channels of {part.dtype}, not whole vectors of {joined.dtype}"
+        return "" if self._inner(maker) == axis else f"is made with another axis than {axis} last"
+
+    def place(self, region: Region) -> None:
+        """Decides the storages of the region's outputs, which are walked together and so have one innermost axis."""
+        symbol = region.output
+        if symbol in self.sources:
+            self._place_view(symbol)
+            return
+        if symbol in self.homes:
+            self._place_part(symbol)
+            return
+        if symbol in self.storages:
+            return
+        inner = self._inner(region)
+        dotted = _anchor_kind(region) in (Kind.WINDOW, Kind.ROWS)
+        for output in region.outputs:
+            if inner is None:
+                self.storages[output] = Storage.plain(output.type)
+                continue
+            storage = Storage.with_inner(output.type, inner, padded_length(output.shape[inner], dotted))
+            self.storages[output] = wished_storage(storage, self.wishes.get(output, []))
+
+    def _place_view(self, symbol: Symbol) -> None:
+        """The storage of what is seen in the memory of its data, if one describes it."""
+        data = self.layouts.view(self.sources[symbol])
+        storage = view_of(symbol, data).storage
+        if storage is not None:
+            self.storages[symbol] = storage
+
+    def _place_part(self, part: Symbol) -> None:
+        """The storage of a part of a Concat, which may be one itself: so many channels of its memory."""
+        inside = []
+        while part in self.homes and part not in self.storages:
+            inside.append(part)
+            part = self.homes[part]
+        for each in reversed(inside):
+            whole = self.homes[each]
+            axis = joined_axis(whole)
+            if axis is None:
+                raise ValueError(f"{whole.name} joins nothing")
+            if whole not in self.storages:
+                storage = Storage.with_inner(whole.type, axis, padded_length(whole.shape[axis], True))
+                self.storages[whole] = wished_storage(storage, self.wishes.get(whole, []))
+            begin = [0] * each.type.rank
+            begin[axis] = sum(other.shape[axis] for other in whole.inputs[: whole.inputs.index(each)])
+            self.storages[each] = self.storages[whole].part(each.type, begin)
+
+    def _inner(self, region: Region) -> int | None:
+        """The innermost axis: that of the lanes of whoever makes the tensor, or, where it has none, as readers wish."""
+        natural = self._natural(region)
+        if _anchor_kind(region) in (Kind.WINDOW, Kind.ROWS):
+            return natural
+        wishes = [wish for output in region.outputs for wish in self.wishes.get(output, [])]
+        inners = [wish.inner for wish in wishes if wish.inner is not None]
+        return 1 if 1 in inners else next(iter(inners), natural)
+
+    def _natural(self, region: Region) -> int | None:
+        """The innermost axis that suits who makes the tensor: what it computes along, or that of what it reads."""
+        symbol = region.output
+        match _anchor_kind(region):
+            case Kind.WINDOW:
+                return 1
+            case Kind.ROWS:
+                return symbol.type.rank - 1
+            case Kind.ELEMENTWISE | Kind.GATHER:
+                if not self.as_they_lie and any(output in self.graph.outputs for output in region.outputs):
+                    return None
+                held = [
+                    self.storages[s] for s in region.inputs if s in self.storages and s.type.rank == symbol.type.rank
+                ]
+                return next((storage.inner for storage in held if storage.inner is not None), None)
+        return None
+
+
+def wished_storage(storage: Storage, wishes: Sequence[Wish]) -> Storage:
+    """`storage` with the dtype and the borders of those of `wishes` that want its innermost axis."""
+    for wish in reversed([wish for wish in wishes if wish.inner == storage.inner]):
+        if wish.dtype:
+            storage = replace(storage, dtype=wish.dtype, offset=wish.offset)
+        if wish.has_border:
+            before = tuple(map(max, storage.before, wish.before))
+            storage = replace(
+                storage,
+                before=before,
+                after=tuple(map(max, storage.after, wish.after)),
+                border=wish.border,
+                bordered=True,
+            )
+    return storage
+
+
+def _borders(wishes: Sequence[Wish]) -> set[float]:
+    """The values that are to stand around one tensor."""
+    return {wish.border for wish in wishes if wish.has_border}
+
+
+def _anchor_kind(region: Region) -> Kind:
+    if region.stored is not None:
+        return Kind.ROWS
+    kinds = [kind_of(symbol) for symbol in region.symbols]
+    return next((kind for kind in kinds if kind is not Kind.ELEMENTWISE), Kind.ELEMENTWISE)

@@ -1,0 +1,1 @@
+"""All calls as one function on one workspace; machine code in groups."""

@@ -1,0 +1,116 @@
+"""Machine code of kernels, made in groups on all cores while further kernels are still being scheduled."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from mrt.backend.link.calls import of_pointers
+from mrt.backend.machine import Machine
+from mrt.backend.schedule.stack import KERNELS
+from mrt.workers import cores
+
+GROUP = 4
+"""Kernels that LLVM is given at a time. TVM lets go of the interpreter meanwhile."""
+SETTINGS = {"tirx.disable_assert": True}
+"""Of TVM: no kernel checks the tensors that it is called with, which took more code than the kernels themselves. Those
+inside are planned, and the virtual machine checks what its functions are given."""
+
+
+Form = Callable[[Any, Iterable[str]], Any]
+"""What becomes of a group that is compiled, TVM's module with functions of some names, in the thread that made it."""
+
+
+def as_module(built: Any, names: Iterable[str]) -> Any:
+    """The module, of which LLVM makes machine code when it is first asked for."""
+    return built
+
+
+def in_memory(built: Any, names: Iterable[str]) -> Any:
+    """The module, its machine code placed in the memory of this process."""
+    for name in names:
+        built.get_function(name)
+    return built
+
+
+def as_object(built: Any, names: Iterable[str] = ()) -> bytes:
+    """The content of an object file, for a linker.
+
+    LLVM ends the process where it cannot write, on a full disk say: so it is given a file in memory. OSError where the
+    object exceeds what this process may write to a file.
+    """
+    with os.fdopen(os.memfd_create("object"), "r+b") as file:
+        _check_limit(built)
+        built.write_to_file(f"/proc/self/fd/{file.fileno()}", "o")
+        return file.read()
+
+
+def _check_limit(built: Any) -> None:
+    """OSError for an object that is larger than a file may be, in memory too (`ulimit -f`).
+
+    How large it will be is known once LLVM has written it to nowhere, by what Linux counts for this thread.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return
+    before = _bytes_written()
+    built.write_to_file(os.devnull, "o")
+    if _bytes_written() - before > limit:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+
+
+def _bytes_written() -> int:
+    """What this thread has written to whatever files; 0 where Linux does not count."""
+    try:
+        counts = Path("/proc/thread-self/io").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    return int(counts.split("wchar:")[1].split()[0])
+
+
+class Libraries:
+    """Compiles the kernels of one module in the order in which they are added.
+
+    Groups do not depend on how many cores there are, so that the code does not either.
+    """
+
+    def __init__(self, machine: Machine, form: Form = as_module) -> None:
+        self._machine, self._form = machine, form
+        self._names: set[str] = set()
+        self._group: dict[str, Any] = {}
+        self._pool = ThreadPoolExecutor(cores())
+        self._begun: list[Future[Any]] = []
+
+    def add(self, name: str, function: Any) -> None:
+        """Takes a scheduled PrimFunc to be called by `name`; one that was taken by this name already is the same."""
+        if name in self._names:
+            return
+        self._names.add(name)
+        self._group[name] = of_pointers(function).with_attr("global_symbol", name)
+        if len(self._group) == GROUP:
+            self._begin()
+
+    def finish(self) -> list[Any]:
+        """All groups in their form, once they are made; raises what TVM raised."""
+        if self._group:
+            self._begin()
+        try:
+            return [future.result() for future in self._begun]
+        finally:
+            self._pool.shutdown(cancel_futures=True)
+
+    def _begin(self) -> None:
+        self._begun.append(self._pool.submit(self._built, self._group))
+        self._group = {}
+
+    def _built(self, group: dict[str, Any]) -> Any:
+        with tvm.transform.PassContext(config=SETTINGS):
+            return self._form(tirx.build(tvm.IRModule(group), self._machine.target, KERNELS), group)

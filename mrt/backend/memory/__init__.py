@@ -1,0 +1,1 @@
+"""How one tensor lies in memory: innermost axis, padding, border, alignment."""

@@ -1,0 +1,1 @@
+"""Graph to graph: the same integers by operators that compile to less."""

@@ -1,0 +1,1 @@
+"""Loops: which are parallel, vectorized or on the stack, and what a choice costs."""

@@ -1,0 +1,135 @@
+"""What every schedule asks of loops: how long they are, which reduce, and which threads may share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+
+from mrt.backend.machine import Machine
+from mrt.backend.te.stages import Hint
+
+MULTIPLY_ADD_LATENCY = 4.0
+"""Cycles until a multiply-add's result can be added to."""
+LOAD, LINE, LOOP = 0.1, 0.65, 0.5
+"""Cycles that a vector which is loaded costs beside the multiply-adds that are done at the same time, one of weights
+that the first cache does not hold beyond that, and a turn of the loop: as measured on a Sapphire Rapids."""
+BEGIN, CONSTANTS = 10.0, 4.0
+"""Cycles that a tile costs besides, and those for what each of its blocks has by channel, such as a bias."""
+WORKING = 4
+"""Registers that are left to elements and weights beside the accumulators."""
+FEW_DOTS = 4
+"""Steps of a sum up to which registers hold all its weights, too, for many positions."""
+FIRST_BYTES = 1 << 14
+"""Of data or weights that stay in the first cache while they are walked again: half of a small one."""
+SECOND_BYTES, FAR = 1 << 19, 2
+"""Of data or weights that stay in the second cache while they are walked again, beside what else goes through it; and
+times that those take which do not."""
+MOST_BLOCKS = 12
+"""Of output channels in one register tile."""
+SHORT_ROW = 64
+"""Positions of a row of which few tiles are made, so that the last one may be shorter, and of a map whose lines are
+one row."""
+SPATIAL, REDUCTION = int(tirx.IterVar.DataPar), int(tirx.IterVar.CommReduce)
+"""Kinds of a block's axes."""
+
+
+def split_loops(plan: Any, block: Any) -> tuple[list[Any], list[Any]]:
+    """The spatial and the reduction loops of a block that is not scheduled yet."""
+    kinds = [int(variable.iter_type) for variable in plan.get(block).iter_vars]
+    loops = list(plan.get_loops(block))
+    return (
+        [loop for loop, kind in zip(loops, kinds, strict=True) if kind == SPATIAL],
+        [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCTION],
+    )
+
+
+def has_reduction(plan: Any, block: Any) -> bool:
+    return any(int(variable.iter_type) == REDUCTION for variable in plan.get(block).iter_vars)
+
+
+def parallelize(plan: Any, loops: list[Any]) -> None:
+    """Fuses `loops`, which stand outermost, and lets threads share their turns, if that pays (see `serial`)."""
+    if not loops or product(plan, loops) == 1:
+        return
+    turns = [extent(plan, loop) for loop in loops]
+    shared = plan.fuse(*loops) if len(loops) > 1 else loops[0]
+    plan.annotate(shared, Hint.FUSED, turns)
+    plan.parallel(shared)
+
+
+def extent(plan: Any, loop: Any) -> int:
+    return int(plan.get(loop).extent)
+
+
+def product(plan: Any, loops: Sequence[Any]) -> int:
+    count = 1
+    for loop in loops:
+        count *= extent(plan, loop)
+    return count
+
+
+def divisors(count: int) -> list[int]:
+    """In rising order."""
+    return [n for n in range(1, count + 1) if count % n == 0]
+
+
+def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) -> int:
+    """How many positions' sums of so many `steps` for `blocks` of output channels stay in registers, with `copies`."""
+    weights = blocks * steps if steps <= FEW_DOTS else 0
+    return (machine.registers - WORKING - weights) // (copies * blocks)
+
+
+def leave_first_cache(blocks: int, steps: int, machine: Machine) -> bool:
+    """Whether the weights of so many `steps` for `blocks` of output channels come from the second cache each time."""
+    return blocks * steps * machine.vector_bits // 8 > FIRST_BYTES
+
+
+def walk_cost(elements: int, times: int, size: int) -> int:
+    """Of reading so many elements so many times, where they are that many bytes of memory: in those that are near."""
+    return elements * times * (FAR if size > SECOND_BYTES else 1)
+
+
+def register_tile(
+    positions: int,
+    blocks: int,
+    steps: int,
+    machine: Machine,
+    multiple: int = 1,
+    copies: int = 1,
+    line: int | None = None,
+    may_rest: bool = False,
+    rows: int = 0,
+) -> tuple[int, int]:
+    """(positions, blocks) of a register tile, by the cycles that it takes for each of its sums of so many `steps`.
+
+    Two multiply-adds and two loads are done per cycle; a step loads each position's element and each block's weights,
+    those for which no register is left once for each position. multiple: of which the blocks are one. copies: of the
+    accumulators. line: positions of a line, where lines do not follow each other; tiles are some lines then, or a part
+    of one. may_rest: whether the last tile may be shorter than the others. rows: how many there are, where a tile may
+    be a pair of whole rows, or of neighbours in a row that leaves half a tile over; 0 where it may not.
+    """
+
+    def cycles(tile: int, together: int) -> float:
+        """Of each step, with its share of what a tile takes besides."""
+        far = LINE * together if leave_first_cache(together, steps, machine) else 0
+        held = min(together, machine.registers - copies * tile * together - 1)
+        loads = tile + held + (together - held) * tile
+        step = max(tile * together / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + far + LOOP
+        return step + (BEGIN + CONSTANTS * together) / steps
+
+    best, least = (1, multiple), float("inf")
+    for together in (n for n in range(multiple, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
+        for tile in range(1, register_room(together, steps, machine, copies) + 1):
+            walked = positions * rows if rows > 1 and tile == 2 * positions else positions
+            count, rest = divmod(walked, tile)
+            leaves_half = rows > 0 and 2 * rest == tile
+            if not count or (rest and not (may_rest or leaves_half)) or (line and line % tile and tile % line):
+                continue
+            row = count * cycles(tile, together) + (cycles(rest, together) if rest else 0)
+            cost = row / (walked * together)
+            # Of tiles that cost the same the one of most positions.
+            if round(cost, 6) <= least:
+                best, least = (tile, together), round(cost, 6)
+    return best

@@ -1,0 +1,83 @@
+"""Local memory of kernels on the stack, where LLVM makes registers of it.
+
+TVM keeps less than 1 KiB there and asks its workspace for more at each use. Accumulators that fill all registers are
+twice as long.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tvm
+from tvm import tirx
+from tvm.tirx import compilation_pipeline
+
+from mrt.backend.link.calls import placed
+from mrt.backend.te.statements import around
+
+KERNELS = "mrt"
+"""The name of the pipeline that lowers kernels: TVM's own, and then local memory."""
+STACK_BYTES = 1 << 11
+"""Of what is kept on the stack: all vector registers of any machine that there is."""
+KEPT = {"disable_lower_builtin": tirx.IntImm("int32", 1)}
+"""TVM's mark of memory that it shall not ask its workspace for."""
+
+
+def _pipeline() -> Any:
+    lowered, host, device = compilation_pipeline.get_tir_pipeline("s_tir")
+    keep = tirx.transform.prim_func_pass(lambda function, *_: _kept_in(function), opt_level=0, name="mrt.KeepOnStack")
+    place = tirx.transform.prim_func_pass(lambda function, *_: placed(function), opt_level=0, name="mrt.Place")
+    return tvm.transform.Sequential([lowered, keep, place]), host, device
+
+
+compilation_pipeline.register_tir_pipeline(KERNELS, _pipeline)
+
+
+def _kept_in(function: Any) -> Any:
+    return function.with_body(_kept(function.body) or function.body)
+
+
+def _kept(root: Any) -> Any:
+    """The statement with all local memory of up to STACK_BYTES marked, None where it has none.
+
+    Statements are nested as deep as a function has arguments, so that nothing recurses.
+    """
+    frames: list[tuple[Any, list[Any], list[Any]]] = [(root, _parts(root), [])]
+    while True:
+        statement, parts, done = frames[-1]
+        if len(done) < len(parts):
+            part = parts[len(done)]
+            frames.append((part, _parts(part), []))
+            continue
+        frames.pop()
+        made = _of_parts(statement, parts, done)
+        if not frames:
+            return made
+        frames[-1][2].append(made)
+
+
+def _parts(statement: Any) -> list[Any]:
+    """The statements of which one is made, as far as there may be local memory in them."""
+    if isinstance(statement, tirx.SeqStmt):
+        return list(statement.seq)
+    return [statement.body] if isinstance(statement, (tirx.AttrStmt, tirx.For)) else []
+
+
+def _of_parts(statement: Any, parts: list[Any], kept: list[Any]) -> Any:
+    """What `_kept` gives for a statement, of what it gave for its parts."""
+    if isinstance(statement, tirx.AllocBuffer):
+        fits = _bytes(statement.buffer) <= STACK_BYTES
+        return tirx.AllocBuffer(statement.buffer, {**statement.annotations, **KEPT}) if fits else None
+    if not any(kept):
+        return None
+    if isinstance(statement, tirx.SeqStmt):
+        return tirx.SeqStmt([new or old for new, old in zip(kept, parts, strict=True)])
+    return around(statement, kept[0])
+
+
+def _bytes(buffer: Any) -> int:
+    """The size of a buffer; of one whose shape is not known, more than any."""
+    if not all(isinstance(length, tirx.IntImm) for length in buffer.shape):
+        return STACK_BYTES + 1
+    return math.prod(int(length) for length in buffer.shape) * int(buffer.dtype.itemsize)

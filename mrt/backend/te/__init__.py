@@ -1,0 +1,1 @@
+"""What computes are written with, and the registry of them."""

@@ -1,0 +1,107 @@
+"""Stages: what computes make, tensors that are stored and elements that are computed where they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import te
+
+from mrt.backend.memory.storage import View
+from mrt.backend.te.expressions import Expression, Tensor, combined, constant
+from mrt.symbol import Symbol
+
+
+class Hint:
+    """Attributes of TE stages that the scheduler reads."""
+
+    GROUP_BLOCKS = "mrt.group_blocks"
+    """Of an accumulation by dots: how many blocks in a row read the same input."""
+    DOT = "mrt.dot"
+    """Marks an accumulation by dots, [positions..., block, lane]; its reduction ends with the depth of a dot. The
+    value is the name of the tensor intrinsic, or an empty string."""
+    MATRIX = "mrt.matrix"
+    """Marks what a product of computed matrices makes of its second one before it sums: the name of the tensor
+    intrinsic that makes it, or an empty string."""
+    SLICES = "mrt.slices"
+    """Marks the sum of what an accumulation by dots gives for each slice of channels, times the slice's factor."""
+    PARTS = "mrt.parts"
+    """Of an accumulation by dots: how many blocks in a row make one of the output, as the bytes of its weights."""
+    WHOLE = "mrt.whole"
+    """Marks what makes the sums of whole weights of those of their bytes, [positions..., block, lane]."""
+    ACROSS = "mrt.across"
+    """Marks what combines the elements of one vector."""
+    COLUMNS = "mrt.columns"
+    """Marks sums over the taps of depthwise convolutions, [n, y, x, block, lane, row, column]: the instruction that
+    multiplies a column."""
+    BEGUN = "mrt.begun"
+    """Marks what adds to sums that which they may begin with (see `begun`)."""
+    TILES = "mrt.tiles"
+    """Of an accumulation by dots that is scheduled: the numbers of its `Tiling`."""
+    FETCHES = "mrt.fetches"
+    """Marks the loop over the steps of dots that fetches what is needed later: the numbers of its `Fetches`."""
+    WRITTEN = "mrt.written"
+    """Marks the loop over the taps of dots that fetches what their sums are written to: how many taps there are."""
+    UPCOMING = "mrt.upcoming"
+    """Marks the loop over the steps of dots each of which fetches what the next kernel reads (see `upcoming`)."""
+    LINE = "mrt.line"
+    """Of an accumulation by dots whose positions are one axis, but not in the data's memory: how many are a line."""
+    OVERLAPS = "mrt.overlaps"
+    """Marks the loop over an odd number of blocks of output channels whose sums are read in pairs."""
+    NARROWED = "mrt.narrowed"
+    """Marks the loops that store bytes of scaled words: how many of those within say which channels."""
+    JAMMED = "mrt.jammed"
+    """Marks the loop over tiles of positions that are jammed (see `jammed`): how many of them at a time."""
+    FUSED = "mrt.fused"
+    """Marks a loop that threads may share and that was several: how many turns each of them had."""
+    INNER = "mrt.inner"
+    """Of a reduction: the axis along which neighbours lie in memory."""
+
+
+def stage(shape: tuple[int, ...], body: Callable[..., Expression], name: str, **hints: Any) -> Tensor:
+    """A TE stage; hints are given by the names of `Hint`'s members in lower case, None where there is none."""
+    given = {getattr(Hint, key.upper()): value for key, value in hints.items() if value is not None}
+    return te.compute(shape, body, name=name, attrs=given)
+
+
+def inlined(
+    shape: tuple[int, ...],
+    dtype: str,
+    body: Callable[..., Expression],
+    inner: int | None = None,
+    natural: bool = False,
+) -> View:
+    """Elements that are computed where they are read. inner: the axis along which they are best walked."""
+    return View(shape, dtype, body, inner, natural=natural)
+
+
+def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression], natural: bool = False) -> View:
+    """An elementwise operator: `body` of the inputs' elements, each broadcast to the symbol's shape.
+
+    natural: see `View`.
+    """
+
+    def element(*at: Expression) -> Expression:
+        return combined(body, [broadcast(x, at, symbol.shape) for x in inputs])
+
+    return inlined(symbol.shape, symbol.dtype, element, natural=natural)
+
+
+def broadcast(x: Tensor, at: tuple[Expression, ...], shape: tuple[int, ...]) -> Expression:
+    """The element of `x` that NumPy's broadcasting puts at the index `at` of `shape`.
+
+    An axis of length 1 in both is followed beyond its end where `x` is computed or padded so far: in memory, it may be.
+    """
+    missing = len(at) - len(x.shape)
+    places = list(at[missing:])
+    for axis, length in enumerate(x.shape):
+        if int(length) == 1 and (shape[missing + axis] != 1 or not _reaches_on(x, axis)):
+            places[axis] = constant(0, "int32")
+    return x(*places)
+
+
+def _reaches_on(x: Tensor, axis: int) -> bool:
+    """Whether `x` may be read beyond the end of an axis, where padding is."""
+    if not isinstance(x, View) or x.flattened is not None:
+        return False
+    return x.storage is None or (x.inner == axis and x.length > 1)

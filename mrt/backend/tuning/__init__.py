@@ -1,0 +1,1 @@
+"""Tilings that were measured, and kept."""

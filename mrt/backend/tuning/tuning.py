@@ -1,0 +1,51 @@
+"""Tuning: the tilings that schedules offer are measured on this machine, and the fastest of each function is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mrt.backend.machine import Machine
+from mrt.backend.schedule.tilings import Scheduler
+from mrt.backend.tuning.database import Database
+from mrt.backend.tuning.metaschedule import run_searches
+from mrt.backend.tuning.search import Anchors, Search, gained
+from mrt.errors import ModelFileError
+from mrt.progress import Reporter
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """folder: of the database. trials: how many tilings of a function are measured; with 0 the database must be there.
+
+    report: is told what is measured and what was gained.
+    """
+
+    folder: Path
+    trials: int
+    report: Reporter
+
+    def scheduler(self, emit: Callable[[Scheduler], Any], machine: Machine) -> Scheduler:
+        """What chooses the fastest tilings that are known, once those of all functions that `emit` makes were measured.
+
+        Raises ModelFileError for a database that is missing or broken, or cannot be written.
+        """
+        if not self.trials:
+            if not self.folder.is_dir():
+                raise ModelFileError(f"{self.folder} holds no database of tilings; tune first")
+            return Database(self.folder, machine)
+        anchors = Anchors()
+        emit(anchors)
+        database = Database(self.folder, machine)
+        searches = [Search(anchor, database, self.trials) for anchor in anchors.found]
+        total = sum(search.left for search in searches)
+        if total:
+            with self.report.progress("tune", total, "tilings") as progress:
+                try:
+                    run_searches(searches, machine, progress)
+                except RuntimeError as error:  # what its callbacks raise comes through TVM as this
+                    raise database.failure or error from None
+        self.report.line(f"tune: {total} tilings measured; {gained([search.result() for search in searches])}")
+        return database
