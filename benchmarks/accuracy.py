@@ -31,10 +31,10 @@ from mrt.evaluation import Comparison, Measured, compare, run_batched
 from mrt.frontend import load_model
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
-from mrt.quantization.bias_correction import Samples, find_corrections, observed_channels
+from mrt.quantization.algorithms.bias_correction import Samples, find_corrections, observed_channels
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.planning import observed_tensors
-from mrt.quantization.rewriter import expand_graph
+from mrt.quantization.plan.make import observed_tensors
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd

@@ -118,7 +118,7 @@ def calibrate_cyclically(folder: Path, count: int) -> None:
 
     from mrt.backend import TvmRunner
     from mrt.calibration import CalibrationConfig, calibrate
-    from mrt.quantization.planning import observed_tensors
+    from mrt.quantization.plan.make import observed_tensors
     from mrt.symbol import Array
     from mrt.symbol.files import read_graph
 

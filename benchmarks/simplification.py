@@ -25,9 +25,9 @@ from mrt.datasets import load_dataset
 from mrt.frontend import load_model
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
-from mrt.quantization.planning import observed_tensors
-from mrt.quantization.rewriter import expand_graph
-from mrt.quantization.simplified import simplified
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.integer.simplified import simplified
+from mrt.quantization.plan.make import observed_tensors
 from mrt.runtime import Module
 
 ROOT = Path(__file__).resolve().parents[1]

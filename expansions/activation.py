@@ -13,12 +13,12 @@ from expansions.exact_sum import exact_sum
 from expansions.multiplication import scaled
 from expansions.table import expand_table, table_reach
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
-from mrt.quantization.plan import UNLIMITED, ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
+from mrt.quantization.plan.trained import told_range
 from mrt.quantization.quantizer import Target, round_half_away
-from mrt.quantization.trained import told_range
 from mrt.symbol import Array, Graph, Operator, Symbol
 from mrt.symbol.interval import signed_bits
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, per_channel

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from expansions.exact_sum import exact_sum
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.quantization.quantizer import round_half_away
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.integer import LeftShift

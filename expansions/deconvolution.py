@@ -8,10 +8,10 @@ import numpy as np
 
 from expansions.reduction import Form, expand_reduction, reduction_demands
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, expansion
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
 

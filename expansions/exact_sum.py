@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
-from mrt.quantization.plan import UNLIMITED, ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.types import INT32_MAX
 

@@ -9,12 +9,12 @@ import numpy as np
 
 from expansions.addition import GUARD_BITS
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, expansion
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.trained import grid_target
 from mrt.quantization.quantizer import SMALLEST_SCALE, Target
-from mrt.quantization.trained import grid_target
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.grid import Grid, ranked
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul

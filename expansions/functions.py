@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import gcd
 
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, expansion
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.quantization.quantizer import ChannelGroups, Target
 from mrt.symbol import Symbol
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mrt.quantization.builder import IntegerBuilder
-from mrt.quantization.trained import ConstantGrid
-from mrt.quantization.weights import QuantizedWeight
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.weights import QuantizedWeight
+from mrt.quantization.plan.trained import ConstantGrid
 from mrt.symbol import Array, Symbol
 
 _BYTE = np.iinfo(np.int8)

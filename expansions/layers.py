@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from expansions.reduction import Form, expand_reduction, reduction_demands
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, expansion
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.symbol import Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.linear import FullyConnected

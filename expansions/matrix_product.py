@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from expansions.multiplication import product_of
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, expansion
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.quantization.quantizer import symmetric_target
 from mrt.symbol import Symbol
 

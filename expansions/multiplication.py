@@ -10,12 +10,12 @@ import numpy as np
 from expansions.functions import factor, multiplied_groups
 from expansions.transform import groups_behind
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.integer.requantize import FRAC_BITS, PRODUCT_LIMIT, pre_shift_for
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.quantization.quantizer import SMALLEST_SCALE, ChannelGroups, quantize_parameter
-from mrt.quantization.requantize import FRAC_BITS, PRODUCT_LIMIT, pre_shift_for
 from mrt.symbol import Array, Graph, Interval, Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.integer import RightShift

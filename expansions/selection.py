@@ -7,10 +7,10 @@ import numpy as np
 from expansions.addition import at_common
 from expansions.transform import carried, expand_same_scale, passed_on
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, expansion
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.arrangement import SliceLike

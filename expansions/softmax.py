@@ -9,12 +9,12 @@ import numpy as np
 
 from expansions.addition import GUARD_BITS
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Inputs, expansion
-from mrt.quantization.plan import UNLIMITED, ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.integer.requantize import shifted_magnitude
+from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
 from mrt.quantization.quantizer import Target, round_half_away
-from mrt.quantization.requantize import shifted_magnitude
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
 from mrt.symbol.operators.integer import RightShift

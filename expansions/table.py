@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import SAME_SCALE, IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, expansion
-from mrt.quantization.plan import UNLIMITED, ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import SAME_SCALE, IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import MAX_ENTRIES, TableLookup

@@ -9,10 +9,10 @@ import numpy as np
 
 from expansions.addition import at_common
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs, carried_target, expansion
-from mrt.quantization.plan import UNLIMITED, ScalePlan
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
 from mrt.quantization.quantizer import ChannelGroups, Target, round_half_away
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.pad import Pad

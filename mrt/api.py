@@ -11,12 +11,12 @@ from mrt.messages import short
 from mrt.model import QuantizedModel, assemble
 from mrt.options import checked
 from mrt.preparation import PreparationConfig, prepare
-from mrt.quantization.bias_correction import Samples, find_corrections, observed_channels
+from mrt.quantization.algorithms.bias_correction import Samples, find_corrections, observed_channels
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.expansion import check_covered
+from mrt.quantization.integer.simplified import simplified
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.planning import observed_tensors
-from mrt.quantization.rewriter import expand_graph
-from mrt.quantization.simplified import simplified
+from mrt.quantization.plan.make import observed_tensors
 from mrt.symbol import Array, Graph, Runner
 
 Batches = Iterable["Array | Mapping[str, Array]"] | Mapping[str, Array]

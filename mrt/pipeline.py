@@ -19,7 +19,7 @@ from mrt.config import RunConfig
 from mrt.errors import ConfigError, MRTError
 from mrt.frontend import load_model
 from mrt.progress import Reporter
-from mrt.quantization.trained import brings_quantization
+from mrt.quantization.plan.trained import brings_quantization
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.workspace import Origins, Workspace

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from mrt.quantization.expand import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.rewriter import IntegerGraph
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.interval import Interval

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from mrt.preparation import AveragePoolingToSum, ScalarsToConstants, SeparateBias, SeparatePad
+from mrt.quantization.expand import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.planning import make_plan
-from mrt.quantization.rewriter import IntegerGraph
+from mrt.quantization.plan.make import make_plan
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType, run_passes
 from mrt.symbol.bounds import DTYPE_RANGES, analyse_bounds
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Sigmoid, Tanh

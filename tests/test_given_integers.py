@@ -19,7 +19,7 @@ from mrt.config import load_config
 from mrt.errors import ConfigError, DataError, QuantizationError
 from mrt.pipeline import run_pipeline
 from mrt.progress import Reporter
-from mrt.quantization.rewriter import expand_graph
+from mrt.quantization.expand import expand_graph
 from mrt.symbol import Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.selection import Embedding

@@ -11,8 +11,8 @@ from expansions.reduction.cuts import Slice
 from expansions.reduction.form import Form
 from expansions.reduction.operands import Operands
 from expansions.reduction.partial_sums import PartialSums
-from mrt.quantization.builder import IntegerBuilder
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.elementwise import AddN

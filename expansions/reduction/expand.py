@@ -16,12 +16,12 @@ from expansions.reduction.form import Form
 from expansions.reduction.operands import Operands
 from expansions.reduction.partial_sums import PartialSums
 from mrt.errors import QuantizationError
-from mrt.quantization.builder import IntegerBuilder
 from mrt.quantization.expansion import Demand, Inputs
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.integer.weights import QuantizedWeight, quantize_weight, with_correction_room
 from mrt.quantization.options import WeightConfig
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.quantized import Quantized
-from mrt.quantization.weights import QuantizedWeight, quantize_weight, with_correction_room
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.symbol import Array, Graph, Symbol
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from expansions.reduction.form import Form
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.quantized import Quantized
 from mrt.symbol import Array, Interval, Symbol
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from expansions.reduction.cuts import Cut, Slice
 from expansions.reduction.operands import Operands
-from mrt.quantization.weights import QuantizedWeight, spread
+from mrt.quantization.integer.weights import QuantizedWeight, spread
 from mrt.symbol import Array, Interval
 from mrt.symbol.types import INT32_MAX
 

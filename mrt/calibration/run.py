@@ -11,8 +11,7 @@ import numpy as np
 from mrt.calibration.channels import ChannelObserver, by_channel
 from mrt.calibration.derived import derive, find_derived
 from mrt.calibration.observers import MeanObserver, RangeObserver, Ranging
-from mrt.calibration.stream import Chunk, chunks, reject_non_finite
-from mrt.calibration.thresholds import (
+from mrt.calibration.ranges import (
     Calibration,
     CalibrationConfig,
     Channels,
@@ -20,6 +19,7 @@ from mrt.calibration.thresholds import (
     new_observer,
     threshold_of,
 )
+from mrt.calibration.stream import Chunk, chunks, reject_non_finite
 from mrt.collector import paused_collector
 from mrt.errors import DataError, GraphError
 from mrt.symbol import Array, Evaluate, Graph, Runner, Symbol

@@ -9,7 +9,7 @@ from mrt.errors import GraphError, ModelFileError
 from mrt.frontend.mxnet import check_shapes, from_mxnet, read_checkpoint
 from mrt.frontend.onnx import from_onnx
 from mrt.frontend.openvino import from_openvino
-from mrt.frontend.sniffing import sniff_format
+from mrt.frontend.shared.sniffing import sniff_format
 from mrt.frontend.tflite import from_tflite
 from mrt.paths import as_path
 from mrt.symbol import Graph

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from mrt.errors import GraphError, QuantizationError, UnsupportedOperatorError
-from mrt.quantization.quantized import Quantized
+from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Array, Graph, Symbol
 
 if TYPE_CHECKING:
-    from mrt.quantization.builder import IntegerBuilder
-    from mrt.quantization.plan import ScalePlan
+    from mrt.quantization.integer.builder import IntegerBuilder
+    from mrt.quantization.plan.plan import ScalePlan
 
 
 class Demand(enum.Enum):

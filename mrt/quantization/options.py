@@ -150,7 +150,7 @@ class QuantizationConfig(_Options):
     `inputs` names inputs that are given as integers; the others are quantized from their calibrated range.
 
     Where several patterns match a symbol the last one that sets an option decides. bias_correction: how the shift of
-    each output channel's mean is found that a constant then takes back; see mrt/quantization/bias_correction.py.
+    each output channel's mean is found that a constant then takes back; see mrt/quantization/algorithms.
     tune_ranges: whether ranges that the network brings (FakeQuantize) are moved, by less than a step, so that their
     zero is an integer; else a constant makes up for it. It is noted, and done in preparation.
     """

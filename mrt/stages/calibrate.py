@@ -5,9 +5,9 @@ from __future__ import annotations
 from mrt.backend import ONE_THREAD, TvmRunner
 from mrt.batches import Batches, integer_notes
 from mrt.calibration import Calibration, calibrate
-from mrt.quantization.bias_correction import observed_channels
+from mrt.quantization.algorithms.bias_correction import observed_channels
 from mrt.quantization.expansion import check_covered
-from mrt.quantization.planning import observed_tensors
+from mrt.quantization.plan.make import observed_tensors
 from mrt.stages.stage import (
     THRESHOLDS,
     Run,

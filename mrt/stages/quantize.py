@@ -9,9 +9,9 @@ from mrt.calibration import Calibration
 from mrt.certificate.verify import POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE
 from mrt.errors import ConfigError
 from mrt.model import assemble
-from mrt.quantization.bias_correction import Samples, find_corrections, reductions
-from mrt.quantization.rewriter import expand_graph
-from mrt.quantization.simplified import simplified
+from mrt.quantization.algorithms.bias_correction import Samples, find_corrections, reductions
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.integer.simplified import simplified
 from mrt.report.errors import ERRORS_FILE
 from mrt.stages.stage import (
     MODULE,

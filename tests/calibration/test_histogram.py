@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrt.calibration.histogram import HALF, Histogram, HistogramObserver, LeastError, Percentile
-from mrt.calibration.thresholds import CalibrationConfig, Range, new_observer, threshold_of
+from mrt.calibration.ranges import CalibrationConfig, Range, new_observer, threshold_of
 
 RANDOM = np.random.default_rng(5)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mrt.calibration.observers import HistoricalObserver, MeanObserver, RangeObserver
-from mrt.calibration.thresholds import CalibrationConfig, Range, new_observer, threshold_of
+from mrt.calibration.ranges import CalibrationConfig, Range, new_observer, threshold_of
 
 OBSERVERS = [RangeObserver(), HistoricalObserver(lambda_=2.0)]
 

@@ -21,8 +21,8 @@ from mrt.compilation import TargetConfig
 from mrt.errors import VerificationError
 from mrt.model import QuantizedModel, assemble, load
 from mrt.module_record import ModuleRecord, Provenance, Versions
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import GraphBuilder, TensorType
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd

@@ -10,8 +10,8 @@ import pytest
 
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
+from mrt.quantization.expand import IntegerGraph, expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.rewriter import IntegerGraph, expand_graph
 from mrt.symbol import Graph, GraphBuilder, Operator, TensorType
 from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh
 from mrt.symbol.operators.elementwise import ElemwiseAdd

@@ -18,8 +18,8 @@ from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.errors import VerificationError
 from mrt.model import assemble
+from mrt.quantization.expand import IntegerGraph, expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.rewriter import IntegerGraph, expand_graph
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType, run_passes
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.operators.activation import Clip, Relu, Sigmoid, Tanh

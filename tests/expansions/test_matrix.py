@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 import mrt
 from mrt.model import assemble
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.expansion import expanded_operators
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import Array, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.activation import Relu, Tanh
 from mrt.symbol.operators.broadcast import BroadcastAdd

@@ -9,8 +9,8 @@ import pytest
 
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import GraphBuilder, Operator, TensorType
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.interval import Interval

@@ -10,8 +10,8 @@ import pytest
 from expansions.reduction.cuts import Cut, cuts
 from expansions.reduction.form import Form
 from expansions.reduction.operands import Operands
+from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.options import WeightConfig
-from mrt.quantization.quantized import Quantized
 from mrt.quantization.quantizer import ChannelGroups
 from mrt.symbol import Array, GraphBuilder, Interval, TensorType
 from mrt.symbol.operators.convolution import Convolution

@@ -13,9 +13,9 @@ import mrt
 from mrt.errors import DataError, QuantizationError
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import InputConfig, QuantizationConfig
-from mrt.quantization.rewriter import expand_graph
-from mrt.quantization.trained import fold_constants
+from mrt.quantization.plan.trained import fold_constants
 from mrt.symbol import Array, Graph, GraphBuilder, NumpyRunner, Operator, Symbol, TensorType
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Sigmoid
 from mrt.symbol.operators.broadcast import BroadcastMul

@@ -17,7 +17,7 @@ from openvino_models import Case, ints, normal, run_openvino  # noqa: E402
 import mrt  # noqa: E402
 from mrt.errors import GraphError, ModelFileError, MRTError  # noqa: E402
 from mrt.frontend.openvino import from_openvino  # noqa: E402
-from mrt.frontend.sniffing import sniff_format  # noqa: E402
+from mrt.frontend.shared.sniffing import sniff_format  # noqa: E402
 from mrt.symbol import Graph  # noqa: E402
 from mrt.symbol.operators.fake_quantize import FakeQuantize  # noqa: E402
 from mrt.symbol.operators.integer import Dequantize  # noqa: E402

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from mrt.errors import GraphError
-from mrt.frontend.registry import Converters
+from mrt.frontend.shared.registry import Converters
 
 
 def test_one_converter_for_each_operator() -> None:

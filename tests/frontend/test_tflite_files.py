@@ -13,7 +13,7 @@ from tflite_files import File, interpreted, random
 import mrt
 from mrt.errors import GraphError, ModelFileError, MRTError, UnsupportedOperatorError
 from mrt.frontend import from_tflite, load_model
-from mrt.frontend.sniffing import sniff_format
+from mrt.frontend.shared.sniffing import sniff_format
 
 IMAGE, WEIGHT, BIAS = random(1, 6, 6, 3), random(4, 3, 3, 3, seed=1), random(4, seed=2)
 CONV = {"Padding": 0, "StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}

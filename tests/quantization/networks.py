@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mrt.calibration import Range
+from mrt.quantization.expand import IntegerGraph, expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.rewriter import IntegerGraph, expand_graph
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.channels import channel_axes

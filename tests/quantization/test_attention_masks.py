@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mrt.calibration import Range
 from mrt.errors import DataError
 from mrt.preparation import prepare
-from mrt.quantization.attention_masks import VANISHES, masked_range
+from mrt.quantization.plan.attention_masks import VANISHES, masked_range
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.linear import BatchDot

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mrt.quantization.automatic import resolve_granularity
+from mrt.quantization.algorithms.channel_choice import resolve_granularity
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.planning import make_plan
-from mrt.quantization.rewriter import expand_graph
+from mrt.quantization.plan.make import make_plan
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.symbol import Array, Graph, Operator
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastMul

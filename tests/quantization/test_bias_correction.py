@@ -18,7 +18,7 @@ from mrt.api import quantize
 from mrt.backend import TvmRunner
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.errors import ConfigError, DataError, QuantizationError
-from mrt.quantization.bias_correction import (
+from mrt.quantization.algorithms.bias_correction import (
     Samples,
     fast_corrections,
     find_corrections,
@@ -26,9 +26,9 @@ from mrt.quantization.bias_correction import (
     reductions,
     sequential_corrections,
 )
+from mrt.quantization.expand import IntegerGraph, expand_graph, input_quantization
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.planning import observed_tensors
-from mrt.quantization.rewriter import IntegerGraph, expand_graph, input_quantization
+from mrt.quantization.plan.make import observed_tensors
 from mrt.report.inspect import explain
 from mrt.symbol import Array, Evaluate, Graph, GraphBuilder, NumpyRunner, Operator, TensorType
 from mrt.symbol.bounds import analyse_bounds

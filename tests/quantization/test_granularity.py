@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrt.calibration import CalibrationConfig, Range, calibrate
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.granularity import (
     ENOUGH,
     FACTOR_BITS,
@@ -20,9 +21,8 @@ from mrt.quantization.granularity import (
     integer_factors,
 )
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.planning import make_plan
+from mrt.quantization.plan.make import make_plan
 from mrt.quantization.quantizer import affine_target, symmetric_target
-from mrt.quantization.rewriter import expand_graph
 from mrt.symbol import Graph, GraphBuilder, NumpyRunner, Operator, TensorType
 from mrt.symbol.channels import channel_axes
 from mrt.symbol.operators.activation import Relu, Tanh

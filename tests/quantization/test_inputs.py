@@ -9,8 +9,8 @@ import mrt
 from mrt.calibration import Range
 from mrt.errors import ConfigError, DataError
 from mrt.model import assemble
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import InputConfig, QuantizationConfig
-from mrt.quantization.rewriter import expand_graph
 from mrt.symbol.operators.convolution import Convolution
 from tests.quantization.networks import chain
 

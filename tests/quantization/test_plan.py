@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mrt.calibration import Range
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan import ScalePlan
-from mrt.quantization.planning import make_plan
-from mrt.quantization.rewriter import expand_graph
+from mrt.quantization.plan.make import make_plan
+from mrt.quantization.plan.plan import ScalePlan
 from mrt.symbol import Graph, Operator
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd

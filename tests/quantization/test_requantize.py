@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrt.errors import QuantizationError
-from mrt.quantization.requantize import (
+from mrt.quantization.integer.requantize import (
     PRODUCT_LIMIT,
     absorbable_ratio,
     best_shift,

@@ -7,9 +7,9 @@ import pytest
 
 from mrt.calibration import Range
 from mrt.errors import ConfigError, QuantizationError
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.planning import make_plan
-from mrt.quantization.rewriter import expand_graph
+from mrt.quantization.plan.make import make_plan
 from mrt.symbol import GraphBuilder, TensorType
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mrt.errors import QuantizationError
-from mrt.quantization.weighted_sum import EXACT_BITS, WeightedSum, fit_weighted_sum
+from mrt.quantization.integer.weighted_sum import EXACT_BITS, WeightedSum, fit_weighted_sum
 
 factors = st.floats(2.0**-20, 2.0**6)
 signed = st.tuples(factors, st.sampled_from([1, -1])).map(lambda pair: pair[0] * pair[1])

@@ -13,8 +13,8 @@ from rich.console import Console
 from mrt.calibration import Range
 from mrt.errors import MRTError
 from mrt.model import QuantizedModel, assemble
+from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.rewriter import expand_graph
 from mrt.report.errors import ErrorFact, ErrorTable
 from mrt.report.inspect import COLUMNS, explain, inspect_rows, overview, plain_table, rich_table
 from mrt.symbol import GraphBuilder, TensorType

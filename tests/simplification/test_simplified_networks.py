@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from mrt.model import assemble
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.integer.simplified import simplified
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.rewriter import expand_graph
-from mrt.quantization.simplified import simplified
 from mrt.report.inspect import overview
 from mrt.symbol import Array, Graph, Operator
 from mrt.symbol.operators.activation import Clip, Relu

@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mrt.calibration import Range
+from mrt.quantization.expand import IntegerGraph, expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.rewriter import IntegerGraph, expand_graph
 from mrt.symbol import Graph, Interval, Operator, Symbol
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.graph import topological

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mrt.errors import GraphError, ModelFileError
-from mrt.frontend.node import ModelNode, ModelScope
-from mrt.frontend.registry import Converters
+from mrt.frontend.shared.node import ModelNode, ModelScope
+from mrt.frontend.shared.registry import Converters
 from mrt.symbol import Array, Operator, Symbol, TensorType
 from mrt.symbol.operator import parse_attribute, parse_operator
 from mrt.symbol.symbol_json import JsonNode, Reference

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
-from mrt.frontend.channels_first import channels_first
 from mrt.frontend.mxnet import converters as _converters
 from mrt.frontend.mxnet.converters.heads import HEADS
 from mrt.frontend.mxnet.node import Node, Scope, Value, find_converter
 from mrt.frontend.mxnet.params import read_params, without_prefixes
-from mrt.frontend.refusals import check_static, list_uncovered
+from mrt.frontend.shared.channels_first import channels_first
+from mrt.frontend.shared.refusals import check_static, list_uncovered
 from mrt.messages import short
 from mrt.paths import as_path
 from mrt.symbol import Array, Graph, Symbol, TensorType

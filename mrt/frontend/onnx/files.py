@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import numpy_helper
 
 from mrt.errors import ModelFileError
-from mrt.frontend.refusals import check_size
+from mrt.frontend.shared.refusals import check_size
 from mrt.paths import as_path
 from mrt.symbol import Array
 

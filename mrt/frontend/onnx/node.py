@@ -10,10 +10,10 @@ from typing import Any
 import onnx
 
 from mrt.errors import GraphError
-from mrt.frontend.node import ModelNode, ModelScope
 from mrt.frontend.onnx.constants import Budget, is_standard
 from mrt.frontend.onnx.files import read_tensor
-from mrt.frontend.registry import Converters
+from mrt.frontend.shared.node import ModelNode, ModelScope
+from mrt.frontend.shared.registry import Converters
 from mrt.symbol import Array, Operator, Symbol, TensorType
 from mrt.symbol.types import INTEGER_DTYPES
 

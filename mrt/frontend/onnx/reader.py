@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import onnx
 
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.frontend.converting import converted
 from mrt.frontend.onnx import converters as _converters
 from mrt.frontend.onnx.constants import ALWAYS_KNOWN, MOVING, evaluate_node, folds, is_standard
 from mrt.frontend.onnx.converters.quantization import quantized_form
@@ -16,8 +15,9 @@ from mrt.frontend.onnx.files import read_model
 from mrt.frontend.onnx.inlining import without_functions
 from mrt.frontend.onnx.integer_models import holds_integers_alone
 from mrt.frontend.onnx.node import Node, Scope, Value, find_converter
-from mrt.frontend.quantized import QuantizedConstant, holds_quantized
-from mrt.frontend.refusals import check_static, list_uncovered
+from mrt.frontend.shared.converting import converted
+from mrt.frontend.shared.quantized import QuantizedConstant, holds_quantized
+from mrt.frontend.shared.refusals import check_static, list_uncovered
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
 from mrt.symbol.rebatch import check_batch

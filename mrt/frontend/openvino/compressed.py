@@ -8,7 +8,7 @@ import numpy as np
 import openvino
 
 from mrt.frontend.openvino.files import array_of, element_type, static_shape, tensor_of
-from mrt.frontend.quantized import QuantizedConstant, dequantized_constant, fake_quantized_constant
+from mrt.frontend.shared.quantized import QuantizedConstant, dequantized_constant, fake_quantized_constant
 from mrt.symbol import Array
 
 _STORED = {"u4": (0, 15), "i4": (-8, 7), "u8": (0, 255), "i8": (-128, 127), "u16": (0, 65535), "i16": (-32768, 32767)}

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value, ValueNode
-from mrt.frontend.registry import Converters
+from mrt.frontend.shared.node import Value, ValueNode
+from mrt.frontend.shared.registry import Converters
 from mrt.symbol import Symbol
 
 

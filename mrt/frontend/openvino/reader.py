@@ -9,9 +9,6 @@ import numpy as np
 import openvino
 
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.frontend.converting import converted
-from mrt.frontend.folding import MOST_ELEMENTS
-from mrt.frontend.node import Value, ValueScope
 from mrt.frontend.openvino import converters as _converters
 from mrt.frontend.openvino.compressed import compressed_constant, moved_constant
 from mrt.frontend.openvino.files import (
@@ -24,8 +21,11 @@ from mrt.frontend.openvino.files import (
     tensor_of,
 )
 from mrt.frontend.openvino.node import Node, find_converter
-from mrt.frontend.quantized import QuantizedConstant, fake_quantized_constant
-from mrt.frontend.refusals import check_size, check_static, list_uncovered
+from mrt.frontend.shared.converting import converted
+from mrt.frontend.shared.folding import MOST_ELEMENTS
+from mrt.frontend.shared.node import Value, ValueScope
+from mrt.frontend.shared.quantized import QuantizedConstant, fake_quantized_constant
+from mrt.frontend.shared.refusals import check_size, check_static, list_uncovered
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.symbol import Graph, GraphBuilder, TensorType
 from mrt.symbol.rebatch import check_batch

@@ -10,8 +10,8 @@ import tvm
 from tvm import relax, tirx
 
 from mrt.errors import DataError, GraphError
-from mrt.frontend.refusals import check_static
 from mrt.frontend.relax.node import static_sizes, to_array
+from mrt.frontend.shared.refusals import check_static
 from mrt.frontend.tvm.node import graph_dtype
 from mrt.symbol import Array
 

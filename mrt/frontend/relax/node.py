@@ -11,8 +11,8 @@ import tvm
 from tvm import relax, tirx
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value, ValueScope
-from mrt.frontend.registry import Converters
+from mrt.frontend.shared.node import Value, ValueScope
+from mrt.frontend.shared.registry import Converters
 from mrt.frontend.tvm.node import TVMNode, graph_dtype, item_of
 from mrt.symbol import Array, TensorType
 

@@ -11,13 +11,13 @@ import tvm
 from tvm import relax
 
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.frontend.channels_first import channels_first
-from mrt.frontend.node import Value
-from mrt.frontend.refusals import list_uncovered
 from mrt.frontend.relax import converters as _converters
 from mrt.frontend.relax.converters.quantization import quantized_form
 from mrt.frontend.relax.module import ReadFunction, prepare_module
 from mrt.frontend.relax.node import Converter, Node, Scope, find_converter, static_sizes
+from mrt.frontend.shared.channels_first import channels_first
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.refusals import list_uncovered
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import graph_dtype, is_known

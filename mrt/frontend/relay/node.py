@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value
-from mrt.frontend.registry import Converters
 from mrt.frontend.relay.declarations import DECLARATIONS, REQUIRED
 from mrt.frontend.relay.syntax import AttributeValue
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.registry import Converters
 from mrt.frontend.tvm.node import TVMNode, graph_dtype
 from mrt.symbol import Symbol
 from mrt.symbol.operators.integer import Cast

@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 
 from mrt.errors import DataError, GraphError, ModelFileError, UnsupportedOperatorError
-from mrt.frontend.channels_first import channels_first
-from mrt.frontend.node import ValueScope
-from mrt.frontend.refusals import check_static, list_uncovered
 from mrt.frontend.relay import converters as _converters
 from mrt.frontend.relay.metadata import Metadata
 from mrt.frontend.relay.node import Node, complete, find_converter
@@ -46,6 +43,9 @@ from mrt.frontend.relay.values import (
     look_up,
     names_in,
 )
+from mrt.frontend.shared.channels_first import channels_first
+from mrt.frontend.shared.node import ValueScope
+from mrt.frontend.shared.refusals import check_static, list_uncovered
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import is_known, item_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value
 from mrt.frontend.relay.syntax import Call, Expression, Function, Local, Projection, Tuple
+from mrt.frontend.shared.node import Value
 from mrt.frontend.tvm.node import item_of
 from mrt.symbol import Array, Symbol
 

@@ -18,8 +18,8 @@ import numpy as np
 import tflite
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
-from mrt.frontend.quantized import QuantizedConstant, dequantized_constant
-from mrt.frontend.sniffing import TFLITE_IDENTIFIER
+from mrt.frontend.shared.quantized import QuantizedConstant, dequantized_constant
+from mrt.frontend.shared.sniffing import TFLITE_IDENTIFIER
 from mrt.paths import as_path
 from mrt.symbol import Array
 

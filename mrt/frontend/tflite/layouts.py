@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.channels_first import reordered, transposed
+from mrt.frontend.shared.channels_first import reordered, transposed
 from mrt.frontend.tflite.node import Node
 from mrt.symbol import Symbol
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value, ValueNode
-from mrt.frontend.refusals import check_size
-from mrt.frontend.registry import Converters
+from mrt.frontend.shared.node import Value, ValueNode
+from mrt.frontend.shared.refusals import check_size
+from mrt.frontend.shared.registry import Converters
 from mrt.frontend.tflite.files import Options, StoredOperator, Tensor
 from mrt.symbol import Symbol
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.frontend.channels_first import channels_first
-from mrt.frontend.folding import folded
-from mrt.frontend.node import Value, ValueScope
-from mrt.frontend.quantized import STORAGE
-from mrt.frontend.refusals import check_static, list_uncovered
+from mrt.frontend.shared.channels_first import channels_first
+from mrt.frontend.shared.folding import folded
+from mrt.frontend.shared.node import Value, ValueScope
+from mrt.frontend.shared.quantized import STORAGE
+from mrt.frontend.shared.refusals import check_static, list_uncovered
 from mrt.frontend.tflite import converters as _converters
 from mrt.frontend.tflite.files import StoredModel, StoredOperator, read_model
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter

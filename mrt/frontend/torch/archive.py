@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mrt.errors import ModelFileError, MRTError, UnsupportedOperatorError
-from mrt.frontend.refusals import list_uncovered
+from mrt.frontend.shared.refusals import list_uncovered
 
 _FORMAT = "archive_format"
 _PROGRAM = "models/model.json"

@@ -12,8 +12,8 @@ import torch
 from tvm import relax
 
 from mrt.errors import UnsupportedOperatorError
-from mrt.frontend.refusals import MAX_MADE, check_size
-from mrt.frontend.registry import Converters
+from mrt.frontend.shared.refusals import MAX_MADE, check_size
+from mrt.frontend.shared.registry import Converters
 
 Expression = Any
 """A Relax expression; a converter gives one, a tuple of them, or None for a node that computes nothing."""

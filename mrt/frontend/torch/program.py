@@ -15,7 +15,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from mrt.errors import GraphError, ModelFileError, MRTError, UnsupportedOperatorError
-from mrt.frontend.refusals import check_static, list_uncovered
+from mrt.frontend.shared.refusals import check_static, list_uncovered
 from mrt.frontend.torch import converters as _converters
 from mrt.frontend.torch.node import covered_operators, find_converter, origin_of
 

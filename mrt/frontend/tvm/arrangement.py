@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.folding import check_size
-from mrt.frontend.resizing import (
+from mrt.frontend.shared.folding import check_size
+from mrt.frontend.shared.resizing import (
     COORDINATES,
     HALF,
     LINEAR,
@@ -19,7 +19,7 @@ from mrt.frontend.resizing import (
     interpolation,
     resized,
 )
-from mrt.frontend.slicing import sliced
+from mrt.frontend.shared.slicing import sliced
 from mrt.frontend.tvm.layouts import channels_first, in_layout
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Array, Symbol

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrt.frontend import comparison
+from mrt.frontend.shared import comparison
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Symbol
 

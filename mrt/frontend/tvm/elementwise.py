@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrt.frontend.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined, number_for
-from mrt.frontend.clipping import FLOAT_MAX, clipped
-from mrt.frontend.node import Value
-from mrt.frontend.selection import MAXIMUM, MINIMUM
+from mrt.frontend.shared.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined, number_for
+from mrt.frontend.shared.clipping import FLOAT_MAX, clipped
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.selection import MAXIMUM, MINIMUM
 from mrt.frontend.tvm.node import TVMNode, graph_dtype
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.folding import MOST_ELEMENTS, check_size, folded
-from mrt.frontend.node import Value
+from mrt.frontend.shared.folding import MOST_ELEMENTS, check_size, folded
+from mrt.frontend.shared.node import Value
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Array
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mrt.frontend.channels_first import reordered, transposed
+from mrt.frontend.shared.channels_first import reordered, transposed
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Symbol
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.frontend.channels_first import transposed
-from mrt.frontend.matmul import product
-from mrt.frontend.node import ModelNode
+from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.matmul import product
+from mrt.frontend.shared.node import ModelNode
 from mrt.symbol import Symbol
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value, ValueNode
+from mrt.frontend.shared.node import Value, ValueNode
 from mrt.symbol.types import FLOAT_DTYPES
 
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.channels_first import reordered, transposed
-from mrt.frontend.node import Value
-from mrt.frontend.normalization import group_normalized, layer_normalized
-from mrt.frontend.shaping import reshaped
+from mrt.frontend.shared.channels_first import reordered, transposed
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.normalization import group_normalized, layer_normalized
+from mrt.frontend.shared.shaping import reshaped
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Symbol
 from mrt.symbol.operators.instance_normalization import InstanceNorm

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mrt.frontend.reductions import reduction
+from mrt.frontend.shared.reductions import reduction
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.reduce import Max, Mean, Sum

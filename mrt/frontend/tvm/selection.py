@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mrt.frontend.selection import placed
+from mrt.frontend.shared.selection import placed
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Symbol
 from mrt.symbol.operators.selection import ArgMax, ArgMin

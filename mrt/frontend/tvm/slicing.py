@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value
-from mrt.frontend.slicing import padded, sliced, taken
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.slicing import padded, sliced, taken
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.transform import Take

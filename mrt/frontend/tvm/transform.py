@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from mrt.frontend.channels_first import transposed
-from mrt.frontend.shaping import reshaped
+from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.shaping import reshaped
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Concat, ExpandDims

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.frontend.deconvolution import deconvolved, reach
-from mrt.frontend.pooling import adaptive_windows, dilated_windows, pooled
-from mrt.frontend.shaping import bordered
+from mrt.frontend.shared.deconvolution import deconvolved, reach
+from mrt.frontend.shared.pooling import adaptive_windows, dilated_windows, pooled
+from mrt.frontend.shared.shaping import bordered
 from mrt.frontend.tvm.layouts import channels_first, in_layout, weight_in
 from mrt.frontend.tvm.node import TVMNode
 from mrt.frontend.tvm.pooling import windowed

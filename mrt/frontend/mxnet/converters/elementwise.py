@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from mrt.frontend.comparison import COMPARISONS, compared
 from mrt.frontend.mxnet.node import Node, converter, is_float
+from mrt.frontend.shared.comparison import COMPARISONS, compared
 from mrt.symbol import Symbol
 from mrt.symbol.operator import find_operator
 from mrt.symbol.operators.activation import LeakyReLU

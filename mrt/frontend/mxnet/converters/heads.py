@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from mrt.frontend.mxnet.node import Node, converter
-from mrt.frontend.shaping import reshaped
+from mrt.frontend.shared.shaping import reshaped
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import Sigmoid
 from mrt.symbol.operators.normalization import Softmax

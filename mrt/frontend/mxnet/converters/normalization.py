@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mrt.errors import GraphError
 from mrt.frontend.mxnet.node import Node, converter
-from mrt.frontend.normalization import locally_normalized
+from mrt.frontend.shared.normalization import locally_normalized
 from mrt.symbol import Symbol
 from mrt.symbol.operators.scalar import MulScalar
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mrt.errors import GraphError
-from mrt.frontend import reductions
 from mrt.frontend.mxnet.node import Node, converter
-from mrt.frontend.shaping import reshaped
+from mrt.frontend.shared import reductions
+from mrt.frontend.shared.shaping import reshaped
 from mrt.symbol import Symbol
 from mrt.symbol.operators.reduce import Sum
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.mxnet.node import Node, converter
-from mrt.frontend.selection import hot_rows
-from mrt.frontend.shaping import broadcast, reshaped
-from mrt.frontend.slicing import sliced
+from mrt.frontend.shared.selection import hot_rows
+from mrt.frontend.shared.shaping import broadcast, reshaped
+from mrt.frontend.shared.slicing import sliced
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.transform import Concat, ExpandDims, Reshape, SliceAxis, Squeeze
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.mxnet.node import Node, converter
-from mrt.frontend.shaping import bordered
+from mrt.frontend.shared.shaping import bordered
 from mrt.symbol import Array, Operator, Symbol
 from mrt.symbol.operators.arrangement import UpSampling
 from mrt.symbol.operators.deconvolution import Deconvolution

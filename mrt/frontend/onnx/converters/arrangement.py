@@ -11,8 +11,8 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.resizing import COORDINATES, LINEAR, ROUNDINGS, cubic, interpolated, interpolation, resized
-from mrt.frontend.shuffling import shuffled
+from mrt.frontend.shared.resizing import COORDINATES, LINEAR, ROUNDINGS, cubic, interpolated, interpolation, resized
+from mrt.frontend.shared.shuffling import shuffled
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.arrangement import DepthToSpace, SpaceToDepth, Tile
 from mrt.symbol.operators.broadcast import BroadcastAdd

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mrt.frontend import comparison
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.shared import comparison
 from mrt.symbol import Symbol
 
 _COMPARISONS = {

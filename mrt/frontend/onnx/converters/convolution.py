@@ -5,7 +5,7 @@ from __future__ import annotations
 from mrt.errors import GraphError
 from mrt.frontend.onnx.converters.windows import read_windows
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.windows import convolved
+from mrt.frontend.shared.windows import convolved
 from mrt.symbol import Symbol
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mrt.errors import GraphError
-from mrt.frontend.deconvolution import deconvolved, reach
 from mrt.frontend.onnx.converters.windows import sizes_of
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.shared.deconvolution import deconvolved, reach
 from mrt.symbol import Symbol
 
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
-from mrt.frontend.clipping import FLOAT_MAX, clipped
 from mrt.frontend.onnx.node import Node, Value, converter
+from mrt.frontend.shared.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
+from mrt.frontend.shared.clipping import FLOAT_MAX, clipped
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub

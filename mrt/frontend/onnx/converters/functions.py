@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.powers import powered
+from mrt.frontend.shared.powers import powered
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU, Relu
 from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseSub

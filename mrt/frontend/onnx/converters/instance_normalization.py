@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.normalization import group_normalized, layer_normalized, length_normalized, locally_normalized
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.shared.normalization import group_normalized, layer_normalized, length_normalized, locally_normalized
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastDiv
 from mrt.symbol.operators.functions import Abs

@@ -10,7 +10,7 @@ import numpy as np
 
 from mrt.frontend.onnx.converters.quantization import float_operator
 from mrt.frontend.onnx.node import Node, Value, exact_converter
-from mrt.frontend.quantizing import column_shape
+from mrt.frontend.shared.quantizing import column_shape
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.broadcast import BroadcastMul, BroadcastSub

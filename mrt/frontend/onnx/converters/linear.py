@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.einsum import summed
-from mrt.frontend.mapping import mapped
-from mrt.frontend.matmul import product
-from mrt.frontend.node import ModelNode
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.shared.einsum import summed
+from mrt.frontend.shared.mapping import mapped
+from mrt.frontend.shared.matmul import product
+from mrt.frontend.shared.node import ModelNode
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.dot import Dot

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.normalization import layer_normalized
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.shaping import reshaped
+from mrt.frontend.shared.normalization import layer_normalized
+from mrt.frontend.shared.shaping import reshaped
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastSub
 from mrt.symbol.operators.functions import Rsqrt, Square

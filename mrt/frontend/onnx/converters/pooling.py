@@ -7,7 +7,7 @@ from collections.abc import Callable
 from mrt.errors import GraphError
 from mrt.frontend.onnx.converters.windows import read_windows
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.windows import pooled_over
+from mrt.frontend.shared.windows import pooled_over
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.functions import Abs, PowerScalar, Sqrt, Square
 from mrt.symbol.operators.pooling import Pooling

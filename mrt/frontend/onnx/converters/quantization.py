@@ -13,10 +13,10 @@ import numpy as np
 import onnx
 
 from mrt.errors import GraphError
-from mrt.frontend.fake_quantize import fake_quantized
 from mrt.frontend.onnx.node import Node, Value, converter, find_converter
-from mrt.frontend.quantized import STORAGE, QuantizedConstant, dequantized_constant
-from mrt.frontend.quantizing import Scale, column_shape, dequantized, quantized, scale_for
+from mrt.frontend.shared.fake_quantize import fake_quantized
+from mrt.frontend.shared.quantized import STORAGE, QuantizedConstant, dequantized_constant
+from mrt.frontend.shared.quantizing import Scale, column_shape, dequantized, quantized, scale_for
 from mrt.symbol import Array, Symbol
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mrt.frontend import reductions
 from mrt.frontend.onnx.converters.transform import axes_of
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.reductions import REDUCTIONS
+from mrt.frontend.shared import reductions
+from mrt.frontend.shared.reductions import REDUCTIONS
 from mrt.symbol import Symbol
 
 _SIMPLE = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from mrt.errors import GraphError
-from mrt.frontend.arithmetic import combined
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.selection import MAXIMUM, MINIMUM, chosen, hot_rows, placed
-from mrt.frontend.shaping import moved_last, reshaped
-from mrt.frontend.slicing import sliced
+from mrt.frontend.shared.arithmetic import combined
+from mrt.frontend.shared.selection import MAXIMUM, MINIMUM, chosen, hot_rows, placed
+from mrt.frontend.shared.shaping import moved_last, reshaped
+from mrt.frontend.shared.slicing import sliced
 from mrt.symbol import Symbol
 from mrt.symbol.operators.scalar import RMinusScalar
 from mrt.symbol.operators.selection import ArgMax, ArgMin

@@ -8,8 +8,8 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.resizing import resized
-from mrt.frontend.slicing import sliced, slices_of, taken
+from mrt.frontend.shared.resizing import resized
+from mrt.frontend.shared.slicing import sliced, slices_of, taken
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.transform import SliceAxis, Take

@@ -8,7 +8,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.shaping import broadcast, expanded, reshaped
+from mrt.frontend.shared.shaping import broadcast, expanded, reshaped
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Concat, Squeeze, Transpose
 

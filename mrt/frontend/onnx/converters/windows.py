@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node
-from mrt.frontend.windows import Windows, same_pads, spans
+from mrt.frontend.shared.windows import Windows, same_pads, spans
 
 
 def read_windows(node: Node, spatial: Sequence[int], kernel: Sequence[int]) -> Windows:

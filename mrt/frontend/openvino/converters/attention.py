@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from mrt.frontend.channels_first import transposed
-from mrt.frontend.matmul import product
 from mrt.frontend.openvino.node import Node, converter
+from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.matmul import product
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.normalization import Softmax

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mrt.frontend import comparison
-from mrt.frontend.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
 from mrt.frontend.openvino.node import Node, converter
-from mrt.frontend.powers import powered
-from mrt.frontend.selection import MAXIMUM, MINIMUM, chosen
+from mrt.frontend.shared import comparison
+from mrt.frontend.shared.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
+from mrt.frontend.shared.powers import powered
+from mrt.frontend.shared.selection import MAXIMUM, MINIMUM, chosen
 from mrt.symbol import Symbol
 from mrt.symbol.operators.functions import Square
 from mrt.symbol.operators.integer import Cast

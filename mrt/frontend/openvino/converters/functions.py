@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 
 from mrt.errors import GraphError
-from mrt.frontend.clipping import FLOAT_MAX, clipped
 from mrt.frontend.openvino.node import Node, converter
+from mrt.frontend.shared.clipping import FLOAT_MAX, clipped
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh
 from mrt.symbol.operators.broadcast import BroadcastMul, BroadcastSub

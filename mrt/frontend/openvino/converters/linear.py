@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from mrt.frontend.channels_first import transposed
-from mrt.frontend.einsum import summed
-from mrt.frontend.matmul import product
-from mrt.frontend.node import Value
 from mrt.frontend.openvino.node import Node, converter
+from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.einsum import summed
+from mrt.frontend.shared.matmul import product
+from mrt.frontend.shared.node import Value
 from mrt.symbol import Array, Symbol
 
 

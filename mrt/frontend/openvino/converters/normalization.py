@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrt.frontend.normalization import layer_normalized, length_normalized, locally_normalized
 from mrt.frontend.openvino.node import Node, converter
+from mrt.frontend.shared.normalization import layer_normalized, length_normalized, locally_normalized
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastSub
 from mrt.symbol.operators.normalization import BatchNorm, LogSoftmax, Softmax

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.frontend.fake_quantize import fake_quantized
-from mrt.frontend.node import Value
 from mrt.frontend.openvino.node import Node, converter
+from mrt.frontend.shared.fake_quantize import fake_quantized
+from mrt.frontend.shared.node import Value
 
 
 @converter("FakeQuantize")

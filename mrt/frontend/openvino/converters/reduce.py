@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.frontend import reductions
 from mrt.frontend.openvino.node import Node, converter
-from mrt.frontend.reductions import REDUCTIONS
+from mrt.frontend.shared import reductions
+from mrt.frontend.shared.reductions import REDUCTIONS
 from mrt.symbol import Symbol
 
 _SIMPLE = {

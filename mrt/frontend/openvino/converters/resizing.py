@@ -9,7 +9,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.openvino.node import Node, converter
-from mrt.frontend.resizing import (
+from mrt.frontend.shared.resizing import (
     COORDINATES,
     HALF,
     LINEAR,

@@ -9,10 +9,10 @@ from itertools import accumulate
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value
 from mrt.frontend.openvino.node import Node, converter
-from mrt.frontend.resizing import resized
-from mrt.frontend.slicing import Index, indexed, sliced, slices_of, taken
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.resizing import resized
+from mrt.frontend.shared.slicing import Index, indexed, sliced, slices_of, taken
 from mrt.symbol import Symbol
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.transform import Take

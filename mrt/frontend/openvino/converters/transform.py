@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from mrt.errors import GraphError
-from mrt.frontend.channels_first import transposed
 from mrt.frontend.openvino.node import Node, converter
-from mrt.frontend.shaping import broadcast, expanded, reshaped
-from mrt.frontend.shuffling import shuffled
+from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.shaping import broadcast, expanded, reshaped
+from mrt.frontend.shared.shuffling import shuffled
 from mrt.symbol import Symbol
 from mrt.symbol.operators.arrangement import DepthToSpace, SpaceToDepth, Tile
 from mrt.symbol.operators.transform import Concat, Squeeze

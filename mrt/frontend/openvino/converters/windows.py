@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mrt.errors import GraphError
-from mrt.frontend.deconvolution import deconvolved, reach
 from mrt.frontend.openvino.node import Node, converter
-from mrt.frontend.shaping import reshaped
-from mrt.frontend.windows import Windows, convolved, pooled_over, same_pads, spans
+from mrt.frontend.shared.deconvolution import deconvolved, reach
+from mrt.frontend.shared.shaping import reshaped
+from mrt.frontend.shared.windows import Windows, convolved, pooled_over, same_pads, spans
 from mrt.symbol import Symbol
 
 _SAME = {"same_upper": True, "same_lower": False}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrt.frontend.relax.node import Node, converter
-from mrt.frontend.shuffling import shuffled
+from mrt.frontend.shared.shuffling import shuffled
 from mrt.frontend.tvm import arrangement
 from mrt.symbol import Symbol
 from mrt.symbol.operators.arrangement import Tile

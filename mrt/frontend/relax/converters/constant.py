@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrt.frontend.folding import check_size
 from mrt.frontend.relax.node import Node, converter
+from mrt.frontend.shared.folding import check_size
 from mrt.symbol import Array
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mrt.frontend.node import Value
 from mrt.frontend.relax.node import Node, converter
+from mrt.frontend.shared.node import Value
 from mrt.frontend.tvm.elementwise import arithmetic, cast, dropout, extremum, merged_clip, negative, prelu
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import LeakyReLU

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mrt.frontend.powers import powered
 from mrt.frontend.relax.node import Node, converter
+from mrt.frontend.shared.powers import powered
 from mrt.frontend.tvm.functions import FUNCTIONS, function
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU

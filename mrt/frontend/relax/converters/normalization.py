@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value
-from mrt.frontend.normalization import length_normalized
 from mrt.frontend.relax.node import Node, converter
-from mrt.frontend.shaping import reshaped
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.normalization import length_normalized
+from mrt.frontend.shared.shaping import reshaped
 from mrt.frontend.tvm import normalization
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul

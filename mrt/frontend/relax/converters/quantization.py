@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mrt.frontend.quantized import QuantizedConstant, dequantized_constant
-from mrt.frontend.quantizing import Scale, dequantized, quantized, scale_for
 from mrt.frontend.relax.node import Node, converter
+from mrt.frontend.shared.quantized import QuantizedConstant, dequantized_constant
+from mrt.frontend.shared.quantizing import Scale, dequantized, quantized, scale_for
 from mrt.symbol import Symbol
 
 

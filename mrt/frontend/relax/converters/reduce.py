@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mrt.frontend import reductions
 from mrt.frontend.relax.node import Node, converter
+from mrt.frontend.shared import reductions
 from mrt.frontend.tvm.reduce import reduced
 from mrt.symbol import Symbol
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mrt.frontend.relax.node import Node, converter
-from mrt.frontend.selection import chosen
+from mrt.frontend.shared.selection import chosen
 from mrt.frontend.tvm import selection
 from mrt.symbol import Symbol
 

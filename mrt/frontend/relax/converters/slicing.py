@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.frontend.node import Value
 from mrt.frontend.relax.node import Node, converter
-from mrt.frontend.slicing import sliced, slices_of
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.slicing import sliced, slices_of
 from mrt.frontend.tvm import slicing
 from mrt.symbol import Symbol
 

@@ -6,7 +6,7 @@ import math
 
 from mrt.errors import GraphError
 from mrt.frontend.relax.node import Node, converter, static_sizes
-from mrt.frontend.shaping import broadcast, expanded, reshaped
+from mrt.frontend.shared.shaping import broadcast, expanded, reshaped
 from mrt.frontend.tvm.transform import batch_flatten, concat, permute_dims, stack
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Squeeze

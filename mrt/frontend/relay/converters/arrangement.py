@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.folding import check_size
 from mrt.frontend.relay.node import Node, converter
-from mrt.frontend.resizing import resized
-from mrt.frontend.shuffling import shuffled
+from mrt.frontend.shared.folding import check_size
+from mrt.frontend.shared.resizing import resized
+from mrt.frontend.shared.shuffling import shuffled
 from mrt.frontend.tvm import arrangement
 from mrt.frontend.tvm.layouts import channels_first, in_layout
 from mrt.symbol import Array, Symbol

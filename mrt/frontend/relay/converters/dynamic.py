@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.folding import check_size
-from mrt.frontend.node import Value
 from mrt.frontend.relay.converters.arrangement import tile
 from mrt.frontend.relay.converters.slicing import pad, strided_slice
 from mrt.frontend.relay.converters.transform import broadcast_to, reshape
 from mrt.frontend.relay.node import Converter, Node, converter
 from mrt.frontend.relay.syntax import AttributeValue
+from mrt.frontend.shared.folding import check_size
+from mrt.frontend.shared.node import Value
 from mrt.symbol import Array
 
 _STATIC: dict[str, tuple[Converter, tuple[str, ...]]] = {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from mrt.frontend.node import Value
-from mrt.frontend.powers import powered
 from mrt.frontend.relay.node import Node, converter
-from mrt.frontend.selection import chosen
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.powers import powered
+from mrt.frontend.shared.selection import chosen
 from mrt.frontend.tvm import elementwise
 from mrt.frontend.tvm.functions import FUNCTIONS, function
 from mrt.symbol import Symbol

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.channels_first import transposed
-from mrt.frontend.node import Value
 from mrt.frontend.relay.node import Node, converter
+from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.node import Value
 from mrt.frontend.tvm.linear import matmul
 from mrt.symbol import Symbol
 from mrt.symbol.operators.linear import FullyConnected

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.channels_first import reordered, transposed
-from mrt.frontend.normalization import length_normalized, locally_normalized
 from mrt.frontend.relay.node import Node, converter
+from mrt.frontend.shared.channels_first import reordered, transposed
+from mrt.frontend.shared.normalization import length_normalized, locally_normalized
 from mrt.frontend.tvm import normalization
 from mrt.symbol import Symbol
 

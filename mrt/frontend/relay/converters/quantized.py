@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value
 from mrt.frontend.relay.converters.linear import product
 from mrt.frontend.relay.node import Node, converter
+from mrt.frontend.shared.node import Value
 from mrt.frontend.tvm import windows
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.activation import Clip, Relu

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.frontend import reductions
 from mrt.frontend.relay.node import Node, converter
-from mrt.frontend.shaping import reshaped
+from mrt.frontend.shared import reductions
+from mrt.frontend.shared.shaping import reshaped
 from mrt.frontend.tvm.reduce import reduced
 from mrt.frontend.tvm.selection import place
 from mrt.symbol import Symbol

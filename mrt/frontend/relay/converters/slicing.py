@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value
 from mrt.frontend.relay.node import Node, converter
-from mrt.frontend.shaping import reshaped
-from mrt.frontend.slicing import padded, sliced, slices_of
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.shaping import reshaped
+from mrt.frontend.shared.slicing import padded, sliced, slices_of
 from mrt.frontend.tvm import slicing
 from mrt.symbol import Symbol
 

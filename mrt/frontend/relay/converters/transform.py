@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.channels_first import transposed
-from mrt.frontend.folding import check_size
 from mrt.frontend.relay.node import Node, converter
-from mrt.frontend.shaping import broadcast, expanded, reshaped
+from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.folding import check_size
+from mrt.frontend.shared.shaping import broadcast, expanded, reshaped
 from mrt.frontend.tvm.node import graph_dtype
 from mrt.frontend.tvm.transform import batch_flatten, concat, permute_dims, stack
 from mrt.symbol import Array, Symbol

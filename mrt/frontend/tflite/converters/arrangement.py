@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.resizing import HALF, resized
+from mrt.frontend.shared.resizing import HALF, resized
 from mrt.frontend.tflite.layouts import channels_last, image
 from mrt.frontend.tflite.node import Node, converter
 from mrt.symbol import Array, Symbol

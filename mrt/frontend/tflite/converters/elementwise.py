@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from mrt.frontend.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
-from mrt.frontend.node import Value
-from mrt.frontend.powers import powered
-from mrt.frontend.selection import MAXIMUM, MINIMUM
+from mrt.frontend.shared.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.powers import powered
+from mrt.frontend.shared.selection import MAXIMUM, MINIMUM
 from mrt.frontend.tflite.activation import activated
 from mrt.frontend.tflite.node import Node, converter
 from mrt.symbol import Symbol

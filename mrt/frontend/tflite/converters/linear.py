@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.channels_first import transposed
-from mrt.frontend.node import Value
-from mrt.frontend.shaping import reshaped
+from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.shaping import reshaped
 from mrt.frontend.tflite.activation import activated
 from mrt.frontend.tflite.node import Node, converter
 from mrt.frontend.tvm.linear import matmul

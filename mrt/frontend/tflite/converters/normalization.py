@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from mrt.errors import GraphError
-from mrt.frontend.normalization import length_normalized
+from mrt.frontend.shared.normalization import length_normalized
 from mrt.frontend.tflite.activation import activated
 from mrt.frontend.tflite.layouts import channels_last, channels_second
 from mrt.frontend.tflite.node import Node, converter

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.frontend.arithmetic import SUBTRACT, combined
-from mrt.frontend.comparison import compared
-from mrt.frontend.selection import chosen, placed
+from mrt.frontend.shared.arithmetic import SUBTRACT, combined
+from mrt.frontend.shared.comparison import compared
+from mrt.frontend.shared.selection import chosen, placed
 from mrt.frontend.tflite.node import Node, converter
 from mrt.symbol import Symbol
 from mrt.symbol.operators.selection import ArgMax, ArgMin, Where

@@ -10,9 +10,9 @@ import numpy as np
 import tflite
 
 from mrt.errors import GraphError
-from mrt.frontend.node import Value
-from mrt.frontend.resizing import resized
-from mrt.frontend.slicing import Index, indexed, padded, sliced, taken
+from mrt.frontend.shared.node import Value
+from mrt.frontend.shared.resizing import resized
+from mrt.frontend.shared.slicing import Index, indexed, padded, sliced, taken
 from mrt.frontend.tflite.files import names_of
 from mrt.frontend.tflite.node import Node, converter
 from mrt.symbol import Symbol

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from mrt.errors import GraphError
-from mrt.frontend.channels_first import transposed
-from mrt.frontend.shaping import broadcast, expanded, reshaped
+from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.shaping import broadcast, expanded, reshaped
 from mrt.frontend.tflite.activation import activated
 from mrt.frontend.tflite.node import Node, converter
 from mrt.symbol import Symbol

@@ -9,13 +9,13 @@ from functools import partial
 import tflite
 
 from mrt.errors import GraphError
-from mrt.frontend.deconvolution import deconvolved
-from mrt.frontend.shaping import bordered, unless_default
+from mrt.frontend.shared.deconvolution import deconvolved
+from mrt.frontend.shared.shaping import bordered, unless_default
+from mrt.frontend.shared.windows import same_pads
 from mrt.frontend.tflite.activation import activated
 from mrt.frontend.tflite.files import Options, names_of
 from mrt.frontend.tflite.layouts import channels_last, image, weight
 from mrt.frontend.tflite.node import Node, converter
-from mrt.frontend.windows import same_pads
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.functions import Sqrt, Square

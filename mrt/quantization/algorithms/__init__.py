@@ -1,0 +1,1 @@
+"""Algorithms of quantization, one file each."""

@@ -1,0 +1,203 @@
+"""Expanding a prepared float graph into the integer graph, symbol by symbol, as the plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mrt.calibration import Range
+from mrt.collector import paused_collector
+from mrt.errors import QuantizationError
+from mrt.quantization.algorithms.channel_choice import resolve_granularity
+from mrt.quantization.expansion import Inputs, check_covered, expansion_of
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.plan.degenerate import fixed_output_note, lost_notes
+from mrt.quantization.plan.make import make_plan
+from mrt.quantization.plan.ranges import calibrated_ranges
+from mrt.quantization.plan.trained import fixed_targets, fold_constants
+from mrt.quantization.plan.uncalibrated import check_ranges
+from mrt.quantization.plan.unmoved import unmoved_notes
+from mrt.quantization.plan.unsplit import unsplit_notes
+from mrt.quantization.quantizer import Target, round_half_away
+from mrt.symbol import Array, Graph, Symbol, TensorType
+from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.types import narrowest_dtype
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerGraph:
+    """What quantization makes: the integer graph, its inputs and outputs with their scales, and all scales by name.
+
+    An input's range is what its quantizer saturates to. corrections: what was added to the real output of reductions,
+    by the name of the prepared float symbol, one value for each output channel.
+    """
+
+    graph: Graph
+    inputs: tuple[tuple[Symbol, Target], ...]
+    outputs: tuple[Quantized, ...]
+    scales: Mapping[str, Array]
+    zero_points: Mapping[str, Array]
+    notes: tuple[str, ...] = ()
+    corrections: Mapping[str, Array] = field(default_factory=dict)
+
+
+@paused_collector()
+def expand_graph(
+    graph: Graph,
+    thresholds: Mapping[str, Range],
+    config: QuantizationConfig,
+    corrections: Mapping[str, Array] | None = None,
+) -> IntegerGraph:
+    """The integer form of a prepared float graph.
+
+    corrections: by the name of a reduction, what is added to its real output: float64 (O,), one for each output
+    channel.
+
+    Raises UnsupportedOperatorError listing every operator without an integer form, and QuantizationError naming the
+    symbol that does not fit 32 bits, or whose correction does not fit it.
+    """
+    corrections = corrections or {}
+    expander = Expander(graph, thresholds, config)
+    for name in corrections:
+        if name not in expander.graph.by_name:
+            raise QuantizationError(f"a correction is given for {name}, which the graph does not have")
+    for symbol in expander.graph.operators:
+        expander.expand(symbol)
+        if symbol.name in corrections:
+            expander.correct(symbol, corrections[symbol.name])
+    return expander.finish()
+
+
+def input_quantization(symbol: Symbol, target: Target) -> TensorQuantization:
+    """How real values become the integers of an input of the integer graph."""
+    return TensorQuantization(
+        symbol.name,
+        symbol.shape,
+        symbol.dtype,
+        np.float64(target.scale),
+        target.zero_point,
+        target.lo,
+        target.hi,
+        target.pinned,
+    )
+
+
+class Expander:
+    """Makes the integer graph of a prepared float graph, one operator after the other in the order of the graph.
+
+    Between two of them what was made so far can be run, and a reduction's output be corrected by what that shows.
+    """
+
+    def __init__(self, graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig) -> None:
+        check_covered(graph)
+        graph, constants = fold_constants(graph)
+        ranges = calibrated_ranges(graph, thresholds, config, fixed_targets(graph, config.inputs))
+        config, chosen = resolve_granularity(graph, ranges, config)
+        self.plan = make_plan(graph, ranges, config, constants)
+        check_ranges(self.plan, thresholds)
+        self.builder = IntegerBuilder(reserved=graph.by_name)
+        self.builder.notes += (*chosen, *unsplit_notes(self.plan, ranges), *unmoved_notes(self.plan))
+        self.builder.notes += lost_notes(self.plan, thresholds)
+        self.graph = graph
+        """The float graph, its quantized constants as parameters: the symbols that `expand` takes."""
+        self._ranges = ranges
+        self._wide: dict[Symbol, Quantized] = {}
+        self._corrections: dict[str, Array] = {}
+        inputs = []
+        for symbol in graph.inputs:
+            given, own = config.inputs.get(symbol.name), self.plan.own[symbol.name]
+            target = own if own.pinned else input_target(own)
+            self.builder.begin(symbol)
+            dtype = narrowest_dtype(target.lo, target.hi) if given is None else given.dtype
+            self._wide[symbol] = self.builder.input(symbol.name, TensorType(symbol.shape, dtype), target)
+            inputs.append((self._wide[symbol].symbol, target))
+        self.inputs = tuple(inputs)
+        """The integer graph's inputs, with what their quantizers saturate to."""
+
+    def expand(self, symbol: Symbol) -> Quantized:
+        """The integers of an operator of the float graph; what it reads must have been expanded."""
+        values: list[Quantized | Array] = []
+        for index, source in enumerate(symbol.inputs):
+            parameter = self.graph.value(source)
+            if parameter is not None:
+                values.append(parameter)
+                continue
+            target = self.plan.edge(symbol, index)
+            self.builder.begin(source)
+            wide = self._wide[source]
+            values.append(wide if target is None else self.builder.requantize(wide, target))
+        self.builder.begin(symbol)
+        inputs = Inputs(symbol, tuple(values))
+        self._wide[symbol] = expansion_of(symbol).expand(symbol, inputs, self.plan, self.builder)
+        return self._wide[symbol]
+
+    def correct(self, symbol: Symbol, correction: Array) -> None:
+        """Adds real values, one for each output channel, to what the reduction `symbol` was expanded to last.
+
+        They are rounded to steps of the accumulator, and join the constants that are added to it before or after.
+        """
+        axis, value = symbol.channel_axis, self._wide[symbol]
+        if axis is None or correction.shape != (symbol.shape[axis],) or not np.isfinite(correction).all():
+            needed = "none" if axis is None else f"{symbol.shape[axis]} finite values"
+            raise QuantizationError(
+                f"{symbol.name} ({symbol.op}): a correction of {correction.size} values is given, {needed} can be taken"
+            )
+        self._corrections[symbol.name] = correction
+        shape = tuple(-1 if k == axis else 1 for k in range(symbol.type.rank))
+        steps = round_half_away(correction.reshape(shape) / value.scale)
+        if steps.any():
+            self.builder.begin(symbol)
+            name = f"{symbol.name}_bias_correction"
+            total = self.builder.add_constant(value.symbol, name, steps, "_bias_corrected")
+            self._wide[symbol] = self.builder.quantized(total, value.scale, value.zero_points)
+
+    def form(self, consumer: Symbol, index: int) -> Symbol | None:
+        """The integer symbol from which input `index` of an operator follows by steps that sum nothing up.
+
+        Narrow where it was rescaled for that operator already; None for a parameter.
+        """
+        source = consumer.inputs[index]
+        if self.graph.value(source) is not None:
+            return None
+        return self.builder.form(self._wide[source], self.plan.edge(consumer, index))
+
+    def finish(self) -> IntegerGraph:
+        """The integer graph; every operator of the float graph must have been expanded."""
+        builder = self.builder
+        outputs = tuple(self._output(symbol) for symbol in self.graph.outputs)
+        integer = builder.graph([output.symbol for output in outputs])
+        scales = {name: scale for name, scale in builder.scales.items() if name in integer.by_name}
+        zero_points = {name: zero for name, zero in builder.zero_points.items() if name in integer.by_name}
+        return IntegerGraph(
+            integer, self.inputs, outputs, scales, zero_points, tuple(builder.notes), dict(self._corrections)
+        )
+
+    def _output(self, symbol: Symbol) -> Quantized:
+        self.builder.begin(symbol)
+        parameter = self.graph.value(symbol)
+        target = self.plan.output(symbol)
+        if parameter is not None:
+            return self.builder.constant_at(symbol.name, parameter, target)
+        output = self.builder.requantize(self._wide[symbol], target)
+        bounds = self.builder.bounds(output.symbol)
+        note = fixed_output_note(symbol, self._ranges[symbol.name], bounds, self.plan.config.output.bits)
+        self.builder.notes += [] if note is None else [note]
+        zero, (lo, hi) = output.zero_point, DTYPE_RANGES[output.symbol.dtype]
+        if lo <= zero <= hi:
+            return output
+        # Whoever takes the output subtracts its zero point, which may lie beyond all that the output reaches.
+        dtype = narrowest_dtype(min(int(bounds.min), zero), max(int(bounds.max), zero))
+        return self.builder.quantized(self.builder.cast(output.symbol, dtype), output.scale, output.zero_points)
+
+
+def input_target(target: Target) -> Target:
+    """A target whose scale is a float32, as the quantization of float inputs needs."""
+    if target.exact:
+        return target
+    scale = float(np.nextafter(np.float32(target.scale), np.float32(np.inf)))
+    return replace(target, scale=scale)

@@ -1,0 +1,1 @@
+"""The integer graph while it is built: symbols, multipliers, weights."""

@@ -1,0 +1,240 @@
+"""Quantizing the weight of a reduction so that its requantization is exact."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mrt.quantization.granularity import integer_factors
+from mrt.quantization.integer.requantize import absorbable_ratio, frac_limit, pre_shift_for
+from mrt.quantization.options import WeightConfig
+from mrt.quantization.quantizer import largest, round_half_away
+from mrt.symbol import Array
+from mrt.symbol.types import narrowest_dtype
+
+BIAS_BITS, MOST_BIAS_BITS = 22, 29
+"""A bias takes at most so many bits of the accumulator, or as many as the sums; where it would take more, the weight's
+scale rises. The former where that does not show in the output, the latter where it does."""
+LEAST_RATIO = 2.0**-24
+"""The smallest factor from accumulator to target: at a shift of 31 its multiplier still has 7 bits."""
+FACTOR_BITS = 4
+"""The scales of one output channel's groups of input channels are at most 2^4 times the finest."""
+ROUNDS = 8
+BLOCK = 2**16
+"""Weights that are rounded at a time: what is made of them in float64 on the way stays in the cache."""
+CORRECTION_SHARE = 64
+"""Bias correction finds one part in so many of an accumulator's bound left free for its constant."""
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedWeight:
+    """W[o, i] = scale[o] * factors[o, i] * (integers[o, i] - zero_point[o, i]).
+
+    integers: int64 or narrower, of the weight's shape (O, I, ...). scale: float64 (O,), one for each output channel.
+    zero_point, factors: int64 (O, I), equal within a group of input channels.
+    """
+
+    integers: Array
+    scale: Array
+    zero_point: Array
+    factors: Array
+
+    @property
+    def centred(self) -> Array:
+        """factors * (integers - zero_point), of the weight's shape: the weight in steps of `scale`."""
+        zero_point, factors = _distinct(self.zero_point), _distinct(self.factors)
+        if not zero_point.any() and (factors == 1).all():
+            return self.integers
+        rank = self.integers.ndim
+        centred: Array = spread(factors, rank) * (self.integers - spread(zero_point, rank))
+        return centred
+
+    @property
+    def real(self) -> Array:
+        """What the integers stand for, float64 of the weight's shape."""
+        result: Array = self.centred * spread(self.scale, self.integers.ndim)
+        return result
+
+
+def quantize_weight(
+    weight: Array,
+    step: Array | float,
+    config: WeightConfig,
+    ends: list[int],
+    meets: Array | None,
+    bias: Array | None,
+    magnitudes: Callable[[Array], Array],
+) -> QuantizedWeight:
+    """Integers for a float `weight` (O, I, ...), and scales and zero points.
+
+    step: the scale of the data operand, one or (O,), as the accumulator of each output channel counts it. ends: where
+    the groups of input channels end. meets: (O,) or one, the scale to which the accumulator is brought, if known.
+    bias: (O,) float, what is added to the accumulator. magnitudes: from centred integers like the weight to the
+    largest |accumulator| per channel.
+
+    1. The scale spreads the range of the channel (or layer), in each group of input channels, over the integers: the
+       largest |weight| is 2^(bits-1) - 1 if symmetric; if affine the range from the least to the greatest, widened to
+       hold zero, takes all 2^bits. Groups have integer multiples of their output channel's scale.
+    2. It rises where the bias, or the factor to the target, would not fit otherwise; an all-zero channel gets
+       its scale from this alone. A bias fits that takes 22 bits, or as many as the sums, or 29 where the
+       weights' rounding would be seen in the target.
+    3. It rises to the nearest value whose factor to the target is exactly frac * 2^-shift, frac as wide as the
+       accumulator's bound allows; then the weight is quantized and the bound is checked again.
+    """
+    draft = _draft(weight, config, ends)
+    channels = weight.shape[0]
+    offset = np.zeros(channels) if bias is None else np.abs(bias).astype(np.float64)
+    live = np.where(draft.scale > 0, draft.scale, draft.scale.max() or 1.0)
+    quantized = draft.quantized(live)
+    sums = magnitudes(quantized.centred)
+    scale = np.maximum(draft.scale, _least_scale(weight, step, meets, offset, sums, magnitudes))
+    if config.scales == "layer":
+        scale = np.full(channels, scale.max())
+    scale[scale == 0] = scale.max() or 1.0
+    if not np.array_equal(scale, live):
+        quantized = draft.quantized(scale)
+        sums = magnitudes(quantized.centred)
+    if meets is None:
+        return quantized
+    for _ in range(ROUNDS):
+        exact = _absorbing(quantized.scale, step, meets, offset, sums)
+        if np.allclose(exact, quantized.scale, rtol=1e-12, atol=0):
+            break
+        quantized = draft.quantized(exact)
+        sums = magnitudes(quantized.centred)
+    return quantized
+
+
+def _least_scale(
+    weight: Array,
+    step: Array | float,
+    meets: Array | None,
+    offset: Array,
+    sums: Array,
+    magnitudes: Callable[[Array], Array],
+) -> Array:
+    """The scale, one for each output channel, below which the bias or the factor to the target would not fit.
+
+    offset: the |bias|. sums: the |accumulators|.
+    """
+    floor: Array = offset / (step * np.maximum(2.0**BIAS_BITS, sums))
+    if meets is None:
+        return floor
+    # Weights off by half a scale, at random, are off by less than a step of the target below this scale.
+    each = step * np.maximum(magnitudes(np.broadcast_to(np.int64(1), weight.shape)), 1)
+    unseen = meets * math.sqrt(weight[0].size) / each
+    least = offset / (step * np.maximum(2.0**MOST_BIAS_BITS, sums))
+    floor = np.maximum(np.minimum(floor, unseen), least)
+    return np.maximum(floor, LEAST_RATIO * meets / step)
+
+
+def spread(values: Array, rank: int) -> Array:
+    """(O,) or (O, I) as (O, 1, ...) or (O, I, 1, ...)."""
+    return values.reshape(*values.shape, *(1,) * (rank - values.ndim))
+
+
+def _distinct(values: Array) -> Array:
+    """(O, I) as (O, 1) where one value in memory stands for all input channels."""
+    return values[:, :1] if values.strides[1] == 0 else values
+
+
+def _along(values: Array, lengths: Array) -> Array:
+    """(O, groups) as (O, I), each repeated as often as its group is long; one is not, it stands for all."""
+    if len(lengths) == 1:
+        return np.broadcast_to(values, (len(values), int(lengths[0])))
+    return np.repeat(values, lengths, axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Draft:
+    """A weight before its scale is settled. scale: the least one, (O,); lo: the least weight of each group, at most 0,
+    like `factors` (O, I)."""
+
+    weight: Array
+    config: WeightConfig
+    scale: Array
+    lo: Array
+    factors: Array
+
+    def quantized(self, scale: Array) -> QuantizedWeight:
+        """Rounded half away from zero and saturated, at `scale` (O,)."""
+        rank = self.weight.ndim
+        steps = scale[:, None] * _distinct(self.factors)
+        if self.config.quantizer == "symmetric":
+            top = largest(self.config.bits)
+            integers = np.empty(self.weight.shape, narrowest_dtype(-top, top))
+            for rows in self._blocks():
+                exact = self.weight[rows] / spread(steps[rows], rank)
+                # No more than so many steps round to no more than so many.
+                integers[rows] = round_half_away(np.clip(exact, -top, top, out=exact), integers.dtype.type)
+            return QuantizedWeight(integers, scale, np.broadcast_to(np.int64(0), self.factors.shape), self.factors)
+        lowest = -(1 << (self.config.bits - 1))
+        highest = -lowest - 1
+        zero_point = np.clip(np.rint(lowest - _distinct(self.lo) / steps), lowest, highest).astype(np.int64)
+        integers = np.empty(self.weight.shape, narrowest_dtype(lowest, highest))
+        for rows in self._blocks():
+            exact = self.weight[rows] / spread(steps[rows], rank)
+            integers[rows] = np.clip(round_half_away(exact) + spread(zero_point[rows], rank), lowest, highest)
+        return QuantizedWeight(integers, scale, np.broadcast_to(zero_point, self.factors.shape), self.factors)
+
+    def _blocks(self) -> Iterator[slice]:
+        """The output channels in runs of about BLOCK weights."""
+        each = max(BLOCK * len(self.weight) // max(self.weight.size, 1), 1)
+        return (slice(first, first + each) for first in range(0, len(self.weight), each))
+
+
+def _draft(weight: Array, config: WeightConfig, ends: list[int]) -> _Draft:
+    """The scale that the range alone asks for, with the factors of the groups of input channels."""
+    outputs, inputs = weight.shape[:2]
+    lengths = np.diff([0, *ends])
+    if len(ends) == 1:
+        values = weight.reshape(outputs, 1, -1)
+        least, most = values.min(axis=2, initial=0.0), values.max(axis=2, initial=0.0)
+    else:
+        values, starts = weight.reshape(outputs, inputs, -1), [0, *ends[:-1]]
+        least = np.minimum.reduceat(values.min(axis=2, initial=0.0), starts, axis=1)
+        most = np.maximum.reduceat(values.max(axis=2, initial=0.0), starts, axis=1)
+    lo, hi = least.astype(np.float64), most.astype(np.float64)
+    if config.scales == "layer":
+        lo, hi = (np.broadcast_to(end, lo.shape) for end in (lo.min(axis=0), hi.max(axis=0)))
+    if config.quantizer == "affine":
+        wanted = (hi - lo) / ((1 << config.bits) - 1)
+    else:
+        wanted = np.maximum(hi, -lo) / largest(config.bits)
+    scale, factors = _common(wanted)
+    return _Draft(weight, config, scale, _along(lo, lengths), _along(factors, lengths))
+
+
+def _common(wanted: Array) -> tuple[Array, Array]:
+    """For each output channel a scale, and integer factors for the scales `wanted` (O, groups) of its groups."""
+    if wanted.shape[1] == 1:
+        return wanted[:, 0].copy(), np.ones(wanted.shape, np.int64)
+    scale, factors = np.zeros(len(wanted)), np.ones(wanted.shape, np.int64)
+    for channel, row in enumerate(wanted):
+        live = row > 0
+        if live.any():
+            scale[channel], factors[channel, live] = integer_factors(row[live], FACTOR_BITS)
+    return scale, factors
+
+
+def with_correction_room(bound: Any) -> Any:
+    """`bound` (non-negative, an int or an array of ints) and what a correction of the bias may add to it.
+
+    The multipliers that a weight's scale absorbs are chosen for this bound, which does not depend on the correction:
+    the same weights serve every correction.
+    """
+    return bound + -(-bound // CORRECTION_SHARE)
+
+
+def _absorbing(scale: Array, step: Array | float, meets: Array, offset: Array, sums: Array) -> Array:
+    """The scales at or above these whose factors to the target are exact multipliers. sums: the |accumulators| then."""
+    bound = sums + np.ceil(offset / (step * scale)).astype(np.int64) + 1
+    if bool((step * scale / meets == (step * scale / meets).flat[0]).all()):
+        bound = np.full_like(bound, bound.max())
+    pre_shift = pre_shift_for(int(bound.max()))
+    wanted = step * scale / meets * 2.0**pre_shift
+    return absorbable_ratio(wanted, frac_limit(bound, pre_shift)) * 2.0**-pre_shift * meets / step

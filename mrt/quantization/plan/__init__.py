@@ -1,0 +1,1 @@
+"""What every tensor becomes: the plan, and the passes that fill it."""

@@ -1,0 +1,83 @@
+"""Each tensor's own quantizer: what the options and the graph ask of it, and its integers for a range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from mrt.calibration import Range
+from mrt.errors import QuantizationError
+from mrt.quantization.options import MOST_BITS, ActivationConfig, InputConfig, QuantizationConfig
+from mrt.quantization.plan.attention_masks import bits_besides, scores_of
+from mrt.quantization.plan.ranges import magnitude
+from mrt.quantization.plan.trained import FINE_BITS, fine_tensors, one_scale
+from mrt.quantization.quantizer import Target, affine_target, symmetric_target
+from mrt.symbol import Graph, Symbol
+
+Asked = ActivationConfig | InputConfig | Target
+"""The options of a tensor's quantizer, or the integers in which the tensor is given."""
+
+
+def asked_options(
+    graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig, fixed: Mapping[str, Target]
+) -> dict[str, Asked]:
+    """What is asked of every tensor's quantizer; the first of these that holds.
+
+    1. A tensor that trained quantization fixes has that form.
+    2. What a network that brings quantizers does not round, and no layer reads, has FINE_BITS, as far as no override
+       names it.
+    3. What holds values of a fixed tensor, and is not fixed itself, has its own options.
+    4. An input that is given as integers is what the configuration says.
+    5. Masked scores keep the step of the scores, in as many bits as the masked ones need besides.
+    6. A tensor that holds values of another at its scale, such as a reshaped one, follows that, as far as no override
+       names it. It is the same integers only where it has the same range: else it may be resolved finer.
+    7. Any other has its own options.
+    """
+    asked: dict[str, Asked] = {}
+    fine = fine_tensors(graph, fixed)
+    for symbol in (*graph.inputs, *graph.symbols):
+        name, own = symbol.name, config.activation_of(symbol.name)
+        is_named = config.overrides_activation(name)
+        source = symbol.inputs[0].name if symbol.operator.keeps_scale else ""
+        followed = asked.get(source)
+        scores = scores_of(graph, symbol, ranges)
+        if name in fixed:  # Case 1
+            asked[name] = fixed[name]
+        elif name in fine and not is_named:  # Case 2
+            asked[name] = own.model_copy(update={"bits": max(own.bits, FINE_BITS)})
+        elif isinstance(followed, Target):  # Case 3
+            asked[name] = own
+        elif symbol.is_variable and name in config.inputs:  # Case 4
+            asked[name] = config.inputs[name]
+        elif scores is not None and not is_named:  # Case 5
+            besides = bits_besides(ranges[name], ranges[scores.name])
+            asked[name] = own.model_copy(update={"bits": min(own.bits + besides, MOST_BITS)})
+        elif isinstance(followed, InputConfig):  # Case 6, of given integers
+            asked[name] = followed if not is_named and _is_same(ranges[name], ranges[source]) else own
+        else:  # Case 6 or 7
+            asked[name] = config.activation_of(name, followed)
+    return asked
+
+
+def _is_same(found: Range, other: Range) -> bool:
+    """Whether two ranges are one: what is summed up in another order differs by rounding."""
+    return bool(np.allclose((found.lo, found.hi), (other.lo, other.hi), rtol=1e-6, atol=0.0))
+
+
+def own_target(graph: Graph, symbol: Symbol, options: Asked, threshold: Range, never_negative: bool) -> Target:
+    """The quantizer, with one scale, of a tensor that covers a range: the calibrated one, or the part that matters.
+
+    Raises QuantizationError for an integer input of whose integers nothing is said.
+    """
+    is_parameter = graph.value(symbol) is not None
+    if isinstance(options, Target):
+        return one_scale(options)
+    if isinstance(options, InputConfig):
+        return Target(options.scale, *options.limits, pinned=True, zero_point=options.zero_point)
+    if symbol.is_variable and symbol.type.is_integer and not is_parameter:
+        raise QuantizationError(f"input {symbol.name} is {symbol.type}; say what its integers are: quantize.inputs")
+    if options.quantizer == "affine" and not is_parameter:
+        lo = max(threshold.lo, 0.0) if never_negative else threshold.lo
+        return affine_target(lo, threshold.hi, options.bits, options.is_signed)
+    return symmetric_target(magnitude(threshold), options.bits, signed=not never_negative)

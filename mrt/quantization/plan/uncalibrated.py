@@ -1,0 +1,71 @@
+"""Which tensors need data: those that are rounded to a range which nothing but calibration tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mrt.calibration import Range
+from mrt.errors import QuantizationError
+from mrt.quantization.expansion import Demand, expansion_of, named
+from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
+from mrt.quantization.plan.ranges import REAL_LIMIT, magnitude
+from mrt.quantization.plan.trained import interpolates, real_range
+from mrt.symbol import Graph, Interval, Symbol
+
+LARGEST_PART = 0.5
+"""A part of a known range is what a function tells apart, rather than an end of it, if it is at most as large."""
+
+
+def check_ranges(plan: ScalePlan, thresholds: Mapping[str, Range]) -> None:
+    """QuantizationError listing the tensors that are rounded to a range which only data can tell.
+
+    thresholds: those that calibration found. Without one a tensor has the range that is proven of it. That of a sum of
+    products is far beyond what occurs, so that it serves for sums that the next quantizer rounds, not to be rounded by;
+    but where its readers tell a part of it apart, such as functions that saturate, it is rounded by that part.
+    """
+    graph = plan.graph
+    unseen = {symbol.name for symbol in graph.operators} - set(thresholds) - set(plan.fixed)
+    far: set[str] = set()
+    for symbol in graph.operators:
+        if symbol.name in unseen and not _is_bounded(graph, symbol):
+            is_sum = symbol.operator.data_channel_axis(symbol.inputs[0].type.rank) is not None
+            is_sum = is_sum and not interpolates(graph, symbol)
+            if is_sum or any(source.name in far for source in symbol.inputs):
+                far.add(symbol.name)
+    wanted: dict[str, None] = {}
+    for symbol in graph.operators:
+        if plan.only_leaves(symbol):
+            continue
+        demands = expansion_of(symbol).demands(symbol, graph)
+        for index, (demand, source) in enumerate(zip(demands, symbol.inputs, strict=True)):
+            if demand is Demand.OUTPUT and symbol.name in far:
+                wanted[symbol.name] = None
+            is_rounded = demand in (Demand.NARROW, Demand.CHANNELS) and source.name in far
+            if is_rounded and not _tells_a_part(plan, symbol, index):
+                wanted[source.name] = None
+    if wanted:
+        raise QuantizationError(
+            f"the range of {len(wanted)} tensors that are rounded is not known without data: {named(list(wanted))}; no "
+            f"quantizer of the network gives it, calibrate with data"
+        )
+
+
+def _is_bounded(graph: Graph, symbol: Symbol) -> bool:
+    """Whether a symbol has a range of its own, whatever that of its data is, such as a sigmoid."""
+    known = [graph.value(source) for source in symbol.inputs]
+    everything = [
+        Interval.of(-REAL_LIMIT, REAL_LIMIT, source.shape) if value is None else Interval.constant(value)
+        for source, value in zip(symbol.inputs, known, strict=True)
+    ]
+    return bool(symbol.operator.bounds(*everything).magnitude < REAL_LIMIT)
+
+
+def _tells_a_part(plan: ScalePlan, symbol: Symbol, index: int) -> bool:
+    """Whether a symbol tells no more of input `index` apart than a range of its own, or the next quantizer, does."""
+    if expansion_of(symbol).reach is None:
+        return False
+    edge, meets = plan.edge(symbol, index), plan.meets[symbol.name]
+    is_rounded = meets is not None and meets.exact and meets.hi < UNLIMITED
+    known = plan.magnitudes[symbol.inputs[index].name]
+    is_part = edge is not None and magnitude(Range(*real_range(edge))) < known * LARGEST_PART
+    return is_rounded or is_part or _is_bounded(plan.graph, symbol)
