@@ -16,7 +16,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
+from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.quantization.plan.trained import told_range
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Graph, Operator, Symbol
@@ -46,7 +46,7 @@ def _relu_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) 
 
 
 @expansion("relu", demands=Demand.WIDE, fixes=_relu_fixes)
-def expand_relu(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = max(0, Xq - zx) at sx: relu of "MRT Generalized Quantization Math Formalization". Exact at any scale."""
     data = builder.centred(inputs.quantized(0))
     if builder.bounds(data.symbol).min >= 0:
@@ -71,7 +71,7 @@ def _clip_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) 
 @expansion(
     *("clip", "_maximum_scalar", "_minimum_scalar"), demands=Demand.OUTPUT, fixes=_clip_fixes, waits=lambda symbol: True
 )
-def expand_clip(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_clip(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The input at the output's quantizer, saturated at round(limit / s) + z, in channel groups at each one's.
 
     Where quantizers of the network round behind it, the input as it is, with one limit for each of its scales; without
@@ -109,7 +109,7 @@ def _needed(limits: tuple[float, float], told: tuple[float, float] | None) -> tu
 
 
 def _at_quantizer(
-    op: Symbol, data: Quantized, ends: tuple[float, float], plan: ScalePlan, builder: IntegerBuilder
+    op: Symbol, data: Quantized, ends: tuple[float, float], plan: Plan, builder: IntegerBuilder
 ) -> Quantized:
     """`data` in parts of the steps of the quantizer behind, where its own are coarser than these and hold no limit."""
     meets = plan.meets[op.name]
@@ -165,7 +165,7 @@ def _leaky_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
 
 
 @expansion("LeakyReLU", demands=_leaky_demands, guard_bits=GUARD_BITS, reach=table_reach)
-def expand_leaky_relu(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_leaky_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """max(X, 0) - slope * max(-X, 0), both halves brought to the common scale s; a table for elu, selu and gelu.
 
     Ye = requantize(max(Xq - zx, 0), sx / s) - requantize(sign(slope) max(zx - Xq, 0), |slope| sx / s)

@@ -10,7 +10,7 @@ from expansions.exact_sum import exact_sum
 from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import round_half_away
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.integer import LeftShift
@@ -26,7 +26,7 @@ def _demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
 
 
 @expansion("broadcast_add", demands=_demands, guard_bits=GUARD_BITS, adds_constant=True)
-def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """A constant, such as a bias, joins the accumulator at its own scale; two tensors are brought to one scale.
 
     Xq + round(B / sx), at sx; where X holds no guard bits and sx would round B, or where the sum is too large for 32
@@ -69,7 +69,7 @@ def finer_by(by: int, op: Symbol, data: Quantized, builder: IntegerBuilder) -> Q
     return builder.quantized(shifted, data.scale * 2.0**-by)
 
 
-def _joining(op: Symbol, data: Quantized, constant: Array, plan: ScalePlan, builder: IntegerBuilder) -> Array | None:
+def _joining(op: Symbol, data: Quantized, constant: Array, plan: Plan, builder: IntegerBuilder) -> Array | None:
     """The constant in steps of the data, held to where the sum saturates for all integers that the data is proven to
     take; None where their sum needs more than 32 bits.
     """
@@ -85,7 +85,7 @@ def _joining(op: Symbol, data: Quantized, constant: Array, plan: ScalePlan, buil
 
 
 @expansion("elemwise_add", "add_n", demands=Demand.COMMON, guard_bits=GUARD_BITS)
-def expand_sum(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_sum(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Every operand at the common scale, which is 4 bits finer than what the sum is rounded to next.
 
     Ye = Xq1 + Xq2 + ... at s_common: Quantize Scale of "MRT Generalized Quantization Math Formalization". Before a
@@ -95,14 +95,12 @@ def expand_sum(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuil
 
 
 @expansion("elemwise_sub", "broadcast_sub", demands=Demand.COMMON, guard_bits=GUARD_BITS)
-def expand_difference(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_difference(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """As `expand_sum`, Ye = Xq1 - Xq2."""
     return _signed_sum(op, inputs, [1.0, -1.0], plan, builder)
 
 
-def _signed_sum(
-    op: Symbol, inputs: Inputs, signs: Sequence[float], plan: ScalePlan, builder: IntegerBuilder
-) -> Quantized:
+def _signed_sum(op: Symbol, inputs: Inputs, signs: Sequence[float], plan: Plan, builder: IntegerBuilder) -> Quantized:
     if not plan.joins_exactly(op):
         operands = [at_common(op, inputs, index, plan, builder).symbol for index in range(len(inputs.values))]
         return builder.quantized(builder.apply(op.operator, operands), plan.common[op.name])
@@ -112,7 +110,7 @@ def _signed_sum(
     return exact_sum(op, terms, sum(constants, np.zeros((1,) * op.type.rank)), plan, builder)
 
 
-def at_common(op: Symbol, inputs: Inputs, index: int, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def at_common(op: Symbol, inputs: Inputs, index: int, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Operand `index` at the common scale of `op`; a parameter is quantized there."""
     value = inputs.values[index]
     if isinstance(value, Quantized):

@@ -11,13 +11,13 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
 
 
 @expansion("Deconvolution", demands=reduction_demands)
-def expand_deconvolution(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_deconvolution(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = deconv(X, W) for any pair of symmetric and affine quantizers.
 
     Y / (sx sw[o]) = deconv(Xq, Wq) - zw[o] deconv(Xq, 1) - zx deconv(1, Wq) + zx zw[o] deconv(1, 1)

@@ -10,7 +10,7 @@ import numpy as np
 from mrt.errors import QuantizationError
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
+from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.types import INT32_MAX
 
@@ -18,9 +18,7 @@ Term = tuple[Quantized, float]
 """A tensor and the factor that it is multiplied by."""
 
 
-def exact_sum(
-    op: Symbol, terms: Sequence[Term], constant: Array, plan: ScalePlan, builder: IntegerBuilder
-) -> Quantized:
+def exact_sum(op: Symbol, terms: Sequence[Term], constant: Array, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """sum_i a_i X_i + C for a quantizer of the network, of steps t.
 
     Ye = round(2^n (sum_i Xq_i a_i s_i / t + C / t - sum_i z_i a_i s_i / t)) at t 2^-n, n as large as 32 bits allow:
@@ -68,7 +66,7 @@ def _integers(value: Quantized, factor: float, lo: float, hi: float) -> tuple[in
     return int(np.floor(np.minimum(*ends).min())) - 1, int(np.ceil(np.maximum(*ends).max())) + 1
 
 
-def _steps(op: Symbol, magnitude: float, plan: ScalePlan) -> Array:
+def _steps(op: Symbol, magnitude: float, plan: Plan) -> Array:
     """The steps of the quantizer behind a sum, of its rank; coarser by a power of two where the sum would not fit."""
     meets = plan.meets[op.name]
     if meets is None:

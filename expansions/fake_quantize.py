@@ -12,7 +12,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.plan.trained import grid_target
 from mrt.quantization.quantizer import SMALLEST_SCALE, Target
 from mrt.symbol import Array, Graph, Symbol
@@ -72,7 +72,7 @@ def _fake_quantize_resolves(symbol: Symbol, graph: Graph) -> float:
     grid=_fake_quantize_grid,
     fixes=_fake_quantize_fixes,
 )
-def expand_fake_quantize(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_fake_quantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """q = clip(round(X / Si + Zi), lo, hi), which stands for So (q - Zo): one requantization of what X is summed up in.
 
     Where input and output have other scales the integers stay and mean something else. With one step and an integer Zi,
@@ -193,7 +193,7 @@ def _quantize_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | Non
 
 
 @expansion("quantize", demands=Demand.GRID, grid=_quantize_grid, fixes=_quantize_fixes)
-def expand_quantize(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_quantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """q = clip(round(X / s) + z, a_min, a_max), integers that stand for themselves; the producer rescales X to them.
 
     Source: QuantizeLinear of ONNX. Halves go to even where the factors of the rescaling have few bits.
@@ -220,7 +220,7 @@ def _dequantize_gain(symbol: Symbol, graph: Graph) -> float:
 
 
 @expansion("dequantize", demands=Demand.WIDE, gain=_dequantize_gain, fixes=_dequantize_fixes)
-def expand_dequantize(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_dequantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The integers q stand for s (q - z): nothing is computed, but where they were sums with a scale of their own.
 
     Source: DequantizeLinear of ONNX.

@@ -7,13 +7,13 @@ from math import gcd
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import ChannelGroups, Target
 from mrt.symbol import Symbol
 
 
 @expansion("abs", "negative", demands=Demand.WIDE)
-def expand_at_same_scale(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_at_same_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = |Xq - zx| or -(Xq - zx) at sx: exact at any scale."""
     data = builder.centred(inputs.quantized(0))
     return builder.quantized(builder.apply(op.operator, [data.symbol]), data.scale)
@@ -24,7 +24,7 @@ LARGEST_ROOT = 46340
 
 
 @expansion("square", demands=Demand.CHANNELS)
-def expand_square(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_square(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = (Xq - zx)^2 at sx^2: exact, but for inputs of more than 16 bits, which are brought to 16 first."""
     data = factor(builder.centred(inputs.quantized(0)), builder)
     groups = multiplied_groups(data.groups, data.groups)

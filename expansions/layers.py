@@ -9,7 +9,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.linear import FullyConnected
@@ -17,7 +17,7 @@ from mrt.symbol.operators.transform import Flatten
 
 
 @expansion("Convolution", demands=reduction_demands)
-def expand_convolution(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_convolution(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = conv(X, W) for any pair of symmetric and affine quantizers.
 
     Y / (sx sw[o]) = conv(Xq, Wq) - zw[o] conv(Xq, 1) - zx sum(Wq[o]) + K zx zw[o]
@@ -33,7 +33,7 @@ def expand_convolution(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Int
 
 
 @expansion("FullyConnected", demands=reduction_demands)
-def expand_fully_connected(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_fully_connected(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = X W^T for any pair of symmetric and affine quantizers.
 
     Y[n, m] / (sx sw[m]) = sum(Xq Wq) - zw[m] sum(Xq) - zx sum(Wq[m]) + K zx zw[m]

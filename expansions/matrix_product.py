@@ -6,13 +6,13 @@ from expansions.multiplication import product_of
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import symmetric_target
 from mrt.symbol import Symbol
 
 
 @expansion("batch_dot", "dot", mixes="adds up products of two tensors")
-def expand_matrix_product(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_matrix_product(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Z = X Y for any pair of symmetric and affine quantizers.
 
     Z / (sx sy) = (Xq - zx) (Yq - zy)
@@ -25,7 +25,7 @@ def expand_matrix_product(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: 
     return product_of(op, [builder.centred(_operand(op, inputs, index, plan, builder)) for index in (0, 1)], builder)
 
 
-def _operand(op: Symbol, inputs: Inputs, index: int, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def _operand(op: Symbol, inputs: Inputs, index: int, plan: Plan, builder: IntegerBuilder) -> Quantized:
     value = inputs.values[index]
     if isinstance(value, Quantized):
         return value

@@ -14,7 +14,7 @@ from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import FRAC_BITS, PRODUCT_LIMIT, pre_shift_for
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import SMALLEST_SCALE, ChannelGroups, quantize_parameter
 from mrt.symbol import Array, Graph, Interval, Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
@@ -36,7 +36,7 @@ def _gain(symbol: Symbol, graph: Graph) -> float:
 
 
 @expansion("broadcast_mul", demands=_demands, gain=_gain)
-def expand_broadcast_mul(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_broadcast_mul(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """X * C for a constant C, or X * Y.
 
     C with one value, or one a channel: the scale becomes sx |C| and the integers change their sign where C is
@@ -56,7 +56,7 @@ def expand_broadcast_mul(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
 
 
 @expansion("elemwise_mul", demands=Demand.CHANNELS)
-def expand_product(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_product(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """(Xq - zx) * (Yq - zy) at the scale sx * sy; factors of more than 16 bits are brought to 16 first where needed.
 
     Channel groups of one tensor, or of both along one axis, give the product a scale for each channel. Where theirs lie

@@ -14,7 +14,7 @@ from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import shifted_magnitude
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import quantize_parameter, round_half_away
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
@@ -40,7 +40,7 @@ bits instead."""
 
 
 @expansion("LayerNorm", mixes="adds up elements and their squares")
-def expand_layer_norm(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_layer_norm(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = gamma (X - mean) / sqrt(variance + eps) + beta over an axis of C elements.
 
     c = C Xq - sum(Xq),  X - mean = sx c / C,  variance = sx^2 sum(c^2) / C^3,
@@ -63,7 +63,7 @@ def expand_layer_norm(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Inte
 
 
 @expansion("InstanceNorm", mixes="takes the roots of all channels' squares at one scale")
-def expand_instance_norm(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_instance_norm(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """As LayerNorm, over the axes after the channels, with gamma and beta for each channel."""
     if not isinstance(op.operator, InstanceNorm):
         raise QuantizationError(f"{op.name} ({op.op}): an InstanceNorm is needed")
@@ -71,7 +71,7 @@ def expand_instance_norm(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: I
 
 
 @expansion("L2Normalization", mixes="adds up squares")
-def expand_l2_normalization(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_l2_normalization(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = X / sqrt(sum(X^2) + eps) = Xq / sqrt(sum(Xq^2) + eps / sx^2); the quotient is `normalized`'s."""
     if not isinstance(op.operator, L2Normalization):
         raise QuantizationError(f"{op.name} ({op.op}): an L2Normalization is needed")
@@ -89,7 +89,7 @@ def _of_moments(
     axes: tuple[int, ...],
     channel_axis: int,
     eps: float,
-    plan: ScalePlan,
+    plan: Plan,
     builder: IntegerBuilder,
 ) -> Quantized:
     data, gamma, beta = inputs.quantized(0), inputs.parameter(1), inputs.parameter(2)
@@ -238,7 +238,7 @@ def _affine(
     return builder.quantized(symbol, scale)
 
 
-def _guarded(op: Symbol, value: Quantized, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def _guarded(op: Symbol, value: Quantized, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """`value` shifted right to a few bits finer than what it is rounded to next, which leaves room for a multiplier."""
     target = plan.meets[op.name] or plan.own[op.name]
     shift = math.floor(math.log2(target.scale / value.step)) - GUARD_BITS

@@ -10,7 +10,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.arrangement import SliceLike
@@ -33,7 +33,7 @@ expansion(
 
 
 @expansion("slice_like", demands=Demand.CHANNELS)
-def expand_slice_like(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_slice_like(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The slice that the second tensor's shape says, at sx and zx; the second tensor is not read."""
     data, operator = inputs.quantized(0), op.operator
     if not isinstance(operator, SliceLike):
@@ -44,7 +44,7 @@ def expand_slice_like(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Inte
 
 
 @expansion("_maximum", "_minimum", "broadcast_maximum", "broadcast_minimum", demands=Demand.COMMON)
-def expand_comparison(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_comparison(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Both operands at one scale, then compared: exact there.
 
     Source: Quantize Scale of "MRT Generalized Quantization Math Formalization".
@@ -59,7 +59,7 @@ def _where_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
 
 
 @expansion("where", demands=_where_demands)
-def expand_where(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_where(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Both values at one scale, chosen by whether Cq - zc is 0; a condition below half its step counts as 0.
 
     Source: Quantize Scale of "MRT Generalized Quantization Math Formalization".
@@ -86,7 +86,7 @@ def _nothing(symbol: Symbol, graph: Graph) -> float:
 
 
 @expansion("argmax", "argmin", demands=Demand.WIDE, gain=_nothing)
-def expand_place(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_place(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The place of the extreme of Xq: plain integers, scale 1. Exact where X has one scale.
 
     Where its channels have scales of their own they are brought to one, 8 bits finer than the tensor's quantizer, and
@@ -110,7 +110,7 @@ def _embedding_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
 
 
 @expansion("take", demands=_take_demands, gain=_nothing)
-def expand_take(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_take(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = Xq[indices] at sx and zx; the indices are plain integers. A parameter is quantized as in Embedding."""
     data = inputs.values[0]
     if not isinstance(data, Quantized):
@@ -120,7 +120,7 @@ def expand_take(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBui
 
 
 @expansion("Embedding", demands=_embedding_demands, gain=_nothing)
-def expand_embedding(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_embedding(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = Tq[indices]; the table holds round(T / s) + z at the s and z of what reads the result next.
 
     The indices are plain integers, such as token ids, which the model is best given as integers.
@@ -132,7 +132,7 @@ def expand_embedding(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Integ
     return builder.quantized(builder.apply(op.operator, [indices, data.symbol]), data.step, data.zero_point)
 
 
-def _table(op: Symbol, name: str, values: Array, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def _table(op: Symbol, name: str, values: Array, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """A parameter that is read by indices, quantized whole: rows that calibration never read are not cut."""
     meets = plan.meets[op.name] or plan.own[op.name]
     magnitude = plan.magnitudes[name]

@@ -13,7 +13,7 @@ from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import shifted_magnitude
-from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
+from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
@@ -31,7 +31,7 @@ MOST_LOG_CLASSES = 2**14
 
 
 @expansion("softmax", mixes="compares elements and adds up their powers")
-def expand_softmax(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_softmax(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = exp(X / t) / sum(exp(X / t)) along an axis of N elements, t the temperature.
 
     D = Xq - max(Xq),  E = table[D],  table[d] = round(e exp(sx d / t)),  S = sum(E),
@@ -66,7 +66,7 @@ def expand_softmax(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Integer
 
 
 @expansion("log_softmax", guard_bits=GUARD_BITS, mixes="compares elements and adds up their powers")
-def expand_log_softmax(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_log_softmax(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """X / t - log(sum(exp(X / t))) along an axis of N elements, t the temperature, at the common scale s.
 
     Ye = requantize(D, sx / (t s)) - logs[S >> r],  logs[i] = round(log(2^r i / e) / s),
@@ -139,13 +139,13 @@ def _power_sums(
     return _PowerSums(distance, step, power, builder.narrow_range(total, unit, INT32_MAX))
 
 
-def _top(op: Symbol, plan: ScalePlan) -> int:
+def _top(op: Symbol, plan: Plan) -> int:
     """The integer that stands for 1: the inverse of the output's scale."""
     target = plan.meets[op.name] or plan.own[op.name]
     finest = min(target.scale, plan.own[op.name].scale)
     return int(np.clip(round(1.0 / finest), LEAST_TOP, MOST_TOP))
 
 
-def _limit(op: Symbol, plan: ScalePlan, top: int) -> int:
+def _limit(op: Symbol, plan: Plan, top: int) -> int:
     """Where the output saturates: at the calibrated range, but not where it is all of [0, 1]."""
     return min(top, round(plan.magnitudes[op.name] * top))

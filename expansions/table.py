@@ -11,7 +11,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.integer.builder import SAME_SCALE, IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
+from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import MAX_ENTRIES, TableLookup
@@ -33,7 +33,7 @@ FUNCTIONS = (
 """The operators of one tensor that always become a table."""
 
 
-def table_reach(op: Symbol, plan: ScalePlan, lo: float, hi: float) -> tuple[float, float]:
+def table_reach(op: Symbol, plan: Plan, lo: float, hi: float) -> tuple[float, float]:
     """The part of [lo, hi] beyond which every entry is that at its end: where the function is flat or saturates.
 
     It is found on a grid of 65,537 values, finer than any table. Where a few of their steps hold all of it, it is found
@@ -55,7 +55,7 @@ def table_reach(op: Symbol, plan: ScalePlan, lo: float, hi: float) -> tuple[floa
 
 
 @expansion(*FUNCTIONS, demands=Demand.CHANNELS, reach=table_reach)
-def expand_table(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_table(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = f(X) for any f: one entry for each integer that Xq can be.
 
     Ye = table[Xq - lo],  table[i] = clip(round(f(sx (lo + i - zx)) / sy) + zy, ylo, yhi),  halves away from zero,
@@ -118,7 +118,7 @@ class _Table:
     entries: Array
 
 
-def _within_a_table(op: Symbol, symbol: Symbol, plan: ScalePlan, builder: IntegerBuilder) -> Symbol:
+def _within_a_table(op: Symbol, symbol: Symbol, plan: Plan, builder: IntegerBuilder) -> Symbol:
     """The data, of integers that a table has room for; QuantizationError where its own quantizer has more."""
     bounds = builder.bounds(symbol)
     asked = plan.edge(op, 0)
@@ -198,7 +198,7 @@ def _looked_up(op: Symbol, symbol: Symbol, axis: int, table: _Table, is_whole: b
     return builder.apply(TableLookup(), [index, entries], suffix)
 
 
-def _target(op: Symbol, plan: ScalePlan) -> Target:
+def _target(op: Symbol, plan: Plan) -> Target:
     """The quantizer of the entries; it has channel groups where all that the output meets takes the same."""
     own, meets = plan.own[op.name], plan.meets[op.name]
     if meets is None:

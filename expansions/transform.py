@@ -12,7 +12,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, Inputs, carried_target, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
+from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.quantization.quantizer import ChannelGroups, Target, round_half_away
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.pad import Pad
@@ -20,7 +20,7 @@ from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.types import narrowest_dtype
 
 
-def passed_on(op: Symbol, plan: ScalePlan, lo: float, hi: float) -> tuple[float, float]:
+def passed_on(op: Symbol, plan: Plan, lo: float, hi: float) -> tuple[float, float]:
     """What matters of the output: values that are moved or selected may saturate before as well as behind."""
     part = plan.reached.get(op.name)
     return (lo, hi) if part is None else (min(max(lo, part.lo), hi), max(min(hi, part.hi), lo))
@@ -32,7 +32,7 @@ def passed_on(op: Symbol, plan: ScalePlan, lo: float, hi: float) -> tuple[float,
     reach=passed_on,
     waits=lambda symbol: True,
 )
-def expand_same_scale(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_same_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = op(Xq) at sx and zx: flatten and its like in "MRT Generalized Quantization Math Formalization".
 
     The scales and zero points of channel groups travel with the channels, wherever the operator puts these, so that
@@ -96,7 +96,7 @@ def _is_maximum(symbol: Symbol) -> bool:
 
 
 @expansion("Pooling", demands=Demand.CHANNELS, waits=_is_maximum)
-def expand_pooling(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_pooling(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Maximum: Ye = max(Xq) at sx and zx, of the window's elements only, so that the border never shows.
 
     Sum: Ye = sum(Xq) - n zx at sx, n the number of elements in the window, which varies at the border.
@@ -110,7 +110,7 @@ def expand_pooling(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: Integer
 
 
 @expansion("sum", demands=Demand.CHANNELS)
-def expand_sum(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_sum(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = sum(Xq) - n zx at sx, for sums of n elements."""
     count = op.inputs[0].type.size // op.type.size
     return _sum(op, inputs, np.full((1,) * op.type.rank, count), builder)
@@ -145,7 +145,7 @@ def _pad_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -
 
 
 @expansion("Pad", demands=Demand.CHANNELS, fixes=_pad_fixes, waits=lambda symbol: True)
-def expand_pad(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_pad(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The border holds round(constant / sx) + zx: pad of "MRT Generalized Quantization Math Formalization".
 
     Beside a tensor that was only ever zero, whose scale says nothing, it is rounded to the output's own.
@@ -201,7 +201,7 @@ def _concat_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]
 
 
 @expansion("Concat", demands=Demand.COMMON, fixes=_concat_fixes)
-def expand_concat(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder) -> Quantized:
+def expand_concat(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Inputs at one scale, then Concat: Quantize Scale of "MRT Generalized Quantization Math Formalization"."""
     values = [at_common(op, inputs, index, plan, builder) for index in range(len(inputs.values))]
     operands = [value.symbol for value in values]

@@ -18,7 +18,7 @@ import numpy as np
 
 from mrt.quantization.expand import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.interval import Interval
@@ -96,7 +96,7 @@ class Rescaling:
 class ErrorAnalysis:
     """The bounds of one quantized graph."""
 
-    def __init__(self, integer: IntegerGraph, plan: ScalePlan) -> None:
+    def __init__(self, integer: IntegerGraph, plan: Plan) -> None:
         self.integer, self.plan = integer, plan
         self._bounds = analyse_bounds(
             integer.graph, {s.name: Interval.of(t.lo, t.hi, s.shape) for s, t in integer.inputs}

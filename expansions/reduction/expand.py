@@ -21,7 +21,7 @@ from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.weights import QuantizedWeight, quantize_weight, with_correction_room
 from mrt.quantization.options import WeightConfig
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 
 
@@ -30,7 +30,7 @@ def reduction_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
     return (Demand.CHANNELS, *(Demand.NARROW for _ in symbol.inputs[1:]))
 
 
-def expand_reduction(op: Symbol, inputs: Inputs, plan: ScalePlan, builder: IntegerBuilder, form: Form) -> Quantized:
+def expand_reduction(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder, form: Form) -> Quantized:
     """The integers of Y / (sx sw[o]) = Y(Xq, Wq) - zw[o] window(Xq) - zx Y(1, Wq - zw), without its zero terms.
 
     Channel groups of the data or of the weight's input channels split the sum into slices of X and W along the input
@@ -63,7 +63,7 @@ class _Choice:
     """What fits 32 bits of the ways to quantize and to slice a reduction, and a note for all that this costs."""
 
     operands: Operands
-    plan: ScalePlan
+    plan: Plan
 
     def of_most_bits(self) -> tuple[PartialSums, list[str]]:
         """With the most bits of the weights that fit, whole if possible; QuantizationError where none do."""

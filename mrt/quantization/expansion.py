@@ -17,7 +17,7 @@ from mrt.symbol import Array, Graph, Symbol
 
 if TYPE_CHECKING:
     from mrt.quantization.integer.builder import IntegerBuilder
-    from mrt.quantization.plan.plan import ScalePlan
+    from mrt.quantization.plan.tensor_plan import Plan
 
 
 class Demand(enum.Enum):
@@ -62,9 +62,9 @@ class Inputs:
         return value
 
 
-Expand = Callable[[Symbol, Inputs, "ScalePlan", "IntegerBuilder"], Quantized]
+Expand = Callable[[Symbol, Inputs, "Plan", "IntegerBuilder"], Quantized]
 Demands = Callable[[Symbol, Graph], tuple[Demand, ...]]
-Reach = Callable[[Symbol, "ScalePlan", float, float], tuple[float, float]]
+Reach = Callable[[Symbol, "Plan", float, float], tuple[float, float]]
 Grid = Callable[[Symbol, Graph], "Target | None"]
 Fixes = Callable[[Symbol, Graph, Sequence["Target | None"]], "Target | None"]
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic
+
+from typing_extensions import TypeVar
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval
@@ -28,15 +31,20 @@ class Variable(Operator):
         raise GraphError("a variable has no bounds of its own")
 
 
+Record = TypeVar("Record", bound=Operator, default=Operator, covariant=True)
+
+
 @dataclass(frozen=True, eq=False)
-class Symbol:
+class Symbol(Generic[Record]):
     """An operator, a name that is unique in its graph, inputs, and the type of the one output.
+
+    `Symbol[Convolution]` is a symbol whose operator is of that record; plain `Symbol` says nothing of it.
 
     Symbols are compared by identity. `origin` is the name of the prepared float symbol that this one was made from,
     so that tables and reports survive rewriting; it is the symbol's own name where it was made from none.
     """
 
-    operator: Operator
+    operator: Record
     name: str
     inputs: tuple[Symbol, ...]
     type: TensorType

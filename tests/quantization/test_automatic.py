@@ -12,7 +12,7 @@ from mrt.quantization.algorithms.channel_choice import resolve_granularity
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.make import make_plan
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Operator
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastMul
@@ -46,13 +46,13 @@ SPREAD = times(*np.exp2(-np.arange(8.0)))
 EVEN = times(*(1 + 0.01 * np.arange(8.0)))
 
 
-def plan_of(graph: Graph, config: QuantizationConfig) -> tuple[ScalePlan, tuple[str, ...]]:
+def plan_of(graph: Graph, config: QuantizationConfig) -> tuple[Plan, tuple[str, ...]]:
     thresholds = observe(graph, random_samples(graph))
     resolved, notes = resolve_granularity(graph, thresholds, config)
     return make_plan(graph, thresholds, resolved), notes
 
 
-def steps_of(plan: ScalePlan) -> dict[str, int]:
+def steps_of(plan: Plan) -> dict[str, int]:
     return {name: target.groups.step for name, target in plan.grouped.items() if target.groups is not None}
 
 

@@ -9,7 +9,7 @@ from mrt.calibration import Range
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.make import make_plan
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Graph, Operator
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd
@@ -28,7 +28,7 @@ def config_of(**sections: object) -> QuantizationConfig:
     return QuantizationConfig.model_validate(sections)
 
 
-def plan_of(config: QuantizationConfig, graph: Graph = MOVED, **ranges: Range) -> ScalePlan:
+def plan_of(config: QuantizationConfig, graph: Graph = MOVED, **ranges: Range) -> Plan:
     names = [symbol.name for symbol in (*graph.inputs, *graph.symbols) if graph.value(symbol) is None]
     return make_plan(graph, {name: ranges.get(name, RANGE) for name in names}, config)
 

@@ -11,8 +11,8 @@ from mrt.calibration import Range
 from mrt.quantization.expansion import Demand, expansion_of
 from mrt.quantization.plan.channel_splits import ChannelSplit
 from mrt.quantization.plan.own_quantizers import own_target
-from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
 from mrt.quantization.plan.ranges import magnitude
+from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Symbol
 
@@ -24,7 +24,7 @@ at a scale that is 4 bits finer keep room within 32 bits."""
 Ends = tuple[float, float]
 
 
-def look_ahead(draft: ScalePlan, ranges: Mapping[str, Range], splits: Mapping[str, ChannelSplit]) -> ScalePlan:
+def look_ahead(draft: Plan, ranges: Mapping[str, Range], splits: Mapping[str, ChannelSplit]) -> Plan:
     """The plan that a draft becomes, which knows of every tensor's own quantizer only.
 
     ranges: of all tensors. splits: those that are split into channel groups, by name.
@@ -41,7 +41,7 @@ class _Walk:
     plan: of all tensors that were visited, and complete for them.
     """
 
-    def __init__(self, draft: ScalePlan, ranges: Mapping[str, Range], splits: Mapping[str, ChannelSplit]) -> None:
+    def __init__(self, draft: Plan, ranges: Mapping[str, Range], splits: Mapping[str, ChannelSplit]) -> None:
         self._ranges, self._splits = ranges, splits
         self._own, self._narrow, self._grouped = dict(draft.own), dict(draft.own), dict(draft.grouped)
         self._reached: dict[str, Range] = {}
@@ -102,7 +102,7 @@ class _Walk:
         return max(scale, _coarse_enough(self.plan, symbol))
 
 
-def _coarse_enough(plan: ScalePlan, symbol: Symbol) -> float:
+def _coarse_enough(plan: Plan, symbol: Symbol) -> float:
     """The scale at which the sum of an operator's inputs keeps within UNLIMITED steps, and so within 32 bits.
 
     Its error is at most 2^-30 of the largest sum, less than float32 rounds it.
@@ -130,7 +130,7 @@ def _ends(target: Target) -> Ends:
     return lo - (hi - lo) / 64, hi + (hi - lo) / 64
 
 
-def _ends_behind(plan: ScalePlan, carrier: Symbol) -> Ends:
+def _ends_behind(plan: Plan, carrier: Symbol) -> Ends:
     """Where what reads a wide tensor behind an operator that passes it on saturates."""
     return plan.saturates[carrier.name] if carrier.operator.keeps_scale else (-np.inf, np.inf)
 
@@ -149,7 +149,7 @@ def _guard_bits(symbol: Symbol, meets: Target, own: Target) -> int:
     return int(np.clip(guard - finer, 0, guard))
 
 
-def _reach(plan: ScalePlan, symbol: Symbol, calibrated: Range) -> tuple[Range, bool]:
+def _reach(plan: Plan, symbol: Symbol, calibrated: Range) -> tuple[Range, bool]:
     """The part of a tensor's range that its NARROW and CHANNELS consumers tell apart, and whether it has no others."""
     parts: list[Ends] = []
     alone = symbol not in plan.graph.outputs
@@ -181,7 +181,7 @@ def _covered(matters: Range, calibrated: Range, own: Target) -> Range:
     return Range(max(matters.lo - margin, calibrated.lo), min(matters.hi + margin, calibrated.hi))
 
 
-def _through(plan: ScalePlan, symbol: Symbol, carrier: Symbol) -> Target | None:
+def _through(plan: Plan, symbol: Symbol, carrier: Symbol) -> Target | None:
     """What a wide tensor meets behind an operator that passes it on, in the tensor's own scale.
 
     Behind one that changes values, such as the addition of a bias, the range is another. Channel groups of a tensor of

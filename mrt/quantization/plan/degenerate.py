@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from mrt.calibration import Range
 from mrt.quantization.expansion import named
-from mrt.quantization.plan.plan import ScalePlan
 from mrt.quantization.plan.ranges import magnitude
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import largest
 from mrt.symbol import Interval, Symbol
 
 
-def lost_notes(plan: ScalePlan, thresholds: Mapping[str, Range]) -> tuple[str, ...]:
+def lost_notes(plan: Plan, thresholds: Mapping[str, Range]) -> tuple[str, ...]:
     """Notes on the data and the tensors of which no integer but that of 0 is left.
 
     thresholds: those that calibration found.

@@ -9,8 +9,8 @@ from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.backward import look_ahead
 from mrt.quantization.plan.channel_splits import channel_splits
 from mrt.quantization.plan.own_quantizers import asked_options, own_target
-from mrt.quantization.plan.plan import ScalePlan
 from mrt.quantization.plan.ranges import calibrated_ranges, magnitude, never_negative_tensors
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.plan.trained import ConstantGrid, fixed_targets, fold_constants
 from mrt.symbol import Graph
 
@@ -27,7 +27,7 @@ def make_plan(
     thresholds: Mapping[str, Range],
     config: QuantizationConfig,
     constants: Mapping[str, ConstantGrid] | None = None,
-) -> ScalePlan:
+) -> Plan:
     """The plan for a prepared graph whose constants are parameters; QuantizationError naming a tensor whose threshold
     is missing.
 
@@ -42,7 +42,7 @@ def make_plan(
         symbol.name: own_target(graph, symbol, asked[symbol.name], ranges[symbol.name], symbol.name in never_negative)
         for symbol in (*graph.inputs, *graph.symbols)
     }
-    draft = ScalePlan(
+    draft = Plan(
         graph,
         config,
         asked,

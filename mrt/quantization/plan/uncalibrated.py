@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, expansion_of, named
-from mrt.quantization.plan.plan import UNLIMITED, ScalePlan
 from mrt.quantization.plan.ranges import REAL_LIMIT, magnitude
+from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.quantization.plan.trained import interpolates, real_range
 from mrt.symbol import Graph, Interval, Symbol
 
@@ -16,7 +16,7 @@ LARGEST_PART = 0.5
 """A part of a known range is what a function tells apart, rather than an end of it, if it is at most as large."""
 
 
-def check_ranges(plan: ScalePlan, thresholds: Mapping[str, Range]) -> None:
+def check_ranges(plan: Plan, thresholds: Mapping[str, Range]) -> None:
     """QuantizationError listing the tensors that are rounded to a range which only data can tell.
 
     thresholds: those that calibration found. Without one a tensor has the range that is proven of it. That of a sum of
@@ -60,7 +60,7 @@ def _is_bounded(graph: Graph, symbol: Symbol) -> bool:
     return bool(symbol.operator.bounds(*everything).magnitude < REAL_LIMIT)
 
 
-def _tells_a_part(plan: ScalePlan, symbol: Symbol, index: int) -> bool:
+def _tells_a_part(plan: Plan, symbol: Symbol, index: int) -> bool:
     """Whether a symbol tells no more of input `index` apart than a range of its own, or the next quantizer, does."""
     if expansion_of(symbol).reach is None:
         return False

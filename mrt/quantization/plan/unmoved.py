@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from mrt.quantization.expansion import Demand, expansion_of, named
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.fake_quantize import FakeQuantize
 
 _ROUNDING = (Demand.NARROW, Demand.CHANNELS, Demand.OUTPUT)
 
 
-def unmoved_notes(plan: ScalePlan) -> tuple[str, ...]:
+def unmoved_notes(plan: Plan) -> tuple[str, ...]:
     """A note for every reason, none where the network brings no quantizers.
 
     1. An operator rounds what was made of dequantized integers, since no quantizer of the network stands before it.
@@ -54,14 +54,14 @@ def unmoved_notes(plan: ScalePlan) -> tuple[str, ...]:
     return (*notes, *(f"computed element by element, {reason}: {named(names)}" for reason, names in apart.items()))
 
 
-def _is_merged(plan: ScalePlan, symbol: Symbol, index: int) -> bool:
+def _is_merged(plan: Plan, symbol: Symbol, index: int) -> bool:
     """Whether input `index`, fixed with a scale for each channel, is read with one scale."""
     fixed = plan.fixed.get(symbol.inputs[index].name)
     edge = plan.edge(symbol, index)
     return fixed is not None and fixed.groups is not None and edge is not None and edge.groups is None
 
 
-def _why_apart(plan: ScalePlan, symbol: Symbol) -> str:
+def _why_apart(plan: Plan, symbol: Symbol) -> str:
     if not isinstance(symbol.operator, FakeQuantize) or plan.edge(symbol, 0) is not None:
         return ""
     limits = [plan.graph.value(source) for source in symbol.inputs[1:]]

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from mrt.calibration import Range
 from mrt.quantization.expansion import Demand, expansion_of, group_readers, named
 from mrt.quantization.options import ActivationConfig, ChannelGranularity
-from mrt.quantization.plan.plan import ScalePlan
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Symbol
 from mrt.symbol.channels import channel_axes
 
 
-def unsplit_notes(plan: ScalePlan, thresholds: Mapping[str, Range]) -> tuple[str, ...]:
+def unsplit_notes(plan: Plan, thresholds: Mapping[str, Range]) -> tuple[str, ...]:
     """A note for every reason for which tensors that have channel granularity are read with one scale.
 
     1. Calibration saw nothing of the channels: they are those of several samples, which the graph has baked in.
@@ -34,7 +34,7 @@ def unsplit_notes(plan: ScalePlan, thresholds: Mapping[str, Range]) -> tuple[str
     return tuple(notes)
 
 
-def _split_tensors(plan: ScalePlan) -> Iterator[tuple[Symbol, int]]:
+def _split_tensors(plan: Plan) -> Iterator[tuple[Symbol, int]]:
     """The tensors that would have several groups of channels, and the axis of these.
 
     Those that are still `auto` are such for which nothing could be decided.
@@ -47,12 +47,12 @@ def _split_tensors(plan: ScalePlan) -> Iterator[tuple[Symbol, int]]:
             yield symbol, axis
 
 
-def _granularity(plan: ScalePlan, symbol: Symbol) -> ChannelGranularity | str:
+def _granularity(plan: Plan, symbol: Symbol) -> ChannelGranularity | str:
     options = plan.asked[symbol.name]
     return options.granularity if isinstance(options, ActivationConfig) else "layer"
 
 
-def _reading_at_one_scale(plan: ScalePlan, symbol: Symbol, taking: Sequence[Symbol]) -> Iterator[Symbol]:
+def _reading_at_one_scale(plan: Plan, symbol: Symbol, taking: Sequence[Symbol]) -> Iterator[Symbol]:
     """The readers that need one scale: none of those taking groups."""
     for consumer in dict.fromkeys(plan.graph.consumers[symbol]):
         if consumer in taking or consumer in plan.graph.outputs:

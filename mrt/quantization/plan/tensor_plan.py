@@ -20,7 +20,7 @@ UNLIMITED = 2**30
 
 
 @dataclass(frozen=True)
-class ScalePlan:
+class Plan:
     """What the expansions ask: targets of edges, of outputs, and of what an accumulator meets next.
 
     graph: the prepared float graph. asked: the options of every tensor's quantizer, or the integers in which it is

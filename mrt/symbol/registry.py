@@ -1,0 +1,37 @@
+"""What other packages know of operators, found by the class of the record: an expansion, a compute, an exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from mrt.errors import GraphError
+from mrt.symbol.operator import Operator
+
+_Entry = TypeVar("_Entry")
+
+
+class ByRecord(Generic[_Entry]):
+    """One entry for each record's class. A record without one of its own has that of the nearest of its bases."""
+
+    def __init__(self, what: str) -> None:
+        """`what`: what errors call an entry, such as "expansion"."""
+        self._what = what
+        self._entries: dict[type[Operator], _Entry] = {}
+
+    def add(self, record: type[Operator], entry: _Entry) -> None:
+        """Adds the entry of a record; GraphError where that record has one."""
+        if record in self._entries:
+            raise GraphError(f"{record.__name__} ({record.op}) has two entries of the kind {self._what}; one is needed")
+        self._entries[record] = entry
+
+    def find(self, record: type[Operator]) -> _Entry | None:
+        """The entry of a record, or of the nearest of its bases that has one; None where none has."""
+        return next((self._entries[base] for base in record.__mro__ if base in self._entries), None)
+
+    def __contains__(self, record: type[Operator]) -> bool:
+        return self.find(record) is not None
+
+    def __iter__(self) -> Iterator[type[Operator]]:
+        """The records that have an entry of their own, in the order in which they came."""
+        return iter(self._entries)
