@@ -13,6 +13,7 @@ from mrt.errors import DataError, GraphError
 from mrt.symbol.arrays import as_array
 from mrt.symbol.interval import Array
 from mrt.symbol.symbol import Symbol
+from mrt.symbol.text import format_graph
 from mrt.symbol.types import TensorType
 
 
@@ -134,9 +135,7 @@ class Graph:
         return frozenset(self.outputs)
 
     def __str__(self) -> str:
-        from mrt.symbol.text import format_graph
-
-        return format_graph(self)
+        return format_graph(self.inputs, self.symbols, self.outputs, self.parameters)
 
 
 def topological(outputs: Iterable[Symbol], known: Iterable[Symbol] = ()) -> list[Symbol]:

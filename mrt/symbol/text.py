@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 
-from mrt.symbol.graph import Graph
 from mrt.symbol.interval import Array
 from mrt.symbol.symbol import Symbol
 
@@ -14,8 +14,10 @@ _SHOWN_ELEMENTS = 4
 """Parameters of at most so many elements are shown with their value."""
 
 
-def format_graph(graph: Graph) -> str:
-    """The graph as text, one symbol per line, each after its inputs:
+def format_graph(
+    inputs: Sequence[Symbol], symbols: Sequence[Symbol], outputs: Sequence[Symbol], parameters: Mapping[str, Array]
+) -> str:
+    """A graph as text, one of its `symbols` per line, each after its inputs:
 
         graph(%data : float32[1, 3, 8, 8]) {
           @conv_weight : float32[4, 3, 3, 3]
@@ -28,18 +30,18 @@ def format_graph(graph: Graph) -> str:
     @ marks parameters, % everything else. Attributes that have their default are left out; `from` names the origin
     where it is another name. Names with other characters than letters, digits and _ . / : $ - stand in quotes.
     """
-    inputs = ", ".join(_declared(symbol, "%") for symbol in graph.inputs)
-    fed = set(graph.inputs)
-    marks = {symbol: "@" if symbol.is_variable and symbol not in fed else "%" for symbol in graph.symbols}
+    fed = set(inputs)
+    marks = {symbol: "@" if symbol.is_variable and symbol not in fed else "%" for symbol in symbols}
     marks |= dict.fromkeys(fed, "%")
-    parameters = [symbol for symbol in graph.symbols if marks[symbol] == "@"]
-    lines = [f"graph({inputs}) {{"]
-    for symbol in parameters:
-        lines.append(f"  {_declared(symbol, '@')}{_value(graph.parameters[symbol.name])}{_origin(symbol)}")
-    for symbol in graph.operators:
-        lines.append(f"  {_declared(symbol, '%')} = {_applied(symbol, marks)}{_origin(symbol)}")
-    outputs = ", ".join(_named(symbol, marks[symbol]) for symbol in graph.outputs)
-    return "\n".join([*lines, f"  return {outputs}", "}"])
+    lines = [f"graph({', '.join(_declared(symbol, '%') for symbol in inputs)}) {{"]
+    for symbol in symbols:
+        if marks[symbol] == "@":
+            lines.append(f"  {_declared(symbol, '@')}{_value(parameters[symbol.name])}{_origin(symbol)}")
+    for symbol in symbols:
+        if not symbol.is_variable:
+            lines.append(f"  {_declared(symbol, '%')} = {_applied(symbol, marks)}{_origin(symbol)}")
+    results = ", ".join(_named(symbol, marks[symbol]) for symbol in outputs)
+    return "\n".join([*lines, f"  return {results}", "}"])
 
 
 def _declared(symbol: Symbol, mark: str) -> str:
