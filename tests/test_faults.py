@@ -23,7 +23,7 @@ from mrt.pipeline import run_pipeline
 from mrt.result_folder import FINISHED, REMOVED, current
 from mrt.stages import calibrate, evaluate
 from tests.faults import Killed, failing, file_size_limit, full_disk
-from tests.test_pipeline import CONFIG, config_of, save_data, save_network, silent
+from tests.pipeline.runs import CONFIG, config_of, save_data, save_network, silent
 
 FORMER, NEW = (), ("calibrate.method=mse", "quantize.activation.bits=5", "evaluate.samples=9")
 """What a first and a second run set."""

@@ -1,0 +1,30 @@
+"""A finished run, and a copy of it that a test may change."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.runs import CONFIG, run, save_data, save_network
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the whole pipeline was run; tests that change it take a copy."""
+    folder = tmp_path_factory.mktemp("run")
+    save_network(folder / "net.onnx")
+    save_data(folder / "data.npz")
+    (folder / "config.yaml").write_text(CONFIG)
+    run(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    """The same files under the same paths as seen by the configuration, in a folder of the test's own."""
+    shutil.copytree(finished, tmp_path / "run")
+    # Sections hold absolute paths, so the saved stages belong to the first folder: point the copy's data there.
+    (tmp_path / "run" / "config.yaml").write_text(CONFIG.replace("data.npz", str(finished / "data.npz")))
+    return tmp_path / "run"
