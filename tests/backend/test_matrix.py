@@ -9,7 +9,8 @@ from compiled import compare
 
 from mrt.backend import TvmRunner
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol
-from tests.matrix import CASES, PAIRS, Case, extreme_feeds
+from tests.matrix import PAIRS, Case, extreme_feeds
+from tests.matrix_cases import CASES
 from tests.quantization.networks import quantize_and_run
 
 MODULES = 8

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,102 +17,27 @@ from mrt.certificate import CERTIFICATE_FILE
 from mrt.errors import VerificationError
 from mrt.model import assemble
 from mrt.quantization.expand import IntegerGraph, expand_graph
-from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType, run_passes
-from mrt.symbol.bounds import analyse_bounds
-from mrt.symbol.operators.activation import Clip, Relu, Sigmoid, Tanh
-from mrt.symbol.operators.arrangement import UpSampling
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+from mrt.symbol import Array, Graph, Operator, Symbol, run_passes
+from mrt.symbol.operators.activation import Sigmoid
 from mrt.symbol.operators.convolution import Convolution
-from mrt.symbol.operators.deconvolution import Deconvolution
-from mrt.symbol.operators.elementwise import ElemwiseMul
 from mrt.symbol.operators.functions import Abs, Silu, Square
 from mrt.symbol.operators.linear import FullyConnected
-from mrt.symbol.operators.pad import Pad
-from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Mean, Sum
-from mrt.symbol.operators.transform import Flatten, Transpose
 from tests.certificate.test_verify import refresh_digests
+from tests.expansions.split_layers import (
+    IMAGE,
+    LAYERS,
+    config_of,
+    conv,
+    even,
+    names_of,
+    normal,
+    of_op,
+    of_sixteen_channels,
+    times,
+)
 from tests.matrix import NORMAL_FORM, PAIRS, assert_proven_at_extremes, assert_within_bounds, extreme_feeds
 from tests.quantization.networks import chain, like_channels, observe, quantize_and_run, random_samples
-
-Step = tuple[Operator, Sequence[Array]]
-IMAGE = (1, 6, 5, 4)
-
-
-def normal(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def config_of(
-    step: int | None = None,
-    weight_step: int | None = None,
-    pair: tuple[str, str] = ("symmetric", "symmetric"),
-    bits: int = 8,
-) -> QuantizationConfig:
-    granularity = ["layer" if value is None else {"channel": value} for value in (step, weight_step)]
-    return QuantizationConfig.model_validate(
-        {
-            "activation": {"bits": bits, "quantizer": pair[0], "granularity": granularity[0]},
-            "weight": {"bits": bits, "quantizer": pair[1], "granularity": granularity[1]},
-        }
-    )
-
-
-def times(*constants: float, rank: int = 4) -> Step:
-    """A product with one constant for each channel, after which the channels' ranges differ: inputs have one scale."""
-    return BroadcastMul(), [np.reshape(np.asarray(constants, np.float32), (1, -1, *(1,) * (rank - 2)))]
-
-
-def even(*shape: int, seed: int = 1) -> Array:
-    """A weight whose every input channel reaches the same at an output channel, and another at each of those."""
-    rows = normal(*shape, seed=seed)
-    flat = rows.reshape(*shape[:2], -1)
-    flat *= 0.9 / np.abs(flat).max(axis=2, keepdims=True)
-    flat[:, :, 0] = 1.0
-    flat[:, :, -1] = -1.0
-    flat *= np.linspace(0.3, 1.7, shape[0])[:, None, None]
-    return rows
-
-
-def conv(filters: int, channels: int, kernel: int = 3, groups: int = 1) -> Step:
-    return Convolution((kernel,) * 2, filters, num_group=groups, no_bias=True), [
-        even(filters, channels // groups, kernel, kernel)
-    ]
-
-
-def deconv(filters: int, channels: int, groups: int = 1) -> Step:
-    operator = Deconvolution((3, 2), filters, stride=(2, 1), num_group=groups)
-    return operator, [operator.from_rows(even(filters, channels // groups, 3, 2))]
-
-
-def dense(units: int, channels: int, each: int) -> Step:
-    return FullyConnected(units, no_bias=True), [even(units, channels, each).reshape(units, -1)]
-
-
-BORDER = (0, 0, 0, 0, 1, 2, 0, 1)
-LAYERS: dict[str, tuple[tuple[int, ...], list[Step]]] = {
-    "convolution": (IMAGE, [conv(4, 6)]),
-    "grouped convolution": (IMAGE, [conv(4, 6, groups=2)]),
-    "depthwise convolution": (IMAGE, [conv(12, 6, groups=6)]),
-    "deconvolution": (IMAGE, [deconv(4, 6)]),
-    "grouped deconvolution": (IMAGE, [deconv(4, 6, groups=2)]),
-    "dense": (IMAGE, [dense(3, 6, 20)]),
-    "dense, last axis": ((2, 6, 6), [(FullyConnected(4, no_bias=True, flatten=False), [even(4, 6, 1).reshape(4, 6)])]),
-    "flattened": (IMAGE, [(Flatten(), []), dense(3, 120, 1)]),
-    "maxima": (IMAGE, [(Pooling((2, 2), stride=(2, 1), pad=(1, 1)), []), conv(4, 6)]),
-    "sums": (IMAGE, [(Pooling((2, 2), pool_type="sum"), []), conv(4, 6)]),
-    "border of zero": (IMAGE, [(Pad(BORDER), []), conv(4, 6)]),
-    "border of a constant": (IMAGE, [(Pad(BORDER, constant_value=-0.7), []), conv(4, 6)]),
-    "border of neighbours": (IMAGE, [(Pad(BORDER, "edge"), []), conv(4, 6)]),
-    "enlarged": (IMAGE, [(UpSampling(2), []), conv(4, 6)]),
-    "clipped": (IMAGE, [(Clip(-0.6, 0.9), []), conv(4, 6)]),
-    "chain": (IMAGE, [conv(6, 6), (BroadcastAdd(), [normal(1, 6, 1, 1)]), (Relu(), []), conv(4, 6, kernel=2)]),
-}
-
-
-def names_of(graph: Graph, op: str) -> list[str]:
-    return [symbol.name for symbol in graph.operators if symbol.op == op]
 
 
 @pytest.mark.parametrize("step", [1, 4, 6])
@@ -310,11 +233,6 @@ def saved(integer: IntegerGraph, folder: Path) -> Path:
     return folder
 
 
-def of_sixteen_channels(step: int | None) -> IntegerGraph:
-    graph = chain((1, 16, 6, 6), times(*np.linspace(1, 9, 16)), conv(4, 16))
-    return expand_graph(graph, observe(graph, random_samples(graph)), config_of(step))
-
-
 def test_the_certificate_grows_with_the_number_of_groups_and_no_faster(tmp_path: Path) -> None:
     groups = (2, 4, 8, 16)
     sizes = [
@@ -347,119 +265,6 @@ def test_an_altered_slice_is_found(tmp_path: Path) -> None:
     path.write_text(json.dumps(graph))
     with pytest.raises(VerificationError, match="graph.json"):
         mrt.verify(folder)
-
-
-def of_op(integer: IntegerGraph, op: str) -> list[Symbol]:
-    return [symbol for symbol in integer.graph.operators if symbol.op == op]
-
-
-SPREAD = (1.0, 0.25, 0.06, 1.0, 0.02, 0.5)
-
-
-@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
-def test_every_channel_has_the_table_of_its_scales(quantizer: str) -> None:
-    """In one look-up: entry for entry the function of what the channel's integers stand for, in Python floats."""
-    graph = chain(IMAGE, times(*SPREAD), (Sigmoid(), []), conv(4, 6))
-    integer = assert_within_bounds(graph, random_samples(graph), config_of(1, pair=(quantizer, "symmetric")))
-    (lookup,) = of_op(integer, "table_lookup")
-    assert not of_op(integer, "Concat") and not [s for s in of_op(integer, "slice_axis") if s.origin == "s1"]
-    index, table = lookup.inputs[0], integer.graph.value(lookup.inputs[1])
-    data, starts = index.inputs[0], integer.graph.value(index.inputs[1]).reshape(-1)
-    scales, given = (integer.scales[symbol.name].reshape(-1) for symbol in (data, lookup))
-    zeros, moved = (
-        np.broadcast_to(integer.zero_points.get(s.name, 0), (1, 6, 1, 1)).reshape(-1) for s in (data, lookup)
-    )
-    assert len(set(scales)) > 3 and len(set(given)) > 1
-    inputs = {symbol.name: Interval.of(target.lo, target.hi, symbol.shape) for symbol, target in integer.inputs}
-    reached = analyse_bounds(integer.graph, inputs)[data.name].reduced([1])
-    lows, highs = (np.broadcast_to(end.reshape(-1), 6).tolist() for end in (reached.lo, reached.hi))
-    for channel, (lo, hi) in enumerate(zip(lows, highs, strict=True)):
-        assert hi - lo > 100
-        for q in range(lo, hi + 1):
-            real = 1 / (1 + math.exp(-scales[channel] * (q - zeros[channel])))
-            found = int(table[q + starts[channel]])
-            assert abs(given[channel] * (found - moved[channel]) - real) <= 0.5001 * given[channel] or found in (0, 255)
-
-
-def test_tables_of_sixteen_bits_are_cut_into_slices_and_merged() -> None:
-    """Two groups of 65,535 entries each are more than one table holds; channels of one range share theirs."""
-    graph = chain(IMAGE, times(1, 1, 1, 1, 0.1, 0.1), (Tanh(), []), conv(4, 6))
-    integer = assert_within_bounds(graph, random_samples(graph), config_of(2, bits=12))
-    assert len(of_op(integer, "table_lookup")) == 1
-    overrides = {"s0": {"activation": {"bits": 16}}}
-    config = config_of(2).model_copy(update={"overrides": QuantizationConfig(overrides=overrides).overrides})
-    integer = assert_within_bounds(graph, random_samples(graph), config)
-    assert_proven_at_extremes(integer)
-    (joined,) = of_op(integer, "Concat")
-    assert [part.op for part in joined.inputs] == ["table_lookup"] * len(joined.inputs) and len(joined.inputs) > 1
-    assert {part.inputs[0].op for part in joined.inputs} <= {"slice_axis", "broadcast_add"}
-
-
-def test_a_split_stays_split_through_a_chain() -> None:
-    """Scales travel through tables, products, moves and maxima: nothing is sliced or merged before the sum."""
-    builder = GraphBuilder()
-    x = builder.input("x", TensorType(IMAGE))
-    spread = builder.parameter("spread", np.asarray(SPREAD, np.float32).reshape(1, 6, 1, 1))
-    t = builder.apply(BroadcastMul(), [x, spread], "t")
-    gate = builder.apply(Sigmoid(), [t], "gate")
-    gated = builder.apply(ElemwiseMul(), [gate, t], "gated")
-    turned = builder.apply(Transpose((0, 2, 3, 1)), [builder.apply(Tanh(), [gated], "curved")], "turned")
-    back = builder.apply(Transpose((0, 3, 1, 2)), [turned], "back")
-    pooled = builder.apply(Pooling((2, 2)), [back], "pooled")
-    weight = builder.parameter("w", even(4, 6, 2, 2))
-    graph = builder.graph([builder.apply(Convolution((2, 2), 4, no_bias=True), [pooled, weight], "layer")])
-    integer = assert_within_bounds(graph, random_samples(graph), config_of(1))
-    assert_proven_at_extremes(integer)
-    assert {symbol.origin for symbol in of_op(integer, "slice_axis")} == {"layer"}
-    assert not of_op(integer, "Concat")
-    for name, shape in (("gated", (1, 6, 1, 1)), ("turned", (1, 1, 1, 6)), ("pooled", (1, 6, 1, 1))):
-        scales = [
-            integer.scales[s.name] for s in integer.graph.operators if s.origin == name and s.name in integer.scales
-        ]
-        assert all(scale.shape == shape and len(np.unique(scale)) > 2 for scale in scales)
-
-
-@pytest.mark.parametrize("steps", [(1, 1), (2, 3), (3, 4), (2, None), (None, 4)])
-@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
-def test_products_of_groups_are_exact_at_the_product_of_their_scales(
-    steps: tuple[int | None, int | None], quantizer: str
-) -> None:
-    """Groups of different length give those that both have in common; in Python integers."""
-    builder = GraphBuilder()
-    sources = []
-    for name, spread in (("x", SPREAD), ("y", SPREAD[::-1])):
-        constant = builder.parameter(f"{name}_spread", np.asarray(spread, np.float32).reshape(1, 6, 1, 1))
-        sources.append(builder.apply(BroadcastMul(), [builder.input(name, TensorType(IMAGE)), constant], f"{name}_t"))
-    graph = builder.graph([builder.apply(Abs(), [builder.apply(ElemwiseMul(), sources, "product")], "out")])
-    granularity = ["layer" if step is None else {"channel": step} for step in steps]
-    overrides = {f"{n}_t": {"activation": {"granularity": g}} for n, g in zip("xy", granularity, strict=True)}
-    config = QuantizationConfig.model_validate({"activation": {"quantizer": quantizer}, "overrides": overrides})
-    integer = assert_within_bounds(graph, random_samples(graph), config)
-    (product,) = of_op(integer, "elemwise_mul")
-    for feeds in extreme_feeds(integer):
-        x, y, found = integer.graph.with_outputs([*product.inputs, product]).evaluate(feeds)
-        assert (x.astype(object) * y.astype(object) == found.astype(object)).all()
-    factors = [integer.scales[symbol.name] for symbol in product.inputs]
-    given = np.broadcast_to(integer.scales[product.name], (1, 6, 1, 1))
-    np.testing.assert_allclose(np.broadcast_to(factors[0] * factors[1], (1, 6, 1, 1)), given)
-
-
-def test_factors_in_groups_along_different_axes_are_multiplied_at_one_scale_of_one() -> None:
-    """One comes from a layer's channels, the other's groups lie along the last axis, over which its reader sums."""
-    builder = GraphBuilder()
-    x, y = (builder.input(name, TensorType((1, 4, 5, 6))) for name in "xy")
-    rows = builder.parameter("rows", np.asarray([1, 0.1, 0.3, 1], np.float32).reshape(1, 4, 1, 1))
-    columns = builder.parameter("columns", np.asarray(SPREAD, np.float32).reshape(1, 1, 1, 6))
-    left, right = (builder.apply(BroadcastMul(), [a, b], n) for a, b, n in ((x, rows, "left"), (y, columns, "right")))
-    dense = FullyConnected(3, no_bias=True, flatten=False)
-    read = builder.apply(dense, [right, builder.parameter("w", normal(3, 6))], "read")
-    beside = builder.apply(Pooling((2, 2)), [left], "beside")
-    layer = builder.apply(conv(3, 4)[0], [beside, builder.parameter("v", conv(3, 4)[1][0])], "layer")
-    product = builder.apply(ElemwiseMul(), [left, right], "product")
-    graph = builder.graph([read, layer, builder.apply(Abs(), [product], "out")])
-    for step in (1, 4):
-        integer = assert_within_bounds(graph, random_samples(graph), config_of(step))
-        assert_proven_at_extremes(integer)
 
 
 @pytest.mark.parametrize(

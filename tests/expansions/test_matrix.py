@@ -33,11 +33,9 @@ from mrt.symbol.operators.functions import Log
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.transform import Concat, Flatten
-from tests.error_bounds import RULES
+from tests.error_rules import RULES
 from tests.matrix import (
-    CASES,
     DRAWS,
-    GROUPED_CASES,
     PAIRS,
     QUANTIZERS,
     STEPS,
@@ -49,6 +47,7 @@ from tests.matrix import (
     extreme_feeds,
     run,
 )
+from tests.matrix_cases import CASES, GROUPED_CASES
 from tests.quantization.networks import chain, like_channels, observe, random_samples
 
 USEFUL = 0.3

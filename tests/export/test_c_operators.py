@@ -12,7 +12,8 @@ from random_graphs import feeds_of, random_graph
 
 from mrt.model import assemble
 from tests.emulation import MACHINES, Emulation
-from tests.matrix import CASES, extreme_feeds
+from tests.matrix import extreme_feeds
+from tests.matrix_cases import CASES
 from tests.quantization.networks import quantize_and_run
 
 GROUPS = 6

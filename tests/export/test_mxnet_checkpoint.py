@@ -23,7 +23,8 @@ from mrt.frontend.mxnet.params import read_params
 from mrt.model import QuantizedModel, assemble
 from mrt.symbol import GraphBuilder, TensorType, find_operator
 from mrt.symbol.operators.activation import Relu
-from tests.matrix import CASES, extreme_feeds
+from tests.matrix import extreme_feeds
+from tests.matrix_cases import CASES
 from tests.quantization.networks import quantize_and_run
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "export.md"

@@ -13,7 +13,7 @@ from exported import exported
 
 from mrt.model import assemble
 from mrt.symbol import TensorType
-from tests.matrix import CASES
+from tests.matrix_cases import CASES
 from tests.quantization.networks import quantize_and_run
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "export.md"

@@ -6,7 +6,8 @@ import pytest
 from formats import Format, in_every_format
 
 from mrt.model import assemble
-from tests.matrix import CASES, Case, extreme_feeds
+from tests.matrix import Case, extreme_feeds
+from tests.matrix_cases import CASES
 from tests.quantization.networks import quantize_and_run
 
 GROUPS = 12

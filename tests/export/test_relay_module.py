@@ -28,7 +28,7 @@ from mrt.frontend.relay.text import parse_module
 from mrt.model import QuantizedModel, assemble
 from mrt.symbol import GraphBuilder, TensorType, find_operator
 from mrt.symbol.operators.activation import Relu
-from tests.matrix import CASES
+from tests.matrix_cases import CASES
 from tests.quantization.networks import quantize_and_run
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "export.md"

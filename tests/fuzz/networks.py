@@ -21,7 +21,7 @@ from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType,
 from tests.backend.compiled import compare
 from tests.fuzz.case import Outcome
 from tests.fuzz.draw import Draw
-from tests.matrix import CASES
+from tests.matrix_cases import CASES
 
 MOST_OPERATORS = 8
 BATCHES = 3

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from mrt.symbol import Array, Symbol
-from tests.matrix import CASES, Case
+from tests.matrix import Case
+from tests.matrix_cases import CASES
 
 
 def varied(graph_symbol: Symbol, values: list[Array], index: int, axis: int, place: int) -> Array:
