@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mxnet_files import random, symbol_json, write_params
+from mxnet_networks import WEIGHTS, X, dense, edited, relu
 
 import mrt
 from mrt.config import load_config
 from mrt.errors import ConfigError, GraphError, ModelFileError, MRTError, UnsupportedOperatorError
 from mrt.frontend import from_mxnet, load_model
-from mrt.frontend.mxnet.node import covered_operators
 from mrt.pipeline import run_pipeline
-from mrt.symbol import Graph
-from mrt.symbol.operator import find_operator, is_operator
 from mrt.symbol.operators.activation import Clip
-
-X = {"x": (2, 3)}
-
-
-def relu(op: str = "relu", key: str = "attrs", **attributes: str) -> str:
-    """x -> one operator."""
-    return symbol_json(("null", "x", []), (op, "y", [[0, 0]], attributes), key=key)
-
-
-def edited(text: str, **changes: Any) -> str:
-    return json.dumps(json.loads(text) | changes)
 
 
 @pytest.mark.parametrize("key", ["attrs", "attr", "param"])
@@ -49,19 +33,6 @@ def test_what_users_note_is_no_attribute() -> None:
     content = json.loads(relu("_PlusScalar", "param", scalar="2"))
     content["nodes"][1]["attr"] = {"whatever": "0.1"}
     assert from_mxnet(json.dumps(content), {}, X).outputs[0].op == "_plus_scalar"
-
-
-def dense(**attributes: str) -> str:
-    """A FullyConnected of 4 outputs on x, its shape hinted as `attributes` say."""
-    return symbol_json(
-        ("null", "x", [], attributes),
-        ("null", "fc_weight", [], {"__shape__": "(4, 0)"}),
-        ("null", "fc_bias", []),
-        ("FullyConnected", "fc", [[0, 0], [1, 0], [2, 0]], {"num_hidden": "4"}),
-    )
-
-
-WEIGHTS = {"arg:fc_weight": random(4, 3), "arg:fc_bias": random(4)}
 
 
 @pytest.mark.parametrize("as_file", [False, True])
@@ -235,115 +206,6 @@ def test_damaged_files_are_one_clear_error(text: str, message: str) -> None:
         from_mxnet(text, {})
     assert time.perf_counter() - started < 60  # a hang, on any machine
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
-
-
-def small() -> str:
-    return symbol_json(
-        ("null", "x", [], {"__shape__": "(2, 1, 6, 6)"}),
-        ("null", "w", []),
-        ("Convolution", "c", [[0, 0], [1, 0]], {"kernel": "(3, 3)", "num_filter": "4", "no_bias": "True"}),
-        ("Pooling", "p", [[2, 0]], {"kernel": "(2, 2)", "stride": "(2, 2)", "pool_type": "avg"}),
-        ("SliceChannel", "s", [[3, 0]], {"num_outputs": "2", "axis": "1"}),
-        ("Reshape", "r", [[4, 1]], {"shape": "(0, -3, -4, 2, -1)"}),
-        ("broadcast_axis", "b", [[5, 0]], {"axis": "3", "size": "2"}),
-        heads=[[6, 0], [4, 0]],
-    )
-
-
-KERNEL = {"w": random(4, 1, 3, 3)}
-
-
-def test_the_whole_one_is_read() -> None:
-    assert [output.shape for output in from_mxnet(small(), KERNEL).outputs] == [(2, 4, 2, 2), (2, 2, 2, 2)]
-
-
-PIECES = [
-    '"',
-    "-",
-    "[",
-    "]",
-    "9",
-    "e9",
-    "0",
-    ",",
-    ".5",
-    "null",
-    "x",
-    "(",
-    "1, ",
-    "\\ud800",
-    "relu",
-    "None",
-    "77777777777",
-]
-
-
-@given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 4), st.sampled_from(PIECES)), min_size=1, max_size=4))
-def test_mutated_files_give_a_graph_or_an_error_of_ours(changes: list[tuple[int, int, str]]) -> None:
-    text = small()
-    for place, removed, piece in changes:
-        text = text[:place] + piece + text[place + removed :]
-    try:
-        assert isinstance(from_mxnet(text if text.lstrip()[:1] in "{[" else "{" + text, KERNEL), Graph)
-    except MRTError as error:
-        assert str(error)
-
-
-@given(st.data())
-def test_mutated_attributes_give_a_graph_or_an_error_of_ours(data: st.DataObject) -> None:
-    content = json.loads(small())
-    node = content["nodes"][data.draw(st.integers(0, len(content["nodes"]) - 1))]
-    texts = st.sampled_from(["", "()", "-1", "0", "None", "1e400", "nan", "(0, 0)", "(2, 2, 2)", "True", "'", "9" * 30])
-    for key in data.draw(st.lists(st.sampled_from([*node["attrs"], "axis", "layout", "shape", "pad"]), min_size=1)):
-        node["attrs"][key] = data.draw(texts)
-    try:
-        from_mxnet(json.dumps(content), KERNEL)
-    except MRTError as error:
-        assert str(error)
-
-
-# fmt: off
-OTHER_ATTRIBUTES = [
-    "act_type", "axis", "center_crop", "depth", "dtype", "h_w", "keepdims", "kernel", "lhs_axes", "mode",
-    "multi_output", "nsize", "num_args", "num_outputs", "offset", "on_value", "ord", "pad", "pool_type",
-    "preserve_shape", "sample_type", "scalar", "scale", "shape", "size", "squeeze_axis", "stride", "target_shape",
-    "value",
-]
-# fmt: on
-
-
-@pytest.mark.parametrize("op", sorted(covered_operators()))
-def test_any_attributes_of_any_operator_give_a_graph_or_an_error_of_ours(op: str) -> None:
-    """Attributes of all kinds of values, on inputs of all ranks; those that are drawn differ by operator."""
-    rng = np.random.default_rng([*op.encode()])
-    keys = [field.name for field in fields(find_operator(op))] if is_operator(op) else OTHER_ATTRIBUTES
-    texts = [
-        "",
-        "()",
-        "-1",
-        "0",
-        "2",
-        "None",
-        "1e400",
-        "nan",
-        "(0, 0)",
-        "(2, 2)",
-        "True",
-        "9" * 30,
-        "NHWC",
-        "prelu",
-        "avg",
-    ]
-    shapes = [(2,), (2, 3), (1, 2, 3), (2, 2, 3, 3), (1, 2, 2, 2, 2), (1,)]
-    for _ in range(40):
-        known = {key: str(rng.choice(texts)) for key in keys if rng.random() < 0.7}
-        inputs = [[int(place), 0] for place in range(rng.integers(0, 4))]
-        text = symbol_json(*(("null", name, []) for name in "abc"), (op, "y", inputs, known))
-        arrays = {"c": random(*shapes[rng.integers(len(shapes))])}
-        try:
-            from_mxnet(text, arrays, {name: shapes[rng.integers(len(shapes))] for name in "ab"})
-        except MRTError as error:
-            assert str(error)
 
 
 def test_chain_of_ten_thousand_operators() -> None:

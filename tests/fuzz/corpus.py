@@ -85,9 +85,9 @@ def _of_tests() -> None:
 
 def _onnx(folder: Path) -> None:
     _of_tests()
-    import test_onnx_hostile
+    import small_onnx_models
 
-    for name, model in test_onnx_hostile.MODELS.items():
+    for name, model in small_onnx_models.MODELS.items():
         _put(folder, "onnx", name, "net.onnx", {"net.onnx": model.SerializeToString()})
     digits = (ROOT / "examples" / "digits" / "digits.onnx").read_bytes()
     _put(folder, "onnx", "digits", "net.onnx", {"net.onnx": digits})
@@ -124,24 +124,22 @@ def _relay(folder: Path) -> None:
 def _mxnet(folder: Path) -> None:
     _of_tests()
     import mxnet_files
-    import test_mxnet_symbols
+    import mxnet_networks
 
-    parameters = mxnet_files.write_params({f"arg:{name}": value for name, value in test_mxnet_symbols.KERNEL.items()})
-    files = {"net-symbol.json": test_mxnet_symbols.small().encode(), "net-0000.params": parameters}
+    parameters = mxnet_files.write_params({f"arg:{name}": value for name, value in mxnet_networks.KERNEL.items()})
+    files = {"net-symbol.json": mxnet_networks.small().encode(), "net-0000.params": parameters}
     _put(folder, "mxnet", "small", "net-symbol.json", files)
 
 
 def _torch(folder: Path) -> None:
     _of_tests()
-    import test_torch_archive
     import torch
+    import torch_archives
 
     dynamic = ({0: torch.export.Dim("batch")},)
     with tempfile.TemporaryDirectory() as made:
         path = Path(made) / "net.pt2"
-        program = test_torch_archive.export(
-            test_torch_archive.NETWORK, test_torch_archive.IMAGES, dynamic_shapes=dynamic
-        )
+        program = torch_archives.export(torch_archives.NETWORK, torch_archives.IMAGES, dynamic_shapes=dynamic)
         torch.export.save(program, path)
         _put(folder, "torch", "small", "net.pt2", {"net.pt2": path.read_bytes()})
 
