@@ -1,10 +1,11 @@
-# make demo    quantizes the embedded example and prints its accuracy
-# make test    runs all tests
-# make lint    checks style and types
-# make format  rewrites the sources in the project's style
-# make fuzz    tries random graphs, networks, files and saved models for SECONDS (600), or CASES rounds, by SEED
-# make bench   measures time and memory of every stage
-# make clean   removes what the other targets made
+# make demo      quantizes the embedded example and prints its accuracy
+# make test      runs all tests but the exhaustive tier, in WORKERS processes (2)
+# make test-all  runs all tests
+# make lint      checks style and types
+# make format    rewrites the sources in the project's style
+# make fuzz      tries random graphs, networks, files and saved models for SECONDS (600), or CASES rounds, by SEED
+# make bench     measures time and memory of every stage
+# make clean     removes what the other targets made
 #
 # Each target installs what it needs into VENV first, once. PYTHON is the interpreter that VENV is made with.
 
@@ -13,15 +14,22 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format fuzz bench clean
+.PHONY: demo test test-all lint format fuzz bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
 	$(BIN)/mrt run configs/digits.yaml
 
+WORKERS ?= 2
 # By one thread NumPy's matrix products cannot wait for another one, as OpenBLAS was once seen to do forever.
+# Neighbours share what a session caches; a worker that has none left takes some of another's.
+PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+
 test: $(VENV)/.installed-test
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
+
+test-all: $(VENV)/.installed-test
+	$(PYTEST) --exhaustive $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

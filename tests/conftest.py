@@ -12,12 +12,27 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.tiers import exhaustive
+
 # A change passes or fails for what it is, not for the examples of the day. HYPOTHESIS_PROFILE=explore draws new ones.
 # No test depends on the speed of the machine: neither a deadline nor the time that drawing an example takes.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("reproducible", derandomize=True, **UNTIMED)
 settings.register_profile("explore", derandomize=False, print_blob=True, **UNTIMED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "reproducible"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--exhaustive", action="store_true", help="run all cases, as `make test-all` does")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without --exhaustive what repeats a property at length is left out."""
+    if config.getoption("exhaustive"):
+        return
+    left_out = exhaustive(items)
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")
