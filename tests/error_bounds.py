@@ -20,8 +20,7 @@ from mrt.quantization.expand import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Array, Symbol
-from mrt.symbol.bounds import analyse_bounds
-from mrt.symbol.interval import Interval
+from tests.quantization.networks import proven_bounds
 
 FLOAT32 = 2.0**-24
 INT32_MAX = 2**31 - 1
@@ -85,9 +84,7 @@ class ErrorAnalysis:
 
     def __init__(self, integer: IntegerGraph, plan: Plan, rules: Mapping[str, Rule]) -> None:
         self.integer, self.plan, self._rules = integer, plan, rules
-        self._bounds = analyse_bounds(
-            integer.graph, {s.name: Interval.of(t.lo, t.hi, s.shape) for s, t in integer.inputs}
-        )
+        self._bounds = proven_bounds(integer)
         self._forms: dict[str, list[Array]] = {}
         for symbol in (*integer.graph.inputs, *integer.graph.operators):
             if symbol.name in integer.scales:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from mrt.calibration import Range
 from mrt.preparation import AveragePoolingToSum, ScalarsToConstants, SeparateBias, SeparatePad
 from mrt.quantization.expand import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.make import make_plan
-from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType, run_passes
-from mrt.symbol.bounds import DTYPE_RANGES, analyse_bounds
+from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType, run_passes
+from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.functions import (
     Negative,
@@ -22,7 +23,7 @@ from mrt.symbol.operators.functions import (
 from mrt.symbol.operators.pooling import Pooling
 from tests.error_bounds import ErrorAnalysis
 from tests.error_rules import RULES
-from tests.quantization.networks import Outcome, observe, quantize_and_run
+from tests.quantization.networks import Outcome, observe, proven_bounds, quantize_and_run
 
 QUANTIZERS = ("symmetric", "affine")
 PAIRS = tuple(itertools.product(QUANTIZERS, repeat=2))
@@ -189,11 +190,18 @@ DRAWS = {
 
 
 def run(
-    graph: Graph, samples: Sequence[dict[str, Array]], config: QuantizationConfig
+    graph: Graph,
+    samples: Sequence[dict[str, Array]],
+    config: QuantizationConfig,
+    observed: Mapping[str, Range] | None = None,
 ) -> tuple[Outcome, list[list[Array]]]:
-    """`graph` quantized and run on samples that calibrate it, with the bound of each sample's outputs."""
-    outcome = quantize_and_run(graph, samples, config)
-    analysis = ErrorAnalysis(outcome.integer, make_plan(graph, observe(graph, samples), config), RULES)
+    """`graph` quantized and run on samples, with the bound of each sample's outputs.
+
+    observed: the ranges, by default those of the samples.
+    """
+    ranges = observe(graph, samples) if observed is None else observed
+    outcome = quantize_and_run(graph, samples, config, ranges)
+    analysis = ErrorAnalysis(outcome.integer, make_plan(graph, ranges, config), RULES)
     return outcome, [analysis.errors(feeds) for feeds in samples]
 
 
@@ -216,10 +224,14 @@ def extreme_feeds(integer: IntegerGraph, seed: int = 0) -> list[dict[str, Array]
 
 
 def assert_within_bounds(
-    graph: Graph, samples: list[dict[str, Array]], config: QuantizationConfig, useful: float = np.inf
+    graph: Graph,
+    samples: list[dict[str, Array]],
+    config: QuantizationConfig,
+    useful: float = np.inf,
+    observed: Mapping[str, Range] | None = None,
 ) -> IntegerGraph:
     """The integers of `graph` are within the analytic bound of float, which is a `useful` share of the output."""
-    outcome, bounds = run(graph, samples, config)
+    outcome, bounds = run(graph, samples, config, observed)
     for real, found, bound in zip(outcome.real, outcome.approximate, bounds, strict=True):
         for index, output in enumerate(graph.outputs):
             excess = np.abs(found[index] - real[index]) - bound[index]
@@ -231,8 +243,7 @@ def assert_within_bounds(
 
 def assert_proven_at_extremes(integer: IntegerGraph) -> None:
     """Every tensor stays within its proven bounds and 32 bits for the extremes of the inputs."""
-    intervals = {s.name: Interval.of(t.lo, t.hi, s.shape) for s, t in integer.inputs}
-    bounds = analyse_bounds(integer.graph, intervals)
+    bounds = proven_bounds(integer)
     for feeds in extreme_feeds(integer):
         for symbol, value in integer.graph.walk(feeds):
             interval = bounds[symbol.name]

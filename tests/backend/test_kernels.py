@@ -100,6 +100,7 @@ class Layers(Bundle):
         self.add("relu", data)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_convolutions(runner: Runner, dtype: str) -> None:
     layers = Layers()
@@ -123,6 +124,7 @@ def test_convolutions(runner: Runner, dtype: str) -> None:
     layers.check(runner=runner)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_depthwise_convolutions(runner: Runner, dtype: str) -> None:
     layers = Layers()
@@ -181,6 +183,7 @@ def test_a_pad_has_its_border_wherever_its_data_lies() -> None:
     layers.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_convolutions_in_slices(runner: Runner, dtype: str) -> None:
     """Slices of 16, of 4 and of 1 channel, of different lengths, and the last one short."""
@@ -226,6 +229,7 @@ def test_extremes_stay_exact(runner: Runner) -> None:
     layers.check(runner=runner)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_products_of_computed_matrices(runner: Runner, dtype: str) -> None:
     """Odd numbers of rows, columns and terms, several matrices, operands that are transposed or not dense."""
@@ -317,6 +321,7 @@ def normalized(layers: Layers, data: Symbol) -> list[Symbol]:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(3, 33, 19), (1, 5, 16), (2, 2, 7, 40), (4, 3)])
 def test_rows(runner: Runner, shape: tuple[int, ...]) -> None:
     """Softmax and normalization of rows that fill vectors or do not, written padded or in the graph's order."""

@@ -198,6 +198,7 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, np.ndarray]:
     return growing.builder.graph(kept), fed
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))

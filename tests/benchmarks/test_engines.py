@@ -164,6 +164,7 @@ def test_wrong_arguments_are_said(
     assert needed in capsys.readouterr().err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_example_is_the_same_on_every_engine() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "MRT_DATA"}

@@ -46,6 +46,7 @@ def test_a_wrong_value_is_one_line(option: str, found: str, needed: str, capsys:
     assert option in line and f"'{found}' was found" in line and needed in line and line.endswith("is needed")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_network_is_measured(tmp_path: Path) -> None:
     file = tmp_path / "out.json"

@@ -168,6 +168,7 @@ def test_without_any_engine_there_is_an_error(
     assert capsys.readouterr().err == "no engine is left; install the extra [benchmarks]\n"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_small_network_is_measured_and_the_next_run_makes_nothing(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")

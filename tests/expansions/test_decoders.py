@@ -243,6 +243,7 @@ def test_parts_that_tvm_imports(
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(4)
 @QUANTIZERS
 def test_segmentation(segmentation: Network, activation: str, weight: str, tmp_path: Path) -> None:
     model = segmentation.quantized(activation, weight)
@@ -255,6 +256,7 @@ def test_segmentation(segmentation: Network, activation: str, weight: str, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(2)
 @QUANTIZERS
 def test_super_resolution(
     super_resolution: Network, originals: tuple[Array, Array], activation: str, weight: str, tmp_path: Path

@@ -245,6 +245,7 @@ DECONVOLUTIONS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("operator", "weight"), DECONVOLUTIONS, ids=str)
 @pytest.mark.parametrize("scales", ["output_channel", "layer"])
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)

@@ -16,6 +16,7 @@ from mrt.progress import Reporter
 CONFIG = Path(__file__).parents[2] / "configs" / "kwt1_speechcommands12.yaml"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_keyword_transformer(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRT_DATA", str(data_folder))

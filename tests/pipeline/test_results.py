@@ -185,8 +185,13 @@ REAL_NETWORKS = {
 """For each: the least agreement with float, and how many samples are compared with NumPy bit for bit."""
 
 
+LARGE = ("resnet20_cifar10", "mobilenet_v1_0.25_224")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REAL_NETWORKS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in LARGE)) for name in REAL_NETWORKS]
+)
 def test_real_networks_lose_at_most_a_point(
     name: str, data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -84,24 +85,44 @@ def like_channels(graph: Graph, thresholds: Mapping[str, Range]) -> dict[str, Ra
     return found
 
 
+_PROVEN: WeakKeyDictionary[Graph, dict[str, Interval]] = WeakKeyDictionary()
+
+
+def proven_bounds(integer: IntegerGraph) -> dict[str, Interval]:
+    """The bounds of every tensor by name, derived once for each graph."""
+    if integer.graph not in _PROVEN:
+        intervals = {s.name: Interval.of(t.lo, t.hi, s.shape) for s, t in integer.inputs}
+        _PROVEN[integer.graph] = analyse_bounds(integer.graph, intervals)
+    return _PROVEN[integer.graph]
+
+
 def quantize_and_run(
-    graph: Graph, samples: Sequence[dict[str, Array]], config: QuantizationConfig | None = None
+    graph: Graph,
+    samples: Sequence[dict[str, Array]],
+    config: QuantizationConfig | None = None,
+    observed: Mapping[str, Range] | None = None,
 ) -> Outcome:
-    """Quantizes `graph` with thresholds from `samples`, runs both forms on them, and checks that bounds are sound."""
-    integer = expand_graph(graph, observe(graph, samples), config or QuantizationConfig())
-    intervals = {s.name: Interval.of(t.lo, t.hi, s.shape) for s, t in integer.inputs}
-    bounds = analyse_bounds(integer.graph, intervals)
+    """Quantizes `graph`, runs both forms on `samples`, and checks that bounds are sound.
+
+    observed: the ranges, by default those of the samples.
+    """
+    ranges = observe(graph, samples) if observed is None else observed
+    integer = expand_graph(graph, ranges, config or QuantizationConfig())
+    bounds = proven_bounds(integer)
     real, approximate = [], []
     for feeds in samples:
         integers = {
             s.name: np.clip(np.rint(feeds[s.name] / np.float32(t.scale)) + t.zero_point, t.lo, t.hi).astype(s.dtype)
             for s, t in integer.inputs
         }
+        values = {}
         for symbol, value in integer.graph.walk(integers):
             interval = bounds[symbol.name]
             assert (value >= interval.lo).all() and (value <= interval.hi).all(), f"{symbol.name} leaves {interval}"
             assert value.dtype.kind in "iu"
-        outputs = integer.graph.evaluate(integers)
+            if symbol in integer.graph.outputs:
+                values[symbol] = value
+        outputs = [values[symbol] for symbol in integer.graph.outputs]
         real.append(graph.evaluate(feeds))
         approximate.append(
             [q.scale * (y.astype(np.float64) - q.zero_point) for q, y in zip(integer.outputs, outputs, strict=True)]
