@@ -482,7 +482,7 @@ def test_what_a_quantizer_bounds_needs_no_data() -> None:
 def test_a_float_network_needs_data() -> None:
     builder = GraphBuilder()
     graph = builder.graph([builder.apply(Relu(), [builder.input("x", TensorType((1, 3)))], "y")])
-    with pytest.raises(QuantizationError, match="x .* has no threshold; calibrate it first"):
+    with pytest.raises(QuantizationError, match="x .* has no range; calibrate it first"):
         mrt.quantize(graph)
     with pytest.raises(DataError, match="fast bias correction needs calibration data"):
         mrt.quantize(graph, quantization=QuantizationConfig(bias_correction="fast"))
