@@ -15,7 +15,7 @@ from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import InputConfig, QuantizationConfig
-from mrt.quantization.plan.trained import fold_constants
+from mrt.quantization.plan.constant_grids import fold_constants
 from mrt.symbol import Array, Graph, GraphBuilder, NumpyRunner, Operator, Symbol, TensorType
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Sigmoid
 from mrt.symbol.operators.broadcast import BroadcastMul

@@ -69,14 +69,14 @@ def test_every_input_of_every_operator_has_a_form() -> None:
 
 def test_the_plan_as_a_text() -> None:
     assert plan_text(make_plan(GRAPH, RANGES, QuantizationConfig())) == (
-        "x (null): [-1, 2]\n"
+        "x (input): [-1, 2]\n"
         "    own: [-127, 127], scale 0.015748\n"
         "    to s0, input 0: at own\n"
         "    rescaled next to: [-127, 127], scale 0.015748\n"
         "s0 (FullyConnected): [-1, 2]\n"
         "    own: [-127, 127], scale 0.015748\n"
         "    to s1, input 0: as it is\n"
-        "    rescaled next to: scale 6.1037e-05\n"
+        "    rescaled next to: [-32767, 32767], scale 6.1037e-05\n"
         "s1 (relu): [0, 2]\n"
         "    own: [0, 255], scale 0.00784314\n"
         "    output: [-32767, 32767], scale 6.1037e-05\n"

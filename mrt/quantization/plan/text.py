@@ -22,7 +22,8 @@ def plan_text(plan: Plan, name: str | None = None) -> str:
 
 def _lines(plan: Plan, symbol: Symbol) -> Iterator[str]:
     tensor = plan[symbol]
-    yield f"{symbol.name} ({symbol.op}): [{tensor.range.lo:.6g}, {tensor.range.hi:.6g}]"
+    kind = "input" if symbol.is_variable else symbol.op
+    yield f"{symbol.name} ({kind}): [{tensor.range.lo:.6g}, {tensor.range.hi:.6g}]"
     kind = "fixed by the network" if tensor.fixed is not None else "own"
     yield f"    {kind}: {target_text(tensor.own)}"
     if tensor.used is not None:
