@@ -10,9 +10,9 @@ from mrt.backend.computes.functions import elu, function, gelu, gelu_tanh, numbe
 from mrt.backend.kernels.generic import transcendental
 from mrt.backend.memory.storage import View
 from mrt.backend.rewrites.clip_limits_as_parameters import ClipTo
-from mrt.backend.te.expressions import Expression, Tensor, bind, constant
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.stages import elementwise, inlined
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, LeakyReLU
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from mrt.backend.te.expressions import Expression, Tensor, ravel, unravel, whole_part
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.stages import inlined
+from mrt.backend.tir.expressions import Expression, Tensor, ravel, unravel, whole_part
 from mrt.symbol import Symbol
 from mrt.symbol.operators.arrangement import DepthToSpace, Repeat, SpaceToDepth, SwapAxis, Tile, UpSampling
 

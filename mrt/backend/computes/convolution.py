@@ -18,9 +18,9 @@ from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings,
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.rewrites.sliced_convolution import SlicedConvolution, folded
-from mrt.backend.te.expressions import Expression, Tensor, constant
 from mrt.backend.te.registry import Kind, Wish, compute, record, wishing
 from mrt.backend.te.stages import inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.types import type_of

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from tvm import tirx
 
 from mrt.backend.computes.convolution import reduce_window
-from mrt.backend.te.expressions import Expression, Tensor, constant, remainder, whole_part
 from mrt.backend.te.registry import compute, record
 from mrt.backend.te.stages import inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant, remainder, whole_part
 from mrt.symbol import Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import reduce
 from operator import add, mul, sub, truediv
 
-from mrt.backend.te.expressions import Expression, Tensor
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor
 from mrt.symbol import Symbol
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tvm import te, tirx
 
-from mrt.backend.te.expressions import Expression, Tensor, constant
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Symbol
 from mrt.symbol.operators.fake_quantize import FakeQuantize
 

@@ -10,9 +10,9 @@ from operator import mul
 from tvm import te, tirx
 
 from mrt.backend.kernels.generic import transcendental
-from mrt.backend.te.expressions import Expression, Tensor, bind, constant, dtype_of
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of
 from mrt.symbol import Symbol
 from mrt.symbol.operators.functions import HardSigmoid, PowerScalar
 

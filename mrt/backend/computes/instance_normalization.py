@@ -7,9 +7,9 @@ import math
 from tvm import te
 
 from mrt.backend.computes.reduce import reduced
-from mrt.backend.te.expressions import Expression, Tensor, constant
 from mrt.backend.te.registry import compute, record
 from mrt.backend.te.stages import inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Symbol
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 

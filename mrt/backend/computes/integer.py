@@ -7,12 +7,12 @@ from tvm import te, tirx
 
 from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings, laid_operand, packing
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.te.expressions import Expression, Tensor, bind, constant
-from mrt.backend.te.expressions import cast as to
 from mrt.backend.te.reciprocal import reciprocal_of
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.rounding import Rounding, choose_rounding, half_of
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
+from mrt.backend.tir.expressions import cast as to
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.integer import Quantize
 from mrt.symbol.types import type_of

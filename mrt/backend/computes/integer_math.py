@@ -10,9 +10,9 @@ from tvm import te, tirx
 from mrt.backend.kernels.generic.division import divided_by, floor_division, reciprocals
 from mrt.backend.layout.packing import Operand, Packed, Surroundings, laid_operand, packing
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, bind, constant
 from mrt.backend.te.registry import Kind, compute, on_scalars, record
 from mrt.backend.te.stages import broadcast, elementwise, inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.integer_math import IntegerSqrt
 

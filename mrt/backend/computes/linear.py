@@ -13,9 +13,9 @@ from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pa
 from mrt.backend.layout.packing import Operand, Packed, Surroundings, forming, packing
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, combined, unravel
 from mrt.backend.te.registry import Kind, Wish, compute, on_scalars, record, wishing
 from mrt.backend.te.stages import inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, combined, unravel
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 

@@ -13,9 +13,9 @@ from mrt.backend.kernels.generic.rows import reduced_rows, stored_rows, whole_ro
 from mrt.backend.kernels.generic.transcendental import exp
 from mrt.backend.layout.packing import Packed, Surroundings, packing
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, constant
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.stages import elementwise, inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, LogSoftmax, Softmax
 

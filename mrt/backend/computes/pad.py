@@ -7,9 +7,9 @@ from dataclasses import replace
 from tvm import te, tirx
 
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, constant
 from mrt.backend.te.registry import Kind, Wish, compute, record, viewing
 from mrt.backend.te.stages import inlined
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Symbol
 from mrt.symbol.operators.pad import Pad
 

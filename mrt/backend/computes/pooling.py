@@ -10,9 +10,9 @@ from tvm import te, tirx
 from mrt.backend.computes.convolution import Window, reduce_window
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, constant, ordered
 from mrt.backend.te.registry import Kind, Wish, compute, record, wishing
 from mrt.backend.te.stages import inlined
+from mrt.backend.tir.expressions import Expression, constant, ordered
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.pooling import Pooling
 

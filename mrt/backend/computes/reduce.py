@@ -10,9 +10,9 @@ from tvm import te
 
 from mrt.backend.kernels.generic.rows import reduced_rows
 from mrt.backend.memory.storage import VECTOR, View
-from mrt.backend.te.expressions import Expression, Tensor, as_term, constant, ordered
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.stages import inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, as_term, constant, ordered
 from mrt.symbol import Symbol
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.types import STORAGE_DTYPES

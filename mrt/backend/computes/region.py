@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Tensor
 from mrt.backend.te.registry import Kind, compute, find_compute, kind_of, record, repeats_input
 from mrt.backend.te.stages import elementwise, inlined, stage
+from mrt.backend.tir.expressions import Tensor
 from mrt.symbol import Operator, Symbol, apply, variable
 from mrt.symbol.operators.region import ElementwiseRegion, parse_expression
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from mrt.backend.te.expressions import Expression, Tensor, constant, opaque
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor, constant, opaque
 from mrt.symbol import Symbol
 from mrt.symbol.operators.scalar import (
     DivScalar,

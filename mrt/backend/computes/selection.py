@@ -8,9 +8,9 @@ from tvm import te, tirx
 
 from mrt.backend.computes.activation import clipped
 from mrt.backend.computes.reduce import reduced
-from mrt.backend.te.expressions import Expression, Tensor, constant, opaque, ordered, ravel
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.stages import broadcast, elementwise, inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant, opaque, ordered, ravel
 from mrt.symbol import Symbol
 from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, MaximumScalar, Min, MinimumScalar, Where
 from mrt.symbol.types import STORAGE_DTYPES

@@ -8,9 +8,9 @@ from tvm import te
 from mrt.backend.kernels.x86.lookup import gathers, looked_up
 from mrt.backend.layout.packing import Operand, Packed, Surroundings, packing
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, combined, constant
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.stages import broadcast, inlined
+from mrt.backend.tir.expressions import Expression, Tensor, combined, constant
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import TableLookup
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from tvm import te, tirx
 
 from mrt.backend.memory.storage import VECTOR, Storage, View, padded_length
-from mrt.backend.te.expressions import Expression, Tensor, constant, ravel, unravel
 from mrt.backend.te.registry import Kind, Wish, compute, joining, record, viewing
 from mrt.backend.te.stages import inlined
+from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, unravel
 from mrt.errors import CompilationError
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Concat, Slice, SliceAxis, Take, Transpose

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.te.expressions import Tensor
 from mrt.backend.te.registry import Wish, view_of
+from mrt.backend.tir.expressions import Tensor
 from mrt.symbol import Symbol
 
 

@@ -20,8 +20,8 @@ from mrt.backend.memory.border import fill_borders, move_into_memory
 from mrt.backend.memory.storage import Storage, View, Walk
 from mrt.backend.schedule.serial import with_threads_that_pay, without_threads
 from mrt.backend.schedule.tilings import Choose, Scheduler, schedule_by_rule
-from mrt.backend.te.expressions import Expression, Tensor, constant, dtype_of
 from mrt.backend.te.registry import Kind, find_compute, kind_of, reads_whole, unpadded_inputs
+from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 from mrt.errors import CompilationError
 from mrt.symbol import Symbol
 

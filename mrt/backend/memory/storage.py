@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tvm import tirx
 
-from mrt.backend.te.expressions import Expression, Tensor, constant, ravel, unravel
+from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, unravel
 from mrt.symbol import Array, TensorType
 
 VECTOR = 16

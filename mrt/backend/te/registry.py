@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Tensor
+from mrt.backend.tir.expressions import Tensor
 from mrt.errors import CompilationError, GraphError
 from mrt.symbol import Array, Operator, Symbol
 

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import te
 
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, combined, constant
+from mrt.backend.tir.expressions import Expression, Tensor, combined, constant
 from mrt.symbol import Symbol
 
 

@@ -22,8 +22,8 @@ from mrt.backend.layout.packing import Operand, Packed, Surroundings
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import divisors, extent, parallelize
-from mrt.backend.te.expressions import Expression, Tensor, constant, dtype_of, substitute
 from mrt.backend.te.stages import Hint, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of, substitute
 from mrt.symbol import Array
 from mrt.symbol.types import type_of
 

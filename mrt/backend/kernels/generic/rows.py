@@ -13,9 +13,9 @@ from tvm.tirx.op import vectorhigh, vectorlow
 from mrt.backend.kernels.generic.lower_blocks import write_blocks
 from mrt.backend.memory.storage import VECTOR, Storage, View
 from mrt.backend.schedule.loops import REDUCTION, divisors, extent, parallelize
-from mrt.backend.te.expressions import Expression, as_term, bind, constant
 from mrt.backend.te.stages import Hint, inlined, stage
-from mrt.backend.te.statements import nested
+from mrt.backend.tir.expressions import Expression, as_term, bind, constant
+from mrt.backend.tir.statements import nested
 from mrt.symbol import TensorType
 
 FEW_ROWS, MANY_ROWS = 8, 32
