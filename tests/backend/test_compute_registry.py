@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mrt.backend.layout.packing import packing
-from mrt.backend.te.registry import compute, joining, viewing, wishing
+from mrt.backend.te.registry import compute, joining, requesting_layout, viewing
 from mrt.errors import GraphError
 
 
@@ -13,8 +13,8 @@ from mrt.errors import GraphError
     ("register", "what"),
     [
         (compute("relu"), "computes of relu"),
-        (wishing("Convolution"), "wishes of input 0 of Convolution"),
-        (viewing("Flatten", passed=lambda symbol, wish: wish), "views of Flatten"),
+        (requesting_layout("Convolution"), "requests of input 0 of Convolution"),
+        (viewing("Flatten", passed=lambda symbol, request: request), "views of Flatten"),
         (joining("Concat"), "ways to join the inputs of Concat"),
         (packing("Convolution", 1), "packings of input 1 of Convolution"),
     ],

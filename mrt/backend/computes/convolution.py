@@ -16,9 +16,10 @@ from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pa
 from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
 from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings, packing
 from mrt.backend.machine import Machine
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.rewrites.sliced_convolution import SlicedConvolution, folded
-from mrt.backend.te.registry import Kind, Wish, compute, record, wishing
+from mrt.backend.te.registry import Kind, compute, record, requesting_layout
 from mrt.backend.te.stages import inlined, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Array, Symbol
@@ -29,19 +30,19 @@ MAX_UNROLLED_TAPS = 49
 """Products of one output element that are written out rather than looped over."""
 
 
-@wishing("Convolution")
-def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish | None:
+@requesting_layout("Convolution")
+def request(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> LayoutRequest | None:
     weight = values[1]
     if weight is None:
         return None
     pad = (0, 0, *Window.of(symbol).before)
-    made = Wish(1, before=pad, after=pad)
+    made = LayoutRequest(1, before=pad, after=pad)
     choose = column_dot if is_depthwise(symbol) else choose_dot
     dot = choose(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
     return made if dot is None else replace(made, dtype=dot.data, offset=dot.offset)
 
 
-wishing("sliced_convolution")(wish)
+requesting_layout("sliced_convolution")(request)
 
 
 @packing("Convolution", 1)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mrt.backend.computes.linear import add_products, batch_dot, form_matrix, wish_matrix, wish_rows
+from mrt.backend.computes.linear import add_products, batch_dot, form_matrix, request_matrix, request_rows
 from mrt.backend.layout.packing import Operand, forming
 from mrt.backend.memory.storage import View
-from mrt.backend.te.registry import Kind, compute, on_scalars, wishing
+from mrt.backend.te.registry import Kind, compute, on_scalars, requesting_layout
 from mrt.symbol import Symbol
 
-wishing("dot")(wish_rows)
-wishing("dot", 1)(wish_matrix)
+requesting_layout("dot")(request_rows)
+requesting_layout("dot", 1)(request_matrix)
 forming("dot", 1)(form_matrix)
 on_scalars("dot")(add_products)
 

@@ -12,22 +12,23 @@ from mrt.backend.kernels.generic.batch_dot import dot_of_matrices, matrix_produc
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.layout.packing import Operand, Packed, Surroundings, forming, packing
 from mrt.backend.machine import Machine
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
-from mrt.backend.te.registry import Kind, Wish, compute, on_scalars, record, wishing
+from mrt.backend.te.registry import Kind, compute, on_scalars, record, requesting_layout
 from mrt.backend.te.stages import inlined, stage
 from mrt.backend.tir.expressions import Expression, Tensor, combined, unravel
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 
 
-@wishing("FullyConnected")
-def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish | None:
+@requesting_layout("FullyConnected")
+def request(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> LayoutRequest | None:
     weight = values[1]
     if weight is None:
         return None
     dot = choose_dot(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
     inner = 1 if record(symbol, FullyConnected).flatten else symbol.inputs[0].type.rank - 1
-    return Wish(inner, dot.data, dot.offset)
+    return LayoutRequest(inner, dot.data, dot.offset)
 
 
 @packing("FullyConnected", 1)
@@ -86,18 +87,18 @@ def _direct(symbol: Symbol, data: View, weight: Tensor) -> View:
     return inlined(symbol.shape, dtype, lambda *at: total(*at))
 
 
-@wishing("batch_dot")
-def wish_rows(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish:
+@requesting_layout("batch_dot")
+def request_rows(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
     """The left rows as dots read them; what is transposed is copied anyway."""
     if record(symbol, BatchDot).transpose_a:
-        return Wish(None)
+        return LayoutRequest(None)
     dot = _dot_of(symbol, machine)
-    return Wish(symbol.inputs[0].type.rank - 1, dot.data, dot.offset)
+    return LayoutRequest(symbol.inputs[0].type.rank - 1, dot.data, dot.offset)
 
 
-@wishing("batch_dot", 1)
-def wish_matrix(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish:
-    return Wish(None)
+@requesting_layout("batch_dot", 1)
+def request_matrix(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
+    return LayoutRequest(None)
 
 
 @forming("batch_dot", 1)

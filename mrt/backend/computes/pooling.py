@@ -9,17 +9,18 @@ from tvm import te, tirx
 
 from mrt.backend.computes.convolution import Window, reduce_window
 from mrt.backend.machine import Machine
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
-from mrt.backend.te.registry import Kind, Wish, compute, record, wishing
+from mrt.backend.te.registry import Kind, compute, record, requesting_layout
 from mrt.backend.te.stages import inlined
 from mrt.backend.tir.expressions import Expression, constant, ordered
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.pooling import Pooling
 
 
-@wishing("Pooling")
-def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish:
-    return Wish(1)
+@requesting_layout("Pooling")
+def request(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
+    return LayoutRequest(1)
 
 
 @compute("Pooling", kind=Kind.WINDOW)

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from tvm import te, tirx
 
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import VECTOR, Storage, View, padded_length
-from mrt.backend.te.registry import Kind, Wish, compute, joining, record, viewing
+from mrt.backend.te.registry import Kind, compute, joining, record, viewing
 from mrt.backend.te.stages import inlined
 from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, unravel
 from mrt.errors import CompilationError
@@ -22,11 +23,11 @@ def reshape(symbol: Symbol, data: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, lambda *at: data(*unravel(ravel(at, symbol.shape), source)))
 
 
-def passed_by_flatten(symbol: Symbol, wish: Wish) -> Wish | str:
+def passed_by_flatten(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
     """Columns are channels and places; whoever reads rows of channels reads those of each place."""
-    if wish.inner != 1 or symbol.inputs[0].type.rank <= 2:
+    if request.inner != 1 or symbol.inputs[0].type.rank <= 2:
         return "its readers do not read rows of channels"
-    return replace(wish, inner=1)
+    return replace(request, inner=1)
 
 
 @viewing("Flatten", passed=passed_by_flatten)
@@ -43,15 +44,17 @@ def transpose(symbol: Symbol, data: View) -> View:
     return inlined(symbol.shape, symbol.dtype, lambda *at: seen(*at))
 
 
-def passed_by_transpose(symbol: Symbol, wish: Wish) -> Wish | str:
+def passed_by_transpose(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
     """The innermost axis is another one of the data, where a storage describes the transpose."""
-    if wish.inner is None:
-        return wish
+    if request.inner is None:
+        return request
     axes = record(symbol, Transpose).order(symbol.type.rank)
-    if Storage.with_inner(symbol.inputs[0].type, axes[wish.inner]).permuted(axes) is None:
-        return f"its readers wish for axis {wish.inner} to be last, which leaves the others in another order"
-    before, after = (tuple(n[axes.index(a)] for a in range(len(axes))) if n else n for n in (wish.before, wish.after))
-    return replace(wish, inner=axes[wish.inner], before=before, after=after)
+    if Storage.with_inner(symbol.inputs[0].type, axes[request.inner]).permuted(axes) is None:
+        return f"its readers request axis {request.inner} innermost, which leaves the others in another order"
+    before, after = (
+        tuple(n[axes.index(a)] for a in range(len(axes))) if n else n for n in (request.before, request.after)
+    )
+    return replace(request, inner=axes[request.inner], before=before, after=after)
 
 
 @viewing("transpose", passed=passed_by_transpose)
@@ -114,20 +117,20 @@ def _cuts(symbol: Symbol) -> list[range]:
     return [range(*cut.indices(n)) for cut, n in zip(operator.slices(len(lengths)), lengths, strict=True)]
 
 
-def passed_by_slice(symbol: Symbol, wish: Wish) -> Wish | str:
-    """The same is wished of the data, since what is cut off lies around the slice: as other channels, or positions."""
+def passed_by_slice(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
+    """The same is requested of the data: what is cut off lies around the slice, as other channels or positions."""
     cuts, lengths = _cuts(symbol), symbol.inputs[0].shape
     if any(cut.step != 1 for cut in cuts):
         return "it takes steps"
     shortened = [axis for axis, (cut, n) in enumerate(zip(cuts, lengths, strict=True)) if len(cut) < n]
-    if wish.has_border and any(wish.before[axis] or wish.after[axis] for axis in shortened):
+    if request.has_border and any(request.before[axis] or request.after[axis] for axis in shortened):
         return "its readers want a border where its data goes on"
-    if wish.inner in shortened:
-        cut, length = cuts[wish.inner], padded_length(lengths[wish.inner])
+    if request.inner in shortened:
+        cut, length = cuts[request.inner], padded_length(lengths[request.inner])
         # Dots read so many, and multiply those that are not the slice's by 0.
         if cut.start + -(-len(cut) // VECTOR) * VECTOR > length:
-            return f"its readers take whole vectors of axis {wish.inner}, and memory ends before"
-    return wish
+            return f"its readers take whole vectors of axis {request.inner}, and memory ends before"
+    return request
 
 
 @viewing("slice", "slice_axis", passed=passed_by_slice, in_order=True)

@@ -13,17 +13,18 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from mrt.backend.machine import Machine
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
 from mrt.backend.tir.expressions import Tensor
 from mrt.errors import CompilationError, GraphError
 from mrt.symbol import Array, Operator, Symbol
 
 Compute = Callable[..., Tensor]
-Wishing = Callable[[Symbol, Sequence["Array | None"], Machine], "Wish | None"]
-Passing = Callable[[Symbol, "Wish"], "Wish | str"]
+Requesting = Callable[[Symbol, Sequence["Array | None"], Machine], "LayoutRequest | None"]
+Passing = Callable[[Symbol, "LayoutRequest"], "LayoutRequest | str"]
 Viewing = Callable[[Symbol, View], View]
 _Compute = TypeVar("_Compute", bound=Compute)
-_Wishing = TypeVar("_Wishing", bound=Wishing)
+_Requesting = TypeVar("_Requesting", bound=Requesting)
 _Viewing = TypeVar("_Viewing", bound=Viewing)
 _Joining = TypeVar("_Joining", bound=Callable[[Symbol], int])
 _Record = TypeVar("_Record", bound=Operator)
@@ -75,29 +76,9 @@ class _Seen:
 
 _COMPUTES: dict[str, _Registered] = {}
 _ON_SCALARS: dict[str, Compute] = {}
-_WISHES: dict[tuple[str, int], Wishing] = {}
+_REQUESTS: dict[tuple[str, int], Requesting] = {}
 _VIEWS: dict[str, _Seen] = {}
 _JOINS: dict[str, Callable[[Symbol], int]] = {}
-
-
-@dataclass(frozen=True)
-class Wish:
-    """How the compute of an operator wishes its data to lie in memory.
-
-    inner: the innermost axis, None if any serves. dtype, offset: as in `Storage`, an empty string if any serves.
-    before, after, border: what must stand around it along each axis, nothing if empty.
-    """
-
-    inner: int | None
-    dtype: str = ""
-    offset: int = 0
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-    border: float = 0
-
-    @property
-    def has_border(self) -> bool:
-        return any(self.before) or any(self.after)
 
 
 def add_once(table: MutableMapping[_Key, Any], key: _Key, value: Any, what: str) -> None:
@@ -135,31 +116,33 @@ def compute(
     return register
 
 
-def wishing(op: str, index: int = 0) -> Callable[[_Wishing], _Wishing]:
-    """Registers what the compute of `op` wishes of its input `index`.
+def requesting_layout(op: str, index: int = 0) -> Callable[[_Requesting], _Requesting]:
+    """Registers what the compute of `op` requests of its input `index`.
 
-    The function takes (symbol, values of the inputs that are parameters, machine); None is no wish.
+    The function takes (symbol, values of the inputs that are parameters, machine); None is no request.
     """
 
-    def register(function: _Wishing) -> _Wishing:
-        add_once(_WISHES, (op, index), function, f"wishes of input {index} of {op}")
+    def register(function: _Requesting) -> _Requesting:
+        add_once(_REQUESTS, (op, index), function, f"requests of input {index} of {op}")
         return function
 
     return register
 
 
-def wish_of(symbol: Symbol, index: int, values: Sequence[Array | None], machine: Machine) -> Wish | None:
-    """What the compute of `symbol` wishes of its input `index`."""
-    wishes = _WISHES.get((symbol.op, index))
-    return None if wishes is None else wishes(symbol, values, machine)
+def layout_request_of(
+    symbol: Symbol, index: int, values: Sequence[Array | None], machine: Machine
+) -> LayoutRequest | None:
+    """What the compute of `symbol` requests of its input `index`."""
+    requests = _REQUESTS.get((symbol.op, index))
+    return None if requests is None else requests(symbol, values, machine)
 
 
 def viewing(*ops: str, passed: Passing, in_order: bool = False) -> Callable[[_Viewing], _Viewing]:
-    """Registers how the result of `ops` is seen in the memory of its data, where that serves all who wish of it.
+    """Registers how the result of `ops` is seen in the memory of its data, where that serves all who request of it.
 
-    The function takes (symbol, view of the data). passed: of a reader's wish, what is then to be wished of the data;
+    The function takes (symbol, view of the data). passed: of a reader's request, what is then requested of the data;
     where the data cannot lie so that it is met, why. in_order: whether neighbours stay neighbours, so that readers
-    without a wish read there as well as anywhere.
+    without a request read there as well as anywhere.
     """
 
     def register(function: _Viewing) -> _Viewing:
@@ -195,13 +178,13 @@ def is_view(symbol: Symbol) -> bool:
     return symbol.op in _VIEWS
 
 
-def passed_wish(symbol: Symbol, wish: Wish) -> Wish | str:
-    """The wish of a reader of `symbol`, which `is_view`, as one of its data; why not, where it cannot be passed on."""
-    return _VIEWS[symbol.op].passed(symbol, wish)
+def propagated_request(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
+    """The request of a reader of `symbol`, which `is_view`, as one of its data; or why there is none."""
+    return _VIEWS[symbol.op].passed(symbol, request)
 
 
 def keeps_order(symbol: Symbol) -> bool:
-    """Whether readers of `symbol`, which `is_view`, read it in the memory of its data though they wish for nothing."""
+    """Whether readers of `symbol`, which `is_view`, read it in the memory of its data though they request nothing."""
     return _VIEWS[symbol.op].in_order
 
 
