@@ -16,7 +16,7 @@ from mrt.backend.fusion.regions import Region, find_regions, join_branches
 from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
 from mrt.backend.kernels.x86.requantize_int16 import has_late
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.layout.packing import Packed, Surroundings, form_computed, pack_parameter
+from mrt.backend.layout.packing import form_computed, pack_parameter
 from mrt.backend.layout.plan import plan_layouts, requested_storage
 from mrt.backend.link.libraries import Libraries
 from mrt.backend.lowering.region import Copy, LoweredRegion, finish, storing
@@ -33,6 +33,7 @@ from mrt.backend.rewrites.narrow_to_int16 import Words
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
 from mrt.backend.rewrites.widen_clips import OpenLimits
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
+from mrt.backend.te.operands import Packed, Surroundings
 from mrt.backend.te.registry import has_compute, layout_request_of
 from mrt.compilation import NATIVE, Target
 from mrt.errors import CompilationError
@@ -154,7 +155,7 @@ def plan_calls(
     Raises CompilationError listing every operator that has no compute.
     """
     graph, bounds = _adapted(graph, known, machine)
-    lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(symbol.op)})
+    lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(type(symbol.operator))})
     if lacking:
         raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")
     regions = join_rows(graph, join_branches(graph, find_regions(graph)))

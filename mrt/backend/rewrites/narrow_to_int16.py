@@ -9,7 +9,6 @@ import numpy as np
 
 from mrt.backend.kernels.dot_instructions import WORDS
 from mrt.backend.kernels.x86.upper_word import MOST_WORD, WORD
-from mrt.backend.te.registry import record
 from mrt.backend.te.rounding import choose_rounding, half_of
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
@@ -126,18 +125,20 @@ class Words(RewritePass):
                 return builder.apply(WordSum(), inputs, symbol.name, symbol.origin)
             case RightShift() if self._may_be_word(graph, symbol):
                 return _shifted(graph, symbol, inputs, builder, self.has_late)
-            case Clip() if symbol.dtype == "int32":
-                return self._scaled(graph, symbol, inputs[0], builder)
+            case Clip() as clip if symbol.dtype == "int32":
+                return self._scaled(graph, symbol, clip, inputs[0], builder)
             case Cast(dtype="int16"):
                 return _saturated(graph, symbol, inputs[0], builder)
         return None
 
-    def _scaled(self, graph: Graph, symbol: Symbol, shifted: Symbol, builder: GraphBuilder) -> Symbol | None:
+    def _scaled(
+        self, graph: Graph, symbol: Symbol, operator: Clip, shifted: Symbol, builder: GraphBuilder
+    ) -> Symbol | None:
         """Cases 5 to 7 of a clip; None where it is none of them."""
         (source,) = symbol.inputs
         if type(shifted.operator) is not RightShift or not isinstance(source.inputs[0].operator, BroadcastMul):
             return None
-        scaled, operator = source.inputs[0], record(symbol, Clip)
+        scaled = source.inputs[0]
         factor, shift = graph.value(scaled.inputs[1]), graph.value(source.inputs[1])
         product, by = shifted.inputs
         if factor is None or shift is None or product.inputs[0].dtype != "int32":
