@@ -18,7 +18,7 @@ from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings,
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.rewrites.sliced_convolution import SlicedConvolution, folded
+from mrt.backend.operators.sliced_convolution import SlicedConvolution, folded
 from mrt.backend.te.registry import Kind, compute, record, requesting_layout
 from mrt.backend.te.stages import inlined, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant

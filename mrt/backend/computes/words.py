@@ -14,7 +14,7 @@ from mrt.backend.kernels.x86.upper_word import WORD, has_whole
 from mrt.backend.kernels.x86.upper_word import upper_word as upper_word_of
 from mrt.backend.layout.packing import Operand, Packed, Surroundings, laid_operand, packing
 from mrt.backend.memory.storage import View
-from mrt.backend.rewrites.narrow_to_int16 import WordScale
+from mrt.backend.operators.int16 import WordScale
 from mrt.backend.te.registry import Kind, compute, record
 from mrt.backend.te.rounding import half_of
 from mrt.backend.te.stages import elementwise
