@@ -1,9 +1,9 @@
 """The backend: graphs compiled by TVM for a CPU. One TE compute per operator, one PrimFunc per region."""
 
 from mrt.backend import computes as _computes
+from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
 from mrt.backend.explain import compiled_text, explain
-from mrt.backend.fusion.batches import plan_batch
 from mrt.backend.lowering.graph import build_module
 from mrt.backend.portable import build_portable
 from mrt.backend.runner import ONE_THREAD, TvmRunner

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from mrt.backend.rewrites.narrow_to_int16 import WordSum
+from mrt.backend.operators.int16 import WordSum
 from mrt.backend.te.registry import Kind, compute, find_compute, has_compute, kind_of, view_of
 from mrt.errors import CompilationError, GraphError
 from mrt.symbol import Operator, Symbol, TensorType, apply, variable

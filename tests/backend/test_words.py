@@ -15,8 +15,9 @@ from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
+from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift
 from mrt.backend.rewrites.known_bounds import known_bounds
-from mrt.backend.rewrites.narrow_to_int16 import UpperWord, Words, WordScale, WordShift
+from mrt.backend.rewrites.narrow_to_int16 import Words
 from mrt.backend.te.rounding import Rounding, choose_rounding
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, TensorType
 

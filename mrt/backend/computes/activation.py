@@ -9,7 +9,7 @@ from tvm import te, tirx
 from mrt.backend.computes.functions import elu, function, gelu, gelu_tanh, number
 from mrt.backend.kernels.generic import transcendental
 from mrt.backend.memory.storage import View
-from mrt.backend.rewrites.clip_limits_as_parameters import ClipTo
+from mrt.backend.operators.clip_to import ClipTo
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise, inlined
 from mrt.backend.tir.expressions import Expression, Tensor, bind, constant

@@ -17,7 +17,7 @@ from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sl
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.rewrites.sliced_convolution import SlicedConvolution, folded
+from mrt.backend.operators.sliced_convolution import SlicedConvolution, folded
 from mrt.backend.te.operands import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined, stage

@@ -8,7 +8,7 @@ from tvm import te, tirx
 
 from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import VECTOR, Storage, View, padded_length
-from mrt.backend.rewrites.interleave_channels import Interleave
+from mrt.backend.operators.interleave import Interleave
 from mrt.backend.te.registry import AsView, Kind, compute
 from mrt.backend.te.stages import inlined
 from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, unravel
