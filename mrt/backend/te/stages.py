@@ -1,4 +1,4 @@
-"""Stages: what computes make, tensors that are stored and elements that are computed where they are read."""
+"""What computes make: stages, which are stored, and views of elements that are computed where they are read."""
 
 from __future__ import annotations
 
@@ -76,10 +76,7 @@ def inlined(
 
 
 def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression], natural: bool = False) -> View:
-    """An elementwise operator: `body` of the inputs' elements, each broadcast to the symbol's shape.
-
-    natural: see `View`.
-    """
+    """An elementwise operator: `body` of the inputs' elements, broadcast to the symbol's shape. natural: see `View`."""
 
     def element(*at: Expression) -> Expression:
         return combined(body, [broadcast(x, at, symbol.shape) for x in inputs])
@@ -90,7 +87,8 @@ def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression]
 def broadcast(x: Tensor, at: tuple[Expression, ...], shape: tuple[int, ...]) -> Expression:
     """The element of `x` that NumPy's broadcasting puts at the index `at` of `shape`.
 
-    An axis of length 1 in both is followed beyond its end where `x` is computed or padded so far: in memory, it may be.
+    Along an axis of length 1 in both, the index is kept where `x` may be read beyond its end, since the walk may go
+    over padding in memory.
     """
     missing = len(at) - len(x.shape)
     places = list(at[missing:])
