@@ -19,7 +19,7 @@ from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, 
 
 @compute(Relu, kind=Kind.ELEMENTWISE)
 def relu(symbol: Symbol, data: Tensor) -> View:
-    if isinstance(data, View) and data.natural:
+    if isinstance(data, View) and data.non_negative:
         return data
     if symbol.dtype == "bool":
         return elementwise(symbol, data, body=lambda x: x)
@@ -29,7 +29,7 @@ def relu(symbol: Symbol, data: Tensor) -> View:
 @compute(Clip, kind=Kind.ELEMENTWISE)
 def clip(symbol: Symbol[Clip], data: Tensor) -> View:
     operator, dtype = symbol.operator, symbol.dtype
-    if isinstance(data, View) and data.natural and operator.a_max >= 0:
+    if isinstance(data, View) and data.non_negative and operator.a_max >= 0:
         # Unsigned, the lower limit changes nothing, and LLVM makes one saturating conversion of the upper one.
         wide = f"u{dtype}"
         # An upper limit that dtype sets itself is left out: it would keep TVM from that conversion.
@@ -38,7 +38,7 @@ def clip(symbol: Symbol[Clip], data: Tensor) -> View:
         def element(x: Expression) -> Expression:
             return clipped(x.astype(wide), wide, operator.a_min, a_max).astype(dtype)
 
-        return elementwise(symbol, data, body=element, natural=True)
+        return elementwise(symbol, data, body=element, non_negative=True)
     return elementwise(symbol, data, body=lambda x: clipped(x, dtype, operator.a_min, operator.a_max))
 
 

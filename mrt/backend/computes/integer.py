@@ -30,7 +30,7 @@ def pack_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Pack
     if form is None:
         return None
     inner = surroundings.walk.inner
-    if form is Rounding.LESS_ONE:
+    if form is Rounding.TWO_SHIFTS:
         return laid_operand(symbol, 1, (shift - 1).astype(shift.dtype), inner, form)
     by, half = (laid_operand(symbol, 1, x, inner, form) for x in (shift, half_of(shift).astype(np.int32)))
     return Packed(form, by.arrays + half.arrays, by.storages + half.storages)
@@ -62,18 +62,18 @@ def right_shift(symbol: Symbol, data: Tensor, shift: Tensor | Operand) -> Tensor
 def _rounded(symbol: Symbol, data: Tensor, shift: Operand) -> View:
     dtype = symbol.dtype
     one = constant(1, dtype)
-    if shift.form is Rounding.LESS_ONE:
+    if shift.form is Rounding.TWO_SHIFTS:
         (less_one,) = shift.views
         return elementwise(
             symbol, data, less_one, body=lambda x, s: ((x.astype(dtype) >> s.astype(dtype)) + one) >> one
         )
-    natural = shift.form is Rounding.NATURAL
-    wide = f"u{dtype}" if natural else dtype
+    non_negative = shift.form is Rounding.UNSIGNED
+    wide = f"u{dtype}" if non_negative else dtype
 
     def element(x: Expression, s: Expression, half: Expression) -> Expression:
         return ((x.astype(wide) + half.astype(wide)) >> s.astype(wide)).astype(dtype)
 
-    return elementwise(symbol, data, *shift.views, body=element, natural=natural)
+    return elementwise(symbol, data, *shift.views, body=element, non_negative=non_negative)
 
 
 @compute(LeftShift, kind=Kind.ELEMENTWISE)

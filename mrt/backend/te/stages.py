@@ -69,19 +69,22 @@ def inlined(
     dtype: str,
     body: Callable[..., Expression],
     inner: int | None = None,
-    natural: bool = False,
+    non_negative: bool = False,
 ) -> View:
     """Elements that are computed where they are read. inner: the axis along which they are best walked."""
-    return View(shape, dtype, body, inner, natural=natural)
+    return View(shape, dtype, body, inner, non_negative=non_negative)
 
 
-def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression], natural: bool = False) -> View:
-    """An elementwise operator: `body` of the inputs' elements, broadcast to the symbol's shape. natural: see `View`."""
+def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression], non_negative: bool = False) -> View:
+    """An elementwise operator: `body` of the inputs' elements, broadcast to the symbol's shape.
+
+    non_negative: see `View`.
+    """
 
     def element(*at: Expression) -> Expression:
         return combined(body, [broadcast(x, at, symbol.shape) for x in inputs])
 
-    return inlined(symbol.shape, symbol.dtype, element, natural=natural)
+    return inlined(symbol.shape, symbol.dtype, element, non_negative=non_negative)
 
 
 def broadcast(x: Tensor, at: tuple[Expression, ...], shape: tuple[int, ...]) -> Expression:
