@@ -1,0 +1,238 @@
+"""The structure of the sources: imports point down and in no circle, files and functions are short, records are asked.
+
+The order of the packages is data, and so are the exceptions, each with its reason: one that is not needed any more is
+an error too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.structure import (
+    ROOT,
+    Source,
+    arrows,
+    asks_for_records,
+    circles,
+    compares_names,
+    is_in,
+    long_functions,
+    sources,
+    upward,
+    within,
+)
+
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 400, 40
+FILES = sources("mrt", "expansions")
+OTHER_FILES = sources("tests", "benchmarks", "examples")
+ARROWS = arrows(FILES)
+
+ORDER = (
+    "mrt.cli",
+    "mrt",
+    "mrt.transform mrt.pipeline",
+    "mrt.api mrt.stages",
+    "mrt.report mrt.batches",
+    "mrt.model mrt.datasets mrt.workspace mrt.evaluation",
+    "mrt.export mrt.config",
+    "mrt.backend",
+    "mrt.runtime mrt.certificate expansions",
+    "mrt.quantization mrt.module_record",
+    "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
+    "mrt.symbol mrt.options mrt.paths",
+    "mrt.messages mrt.collector mrt.progress mrt.workers mrt.tvm_errors",
+    "mrt.errors mrt.version",
+)
+"""The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
+BACKEND = (
+    "mrt.backend",
+    "mrt.backend.runner mrt.backend.portable mrt.backend.explain",
+    "mrt.backend.build",
+    "mrt.backend.tuning mrt.backend.lowering",
+    "mrt.backend.link mrt.backend.rewrites mrt.backend.computes mrt.backend.batches",
+    "mrt.backend.kernels",
+    "mrt.backend.schedule mrt.backend.layout",
+    "mrt.backend.fusion",
+    "mrt.backend.te",
+    "mrt.backend.memory",
+    "mrt.backend.tir mrt.backend.operators mrt.backend.machine",
+)
+"""The rooms of the back end from top to bottom."""
+KNOWN_ALONE = {
+    "mrt.symbol": "mrt.errors mrt.messages",
+    "mrt.simplification": "mrt.symbol mrt.errors",
+    "expansions": "mrt.quantization mrt.symbol mrt.errors",
+}
+"""Packages, and all that they may import of MRT."""
+UPWARD = {
+    "mrt.backend.schedule.cost → mrt.backend.kernels.x86.lookup": "a cost counts the look-ups in registers",
+    "mrt.backend.schedule.serial → mrt.backend.kernels.generic.lower_blocks": "both visit the blocks of a PrimFunc",
+    "mrt.quantization.expansion → expansions": "they register on import, also where nothing is installed",
+}
+"""Arrows that point up, and why."""
+CIRCLES: dict[str, str] = {}
+"""Modules in a circle, their names sorted and joined by spaces, and why."""
+LONG_FILES = {
+    "tests/backend/test_kernels.py": "one harness for kernels of every family",
+    "tests/quantization/test_bias_correction.py": "one network and its exact means for both ways of correcting",
+}
+LONG_FUNCTIONS = {
+    "mrt/cli.py::inspect": "the options of a command are the parameters of its function",
+    "mrt/export/c/source.py::_header": "the text of the header that it writes",
+    "mrt/backend/kernels/generic/batch_dot.py::_interleaving": "one TE compute with its cases",
+    "mrt/backend/kernels/generic/dot.py::pack_dot": "one TE compute with its cases",
+    "mrt/backend/kernels/generic/dot_schedule.py::schedule_dots": "one schedule, step by step",
+    "mrt/backend/kernels/generic/sliced_dot.py::sliced_products": "one TE compute with its cases",
+    "mrt/backend/lowering/schedule.py::schedule": "one schedule, step by step",
+}
+"""`path::function`, and why."""
+COMPARED_NAMES = {
+    "mrt/frontend/mxnet/symbols.py": "a node of MXNet's JSON, whose names are those of the file",
+    "mrt/frontend/torch/program.py": "the kind of a torch.fx node",
+    "mrt/frontend/torch/reader.py": "the kind of a torch.fx node",
+    "mrt/frontend/shared/channels_first.py": "the operators that any order of axes suits have no common record",
+    "mrt/preparation/collapse_to_table.py": "the functions of one element have no common record",
+    "mrt/preparation/fold_batch_norm.py": "the name is that of the record",
+    "mrt/quantization/expansion.py": "expansions are registered by name",
+}
+"""Files that compare a field `op`, and why."""
+RECORDS = {
+    "a pass that rewrites a pattern of operators says which": """
+        mrt/preparation/average_pooling.py mrt/preparation/channels.py mrt/preparation/collapse_to_table.py
+        mrt/preparation/cut_tail.py mrt/preparation/fold_batch_norm.py mrt/preparation/fold_constants.py
+        mrt/preparation/quantized_constants.py mrt/preparation/scalars_to_constants.py mrt/preparation/separate_bias.py
+        mrt/preparation/separate_pad.py mrt/preparation/zero_points.py
+        mrt/frontend/shared/channels_first.py mrt/frontend/shared/quantized.py mrt/frontend/tvm/bias.py
+        mrt/backend/rewrites/bias_into_sum.py mrt/backend/rewrites/clip_before_scaling.py
+        mrt/backend/rewrites/clip_limits_as_parameters.py mrt/backend/rewrites/interleave_channels.py
+        mrt/backend/rewrites/known_bounds.py mrt/backend/rewrites/merge_slices.py
+        mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/tile_as_concat.py
+        mrt/backend/rewrites/widen_clips.py mrt/export/onnx/node.py mrt/simplification/integer.py""",
+    "what a network masks is seen by the operators in front of a softmax": "mrt/quantization/plan/attention_masks.py",
+    "a network that was quantized in training is told by its quantizers": """
+        mrt/quantization/plan/constant_grids.py mrt/quantization/plan/rounded_anew.py
+        mrt/quantization/plan/trained.py""",
+    "a converter of a foreign operator that is one of several here looks at which it made": """
+        mrt/frontend/mxnet/converters/reduce.py mrt/frontend/mxnet/converters/transform.py
+        mrt/frontend/mxnet/converters/windows.py mrt/frontend/tvm/elementwise.py""",
+    "what is registered by a name learns its record here": """
+        expansions/activation.py expansions/deconvolution.py expansions/fake_quantize.py expansions/layers.py
+        expansions/normalization.py expansions/reduction/form.py expansions/selection.py expansions/softmax.py
+        expansions/transform.py mrt/export/mxnet/checkpoint.py mrt/export/onnx/exporters/selection.py""",
+}
+"""Reasons to ask whether an operator is of a record, and the files that have them."""
+
+
+def check(found: set[str], excused: Mapping[str, str], rule: str) -> None:
+    new, gone = sorted(found - set(excused)), sorted(set(excused) - found)
+    assert not new, f"{rule}:\n  " + "\n  ".join(new)
+    assert not gone, "no exception is needed any more:\n  " + "\n  ".join(gone)
+    assert all(excused.values()), "an exception needs its reason"
+
+
+def test_imports_point_down() -> None:
+    found = upward(ARROWS, ORDER) | upward(within(ARROWS, "mrt.backend"), BACKEND)
+    check(found, UPWARD, "these imports point up, or to a neighbour")
+
+
+@pytest.mark.parametrize("package", KNOWN_ALONE)
+def test_packages_that_stand_alone(package: str) -> None:
+    known = [package, *KNOWN_ALONE[package].split()]
+    for module, targets in ARROWS.items():
+        foreign = {t for t in targets if not any(is_in(t, name) for name in known)}
+        assert not is_in(module, package) or not foreign, f"{module} imports {sorted(foreign)}; {known} are allowed"
+
+
+def test_no_circle_of_imports() -> None:
+    check({" ".join(circle) for circle in circles(ARROWS)}, CIRCLES, "these modules import each other")
+
+
+def test_files_are_short() -> None:
+    found = {file.path for file in (*FILES, *OTHER_FILES) if len(file.text.splitlines()) > MOST_LINES}
+    check(found, LONG_FILES, f"these files have more than {MOST_LINES} lines")
+
+
+def test_functions_are_short() -> None:
+    found = {name for file in FILES for name in long_functions(file, MOST_LINES_OF_A_FUNCTION)}
+    check(found, LONG_FUNCTIONS, f"these functions have more than {MOST_LINES_OF_A_FUNCTION} lines")
+
+
+OUTSIDE = [file for file in FILES if not is_in(file.module, "mrt.symbol")]
+
+
+def test_no_name_of_an_operator_is_compared() -> None:
+    """Facts of operators are those of their records."""
+    check({file.path for file in OUTSIDE if compares_names(file)}, COMPARED_NAMES, "these files compare names")
+
+
+def test_records_are_not_asked_for_without_a_reason() -> None:
+    excused = {path: reason for reason, paths in RECORDS.items() for path in paths.split()}
+    assert sum(len(paths.split()) for paths in RECORDS.values()) == len(excused), "a file has one reason"
+    check({file.path for file in OUTSIDE if asks_for_records(file)}, excused, "these files ask for records")
+
+
+# The reading itself
+
+
+def written(root: Path, files: Mapping[str, str]) -> list[Source]:
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return sources("p", root=root)
+
+
+def test_every_kind_of_import_is_an_arrow(tmp_path: Path) -> None:
+    files = {
+        "p/__init__.py": "from . import a",
+        "p/a.py": "import p.b\nif TYPE_CHECKING:\n    from p.q.c import C",
+        "p/b.py": "def f():\n    from .q import c, nothing\nimport os",
+        "p/q/__init__.py": "",
+        "p/q/c.py": "from ..a import value",
+    }
+    found = arrows(written(tmp_path, files))
+    assert found == {
+        "p": {"p", "p.a"} - {"p"},
+        "p.a": {"p.b", "p.q.c"},
+        "p.b": {"p.q", "p.q.c"},
+        "p.q": set(),
+        "p.q.c": {"p.a"},
+    }
+    assert circles(found) == [["p.a", "p.b", "p.q.c"]]
+    assert upward(found, ("p", "p.a", "p.b p.q")) == {"p.b → p.q", "p.b → p.q.c", "p.q.c → p.a"}
+    with pytest.raises(KeyError, match="p.q"):
+        upward(found, ("p", "p.a", "p.b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "compares", "asks"),
+    [
+        ('s.op == "relu"', True, False),
+        ('s.op in ("relu", "tanh")', True, False),
+        ("NAME == s.op", True, False),
+        ('s.name == "relu"', False, False),
+        ("isinstance(s.operator, Relu)", False, True),
+        ("from mrt.symbol.operators.activation import Relu\nisinstance(op, (int, Relu))", False, True),
+        ("from mrt.symbol.operators.activation import Relu\nisinstance(op, int), Relu", False, False),
+    ],
+)
+def test_questions_are_seen(tmp_path: Path, text: str, compares: bool, asks: bool) -> None:
+    (file,) = written(tmp_path, {"p/a.py": text})
+    assert (compares_names(file), asks_for_records(file)) == (compares, asks)
+
+
+def test_functions_are_measured_without_their_docstring(tmp_path: Path) -> None:
+    docstring = '"""One.\n\n        Two.\n        """'
+    text = f"class A:\n    def f(self):\n        {docstring}\n        def g():\n            pass\n        return g\n"
+    (file,) = written(tmp_path, {"p/a.py": text})
+    assert long_functions(file, 3) == ["p/a.py::A.f"]
+    assert long_functions(file, 1) == ["p/a.py::A.f", "p/a.py::A.f.g"]
+    assert long_functions(file, 4) == []
+
+
+def test_the_order_names_what_exists() -> None:
+    for name in (name for line in (*ORDER, *BACKEND) for name in line.split()):
+        path = ROOT / name.replace(".", "/")
+        assert path.is_dir() or path.with_suffix(".py").is_file(), f"{name} is in the order and does not exist"
