@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -17,19 +15,12 @@ from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.pooling import Pooling
 from tests.compiled_integers import assert_compiled_alike
+from tests.expansions.quantizers import EIGHT_BITS, quantizers
+from tests.matrix import PAIRS
 from tests.quantization.networks import Outcome, chain, quantize_and_run, random_samples
 
 RNG = np.random.default_rng(17)
-EIGHT_BITS = 0.03
-"""Share of the largest output that 8-bit inputs and weights may cost in one operator."""
-PAIRS = list(itertools.product(("symmetric", "affine"), repeat=2))
 CONV = Convolution(kernel=(3, 3), num_filter=4, no_bias=True)
-
-
-def configured(activation: str, weight: str = "symmetric", scales: str = "output_channel") -> QuantizationConfig:
-    return QuantizationConfig.model_validate(
-        {"activation": {"quantizer": activation}, "weight": {"quantizer": weight, "scales": scales}}
-    )
 
 
 def errors_by_channel(outcome: Outcome) -> np.ndarray:
@@ -51,7 +42,7 @@ def biased_convolution(bias: list[float], *behind: tuple[Operator, list[np.ndarr
 def test_one_huge_bias_of_many(huge: float, scales: str, pair: tuple[str, str]) -> None:
     """The output has one scale: the error is a share of the largest channel, as its quantizer says."""
     graph = biased_convolution([0.5, huge, -0.3, 0.0], (Relu(), []))
-    outcome = quantize_and_run(graph, random_samples(graph), configured(*pair, scales))
+    outcome = quantize_and_run(graph, random_samples(graph), quantizers(*pair, scales=scales))
     assert outcome.relative_error < 2.0**-12
 
 
@@ -63,7 +54,7 @@ def test_a_channel_that_its_bias_turns_off(huge: float, scales: str, pair: tuple
     """It is 0 behind relu, and the others are as if it were not there, also where they share its scale."""
     behind = [(Relu(), [])] + ([(Pooling(kernel=(2, 2)), [])] if pooled else [])
     graph = biased_convolution([0.5, huge, -0.3, 0.0], *behind)
-    outcome = quantize_and_run(graph, random_samples(graph), configured(*pair, scales))
+    outcome = quantize_and_run(graph, random_samples(graph), quantizers(*pair, scales=scales))
     errors = errors_by_channel(outcome)
     assert errors[1] == 0.0
     assert np.delete(errors, 1).max() < 2 * EIGHT_BITS
@@ -72,7 +63,7 @@ def test_a_channel_that_its_bias_turns_off(huge: float, scales: str, pair: tuple
 def test_a_channel_that_is_turned_off_stays_so_for_the_largest_data() -> None:
     """Beyond the calibrated range too: inputs at their ends, which no sample reaches all at once."""
     graph = biased_convolution([0.5, -1e10, -0.3, 0.0], (Relu(), []))
-    outcome = quantize_and_run(graph, random_samples(graph), configured("symmetric"))
+    outcome = quantize_and_run(graph, random_samples(graph), quantizers("symmetric"))
     ((symbol, target),) = outcome.integer.inputs
     for values in (target.lo, target.hi, RNG.choice([target.lo, target.hi], symbol.shape)):
         feeds = {"x": np.broadcast_to(values, symbol.shape).astype(symbol.dtype)}
@@ -86,7 +77,7 @@ def test_a_bias_of_a_deconvolution_stays_one_value_a_channel() -> None:
     bias = np.reshape([0.5, -1e10, -0.3, 0.0], (1, 4, 1, 1))
     weight = RNG.standard_normal((3, 4, 3, 3))
     graph = chain((1, 3, 5, 5), (operator, [weight]), (BroadcastAdd(), [bias]), (Relu(), []))
-    outcome = quantize_and_run(graph, random_samples(graph), configured("symmetric"))
+    outcome = quantize_and_run(graph, random_samples(graph), quantizers("symmetric"))
     assert outcome.integer.graph.parameters["p1_0"].shape == (1, 4, 1, 1)
     assert np.delete(errors_by_channel(outcome), 1).max() < 2 * EIGHT_BITS
 
@@ -106,13 +97,13 @@ def test_readers_of_different_range_all_see_what_is_turned_off(pair: tuple[str, 
     samples = random_samples(graph)
     for feeds in samples:
         feeds["large"] = feeds["large"] * np.float32(1e3)
-    assert quantize_and_run(graph, samples, configured(*pair)).relative_error < EIGHT_BITS
+    assert quantize_and_run(graph, samples, quantizers(*pair)).relative_error < EIGHT_BITS
 
 
 def test_a_huge_constant_that_shows_is_added_in_full() -> None:
     """The output is read where nothing saturates it."""
     graph = biased_convolution([0.5, -1e10, -0.3, 0.0])
-    outcome = quantize_and_run(graph, random_samples(graph), configured("symmetric"))
+    outcome = quantize_and_run(graph, random_samples(graph), quantizers("symmetric"))
     np.testing.assert_allclose([sample[0][:, 1] for sample in outcome.approximate], -1e10, rtol=1e-4)
 
 
@@ -124,7 +115,7 @@ def test_there_and_back(constant: float, layered: bool, quantizer: str) -> None:
     layer = [(FullyConnected(num_hidden=8, no_bias=True), [RNG.standard_normal((8, 8))])] if layered else []
     steps = [(BroadcastAdd(), [np.full((1, 1), c)]) for c in (constant, -constant)]
     graph = chain((4, 8), *layer, steps[0], (Relu(), []), steps[1])
-    outcome = quantize_and_run(graph, random_samples(graph), configured(quantizer))
+    outcome = quantize_and_run(graph, random_samples(graph), quantizers(quantizer))
     found = max(float(np.abs(r[0] - a[0]).max()) for r, a in zip(outcome.real, outcome.approximate, strict=True))
     largest = max(float(np.abs(r[0]).max()) for r in outcome.real)
     assert found < 2 * EIGHT_BITS * largest + constant * 2.0**-23
@@ -148,7 +139,7 @@ def test_a_huge_constant_behind_a_factor_of_each_channel() -> None:
     factor = np.reshape([1, 1e-6, 1, 2.0], (1, 4, 1, 1))
     steps = [(CONV, [RNG.standard_normal((4, 3, 3, 3))]), (BroadcastMul(), [factor])]
     graph = chain((1, 3, 6, 6), *steps, (BroadcastAdd(), [np.reshape([0.5, 1e10, -0.3, 0.0], (1, 4, 1, 1))]))
-    assert quantize_and_run(graph, random_samples(graph), configured("symmetric")).relative_error < 2.0**-14
+    assert quantize_and_run(graph, random_samples(graph), quantizers("symmetric")).relative_error < 2.0**-14
 
 
 def test_operands_far_above_their_sum_fit_32_bits() -> None:
@@ -158,7 +149,7 @@ def test_operands_far_above_their_sum_fit_32_bits() -> None:
     graph = builder.graph([builder.apply(ElemwiseAdd(), [a, b], "y")])
     x = RNG.uniform(-1e7, 1e7, (1, 64)).astype(np.float32)
     samples = [{"a": x, "b": -x}, {"a": -x, "b": x}, {"a": 0 * x, "b": 0 * x + 1}]
-    outcome = quantize_and_run(graph, samples, configured("symmetric"))
+    outcome = quantize_and_run(graph, samples, quantizers("symmetric"))
     # What cancels in float does so here: both operands have the same integers.
     assert not np.any([sample[0] for sample in outcome.approximate[:2]])
     assert_compiled_alike(outcome.integer)

@@ -15,21 +15,11 @@ from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, Ele
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.normalization import Identity
 from mrt.symbol.operators.transform import Concat, Flatten
+from tests.expansions.quantizers import EIGHT_BITS, quantizers
+from tests.matrix import PAIRS
 from tests.quantization.networks import chain, quantize_and_run, random_samples
 
 RNG = np.random.default_rng(7)
-EIGHT_BITS = 0.03
-"""Share of the largest output that 8-bit inputs and weights may cost in one operator."""
-
-
-PAIRS = [(x, w) for x in ("symmetric", "affine") for w in ("symmetric", "affine")]
-"""Quantizers of the activation and of the weight: formalizations 1 to 4."""
-
-
-def quantizers(activation: str, weight: str = "symmetric", **extra: object) -> QuantizationConfig:
-    return QuantizationConfig.model_validate(
-        {"activation": {"quantizer": activation}, "weight": {"quantizer": weight, **extra}}
-    )
 
 
 def normal(*shape: int) -> np.ndarray:

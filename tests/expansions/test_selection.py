@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -37,19 +35,12 @@ from mrt.symbol.operators.selection import (
 )
 from mrt.symbol.operators.transform import Concat, Take
 from tests.compiled_integers import assert_compiled_alike
+from tests.expansions.quantizers import EIGHT_BITS, quantizers
+from tests.matrix import PAIRS
 from tests.quantization.networks import Outcome, chain, quantize_and_run, random_samples
 
 RNG = np.random.default_rng(5)
-EIGHT_BITS = 0.03
-"""Share of the largest output that 8-bit inputs and weights may cost in one operator."""
-PAIRS = list(itertools.product(("symmetric", "affine"), repeat=2))
 QUANTIZERS = pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
-
-
-def quantizers(activation: str, weight: str = "symmetric", **extra: object) -> QuantizationConfig:
-    return QuantizationConfig.model_validate(
-        {"activation": {"quantizer": activation}, "weight": {"quantizer": weight, **extra}}
-    )
 
 
 def normal(*shape: int) -> np.ndarray:

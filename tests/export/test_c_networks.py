@@ -142,6 +142,7 @@ def test_every_optimization(level: str, tmp_path: Path) -> None:
         assert array.reshape(-1).tolist() == expected
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", [8, 12])
 @pytest.mark.parametrize("name", ["kws_dscnn", "mlperf_resnet8_cifar10", "kwt1_speechcommands12"])

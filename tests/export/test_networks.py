@@ -34,6 +34,7 @@ def test_digits(target: Format, quantizer: str, tmp_path: Path) -> None:
     assert np.mean(found.argmax(axis=1) == labels) > 0.97
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @in_every_format
 @pytest.mark.parametrize("bits", [8, 12])

@@ -93,6 +93,7 @@ def test_random_graphs_reach_what_float32_rounds() -> None:
     assert differing
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @in_every_format
 @pytest.mark.parametrize("name", ["kws_dscnn", "mobilenet_v1_0.25_224", "kwt1_speechcommands12"])
