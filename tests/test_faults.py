@@ -118,6 +118,7 @@ def points(changes: int) -> list[int]:
     return sorted({int(place) for place in np.linspace(1, changes, count)})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize(

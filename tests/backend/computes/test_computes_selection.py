@@ -13,6 +13,7 @@ def values(bundle: Bundle, dtype: str, *shape: int):
     return bundle.floats(*shape) if dtype == "float32" else bundle.integers(shape, dtype)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_arrangements_agree(dtype: str) -> None:
     bundle = Bundle()
@@ -47,6 +48,7 @@ def test_channels_are_tiled_to_vectors_that_are_filled_in_part(shape: tuple[int,
     bundle.check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_selections_agree(dtype: str) -> None:
     bundle = Bundle()

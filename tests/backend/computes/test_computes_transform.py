@@ -7,6 +7,7 @@ import pytest
 from compiled import Bundle
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "float32"])
 def test_transforms_agree(dtype: str) -> None:
     bundle = Bundle()

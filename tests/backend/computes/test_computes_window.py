@@ -97,6 +97,7 @@ POOLINGS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "float32"])
 def test_poolings_agree(dtype: str) -> None:
     bundle = Bundle()
