@@ -19,7 +19,7 @@ from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine, one_line, resolved
 from mrt.backend.rewrites.known_bounds import bounds_of_inputs, known_bounds
-from mrt.backend.rewrites.with_quantizers import with_real_ends
+from mrt.backend.rewrites.with_quantizers import with_quantizers
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning.tuning import Tuning
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
@@ -64,7 +64,7 @@ def compile_model(
     made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)
     metadata = Metadata(made_from, tuple(inputs), tuple(outputs), constants, final)
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
-    real = with_real_ends(graph, inputs, outputs, postprocess)
+    real = with_quantizers(graph, inputs, outputs, postprocess)
 
     def emit(scheduler: Scheduler, libraries: Libraries | None = None) -> Emitter:
         emitter = Emitter(machine, scheduler, libraries)

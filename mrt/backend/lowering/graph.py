@@ -13,7 +13,6 @@ from tvm import relax, te
 from mrt.backend.fusion.join_rows import join_rows
 from mrt.backend.fusion.regions import Region, find_regions, join_branches
 from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
-from mrt.backend.kernels.x86.requantize_int16 import has_late
 from mrt.backend.layout.in_place import in_place, last_readers
 from mrt.backend.layout.layouts import Layouts
 from mrt.backend.layout.packing import Packed, Surroundings, form_computed, pack_parameter
@@ -23,15 +22,8 @@ from mrt.backend.lowering.region import Copy, LoweredRegion, finish, storing
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import tensor_of
 from mrt.backend.memory.storage import Storage, View, Walk, padded_length
-from mrt.backend.rewrites.bias_into_sum import EarlyBias
-from mrt.backend.rewrites.clip_before_scaling import EarlyRelu
-from mrt.backend.rewrites.clip_limits_as_parameters import SharedLimits
-from mrt.backend.rewrites.interleave_channels import ShuffleAtOnce
-from mrt.backend.rewrites.known_bounds import NOTHING, Bounds, known_bounds
-from mrt.backend.rewrites.merge_slices import MergeSlices
-from mrt.backend.rewrites.narrow_to_int16 import Words
-from mrt.backend.rewrites.tile_as_concat import TileAsConcat
-from mrt.backend.rewrites.widen_clips import OpenLimits
+from mrt.backend.rewrites import rewrite
+from mrt.backend.rewrites.known_bounds import NOTHING, Bounds
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
 from mrt.backend.te.registry import has_compute, layout_request_of
 from mrt.compilation import NATIVE, Target
@@ -153,7 +145,8 @@ def plan_calls(
     known: intervals of tensors by name; what they leave open follows from dtypes. as_they_lie: see `Emitter.add`.
     Raises CompilationError listing every operator that has no compute.
     """
-    graph, bounds = _adapted(graph, known, machine)
+    rewritten, bounds = rewrite(graph, machine, known)
+    graph = rewritten.graph
     lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(symbol.op)})
     if lacking:
         raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")
@@ -166,18 +159,6 @@ def plan_calls(
             calls.add(*in_place(region, graph, layouts, last))
     results = [calls.result(symbol, as_they_lie) for symbol in graph.outputs]
     return graph, calls.made, results
-
-
-def _adapted(graph: Graph, known: Bounds, machine: Machine) -> tuple[Graph, Bounds]:
-    """The same integers by operators that compile to less, and what is known of all tensors then."""
-    graph = TileAsConcat()(ShuffleAtOnce()(MergeSlices(machine)(graph)))
-    known = known_bounds(graph, known)
-    graph = EarlyBias(known)(graph)
-    known = known_bounds(graph, known)
-    graph = EarlyRelu(known)(graph)
-    known = known_bounds(graph, known)
-    graph = SharedLimits()(Words(known, has_late(machine))(OpenLimits(known)(graph)))
-    return graph, known_bounds(graph, known)
 
 
 class _Calls:
