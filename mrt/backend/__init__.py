@@ -4,7 +4,6 @@ from mrt.backend import computes as _computes
 from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
 from mrt.backend.explain import compiled_text, explain
-from mrt.backend.layout.packing import packing
 from mrt.backend.lowering.graph import build_module
 from mrt.backend.portable import build_portable
 from mrt.backend.runner import ONE_THREAD, TvmRunner
@@ -22,6 +21,5 @@ __all__ = [
     "compiled_text",
     "compute",
     "explain",
-    "packing",
     "plan_batch",
 ]

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from tvm import tirx
 
 from mrt.backend.computes.convolution import reduce_window
-from mrt.backend.te.registry import compute, record
+from mrt.backend.te.registry import compute
 from mrt.backend.te.stages import inlined, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant, remainder, whole_part
 from mrt.symbol import Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
 
 
-@compute("Deconvolution")
-def deconvolution(symbol: Symbol, data: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+@compute(Deconvolution)
+def deconvolution(symbol: Symbol[Deconvolution], data: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Position p is phase r = (p + pad) mod stride of place q = (p + pad) div stride, and
 
     Y[n, o, p] = sum over i, j of X[n, i, q - j] W[i, o, r + j stride],
 
     in which the data is 0 outside and so is the weight; between dilated taps it is 0 too.
     """
-    operator, dtype = record(symbol, Deconvolution), symbol.dtype
+    operator, dtype = symbol.operator, symbol.dtype
     source = symbol.inputs[0].shape
     rank = len(operator.kernel)
     stride, dilate = operator.window(rank)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.layout.packing import laid_operand
 from mrt.backend.memory.storage import Storage, View
+from mrt.backend.te.operands import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.te.reciprocal import reciprocal_of
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.rounding import Rounding, choose_rounding, half_of
 from mrt.backend.te.stages import elementwise
 from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
 from mrt.backend.tir.expressions import cast as to
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.integer import Quantize
+from mrt.symbol.operators.integer import Cast, Dequantize, LeftShift, Quantize, RightShift
 from mrt.symbol.types import type_of
 
 
-@packing("right_shift", 1)
 def pack_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Packed | None:
     """The shifts as the cheapest exact form of rounding reads them, with the halves where those are added.
 
@@ -36,7 +36,7 @@ def pack_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Pack
     return Packed(form, by.arrays + half.arrays, by.storages + half.storages)
 
 
-@compute("right_shift", kind=Kind.ELEMENTWISE)
+@compute(RightShift, kind=Kind.ELEMENTWISE, packings={1: pack_shift})
 def right_shift(symbol: Symbol, data: Tensor, shift: Tensor | Operand) -> Tensor:
     """x for s = 0, else ((x >> (s-1)) + 1) >> 1, in the form that was chosen for constant shifts.
 
@@ -76,12 +76,12 @@ def _rounded(symbol: Symbol, data: Tensor, shift: Operand) -> View:
     return elementwise(symbol, data, *shift.views, body=element, natural=natural)
 
 
-@compute("left_shift", kind=Kind.ELEMENTWISE)
+@compute(LeftShift, kind=Kind.ELEMENTWISE)
 def left_shift(symbol: Symbol, data: Tensor, shift: Tensor) -> Tensor:
     return elementwise(symbol, data, shift, body=lambda x, s: x.astype(symbol.dtype) << s.astype(symbol.dtype))
 
 
-@compute("Cast", kind=Kind.ELEMENTWISE)
+@compute(Cast, kind=Kind.ELEMENTWISE)
 def cast(symbol: Symbol, data: Tensor) -> Tensor:
     """Floats are truncated towards zero."""
     if symbol.dtype == "bool" and data.dtype != "bool":
@@ -95,32 +95,30 @@ MULTIPLIES_AND_ADDS = 512
 """Bits of vectors from which on all machines have fused multiplications and additions."""
 
 
-@packing("quantize", 1)
-def pack_step(symbol: Symbol, scale: Array, surroundings: Surroundings) -> Packed | None:
+def pack_step(symbol: Symbol[Quantize], scale: Array, surroundings: Surroundings) -> Packed | None:
     """What serves as a division where vectors multiply and add at once; None where the division stays."""
     if surroundings.machine.vector_bits < MULTIPLIES_AND_ADDS:
         return None
-    operator, zero_point = record(symbol, Quantize), surroundings.bounds[2]
+    operator, zero_point = symbol.operator, surroundings.bounds[2]
     parts = reciprocal_of(scale, int(operator.a_min - zero_point.max), int(operator.a_max - zero_point.min))
     if parts is None:
         return None
     return Packed(FixedForm(), parts, tuple(Storage.plain(type_of(part)) for part in parts))
 
 
-@packing("quantize", 2)
 def pack_zero_point(symbol: Symbol, zero_point: Array, surroundings: Surroundings) -> Packed | None:
     """The form is the zero point, if it is one."""
     return Packed.as_is(zero_point, int(zero_point.item())) if zero_point.size == 1 else None
 
 
-@compute("quantize", kind=Kind.ELEMENTWISE)
-def quantize(symbol: Symbol, data: Tensor, scale: Tensor | Operand, zero_point: Tensor | Operand) -> Tensor:
+@compute(Quantize, kind=Kind.ELEMENTWISE, packings={1: pack_step, 2: pack_zero_point})
+def quantize(symbol: Symbol[Quantize], data: Tensor, scale: Tensor | Operand, zero_point: Tensor | Operand) -> Tensor:
     """The quotient is float32 and rounds half to even; the sum and the clip that follow are exact.
 
     What no zero point brings back into the range is held before: the steps are then small integers, which float32
     holds. Of a zero point that is known nothing is left to clip.
     """
-    operator = record(symbol, Quantize)
+    operator = symbol.operator
     scales = scale.views if isinstance(scale, Operand) else (scale,)
     known = zero_point.form if isinstance(zero_point, Operand) else None
     moves = zero_point.views[0] if isinstance(zero_point, Operand) else zero_point
@@ -149,7 +147,7 @@ def _quotient(x: Expression, scale: Expression, low: Expression | None = None) -
     return tirx.call_llvm_pure_intrin("float32", "llvm.fma", x, scale, x * low)
 
 
-@compute("dequantize", kind=Kind.ELEMENTWISE)
+@compute(Dequantize, kind=Kind.ELEMENTWISE)
 def dequantize(symbol: Symbol, data: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
     """scale * (q - zero_point) in float64, rounded once to float32."""
 

@@ -15,7 +15,7 @@ from mrt.backend.fusion.regions import Region, find_regions, join_branches
 from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
 from mrt.backend.layout.in_place import in_place, last_readers
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.layout.packing import Packed, Surroundings, form_computed, pack_parameter
+from mrt.backend.layout.packing import form_computed, pack_parameter
 from mrt.backend.layout.plan import plan_layouts, requested_storage
 from mrt.backend.link.libraries import Libraries
 from mrt.backend.lowering.region import Copy, LoweredRegion, finish, storing
@@ -25,6 +25,7 @@ from mrt.backend.memory.storage import Storage, View, Walk, padded_length
 from mrt.backend.rewrites import rewrite
 from mrt.backend.rewrites.known_bounds import NOTHING, Bounds
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
+from mrt.backend.te.operands import Packed, Surroundings
 from mrt.backend.te.registry import has_compute, layout_request_of
 from mrt.compilation import NATIVE, Target
 from mrt.errors import CompilationError
@@ -147,7 +148,7 @@ def plan_calls(
     """
     rewritten, bounds = rewrite(graph, machine, known)
     graph = rewritten.graph
-    lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(symbol.op)})
+    lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(type(symbol.operator))})
     if lacking:
         raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")
     regions = join_rows(graph, join_branches(graph, find_regions(graph)))
