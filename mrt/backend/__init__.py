@@ -4,7 +4,7 @@ from mrt.backend import computes as _computes
 from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
 from mrt.backend.explain import compiled_text, explain
-from mrt.backend.lowering.graph import build_module
+from mrt.backend.lowering.module import build_module
 from mrt.backend.portable import build_portable
 from mrt.backend.runner import ONE_THREAD, TvmRunner
 from mrt.backend.te.registry import Kind, compute

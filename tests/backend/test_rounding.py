@@ -12,7 +12,7 @@ from compiled import Bundle, compare, op
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.rewrites.clip_before_scaling import ClipBeforeScaling
 from mrt.backend.rewrites.known_bounds import known_bounds
@@ -153,9 +153,9 @@ def mnemonics(factor: int, shift: int, limits: tuple[int, int], dtype: str) -> s
     value = builder.apply(op("clip", a_min=limits[0], a_max=limits[1]), [value])
     value = builder.apply(op("Cast", dtype=dtype), [value])
     machine = Machine.of({"kind": "llvm", "mcpu": "cascadelake"})
-    emitter = Emitter(machine)
-    emitter.add(builder.graph([builder.apply(convolution, [value, weight])]), "main")
-    code = str(compile_executable(emitter.module(), machine).kernels[0].inspect_source("asm"))
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(builder.graph([builder.apply(convolution, [value, weight])]), "main")
+    code = str(compile_executable(module_builder.module(), machine).kernels[0].inspect_source("asm"))
     return {line.split()[0] for line in code.splitlines() if "%zmm" in line}
 
 

@@ -13,7 +13,7 @@ from test_kernels import runnable
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
@@ -140,9 +140,9 @@ def test_vectors_of_words_are_multiplied_by_one_instruction(cpu: str) -> None:
         signed = blocks.hidden("elemwise_add", blocks.word(blocks.convolution(blocks.byte(data), 32, (1, 1))), data)
         blocks.finish(blocks.convolution(blocks.byte(signed, factor), 16, (1, 1)))
     graph, machine = blocks.graph(), Machine.of({"mcpu": cpu})
-    emitter = Emitter(machine)
-    emitter.add(graph, "main")
-    parts = compile_executable(emitter.module(), machine).kernels
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(graph, "main")
+    parts = compile_executable(module_builder.module(), machine).kernels
     code = "".join(part.inspect_source("asm") for part in parts if part.kind == "llvm")
     register = "%zmm" if machine.vector_bits == 512 else "%ymm"
     for instruction in ("vpmulhuw", "vpmulhw"):

@@ -12,10 +12,10 @@ from mrt.backend.computes.integer import pack_shift, right_shift
 from mrt.backend.kernels.x86.requantize_int16 import product_word, scaled_word
 from mrt.backend.kernels.x86.upper_word import WORD, has_whole
 from mrt.backend.kernels.x86.upper_word import upper_word as upper_word_of
-from mrt.backend.layout.packing import laid_operand
 from mrt.backend.memory.storage import View
 from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift, WordSum
 from mrt.backend.te.operands import Operand, Packed, Surroundings
+from mrt.backend.te.packing import laid_operand
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.rounding import half_of
 from mrt.backend.te.stages import elementwise

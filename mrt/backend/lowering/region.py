@@ -67,7 +67,7 @@ class LoweredRegion:
         )
 
     def _seen(self, source: Symbol) -> tuple[object, ...]:
-        return self.layouts.memory(source), self.layouts.way(source)
+        return self.layouts.memory(source), self.layouts.view_path(source)
 
     def _view(self, source: Symbol, held: Symbol | Copy, tensor: Tensor) -> View:
         return self.layouts.view(source, tensor, held.storage if isinstance(held, Copy) else None)
@@ -84,8 +84,10 @@ class LoweredRegion:
         walk = Walk.over(self.storages, self._may_be_flat(), turns)
         try:
             inputs = [*held.values(), *(tensor for tensors in parameters.values() for tensor in tensors)]
-            function = storing(inputs, [values[each] for each in self.region.outputs], self.storages, walk, guarded)
-            return finish(
+            function = storing_function(
+                inputs, [values[each] for each in self.region.outputs], self.storages, walk, guarded
+            )
+            return scheduled_function(
                 function,
                 self.storages,
                 walk,
@@ -120,7 +122,7 @@ class LoweredRegion:
         parameters: Mapping[tuple[Symbol, int], Sequence[Tensor]],
         guarded: bool,
     ) -> dict[Symbol, Tensor]:
-        """All that is read and computed; guarded: see `storing`."""
+        """All that is read and computed; guarded: see `storing_function`."""
         values: dict[Symbol, Tensor] = {s: self._view(s, owner, held[owner]) for s, owner in self.tensors.items()}
         operands: dict[tuple[Symbol, int], Any] = {}
         for at, packed in self.packed.items():
@@ -209,7 +211,7 @@ def _spans(view: View, axis: int, length: int, whole: bool) -> bool:
     return view.inner is not None and view.inner - rank == axis and view.length >= length
 
 
-def storing(
+def storing_function(
     inputs: Sequence[Tensor], values: Sequence[Tensor], storages: Sequence[Storage], walk: Walk, guarded: bool = True
 ) -> Any:
     """The PrimFunc, not scheduled yet, that stores `values` as `storages` say, walked together.
@@ -226,7 +228,7 @@ def storing(
     return move_into_memory(te.create_prim_func([*inputs, *results]), walk, storages)
 
 
-def finish(
+def scheduled_function(
     function: Any,
     storages: Sequence[Storage],
     walk: Walk,
@@ -237,7 +239,7 @@ def finish(
     replaced: int | None = None,
     scheduler: Scheduler = schedule_by_rule,
 ) -> Any:
-    """What `storing` gave, scheduled, with the borders filled.
+    """What `storing_function` gave, scheduled, with the borders filled.
 
     walked, by_rows: see `schedule`. replaced: the place of the input over which the last value is written. scheduler:
     see `tilings`.
