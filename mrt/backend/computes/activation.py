@@ -1,4 +1,4 @@
-"""Elementwise functions of one argument."""
+"""Activations: relu, clips, LeakyReLU, tanh and sigmoid."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, 
 
 @compute(Relu, kind=Kind.ELEMENTWISE)
 def relu(symbol: Symbol, data: Tensor) -> View:
-    if isinstance(data, View) and data.natural:
+    if isinstance(data, View) and data.non_negative:
         return data
     if symbol.dtype == "bool":
         return elementwise(symbol, data, body=lambda x: x)
@@ -29,16 +29,16 @@ def relu(symbol: Symbol, data: Tensor) -> View:
 @compute(Clip, kind=Kind.ELEMENTWISE)
 def clip(symbol: Symbol[Clip], data: Tensor) -> View:
     operator, dtype = symbol.operator, symbol.dtype
-    if isinstance(data, View) and data.natural and operator.a_max >= 0:
-        # Without a sign the lower limit is idle, and the upper one may become part of a conversion that saturates.
+    if isinstance(data, View) and data.non_negative and operator.a_max >= 0:
+        # Unsigned, the lower limit changes nothing, and LLVM makes one saturating conversion of the upper one.
         wide = f"u{dtype}"
-        # One that the dtype itself sets is idle, too, and TVM could not take it into a conversion to a narrower dtype.
+        # An upper limit that dtype sets itself is left out: it would keep TVM from that conversion.
         a_max = operator.a_max if operator.a_max < tirx.max_value(dtype).value else tirx.max_value(wide).value
 
         def element(x: Expression) -> Expression:
             return clipped(x.astype(wide), wide, operator.a_min, a_max).astype(dtype)
 
-        return elementwise(symbol, data, body=element, natural=True)
+        return elementwise(symbol, data, body=element, non_negative=True)
     return elementwise(symbol, data, body=lambda x: clipped(x, dtype, operator.a_min, operator.a_max))
 
 
@@ -56,9 +56,9 @@ def clip_to(symbol: Symbol[ClipTo], data: Tensor, *limits: Tensor) -> View:
 
 
 def clipped(x: Expression, dtype: str, lo: float = -math.inf, hi: float = math.inf) -> Expression:
-    """x limited to [lo, hi]; an integer to the integers in it, of which those beyond its dtype change nothing.
+    """x limited to [lo, hi]; limits beyond an integer dtype are left out.
 
-    Where one integer of the dtype is left it is a constant: C's compilers warn of comparisons that have one outcome.
+    Where one integer is left it is a constant: C's compilers warn of comparisons that have one outcome.
     """
     if dtype.startswith("float"):
         return te.min(te.max(x, constant(lo, dtype)), constant(hi, dtype))
@@ -73,7 +73,7 @@ def clipped(x: Expression, dtype: str, lo: float = -math.inf, hi: float = math.i
 
 @compute(LeakyReLU)
 def leaky_relu(symbol: Symbol[LeakyReLU], data: Tensor, gamma: Tensor | None = None) -> Tensor:
-    """As act_type says; the slope is an attribute, or with act_type prelu gamma, per channel or one."""
+    """The function that act_type names. gamma: the slopes of prelu, one for each channel or one for all."""
     operator, dtype = symbol.operator, symbol.dtype
     if not operator.is_linear:
         return function(symbol, data, lambda x: _curved(x, operator))

@@ -1,4 +1,4 @@
-"""Elementwise functions of one argument beside the activations."""
+"""Elementwise functions of one argument other than activations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def number(value: float, like: Expression) -> Expression:
 
 
 def function(symbol: Symbol, data: Tensor, body: Body) -> Tensor:
-    """The stage of a function of one argument, which `body` may read many times."""
+    """An elementwise function whose `body` may read its argument many times."""
     return elementwise(symbol, data, body=lambda x: bind(x.astype(symbol.dtype), body))
 
 

@@ -16,7 +16,7 @@ from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normaliz
 
 @compute(InstanceNorm)
 def instance_norm(symbol: Symbol[InstanceNorm], data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-    """Two passes: the variance is taken of the centred values."""
+    """Two passes: the variance is that of the centred values."""
     dtype, axes = symbol.dtype, tuple(range(2, len(symbol.shape)))
     kept = _kept(symbol, axes)
     count = constant(math.prod(symbol.shape[2:]), dtype)

@@ -31,21 +31,21 @@ def pack_factor(symbol: Symbol, factor: Array, surroundings: Surroundings) -> Pa
     inner, whole = surroundings.walk.inner, has_whole(surroundings.machine)
     if symbol.inputs[0].dtype == "int32":
         return _in_both_words(symbol, factor, inner, (False, whole))
-    natural = all(bounds.min >= 0 for bounds in surroundings.bounds)
-    return laid_operand(symbol, 1, factor, inner, (natural, whole))
+    non_negative = all(bounds.min >= 0 for bounds in surroundings.bounds)
+    return laid_operand(symbol, 1, factor, inner, (non_negative, whole))
 
 
 @compute(UpperWord, kind=Kind.ELEMENTWISE, packings={1: pack_factor})
 def upper_word(symbol: Symbol, data: Tensor, factor: Operand) -> View:
-    natural, whole = factor.form
-    word = "uint16" if natural else "int16"
+    non_negative, whole = factor.form
+    word = "uint16" if non_negative else "int16"
 
     def element(x: Expression, *factors: Expression) -> Expression:
         if len(factors) > 1:
             return product_word(x, factors, whole)
         return upper_word_of(x.astype(word), factors[0].astype(word), whole).astype(symbol.dtype)
 
-    return elementwise(symbol, data, *factor.views, body=element, natural=natural)
+    return elementwise(symbol, data, *factor.views, body=element, non_negative=non_negative)
 
 
 def _in_both_words(symbol: Symbol, factor: Array, inner: int | None, form: Any) -> Packed:
@@ -84,4 +84,4 @@ def word_scale(symbol: Symbol[WordScale], data: Tensor, factor: Operand, rest: O
         given = [each.astype(multiplied) for each in factors]
         return scaled_word(x.astype("int32"), given, half, left, factor.form).astype(symbol.dtype)
 
-    return elementwise(symbol, data, *rest.views, *factor.views, body=element, natural=True)
+    return elementwise(symbol, data, *rest.views, *factor.views, body=element, non_negative=True)

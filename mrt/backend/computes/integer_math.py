@@ -19,9 +19,9 @@ from mrt.symbol.operators.bitwise import BitwiseAnd
 from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 
 SHARED = 16
-"""Numbers by the same divisor from which its reciprocal is worth to be found."""
+"""A divisor of so many numbers or more is inverted first."""
 RECIPROCAL = "reciprocal"
-"""The form of divisors that are known."""
+"""The form of constant divisors."""
 PAIRS = 16
 """Pairs of bits in the data."""
 
@@ -61,7 +61,7 @@ def integer_sqrt(symbol: Symbol[IntegerSqrt], data: Tensor) -> Tensor:
 
 
 def pack_divisor(symbol: Symbol, divisor: Array, surroundings: Surroundings) -> Packed | None:
-    """Of divisors that are known, the reciprocals and shifts; none where they do not divide."""
+    """The reciprocals and shifts of constant divisors; None where one is below 1."""
     if symbol.dtype != "int32" or int(divisor.min(initial=1)) < 1:
         return None
     by, shift = (laid_operand(symbol, 1, part, surroundings.walk.inner) for part in reciprocals(divisor))
@@ -69,7 +69,7 @@ def pack_divisor(symbol: Symbol, divisor: Array, surroundings: Surroundings) -> 
 
 
 def divide_each(symbol: Symbol, lhs: View, rhs: View) -> View:
-    """Each number by itself: the quotient that is cut off, less 1 where the remainder has a sign, as no divisor has."""
+    """Number by number: the truncated quotient, less 1 where the remainder is negative; divisors are positive."""
     sign = constant(int(symbol.dtype.removeprefix("int")) - 1, symbol.dtype)
     return _divided(symbol, lhs, rhs, lambda x, y: tirx.truncdiv(x, y) + (tirx.truncmod(x, y) >> sign))
 
@@ -82,9 +82,9 @@ def divide_each(symbol: Symbol, lhs: View, rhs: View) -> View:
     packings={1: pack_divisor},
 )
 def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
-    """A divisor that many numbers have is inverted first: processors do not divide vectors of integers.
+    """A divisor that many numbers share is inverted first, since processors do not divide vectors of integers.
 
-    What pads divisors is neither inverted nor divided by: it may be 0.
+    The padding of divisors, which may be 0, is neither inverted nor divided by.
     """
     dtype, shape = symbol.dtype, symbol.inputs[1].shape
     if isinstance(rhs, Operand):
@@ -107,10 +107,10 @@ def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
 
 @compute(FloorMod, kind=Kind.ELEMENTWISE, unpadded=(1,))
 def floor_mod(symbol: Symbol, lhs: View, rhs: View) -> View:
-    """The remainder of the quotient that is cut off, and the divisor more where it has a sign, as no divisor has.
+    """The remainder of the truncated quotient, plus the divisor where it is negative; divisors are positive.
 
-    With divisors that leave room for the sum of both, the remainder of that sum is the same. LLVM 22 was seen to lose
-    the sign's comparison, in code of a layer with AVX512-VNNI.
+    Where their sum cannot overflow, the remainder of that sum is used instead: LLVM 22 was seen to lose the comparison
+    with 0, in code of a layer with AVX512-VNNI.
     """
 
     def by_sum(x: Expression, y: Expression) -> Expression:

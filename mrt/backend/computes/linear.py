@@ -33,7 +33,7 @@ def request_rows_of_data(
 
 
 def pack_weight(symbol: Symbol[FullyConnected], weight: Array, surroundings: Surroundings) -> Packed | None:
-    """The columns of a flattened tensor are told apart into channels and places, as its memory is."""
+    """The columns of a flattened tensor are split into channels and positions, as its memory is."""
     data = surroundings.views[0]
     if data is None or (data.inner is None and data.flattened is None):
         return None
@@ -92,7 +92,7 @@ def _direct(symbol: Symbol[FullyConnected], data: View, weight: Tensor) -> View:
 
 
 def request_rows(symbol: Symbol[BatchDot], values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
-    """The left rows as dots read them; what is transposed is copied anyway."""
+    """The left rows as dots read them; any layout if they are transposed, which copies them."""
     if symbol.operator.transpose_a:
         return LayoutRequest(None)
     dot = _dot_of(symbol, machine)

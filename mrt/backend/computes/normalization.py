@@ -1,4 +1,4 @@
-"""Normalizations and softmax, and what does nothing once trained."""
+"""Normalizations, softmax, and operators that do nothing after training."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from mrt.symbol.operators.pad import Pad
 
 
 def propagate(symbol: Symbol[Pad], request: LayoutRequest) -> LayoutRequest | str:
-    """What a Pad adds is a border of its data in memory, if the requested border has the same value."""
+    """The Pad is a wider border of its data in memory, if the requested border has the same value."""
     operator = symbol.operator
     if operator.mode != "constant" or any(operator.pad_width[:4]):
         return "its border is no constant around rows and columns"
@@ -34,7 +34,7 @@ def propagate(symbol: Symbol[Pad], request: LayoutRequest) -> LayoutRequest | st
 
 
 def view(symbol: Symbol[Pad], data: View) -> View:
-    """In the data's memory where that has the border: it has none if another axis is last there than was requested."""
+    """In the data's memory if that has the border, which it lacks where another axis is innermost than requested."""
     held, width = data.storage, symbol.operator.pad_width
     if held is not None:
         before = tuple(a - b for a, b in zip(held.before, width[::2], strict=True))

@@ -24,7 +24,7 @@ def request_channels(symbol: Symbol, values: Sequence[Array | None], machine: Ma
 
 @compute(Pooling, kind=Kind.WINDOW, layout_requests={0: request_channels})
 def pooling(symbol: Symbol[Pooling], data: View) -> View:
-    """A maximum reads, in place of the border, what stands next to it: that is in the same window."""
+    """For a maximum the border repeats the nearest element, which is in the same window."""
     operator, dtype = symbol.operator, ordered(symbol.dtype)
     window = pooling_window(symbol)
     lengths = symbol.inputs[0].shape[2:]

@@ -12,8 +12,8 @@ from mrt.symbol.operators.region import ElementwiseRegion, parse_expression
 
 @compute(ElementwiseRegion)
 def elementwise_region(symbol: Symbol[ElementwiseRegion], data: Tensor) -> Tensor:
-    """Every operator is a stage of its own, computed where it is read; those that are not Kind.ELEMENTWISE, or
-    repeat their input, are stored.
+    """Every operator is computed where it is read; stored are those that are not Kind.ELEMENTWISE or repeat their
+    input.
     """
 
     def applied(inner: Operator, values: list[tuple[Symbol, Tensor]]) -> tuple[Symbol, Tensor]:

@@ -1,4 +1,4 @@
-"""Operators that choose among values: by comparing them, by a condition, or by an index."""
+"""Operators that select values by comparison, by a condition, or by an index."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import TableLookup
 
 GATHERED = "gathered"
-"""The form of a table of int32 that vectors of places are looked up in."""
+"""The form of an int32 table that is read by gather instructions."""
 
 
 def pack_table(symbol: Symbol, table: Array, surroundings: Surroundings) -> Packed | None:
@@ -26,7 +26,7 @@ def pack_table(symbol: Symbol, table: Array, surroundings: Surroundings) -> Pack
 
 @compute(TableLookup, kind=Kind.ELEMENTWISE, random_access=(1,), packings={1: pack_table})
 def table_lookup(symbol: Symbol[TableLookup], data: Tensor, table: View | Operand) -> View:
-    """table[data + offset]; the data is proven to lie within, what pads it in memory is moved there."""
+    """table[data + offset]. The data is proven to lie in the table; its padding in memory is clamped to it."""
     last = constant(symbol.inputs[1].shape[0] - 1, "int32")
     offset = constant(symbol.operator.offset, "int32")
 

@@ -28,7 +28,7 @@ from mrt.symbol.operators.transform import (
 
 
 def propagate_flatten(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
-    """Columns are channels and places; whoever reads rows of channels reads those of each place."""
+    """A reader of rows reads the channels of one position after the other, which are innermost in the data."""
     if request.inner != 1 or symbol.inputs[0].type.rank <= 2:
         return "its readers do not read rows of channels"
     return replace(request, inner=1)
@@ -114,7 +114,7 @@ def _cuts(symbol: Symbol[Slicing]) -> list[range]:
 
 
 def propagate_slice(symbol: Symbol[Slicing], request: LayoutRequest) -> LayoutRequest | str:
-    """The same is requested of the data: what is cut off lies around the slice, as other channels or positions."""
+    """The same layout of the data: what the slice leaves out lies around it, as other channels or positions."""
     cuts, lengths = _cuts(symbol), symbol.inputs[0].shape
     if any(cut.step != 1 for cut in cuts):
         return "it takes steps"
@@ -123,7 +123,7 @@ def propagate_slice(symbol: Symbol[Slicing], request: LayoutRequest) -> LayoutRe
         return "its readers want a border where its data goes on"
     if request.inner in shortened:
         cut, length = cuts[request.inner], padded_length(lengths[request.inner])
-        # Dots read so many, and multiply those that are not the slice's by 0.
+        # Dots read whole vectors, and multiply what is not the slice's by 0.
         if cut.start + -(-len(cut) // VECTOR) * VECTOR > length:
             return f"its readers take whole vectors of axis {request.inner}, and memory ends before"
     return request

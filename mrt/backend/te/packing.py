@@ -6,20 +6,20 @@ from typing import Any
 
 from mrt.backend.memory.storage import Storage
 from mrt.backend.te.operands import Packed, Surroundings
-from mrt.backend.te.registry import Kind, compute_record, kind_of, random_access_inputs
+from mrt.backend.te.registry import Kind, compute_entry, kind_of, random_access_inputs
 from mrt.symbol import Array, Symbol
 from mrt.symbol.types import type_of
 
 
 def form_computed(symbol: Symbol, index: int, surroundings: Surroundings) -> Packed | None:
     """The form of a computed tensor that is input `index` of `symbol`; None where its compute asks for none."""
-    form = compute_record(symbol).forms.get(index)
+    form = compute_entry(symbol).forms.get(index)
     return None if form is None else Packed(form(symbol, surroundings), (), ())
 
 
 def pack_parameter(symbol: Symbol, index: int, value: Array, surroundings: Surroundings) -> Packed:
     """How the compute of `symbol` gets a parameter that is its input `index`."""
-    known = compute_record(symbol)
+    known = compute_entry(symbol)
     if index in known.forms:
         return Packed.as_is(value, known.forms[index](symbol, surroundings))
     packed = known.packings[index](symbol, value, surroundings) if index in known.packings else None

@@ -7,9 +7,10 @@ hints for the scheduler as attributes of its stages (see `Hint`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from mrt.backend.machine import Machine
@@ -25,6 +26,8 @@ _Record = TypeVar("_Record", bound=Operator)
 _Read = TypeVar("_Read", bound=Operator, contravariant=True)
 _Inputs = ParamSpec("_Inputs")
 _Result = TypeVar("_Result")
+
+_NONE: Mapping[int, Any] = MappingProxyType({})
 
 Compute = Callable[..., Tensor]
 RequestLayout = Callable[[Symbol[_Record], Sequence["Array | None"], Machine], "LayoutRequest | None"]
@@ -73,35 +76,45 @@ class AsView(Generic[_Read]):
 
 
 @dataclass(frozen=True)
-class ComputeRecord:
-    """What `compute` registers of an operator; its arguments are the fields."""
+class ComputeEntry:
+    """What `compute` registers of an operator. Mappings are by the number of an input."""
 
     function: Compute
-    kind: Kind | Callable[..., Kind] = Kind.OTHER
-    random_access: frozenset[int] = frozenset()
-    unpadded: frozenset[int] = frozenset()
-    repeats_input: bool = False
-    on_scalars: Compute | None = None
-    layout_requests: Mapping[int, Callable[..., LayoutRequest | None]] = field(default_factory=dict)
-    packings: Mapping[int, Callable[..., Packed | None]] = field(default_factory=dict)
-    forms: Mapping[int, Callable[..., Any]] = field(default_factory=dict)
-    as_view: AsView[Any] | None = None
-    joined_axis: Callable[..., int] | None = None
+    kind: Kind | Callable[..., Kind]
+    """A value, or a function of the symbol."""
+    random_access: Collection[int]
+    """Inputs of an elementwise operator that are read at any place, such as a table."""
+    unpadded: Collection[int]
+    """Its computed inputs whose padding in memory must not be read, such as divisors: it may be 0."""
+    repeats_input: bool
+    """Whether its expression has the input in many places. TVM follows every path, so that few of these are fused."""
+    on_scalars: Compute | None
+    """The compute for a core without vectors, where `function` needs these; it gets views only."""
+    layout_requests: Mapping[int, Callable[..., LayoutRequest | None]]
+    """Which layouts the compute wants."""
+    packings: Mapping[int, Callable[..., Packed | None]]
+    """How parameters are laid out for the compute, while compiling."""
+    forms: Mapping[int, Callable[..., Any]]
+    """What the compute must know of a tensor, computed or a parameter that is not packed; it gets an `Operand`."""
+    as_view: AsView[Any] | None
+    """How the result is read in the memory of the data, if the operator only moves elements."""
+    joined_axis: Callable[..., int] | None
+    """Along which axis the result holds the inputs one behind the other, if it does."""
 
 
-_COMPUTES: ByRecord[ComputeRecord] = ByRecord("compute")
+_COMPUTES: ByRecord[ComputeEntry] = ByRecord("compute")
 
 
 def compute(
     *records: type[_Record],
     kind: Kind | Callable[[Symbol[_Record]], Kind] = Kind.OTHER,
-    random_access: Iterable[int] = (),
-    unpadded: Iterable[int] = (),
+    random_access: Collection[int] = (),
+    unpadded: Collection[int] = (),
     repeats_input: bool = False,
     on_scalars: Callable[Concatenate[Symbol[_Record], ...], Tensor] | None = None,
-    layout_requests: Mapping[int, RequestLayout[_Record]] | None = None,
-    packings: Mapping[int, Pack[_Record]] | None = None,
-    forms: Mapping[int, Form[_Record]] | None = None,
+    layout_requests: Mapping[int, RequestLayout[_Record]] = _NONE,
+    packings: Mapping[int, Pack[_Record]] = _NONE,
+    forms: Mapping[int, Form[_Record]] = _NONE,
     as_view: AsView[_Record] | None = None,
     joined_axis: Callable[[Symbol[_Record]], int] | None = None,
 ) -> Callable[
@@ -109,38 +122,16 @@ def compute(
 ]:
     """Registers a function as the compute of operators, given by their records; records derived from them have it too.
 
-    kind: a value, or a function of the symbol.
-    random_access: inputs of an elementwise operator that are read at any place, such as a table.
-    unpadded: its computed inputs whose padding in memory must not be read, such as divisors, which may be 0 there.
-    repeats_input: whether its expression has the input in many places; few of these are fused, since TVM's time is
-      that for every path through them.
-    on_scalars: the compute for a core without vectors, where `function` needs these; it gets views only.
-    layout_requests: by input, which layout the compute wants.
-    packings: by input, how a parameter is laid out for the compute, while compiling.
-    forms: by input, what the compute must know of a tensor, computed or a parameter; it gets an `Operand`.
-    as_view: of an operator that only moves elements, how it is read in the memory of its data.
-    joined_axis: of an operator that puts its inputs one behind the other, along which axis.
-    Raises GraphError where a record has a compute.
+    The other arguments are the fields of `ComputeEntry`. Raises GraphError where a record has a compute of its own.
     """
+    facts = (kind, random_access, unpadded, repeats_input, on_scalars)
+    layouts = (layout_requests, packings, forms, as_view, joined_axis)
 
     def register(
         function: Callable[Concatenate[Symbol[_Record], _Inputs], _Result],
     ) -> Callable[Concatenate[Symbol[_Record], _Inputs], _Result]:
-        entry = ComputeRecord(
-            function,
-            kind,
-            frozenset(random_access),
-            frozenset(unpadded),
-            repeats_input,
-            on_scalars,
-            layout_requests or {},
-            packings or {},
-            forms or {},
-            as_view,
-            joined_axis,
-        )
         for record in records:
-            _COMPUTES.add(record, entry)
+            _COMPUTES.add(record, ComputeEntry(function, *facts, *layouts))
         return function
 
     return register
@@ -150,10 +141,10 @@ def _lacks_compute(symbol: Symbol, *inputs: Tensor) -> Tensor:
     raise CompilationError(f"{symbol.name} ({symbol.op}): there is no compute; register one with mrt.backend.compute")
 
 
-_LACKING = ComputeRecord(_lacks_compute)
+_LACKING = ComputeEntry(_lacks_compute, Kind.OTHER, (), (), False, None, {}, {}, {}, None, None)
 
 
-def compute_record(symbol: Symbol) -> ComputeRecord:
+def compute_entry(symbol: Symbol) -> ComputeEntry:
     """What is registered of a symbol's operator."""
     return _COMPUTES.find(type(symbol.operator)) or _LACKING
 
@@ -163,32 +154,32 @@ def has_compute(record: type[Operator]) -> bool:
 
 
 def find_compute(symbol: Symbol) -> Compute:
-    return compute_record(symbol).function
+    return compute_entry(symbol).function
 
 
 def find_scalar_compute(symbol: Symbol) -> Compute:
     """The compute of a symbol's operator for a core without vectors."""
-    return compute_record(symbol).on_scalars or find_compute(symbol)
+    return compute_entry(symbol).on_scalars or find_compute(symbol)
 
 
 def kind_of(symbol: Symbol) -> Kind:
-    kind = compute_record(symbol).kind
+    kind = compute_entry(symbol).kind
     return kind if isinstance(kind, Kind) else kind(symbol)
 
 
 def repeats_input(symbol: Symbol) -> bool:
     """Whether the compute's expression has its input in many places."""
-    return compute_record(symbol).repeats_input
+    return compute_entry(symbol).repeats_input
 
 
-def random_access_inputs(symbol: Symbol) -> frozenset[int]:
+def random_access_inputs(symbol: Symbol) -> Collection[int]:
     """Which inputs of an elementwise operator are read at any place."""
-    return compute_record(symbol).random_access
+    return compute_entry(symbol).random_access
 
 
-def unpadded_inputs(symbol: Symbol) -> frozenset[int]:
+def unpadded_inputs(symbol: Symbol) -> Collection[int]:
     """Which computed inputs of an elementwise operator may not be read beyond their shape."""
-    return compute_record(symbol).unpadded
+    return compute_entry(symbol).unpadded
 
 
 def layout_request_of(
@@ -198,13 +189,13 @@ def layout_request_of(
 
     values: of the inputs that are parameters, None for others.
     """
-    request = compute_record(symbol).layout_requests.get(index)
+    request = compute_entry(symbol).layout_requests.get(index)
     return None if request is None else request(symbol, values, machine)
 
 
 def is_view(symbol: Symbol) -> bool:
     """Whether the result of an operator may be read in the memory of its data."""
-    return compute_record(symbol).as_view is not None
+    return compute_entry(symbol).as_view is not None
 
 
 def view_of(symbol: Symbol, data: View) -> View:
@@ -223,7 +214,7 @@ def keeps_order(symbol: Symbol) -> bool:
 
 
 def _as_view(symbol: Symbol) -> AsView[Operator]:
-    found = compute_record(symbol).as_view
+    found = compute_entry(symbol).as_view
     if found is None:
         raise GraphError(f"{symbol.name} ({symbol.op}) is no view of its data")
     return found
@@ -231,5 +222,5 @@ def _as_view(symbol: Symbol) -> AsView[Operator]:
 
 def joined_axis(symbol: Symbol) -> int | None:
     """The axis along which the inputs of `symbol` follow each other, None if they do not."""
-    axis = compute_record(symbol).joined_axis
+    axis = compute_entry(symbol).joined_axis
     return None if axis is None else axis(symbol)
