@@ -9,9 +9,9 @@ import numpy as np
 
 from mrt.backend.computes.elementwise import sum_of
 from mrt.backend.computes.integer import pack_shift, right_shift
-from mrt.backend.kernels.x86.requantize_int16 import product_word, scaled_word
-from mrt.backend.kernels.x86.upper_word import WORD, has_whole
-from mrt.backend.kernels.x86.upper_word import upper_word as upper_word_of
+from mrt.backend.kernels.x86.avx512.requantize_int16 import product_word, scaled_word
+from mrt.backend.kernels.x86.avx512.upper_word import WORD, has_whole
+from mrt.backend.kernels.x86.avx512.upper_word import upper_word as upper_word_of
 from mrt.backend.layout.packing import Operand, Packed, Surroundings, laid_operand, packing
 from mrt.backend.memory.storage import View
 from mrt.backend.rewrites.narrow_to_int16 import WordScale

@@ -1,1 +1,1 @@
-"""Kernels: how the products and sums of the heavy operators are formed on a machine, one file per family."""
+"""Kernels: which instructions add up products, and the loops around them; what needs a family of CPUs in its folder."""

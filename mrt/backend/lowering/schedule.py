@@ -14,14 +14,14 @@ from tvm import s_tir
 
 from mrt.backend.kernels.generic.accumulator_init import begin_sums
 from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
-from mrt.backend.kernels.generic.depthwise import schedule_columns, write_columns
 from mrt.backend.kernels.generic.dot_schedule import overlap_pairs, schedule_dots
 from mrt.backend.kernels.generic.prefetch import fetch_ahead
 from mrt.backend.kernels.generic.rows import combine_lanes, schedule_rows
 from mrt.backend.kernels.generic.unroll_and_jam import jam_tiles
 from mrt.backend.kernels.x86.amx.instructions import write_tiles
 from mrt.backend.kernels.x86.amx.tiles import tile_dots
-from mrt.backend.kernels.x86.packed_store import write_narrowed
+from mrt.backend.kernels.x86.avx512.packed_store import write_narrowed
+from mrt.backend.kernels.x86.vnni.depthwise import schedule_columns, write_columns
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import VECTOR, Walk
 from mrt.backend.schedule.loops import extent, has_reduction, parallelize, split_loops

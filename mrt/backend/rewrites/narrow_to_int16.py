@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mrt.backend.kernels.dot_instructions import WORDS
-from mrt.backend.kernels.x86.upper_word import MOST_WORD, WORD
+from mrt.backend.kernels.dot_instruction import INT16_HOLDS
+from mrt.backend.kernels.x86.avx512.upper_word import MOST_WORD, WORD
 from mrt.backend.te.registry import record
 from mrt.backend.te.rounding import choose_rounding, half_of
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol, TensorType
@@ -206,7 +206,7 @@ class Words(RewritePass):
 
 
 def _are_words(symbols: tuple[Symbol, ...]) -> bool:
-    return all(symbol.dtype in WORDS for symbol in symbols)
+    return all(symbol.dtype in INT16_HOLDS for symbol in symbols)
 
 
 def _shifted(

@@ -11,6 +11,7 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
+from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.accumulator_init import begun_sums
 from mrt.backend.layout.packing import Operand, Packed, Surroundings
 from mrt.backend.memory.storage import Storage, View
@@ -174,7 +175,7 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
     if form.joins and len(walked) > 1:
         walked[-1] = max(walked[-1], _line_pitch(storage, inner, len(walked), lambda at: places(at, [0 for _ in taps])))
     hints = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
-    return stage((*walked, groups * blocks, dot.lanes), dots, "dots", dot=dot.intrinsic if within else "", **hints)
+    return stage((*walked, groups * blocks, dot.lanes), dots, "dots", dot=intrinsic_of(dot) if within else "", **hints)
 
 
 def _line_pitch(

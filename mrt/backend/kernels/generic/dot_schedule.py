@@ -10,7 +10,7 @@ from tvm import s_tir, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import replace_loops, sequence
 from mrt.backend.kernels.generic.prefetch import Fetches
-from mrt.backend.kernels.x86.packed_store import narrows
+from mrt.backend.kernels.x86.avx512.packed_store import narrows
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import (
     FIRST_BYTES,

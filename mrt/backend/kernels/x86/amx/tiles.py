@@ -17,6 +17,7 @@ from tvm import tirx
 
 from mrt.backend.kernels.generic.dot_schedule import read_together
 from mrt.backend.kernels.generic.sum_block import SumBlock
+from mrt.backend.kernels.x86.vnni.dots import VPDPBUSD_512
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import divisors, extent, parallelize, product, split_loops
 from mrt.backend.schedule.tilings import Choose, by_rule
@@ -150,7 +151,7 @@ def _tilings(block: Any, around: Sequence[int]) -> list[TileTiling]:
 
     around: the lengths of the output's positions.
     """
-    if "vpdpbusd.512" not in str(block.annotations[Hint.DOT]):
+    if VPDPBUSD_512.llvm not in str(block.annotations[Hint.DOT]):
         return []
     dots = DotBlock(block)
     parts, (run, _), blocks = int(block.annotations[Hint.PARTS]), dots.run, dots.lengths[dots.positions]

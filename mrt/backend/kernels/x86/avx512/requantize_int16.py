@@ -13,13 +13,14 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
-from mrt.backend.kernels.x86.upper_word import INSTRUCTIONS, LANES, MOST_WORD, PURE, WORD, has_whole, upper_word
+from mrt.backend.kernels.x86.avx512.upper_word import INSTRUCTIONS, LANES, MOST_WORD, PURE, WORD, upper_word
+from mrt.backend.kernels.x86.vnni.dots import AVX512_VNNI, VPDPWSSD_512
 from mrt.backend.machine import Machine
 from mrt.backend.tir.expressions import Expression, constant, dtype_of
 
 OPERATOR, PRODUCT = "tirx.mrt_scaled_word", "tirx.mrt_product_word"
 PACK, PACK_SIGNED = "llvm.x86.avx512.packusdw.512", "llvm.x86.avx512.packssdw.512"
-ADD_PRODUCTS = "llvm.x86.avx512.vpdpwssd.512"
+ADD_PRODUCTS = VPDPWSSD_512.llvm
 TURN = 4
 """Elements of each of its two vectors that PACK puts next to those of the other one."""
 TURNS = tuple(first + i for half in (0, TURN) for first in range(half, LANES, 2 * TURN) for i in range(TURN))
@@ -28,7 +29,7 @@ TURNS = tuple(first + i for half in (0, TURN) for first in range(half, LANES, 2 
 
 def has_late(machine: Machine) -> bool:
     """Whether a machine has what scales words that are held late: two products are added to 32 bits at once."""
-    return has_whole(machine) and machine.word_dot == ADD_PRODUCTS
+    return machine.has(*AVX512_VNNI)
 
 
 def scaled_word(

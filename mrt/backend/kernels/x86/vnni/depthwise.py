@@ -17,7 +17,8 @@ from mrt.backend.kernels.generic.accumulator_init import begun_sums
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.lower_blocks import vectorized, write_blocks, written_block
 from mrt.backend.kernels.generic.sum_block import SumBlock
-from mrt.backend.kernels.x86.packed_store import narrows
+from mrt.backend.kernels.x86.avx512.packed_store import narrows
+from mrt.backend.kernels.x86.vnni.dots import PERMUTES, VPDPBUSD_256, VPDPBUSD_512
 from mrt.backend.layout.packing import Operand, Packed, Surroundings
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
@@ -51,7 +52,7 @@ def column_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> 
     if weight.ndim != 4:
         return None
     dot = choose_dot(data, weight, accumulator, machine)
-    return dot if "vpdpbusd" in dot.instruction and dot.parts == 1 else None
+    return dot if dot.formed_by in (VPDPBUSD_512, VPDPBUSD_256) and dot.parts == 1 else None
 
 
 def pack_columns(weight: Array, data: View, accumulator: str, surroundings: Surroundings) -> Packed | None:
@@ -70,7 +71,7 @@ def pack_columns(weight: Array, data: View, accumulator: str, surroundings: Surr
     laid = np.zeros((storage.depth, quads * DEPTH, columns), np.int8)
     laid[:channels, :rows] = weight[:, 0]
     packed = np.ascontiguousarray(laid.reshape(-1, dot.lanes, quads, DEPTH, columns).transpose(0, 2, 4, 1, 3))
-    arrays = [_with_places(packed) if surroundings.machine.permutes_bytes else packed]
+    arrays = [_with_places(packed) if surroundings.machine.has(PERMUTES) else packed]
     if dot.offset:
         arrays.append(-dot.offset * packed.sum(axis=(1, 2, 4), dtype=np.int32))
     laid_as = tuple(Storage.plain(type_of(array)) for array in arrays)

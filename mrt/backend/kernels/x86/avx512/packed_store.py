@@ -13,8 +13,8 @@ from typing import Any
 from tvm import ir, sym, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import replace_loops, written_block
-from mrt.backend.kernels.x86.requantize_int16 import OPERATOR, TURN, picked, two_scaled
-from mrt.backend.kernels.x86.upper_word import LANES
+from mrt.backend.kernels.x86.avx512.requantize_int16 import OPERATOR, TURN, picked, two_scaled
+from mrt.backend.kernels.x86.avx512.upper_word import LANES
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
