@@ -14,7 +14,7 @@ from mrt.backend.fusion.in_place import in_place, last_readers
 from mrt.backend.fusion.join_rows import join_rows
 from mrt.backend.fusion.regions import Region, find_regions, join_branches
 from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
-from mrt.backend.kernels.x86.avx512.requantize_int16 import has_late
+from mrt.backend.kernels.x86.avx512.requantize_int16 import clips_products
 from mrt.backend.layout.layouts import Layouts
 from mrt.backend.layout.packing import Packed, Surroundings, form_computed, pack_parameter
 from mrt.backend.layout.plan import plan_layouts, requested_storage
@@ -176,7 +176,7 @@ def _adapted(graph: Graph, known: Bounds, machine: Machine) -> tuple[Graph, Boun
     known = known_bounds(graph, known)
     graph = EarlyRelu(known)(graph)
     known = known_bounds(graph, known)
-    graph = SharedLimits()(Words(known, has_late(machine))(OpenLimits(known)(graph)))
+    graph = SharedLimits()(Words(known, clips_products(machine))(OpenLimits(known)(graph)))
     return graph, known_bounds(graph, known)
 
 

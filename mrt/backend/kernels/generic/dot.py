@@ -12,7 +12,7 @@ from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
-from mrt.backend.kernels.generic.accumulator_init import begun_sums
+from mrt.backend.kernels.generic.accumulator_init import initialized_sums
 from mrt.backend.layout.packing import Operand, Packed, Surroundings
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import SHORT_ROW
@@ -115,15 +115,15 @@ def dot_products(
     form: DotForm = weight.form
     dot = form.dot
     sums = _sums(data, weight, positions, taps, places)
-    begun = begun_sums(sums, dot, weight, bias) if dot.parts == 1 else None
+    initialized = initialized_sums(sums, dot, weight, bias) if dot.parts == 1 else None
     whole = sums if dot.parts == 1 else _whole_sums(sums, dot)
 
     def element(channel: Expression, *position: Expression) -> Expression:
         # Where there are several groups, the channels of each fill whole blocks.
         block, lane = tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes)
         at = [ravel(position, tuple(positions))] if form.flat else position
-        if begun is not None:
-            return begun(*at, block, lane)
+        if initialized is not None:
+            return initialized(*at, block, lane)
         value = whole(*at, block, lane)
         value = value + weight.views[1](block, lane) if dot.offset else value
         return value if bias is None else combined(add, [value, bias(channel).astype(dot.accumulator)])
