@@ -255,6 +255,8 @@ def find_peak(target: dict[str, Any], is_float: bool = False) -> Peak:
 
     SystemExit where that is none of 512 bits.
     """
+    from mrt.backend.kernels.dot_instructions import dots_of
+    from mrt.backend.kernels.x86.vnni.dots import VPDPBUSD_512
     from mrt.backend.machine import Machine
 
     found = Machine.of(target)
@@ -263,11 +265,11 @@ def find_peak(target: dict[str, Any], is_float: bool = False) -> Peak:
             raise SystemExit(f"this machine has vectors of {found.vector_bits} bits; the peak is that of 512")
         call = timed(vector_loop("llvm.fma.v16f32", "float32"), found)
         return Peak("vfmadd231ps", ACCUMULATORS * LANES * VECTOR_STEPS, call)
-    if "vpdpbusd.512" not in found.byte_dot:
+    if VPDPBUSD_512 not in dots_of(found):
         raise SystemExit("this machine has no vpdpbusd of 512 bits, whose peak the shares are of")
     if found.has_tiles:
         return Peak("tdpbusd", TILES * TILE_PRODUCTS * TILE_STEPS, timed(tile_loop(), found))
-    call = timed(vector_loop(found.byte_dot), found)
+    call = timed(vector_loop(VPDPBUSD_512.llvm), found)
     return Peak("vpdpbusd", ACCUMULATORS * DOT_PRODUCTS * VECTOR_STEPS, call)
 
 

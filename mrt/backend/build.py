@@ -11,7 +11,7 @@ from tvm import relax, tirx
 from tvm.relax import vm_build
 from tvm.target import codegen
 
-from mrt.backend.kernels.generic.prefetch_next_kernel import upcoming_steps
+from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.calls import Calls, write_calls
 from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.link.libraries import SETTINGS, Libraries, as_object
@@ -182,7 +182,7 @@ def _joined(module: tvm.IRModule, libraries: Libraries, apart: Collection[str] =
     for name in sorted(kernels):
         libraries.add(name, kernels[name])
     builder = relax.ExecBuilder()
-    joined = join_calls(module, apart, {name for name, made in kernels.items() if upcoming_steps(made)})
+    joined = join_calls(module, apart, {name for name, made in kernels.items() if prefetching_steps(made)})
     vm_build._vmcodegen(builder, _pipeline()(joined.functions))
     return builder.get(), joined
 

@@ -17,7 +17,7 @@ import numpy as np
 from tvm import tirx
 
 from mrt.backend.build import compile_linkable
-from mrt.backend.kernels.generic.prefetch_next_kernel import upcoming_steps
+from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.libraries import Libraries, as_object
 from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.lowering.module import ModuleBuilder
@@ -83,7 +83,7 @@ class Emulated:
         linker = Linker(self.target["mtriple"])
         linkable = compile_linkable(module, machine, Libraries(machine, as_object), linker)
         kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
-        joined = join_calls(module, (), {name for name, made in kernels.items() if upcoming_steps(made)})
+        joined = join_calls(module, (), {name for name, made in kernels.items() if prefetching_steps(made)})
         folder = tempfile.TemporaryDirectory()
         program = self._linked(joined, linkable, Path(folder.name))
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from mrt.backend.computes.elementwise import sum_of
 from mrt.backend.computes.integer import pack_shift, right_shift
-from mrt.backend.kernels.x86.requantize_int16 import product_word, scaled_word
-from mrt.backend.kernels.x86.upper_word import WORD, has_whole
-from mrt.backend.kernels.x86.upper_word import upper_word as upper_word_of
+from mrt.backend.kernels.x86.avx512.requantize_int16 import multiply_high_int16, requantize_int16
+from mrt.backend.kernels.x86.avx512.upper_word import WORD, has_whole
+from mrt.backend.kernels.x86.avx512.upper_word import upper_word as upper_word_of
 from mrt.backend.memory.storage import View
 from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift, WordSum
 from mrt.backend.te.operands import Operand, Packed, Surroundings
@@ -42,7 +42,7 @@ def upper_word(symbol: Symbol, data: Tensor, factor: Operand) -> View:
 
     def element(x: Expression, *factors: Expression) -> Expression:
         if len(factors) > 1:
-            return product_word(x, factors, whole)
+            return multiply_high_int16(x, factors, whole)
         return upper_word_of(x.astype(word), factors[0].astype(word), whole).astype(symbol.dtype)
 
     return elementwise(symbol, data, *factor.views, body=element, non_negative=non_negative)
@@ -82,6 +82,6 @@ def word_scale(symbol: Symbol[WordScale], data: Tensor, factor: Operand, rest: O
     def element(x: Expression, left: Expression, half: Expression, *factors: Expression) -> Expression:
         half, left = half.astype("uint16"), left.astype("uint16")
         given = [each.astype(multiplied) for each in factors]
-        return scaled_word(x.astype("int32"), given, half, left, factor.form).astype(symbol.dtype)
+        return requantize_int16(x.astype("int32"), given, half, left, factor.form).astype(symbol.dtype)
 
     return elementwise(symbol, data, *rest.views, *factor.views, body=element, non_negative=True)

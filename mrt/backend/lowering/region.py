@@ -13,7 +13,7 @@ from mrt.backend.fusion.regions import Region, walked_as_one
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.rows import stored_rows
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.lowering.schedule import schedule
+from mrt.backend.lowering.schedule import Request, schedule
 from mrt.backend.machine import Machine, one_line
 from mrt.backend.memory.border import fill_borders, move_into_memory
 from mrt.backend.memory.storage import Storage, View, Walk
@@ -241,15 +241,13 @@ def scheduled_function(
 ) -> Any:
     """What `storing_function` gave, scheduled, with the borders filled.
 
-    walked, by_rows: see `schedule`. replaced: the place of the input over which the last value is written. scheduler:
+    walked, by_rows: see `Request`. replaced: the place of the input over which the last value is written. scheduler:
     see `tilings`.
     """
 
     def scheduled(choose: Choose) -> Any:
-        made = schedule(
-            function, walk, len(storages), walked, machine, choose, by_rows=by_rows, once=replaced is not None
-        )
-        made = fill_borders(made, storages).without_attr("global_symbol")
+        request = Request(function, walk, len(storages), walked, machine, choose, by_rows, replaced is not None)
+        made = fill_borders(schedule(request).made, storages).without_attr("global_symbol")
         if replaced is not None:
             # One parameter for both, since parameters do not overlap; a schedule would take the two for dependent.
             made = made.specialize({made.params[replaced]: made.params[-1]})

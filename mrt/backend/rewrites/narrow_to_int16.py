@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.backend.kernels.dot_instructions import WORDS
-from mrt.backend.kernels.x86.requantize_int16 import has_late
+from mrt.backend.kernels.dot_instruction import INT16_HOLDS
+from mrt.backend.kernels.x86.avx512.requantize_int16 import clips_products
 from mrt.backend.operators.int16 import BITS, MOST_UNSIGNED, UpperWord, WordScale, WordShift, WordSum
 from mrt.backend.rewrites.rewrite import LIMITS_ARE_ATTRIBUTES, Rewrite
 from mrt.backend.te.rounding import choose_rounding, half_of
@@ -45,7 +45,7 @@ class NarrowToInt16(Rewrite):
     7. clip((x * f) >> s, lo, hi) with lo < 0 becomes clip(WordShift(UpperWord(x, f), s - 16), lo, hi), as in 3.
 
     1 to 3 only where what follows stays in int16, or gives a dtype of its own, and s is one constant, or one for each
-    channel on a machine that `has_late`; 6 and 7 only for such a one; 5 to 7 where the clip is cast.
+    channel on a machine that `clips_products`; 6 and 7 only for such a one; 5 to 7 where the clip is cast.
     """
 
     requires = (LIMITS_ARE_ATTRIBUTES,)
@@ -66,8 +66,8 @@ class NarrowToInt16(Rewrite):
         return None
 
     @property
-    def _has_late(self) -> bool:
-        return self.facts.machine is not None and has_late(self.facts.machine)
+    def _clips_products(self) -> bool:
+        return self.facts.machine is not None and clips_products(self.facts.machine)
 
     def _why_wide(self, graph: Graph, symbol: Symbol) -> str:
         """Why no int16 holds the symbol, and whatever has its dtype since it is made of it; empty where one does."""
@@ -96,7 +96,7 @@ class NarrowToInt16(Rewrite):
             return None
         if shift is None:
             return "its shift is computed"
-        if shift.size != 1 and not self._has_late:
+        if shift.size != 1 and not self._clips_products:
             return f"its channels are shifted by one number each: {NO_INSTRUCTIONS}"
         refusal = self._why_wide(graph, symbol)
         if refusal:
@@ -137,7 +137,7 @@ class NarrowToInt16(Rewrite):
             narrow = builder.apply(WordShift(), [upper, left], f"{symbol.name}_word", symbol.origin)
             return builder.apply(operator, [narrow], f"{symbol.name}_held", symbol.origin)
         is_early = self._may_clip_early(graph, scaled, factor.astype(np.int64), shift, operator.a_max)
-        if not is_early and not self._has_late:
+        if not is_early and not self._clips_products:
             return f"some values of more than 16 bits are below its upper limit once they are scaled: {NO_INSTRUCTIONS}"
         if isinstance(data.operator, Relu):
             (data,) = data.inputs
@@ -147,7 +147,7 @@ class NarrowToInt16(Rewrite):
 
     def _why_not_signed(self, graph: Graph, operator: Clip, scaled: Symbol, shift: Array) -> str:
         """Why the upper half of a product cannot be rounded and clipped in int16; empty where it can."""
-        if not self._has_late:
+        if not self._clips_products:
             return f"values may be negative: {NO_INSTRUCTIONS}"
         if operator.a_min < LEAST or operator.a_max > MOST:
             return "its limits exceed 16 bits"
@@ -166,7 +166,7 @@ class NarrowToInt16(Rewrite):
 
 
 def _are_int16(symbols: tuple[Symbol, ...]) -> bool:
-    return all(symbol.dtype in WORDS for symbol in symbols)
+    return all(symbol.dtype in INT16_HOLDS for symbol in symbols)
 
 
 def _less_16(by: Symbol, shift: Array, builder: GraphBuilder) -> Symbol:

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 from tvm.target import codegen
 
-from mrt.backend.kernels.x86 import lookup
+from mrt.backend.kernels.x86.avx512 import lookup
 from mrt.backend.machine import Machine
 
 OPERATION, LOAD, STORE, PICKED = 0.5, 0.25, 0.5, 0.25

@@ -11,6 +11,7 @@ from tvm import s_tir, te, tirx
 from tvm.script import tirx as script
 
 from mrt.backend.kernels.dot_instructions import Dot, fitting_dot
+from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
 from mrt.backend.machine import Machine
@@ -47,7 +48,7 @@ def matrix_products(left: View, right: View, form: DotForm) -> Callable[..., Exp
     step = te.reduce_axis((0, _steps(left.shape[-1], dot)), "step")
     within = [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
     near = within[0] if within else 0
-    hints = {"dot": dot.intrinsic if within else "", "group_blocks": blocks, "parts": 1}
+    hints = {"dot": intrinsic_of(dot) if within else "", "group_blocks": blocks, "parts": 1}
 
     def summed(held: Expression, matrix: Expression, block: Expression, lane: Expression) -> Expression:
         factor = weights(matrix, block, step, lane, *within)
@@ -64,7 +65,7 @@ def matrix_products(left: View, right: View, form: DotForm) -> Callable[..., Exp
             (count, blocks, dot.lanes),
             lambda *at: summed(offset(near), *at),
             "added",
-            matrix=dot.intrinsic,
+            matrix=intrinsic_of(dot),
         )
 
     def element(column: Expression, *at: Expression) -> Expression:

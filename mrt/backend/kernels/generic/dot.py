@@ -11,7 +11,8 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
-from mrt.backend.kernels.generic.accumulator_init import begun_sums
+from mrt.backend.kernels.dot_intrinsic import intrinsic_of
+from mrt.backend.kernels.generic.accumulator_init import initialized_sums
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import SHORT_ROW
 from mrt.backend.te.operands import Operand, Packed, Surroundings
@@ -114,15 +115,15 @@ def dot_products(
     form: DotForm = weight.form
     dot = form.dot
     sums = _sums(data, weight, positions, taps, places)
-    begun = begun_sums(sums, dot, weight, bias) if dot.parts == 1 else None
+    initialized = initialized_sums(sums, dot, weight, bias) if dot.parts == 1 else None
     whole = sums if dot.parts == 1 else _whole_sums(sums, dot)
 
     def element(channel: Expression, *position: Expression) -> Expression:
         # Where there are several groups, the channels of each fill whole blocks.
         block, lane = tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes)
         at = [ravel(position, tuple(positions))] if form.flat else position
-        if begun is not None:
-            return begun(*at, block, lane)
+        if initialized is not None:
+            return initialized(*at, block, lane)
         value = whole(*at, block, lane)
         value = value + weight.views[1](block, lane) if dot.offset else value
         return value if bias is None else combined(add, [value, bias(channel).astype(dot.accumulator)])
@@ -174,7 +175,7 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
     if form.joins and len(walked) > 1:
         walked[-1] = max(walked[-1], _line_pitch(storage, inner, len(walked), lambda at: places(at, [0 for _ in taps])))
     hints = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
-    return stage((*walked, groups * blocks, dot.lanes), dots, "dots", dot=dot.intrinsic if within else "", **hints)
+    return stage((*walked, groups * blocks, dot.lanes), dots, "dots", dot=intrinsic_of(dot) if within else "", **hints)
 
 
 def _line_pitch(

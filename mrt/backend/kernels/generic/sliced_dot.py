@@ -17,6 +17,7 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm, pack_dot
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
@@ -109,7 +110,7 @@ def sliced_products(
 
     walked = (math.prod(positions),) if form.flat else tuple(positions)
     shape = (*walked, blocks, lanes)
-    sums = stage((slices, *shape), dots, "dots", dot=dot.intrinsic, group_blocks=blocks, parts=1)
+    sums = stage((slices, *shape), dots, "dots", dot=intrinsic_of(dot), group_blocks=blocks, parts=1)
     totals = stage(shape, total, "total", slices=True)
 
     def element(channel: Expression, *position: Expression) -> Expression:

@@ -19,7 +19,7 @@ READS_STATE = 2
 
 def gathers(machine: Machine) -> bool:
     """Whether a machine reads the int32 elements of a table at the places that a vector holds by one instruction."""
-    return machine.vector_bits == 32 * LANES
+    return machine.has("avx512f")
 
 
 def looked_up(table: Tensor, place: Expression) -> Expression:
