@@ -62,17 +62,17 @@ class Blocks:
         self._plan = plan
         blocks = plan.get_child_blocks(plan.get_sblock("root"))
         self.inside, self.output = blocks[:-outputs], blocks[-1]
+        self._hints = [frozenset(map(str, plan.get(block).annotations)) for block in self.inside]
 
     def marked(self, hint: str) -> list[Any]:
-        return [block for block in self.inside if hint in self._plan.get(block).annotations]
+        return [block for block, hints in zip(self.inside, self._hints, strict=True) if hint in hints]
 
-    def schedule_others(self, inlined: Sequence[str] = (Hint.WHOLE,), kept: Sequence[str] = ()) -> None:
-        """Schedules the blocks that no schedule knows by themselves; those with a hint of `inlined` are."""
-        for block in self.inside:
-            hints = self._plan.get(block).annotations
-            if any(hint in hints for hint in inlined):
+    def schedule_others(self, inlined: str = Hint.WHOLE, kept: str = "") -> None:
+        """Schedules the blocks that no schedule knows, but those marked `kept`; those marked `inlined` are inlined."""
+        for block, hints in zip(self.inside, self._hints, strict=True):
+            if inlined in hints:
                 self._plan.compute_inline(block)
-            elif not any(hint in hints for hint in (*SPECIAL, *kept)):
+            elif not hints & {*SPECIAL, kept}:
                 schedule_stage(self._plan, block)
 
 
@@ -118,7 +118,7 @@ def amx_tiles(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal] 
     (sums,) = blocks.marked(Hint.DOT)
     if not plan.get_consumers(sums):
         return "bounds prove what is made of the sums to be constant"
-    blocks.schedule_others(inlined=(Hint.ACCUMULATOR_INIT,), kept=(Hint.WHOLE,))
+    blocks.schedule_others(inlined=Hint.ACCUMULATOR_INIT, kept=Hint.WHOLE)
     whole = next(iter(blocks.marked(Hint.WHOLE)), None)
     return tile_dots(plan, sums, blocks.output, request.choose, whole) or ()
 
