@@ -78,7 +78,7 @@ def concat_axis(symbol: Symbol[Concat]) -> int:
 
 @compute(Concat, kind=Kind.GATHER, joined_axis=concat_axis)
 def concat(symbol: Symbol[Concat], *parts: Tensor) -> Tensor:
-    axis = symbol.operator.dim % len(symbol.shape)
+    axis = concat_axis(symbol)
 
     def element(*at: Expression) -> Expression:
         start = symbol.shape[axis]
