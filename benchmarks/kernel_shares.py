@@ -147,7 +147,7 @@ def measure(graph: Any, known: Any, target: dict[str, Any], runs: int, peak: Pea
     import numpy as np
     import tvm
 
-    from mrt.backend.lowering.graph import plan_calls
+    from mrt.backend.lowering.plan_calls import plan_calls
     from mrt.backend.lowering.region import Copy
     from mrt.backend.machine import Machine
     from mrt.backend.schedule.tilings import schedule_by_rule
@@ -161,10 +161,11 @@ def measure(graph: Any, known: Any, target: dict[str, Any], runs: int, peak: Pea
         return made[key][0]
 
     found = Machine.of(target)
-    adapted, calls, _ = plan_calls(graph, found, add_function, {}, known)
+    plan = plan_calls(graph, found, add_function, {}, known)
+    calls = plan.calls
     functions = compile_functions(dict(made.values()), found)
     random = np.random.default_rng(0)
-    memory: dict[Any, Any] = {symbol: tvm.runtime.tensor(_fed(symbol, known, random)) for symbol in adapted.inputs}
+    memory: dict[Any, Any] = {symbol: tvm.runtime.tensor(_fed(symbol, known, random)) for symbol in plan.graph.inputs}
     steps = []
     for call in calls:
         if call.written is not None:
@@ -221,7 +222,7 @@ def compile_functions(functions: dict[str, Any], found: Any) -> Any:
 
     from mrt.backend.build import SETTINGS
     from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
-    from mrt.backend.schedule.stack import KERNELS
+    from mrt.backend.link.kernel_pipeline import KERNELS
 
     every = dict(functions)
     asks = any(needs_tiles(function) for function in functions.values())

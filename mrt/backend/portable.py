@@ -12,7 +12,7 @@ from tvm.target import codegen
 
 from mrt import tvm_errors as _tvm_errors
 from mrt.backend.kernels.dot_instructions import needed_features
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import TILES, Machine
 from mrt.compilation import Target
 from mrt.errors import CompilationError
@@ -32,9 +32,9 @@ def build_portable(graph: Graph, name: str = "main", target: Target | None = Non
     Raises CompilationError as `build_module`.
     """
     machine = Machine.generic() if target is None else Machine.of(target).without(TILES)
-    emitter = Emitter(machine, given=_made_for(needed_features(machine)))
-    emitter.add(graph, name)
-    return emitter.module()
+    builder = ModuleBuilder(machine, wrap_results=_made_for(needed_features(machine)))
+    builder.add(graph, name)
+    return builder.module()
 
 
 def _made_for(features: tuple[str, ...]) -> Callable[[Any], Any]:

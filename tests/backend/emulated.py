@@ -20,9 +20,9 @@ from mrt.backend.build import compile_linkable
 from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.libraries import Libraries, as_object
 from mrt.backend.link.one_function import Joined, join_calls
-from mrt.backend.link.workspace import aligned
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
+from mrt.backend.memory.alignment import aligned
 from mrt.runtime import CALLS, MAIN, Linkable, Linker
 from mrt.symbol import Array, Graph, Symbol
 from tests.emulation import Emulation
@@ -77,9 +77,9 @@ class Emulated:
     def prepare(self, graph: Graph) -> Callable[[Mapping[str, Array]], list[Array]]:
         """The program of the graph, in a folder that is there as long as what is given."""
         machine = Machine.of(self.target)
-        emitter = Emitter(machine)
-        emitter.add(graph, MAIN)
-        module = emitter.module()
+        module_builder = ModuleBuilder(machine)
+        module_builder.add(graph, MAIN)
+        module = module_builder.module()
         linker = Linker(self.target["mtriple"])
         linkable = compile_linkable(module, machine, Libraries(machine, as_object), linker)
         kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}

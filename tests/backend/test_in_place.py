@@ -11,7 +11,7 @@ from test_kernels import Layers, runnable
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.runtime import virtual_machine
 from mrt.symbol import Symbol
@@ -46,7 +46,7 @@ class Blocks(Layers):
 
     def written_over(self) -> list[str]:
         """The outputs of what is written over others."""
-        calls = explain(self.graph(), [])
+        calls = explain(self.graph(), []).calls
         return [call.outputs[-1] for call in calls if "written over" in call.memory[-1]]
 
 
@@ -143,8 +143,8 @@ def test_two_threads_sum_in_place() -> None:
     blocks.finish(blocks.hidden("elemwise_add", blocks.word(blocks.convolution(blocks.byte(new), 64, (1, 1))), new))
     assert blocks.written_over() == [new.name]
     graph, machine = blocks.graph(), Machine.of({"threads": 2})
-    emitter = Emitter(machine)
-    emitter.add(graph, "main")
-    run = virtual_machine(compile_executable(emitter.module(), machine))["main"]
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(graph, "main")
+    run = virtual_machine(compile_executable(module_builder.module(), machine))["main"]
     found = run(*(tvm.runtime.tensor(blocks.feeds[symbol.name]) for symbol in graph.inputs))
     compare(graph, [each.numpy() for each in found], graph.evaluate(blocks.feeds))

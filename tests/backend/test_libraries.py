@@ -15,7 +15,7 @@ from tvm import tirx
 from mrt.backend import TvmRunner, compile_model
 from mrt.backend.build import compile_executable
 from mrt.backend.link.libraries import GROUP, Libraries
-from mrt.backend.lowering.graph import build_module
+from mrt.backend.lowering.module import build_module
 from mrt.backend.machine import Machine
 from mrt.errors import CompilationError, ModelFileError
 from mrt.runtime import Module, load_module

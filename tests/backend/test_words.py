@@ -13,13 +13,16 @@ from test_kernels import runnable
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
-from mrt.backend.rewrites.known_bounds import known_bounds
-from mrt.backend.rewrites.narrow_to_int16 import UpperWord, Words, WordScale, WordShift
+from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift
+from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
+from mrt.backend.rewrites.rewrite import Facts
 from mrt.backend.te.rounding import Rounding, choose_rounding
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, TensorType
 
+VNNI = Facts(Machine.of({"mcpu": "cascadelake"}))
+"""Of a machine that requantizes vectors of int16."""
 ALL = np.arange(-(2**15), 2**15, dtype=np.int16)
 """Every word."""
 
@@ -38,9 +41,9 @@ def test_the_upper_word_and_the_rest_of_the_shift_are_the_whole_one(factor: int)
 
 
 def test_the_form_of_rounding_follows_the_words_it_is_computed_in() -> None:
-    for highest, form in ((2**15 - 9, Rounding.ADDED), (2**15 - 8, Rounding.LESS_ONE)):
+    for highest, form in ((2**15 - 9, Rounding.ADDED), (2**15 - 8, Rounding.TWO_SHIFTS)):
         assert choose_rounding(Interval.of(-1, highest, (5,)), np.array([4], np.int8), "int16") is form
-    assert choose_rounding(Interval.of(0, 2**15 - 1, (5,)), np.array([15], np.int8), "int16") is Rounding.NATURAL
+    assert choose_rounding(Interval.of(0, 2**15 - 1, (5,)), np.array([15], np.int8), "int16") is Rounding.UNSIGNED
 
 
 def requantized_sum(
@@ -74,7 +77,7 @@ def requantized_sum(
     ids=["by a relu", "with a sign", "the largest product", "a sum of 17 bits", "a shift of 16", "several shifts"],
 )
 def test_what_fits_is_computed_in_words(graph: Graph, words: set[str]) -> None:
-    found = Words(known_bounds(graph, {}))(graph)
+    found = NarrowToInt16()(graph)
     assert {symbol.op for symbol in found.operators} & {"word_sum", "upper_word", "word_shift"} == words
     feeds = {"x": ALL, "y": np.random.default_rng(0).permutation(ALL)}
     compare(found, found.evaluate(feeds), graph.evaluate(feeds))
@@ -83,7 +86,7 @@ def test_what_fits_is_computed_in_words(graph: Graph, words: set[str]) -> None:
 
 def test_each_channel_may_have_a_shift_where_vectors_of_words_do() -> None:
     graph = requantized_sum(16383, 32102, np.arange(2**16) % 5 + 17, shape=(2**16,))
-    found = Words(known_bounds(graph, {}), has_late=True)(graph)
+    found = NarrowToInt16(VNNI)(graph)
     assert {"word_sum", "upper_word", "word_shift"} <= {symbol.op for symbol in found.operators}
     feeds = {"x": ALL, "y": np.random.default_rng(0).permutation(ALL)}
     compare(found, found.evaluate(feeds), graph.evaluate(feeds))
@@ -110,7 +113,7 @@ def test_the_dtype_of_what_others_read_stays(reader: str) -> None:
             no_bias=True,
         )
     graph = blocks.graph()
-    found = Words(known_bounds(graph, {}))(graph)
+    found = NarrowToInt16()(graph)
     assert found.by_name[total.name].dtype == "int32"
     blocks.check()
 
@@ -120,7 +123,7 @@ def test_a_cast_of_what_is_clipped_is_a_clip_of_what_saturates() -> None:
     x = builder.input("x", TensorType((2**16,), "int32"))
     held = builder.apply(op("clip", a_min=-390, a_max=391), [x])
     graph = builder.graph([builder.apply(op("Cast", dtype="int16"), [held], "word")])
-    found = Words(known_bounds(graph, {}))(graph)
+    found = NarrowToInt16()(graph)
     assert [(s.op, s.dtype) for s in found.operators] == [("clip", "int32"), ("Cast", "int16"), ("clip", "int16")]
     feeds = {"x": np.append(ALL[1:].astype(np.int32) * 2**16, 391)}
     compare(found, found.evaluate(feeds), graph.evaluate(feeds))
@@ -137,9 +140,9 @@ def test_vectors_of_words_are_multiplied_by_one_instruction(cpu: str) -> None:
         signed = blocks.hidden("elemwise_add", blocks.word(blocks.convolution(blocks.byte(data), 32, (1, 1))), data)
         blocks.finish(blocks.convolution(blocks.byte(signed, factor), 16, (1, 1)))
     graph, machine = blocks.graph(), Machine.of({"mcpu": cpu})
-    emitter = Emitter(machine)
-    emitter.add(graph, "main")
-    parts = compile_executable(emitter.module(), machine).kernels
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(graph, "main")
+    parts = compile_executable(module_builder.module(), machine).kernels
     code = "".join(part.inspect_source("asm") for part in parts if part.kind == "llvm")
     register = "%zmm" if machine.vector_bits == 512 else "%ymm"
     for instruction in ("vpmulhuw", "vpmulhw"):
@@ -187,8 +190,8 @@ def test_sums_are_scaled_in_words_where_they_hold_what_counts(
     graph, feeds = scaled(factor, shift, highest), {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
     exact = [(min(x, highest) * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
     expected = [np.array([min(max(x, 0), 255) for x in exact], np.uint8)]
-    for has_late, is_word in ((False, early), (True, late)):
-        found = Words(known_bounds(graph, {}), has_late)(graph)
+    for facts, is_word in ((Facts(), early), (VNNI, late)):
+        found = NarrowToInt16(facts)(graph)
         assert ("word_scale" in {symbol.op for symbol in found.operators}) is is_word
         compare(found, found.evaluate(feeds), expected)
     compare(graph, TvmRunner().prepare(graph)(feeds), expected)
@@ -198,7 +201,7 @@ def test_sums_are_scaled_in_words_where_they_hold_what_counts(
 def test_sums_of_either_sign_are_scaled_in_words(factor: int, shift: int, is_word: bool) -> None:
     graph = scaled(factor, shift, limits=(-127, 127))
     feeds = {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
-    found = Words(known_bounds(graph, {}), has_late=True)(graph)
+    found = NarrowToInt16(VNNI)(graph)
     assert ({"upper_word", "word_shift"} <= {symbol.op for symbol in found.operators}) is is_word
     exact = [(x * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
     expected = [np.array([min(max(x, -127), 127) for x in exact], np.int8)]
@@ -230,7 +233,7 @@ def test_sums_of_convolutions_are_scaled_in_words(cpu: str) -> None:
         clipped = bundle.hidden("clip", shifted, a_min=0, a_max=255)
         bundle.add("Cast", clipped, dtype="uint8")
     graph = bundle.graph()
-    found = Words(known_bounds(graph, {}))(graph)
+    found = NarrowToInt16()(graph)
     assert sum(symbol.op == "word_scale" for symbol in found.operators) == 4
     bundle.check(runner=TvmRunner({"kind": "llvm", "mcpu": cpu}))
 

@@ -52,7 +52,7 @@ class ThroughFloats(Same):
     """Its compute goes through floats."""
 
 
-@compute("through_floats_of_test")
+@compute(ThroughFloats)
 def through_floats(symbol: Symbol, data: Tensor) -> Tensor:
     half = constant(0.5, "float32")
     return elementwise(symbol, data, body=lambda x: (x.astype("float32") * half + half).astype(symbol.dtype))

@@ -8,16 +8,16 @@ from tvm import te, tirx
 
 from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
-from mrt.backend.te.registry import Kind, compute, record, viewing
+from mrt.backend.te.registry import AsView, Kind, compute
 from mrt.backend.te.stages import inlined
 from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Symbol
 from mrt.symbol.operators.pad import Pad
 
 
-def passed(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
-    """What a Pad adds is a border of its data in memory, if the requested border has the same value."""
-    operator = record(symbol, Pad)
+def propagate(symbol: Symbol[Pad], request: LayoutRequest) -> LayoutRequest | str:
+    """The Pad is a wider border of its data in memory, if the requested border has the same value."""
+    operator = symbol.operator
     if operator.mode != "constant" or any(operator.pad_width[:4]):
         return "its border is no constant around rows and columns"
     if request.inner != 1:
@@ -33,10 +33,9 @@ def passed(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
     )
 
 
-@viewing("Pad", passed=passed)
-def view(symbol: Symbol, data: View) -> View:
-    """In the data's memory where that has the border: it has none if another axis is last there than was requested."""
-    held, width = data.storage, record(symbol, Pad).pad_width
+def view(symbol: Symbol[Pad], data: View) -> View:
+    """In the data's memory if that has the border, which it lacks where another axis is innermost than requested."""
+    held, width = data.storage, symbol.operator.pad_width
     if held is not None:
         before = tuple(a - b for a, b in zip(held.before, width[::2], strict=True))
         after = tuple(a - b for a, b in zip(held.after, width[1::2], strict=True))
@@ -45,9 +44,9 @@ def view(symbol: Symbol, data: View) -> View:
     return pad(symbol, data)
 
 
-@compute("Pad", kind=Kind.GATHER)
-def pad(symbol: Symbol, data: Tensor) -> View:
-    operator = record(symbol, Pad)
+@compute(Pad, kind=Kind.GATHER, as_view=AsView(view, propagate))
+def pad(symbol: Symbol[Pad], data: Tensor) -> View:
+    operator = symbol.operator
     lengths = symbol.inputs[0].shape
     before = operator.pad_width[::2]
 

@@ -34,7 +34,7 @@ class Layouts:
             symbol = self.sources[symbol] if symbol in self.sources else self.homes[symbol]
         return symbol
 
-    def is_seen(self, symbol: Symbol) -> bool:
+    def needs_no_call(self, symbol: Symbol) -> bool:
         """Whether `symbol` needs no computing: it is all in the memory of others, or written there by others."""
         return symbol in self.sources or symbol in self.homes.values()
 
@@ -58,11 +58,11 @@ class Layouts:
             return View.of(tensor, self.storages[symbol])
         return view_of(symbol, self.view(self.sources[symbol], tensor))
 
-    def way(self, symbol: Symbol) -> tuple[object, ...]:
+    def view_path(self, symbol: Symbol) -> tuple[object, ...]:
         """By what operators `symbol` is seen in `memory`."""
         if symbol in self.storages:
             return ()
-        return ((symbol.operator, symbol.type), *self.way(self.sources[symbol]))
+        return ((symbol.operator, symbol.type), *self.view_path(self.sources[symbol]))
 
 
 def serves(storage: Storage, request: LayoutRequest) -> bool:

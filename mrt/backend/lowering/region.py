@@ -13,14 +13,14 @@ from mrt.backend.fusion.regions import Region, walked_as_one
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.rows import stored_rows
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.layout.packing import Operand, Packed
 from mrt.backend.lowering.schedule import Request, schedule
 from mrt.backend.machine import Machine, one_line
 from mrt.backend.memory.border import fill_borders, move_into_memory
 from mrt.backend.memory.storage import Storage, View, Walk
 from mrt.backend.schedule.serial import with_threads_that_pay, without_threads
 from mrt.backend.schedule.tilings import Choose, Scheduler, schedule_by_rule
-from mrt.backend.te.registry import Kind, find_compute, kind_of, reads_whole, unpadded_inputs
+from mrt.backend.te.operands import Operand, Packed
+from mrt.backend.te.registry import Kind, find_compute, kind_of, random_access_inputs, unpadded_inputs
 from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 from mrt.errors import CompilationError
 from mrt.symbol import Symbol
@@ -67,7 +67,7 @@ class LoweredRegion:
         )
 
     def _seen(self, source: Symbol) -> tuple[object, ...]:
-        return self.layouts.memory(source), self.layouts.way(source)
+        return self.layouts.memory(source), self.layouts.view_path(source)
 
     def _view(self, source: Symbol, held: Symbol | Copy, tensor: Tensor) -> View:
         return self.layouts.view(source, tensor, held.storage if isinstance(held, Copy) else None)
@@ -84,8 +84,10 @@ class LoweredRegion:
         walk = Walk.over(self.storages, self._may_be_flat(), turns)
         try:
             inputs = [*held.values(), *(tensor for tensors in parameters.values() for tensor in tensors)]
-            function = storing(inputs, [values[each] for each in self.region.outputs], self.storages, walk, guarded)
-            return finish(
+            function = storing_function(
+                inputs, [values[each] for each in self.region.outputs], self.storages, walk, guarded
+            )
+            return scheduled_function(
                 function,
                 self.storages,
                 walk,
@@ -120,7 +122,7 @@ class LoweredRegion:
         parameters: Mapping[tuple[Symbol, int], Sequence[Tensor]],
         guarded: bool,
     ) -> dict[Symbol, Tensor]:
-        """All that is read and computed; guarded: see `storing`."""
+        """All that is read and computed; guarded: see `storing_function`."""
         values: dict[Symbol, Tensor] = {s: self._view(s, owner, held[owner]) for s, owner in self.tensors.items()}
         operands: dict[tuple[Symbol, int], Any] = {}
         for at, packed in self.packed.items():
@@ -185,7 +187,7 @@ class LoweredRegion:
         laid = [
             packed.storages
             for (s, i), packed in self.packed.items()
-            if kind_of(s) is Kind.ELEMENTWISE and not reads_whole(s, i)
+            if kind_of(s) is Kind.ELEMENTWISE and i not in random_access_inputs(s)
         ]
         read += [(View.of(None, storage), False) for storages in laid for storage in storages]
         return all(_spans(view, axis, storage.length, whole) for view, whole in read)
@@ -209,7 +211,7 @@ def _spans(view: View, axis: int, length: int, whole: bool) -> bool:
     return view.inner is not None and view.inner - rank == axis and view.length >= length
 
 
-def storing(
+def storing_function(
     inputs: Sequence[Tensor], values: Sequence[Tensor], storages: Sequence[Storage], walk: Walk, guarded: bool = True
 ) -> Any:
     """The PrimFunc, not scheduled yet, that stores `values` as `storages` say, walked together.
@@ -226,7 +228,7 @@ def storing(
     return move_into_memory(te.create_prim_func([*inputs, *results]), walk, storages)
 
 
-def finish(
+def scheduled_function(
     function: Any,
     storages: Sequence[Storage],
     walk: Walk,
@@ -237,7 +239,7 @@ def finish(
     replaced: int | None = None,
     scheduler: Scheduler = schedule_by_rule,
 ) -> Any:
-    """What `storing` gave, scheduled, with the borders filled.
+    """What `storing_function` gave, scheduled, with the borders filled.
 
     walked, by_rows: see `Request`. replaced: the place of the input over which the last value is written. scheduler:
     see `tilings`.

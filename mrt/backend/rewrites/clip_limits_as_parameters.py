@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, RewritePass, Symbol, TensorType
+from mrt.backend.operators.clip_to import ClipTo
+from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.symbol import Graph, GraphBuilder, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.integer import Cast
@@ -17,34 +19,10 @@ COMMON = frozenset({0, -127, *(end for ends in DTYPE_RANGES.values() for end in 
 
 
 @dataclass(frozen=True)
-class ClipTo(Operator):
-    """min(max(x, least), most) in x's dtype, of one number each; an input that is not there is no limit."""
+class ClipLimitsAsParameters(Rewrite):
+    """clip(x, lo, hi) of 16 or 32 bits becomes ClipTo(x, lo, hi) where a limit is none of `COMMON`.
 
-    has_least: bool = True
-    has_most: bool = True
-
-    op = "clip_to"
-    input_names = ("data", "least", "most")
-    is_elementwise = True
-
-    def infer(self, x: TensorType, *limits: TensorType) -> TensorType:
-        return x
-
-    def evaluate(self, x: Array, *limits: Array) -> Array:
-        left = list(limits)
-        if self.has_least:
-            x = np.maximum(x, left.pop(0))
-        return np.minimum(x, left.pop(0)) if self.has_most else x
-
-    def bounds(self, x: Interval, *limits: Interval) -> Interval:
-        ends = [limit.lo for limit in limits]
-        return x.map(lambda bound: self.evaluate(bound, *ends))
-
-
-class SharedLimits(RewritePass):
-    """clip(x, lo, hi) of 16 or 32 bits becomes ClipTo(x, lo, hi) where a limit is one of its own.
-
-    What is cast to bytes stays, since its limits are part of the conversion. A symbol keeps its name and its values.
+    What is cast to bytes stays, since its limits are part of the conversion.
     """
 
     def rewrite(

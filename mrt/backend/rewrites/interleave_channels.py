@@ -1,48 +1,23 @@
-"""Channels of several tensors in turns: what a network that shuffles channels is made of, as one operator."""
+"""A shuffle of channels, which networks make of reshapes, as one operator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, RewritePass, Symbol, TensorType
+from mrt.backend.operators.interleave import Interleave
+from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.transform import Concat, Reshape, SliceAxis, Transpose
 
 
 @dataclass(frozen=True)
-class Interleave(Operator):
-    """The first channels of all inputs, then the second ones, and so on; all are of one type.
+class InterleaveChannels(Rewrite):
+    """Channels of (N, G * C, ...) reshaped to (N, G, C, ...), transposed to (N, C, G, ...) and reshaped back
+    become one Interleave of the G groups.
 
-    The backend makes it from a graph's reshapes (`ShuffleAtOnce`); graphs have none.
-    """
-
-    op = "interleave"
-
-    def infer(self, *data: TensorType) -> TensorType:
-        shape = data[0].shape
-        return data[0].with_shape((shape[0], len(data) * shape[1], *shape[2:]))
-
-    def evaluate(self, *data: Array) -> Array:
-        shape = data[0].shape
-        return np.stack(data, axis=2).reshape(shape[0], len(data) * shape[1], *shape[2:])
-
-    def bounds(self, *data: Interval) -> Interval:
-        joined = Concat(dim=1).bounds(*data)
-        if joined.lo.shape[1] == 1:
-            return joined
-        order = np.arange(joined.shape[1]).reshape(len(data), -1).T.ravel()
-        return joined.map(lambda bound: bound[:, order])
-
-
-@dataclass(frozen=True)
-class ShuffleAtOnce(RewritePass):
-    """Channels of (N, G * C, ...) reshaped to (N, G, C, ...), transposed to (N, C, G, ...) and reshaped back are
-    those of the G groups in turns.
-
-    1. Of a Concat of the groups that nobody else reads, its parts are interleaved.
-    2. Of anything else its slices.
+    1. Of a Concat of the groups that nobody else reads, its inputs are interleaved.
+    2. Of anything else, its slices.
     """
 
     def rewrite(

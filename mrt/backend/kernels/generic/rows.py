@@ -87,11 +87,17 @@ def stored_rows(value: View, length: int, guarded: bool) -> View:
 
     tensor = stage((*value.shape[:-1], width), element, "stored")
     if width == 1:
-        return inlined(value.shape, value.dtype, lambda *at: tensor(*at), natural=value.natural)
+        return inlined(value.shape, value.dtype, lambda *at: tensor(*at), non_negative=value.non_negative)
     kind = TensorType(value.shape, value.dtype)
     storage = replace(Storage.with_inner(kind, len(value.shape) - 1, length), bordered=True)
     return View(
-        value.shape, value.dtype, lambda *at: tensor(*at), storage.inner, tensor, storage, natural=value.natural
+        value.shape,
+        value.dtype,
+        lambda *at: tensor(*at),
+        storage.inner,
+        tensor,
+        storage,
+        non_negative=value.non_negative,
     )
 
 

@@ -19,9 +19,9 @@ from tvm import te, tirx
 from mrt.backend.kernels.dot_instructions import Dot
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm, pack_dot
-from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
+from mrt.backend.te.operands import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.te.stages import stage
 from mrt.backend.tir.expressions import Expression, ravel, unravel
 from mrt.symbol import Array

@@ -20,10 +20,10 @@ from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, s
 from mrt.backend.kernels.generic.sum_block import SumBlock
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.kernels.x86.vnni.dots import PERMUTES, VPDPBUSD_256, VPDPBUSD_512
-from mrt.backend.layout.packing import Operand, Packed, Surroundings
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import divisors, extent, parallelize
+from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.stages import Hint, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of, substitute
 from mrt.backend.tir.statements import vectorized

@@ -12,12 +12,12 @@ from compiled import Bundle, compare, op
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
-from mrt.backend.rewrites.clip_before_scaling import EarlyRelu
+from mrt.backend.rewrites.clip_before_scaling import ClipBeforeScaling
 from mrt.backend.rewrites.known_bounds import known_bounds
-from mrt.backend.rewrites.widen_clips import OpenLimits
-from mrt.backend.rewrites.with_quantizers import with_real_ends
+from mrt.backend.rewrites.widen_clips import WidenClips
+from mrt.backend.rewrites.with_quantizers import with_quantizers
 from mrt.backend.te.rounding import Rounding, choose_rounding
 from mrt.symbol import Graph, GraphBuilder, Interval, Symbol, TensorType
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -33,13 +33,13 @@ def half_up(x: int, s: int) -> int:
 @pytest.mark.parametrize(
     ("lo", "hi", "shift", "form"),
     [
-        (0, INT32.max, [0, 1, 31], Rounding.NATURAL),
+        (0, INT32.max, [0, 1, 31], Rounding.UNSIGNED),
         (-1, INT32.max - 2**30, [31], Rounding.ADDED),
-        (-1, INT32.max - 2**30 + 1, [31], Rounding.LESS_ONE),
+        (-1, INT32.max - 2**30 + 1, [31], Rounding.TWO_SHIFTS),
         (INT32.min, INT32.max - 1, [0, 1], Rounding.ADDED),
         (INT32.min, INT32.max, [0], Rounding.ADDED),
         (INT32.min, INT32.max, [1], None),
-        (INT32.min, INT32.max, [2, 31], Rounding.LESS_ONE),
+        (INT32.min, INT32.max, [2, 31], Rounding.TWO_SHIFTS),
     ],
 )
 def test_the_cheapest_exact_form_is_chosen(lo: int, hi: int, shift: list[int], form: Rounding | None) -> None:
@@ -84,7 +84,7 @@ ALL = {"x": np.arange(-(2**15), 2**15, dtype=np.int16)}
 
 
 def rewritten(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
-    result = EarlyRelu(known_bounds(graph, {})).run(graph)
+    result = ClipBeforeScaling().run(graph)
     return result.graph, tuple(refusal.reason for refusal in result.refusals)
 
 
@@ -131,7 +131,7 @@ def test_idle_limits_are_opened(
 ) -> None:
     """What is clipped is from moved - 2^(15 - s) to moved + 2^(15 - s)."""
     graph = requantized(1, shift, limits, dtype, moved=moved)
-    found = OpenLimits(known_bounds(graph, {}))(graph)
+    found = WidenClips()(graph)
     clip: Any = found.by_name["clipped"].operator
     assert (clip.a_min, clip.a_max) == opened
     compare(found, found.evaluate(ALL), graph.evaluate(ALL))
@@ -153,9 +153,9 @@ def mnemonics(factor: int, shift: int, limits: tuple[int, int], dtype: str) -> s
     value = builder.apply(op("clip", a_min=limits[0], a_max=limits[1]), [value])
     value = builder.apply(op("Cast", dtype=dtype), [value])
     machine = Machine.of({"kind": "llvm", "mcpu": "cascadelake"})
-    emitter = Emitter(machine)
-    emitter.add(builder.graph([builder.apply(convolution, [value, weight])]), "main")
-    code = str(compile_executable(emitter.module(), machine).kernels[0].inspect_source("asm"))
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(builder.graph([builder.apply(convolution, [value, weight])]), "main")
+    code = str(compile_executable(module_builder.module(), machine).kernels[0].inspect_source("asm"))
     return {line.split()[0] for line in code.splitlines() if "%zmm" in line}
 
 
@@ -189,7 +189,7 @@ def test_operators_keep_their_names_between_real_ends() -> None:
     graph = builder.graph([builder.apply(op("relu"), [moved], "x_quantized")])
     entry = TensorQuantization("x", (2, 4), "int8", 0.5, 1, -128, 127)
     output = TensorQuantization("x_quantized", (2, 4), "int32", 0.5, 0, 0, 130)
-    real = with_real_ends(graph, [entry], [output], None)
+    real = with_quantizers(graph, [entry], [output], None)
     assert {s.name: s.op for s in real.operators}.items() >= {s.name: s.op for s in graph.operators}.items()
     before = known_bounds(graph, {"x": Interval.of(-128, 127, (2, 4))})
     known = known_bounds(real, before)
