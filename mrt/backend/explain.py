@@ -27,6 +27,7 @@ class CompiledCall:
 
     outputs: the symbols that it gives. operators: what it computes, in order. products: how its sums of products are
     formed, an empty string if there are none. memory: how its results lie. ends: why what follows is not part of it.
+    refusals: what its kernel does without, and why; of sums of products.
     """
 
     outputs: tuple[str, ...]
@@ -34,6 +35,7 @@ class CompiledCall:
     products: str
     memory: tuple[str, ...]
     ends: str
+    refusals: tuple[Refusal, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,12 @@ class Explanation:
 def explain(graph: Graph, inputs: Sequence[TensorQuantization], target: Target = NATIVE) -> Explanation:
     """What `graph`, whose inputs are `inputs`, is compiled to for `target`; CompilationError if it cannot be."""
     known = bounds_of_inputs(inputs)
-    plan = plan_calls(graph, Machine.of(target), lambda key, name, make: name, {}, known)
-    return Explanation(tuple(_explained(call, plan.graph) for call in plan.calls), tuple(plan.refusals))
+    machine = Machine.of(target)
+    plan = plan_calls(graph, machine, lambda key, name, make: name, {}, known)
+    return Explanation(tuple(_explained(call, plan.graph, machine) for call in plan.calls), tuple(plan.refusals))
 
 
-def _explained(call: Call, graph: Graph) -> CompiledCall:
+def _explained(call: Call, graph: Graph, machine: Machine) -> CompiledCall:
     memory = _memories(call)
     if call.lowered is None:
         names = tuple(result.symbol.name if isinstance(result, Copy) else result.name for result in call.results)
@@ -68,6 +71,7 @@ def _explained(call: Call, graph: Graph) -> CompiledCall:
         _products(forms[0]) if forms else "",
         memory,
         "; ".join(dict.fromkeys(_why_ended(graph, output, call.lowered.layouts) for output in region.outputs)),
+        call.lowered.refusals(machine) if forms else (),
     )
 
 
@@ -135,6 +139,7 @@ def compiled_text(explanation: Explanation) -> str:
         lines.append(f"    {' + '.join(call.operators)}")
         lines += [f"    products: {call.products}"] if call.products else []
         lines.append(f"    memory: {'; '.join(call.memory)}")
+        lines += [f"    without {refusal}" for refusal in call.refusals]
         lines.append(f"    ends: {call.ends}")
     lines.append(f"{len(explanation.calls)} calls")
     if explanation.refusals:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -23,7 +23,9 @@ from mrt.backend.te.operands import Operand, Packed
 from mrt.backend.te.registry import Kind, find_compute, kind_of, random_access_inputs, unpadded_inputs
 from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 from mrt.errors import CompilationError
-from mrt.symbol import Symbol
+from mrt.symbol import Refusal, Symbol
+
+Report = Callable[[Sequence[Refusal]], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +74,18 @@ class LoweredRegion:
     def _view(self, source: Symbol, held: Symbol | Copy, tensor: Tensor) -> View:
         return self.layouts.view(source, tensor, held.storage if isinstance(held, Copy) else None)
 
-    def function(self, machine: Machine, scheduler: Scheduler = schedule_by_rule) -> Any:
+    def refusals(self, machine: Machine) -> tuple[Refusal, ...]:
+        """What schedules and kernel passes left alone in the function, each with the reason."""
+        found: list[Refusal] = []
+        self.function(machine, report=found.extend)
+        return tuple(found)
+
+    def function(
+        self, machine: Machine, scheduler: Scheduler = schedule_by_rule, report: Report = lambda refusals: None
+    ) -> Any:
         """The scheduled PrimFunc, taking the tensors, the parameters and the results; CompilationError if TVM fails.
 
-        The tensor that is replaced is the last result's.
+        The tensor that is replaced is the last result's. report: told what was left alone whenever it is scheduled.
         """
         output, held, parameters = self.region.output, self._held(), self._parameters()
         guarded = not self._fills_padding()
@@ -96,6 +106,7 @@ class LoweredRegion:
                 by_rows=self.region.stored is not None,
                 replaced=None if self.replaced is None else list(held).index(self.replaced),
                 scheduler=scheduler,
+                report=report,
             )
         except (RuntimeError, ValueError, TypeError) as error:
             raise CompilationError(f"{output.name} ({output.op}): TVM fails: {one_line(error)}") from error
@@ -238,16 +249,19 @@ def scheduled_function(
     by_rows: bool = False,
     replaced: int | None = None,
     scheduler: Scheduler = schedule_by_rule,
+    report: Report = lambda refusals: None,
 ) -> Any:
     """What `storing_function` gave, scheduled, with the borders filled.
 
     walked, by_rows: see `Request`. replaced: the place of the input over which the last value is written. scheduler:
-    see `tilings`.
+    see `tilings`. report: told what was left alone.
     """
 
     def scheduled(choose: Choose) -> Any:
         request = Request(function, walk, len(storages), walked, machine, choose, by_rows, replaced is not None)
-        made = fill_borders(schedule(request).made, storages).without_attr("global_symbol")
+        result = schedule(request)
+        report(result.refusals)
+        made = fill_borders(result.made, storages).without_attr("global_symbol")
         if replaced is not None:
             # One parameter for both, since parameters do not overlap; a schedule would take the two for dependent.
             made = made.specialize({made.params[replaced]: made.params[-1]})

@@ -59,10 +59,9 @@ def pack_dot(
     Where memory holds more than the data's values, the second array takes it off again for each output channel.
     """
     source = data.flattened or data
-    if source.storage is None:
+    if (storage := source.storage) is None:
         return None
     dot = choose_dot(source.dtype, weight, accumulator, surroundings.machine)
-    storage = source.storage
     is_run, positions = pointwise and storage.is_one_run, surroundings.walk.positions
     if (storage.dtype, storage.offset) != (dot.data, dot.offset):
         if storage.offset:
@@ -77,22 +76,33 @@ def pack_dot(
     if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs != surroundings.walk.storage.length)):
         return None
     blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
-    rows = weight.reshape(groups, per_group, inputs, *taps)
-    rows = rows.astype(dot.weight if dot.parts == 1 else weight.dtype, copy=False)
-    missing = blocks * dot.lanes - per_group, depth - inputs
+    packed = _in_blocks(weight.reshape(groups, per_group, inputs, *taps), dot, blocks, depth)
+    arrays = [packed, _correction(packed, dot)] if dot.offset else [packed]
+    line = positions[-1] if flat and not is_run else None
+    form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1, line=line)
+    return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+
+
+def _in_blocks(weight: Array, dot: Dot, blocks: int, depth: int) -> Array:
+    """The weight (groups, O, I, taps...) as [block, taps..., depth / dot.depth, lane, dot.depth], padded by 0.
+
+    blocks: of a group. depth: input channels of the result.
+    """
+    groups, outputs, inputs, *taps = weight.shape
+    rows = weight.astype(dot.weight if dot.parts == 1 else weight.dtype, copy=False)
+    missing = blocks * dot.lanes - outputs, depth - inputs
     if any(missing):
         rows = np.pad(rows, [(0, 0), *((0, length) for length in missing), *((0, 0) for _ in taps)])
     rows = rows.reshape(groups * blocks, dot.lanes, depth // dot.depth, dot.depth, *taps)
     if dot.parts > 1:
         rows = np.moveaxis(weight_bytes(rows), 0, 1).reshape(-1, *rows.shape[1:])
-    packed = np.moveaxis(rows, (1, 2, 3), (-2, -3, -1))
-    arrays = [packed]
-    if dot.offset:
-        sums = packed.sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1), dtype=np.int32)
-        arrays.append(-dot.offset * joined_bytes(sums.reshape(-1, dot.parts, dot.lanes).swapaxes(0, 1)))
-    line = positions[-1] if flat and not is_run else None
-    form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1, line=line)
-    return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+    return np.moveaxis(rows, (1, 2, 3), (-2, -3, -1))
+
+
+def _correction(packed: Array, dot: Dot) -> Array:
+    """What takes the offset of the data off the sums, [block, lane]."""
+    sums = packed.sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1), dtype=np.int32)
+    return np.asarray(-dot.offset * joined_bytes(sums.reshape(-1, dot.parts, dot.lanes).swapaxes(0, 1)))
 
 
 def pack_bias(bias: Array, surroundings: Surroundings) -> Packed | None:

@@ -66,7 +66,7 @@ class TileTiling:
         return (self.lines - 1) * self.joined + self.positions if self.joined else self.positions
 
     def spans(self, axes: int) -> list[int]:
-        """How far it reaches along the axes of the sums, [positions..., block, lane], of which so many are positions."""
+        """How far it reaches along the axes of the sums, [positions..., block, lane]; axes: those of positions."""
         positions = [1] * axes
         positions[-1] = self.positions
         if axes > 1:

@@ -8,6 +8,7 @@ from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.machine import Machine
+from mrt.backend.schedule.cost import PICKS
 from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 
 OPERATOR = "tirx.mrt_lookup"
@@ -40,4 +41,5 @@ def _lowered(call: Any) -> Expression:
 
 ir.register_op_attr(OPERATOR, "TVectorizable", True)
 ir.register_op_attr(OPERATOR, "TCallEffectKind", READS_STATE)
+ir.register_op_attr(OPERATOR, PICKS, True)
 register_intrin_lowering(OPERATOR, target="llvm", f=_lowered)
