@@ -16,7 +16,8 @@ from mrt.symbol.types import normalize_axis
 
 def _constant_batch_norms(graph: Graph) -> str:
     for symbol in graph.operators:
-        if symbol.op == BatchNorm.op and all(graph.value(source) is not None for source in symbol.inputs[1:]):
+        is_constant = all(graph.value(source) is not None for source in symbol.inputs[1:])
+        if is_constant and isinstance(symbol.operator, BatchNorm):
             return f"{symbol.name} ({symbol.op})"
     return ""
 

@@ -10,7 +10,7 @@ from mrt.symbol import Array, Graph, GraphBuilder, RewritePass, Symbol
 from mrt.symbol.grid import RESOLUTION, compact, ranked, snapped
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.fake_quantize import FakeQuantize
-from mrt.symbol.operators.integer import Cast, Dequantize, Quantize
+from mrt.symbol.operators.integer import Cast, Dequantize
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.types import narrowest_dtype
 
@@ -83,7 +83,7 @@ class QuantizedConstants(RewritePass):
 
 def _with_fractions(graph: Graph, symbol: Symbol, data: Symbol, factors: Array, builder: GraphBuilder) -> Symbol | None:
     """An interpolation whose factors are integers over a denominator; None where the network brings no quantizers."""
-    if not any(isinstance(other.operator, (FakeQuantize, Quantize, Dequantize)) for other in graph.operators):
+    if not any(other.operator.is_trained_quantizer for other in graph.operators):
         return None
     factors = factors.astype(np.float64)
     exact = (n for n in _DENOMINATORS if abs(factors * n - np.rint(factors * n)).max() <= n * RESOLUTION)
