@@ -15,13 +15,13 @@ from mrt.quantization.expansion import Inputs, check_covered, expansion_of
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.degenerate import fixed_output_note, lost_notes
+from mrt.quantization.plan.constant_grids import fold_constants
+from mrt.quantization.plan.lost_values import fixed_output_note, lost_notes
 from mrt.quantization.plan.make import make_plan
+from mrt.quantization.plan.missing_ranges import check_ranges
 from mrt.quantization.plan.ranges import calibrated_ranges
-from mrt.quantization.plan.trained import fixed_targets, fold_constants
-from mrt.quantization.plan.uncalibrated import check_ranges
-from mrt.quantization.plan.unmoved import unmoved_notes
-from mrt.quantization.plan.unsplit import unsplit_notes
+from mrt.quantization.plan.rounded_anew import rounded_anew_notes
+from mrt.quantization.plan.trained import fixed_targets
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
@@ -49,7 +49,7 @@ class IntegerGraph:
 @paused_collector()
 def expand_graph(
     graph: Graph,
-    thresholds: Mapping[str, Range],
+    calibrated: Mapping[str, Range],
     config: QuantizationConfig,
     corrections: Mapping[str, Array] | None = None,
 ) -> IntegerGraph:
@@ -62,7 +62,7 @@ def expand_graph(
     symbol that does not fit 32 bits, or whose correction does not fit it.
     """
     corrections = corrections or {}
-    expander = Expander(graph, thresholds, config)
+    expander = Expander(graph, calibrated, config)
     for name in corrections:
         if name not in expander.graph.by_name:
             raise QuantizationError(f"a correction is given for {name}, which the graph does not have")
@@ -93,16 +93,16 @@ class Expander:
     Between two of them what was made so far can be run, and a reduction's output be corrected by what that shows.
     """
 
-    def __init__(self, graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig) -> None:
+    def __init__(self, graph: Graph, calibrated: Mapping[str, Range], config: QuantizationConfig) -> None:
         check_covered(graph)
         graph, constants = fold_constants(graph)
-        ranges = calibrated_ranges(graph, thresholds, config, fixed_targets(graph, config.inputs))
+        ranges = calibrated_ranges(graph, calibrated, config, fixed_targets(graph, config.inputs))
         config, chosen = resolve_granularity(graph, ranges, config)
         self.plan = make_plan(graph, ranges, config, constants)
-        check_ranges(self.plan, thresholds)
+        check_ranges(self.plan, calibrated)
         self.builder = IntegerBuilder(reserved=graph.by_name)
-        self.builder.notes += (*chosen, *unsplit_notes(self.plan, ranges), *unmoved_notes(self.plan))
-        self.builder.notes += lost_notes(self.plan, thresholds)
+        self.builder.notes += (*chosen, *self.plan.left_alone, *rounded_anew_notes(self.plan))
+        self.builder.notes += lost_notes(self.plan, calibrated)
         self.graph = graph
         """The float graph, its quantized constants as parameters: the symbols that `expand` takes."""
         self._ranges = ranges
@@ -110,7 +110,7 @@ class Expander:
         self._corrections: dict[str, Array] = {}
         inputs = []
         for symbol in graph.inputs:
-            given, own = config.inputs.get(symbol.name), self.plan.own[symbol.name]
+            given, own = config.inputs.get(symbol.name), self.plan[symbol].own
             target = own if own.pinned else input_target(own)
             self.builder.begin(symbol)
             dtype = narrowest_dtype(target.lo, target.hi) if given is None else given.dtype
@@ -180,7 +180,7 @@ class Expander:
     def _output(self, symbol: Symbol) -> Quantized:
         self.builder.begin(symbol)
         parameter = self.graph.value(symbol)
-        target = self.plan.output(symbol)
+        target = self.plan[symbol].output
         if parameter is not None:
             return self.builder.constant_at(symbol.name, parameter, target)
         output = self.builder.requantize(self._wide[symbol], target)
