@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mrt.quantization.expansion import Demand, expansion_of
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import expansion_of
 from mrt.quantization.plan.facts import FactPass
 from mrt.quantization.quantizer import Target, symmetric_target
 from mrt.symbol import Graph, Symbol
