@@ -29,7 +29,7 @@ class Min(Extreme):
     choose = np.minimum
 
 
-class _Place(Operator):
+class Place(Operator):
     """Base of argmax and argmin: the place of one element along `axis`, or in the flattened data.
 
     The subclasses repeat the fields, since a dataclass declares its own.
@@ -66,7 +66,7 @@ class _Place(Operator):
 
 
 @operator("argmax")
-class ArgMax(_Place):
+class ArgMax(Place):
     """The place of the largest element along `axis`, the first of equal ones; int32 for integers, else floats."""
 
     axis: int | None = None
@@ -77,7 +77,7 @@ class ArgMax(_Place):
 
 
 @operator("argmin")
-class ArgMin(_Place):
+class ArgMin(Place):
     """The place of the smallest element along `axis`, the first of equal ones; int32 for integers, else floats."""
 
     axis: int | None = None
