@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mrt.preparation.constants import operation_with_constant
 from mrt.symbol import Array, Graph, GraphBuilder, RewritePass, Symbol
 from mrt.symbol.grid import RESOLUTION, compact, ranked, snapped
-from mrt.symbol.operators.broadcast import BroadcastMul
+from mrt.symbol.operation import Operation
 from mrt.symbol.operators.fake_quantize import FakeQuantize
 from mrt.symbol.operators.integer import Cast, Dequantize
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
@@ -76,7 +77,8 @@ class QuantizedConstants(RewritePass):
             return None
         if symbol.operator.keeps_scale and len(inputs) == 1:
             return _dequantized(_moved(symbol, source), symbol, builder)
-        if isinstance(symbol.operator, BroadcastMul) and values[1] is not None and values[1].all():
+        is_product = operation_with_constant(symbol) is Operation.MULTIPLY
+        if is_product and values[1] is not None and values[1].all():
             return _scaled(source, values[1], symbol, builder)
         return None
 

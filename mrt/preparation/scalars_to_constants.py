@@ -7,10 +7,15 @@ from functools import reduce
 
 import numpy as np
 
-from mrt.preparation.constants import add_constant, compact, multiply_by_constant, representable
+from mrt.preparation.constants import (
+    add_constant,
+    compact,
+    multiply_by_constant,
+    operation_with_constant,
+    representable,
+)
 from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
 from mrt.symbol.operation import Operation
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.elementwise import AddN
 from mrt.symbol.operators.scalar import RDivScalar, WithNumber
 
@@ -114,7 +119,7 @@ def _rewrite_sum(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuild
 
 def _is_normal(symbol: Symbol, value: Array) -> bool:
     """Whether the symbol has the form that this pass gives, so that it can stay as it is."""
-    if not isinstance(symbol.operator, (BroadcastAdd, BroadcastMul)) or value.ndim != symbol.type.rank:
+    if operation_with_constant(symbol) is None or value.ndim != symbol.type.rank:
         return False
     data = symbol.inputs[0]
     shape = (1,) * (value.ndim - data.type.rank) + data.shape
