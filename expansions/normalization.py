@@ -152,14 +152,19 @@ def normalized(
     root = builder.apply(IntegerSqrt(fraction_bits=fraction_bits), [variance], "_root")
     root = builder.narrow_range(root, 1, INT32_MAX)
     factor = _factor(magnitude, int(builder.bounds(root).max))
+    quotient = _quotient(op, data, factor, root, builder)
+    scale = gain * down * 2.0**fraction_bits / factor
+    limit = math.ceil(gain / scale) + 1
+    return builder.quantized(builder.narrow_range(quotient, -limit, limit), scale)
+
+
+def _quotient(op: Symbol, data: Symbol, factor: int, root: Symbol, builder: IntegerBuilder) -> Symbol:
+    """(d factor + floor(root / 2)) / root rounded down, d the integers of `data`."""
     one = (1,) * op.type.rank
     half = builder.apply(FloorDivide(), [root, builder.constant(f"{op.name}_two", np.full(one, 2))], "_half")
     scaled = builder.apply(BroadcastMul(), [data, builder.constant(f"{op.name}_factor", np.full(one, factor))], "_wide")
     rounded = builder.apply(BroadcastAdd(), [scaled, half], "_rounded")
-    quotient = builder.apply(FloorDivide(), [rounded, root], "_quotient")
-    scale = gain * down * 2.0**fraction_bits / factor
-    limit = math.ceil(gain / scale) + 1
-    return builder.quantized(builder.narrow_range(quotient, -limit, limit), scale)
+    return builder.apply(FloorDivide(), [rounded, root], "_quotient")
 
 
 def _squares(op: Symbol, magnitude: int, axes: tuple[int, ...], constant: float) -> _Squares | None:
