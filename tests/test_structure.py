@@ -68,8 +68,6 @@ KNOWN_ALONE = {
 }
 """Packages, and all that they may import of MRT."""
 UPWARD = {
-    "mrt.backend.schedule.cost → mrt.backend.kernels.x86.lookup": "a cost counts the look-ups in registers",
-    "mrt.backend.schedule.serial → mrt.backend.kernels.generic.lower_blocks": "both visit the blocks of a PrimFunc",
     "mrt.quantization.expansion → expansions": "they register on import, also where nothing is installed",
 }
 """Arrows that point up, and why."""
@@ -81,30 +79,20 @@ LONG_FILES = {
 }
 LONG_FUNCTIONS = {
     "mrt/cli.py::inspect": "the options of a command are the parameters of its function",
-    "mrt/export/c/source.py::_header": "the text of the header that it writes",
-    "mrt/backend/kernels/generic/batch_dot.py::_interleaving": "one TE compute with its cases",
-    "mrt/backend/kernels/generic/dot.py::pack_dot": "one TE compute with its cases",
-    "mrt/backend/kernels/generic/dot_schedule.py::schedule_dots": "one schedule, step by step",
-    "mrt/backend/kernels/generic/sliced_dot.py::sliced_products": "one TE compute with its cases",
-    "mrt/backend/lowering/schedule.py::schedule": "one schedule, step by step",
 }
 """`path::function`, and why."""
 COMPARED_NAMES = {
     "mrt/frontend/mxnet/symbols.py": "a node of MXNet's JSON, whose names are those of the file",
     "mrt/frontend/torch/program.py": "the kind of a torch.fx node",
     "mrt/frontend/torch/reader.py": "the kind of a torch.fx node",
-    "mrt/frontend/shared/channels_first.py": "the operators that any order of axes suits have no common record",
-    "mrt/preparation/collapse_to_table.py": "the functions of one element have no common record",
-    "mrt/preparation/fold_batch_norm.py": "the name is that of the record",
-    "mrt/quantization/expansion.py": "expansions are registered by name",
 }
 """Files that compare a field `op`, and why."""
 RECORDS = {
     "a pass that rewrites a pattern of operators says which": """
         mrt/preparation/average_pooling.py mrt/preparation/channels.py mrt/preparation/collapse_to_table.py
-        mrt/preparation/cut_tail.py mrt/preparation/fold_batch_norm.py mrt/preparation/fold_constants.py
-        mrt/preparation/quantized_constants.py mrt/preparation/scalars_to_constants.py mrt/preparation/separate_bias.py
-        mrt/preparation/separate_pad.py mrt/preparation/zero_points.py
+        mrt/preparation/constants.py mrt/preparation/cut_tail.py mrt/preparation/drop_identities.py
+        mrt/preparation/fold_batch_norm.py mrt/preparation/quantized_constants.py
+        mrt/preparation/scalars_to_constants.py mrt/preparation/separate_pad.py mrt/preparation/zero_points.py
         mrt/frontend/shared/channels_first.py mrt/frontend/shared/quantized.py mrt/frontend/tvm/bias.py
         mrt/backend/rewrites/bias_into_sum.py mrt/backend/rewrites/clip_before_scaling.py
         mrt/backend/rewrites/clip_limits_as_parameters.py mrt/backend/rewrites/interleave_channels.py
@@ -118,10 +106,6 @@ RECORDS = {
     "a converter of a foreign operator that is one of several here looks at which it made": """
         mrt/frontend/mxnet/converters/reduce.py mrt/frontend/mxnet/converters/transform.py
         mrt/frontend/mxnet/converters/windows.py mrt/frontend/tvm/elementwise.py""",
-    "what is registered by a name learns its record here": """
-        expansions/activation.py expansions/deconvolution.py expansions/fake_quantize.py expansions/layers.py
-        expansions/normalization.py expansions/reduction/form.py expansions/selection.py expansions/softmax.py
-        expansions/transform.py mrt/export/mxnet/checkpoint.py mrt/export/onnx/exporters/selection.py""",
 }
 """Reasons to ask whether an operator is of a record, and the files that have them."""
 
