@@ -109,7 +109,9 @@ def upward(graph: Mapping[str, set[str]], order: Sequence[str]) -> set[str]:
 def _place(module: str, names: Collection[str]) -> str:
     """The name that `module` is, or is in."""
     packages = [name for name in names if is_in(module, name) and not any(is_in(n, name) for n in names if n != name)]
-    return module if module in names else max(packages, key=len, default=module)
+    if module not in names and not packages:
+        raise KeyError(f"{module} has no place in the order")
+    return module if module in names else max(packages, key=len)
 
 
 def is_in(module: str, package: str) -> bool:

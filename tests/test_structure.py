@@ -61,6 +61,14 @@ BACKEND = (
     "mrt.backend.tir mrt.backend.operators mrt.backend.machine",
 )
 """The rooms of the back end from top to bottom."""
+FRONTEND = (
+    "mrt.frontend",
+    "mrt.frontend.onnx mrt.frontend.mxnet mrt.frontend.openvino mrt.frontend.tflite mrt.frontend.relay mrt.frontend.torch",
+    "mrt.frontend.relax",
+    "mrt.frontend.tvm",
+    "mrt.frontend.shared",
+)
+"""The formats, of which none but PyTorch is read by way of another, and what they share."""
 KNOWN_ALONE = {
     "mrt.symbol": "mrt.errors mrt.messages",
     "mrt.simplification": "mrt.symbol mrt.errors",
@@ -68,6 +76,7 @@ KNOWN_ALONE = {
 }
 """Packages, and all that they may import of MRT."""
 UPWARD = {
+    "mrt.frontend.shared.sniffing → mrt.frontend.mxnet.params": "files of parameters begin with MXNet's number",
     "mrt.quantization.expansion → expansions": "they register on import, also where nothing is installed",
 }
 """Arrows that point up, and why."""
@@ -118,7 +127,9 @@ def check(found: set[str], excused: Mapping[str, str], rule: str) -> None:
 
 
 def test_imports_point_down() -> None:
-    found = upward(ARROWS, ORDER) | upward(within(ARROWS, "mrt.backend"), BACKEND)
+    found = upward(ARROWS, ORDER)
+    for package, rooms in {"mrt.backend": BACKEND, "mrt.frontend": FRONTEND}.items():
+        found |= upward(within(ARROWS, package), rooms)
     check(found, UPWARD, "these imports point up, or to a neighbour")
 
 
@@ -217,6 +228,6 @@ def test_functions_are_measured_without_their_docstring(tmp_path: Path) -> None:
 
 
 def test_the_order_names_what_exists() -> None:
-    for name in (name for line in (*ORDER, *BACKEND) for name in line.split()):
+    for name in (name for line in (*ORDER, *BACKEND, *FRONTEND) for name in line.split()):
         path = ROOT / name.replace(".", "/")
         assert path.is_dir() or path.with_suffix(".py").is_file(), f"{name} is in the order and does not exist"

@@ -73,6 +73,7 @@ def sqnr(real: np.ndarray, integer: np.ndarray) -> float:
     return float(10 * np.log10(np.square(real.astype(np.float64)).sum() / noise))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_residual_network_in_integers(
     data_folder: Path, load_data: Callable[[str, str], tuple[np.ndarray, np.ndarray]], tmp_path: Path

@@ -48,6 +48,7 @@ def test_pixel_shuffle(shape: tuple[int, ...], factor: int) -> None:
 _COORDINATES = ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("coordinates", _COORDINATES[:4])
 @pytest.mark.parametrize("method", ["linear", "cubic"])
 @pytest.mark.parametrize("exclude", [0, 1])

@@ -67,7 +67,7 @@ def assert_same(graphs: Sequence[Graph], calibration: Array, tested: Array) -> N
                 np.testing.assert_array_equal(b, a)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_files_of_one_network(name: str, data_folder: Path, load_data: Loader) -> None:

@@ -69,6 +69,7 @@ def test_a_dynamic_batch_is_fixed(data_folder: Path) -> None:
     assert graph.outputs[0].shape == (3, 10)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTERPARTS)
 def test_integers_are_those_of_the_onnx_file(name: str, data_folder: Path, load_data: Load) -> None:

@@ -156,6 +156,7 @@ def resnet20(path: Path) -> Any:
     return OfWeights(weights, strides).eval()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
 def test_resnet20_gives_the_integers_of_its_onnx_file(
