@@ -63,7 +63,8 @@ BACKEND = (
 """The rooms of the back end from top to bottom."""
 FRONTEND = (
     "mrt.frontend",
-    "mrt.frontend.onnx mrt.frontend.mxnet mrt.frontend.openvino mrt.frontend.tflite mrt.frontend.relay mrt.frontend.torch",
+    "mrt.frontend.onnx mrt.frontend.mxnet mrt.frontend.openvino mrt.frontend.tflite "
+    "mrt.frontend.relay mrt.frontend.torch",
     "mrt.frontend.relax",
     "mrt.frontend.tvm",
     "mrt.frontend.shared",
