@@ -107,6 +107,7 @@ def test_a_module_for_any_cpu_needs_tvm_only(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_module_for_one_cpu_is_compiled_for_it(tmp_path: Path) -> None:
     network, cases = IntegerNetwork(2), []

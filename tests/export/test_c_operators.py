@@ -48,6 +48,7 @@ def test_every_operator(group: int, tmp_path: Path) -> None:
     check(range(group, len(CASES), GROUPS), tmp_path, *SANITIZED)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 def test_operators_on_other_machines(machine: str, tmp_path: Path) -> None:

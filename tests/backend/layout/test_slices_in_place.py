@@ -47,7 +47,7 @@ def copies(layers: Layers) -> list[str]:
     return [call.ends for call in explain(layers.graph(), []).calls if call.operators[0].startswith("slice")]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("cpu", "dtype"), [("native", "uint8"), ("native", "int8"), ("cascadelake", "int8"), ("x86-64-v3", "uint8")]
 )
