@@ -142,10 +142,12 @@ def test_every_optimization(level: str, tmp_path: Path) -> None:
         assert array.reshape(-1).tolist() == expected
 
 
-@pytest.mark.sampled(3)
+LARGE = ("mlperf_resnet8_cifar10", "kwt1_speechcommands12")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("bits", [8, 12])
-@pytest.mark.parametrize("name", ["kws_dscnn", "mlperf_resnet8_cifar10", "kwt1_speechcommands12"])
+@pytest.mark.parametrize("name", ["kws_dscnn", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LARGE)])
 def test_networks(
     name: str, bits: int, tmp_path: Path, data_folder: Path, load_data: Callable[[str, str], tuple[Array, Array]]
 ) -> None:

@@ -34,11 +34,14 @@ def test_digits(target: Format, quantizer: str, tmp_path: Path) -> None:
     assert np.mean(found.argmax(axis=1) == labels) > 0.97
 
 
-@pytest.mark.sampled(3)
+LARGE = ("resnet20_cifar10", "kwt1_speechcommands12")
+
+
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @in_every_format
 @pytest.mark.parametrize("bits", [8, 12])
-@pytest.mark.parametrize("name", ["resnet20_cifar10", "kws_dscnn", "kwt1_speechcommands12"])
+@pytest.mark.parametrize("name", ["kws_dscnn", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LARGE)])
 def test_networks(
     target: Format,
     name: str,

@@ -93,10 +93,12 @@ def test_random_graphs_reach_what_float32_rounds() -> None:
     assert differing
 
 
-@pytest.mark.sampled(3)
+LARGE = ("mobilenet_v1_0.25_224", "kwt1_speechcommands12")
+
+
 @pytest.mark.slow
 @in_every_format
-@pytest.mark.parametrize("name", ["kws_dscnn", "mobilenet_v1_0.25_224", "kwt1_speechcommands12"])
+@pytest.mark.parametrize("name", ["kws_dscnn", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LARGE)])
 def test_networks_are_loaded_from_their_files(
     target: Format,
     name: str,
