@@ -18,7 +18,6 @@ from pydantic import BaseModel
 import mrt
 from mrt.config import FolderDataset, LoaderDataset, NpzDataset, RunConfig, load_config
 from mrt.frontend.onnx.node import find_converter
-from mrt.quantization.expansion import load_plugins
 from mrt.symbol.operator import registered_operators
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -125,7 +124,6 @@ def test_python_example_of_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_operators_are_documented() -> None:
-    load_plugins()
     text = (ROOT / "docs" / "operators.md").read_text()
     registered = {record.op for record in registered_operators() if record.__module__.startswith("mrt.")} - {"null"}
     documented = set(re.findall(r"^\| `(\w+)`", text, re.MULTILINE))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.plugins import load_plugins
 from mrt.symbol import Graph, Operator, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 
@@ -15,9 +16,11 @@ _Exporter = TypeVar("_Exporter", bound=Callable[..., Any])
 class Exporters(Generic[_Exporter]):
     """One exporter for each operator that a format can express."""
 
-    def __init__(self, title: str) -> None:
-        """`title`: what errors call the format's operators, such as "ONNX's integer operators"."""
-        self._title = title
+    def __init__(self, title: str, part: str | None = None) -> None:
+        """`title`: what errors call the format's operators, such as "ONNX's integer operators". part: the part of
+        `mrt.plugins` that adds exporters.
+        """
+        self._title, self._part = title, part
         self._exporters: dict[type[Operator], _Exporter] = {}
 
     def register(self, *records: type[Operator]) -> Callable[[_Exporter], _Exporter]:
@@ -38,6 +41,8 @@ class Exporters(Generic[_Exporter]):
 
     def check_covered(self, graph: Graph) -> None:
         """UnsupportedOperatorError listing every operator without an exporter: see the function of the same name."""
+        if self._part is not None:
+            load_plugins(self._part)
         check_covered(graph, self._title, lambda symbol: type(symbol.operator) in self._exporters)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from mrt.errors import GraphError, QuantizationError, UnsupportedOperatorError
+from mrt.plugins import load_plugins
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Array, Graph, Symbol
@@ -166,7 +165,7 @@ def expansion(
 
 def expansion_of(symbol: Symbol) -> Expansion:
     """The expansion of a symbol's operator; UnsupportedOperatorError if there is none."""
-    load_plugins()
+    load_plugins("expansions")
     try:
         return _EXPANSIONS[symbol.op]
     except KeyError:
@@ -245,13 +244,13 @@ def group_readers(graph: Graph, symbol: Symbol, axis: int) -> list[Symbol]:
 
 def expanded_operators() -> frozenset[str]:
     """The names of the operators that have an expansion."""
-    load_plugins()
+    load_plugins("expansions")
     return frozenset(_EXPANSIONS)
 
 
 def check_covered(graph: Graph) -> None:
     """UnsupportedOperatorError listing every operator without an expansion, its count and its first symbols."""
-    load_plugins()
+    load_plugins("expansions")
     missing: dict[str, list[str]] = {}
     for symbol in graph.operators:
         if symbol.op not in _EXPANSIONS:
@@ -267,12 +266,3 @@ def check_covered(graph: Graph) -> None:
 def named(names: Sequence[str]) -> str:
     """The first three names, for a message."""
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-
-
-@cache
-def load_plugins() -> None:
-    """Imports every package of the entry-point group `mrt.plugins`, `expansions` among them."""
-    import expansions  # noqa: F401  (registers on import, also where nothing is installed)
-
-    for point in entry_points(group="mrt.plugins"):
-        point.load()

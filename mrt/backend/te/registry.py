@@ -16,6 +16,7 @@ from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import View
 from mrt.backend.te.expressions import Tensor
 from mrt.errors import CompilationError, GraphError
+from mrt.plugins import load_plugins
 from mrt.symbol import Array, Operator, Symbol
 
 Compute = Callable[..., Tensor]
@@ -206,6 +207,7 @@ def keeps_order(symbol: Symbol) -> bool:
 
 
 def has_compute(op: str) -> bool:
+    load_plugins("computes")
     return op in _COMPUTES
 
 
@@ -230,6 +232,7 @@ def find_scalar_compute(symbol: Symbol) -> Compute:
 
 
 def kind_of(symbol: Symbol) -> Kind:
+    load_plugins("computes")
     if symbol.op not in _COMPUTES:
         return Kind.OTHER
     kind = _COMPUTES[symbol.op].kind

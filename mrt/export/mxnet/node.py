@@ -166,7 +166,7 @@ class Node(ArrangingNode[Symbol], Roots[Symbol]):
 Exporter = Callable[[Any, Node], Symbol]
 """Gives the value of one symbol in float64, given its operator."""
 
-_EXPORTERS: Exporters[Exporter] = Exporters("MXNet's operators")
+_EXPORTERS: Exporters[Exporter] = Exporters("MXNet's operators", "exporters.mxnet")
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""
 find_exporter = _EXPORTERS.find

@@ -237,7 +237,7 @@ def element_type(dtype: str) -> int:
 Exporter = Callable[[Any, Node], Value]
 """Writes one symbol, given its operator. The value may have any dtype that holds it; it is cast to the symbol's."""
 
-_EXPORTERS: Exporters[Exporter] = Exporters("ONNX's integer operators")
+_EXPORTERS: Exporters[Exporter] = Exporters("ONNX's integer operators", "exporters.onnx")
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""
 find_exporter = _EXPORTERS.find

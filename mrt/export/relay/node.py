@@ -241,7 +241,7 @@ class Node(ArrangingNode[Value], Roots[Value]):
 Exporter = Callable[[Any, Node], Value]
 """Gives the value of one symbol, given its operator, in the symbol's dtype or in int32."""
 
-_EXPORTERS: Exporters[Exporter] = Exporters("Relay's integer operators")
+_EXPORTERS: Exporters[Exporter] = Exporters("Relay's integer operators", "exporters.relay")
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""
 find_exporter = _EXPORTERS.find

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from mrt.errors import GraphError
+from mrt.plugins import load_plugins
 
 _Converter = TypeVar("_Converter", bound=Callable[..., Any])
 
 
 class Converters(Generic[_Converter]):
-    """One converter for each operator of a format."""
+    """One converter for each operator of a format. Plug-ins are asked for those of operators that MRT does not cover."""
 
-    def __init__(self, title: str) -> None:
-        """`title`: what errors call the format."""
-        self._title = title
+    def __init__(self, title: str, part: str | None = None) -> None:
+        """`title`: what errors call the format. part: the part of `mrt.plugins` that adds converters."""
+        self._title, self._part = title, part
         self._converters: dict[str, _Converter] = {}
 
     def register(self, *operators: str) -> Callable[[_Converter], _Converter]:
@@ -32,9 +33,16 @@ class Converters(Generic[_Converter]):
 
     @property
     def operators(self) -> frozenset[str]:
-        """The operators that have a converter."""
+        """The operators that have a converter, those of plug-ins included; PluginError where one fails."""
+        self._load_plugins()
         return frozenset(self._converters)
 
     def find(self, operator: str) -> _Converter | None:
-        """The converter of an operator, None if it is not covered."""
+        """The converter of an operator, None if it is not covered; PluginError where a plug-in fails."""
+        if operator not in self._converters:
+            self._load_plugins()
         return self._converters.get(operator)
+
+    def _load_plugins(self) -> None:
+        if self._part is not None:
+            load_plugins(self._part)

@@ -1,0 +1,94 @@
+"""Packages of the entry points `mrt.plugins`: when they are loaded, and what is said where one fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import networks
+import numpy as np
+import pytest
+from children import child_environment
+
+
+def install(site: Path, package: str, points: str, module: str) -> None:
+    """Puts a package of one module and its metadata into a folder."""
+    metadata = site / f"{package}-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(f"[mrt.plugins]\n{points}\n")
+    (site / f"{package}.py").write_text(module)
+
+
+def printed(code: str, site: Path, *arguments: str | Path) -> list[str]:
+    """The lines that Python prints where the packages of a folder are installed."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(command, env=child_environment(site), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+RECORD = """
+from mrt.symbol import Operator, operator
+print("imported")
+@operator("acme_same")
+class Same(Operator):
+    pass
+def register():
+    print("called")
+"""
+
+ASKED = """
+import sys
+from mrt.errors import PluginError
+from mrt.plugins import load_plugins
+for part in sys.argv[1:]:
+    try:
+        load_plugins(part)
+    except PluginError as error:
+        print(error)
+"""
+
+
+def test_each_part_is_loaded_once_when_it_is_asked_for(tmp_path: Path) -> None:
+    install(tmp_path, "same", "operators = same\nconverters.onnx = same:register", RECORD)
+    assert printed(ASKED, tmp_path, "computes") == []
+    assert printed(ASKED, tmp_path, "operators", "operators") == ["imported"]
+    assert printed(ASKED, tmp_path, "operators", "converters.onnx", "converters.onnx") == ["imported", "called"]
+    assert printed(ASKED, tmp_path, "converters.onnx", "converters.tflite") == ["imported", "called"]
+
+
+FAILING = [
+    ("operators = broken", "import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ("operators = absent", "", "ModuleNotFoundError: No module named 'absent'"),
+    ("operators = broken:part", "", "AttributeError: module 'broken' has no attribute 'part'"),
+    ("operators = broken:part", "part = 3", "is of type int; a module, or a function without arguments, is needed"),
+    ("operators = broken:part", "def part(): raise OSError('no disk')", "fails: OSError: no disk; update or uninstall"),
+    ("operators = broken", RECORD.replace("acme_same", "relu"), "GraphError: operator relu is registered twice"),
+    ("operator = broken", "", "is called operator; operators, formats, expansions, computes, converters.FORMAT or"),
+    ("converters.onyx = broken", "", "is called converters.onyx; operators, "),
+]
+
+
+@pytest.mark.parametrize(("points", "module", "reason"), FAILING)
+def test_a_package_that_fails_is_named_each_time(tmp_path: Path, points: str, module: str, reason: str) -> None:
+    """And nothing is registered a second time where it is tried again."""
+    install(tmp_path, "broken", points, module)
+    first, second = (line for line in printed(ASKED, tmp_path, "operators", "operators") if line != "imported")
+    assert first == second
+    assert first.startswith(f"package broken: its entry point `{points}` of mrt.plugins ") and reason in first
+
+
+def test_a_failing_package_is_one_line_of_the_command(tmp_path: Path) -> None:
+    install(tmp_path, "broken", "converters.onnx = broken", "1 / 0")
+    networks.save_network(tmp_path / "net.onnx")
+    np.savez(tmp_path / "data.npz", x=np.ones(networks.SHAPE, np.float32))
+    (tmp_path / "config.yaml").write_text(networks.CONFIG)
+    command = [sys.executable, "-m", "mrt.cli", "run", tmp_path / "config.yaml", "--to", "prepare"]
+    done = subprocess.run(command, env=child_environment(tmp_path), capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "error: package broken: its entry point `converters.onnx = broken` of mrt.plugins fails: "
+        "ZeroDivisionError: division by zero; update or uninstall the package\n"
+    )
