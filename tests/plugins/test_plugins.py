@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import networks
-import numpy as np
 import pytest
 from children import child_environment
 
@@ -80,15 +79,46 @@ def test_a_package_that_fails_is_named_each_time(tmp_path: Path, points: str, mo
     assert first.startswith(f"package broken: its entry point `{points}` of mrt.plugins ") and reason in first
 
 
-def test_a_failing_package_is_one_line_of_the_command(tmp_path: Path) -> None:
+TOY = """
+from mrt.frontend.formats import add_format
+from mrt.frontend.shared.format import Format
+from mrt.symbol import GraphBuilder, TensorType, find_operator
+
+def read(path, batch, shapes):
+    builder = GraphBuilder()
+    symbol = builder.input("x", TensorType((batch, int(path.read_text().split()[1]))))
+    return builder.graph([builder.apply(find_operator("relu")(), [symbol], "y")])
+
+def add():
+    add_format(Format("toy", None, lambda start: start.startswith(b"{toy"), read, "a toy"))
+"""
+
+READ = """
+import sys, mrt
+for path in sys.argv[1:]:
+    try:
+        print(mrt.load_model(path, batch=2).outputs[0])
+    except mrt.MRTError as error:
+        print(error)
+"""
+
+
+def test_a_format_of_a_package_is_read_and_tried_before_those_of_mrt(tmp_path: Path) -> None:
+    """Whose reader takes every file that begins with a brace for MXNet's."""
+    install(tmp_path, "toy", "formats = toy:add", TOY)
+    (tmp_path / "net").write_text("{toy 3")
+    (tmp_path / "other").write_text("text")
+    read, refused = printed(READ, tmp_path, tmp_path / "net", tmp_path / "other")
+    assert read == "<y (relu) float32[2, 3]>"
+    assert "other is no model that is read: a toy, " in refused
+    (without,) = printed(READ, tmp_path / "nowhere", tmp_path / "net")
+    assert "symbol file" in without
+
+
+def test_a_reader_says_which_package_fails(tmp_path: Path) -> None:
     install(tmp_path, "broken", "converters.onnx = broken", "1 / 0")
     networks.save_network(tmp_path / "net.onnx")
-    np.savez(tmp_path / "data.npz", x=np.ones(networks.SHAPE, np.float32))
-    (tmp_path / "config.yaml").write_text(networks.CONFIG)
-    command = [sys.executable, "-m", "mrt.cli", "run", tmp_path / "config.yaml", "--to", "prepare"]
-    done = subprocess.run(command, env=child_environment(tmp_path), capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr == (
-        "error: package broken: its entry point `converters.onnx = broken` of mrt.plugins fails: "
-        "ZeroDivisionError: division by zero; update or uninstall the package\n"
-    )
+    assert printed(READ, tmp_path, tmp_path / "net.onnx") == [
+        "package broken: its entry point `converters.onnx = broken` of mrt.plugins fails: "
+        "ZeroDivisionError: division by zero; update or uninstall the package"
+    ]

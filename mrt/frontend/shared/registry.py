@@ -12,7 +12,7 @@ _Converter = TypeVar("_Converter", bound=Callable[..., Any])
 
 
 class Converters(Generic[_Converter]):
-    """One converter for each operator of a format. Plug-ins are asked for those of operators that MRT does not cover."""
+    """One converter for each operator of a format. Plug-ins are asked for those of operators that MRT has none for."""
 
     def __init__(self, title: str, part: str | None = None) -> None:
         """`title`: what errors call the format. part: the part of `mrt.plugins` that adds converters."""
