@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 import mrt
 from mrt.config import FolderDataset, LoaderDataset, NpzDataset, RunConfig, load_config
-from mrt.frontend.onnx.node import find_converter
+from mrt.frontend.onnx.reader import find_converter
+from mrt.plugins import PARTS, PARTS_OF_FORMATS
 from mrt.symbol.operator import registered_operators
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -152,8 +153,10 @@ def test_mxnet_operators_are_documented() -> None:
 
 
 def test_relay_operators_are_documented() -> None:
+    from mrt.frontend.relay import reader
     from mrt.frontend.relay.node import covered_operators
 
+    assert reader.read_text.__doc__  # imported, so that all are registered
     text = (ROOT / "docs" / "operators.md").read_text()
     found = re.search(r"^Read from text: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
@@ -207,6 +210,26 @@ def test_openvino_operators_are_documented() -> None:
     found = re.search(r"^Read from OpenVINO models: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     assert set(re.split(r",\s+", found[1])) == covered_operators()
+
+
+def test_the_plugin_that_is_documented_is_the_one_that_is_tested() -> None:
+    """Its files stand in the document from their first line to their last; the last block is of another plug-in."""
+    text = (ROOT / "docs" / "plugins.md").read_text()
+    example = ROOT / "tests" / "plugins" / "cyclic_shift"
+    *blocks, _ = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert "\n\n".join(blocks) == (example / "cyclic_shift.py").read_text()
+    assert re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL) == [
+        (example / "pyproject.toml").read_text()
+    ]
+
+
+def test_parts_of_plugins_are_documented() -> None:
+    text = (ROOT / "docs" / "plugins.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*?) \|", text, re.MULTILINE))
+    assert rows.keys() == {*PARTS, *(f"{part}.FORMAT" for part in PARTS_OF_FORMATS)}
+    for part, package in PARTS_OF_FORMATS.items():
+        folders = {path.parent.name for path in (ROOT / "mrt" / package).glob(f"*/{part}/")}
+        assert set(re.findall(r"`(\w+)`", rows[f"{part}.FORMAT"])) == folders
 
 
 def test_keys_of_configurations_are_documented() -> None:
