@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
-from mrt.frontend.mxnet import converters as _converters
 from mrt.frontend.mxnet.converters.heads import HEADS
 from mrt.frontend.mxnet.node import Node, Scope, Value, find_converter
 from mrt.frontend.mxnet.params import read_params, without_prefixes
@@ -25,8 +24,6 @@ from mrt.symbol.operators.normalization import Identity
 from mrt.symbol.rebatch import check_batch
 from mrt.symbol.symbol_json import JsonNode, Reference, SymbolJson, read_symbol_json
 from mrt.symbol.types import FLOAT_DTYPES
-
-del _converters
 
 _SYMBOL_SUFFIX = "-symbol.json"
 EXPORTED = "mrt.format_version"

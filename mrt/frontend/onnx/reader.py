@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import onnx
 
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.frontend.onnx import converters as _converters
 from mrt.frontend.onnx.constants import ALWAYS_KNOWN, MOVING, evaluate_node, folds, is_standard
 from mrt.frontend.onnx.converters.quantization import quantized_form
 from mrt.frontend.onnx.files import read_model
@@ -21,8 +20,6 @@ from mrt.frontend.shared.refusals import check_static, list_uncovered
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
 from mrt.symbol.rebatch import check_batch
-
-del _converters
 
 OPSETS = range(9, 22)
 """Opset versions that are read."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mrt.errors import DataError, GraphError, ModelFileError, UnsupportedOperatorError
-from mrt.frontend.relay import converters as _converters
 from mrt.frontend.relay.metadata import Metadata
 from mrt.frontend.relay.node import Node, complete, find_converter
 from mrt.frontend.relay.stated_types import check_type, check_value, graph_type, tensor_syntax
@@ -52,8 +51,6 @@ from mrt.frontend.tvm.node import is_known, item_of
 from mrt.messages import short
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.rebatch import check_batch
-
-del _converters
 
 _MOST_CALLS = 20_000
 """How many function calls are inlined: functions that call each other may stand for any number."""
