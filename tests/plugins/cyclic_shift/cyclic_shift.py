@@ -56,18 +56,19 @@ def expand() -> None:
 
 
 def compute() -> None:
-    from mrt.backend.te.expressions import Expression, remainder
+    from mrt.backend.memory.storage import View
     from mrt.backend.te.registry import compute
     from mrt.backend.te.stages import inlined
+    from mrt.backend.tir.expressions import Expression, remainder
 
-    @compute("acme_cyclic_shift")
-    def compute_shift(symbol: Symbol, data):
+    @compute(CyclicShift)
+    def compute_shift(symbol: Symbol[CyclicShift], data: View) -> View:
         axis = symbol.operator.axis % symbol.type.rank
         length = symbol.shape[axis]
+        back = -symbol.operator.shift % length
 
         def element(*at: Expression) -> Expression:
-            place = remainder(at[axis] + (-symbol.operator.shift) % length, length)
-            return data(*at[:axis], place, *at[axis + 1 :])
+            return data(*at[:axis], remainder(at[axis] + back, length), *at[axis + 1 :])
 
         return inlined(symbol.shape, symbol.dtype, element)
 
