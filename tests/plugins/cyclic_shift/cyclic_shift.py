@@ -48,8 +48,8 @@ def expand() -> None:
     from mrt.quantization.integer.quantized import Quantized
     from mrt.quantization.plan.tensor_plan import Plan
 
-    @expansion("acme_cyclic_shift", demands=Demand.NARROW)
-    def expand(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+    @expansion(CyclicShift, demands=Demand.NARROW)
+    def expand(op: Symbol[CyclicShift], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
         """Yq[i] = Xq[(i - shift) mod n] at the scale and zero point of X."""
         data = inputs.quantized(0)
         return builder.quantized(builder.apply(op.operator, [data.symbol]), data.step, data.zero_point)
