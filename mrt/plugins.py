@@ -27,7 +27,7 @@ _loaded: set[str] = set()
 
 
 def load_plugins(part: str) -> None:
-    """Has every installed package register its `part`; what was loaded once stays.
+    """Has every installed package register its `part`, once; other threads wait until that is done.
 
     An entry point names a module, which is imported, or a function in one, which is called without arguments. Only
     those of `part` are touched: who verifies a model does not load what compiles it.

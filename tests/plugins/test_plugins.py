@@ -58,6 +58,33 @@ def test_each_part_is_loaded_once_when_it_is_asked_for(tmp_path: Path) -> None:
     assert printed(ASKED, tmp_path, "converters.onnx", "converters.tflite") == ["imported", "called"]
 
 
+SLOW = """
+import time
+time.sleep(0.5)
+done = True
+"""
+
+THREADS = """
+import sys, threading
+from mrt.plugins import load_plugins
+found = []
+def ask():
+    load_plugins("operators")
+    found.append(hasattr(sys.modules["slow"], "done"))
+threads = [threading.Thread(target=ask) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(found)
+"""
+
+
+def test_every_thread_waits_until_a_part_is_loaded(tmp_path: Path) -> None:
+    install(tmp_path, "slow", "operators = slow", SLOW)
+    assert printed(THREADS, tmp_path) == ["[True, True, True, True]"]
+
+
 FAILING = [
     ("operators = broken", "import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
     ("operators = absent", "", "ModuleNotFoundError: No module named 'absent'"),
