@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mrt.symbol import Graph, GraphBuilder, RewritePass, Symbol
+from mrt.symbol.operator import EVERYTHING
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.normalization import Dropout, Identity
 from mrt.symbol.passes import without_operators
@@ -21,7 +22,7 @@ class DropIdentities(RewritePass):
     3. Concat and add_n of one input.
     4. Pooling whose window is one element and whose output has the input's shape.
     5. + 0, - 0, * 1 and / 1 with a scalar.
-    6. relu and clip of an operator that already limits its output to the range.
+    6. relu and clip of a relu or clip that already keeps to the range.
 
     Rules 1 to 5 stand in the records, as `is_identity`.
     """
@@ -38,8 +39,9 @@ class DropIdentities(RewritePass):
 
 def _changes_nothing(symbol: Symbol, inputs: tuple[Symbol, ...]) -> bool:
     match symbol.operator:
-        case Relu() | Clip():
-            return _within(inputs[0].operator.limits, symbol.operator.limits)
+        case Relu() | Clip() as outer:
+            inner = inputs[0].operator
+            return _within(inner.limits if isinstance(inner, (Relu, Clip)) else EVERYTHING, outer.limits)
     return symbol.operator.is_identity(*(source.type for source in inputs))
 
 
