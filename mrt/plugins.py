@@ -1,4 +1,4 @@
-"""The one door for packages that bring operators, formats and what belongs to them: the entry points `mrt.plugins`."""
+"""The one door for packages that bring operators, formats or algorithms: the entry points `mrt.plugins`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 GROUP = "mrt.plugins"
 
-PARTS = ("operators", "formats", "expansions", "computes")
+PARTS = ("operators", "formats", "algorithms", "expansions", "computes")
 """What an entry point may be called, which says what it registers."""
 PARTS_OF_FORMATS = {"converters": "frontend", "exporters": "export"}
 """The same for the formats that MRT has such folders for: `converters.onnx` is what mrt/frontend/onnx/converters is."""
