@@ -43,7 +43,7 @@ ORDER = (
     "mrt.quantization mrt.module_record",
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
     "mrt.symbol mrt.options mrt.paths",
-    "mrt.messages mrt.collector mrt.progress mrt.workers mrt.tvm_errors",
+    "mrt.messages mrt.plugins mrt.collector mrt.progress mrt.workers mrt.tvm_errors",
     "mrt.errors mrt.version",
 )
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
@@ -63,6 +63,7 @@ BACKEND = (
 """The rooms of the back end from top to bottom."""
 FRONTEND = (
     "mrt.frontend",
+    "mrt.frontend.formats",
     "mrt.frontend.onnx mrt.frontend.mxnet mrt.frontend.openvino mrt.frontend.tflite "
     "mrt.frontend.relay mrt.frontend.torch",
     "mrt.frontend.relax",
@@ -71,15 +72,12 @@ FRONTEND = (
 )
 """The formats, of which none but PyTorch is read by way of another, and what they share."""
 KNOWN_ALONE = {
-    "mrt.symbol": "mrt.errors mrt.messages",
+    "mrt.symbol": "mrt.plugins mrt.messages mrt.errors",
     "mrt.simplification": "mrt.symbol mrt.errors",
     "expansions": "mrt.quantization mrt.symbol mrt.errors",
 }
 """Packages, and all that they may import of MRT."""
-UPWARD = {
-    "mrt.frontend.shared.sniffing → mrt.frontend.mxnet.params": "files of parameters begin with MXNet's number",
-    "mrt.quantization.expansion → expansions": "they register on import, also where nothing is installed",
-}
+UPWARD: dict[str, str] = {}
 """Arrows that point up, and why."""
 CIRCLES: dict[str, str] = {}
 """Modules in a circle, their names sorted and joined by spaces, and why."""
