@@ -154,6 +154,12 @@ def test_functions_are_short() -> None:
     check(found, LONG_FUNCTIONS, f"these functions have more than {MOST_LINES_OF_A_FUNCTION} lines")
 
 
+def test_files_beside_tests_have_names_of_their_own() -> None:
+    """Those of folders that are no packages are imported by their name alone, the first of a name for all."""
+    names = [path.stem for path in (ROOT / "tests").rglob("*.py") if not (path.parent / "__init__.py").exists()]
+    assert {name for name in names if names.count(name) > 1} <= {"conftest"}
+
+
 OUTSIDE = [file for file in FILES if not is_in(file.module, "mrt.symbol")]
 
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-import networks
 import numpy as np
 import onnxruntime
+import plugin_networks as networks
 import pytest
 from children import PACKAGE, child_environment
 

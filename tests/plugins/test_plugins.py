@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import networks
+import plugin_networks as networks
 import pytest
 from children import child_environment
 
