@@ -203,10 +203,10 @@ class Network:
         options = case.options(self.config.quantize)
         try:
             corrections = find_corrections(self.graph, self.calibration, options, self.samples)
-            integer = expand_graph(self.graph, self.calibration.thresholds, options, corrections)
+            integer = expand_graph(self.graph, self.calibration.ranges, options, corrections)
         except MRTError as error:
             return (f"refused: {error}",)
-        found = self._compare(assemble(integer, None, self.calibration.thresholds))
+        found = self._compare(assemble(integer, None, self.calibration.ranges))
         shares = (found.float_top1, found.integer_top1, found.agreement)
         figures = ["-" if share.value is None else f"{100 * share.value:.2f} %" for share in shares]
         noise = "-" if found.noise.sqnr_db is None else f"{found.noise.sqnr_db:.2f} dB"

@@ -60,9 +60,9 @@ def quantized(path: Path, samples: int) -> dict[str, QuantizedModel]:
     data = load_dataset(config.data.calibration, {s.name: s.type for s in network.inputs}, "data.calibration")
     batches = data.first(samples).batches(config.calibrate.batch_size)
     found = calibrate(prepared.graph, batches, observed_tensors(prepared.graph), config.calibrate, TvmRunner())
-    integer = expand_graph(prepared.graph, found.thresholds, config.quantize)
+    integer = expand_graph(prepared.graph, found.ranges, config.quantize)
     return {
-        name: assemble(each, prepared.postprocess, found.thresholds)
+        name: assemble(each, prepared.postprocess, found.ranges)
         for name, each in ((AS_EXPANDED, integer), (SIMPLIFIED, simplified(integer)))
     }
 

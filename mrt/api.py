@@ -65,8 +65,8 @@ def quantize(
     )
     samples = Samples(named, calibration, runner)
     corrections = find_corrections(prepared.graph, found, quantization, samples)
-    integer = expand_graph(prepared.graph, found.thresholds, quantization, corrections)
-    return assemble(simplified(integer), prepared.postprocess, found.thresholds, (*prepared.notes, *named.notes))
+    integer = expand_graph(prepared.graph, found.ranges, quantization, corrections)
+    return assemble(simplified(integer), prepared.postprocess, found.ranges, (*prepared.notes, *named.notes))
 
 
 def _check_arguments(graph: object, runner: object, progress: object) -> None:

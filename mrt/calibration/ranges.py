@@ -64,8 +64,8 @@ class Range:
         return cls(float(facts["lo"]), float(facts["hi"]), channels, int(facts.get("observations", 0)))
 
 
-Thresholds = Mapping[str, Range]
-"""Thresholds by tensor name."""
+Ranges = Mapping[str, Range]
+"""Ranges by tensor name."""
 
 
 @dataclass(frozen=True, order=True)
@@ -78,9 +78,9 @@ class Channels:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a calibration run finds: thresholds by tensor name, and the mean of every channel of some tensors."""
+    """What a calibration run finds: ranges by tensor name, and the mean of every channel of some tensors."""
 
-    thresholds: Thresholds
+    ranges: Ranges
     means: Mapping[Channels, tuple[float, ...]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Calibration:
         """
         return {
             "format_version": FORMAT_VERSION,
-            "thresholds": {name: threshold.to_json() for name, threshold in self.thresholds.items()},
+            "thresholds": {name: found.to_json() for name, found in self.ranges.items()},
             "means": [asdict(channels) | {"mean": list(mean)} for channels, mean in self.means.items()],
         }
 
@@ -100,12 +100,12 @@ class Calibration:
         """The inverse of `to_json`; KeyError, TypeError or ValueError where a fact is missing or malformed."""
         if data["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format_version is {data['format_version']}, {FORMAT_VERSION} is needed")
-        thresholds = {name: Range.from_json(entry) for name, entry in data["thresholds"].items()}
+        ranges = {name: Range.from_json(entry) for name, entry in data["thresholds"].items()}
         means = {
             Channels(str(entry["tensor"]), int(entry["axis"])): tuple(float(value) for value in entry["mean"])
             for entry in data["means"]
         }
-        return cls(thresholds, means)
+        return cls(ranges, means)
 
 
 def new_observer(config: CalibrationConfig) -> Ranging:
@@ -121,8 +121,8 @@ def new_observer(config: CalibrationConfig) -> Ranging:
             return HistogramObserver(LeastError(config.bits))
 
 
-def threshold_of(observer: Ranging) -> Range:
-    """The threshold that an observer's method gives. Of a tensor without elements it is [0, 0]."""
+def range_of(observer: Ranging) -> Range:
+    """The range that an observer's method gives. Of a tensor without elements it is [0, 0]."""
     if observer.lo > observer.hi:
         return Range(0.0, 0.0)
     return Range(*observer.covered)

@@ -17,7 +17,7 @@ from mrt.calibration.ranges import (
     Channels,
     Range,
     new_observer,
-    threshold_of,
+    range_of,
 )
 from mrt.calibration.stream import Chunk, chunks, reject_non_finite
 from mrt.collector import paused_collector
@@ -41,7 +41,7 @@ def calibrate(
     progress: Callable[[int], None] | None = None,
     means: Iterable[Channels] = (),
 ) -> Calibration:
-    """The thresholds of `tensors` (symbol names), and the means of the channels `means`, over the samples of `batches`.
+    """The ranges of `tensors` (symbol names), and the means of the channels `means`, over the samples of `batches`.
 
     graph: a float graph with the batch size it was read with. batches: arrays by input name (or the array itself where
     the graph has one input) with any number of samples each, axis 0 counting them. progress: called after every chunk
@@ -76,7 +76,7 @@ def calibrate(
         split, axis = seen[source.name].split, axes[symbol]
         seen[symbol.name].channels = replace(split, observer=derive(graph, symbol, source, split.observer, axis))
     return Calibration(
-        {name: seen[name].threshold() for name in tensors},
+        {name: seen[name].found() for name in tensors},
         {channels: seen[channels.tensor].means[channels].mean for channels in asked},
     )
 
@@ -191,13 +191,13 @@ class _Seen:
             self.range = self.range.merge(other.range)
         self.means = {channels: observer.merge(other.means[channels]) for channels, observer in self.means.items()}
 
-    def threshold(self) -> Range:
+    def found(self) -> Range:
         if self.channels is None:
-            return threshold_of(self.range or RangeObserver())
+            return range_of(self.range or RangeObserver())
         ranges, count = self.channels.observer.ranges(), self.channels.observer.count
         if self.range is None:
             return Range(min(lo for lo, _ in ranges), max(hi for _, hi in ranges), ranges, count)
-        whole = threshold_of(self.range)
+        whole = range_of(self.range)
         if self.channels.observer.lambda_ is None:  # The method is one for whole tensors.
             ranges = tuple((whole.clip(lo), whole.clip(hi)) for lo, hi in ranges)
         return replace(whole, channels=ranges, observations=count)

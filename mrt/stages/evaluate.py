@@ -116,7 +116,7 @@ def _check_samples(model: QuantizedModel, module: Module, prepared: Graph, data:
 def _measurable(model: QuantizedModel, prepared: Graph) -> tuple[Counterpart, ...]:
     """The integer tensors that stand for tensors of the prepared float graph, one for each."""
     bounds = {name: (fact.lo, fact.hi) for name, fact in model.certificate.tensors.items()}
-    ranges = {name: (threshold.lo, threshold.hi) for name, threshold in model.thresholds.items()}
+    ranges = {name: (found.lo, found.hi) for name, found in model.ranges.items()}
     forms = counterparts(model.graph, model.scales, model.zero_points, bounds, ranges)
     names = {symbol.name for symbol in prepared.symbols}
     return tuple(form for form in forms if form.origin in names)

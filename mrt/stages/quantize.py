@@ -33,8 +33,8 @@ from mrt.workspace import Workspace
 def _quantize(run: Run) -> Save:
     graph, postprocess = prepared_graph(run.workspace)
     found = _calibration(run.workspace)
-    integer = expand_graph(graph, found.thresholds, run.config.quantize, _corrections(run, graph, found))
-    model = assemble(simplified(integer), postprocess, found.thresholds, _preparation_notes(run.workspace))
+    integer = expand_graph(graph, found.ranges, run.config.quantize, _corrections(run, graph, found))
+    model = assemble(simplified(integer), postprocess, found.ranges, _preparation_notes(run.workspace))
     for note in model.notes:
         run.report.line(f"quantize: {note}")
     return lambda: run.workspace.write(model.files)

@@ -1,4 +1,4 @@
-"""Thresholds are those of plain NumPy over all samples, for any batching."""
+"""Ranges are those of plain NumPy over all samples, for any batching."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CountingRunner(NumpyRunner):
 @pytest.mark.parametrize("baked", [False, True])
 def test_max_is_the_range_over_all_samples(baked: bool) -> None:
     runner = CountingRunner()
-    found = calibrate(_graph(baked), _batches(10, 13), NAMES, CalibrationConfig(batch_size=8), runner).thresholds
+    found = calibrate(_graph(baked), _batches(10, 13), NAMES, CalibrationConfig(batch_size=8), runner).ranges
     product = X.astype(np.float64) @ WEIGHT.astype(np.float64).T
     positive = np.maximum(product, 0)
     expected = {
@@ -123,7 +123,7 @@ def test_an_outlier_is_left_out_of_the_tensor_and_of_its_channels(method: str, o
     x = builder.input("x", TensorType((1, 3, 8, 8)))
     graph = builder.graph([builder.apply(Relu(), [x], "y")])
     config = CalibrationConfig.model_validate({"method": method, "percentile": 99.9, "bits": 4})
-    found = calibrate(graph, [data], ["y"], config, NumpyRunner()).thresholds["y"]
+    found = calibrate(graph, [data], ["y"], config, NumpyRunner()).ranges["y"]
     assert found.lo == 0 and found.hi < 10
     assert found.channels[1] == (0, found.hi)
     assert found.channels[0] == (0, min(data[:, 0].max(), found.hi))
@@ -131,7 +131,7 @@ def test_an_outlier_is_left_out_of_the_tensor_and_of_its_channels(method: str, o
 
 def test_historical_narrows_and_leaves_parameters_exact() -> None:
     config = CalibrationConfig.model_validate({"method": "historical", "lambda": 0.5})
-    found = calibrate(_graph(), _batches(23), NAMES, config, NumpyRunner()).thresholds
+    found = calibrate(_graph(), _batches(23), NAMES, config, NumpyRunner()).ranges
     reach = 0.0
     for sample in X.astype(np.float64):
         spread = abs(sample.mean()) + 0.5 * sample.std()
@@ -144,7 +144,7 @@ def test_historical_narrows_and_leaves_parameters_exact() -> None:
 def test_samples_and_progress() -> None:
     seen: list[int] = []
     config = CalibrationConfig(samples=10, batch_size=4)
-    found = calibrate(_graph(), _batches(7, 16), ["x"], config, NumpyRunner(), seen.append).thresholds
+    found = calibrate(_graph(), _batches(7, 16), ["x"], config, NumpyRunner(), seen.append).ranges
     assert seen == [4, 8, 10]
     assert found["x"] == Range(float(X[:10].min()), float(X[:10].max()))
 
@@ -157,7 +157,7 @@ def test_means_are_those_of_numpy(baked: bool) -> None:
     )
     positive = np.maximum(X.astype(np.float64) @ WEIGHT.astype(np.float64).T, 0)
     expected = {Channels("act", 1): positive.mean(axis=0), Channels("x", 1): X.mean(axis=0, dtype=np.float64)}
-    assert set(found.thresholds) == {"x"} and list(found.means) == [*expected, Channels("folded", 1)]
+    assert set(found.ranges) == {"x"} and list(found.means) == [*expected, Channels("folded", 1)]
     for channels, mean in expected.items():
         np.testing.assert_allclose(found.means[channels], mean, rtol=1e-6)
     assert found.means[Channels("folded", 1)] == (0.0, 2.0, 3.0, 4.0)
@@ -169,7 +169,7 @@ def test_a_calibration_survives_its_file() -> None:
     found = Calibration({"a": Range(-1 / 3, 1e30), "b": Range(0.0, 0.0), "c": split}, means)
     assert Calibration.from_json(json.loads(json.dumps(found.to_json()))) == found
     with pytest.raises(ValueError, match="format_version is 1, 3 is needed"):
-        Calibration.from_json({"format_version": 1, "thresholds": {}})
+        Calibration.from_json({"format_version": 1, "ranges": {}})
 
 
 def test_several_inputs_and_one_that_nothing_reads() -> None:
@@ -177,7 +177,7 @@ def test_several_inputs_and_one_that_nothing_reads() -> None:
     a, b = builder.input("a", TensorType((1, 2))), builder.input("b", TensorType((1, 2)))
     graph = builder.graph([builder.apply(Relu(), [a], "y")])
     data = {"a": X[:, :2], "b": X[:, 2:4]}
-    found = calibrate(graph, [data], ["y", "b"], CalibrationConfig(), NumpyRunner()).thresholds
+    found = calibrate(graph, [data], ["y", "b"], CalibrationConfig(), NumpyRunner()).ranges
     assert found["b"] == Range(float(data["b"].min()), float(data["b"].max())) and b in graph.inputs
 
 
@@ -252,7 +252,5 @@ def test_chain_of_ten_thousand_operators() -> None:
     for i in range(10_000):
         y = builder.apply(Relu(), [y], f"relu{i}")
     graph = builder.graph([y])
-    found = calibrate(
-        graph, [X[:3, :2]], [s.name for s in graph.symbols], CalibrationConfig(), NumpyRunner()
-    ).thresholds
+    found = calibrate(graph, [X[:3, :2]], [s.name for s in graph.symbols], CalibrationConfig(), NumpyRunner()).ranges
     assert len(found) == 10_001 and found["relu9999"].hi == max(0.0, float(X[:3, :2].max()))

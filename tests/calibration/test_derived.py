@@ -62,15 +62,15 @@ def test_what_is_derived_is_what_is_observed(make) -> None:
     """A tensor whose means are asked for is observed itself."""
     graph, config = network(), CalibrationConfig(batch_size=4)
     names = [symbol.name for symbol in graph.operators]
-    derived = calibrate(graph, [DATA], names, config, make()).thresholds
+    derived = calibrate(graph, [DATA], names, config, make()).ranges
     means = [Channels(name, 1) for name in names]
-    assert derived == calibrate(graph, [DATA], names, config, make(), means=means).thresholds
+    assert derived == calibrate(graph, [DATA], names, config, make(), means=means).ranges
 
 
 def test_what_follows_is_not_run() -> None:
     graph, runner = network(), RecordingRunner()
     names = [symbol.name for symbol in graph.operators]
-    found = calibrate(graph, [DATA], names, CalibrationConfig(), runner).thresholds
+    found = calibrate(graph, [DATA], names, CalibrationConfig(), runner).ranges
     assert runner.outputs == ["s0", "s5"]
     values = {
         name: np.concatenate([v for x in DATA for s, v in graph.walk({"x": x[None]}) if s.name == name])

@@ -220,7 +220,7 @@ def shift_of_constant_images(operator: Operator, error: Array, mean: Array, shap
 def test_fast_is_the_rounding_of_the_weights_times_the_mean(name: str, activation: str) -> None:
     (graph, x), config = RUNS[name], options("fast", activation)
     operator, rows = graph.outputs[0].operator, graph.parameters["p0_0"].astype(np.float64)
-    integer = expand_graph(graph, calibrated(graph, x).thresholds, config)
+    integer = expand_graph(graph, calibrated(graph, x).ranges, config)
     accumulated = next(integer.scales[s.name] for s in integer.graph.operators if s.name in integer.scales)
     scale = (accumulated / integer.scales["x"]).reshape(-1)
     shape = (1, -1, 1, 1) if isinstance(operator, Deconvolution) else (-1, *(1,) * (rows.ndim - 1))
@@ -241,7 +241,7 @@ def test_fast_knows_the_zero_points_of_weights() -> None:
     """A fully connected layer's real weights are what its integers answer to one input at a time."""
     graph, x = RUNS["FullyConnected"]
     config, found = options("fast", "affine", "affine"), calibrated(*RUNS["FullyConnected"])
-    integer = expand_graph(graph, found.thresholds, config)
+    integer = expand_graph(graph, found.ranges, config)
     target = integer.inputs[0][1]
     answers = np.zeros((4, 6))
     at_zero = _last_accumulator(integer, np.full((1, 6), target.zero_point))
@@ -269,10 +269,10 @@ def test_fast_is_exact_where_channels_are_constant(name: str) -> None:
     levels = np.array([255, 40, 120, 3, 77, 200]).reshape(-1, *(1,) * (graph.inputs[0].type.rank - 2))
     x = np.broadcast_to(levels / 255, (5, *graph.inputs[0].shape[1:])).astype(np.float32)
     config, found = options("fast"), calibrated(graph, x)
-    thresholds = found.thresholds
+    ranges = found.ranges
     corrections = fast_corrections(graph, found, config)
-    before = expand_graph(graph, thresholds, config)
-    after = expand_graph(graph, thresholds, config, corrections)
+    before = expand_graph(graph, ranges, config)
+    after = expand_graph(graph, ranges, config, corrections)
     wrong = mean_errors(graph, before, x, accumulators(graph, before))["s0"]
     right = mean_errors(graph, after, x, accumulators(graph, after))["s0"]
     assert np.abs(wrong).max() > 20 and np.abs(right).max() <= 0.5 + 0.01
@@ -286,10 +286,10 @@ def test_fast_is_exact_where_channels_are_constant(name: str) -> None:
 def test_sequential_makes_means_right_to_a_step(name: str, activation: str, weight: str) -> None:
     """Half a step of the accumulator for the rounding of the correction, half a one for that of a bias."""
     (graph, x), config = RUNS[name], options("sequential", activation, weight)
-    thresholds, corrections = calibrated(graph, x).thresholds, sequential(graph, x, config)
+    ranges, corrections = calibrated(graph, x).ranges, sequential(graph, x, config)
     assert set(corrections) == {symbol.name for symbol in reductions(graph)}
-    before = expand_graph(graph, thresholds, config)
-    after = expand_graph(graph, thresholds, config, corrections)
+    before = expand_graph(graph, ranges, config)
+    after = expand_graph(graph, ranges, config, corrections)
     wrong = mean_errors(graph, before, x, accumulators(graph, before))
     right = mean_errors(graph, after, x, accumulators(graph, after))
     for tensor, error in right.items():
@@ -323,7 +323,7 @@ def test_weights_that_all_round_to_zero_are_replaced_by_their_mean() -> None:
         corrections = find_corrections(graph, found, config, Samples([x], BATCH, NumpyRunner()))
         assert corrections["s0"] == pytest.approx([0.0, 0.003], abs=1e-4)
         assert corrections["s0"][1] == pytest.approx(0.003, abs=1e-9)
-        integer = expand_graph(graph, found.thresholds, config, corrections)
+        integer = expand_graph(graph, found.ranges, config, corrections)
         output = integer.outputs[0]
         real = output.step * integer.graph.evaluate({"x": np.array([[255]], np.uint8)})[0]
         assert real[0] == pytest.approx([1.0, 0.003], abs=float(integer.scales["s0"].max()))
@@ -356,7 +356,7 @@ def test_a_graph_that_bakes_its_batch_in_is_corrected_too() -> None:
         (FullyConnected(num_hidden=3, no_bias=True), [weights(3, 6)]),
     )
     x, config = data_for(graph), options("sequential")
-    integer = expand_graph(graph, calibrated(graph, x).thresholds, config, sequential(graph, x, config))
+    integer = expand_graph(graph, calibrated(graph, x).ranges, config, sequential(graph, x, config))
     errors = mean_errors(graph, integer, x, accumulators(graph, integer))
     assert all(np.abs(error).max() <= 0.5 + 1e-3 for error in errors.values())
 
@@ -479,10 +479,10 @@ def test_memory_does_not_grow_with_samples(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(("activation", "weight"), QUANTIZERS)
 def test_corrections_change_neither_weights_nor_multipliers(activation: str, weight: str) -> None:
     (graph, x), config = RUNS["network"], options("sequential", activation, weight, bits=8)
-    thresholds, corrections = calibrated(graph, x).thresholds, sequential(graph, x, config)
+    ranges, corrections = calibrated(graph, x).ranges, sequential(graph, x, config)
     assert all(values.any() for values in corrections.values())
-    before = expand_graph(graph, thresholds, config).graph.parameters
-    after = expand_graph(graph, thresholds, config, corrections).graph.parameters
+    before = expand_graph(graph, ranges, config).graph.parameters
+    after = expand_graph(graph, ranges, config, corrections).graph.parameters
     names = [symbol.inputs[1].name for symbol in reductions(graph)]
     names += [name for name in before if name.endswith(("_frac", "_shifted_by"))]
     assert len(names) > 10
@@ -495,7 +495,7 @@ def test_corrections_join_bias_and_zero_point_in_one_constant() -> None:
         (1, 3), (FullyConnected(num_hidden=2, no_bias=True), [weights(2, 3)]), (BroadcastAdd(), [weights(1, 2)])
     )
     x, config = data_for(graph), options("fast", "affine", bits=8)
-    integer = expand_graph(graph, calibrated(graph, x).thresholds, config, {"s0": np.array([0.5, -0.25])})
+    integer = expand_graph(graph, calibrated(graph, x).ranges, config, {"s0": np.array([0.5, -0.25])})
     assert integer.graph.count_operators()["broadcast_add"] == 1
     assert {name: list(values) for name, values in integer.corrections.items()} == {"s0": [0.5, -0.25]}
 
@@ -514,12 +514,12 @@ def test_what_is_missing_or_does_not_fit_is_named() -> None:
     with pytest.raises(ConfigError, match="bias_correction is sequential: calibration data is needed"):
         find_corrections(graph, found, options("sequential"))
     with pytest.raises(QuantizationError, match=r"s0 \(Convolution\): the mean of x along axis 1 is missing"):
-        fast_corrections(graph, Calibration(found.thresholds), options("fast"))
+        fast_corrections(graph, Calibration(found.ranges), options("fast"))
     for wrong in (np.zeros(3), np.full(4, np.nan)):
         with pytest.raises(QuantizationError, match=r"s0 \(Convolution\): a correction .* 4 finite values"):
-            expand_graph(graph, found.thresholds, options("fast"), {"s0": wrong})
+            expand_graph(graph, found.ranges, options("fast"), {"s0": wrong})
     with pytest.raises(QuantizationError, match="given for conv9, which the graph does not have"):
-        expand_graph(graph, found.thresholds, options("fast"), {"conv9": np.zeros(4)})
+        expand_graph(graph, found.ranges, options("fast"), {"conv9": np.zeros(4)})
 
 
 def test_an_iterator_cannot_be_read_twice() -> None:

@@ -79,7 +79,7 @@ def fast_corrections(graph: Graph, calibration: Calibration, config: Quantizatio
     the measured mean of x. Every position of a channel is taken to have the channel's mean, the border too; the errors
     of x itself, its saturation among them, do not show.
     """
-    expander = Expander(graph, calibration.thresholds, config)
+    expander = Expander(graph, calibration.ranges, config)
     graph = expander.graph
     corrections: dict[str, Array] = {}
     for symbol in graph.operators:
@@ -107,7 +107,7 @@ def sequential_corrections(
     samples for each core; the files lie in the folder for temporary files and are removed.
     """
     whole = sized(graph, samples.config.batch_size)
-    expander = Expander(whole, calibration.thresholds, config)
+    expander = Expander(whole, calibration.ranges, config)
     whole = expander.graph
     pending = _Pending(whole, expander)
     corrections: dict[str, Array] = {}

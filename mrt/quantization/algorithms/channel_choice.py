@@ -45,9 +45,9 @@ class _Candidate:
     quantizer: str
     layers: tuple[Symbol, ...]
 
-    def splits(self, thresholds: Mapping[str, Range]) -> list[_Split]:
+    def splits(self, ranges: Mapping[str, Range]) -> list[_Split]:
         """The splits that are worth it, the best first: as coarse as keeps most of the gain, then coarser."""
-        channels = covered_channels(thresholds[self.symbol.name])
+        channels = covered_channels(ranges[self.symbol.name])
         steps = [1 << power for power in range((len(channels) - 1).bit_length())]
         gains = {step: gain_db(channels, step, self.quantizer) for step in steps}
         wanted = NEARLY_ALL * max(gains.values(), default=0.0)
@@ -59,7 +59,7 @@ class _Candidate:
 
 
 def resolve_granularity(
-    graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig
+    graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig
 ) -> tuple[QuantizationConfig, tuple[str, ...]]:
     """The config with `granularity: auto` decided for every symbol, and what was chosen, why.
 
@@ -67,8 +67,8 @@ def resolve_granularity(
     taken by gain per operation while the sum of added operations stays within `max_extra_operations` times the
     network's multiplications. A tensor of whose channels calibration saw nothing stays `auto`.
     """
-    candidates = _candidates(graph, thresholds, config)
-    found = {c: c.splits(thresholds) for c in candidates if thresholds[c.symbol.name].channels}
+    candidates = _candidates(graph, ranges, config)
+    found = {c: c.splits(ranges) for c in candidates if ranges[c.symbol.name].channels}
     total = sum(_multiplications(symbol) for symbol in graph.operators)
     room = config.max_extra_operations * total
     notes, overrides = [], dict(config.overrides)
@@ -94,10 +94,10 @@ def resolve_granularity(
     return config.model_copy(update={"overrides": overrides}), tuple(notes)
 
 
-def _candidates(graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig) -> list[_Candidate]:
+def _candidates(graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig) -> list[_Candidate]:
     """The tensors that are asked to be `auto`, are read in channel groups, and are rounded where they are made."""
     fixed = fixed_targets(graph, config.inputs)
-    asked = asked_options(graph, calibrated_ranges(graph, thresholds, config, fixed), config, fixed)
+    asked = asked_options(graph, calibrated_ranges(graph, ranges, config, fixed), config, fixed)
     axes = channel_axes(graph)
 
     def is_auto(symbol: Symbol) -> bool:
