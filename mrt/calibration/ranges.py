@@ -1,38 +1,14 @@
-"""Range methods: from what was observed of a tensor to the range that its quantizer covers."""
+"""What calibration is asked for, and what it finds: ranges of tensors, means of channels."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import ConfigDict, Field
-
-from mrt.calibration.histogram import HistogramObserver, LeastError, Percentile
-from mrt.calibration.observers import HistoricalObserver, RangeObserver, Ranging
-from mrt.options import Options
+from mrt.calibration.observers import Ranging
 
 FORMAT_VERSION = 3
-
-
-class CalibrationConfig(Options):
-    """The `calibrate` section.
-
-    method: "max" covers every value observed; "historical" is MRT's, see HistoricalObserver; "percentile" leaves the
-    outermost values out, see Percentile; "mse" takes the range with the least mean squared error, see LeastError.
-    lambda: standard deviations that "historical" covers; MRT's own configurations use 10 to 18. percentile: of a
-    hundred values, how many "percentile" covers. bits: the width that "mse" takes quantizers to have. samples: how many
-    samples of the data to use, None for all. batch_size: the most samples that one core runs at once.
-    """
-
-    model_config = ConfigDict(populate_by_name=True)
-
-    method: Literal["max", "historical", "percentile", "mse"] = "max"
-    lambda_: float = Field(default=16.0, alias="lambda", gt=0, allow_inf_nan=False)
-    percentile: float = Field(default=99.99, ge=50, le=100)
-    bits: int = Field(default=8, ge=2, le=16)
-    samples: int | None = Field(default=None, ge=1, strict=True)
-    batch_size: int = Field(default=16, ge=1, strict=True)
 
 
 @dataclass(frozen=True)
@@ -77,6 +53,19 @@ class Channels:
 
 
 @dataclass(frozen=True)
+class Needs:
+    """What is to be observed. ranges: of the tensors of these names. means: of every channel of these."""
+
+    ranges: tuple[str, ...] = ()
+    means: tuple[Channels, ...] = ()
+
+    def __or__(self, other: Needs) -> Needs:
+        """What both name, each once."""
+        ranges, means = (*self.ranges, *other.ranges), (*self.means, *other.means)
+        return Needs(tuple(dict.fromkeys(ranges)), tuple(dict.fromkeys(means)))
+
+
+@dataclass(frozen=True)
 class Calibration:
     """What a calibration run finds: ranges by tensor name, and the mean of every channel of some tensors."""
 
@@ -106,19 +95,6 @@ class Calibration:
             for entry in data["means"]
         }
         return cls(ranges, means)
-
-
-def new_observer(config: CalibrationConfig) -> Ranging:
-    """The observer, having seen nothing, that the configured method needs."""
-    match config.method:
-        case "max":
-            return RangeObserver()
-        case "historical":
-            return HistoricalObserver(config.lambda_)
-        case "percentile":
-            return HistogramObserver(Percentile(config.percentile))
-        case "mse":
-            return HistogramObserver(LeastError(config.bits))
 
 
 def range_of(observer: Ranging) -> Range:

@@ -8,17 +8,13 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from mrt.algorithm_registry import find_algorithm
 from mrt.calibration.channels import ChannelObserver, by_channel
 from mrt.calibration.derived import derive, find_derived
 from mrt.calibration.observers import MeanObserver, RangeObserver, Ranging
-from mrt.calibration.ranges import (
-    Calibration,
-    CalibrationConfig,
-    Channels,
-    Range,
-    new_observer,
-    range_of,
-)
+from mrt.calibration.options import CalibrationConfig
+from mrt.calibration.range_method import RangeMethod
+from mrt.calibration.ranges import Calibration, Channels, Needs, Range, range_of
 from mrt.calibration.stream import Chunk, chunks, reject_non_finite
 from mrt.collector import paused_collector
 from mrt.errors import DataError, GraphError
@@ -35,13 +31,12 @@ small stays in the cache from the kernel that makes it to the one that reads it.
 def calibrate(
     graph: Graph,
     batches: Iterable[Mapping[str, Array]],
-    tensors: Sequence[str],
+    needs: Needs,
     config: CalibrationConfig,
     runner: Runner,
     progress: Callable[[int], None] | None = None,
-    means: Iterable[Channels] = (),
 ) -> Calibration:
-    """The ranges of `tensors` (symbol names), and the means of the channels `means`, over the samples of `batches`.
+    """What is needed of the tensors of a graph, over the samples of `batches`; ranges by the method of `config`.
 
     graph: a float graph with the batch size it was read with. batches: arrays by input name (or the array itself where
     the graph has one input) with any number of samples each, axis 0 counting them. progress: called after every chunk
@@ -56,19 +51,19 @@ def calibrate(
     Raises GraphError for a name that the graph does not have, DataError for unusable data and for NaN or infinity in
     the data or in a tensor, naming it and the sample.
     """
-    asked = tuple(dict.fromkeys(means))
-    symbols = _find(graph, [*tensors, *(channels.tensor for channels in asked)])
+    symbols = _find(graph, [*needs.ranges, *(channels.tensor for channels in needs.means)])
     depends = graph.dependents(graph.inputs)
     constants = [symbol for symbol in symbols if symbol not in depends]
     fed = [symbol for symbol in symbols if symbol in graph.inputs]
     computed = [symbol for symbol in symbols if symbol in depends and not symbol.is_variable]
     axes = _channels_apart(graph, computed)
-    seen = _begun(graph, symbols, depends, axes, asked, config)
+    method = find_algorithm(RangeMethod, config.method)
+    seen = _unobserved(graph, symbols, depends, axes, needs.means, method, config)
     for symbol, value in zip(constants, _constant_values(graph, constants), strict=True):
         seen[symbol.name].observe(symbol, value[None], 0)
     derived: dict[Symbol, Symbol] = {}
-    if config.method == "max":
-        derived = find_derived(graph, axes, {graph.by_name[channels.tensor] for channels in asked})
+    if method.covers_all:
+        derived = find_derived(graph, axes, {graph.by_name[channels.tensor] for channels in needs.means})
     if fed or computed:
         run = [symbol for symbol in computed if symbol not in derived]
         _observe_samples(graph, batches, fed, run, seen, config, runner, progress)
@@ -76,27 +71,27 @@ def calibrate(
         split, axis = seen[source.name].split, axes[symbol]
         seen[symbol.name].channels = replace(split, observer=derive(graph, symbol, source, split.observer, axis))
     return Calibration(
-        {name: seen[name].found() for name in tensors},
-        {channels: seen[channels.tensor].means[channels].mean for channels in asked},
+        {name: seen[name].found() for name in needs.ranges},
+        {channels: seen[channels.tensor].means[channels].mean for channels in needs.means},
     )
 
 
-def _begun(
+def _unobserved(
     graph: Graph,
     symbols: Sequence[Symbol],
     depends: Collection[Symbol],
     axes: Mapping[Symbol, int],
-    asked: Sequence[Channels],
+    means: Sequence[Channels],
+    method: RangeMethod,
     config: CalibrationConfig,
 ) -> dict[str, _Seen]:
     """The observers of all tensors, which have seen nothing. depends: what varies from sample to sample."""
-    seen = {symbol.name: _Seen(new_observer(config) if symbol in depends else RangeObserver()) for symbol in symbols}
+    seen = {symbol.name: _Seen(method.observer(config) if symbol in depends else RangeObserver()) for symbol in symbols}
     for symbol, axis in axes.items():
-        observer = ChannelObserver.of(symbol.shape[axis], config.lambda_ if config.method == "historical" else None)
-        seen[symbol.name].channels = _Split(axis - 1, observer)
-        if config.method == "max":
+        seen[symbol.name].channels = _Split(axis - 1, method.channel_observer(symbol.shape[axis], config))
+        if method.covers_all:
             seen[symbol.name].range = None
-    for channels in asked:
+    for channels in means:
         seen[channels.tensor].means[channels] = MeanObserver.along(graph.by_name[channels.tensor].shape, channels.axis)
     return seen
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mrt.calibration import Range
+from mrt.calibration import Calibration, Range
 from mrt.collector import paused_collector
 from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.channel_choice import resolve_granularity
@@ -52,17 +52,18 @@ def expand_graph(
     thresholds: Mapping[str, Range],
     config: QuantizationConfig,
     corrections: Mapping[str, Array] | None = None,
+    observed: Calibration | None = None,
 ) -> IntegerGraph:
     """The integer form of a prepared float graph.
 
     corrections: by the name of a reduction, what is added to its real output: float64 (O,), one for each output
-    channel.
+    channel. observed: what the algorithms of `config` need besides.
 
     Raises UnsupportedOperatorError listing every operator without an integer form, and QuantizationError naming the
     symbol that does not fit 32 bits, or whose correction does not fit it.
     """
     corrections = corrections or {}
-    expander = Expander(graph, thresholds, config)
+    expander = Expander(graph, thresholds, config, observed)
     for name in corrections:
         if name not in expander.graph.by_name:
             raise QuantizationError(f"a correction is given for {name}, which the graph does not have")
@@ -93,14 +94,20 @@ class Expander:
     Between two of them what was made so far can be run, and a reduction's output be corrected by what that shows.
     """
 
-    def __init__(self, graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        thresholds: Mapping[str, Range],
+        config: QuantizationConfig,
+        observed: Calibration | None = None,
+    ) -> None:
         check_covered(graph)
         graph, constants = fold_constants(graph)
         ranges = calibrated_ranges(graph, thresholds, config, fixed_targets(graph, config.inputs))
         config, chosen = resolve_granularity(graph, ranges, config)
         self.plan = make_plan(graph, ranges, config, constants)
         check_ranges(self.plan, thresholds)
-        self.builder = IntegerBuilder(reserved=graph.by_name)
+        self.builder = IntegerBuilder(graph.by_name, observed)
         self.builder.notes += (*chosen, *unsplit_notes(self.plan, ranges), *unmoved_notes(self.plan))
         self.builder.notes += lost_notes(self.plan, thresholds)
         self.graph = graph

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mrt.algorithm_registry import find_algorithm
+from mrt.calibration import CalibrationConfig, Range
 from mrt.calibration.observers import HistoricalObserver, MeanObserver, RangeObserver
-from mrt.calibration.ranges import CalibrationConfig, Range, new_observer, range_of
+from mrt.calibration.range_method import RangeMethod
+from mrt.calibration.ranges import range_of
 
 OBSERVERS = [RangeObserver(), HistoricalObserver(lambda_=2.0)]
 
@@ -82,7 +85,9 @@ def test_constant_tensor(value: float) -> None:
 
 def test_nothing_observed() -> None:
     for method in ("max", "historical"):
-        observer = new_observer(CalibrationConfig(method=method)).observe(np.zeros((2, 0), np.float32))
+        observer = (
+            find_algorithm(RangeMethod, method).observer(CalibrationConfig()).observe(np.zeros((2, 0), np.float32))
+        )
         assert range_of(observer) == Range(0.0, 0.0)
 
 

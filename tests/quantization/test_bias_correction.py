@@ -16,16 +16,12 @@ import pytest
 import mrt
 from mrt.api import quantize
 from mrt.backend import TvmRunner
-from mrt.calibration import Calibration, CalibrationConfig, calibrate
+from mrt.calibration import Calibration, CalibrationConfig, Needs, calibrate
 from mrt.errors import ConfigError, DataError, QuantizationError
-from mrt.quantization.algorithms.bias_correction import (
-    Samples,
-    fast_corrections,
-    find_corrections,
-    observed_channels,
-    reductions,
-    sequential_corrections,
-)
+from mrt.quantization.algorithms.algorithm import Samples
+from mrt.quantization.algorithms.bias_correction import find_corrections, means_around_reductions, reductions
+from mrt.quantization.algorithms.fast_bias_correction import fast_corrections
+from mrt.quantization.algorithms.sequential_bias_correction import sequential_corrections
 from mrt.quantization.expand import IntegerGraph, expand_graph, input_quantization
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.make import observed_tensors
@@ -79,7 +75,7 @@ def data_for(graph: Graph, count: int = COUNT) -> Array:
 
 
 def calibrated(graph: Graph, x: Array) -> Calibration:
-    return calibrate(graph, [x], observed_tensors(graph), BATCH, NumpyRunner(), means=observed_channels(graph))
+    return calibrate(graph, [x], Needs(observed_tensors(graph)) | means_around_reductions(graph), BATCH, NumpyRunner())
 
 
 def sequential(graph: Graph, x: Array, config: QuantizationConfig) -> dict[str, Array]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.calibration import CalibrationConfig, Range, calibrate
+from mrt.calibration import CalibrationConfig, Needs, Range, calibrate
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.granularity import (
     ENOUGH,
@@ -135,7 +135,7 @@ def test_a_batch_that_is_baked_in_leaves_one_scale_and_a_note_says_so() -> None:
     samples = random_samples(graph)
     tensors = [symbol.name for symbol in (*graph.inputs, *graph.operators)]
     batches = [{"x": feeds["x"]} for feeds in samples]
-    ranges = calibrate(graph, batches, tensors, CalibrationConfig(), NumpyRunner()).ranges
+    ranges = calibrate(graph, batches, Needs(tensors), CalibrationConfig(), NumpyRunner()).ranges
     assert ranges["s0"].channels and not ranges["s1"].channels
     override = {"s1": {"activation": {"granularity": {"channel": 1}}}}
     config = QuantizationConfig.model_validate({"overrides": override})
