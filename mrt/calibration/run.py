@@ -42,11 +42,10 @@ def calibrate(
     the graph has one input) with any number of samples each, axis 0 counting them. progress: called after every chunk
     with the number of samples seen so far.
 
-    The stream is cut into chunks of at most `config.batch_size` samples, fewer where the observed tensors of so many
-    would take more than CHUNK_BYTES, and the graph is compiled once for that; where it bakes its batch in, for the
-    batch it has. Each core takes a chunk at a time, as long as those at once stay below OBSERVED_BYTES. Results do not
-    depend on how the samples were batched, nor on the number of cores. Parameters are observed exactly, whatever the
-    method. Memory does not grow with the number of samples, nor with `config.batch_size` beyond what one sample needs.
+    The stream is cut into chunks of at most `config.batch_size` samples, fewer where their observed tensors would take
+    more than CHUNK_BYTES; the graph is compiled once for that, or for the batch that it bakes in. Each core takes a
+    chunk at a time, as long as those at once stay below OBSERVED_BYTES. Results depend neither on batches nor on cores,
+    memory on neither samples nor `config.batch_size`. Parameters are observed exactly, whatever the method.
 
     Raises GraphError for a name that the graph does not have, DataError for unusable data and for NaN or infinity in
     the data or in a tensor, naming it and the sample.
@@ -61,19 +60,27 @@ def calibrate(
     seen = _unobserved(graph, symbols, depends, axes, needs.means, method, config)
     for symbol, value in zip(constants, _constant_values(graph, constants), strict=True):
         seen[symbol.name].observe(symbol, value[None], 0)
-    derived: dict[Symbol, Symbol] = {}
-    if method.covers_all:
-        derived = find_derived(graph, axes, {graph.by_name[channels.tensor] for channels in needs.means})
+    observed = {graph.by_name[channels.tensor] for channels in needs.means}
+    derived = find_derived(graph, axes, observed) if method.covers_all else {}
     if fed or computed:
         run = [symbol for symbol in computed if symbol not in derived]
         _observe_samples(graph, batches, fed, run, seen, config, runner, progress)
-    for symbol, source in derived.items():
-        split, axis = seen[source.name].split, axes[symbol]
-        seen[symbol.name].channels = replace(split, observer=derive(graph, symbol, source, split.observer, axis))
+    _derive_rest(graph, derived, axes, seen)
     return Calibration(
         {name: seen[name].found() for name in needs.ranges},
         {channels: seen[channels.tensor].means[channels].mean for channels in needs.means},
     )
+
+
+def _derive_rest(
+    graph: Graph, derived: Mapping[Symbol, Symbol], axes: Mapping[Symbol, int], seen: Mapping[str, _Seen]
+) -> None:
+    """Adds to `seen` the channels of symbols that follow from those of others."""
+    for symbol, source in derived.items():
+        split = seen[source.name].split
+        seen[symbol.name].channels = replace(
+            split, observer=derive(graph, symbol, source, split.observer, axes[symbol])
+        )
 
 
 def _unobserved(
