@@ -51,7 +51,7 @@ def expand_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder)
     data = builder.centred(inputs.quantized(0))
     if builder.bounds(data.symbol).min >= 0:
         return data
-    groups = data.groups if op.name in plan.fixed else None
+    groups = data.groups if plan[op].fixed is not None else None
     return builder.quantized(builder.apply(Relu(), [data.symbol]), data.scale, groups=groups)
 
 
@@ -112,18 +112,18 @@ def _at_quantizer(
     op: Symbol, data: Quantized, ends: tuple[float, float], plan: Plan, builder: IntegerBuilder
 ) -> Quantized:
     """`data` in parts of the steps of the quantizer behind, where its own are coarser than these and hold no limit."""
-    meets = plan.meets[op.name]
-    if meets is None or not meets.exact or meets.groups is not None or (data.scale <= meets.scale).all():
+    target = plan[op].next_target
+    if target is None or not target.exact or target.groups is not None or (data.scale <= target.scale).all():
         return data
-    if _are_on_grid(data, ends, meets.scale):
+    if _are_on_grid(data, ends, target.scale):
         return data
     data, none = builder.centred(data), np.zeros((1,) * op.type.rank)
     # From here on all integers but 0 saturate.
-    ratio = np.minimum(data.scale / meets.scale, meets.reach + 2.0)
-    most = np.minimum(np.ceil((meets.reach + 1) / ratio) + 1, INT32_MAX).astype(np.int64)
+    ratio = np.minimum(data.scale / target.scale, target.reach + 2.0)
+    most = np.minimum(np.ceil((target.reach + 1) / ratio) + 1, INT32_MAX).astype(np.int64)
     held = _compared(BroadcastMaximum(), _compared(BroadcastMinimum(), data.symbol, most, builder), -most, builder)
     total, shift = builder.weighted_sum([(held, ratio)], none, one_shift=True)
-    return builder.quantized(total, np.ldexp(np.full((1,) * op.type.rank, meets.scale), -shift))
+    return builder.quantized(total, np.ldexp(np.full((1,) * op.type.rank, target.scale), -shift))
 
 
 def _are_on_grid(data: Quantized, ends: tuple[float, float], step: float = np.inf) -> bool:
@@ -186,10 +186,10 @@ def expand_leaky_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
     above = Quantized.of(builder.apply(Relu(), [data.symbol], "_positive"), data.scale)
     negative = builder.apply(Relu(), [builder.apply(Negative(), [data.symbol], "_opposite")], "_negative")
     below = scaled(Quantized.of(negative, data.scale), slope, f"{op.name}_slope", builder)
-    if plan.joins_exactly(op):
+    if plan[op].is_summed_exactly:
         return exact_sum(op, [(above, 1.0), (below, -1.0)], np.zeros((1,) * op.type.rank), plan, builder)
-    scale = plan.common[op.name]
-    top = plan.common_target(op, op.inputs[0]).hi
+    scale = plan[op].common_scale
+    top = plan.common_target(op, 0).hi
     upper = builder.requantize(above, Target(scale, 0, top, pinned=True))
     if not slope.any():
         return upper

@@ -35,22 +35,22 @@ def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: Plan, builder: Intege
     brings the sum to where all that reads it saturates, whatever X, may be any such B: the least is taken.
     Source: MRT's Quantize Scale; bias at sx * sw[o] is oneDNN's convention for int8 convolutions.
     """
-    constant = plan.added_constant(op)
+    constant = plan[op].added_constant
     if constant is None:
         return expand_sum(op, inputs, plan, builder)
     index = next(i for i, value in enumerate(inputs.values) if isinstance(value, Quantized))
-    if plan.joins_exactly(op) and not _is_whole(constant / inputs.quantized(index).scale):
+    if plan[op].is_summed_exactly and not _is_whole(constant / inputs.quantized(index).scale):
         return expand_sum(op, inputs, plan, builder)
     data, source = builder.centred(inputs.quantized(index)), op.inputs[index]
-    fine = plan.common[op.name]
-    if plan.magnitudes[source.name] > 0:
-        fine = max(fine, plan.own[source.name].scale * 2.0**-GUARD_BITS)
+    fine = plan[op].common_scale
+    if plan[source].magnitude > 0:
+        fine = max(fine, plan[source].own.scale * 2.0**-GUARD_BITS)
     integers = _joining(op, data, inputs.parameter(1 - index), plan, builder)
-    if integers is None and plan.joins_exactly(op):
+    if integers is None and plan[op].is_summed_exactly:
         return expand_sum(op, inputs, plan, builder)
     rounds = (data.scale > fine).any() and _rounds(constant, data.scale)
     if rounds or integers is None:
-        data = builder.requantize(data, plan.common_target(op, source))
+        data = builder.requantize(data, plan.common_target(op, index))
         integers = round_half_away(constant / data.scale)
     total = builder.add_constant(data.symbol, op.inputs[1 - index].name, integers)
     return builder.quantized(total, data.scale)
@@ -76,7 +76,7 @@ def _joining(op: Symbol, data: Quantized, constant: Array, plan: Plan, builder: 
     # The constant keeps its shape: what it does not tell apart takes the hull of the data's bounds.
     shape = ((1,) * data.symbol.type.rank + constant.shape)[-data.symbol.type.rank :]
     bounds = builder.bounds(data.symbol).reduced([axis for axis, length in enumerate(shape) if length > 1])
-    lo, hi = plan.saturates[op.name]
+    lo, hi = plan[op].saturates
     least, most = lo / data.scale - bounds.hi.astype(np.float64), hi / data.scale - bounds.lo.astype(np.float64)
     steps = np.clip(constant / data.scale, least - 1, most + 1)
     if np.abs(steps).max(initial=0.0) + bounds.magnitude >= INT32_MAX:
@@ -101,9 +101,9 @@ def expand_difference(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
 
 
 def _signed_sum(op: Symbol, inputs: Inputs, signs: Sequence[float], plan: Plan, builder: IntegerBuilder) -> Quantized:
-    if not plan.joins_exactly(op):
+    if not plan[op].is_summed_exactly:
         operands = [at_common(op, inputs, index, plan, builder).symbol for index in range(len(inputs.values))]
-        return builder.quantized(builder.apply(op.operator, operands), plan.common[op.name])
+        return builder.quantized(builder.apply(op.operator, operands), plan[op].common_scale)
     pairs = list(zip(inputs.values, signs, strict=True))
     terms = [(value, sign) for value, sign in pairs if isinstance(value, Quantized)]
     constants = [sign * value.astype(np.float64) for value, sign in pairs if not isinstance(value, Quantized)]
@@ -115,8 +115,7 @@ def at_common(op: Symbol, inputs: Inputs, index: int, plan: Plan, builder: Integ
     value = inputs.values[index]
     if isinstance(value, Quantized):
         return value
-    source = op.inputs[index]
-    return builder.constant_at(source.name, value, plan.common_target(op, source))
+    return builder.constant_at(op.inputs[index].name, value, plan.common_target(op, index))
 
 
 def _rounds(constant: Array, scale: Array) -> bool:

@@ -27,7 +27,7 @@ def exact_sum(op: Symbol, terms: Sequence[Term], constant: Array, plan: Plan, bu
     Source: Quantize Scale of "MRT Generalized Quantization Math Formalization", with one shift for all.
     """
     ranges = [_real_range(value, factor, builder) for value, factor in terms]
-    lo, hi = plan.saturates[op.name]
+    lo, hi = plan[op].saturates
     data_lo, data_hi = sum(least for least, _ in ranges), sum(most for _, most in ranges)
     constant = np.clip(constant, lo - data_hi, hi - data_lo)
     least, most = data_lo + float(constant.min(initial=0.0)), data_hi + float(constant.max(initial=0.0))
@@ -68,11 +68,11 @@ def _integers(value: Quantized, factor: float, lo: float, hi: float) -> tuple[in
 
 def _steps(op: Symbol, magnitude: float, plan: Plan) -> Array:
     """The steps of the quantizer behind a sum, of its rank; coarser by a power of two where the sum would not fit."""
-    meets = plan.meets[op.name]
-    if meets is None:
+    quantizer = plan[op].next_target
+    if quantizer is None:
         raise QuantizationError(f"{op.name} ({op.op}): no quantizer of the network rounds it")
-    steps = meets.scales(op.shape)
-    if meets.groups is not None and steps.size != op.shape[meets.groups.axis]:
+    steps = quantizer.scales(op.shape)
+    if quantizer.groups is not None and steps.size != op.shape[quantizer.groups.axis]:
         steps = steps.min().reshape((1,) * op.type.rank)
     over = math.ceil(math.log2(max(magnitude / float(steps.min()) / UNLIMITED, 1.0)))
     result: Array = np.ldexp(steps, over)

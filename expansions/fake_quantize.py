@@ -12,8 +12,8 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.constant_grids import grid_target
 from mrt.quantization.plan.tensor_plan import Plan
-from mrt.quantization.plan.trained import grid_target
 from mrt.quantization.quantizer import SMALLEST_SCALE, Target
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.grid import Grid, ranked
@@ -85,7 +85,7 @@ def expand_fake_quantize(op: Symbol, inputs: Inputs, plan: Plan, builder: Intege
     all channels. Halves go to even levels where a producer rescales by factors of few bits.
     """
     grid = _grid(op, [inputs.parameter(index) for index in range(1, 5)])
-    data, target = inputs.quantized(0), plan.fixed.get(op.name)
+    data, target = inputs.quantized(0), plan[op].fixed
     if grid is None or target is None:
         raise QuantizationError(f"{op.name} ({op.op}): {_why_no_form(grid)}")
     if plan.edge(op, 0) is None:
@@ -198,7 +198,7 @@ def expand_quantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuil
 
     Source: QuantizeLinear of ONNX. Halves go to even where the factors of the rescaling have few bits.
     """
-    target = plan.fixed.get(op.name)
+    target = plan[op].fixed
     if target is None:
         raise QuantizationError(
             f"{op.name} ({op.op}): its scale is not positive, or varies along several axes or along the batch; one "
@@ -225,7 +225,7 @@ def expand_dequantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
 
     Source: DequantizeLinear of ONNX.
     """
-    data, target = inputs.quantized(0), plan.fixed.get(op.name)
+    data, target = inputs.quantized(0), plan[op].fixed
     if target is not None:
         return at_target(data.symbol, target)
     scale, zero_point = _parameters(op, plan.graph)

@@ -8,7 +8,7 @@ import numpy as np
 
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.weights import QuantizedWeight
-from mrt.quantization.plan.trained import ConstantGrid
+from mrt.quantization.plan.constant_grids import ConstantGrid
 from mrt.symbol import Array, Symbol
 
 _BYTE = np.iinfo(np.int8)

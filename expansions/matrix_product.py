@@ -29,12 +29,12 @@ def _operand(op: Symbol, inputs: Inputs, index: int, plan: Plan, builder: Intege
     value = inputs.values[index]
     if isinstance(value, Quantized):
         return value
-    name = op.inputs[index].name
-    grid = plan.constants.get(name)
+    source = op.inputs[index]
+    name, grid = source.name, plan[source].constant
     if grid is not None and grid.scale.size == 1:
         integers = builder.constant(name, grid.integers - grid.zero_point)
         return builder.quantized(integers, float(grid.scale.item()))
     if grid is not None:
         builder.notes.append(f"{op.name} ({op.op}): {name} came quantized with several scales; it is quantized anew")
     bits = plan.config.weight_of(op.name).bits
-    return builder.constant_at(name, value, symmetric_target(plan.magnitudes[name], bits, signed=True))
+    return builder.constant_at(name, value, symmetric_target(plan[source].magnitude, bits, signed=True))

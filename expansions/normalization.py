@@ -240,7 +240,7 @@ def _affine(
 
 def _guarded(op: Symbol, value: Quantized, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """`value` shifted right to a few bits finer than what it is rounded to next, which leaves room for a multiplier."""
-    target = plan.meets[op.name] or plan.own[op.name]
+    target = plan[op].rounded_to
     shift = math.floor(math.log2(target.scale / value.step)) - GUARD_BITS
     if shift <= 0:
         return value

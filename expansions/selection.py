@@ -94,7 +94,7 @@ def expand_place(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder
     """
     data = inputs.quantized(0)
     if not data.is_uniform:
-        own = plan.own[op.inputs[0].name]
+        own = plan[op.inputs[0]].own
         fine = 2**PLACE_BITS
         target = Target(own.scale / fine, -own.reach * fine, own.reach * fine, pinned=True)
         data = builder.requantize(data, target)
@@ -114,7 +114,7 @@ def expand_take(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder)
     """Ye = Xq[indices] at sx and zx; the indices are plain integers. A parameter is quantized as in Embedding."""
     data = inputs.values[0]
     if not isinstance(data, Quantized):
-        data = _table(op, op.inputs[0].name, data, plan, builder)
+        data = _table(op, 0, data, plan, builder)
     indices = _indices(op, inputs, 1, builder)
     return builder.quantized(builder.apply(op.operator, [data.symbol, indices]), data.step, data.zero_point)
 
@@ -127,19 +127,21 @@ def expand_embedding(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBui
     """
     if not isinstance(op.operator, Embedding):
         raise QuantizationError(f"{op.name} ({op.op}): an Embedding is needed")
-    data = _table(op, op.inputs[1].name, inputs.parameter(1), plan, builder)
+    data = _table(op, 1, inputs.parameter(1), plan, builder)
     indices = _indices(op, inputs, 0, builder)
     return builder.quantized(builder.apply(op.operator, [indices, data.symbol]), data.step, data.zero_point)
 
 
-def _table(op: Symbol, name: str, values: Array, plan: Plan, builder: IntegerBuilder) -> Quantized:
+def _table(op: Symbol, index: int, values: Array, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """A parameter that is read by indices, quantized whole: rows that calibration never read are not cut."""
-    meets = plan.meets[op.name] or plan.own[op.name]
-    magnitude = plan.magnitudes[name]
-    scale = max(meets.scale, magnitude / TABLE_LIMIT)
+    source, target = op.inputs[index], plan[op].rounded_to
+    magnitude = plan[source].magnitude
+    scale = max(target.scale, magnitude / TABLE_LIMIT)
     top = max(int(np.ceil(magnitude / scale)), 1)
-    zero_point = meets.zero_point if scale == meets.scale else 0
-    return builder.constant_at(name, values, Target(scale, zero_point - top, zero_point + top, zero_point=zero_point))
+    zero_point = target.zero_point if scale == target.scale else 0
+    return builder.constant_at(
+        source.name, values, Target(scale, zero_point - top, zero_point + top, zero_point=zero_point)
+    )
 
 
 def _indices(op: Symbol, inputs: Inputs, index: int, builder: IntegerBuilder) -> Symbol:

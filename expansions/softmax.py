@@ -95,7 +95,7 @@ def expand_log_softmax(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerB
     by = builder.constant(f"{op.name}_shift", np.full((1,) * op.type.rank, shift))
     short = builder.apply(RightShift(), [total, by], "_short")
     least, most = (int(bound) for bound in (builder.bounds(short).min, builder.bounds(short).max))
-    scale = plan.common[op.name]
+    scale = plan[op].common_scale
     reals = np.log(np.maximum(np.arange(least, most + 1) * (2.0**shift / unit), 1.0))
     table = builder.constant(f"{op.name}_logs", round_half_away(reals / scale))
     logs = builder.apply(TableLookup(offset=-least), [short, table], "_log")
@@ -141,11 +141,11 @@ def _power_sums(
 
 def _top(op: Symbol, plan: Plan) -> int:
     """The integer that stands for 1: the inverse of the output's scale."""
-    target = plan.meets[op.name] or plan.own[op.name]
-    finest = min(target.scale, plan.own[op.name].scale)
+    target = plan[op].rounded_to
+    finest = min(target.scale, plan[op].own.scale)
     return int(np.clip(round(1.0 / finest), LEAST_TOP, MOST_TOP))
 
 
 def _limit(op: Symbol, plan: Plan, top: int) -> int:
     """Where the output saturates: at the calibrated range, but not where it is all of [0, 1]."""
-    return min(top, round(plan.magnitudes[op.name] * top))
+    return min(top, round(plan[op].magnitude * top))

@@ -11,7 +11,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, Inputs, expansion
 from mrt.quantization.integer.builder import SAME_SCALE, IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
+from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import MAX_ENTRIES, TableLookup
@@ -33,7 +33,7 @@ FUNCTIONS = (
 """The operators of one tensor that always become a table."""
 
 
-def table_reach(op: Symbol, plan: Plan, lo: float, hi: float) -> tuple[float, float]:
+def table_reach(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[float, float]:
     """The part of [lo, hi] beyond which every entry is that at its end: where the function is flat or saturates.
 
     It is found on a grid of 65,537 values, finer than any table. Where a few of their steps hold all of it, it is found
@@ -43,7 +43,7 @@ def table_reach(op: Symbol, plan: Plan, lo: float, hi: float) -> tuple[float, fl
         grid = np.linspace(lo, hi, MAX_ENTRIES + 1)
         values = _values(op, grid)
         rises = np.zeros(MAX_ENTRIES, bool)
-        for target in _target(op, plan).of_groups:
+        for target in _target(planned).of_groups:
             rises |= np.diff(_entries(values, target)) != 0
         changes = np.flatnonzero(rises)
         if not changes.size:
@@ -82,9 +82,9 @@ def expand_table(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder
     Infinite values saturate at ylo or yhi. Where f has no value (log of a negative number) the nearest input that has
     one counts.
     """
-    data, target = inputs.quantized(0), _target(op, plan)
+    data, target = inputs.quantized(0), _target(plan[op])
     if data.groups is not None and target.groups is not None and data.groups.axis != target.groups.axis:
-        target = _with_one_scale(plan.own[op.name], target)
+        target = _with_one_scale(plan[op].own, target)
     groups = data.groups or target.groups
     axis = 0 if groups is None else groups.axis
     symbol = _within_a_table(op, data.symbol, plan, builder)
@@ -198,28 +198,28 @@ def _looked_up(op: Symbol, symbol: Symbol, axis: int, table: _Table, is_whole: b
     return builder.apply(TableLookup(), [index, entries], suffix)
 
 
-def _target(op: Symbol, plan: Plan) -> Target:
-    """The quantizer of the entries; it has channel groups where all that the output meets takes the same."""
-    own, meets = plan.own[op.name], plan.meets[op.name]
-    if meets is None:
+def _target(planned: TensorPlan) -> Target:
+    """The quantizer of the entries; it has channel groups where all that reads the output takes the same."""
+    own, read = planned.own, planned.next_target
+    if read is None:
         return own
-    if meets.exact and meets.hi < UNLIMITED:
-        return meets
-    return meets if meets.groups is not None and meets.hi < UNLIMITED else _with_one_scale(own, meets)
+    if read.exact and read.hi < UNLIMITED:
+        return read
+    return read if read.groups is not None and read.hi < UNLIMITED else _with_one_scale(own, read)
 
 
-def _with_one_scale(own: Target, meets: Target) -> Target:
-    """The output's own quantizer, or that of what the output meets next, over the own range."""
-    if abs(meets.scale / own.scale - 1) < SAME_SCALE or meets.scale > COARSEST * own.scale:
+def _with_one_scale(own: Target, read: Target) -> Target:
+    """The output's own quantizer, or that of what reads the output next, over the own range."""
+    if abs(read.scale / own.scale - 1) < SAME_SCALE or read.scale > COARSEST * own.scale:
         return own
-    scale = max(meets.scale, own.scale * own.reach / FINEST)
-    zero_point = meets.zero_point if scale == meets.scale else 0
+    scale = max(read.scale, own.scale * own.reach / FINEST)
+    zero_point = read.zero_point if scale == read.scale else 0
     # The calibrated range is up to half a step away from where a rounded zero point puts the own one.
     moved = 0.5 if own.zero_point else 0.0
     ends = np.array([own.lo - own.zero_point - moved, own.hi - own.zero_point + moved]) * (own.scale / scale)
     lo, hi = (int(end) + zero_point for end in round_half_away(ends))
-    if scale == meets.scale and meets.groups is None:
-        lo, hi = max(lo, meets.lo), min(hi, meets.hi)
+    if scale == read.scale and read.groups is None:
+        lo, hi = max(lo, read.lo), min(hi, read.hi)
     return Target(scale, lo, hi, zero_point=zero_point)
 
 

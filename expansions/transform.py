@@ -12,7 +12,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, Inputs, carried_target, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
+from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.quantization.quantizer import ChannelGroups, Target, round_half_away
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.pad import Pad
@@ -20,9 +20,9 @@ from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.types import narrowest_dtype
 
 
-def passed_on(op: Symbol, plan: Plan, lo: float, hi: float) -> tuple[float, float]:
+def passed_on(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[float, float]:
     """What matters of the output: values that are moved or selected may saturate before as well as behind."""
-    part = plan.reached.get(op.name)
+    part = planned.used
     return (lo, hi) if part is None else (min(max(lo, part.lo), hi), max(min(hi, part.hi), lo))
 
 
@@ -153,11 +153,11 @@ def expand_pad(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) 
     data, operator = inputs.quantized(0), op.operator
     if not isinstance(operator, Pad):
         raise QuantizationError(f"{op.name} ({op.op}): a Pad is needed")
-    target = plan.output_quantizer(op, op.inputs[0])
+    target = plan.output_quantizer(op, 0)
     if plan.edge(op, 0) is None:
         data = apart(op, data, builder)
         if operator.constant_value:
-            data = builder.requantize(data, plan.common_target(op, op.inputs[0]))
+            data = builder.requantize(data, plan.common_target(op, 0))
     elif target.pinned:
         data = builder.requantize(data, target)
     symbol = data.symbol
@@ -208,4 +208,4 @@ def expand_concat(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilde
     bounds = [builder.bounds(operand) for operand in operands]
     dtype = narrowest_dtype(int(min(b.min for b in bounds)), int(max(b.max for b in bounds)))
     same = [builder.cast(operand, dtype) for operand in operands]
-    return builder.quantized(builder.apply(op.operator, same), plan.common[op.name], values[0].zero_point)
+    return builder.quantized(builder.apply(op.operator, same), plan[op].common_scale, values[0].zero_point)

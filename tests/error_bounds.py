@@ -250,7 +250,7 @@ def pads(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> Ar
 
     s is that of the operand's own quantizer where it is coarser than what is asked: such an operand stays as it is.
     """
-    scale = max(float(np.max(operands[0].scale)), analysis.plan.own[op.inputs[0].name].scale)
+    scale = max(float(np.max(operands[0].scale)), analysis.plan[op.inputs[0]].own.scale)
     border = scale / 2 if op.operator.constant_value else 0.0
     return replace(op.operator, constant_value=border).evaluate(operands[0].error)
 
@@ -272,7 +272,7 @@ def leaks(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> A
         slope = operands[1].value.reshape(1, -1, *(1,) * (op.type.rank - 2))
     steep = np.maximum(1.0, np.abs(slope))
     data = Operand(steep * operands[0].size, steep * operands[0].error, operands[0].scale)
-    return analysis.rescaling(op).error(analysis.plan.common[op.name], data)
+    return analysis.rescaling(op).error(analysis.plan[op].common_scale, data)
 
 
 @rule("elemwise_add", "elemwise_sub", "broadcast_sub", "add_n")
@@ -428,7 +428,7 @@ def multiplies_matrices(op: Symbol, operands: Sequence[Operand], analysis: Error
 def looks_up(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> Array:
     """L ex + s / 2, s the step of the entries and L the Lipschitz constant of the saturated function between the
     smallest and the largest value that the integers may stand for: of finite differences, and 1 % more."""
-    data, own = operands[0], analysis.plan.own[op.name]
+    data, own = operands[0], analysis.plan[op].own
     most = float(data.error.max())
     lo, hi = float(data.value.min()), float(data.value.max())
     least, highest = max(lo - most, 0.0) if lo >= 0 else lo - most, hi + most

@@ -49,7 +49,7 @@ def expand_reduction(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBui
     """
     if len(inputs.values) != 2:
         raise QuantizationError(f"{op.name} ({op.op}): separate its bias first (preparation does)")
-    given = given_weight(plan.constants.get(op.inputs[1].name), op, form.rows, builder)
+    given = given_weight(plan[op.inputs[1]].constant, op, form.rows, builder)
     data = inputs.quantized(0)
     operands = Operands(op, data, builder.bounds(data.symbol), form.rows(inputs.parameter(1)), form)
     choice = _Choice(operands, plan, builder.observed)
@@ -104,10 +104,11 @@ class _Choice:
     @cached_property
     def _wanted(self) -> Array | None:
         """(O,), the scales to which the accumulator is brought; None where nothing rescales it."""
-        op, form, meets = self.operands.op, self.operands.form, self.plan.meets[self.operands.op.name]
-        if meets is None:
+        op, form = self.operands.op, self.operands.form
+        target = self.plan[op].next_target
+        if target is None:
             return None
-        scales = meets.scales(op.shape)
+        scales = target.scales(op.shape)
         return np.broadcast_to(_largest_by(form.channel_axis, scales), (self.operands.output_count,))
 
     @cached_property
@@ -136,7 +137,7 @@ class _Choice:
     def _joins_exactly(self) -> bool:
         """Whether the bias need not fit the accumulator: a sum that a quantizer rounds is formed beside it then."""
         consumers = self.plan.graph.consumers[self.operands.op]
-        return len(consumers) == 1 and self.plan.joins_exactly(consumers[0])
+        return len(consumers) == 1 and self.plan[consumers[0]].is_summed_exactly
 
     def _fits(self, sums: PartialSums, bias: Array | None) -> bool:
         """Whether the sums and the bias behind them, (O,), stay within 32 bits."""

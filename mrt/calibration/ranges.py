@@ -24,6 +24,11 @@ class Range:
     channels: tuple[tuple[float, float], ...] = ()
     observations: int = 0
 
+    @property
+    def magnitude(self) -> float:
+        """The largest magnitude of a value in the range."""
+        return max(abs(self.lo), abs(self.hi))
+
     def clip(self, value: float) -> float:
         """The value of the range that is next to `value`."""
         return min(max(value, self.lo), self.hi)

@@ -17,7 +17,7 @@ from mrt.symbol import Array, Graph, Symbol
 
 if TYPE_CHECKING:
     from mrt.quantization.integer.builder import IntegerBuilder
-    from mrt.quantization.plan.tensor_plan import Plan
+    from mrt.quantization.plan.tensor_plan import Plan, TensorPlan
 
 
 class Demand(enum.Enum):
@@ -64,7 +64,7 @@ class Inputs:
 
 Expand = Callable[[Symbol, Inputs, "Plan", "IntegerBuilder"], Quantized]
 Demands = Callable[[Symbol, Graph], tuple[Demand, ...]]
-Reach = Callable[[Symbol, "Plan", float, float], tuple[float, float]]
+Reach = Callable[[Symbol, "TensorPlan", float, float], tuple[float, float]]
 Grid = Callable[[Symbol, Graph], "Target | None"]
 Fixes = Callable[[Symbol, Graph, Sequence["Target | None"]], "Target | None"]
 
@@ -95,7 +95,8 @@ class Expansion:
     expand: makes the integer symbols. demands: the form of each input. guard_bits: how much finer than the next
     consumer's scale the COMMON scale is. gain: the factor by which a WIDE input's scale is multiplied on its way
     through, for operators that pass an accumulator on. adds_constant: whether a constant operand joins the accumulator
-    at its own scale, as a bias does. reach: of the real values [lo, hi] of a NARROW input, the interval beyond which
+    at its own scale, as a bias does. reach: of the real values [lo, hi] of a NARROW input, and the plan of the
+    operator's own output, the interval beyond which
     the output stays what it is at its end, so that the input may saturate there; None where all of them matter.
     mixes: what it does to NARROW inputs for which they need one scale, as a note has it. grid: of a quantizer with a
     GRID input, the integers to which it rounds that; resolves: of one with a WIDE input, the scale that tells its

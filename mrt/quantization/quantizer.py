@@ -77,6 +77,25 @@ class Target:
         step = channels if self.groups is None else self.groups.step
         return tuple(each[channel // step] for channel in range(channels))
 
+    @property
+    def real_range(self) -> tuple[float, float]:
+        """The least and the greatest real value that the form holds."""
+        each = self.of_groups
+        return (
+            min(part.scale * (part.lo - part.zero_point) for part in each),
+            max(part.scale * (part.hi - part.zero_point) for part in each),
+        )
+
+    @property
+    def with_one_scale(self) -> Target:
+        """A free quantizer for what the channel groups hold: at the coarsest of their scales, with room for all."""
+        if self.groups is None:
+            return self
+        lo, hi = self.real_range
+        steps = max(self.hi - self.lo, 1)
+        scale = max(max(part.scale for part in self.of_groups), (max(hi, 0.0) - min(lo, 0.0)) / steps)
+        return Target(scale, self.lo, self.hi, zero_point=int(np.rint(self.lo - min(lo, 0.0) / scale)))
+
     def _of_each_group(self) -> list[Target]:
         if self.groups is None:
             return [self]

@@ -15,7 +15,7 @@ from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import InputConfig, QuantizationConfig
-from mrt.quantization.plan.trained import fold_constants
+from mrt.quantization.plan.constant_grids import fold_constants
 from mrt.symbol import Array, Graph, GraphBuilder, NumpyRunner, Operator, Symbol, TensorType
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Sigmoid
 from mrt.symbol.operators.broadcast import BroadcastMul
@@ -482,7 +482,7 @@ def test_what_a_quantizer_bounds_needs_no_data() -> None:
 def test_a_float_network_needs_data() -> None:
     builder = GraphBuilder()
     graph = builder.graph([builder.apply(Relu(), [builder.input("x", TensorType((1, 3)))], "y")])
-    with pytest.raises(QuantizationError, match="x .* has no threshold; calibrate it first"):
+    with pytest.raises(QuantizationError, match="x .* has no range; calibrate it first"):
         mrt.quantize(graph)
     with pytest.raises(DataError, match="fast bias correction needs calibration data"):
         mrt.quantize(graph, quantization=QuantizationConfig(bias_correction="fast"))

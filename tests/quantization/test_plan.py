@@ -36,16 +36,16 @@ def plan_of(config: QuantizationConfig, graph: Graph = MOVED, **ranges: Range) -
 @pytest.mark.parametrize("option", [{"bits": 4}, {"quantizer": "affine"}, {"quantizer": "affine", "storage": "signed"}])
 def test_a_moved_tensor_has_the_quantizer_of_its_source(option: dict[str, object]) -> None:
     plan = plan_of(config_of(overrides={"x": {"activation": option}}))
-    assert plan.own["x"] == plan.own["s0"] == plan.own["s1"]
-    assert plan.own["x"] != plan_of(config_of()).own["x"]
-    assert plan.own["s2"] == plan_of(config_of()).own["s2"]
+    assert plan.tensors["x"].own == plan.tensors["s0"].own == plan.tensors["s1"].own
+    assert plan.tensors["x"].own != plan_of(config_of()).tensors["x"].own
+    assert plan.tensors["s2"].own == plan_of(config_of()).tensors["s2"].own
 
 
 def test_an_override_of_the_moved_tensor_decides() -> None:
     overrides = {"x": {"activation": {"bits": 4, "quantizer": "affine"}}, "s1": {"activation": {"bits": 6}}}
     plan = plan_of(config_of(overrides=overrides))
-    assert (plan.own["s0"].lo, plan.own["s0"].hi) == (0, 15)
-    assert (plan.own["s1"].lo, plan.own["s1"].hi) == (0, 63)  # affine like x, 6 bits of its own
+    assert (plan.tensors["s0"].own.lo, plan.tensors["s0"].own.hi) == (0, 15)
+    assert (plan.tensors["s1"].own.lo, plan.tensors["s1"].own.hi) == (0, 63)  # affine like x, 6 bits of its own
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_an_override_of_the_moved_tensor_decides() -> None:
 )
 def test_a_part_has_the_options_of_its_source_and_a_scale_of_its_own(operator: Operator, range: Range, hi: int) -> None:
     graph = chain((1, 3, 4), (operator, []))
-    target = plan_of(config_of(overrides={"x": {"activation": {"bits": 4}}}), graph, s0=range).own["s0"]
+    target = plan_of(config_of(overrides={"x": {"activation": {"bits": 4}}}), graph, s0=range).tensors["s0"].own
     assert target.hi == hi
     assert target.scale == pytest.approx(max(-range.lo, range.hi) / hi)
 
@@ -61,13 +61,16 @@ def test_a_part_has_the_options_of_its_source_and_a_scale_of_its_own(operator: O
 def test_given_integers_that_are_moved_stay_as_they_are() -> None:
     pixels = {"x": {"scale": 0.02, "zero_point": 100, "dtype": "uint8"}}
     plan = plan_of(config_of(inputs=pixels))
-    assert plan.own["s1"] == plan.own["x"] and plan.own["x"].pinned
+    assert plan.tensors["s1"].own == plan.tensors["x"].own and plan.tensors["x"].own.pinned
     assert (
-        plan_of(config_of(inputs=pixels), s1=Range(-1.0, 1.0)).own["s1"]
-        == plan_of(config_of(), s1=Range(-1.0, 1.0)).own["s1"]
+        plan_of(config_of(inputs=pixels), s1=Range(-1.0, 1.0)).tensors["s1"].own
+        == plan_of(config_of(), s1=Range(-1.0, 1.0)).tensors["s1"].own
     )
     override = {"s1": {"activation": {"bits": 8}}}
-    assert plan_of(config_of(inputs=pixels, overrides=override)).own["s1"] == plan_of(config_of()).own["s1"]
+    assert (
+        plan_of(config_of(inputs=pixels, overrides=override)).tensors["s1"].own
+        == plan_of(config_of()).tensors["s1"].own
+    )
     names = ("x", "s0", "s1", "s2")
     integer = expand_graph(MOVED, dict.fromkeys(names, RANGE), config_of(inputs=pixels)).graph
     values = np.random.default_rng(0).integers(0, 256, (1, 3, 4))
@@ -79,7 +82,7 @@ def test_given_integers_that_are_moved_stay_as_they_are() -> None:
 def test_long_chains_are_followed() -> None:
     steps = [(Reshape(shape=(0, -1)), []), (Reshape(shape=(0, 3, 4)), [])] * 5000
     plan = plan_of(config_of(overrides={"x": {"activation": {"bits": 3}}}), chain((1, 3, 4), *steps))
-    assert plan.own["s9999"].hi == 3
+    assert plan.tensors["s9999"].own.hi == 3
 
 
 @pytest.mark.parametrize("quantizer", ["symmetric", "affine"])

@@ -74,9 +74,9 @@ def test_the_multiplier_is_exact() -> None:
 
 def test_a_tensor_that_is_never_negative_uses_one_bit_more() -> None:
     plan = make_plan(GRAPH, RANGES, QuantizationConfig())
-    assert (plan.own["s2"].lo, plan.own["s2"].hi) == (0, 255)
-    assert (plan.own["s1"].lo, plan.own["s1"].hi) == (-127, 127)
-    assert plan.own["s2"].scale == pytest.approx(3.1875 / 255)
+    assert (plan.tensors["s2"].own.lo, plan.tensors["s2"].own.hi) == (0, 255)
+    assert (plan.tensors["s1"].own.lo, plan.tensors["s1"].own.hi) == (-127, 127)
+    assert plan.tensors["s2"].own.scale == pytest.approx(3.1875 / 255)
 
 
 def test_a_residual_sum_is_four_bits_finer_than_what_reads_it() -> None:
@@ -87,18 +87,18 @@ def test_a_residual_sum_is_four_bits_finer_than_what_reads_it() -> None:
     graph = builder.graph([builder.apply(FullyConnected(4, no_bias=True), [total, weight], "y")])
     ranges = {name: Range(-4.0, 4.0) for name in ("a", "b", "total", "y")}
     plan = make_plan(graph, ranges, QuantizationConfig())
-    assert plan.common["total"] * 16 == pytest.approx(plan.own["total"].scale)
+    assert plan.tensors["total"].common_scale * 16 == pytest.approx(plan.tensors["total"].own.scale)
     integer = expand_graph(graph, ranges, QuantizationConfig())
     assert integer.graph.parameters["total_shifted_by"].tolist() == [[4]]
     assert "total_frac" not in integer.graph.parameters
 
 
-def test_a_missing_threshold_is_named() -> None:
-    with pytest.raises(QuantizationError, match=r"s1 \(broadcast_add\) has no threshold"):
+def test_a_missing_range_is_named() -> None:
+    with pytest.raises(QuantizationError, match=r"s1 \(broadcast_add\) has no range"):
         expand_graph(GRAPH, {k: v for k, v in RANGES.items() if k != "s1"}, QuantizationConfig())
 
 
-def test_an_infinite_threshold_is_named() -> None:
+def test_an_infinite_range_is_named() -> None:
     with pytest.raises(QuantizationError, match="s1"):
         expand_graph(GRAPH, RANGES | {"s1": Range(0.0, float("inf"))}, QuantizationConfig())
 

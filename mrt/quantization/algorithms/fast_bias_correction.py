@@ -7,7 +7,7 @@ import numpy as np
 from mrt.calibration import Calibration
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
 from mrt.quantization.algorithms.bias_correction import mean_of, means_around_reductions, read_by
-from mrt.quantization.expand import Expander
+from mrt.quantization.expand import Expander, plan_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Symbol
 
@@ -33,7 +33,7 @@ def fast_corrections(graph: Graph, observed: Calibration, config: QuantizationCo
     the measured mean of x. Every position of a channel is taken to have the channel's mean, the border too; the errors
     of x itself, its saturation among them, do not show.
     """
-    expander = Expander(graph, observed.ranges, config, observed)
+    expander = Expander(plan_graph(graph, observed.ranges, config), observed)
     graph = expander.graph
     corrections: dict[str, Array] = {}
     for symbol in graph.operators:

@@ -19,7 +19,7 @@ from mrt.calibration.stream import Chunk, chunks
 from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
 from mrt.quantization.algorithms.bias_correction import given_by, mean_of, means_around_reductions
-from mrt.quantization.expand import Expander, input_quantization
+from mrt.quantization.expand import Expander, input_quantization, plan_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.rebatch import batch_of, sized
@@ -56,7 +56,7 @@ def sequential_corrections(
     samples for each core; the files lie in the folder for temporary files and are removed.
     """
     whole = sized(graph, samples.config.batch_size)
-    expander = Expander(whole, observed.ranges, config, observed)
+    expander = Expander(plan_graph(whole, observed.ranges, config), observed)
     whole = expander.graph
     pending = _Pending(whole, expander)
     corrections: dict[str, Array] = {}

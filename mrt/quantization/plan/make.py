@@ -1,4 +1,4 @@
-"""Making the scale plan of a prepared float graph from what calibration saw and what the options ask."""
+"""Making the plan of a prepared float graph from what calibration saw and what the options ask."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ from collections.abc import Mapping
 
 from mrt.calibration import Range
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.backward import look_ahead
-from mrt.quantization.plan.channel_splits import channel_splits
-from mrt.quantization.plan.own_quantizers import asked_options, own_target
-from mrt.quantization.plan.ranges import calibrated_ranges, magnitude, never_negative_tensors
+from mrt.quantization.plan.channel_splits import CHANNEL_SPLITS
+from mrt.quantization.plan.constant_grids import ConstantGrid, fold_constants
+from mrt.quantization.plan.facts import Facts, run_fact_passes
+from mrt.quantization.plan.own_quantizers import OPTIONS, OWN_QUANTIZERS
+from mrt.quantization.plan.ranges import NEVER_NEGATIVE, RANGES
 from mrt.quantization.plan.tensor_plan import Plan
-from mrt.quantization.plan.trained import ConstantGrid, fixed_targets, fold_constants
+from mrt.quantization.plan.trained import FIXED_FORMS, fixed_targets
+from mrt.quantization.plan.walk import plan_tensors
 from mrt.symbol import Graph
+
+FACT_PASSES = (FIXED_FORMS, RANGES, NEVER_NEGATIVE, OPTIONS, OWN_QUANTIZERS, CHANNEL_SPLITS)
+"""What is found of the tensors themselves, in order; the walk from the outputs then makes the plan of each."""
 
 
 def observed_tensors(graph: Graph) -> tuple[str, ...]:
-    """The tensors whose thresholds the plan needs: all but parameters and those that trained quantization fixes."""
+    """The tensors whose ranges the plan needs: all but parameters and those that trained quantization fixes."""
     graph, _ = fold_constants(graph)
     fixed = fixed_targets(graph, {})
     return tuple(s.name for s in (*graph.inputs, *graph.symbols) if graph.value(s) is None and s.name not in fixed)
@@ -24,34 +29,14 @@ def observed_tensors(graph: Graph) -> tuple[str, ...]:
 
 def make_plan(
     graph: Graph,
-    thresholds: Mapping[str, Range],
+    ranges: Mapping[str, Range],
     config: QuantizationConfig,
     constants: Mapping[str, ConstantGrid] | None = None,
 ) -> Plan:
-    """The plan for a prepared graph whose constants are parameters; QuantizationError naming a tensor whose threshold
-    is missing.
+    """The plan for a prepared graph whose constants are parameters; QuantizationError naming a tensor without range.
 
-    constants: the integers of parameters that came quantized; see `fold_constants`.
+    ranges: those that calibration found. constants: the integers of parameters that came quantized; see
+    `fold_constants`.
     """
     config.check_against(graph)
-    fixed = fixed_targets(graph, config.inputs)
-    ranges = calibrated_ranges(graph, thresholds, config, fixed)
-    never_negative = never_negative_tensors(graph, ranges)
-    asked = asked_options(graph, ranges, config, fixed)
-    own = {
-        symbol.name: own_target(graph, symbol, asked[symbol.name], ranges[symbol.name], symbol.name in never_negative)
-        for symbol in (*graph.inputs, *graph.symbols)
-    }
-    draft = Plan(
-        graph,
-        config,
-        asked,
-        magnitudes={name: magnitude(threshold) for name, threshold in ranges.items()},
-        never_negative=never_negative,
-        fixed=fixed,
-        constants=constants or {},
-        own=own,
-        grouped={name: target for name, target in fixed.items() if target.groups is not None},
-        narrow=own,
-    )
-    return look_ahead(draft, ranges, channel_splits(graph, thresholds, asked, never_negative))
+    return plan_tensors(run_fact_passes(Facts(graph, config, ranges, constants or {}), FACT_PASSES))

@@ -8,20 +8,18 @@ import numpy as np
 
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
-from mrt.quantization.options import MOST_BITS, ActivationConfig, InputConfig, QuantizationConfig
+from mrt.quantization.options import MOST_BITS, InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import bits_besides, scores_of
-from mrt.quantization.plan.ranges import magnitude
-from mrt.quantization.plan.trained import FINE_BITS, fine_tensors, one_scale
+from mrt.quantization.plan.facts import FactPass
+from mrt.quantization.plan.tensor_plan import QuantizerOptions
+from mrt.quantization.plan.trained import FINE_BITS, fine_tensors
 from mrt.quantization.quantizer import Target, affine_target, symmetric_target
 from mrt.symbol import Graph, Symbol
-
-Asked = ActivationConfig | InputConfig | Target
-"""The options of a tensor's quantizer, or the integers in which the tensor is given."""
 
 
 def asked_options(
     graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig, fixed: Mapping[str, Target]
-) -> dict[str, Asked]:
+) -> dict[str, QuantizerOptions]:
     """What is asked of every tensor's quantizer; the first of these that holds.
 
     1. A tensor that trained quantization fixes has that form.
@@ -34,7 +32,7 @@ def asked_options(
        names it. It is the same integers only where it has the same range: else it may be resolved finer.
     7. Any other has its own options.
     """
-    asked: dict[str, Asked] = {}
+    asked: dict[str, QuantizerOptions] = {}
     fine = fine_tensors(graph, fixed)
     for symbol in (*graph.inputs, *graph.symbols):
         name, own = symbol.name, config.activation_of(symbol.name)
@@ -65,19 +63,40 @@ def _is_same(found: Range, other: Range) -> bool:
     return bool(np.allclose((found.lo, found.hi), (other.lo, other.hi), rtol=1e-6, atol=0.0))
 
 
-def own_target(graph: Graph, symbol: Symbol, options: Asked, threshold: Range, never_negative: bool) -> Target:
+def own_target(graph: Graph, symbol: Symbol, options: QuantizerOptions, found: Range, never_negative: bool) -> Target:
     """The quantizer, with one scale, of a tensor that covers a range: the calibrated one, or the part that matters.
 
     Raises QuantizationError for an integer input of whose integers nothing is said.
     """
     is_parameter = graph.value(symbol) is not None
     if isinstance(options, Target):
-        return one_scale(options)
+        return options.with_one_scale
     if isinstance(options, InputConfig):
         return Target(options.scale, *options.limits, pinned=True, zero_point=options.zero_point)
     if symbol.is_variable and symbol.type.is_integer and not is_parameter:
         raise QuantizationError(f"input {symbol.name} is {symbol.type}; say what its integers are: quantize.inputs")
     if options.quantizer == "affine" and not is_parameter:
-        lo = max(threshold.lo, 0.0) if never_negative else threshold.lo
-        return affine_target(lo, threshold.hi, options.bits, options.is_signed)
-    return symmetric_target(magnitude(threshold), options.bits, signed=not never_negative)
+        lo = max(found.lo, 0.0) if never_negative else found.lo
+        return affine_target(lo, found.hi, options.bits, options.is_signed)
+    return symmetric_target(found.magnitude, options.bits, signed=not never_negative)
+
+
+OPTIONS = FactPass(
+    "options",
+    lambda facts: asked_options(facts.graph, facts.ranges, facts.config, facts.fixed),
+    ("ranges", "fixed"),
+)
+OWN_QUANTIZERS = FactPass(
+    "own",
+    lambda facts: {
+        symbol.name: own_target(
+            facts.graph,
+            symbol,
+            facts.options[symbol.name],
+            facts.ranges[symbol.name],
+            facts.never_negative[symbol.name],
+        )
+        for symbol in (*facts.graph.inputs, *facts.graph.symbols)
+    },
+    ("options", "ranges", "never_negative"),
+)

@@ -11,7 +11,8 @@ from mrt.errors import QuantizationError
 from mrt.quantization.expansion import named
 from mrt.quantization.options import InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import masked_ranges
-from mrt.quantization.plan.trained import real_range, told_range
+from mrt.quantization.plan.facts import FactPass, Facts
+from mrt.quantization.plan.trained import told_range
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Graph, Interval, Symbol
 
@@ -53,7 +54,7 @@ def proven_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]
 
 
 def calibrated_ranges(
-    graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig, fixed: Mapping[str, Target]
+    graph: Graph, calibrated: Mapping[str, Range], config: QuantizationConfig, fixed: Mapping[str, Target]
 ) -> dict[str, Range]:
     """The range of every tensor, parameters included; QuantizationError naming those that were not calibrated, and an
     input that was calibrated beyond what is declared of it.
@@ -62,11 +63,11 @@ def calibrated_ranges(
     no data, theirs follow from these, and from the integers of given inputs, by the records' bounds; where these know
     none it is what the quantizers tell apart that read the tensor. Of masked scores it is what softmaxes tell apart.
     """
-    _check_declared(thresholds, config)
+    _check_declared(calibrated, config)
     unread = [symbol for symbol in graph.inputs if not graph.consumers[symbol] and symbol not in graph.outputs]
     given = {symbol.name: Range(0.0, 0.0) for symbol in unread if fixed}
     given |= {name: _given_range(options) for name, options in config.inputs.items() if fixed}
-    known = {**given, **thresholds} | {name: Range(*real_range(target)) for name, target in fixed.items()}
+    known = {**given, **calibrated} | {name: Range(*target.real_range) for name, target in fixed.items()}
     known |= proven_ranges(graph, known) if fixed else {}
     symbols = tuple(dict.fromkeys((*graph.inputs, *graph.symbols)))
     for symbol in graph.operators if fixed else ():
@@ -76,15 +77,15 @@ def calibrated_ranges(
     missing = [s for s in symbols if graph.value(s) is None and s.name not in known]
     if missing:
         others = f", and {named([symbol.name for symbol in missing[1:]])}" if missing[1:] else ""
-        raise QuantizationError(f"{missing[0].name} ({missing[0].op}) has no threshold; calibrate it first{others}")
+        raise QuantizationError(f"{missing[0].name} ({missing[0].op}) has no range; calibrate it first{others}")
     ranges = {symbol.name: _range(graph, symbol, known) for symbol in symbols}
     return {**ranges, **masked_ranges(graph, ranges)}
 
 
-def _check_declared(thresholds: Mapping[str, Range], config: QuantizationConfig) -> None:
+def _check_declared(calibrated: Mapping[str, Range], config: QuantizationConfig) -> None:
     """QuantizationError naming an input whose calibrated range leaves the one that is declared by a step or more."""
     for name, options in config.inputs.items():
-        declared, found = _given_range(options), thresholds.get(name)
+        declared, found = _given_range(options), calibrated.get(name)
         if found is None:
             continue
         if found.lo <= declared.lo - options.scale or found.hi >= declared.hi + options.scale:
@@ -97,22 +98,18 @@ def _check_declared(thresholds: Mapping[str, Range], config: QuantizationConfig)
 
 
 def _given_range(options: InputConfig) -> Range:
-    return Range(*real_range(Target(options.scale, *options.limits, zero_point=options.zero_point)))
+    return Range(*Target(options.scale, *options.limits, zero_point=options.zero_point).real_range)
 
 
-def _range(graph: Graph, symbol: Symbol, thresholds: Mapping[str, Range]) -> Range:
+def _range(graph: Graph, symbol: Symbol, calibrated: Mapping[str, Range]) -> Range:
     """The calibrated range of a tensor; that of a parameter is what it holds."""
     value = graph.value(symbol)
     if value is not None:
         return Range(float(value.min()), float(value.max())) if value.size else Range(0.0, 0.0)
-    threshold = thresholds[symbol.name]
-    if not np.isfinite(magnitude(threshold)):
-        raise QuantizationError(f"{symbol.name} ({symbol.op}): the threshold {threshold} is not finite")
-    return threshold
-
-
-def magnitude(threshold: Range) -> float:
-    return max(abs(threshold.lo), abs(threshold.hi))
+    found_range = calibrated[symbol.name]
+    if not np.isfinite(found_range.magnitude):
+        raise QuantizationError(f"{symbol.name} ({symbol.op}): the range {found_range} is not finite")
+    return found_range
 
 
 def never_negative_tensors(graph: Graph, ranges: Mapping[str, Range]) -> frozenset[str]:
@@ -122,3 +119,18 @@ def never_negative_tensors(graph: Graph, ranges: Mapping[str, Range]) -> frozens
     """
     found = real_intervals(graph, {symbol.name: ranges[symbol.name] for symbol in graph.inputs})
     return frozenset(name for name, interval in found.items() if interval.min >= 0)
+
+
+RANGES = FactPass(
+    "ranges",
+    lambda facts: calibrated_ranges(facts.graph, facts.calibrated, facts.config, facts.fixed),
+    ("fixed",),
+)
+
+
+def _signs(facts: Facts) -> dict[str, bool]:
+    never_negative = never_negative_tensors(facts.graph, facts.ranges)
+    return {name: name in never_negative for name in facts.ranges}
+
+
+NEVER_NEGATIVE = FactPass("never_negative", _signs, ("ranges",))

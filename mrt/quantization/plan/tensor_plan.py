@@ -1,153 +1,148 @@
-"""The scale plan: for every edge of the prepared float graph, the integer form that its consumer wants."""
+"""The plan: what every tensor of the prepared float graph becomes, as the expansions read it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mrt.calibration import Range
-from mrt.quantization.expansion import Demand, expansion_of, takes_groups
-from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.own_quantizers import Asked
-from mrt.quantization.plan.trained import ConstantGrid
-from mrt.quantization.quantizer import SMALLEST_SCALE, Target, symmetric_target
+from mrt.quantization.options import ActivationConfig, InputConfig, QuantizationConfig
+from mrt.quantization.plan.constant_grids import ConstantGrid
+from mrt.quantization.quantizer import SMALLEST_SCALE, Target
 from mrt.symbol import Array, Graph, Symbol
 
 UNLIMITED = 2**30
-"""The reach of a target that tells the scale only."""
+"""The reach of a target that says a scale only."""
+QuantizerOptions = ActivationConfig | InputConfig | Target
+"""The options of a tensor's quantizer, or the integers in which the tensor is given."""
+Edge = tuple[str, int]
+"""The name of a reader, and the place of the tensor among its inputs."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class TensorPlan:
+    """What one tensor becomes.
+
+    Known of the tensor itself:
+    range: the real values that it takes. options: what is asked of its quantizer. never_negative: whether it is proven
+    to stay at or above zero. fixed: the form that trained quantization gives it. constant: the integers of a parameter
+    that came quantized. guard_bits: how much finer than `next_target` its operator brings COMMON inputs to one scale.
+    ends_graph: whether its operator does nothing but bring its input's values to the graph's output.
+
+    Its quantizers:
+    own: with one scale. narrow: what NARROW readers get; it may cover only the part of the range that they tell apart.
+    grouped: with one scale for each channel group, where it has them. used: the part of the range that its readers tell
+    apart, where they all are NARROW and some of the range makes no difference; `own` is then the narrow one. output:
+    its form as an output of the graph.
+
+    What its readers take:
+    edges: the form that each reader takes, None where that is any. next_target: the finest of the forms to which its
+    integers are rescaled next, at the tensor's own scale; None where nothing rescales them. saturates: the real
+    interval outside of which all readers saturate; infinite where one does not. common_scale: the scale to which its
+    operator brings COMMON inputs. added_constant: the constant operand of a sum, float64, as far
+    as it makes a difference.
+    """
+
+    range: Range
+    options: QuantizerOptions
+    never_negative: bool
+    fixed: Target | None
+    constant: ConstantGrid | None
+    guard_bits: int
+    ends_graph: bool
+    own: Target
+    narrow: Target
+    grouped: Target | None
+    used: Range | None
+    output: Target
+    edges: Mapping[Edge, Target | None]
+    next_target: Target | None
+    saturates: tuple[float, float]
+    common_scale: float
+    added_constant: Array | None
+
+    @property
+    def magnitude(self) -> float:
+        """The largest real magnitude."""
+        return self.range.magnitude
+
+    @property
+    def rounded_to(self) -> Target:
+        """The quantizer that the tensor is rescaled to next, or else its own."""
+        return self.next_target or self.own
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the tensor was only ever zero, so that its scale says nothing."""
+        return was_zero(self.range, self.own)
+
+    @property
+    def is_summed_exactly(self) -> bool:
+        """Whether a quantizer of the network rounds the tensor, a sum, which is then formed of inputs as they are."""
+        return self.guard_bits > 0 and self.next_target is not None and self.next_target.exact
+
+    def output_quantizer(self, source_is_zero: bool) -> Target:
+        """The form to which an operator with an OUTPUT input brings it.
+
+        An input that was only ever zero has a scale that says nothing; it must not become that of the output.
+        """
+        own = self.output if self.ends_graph else self.grouped or self.own
+        return replace(own, pinned=True) if source_is_zero and self.fixed is None else own
+
+    def common_target(self, source: Range, never_negative: bool, inputs: int) -> Target:
+        """The form to which an operator with COMMON inputs, so many of them, brings one.
+
+        source, never_negative: of that input. Where the common scale is that of what reads the result next, without
+        guard bits, the result's range and zero point are taken too, if all its readers saturate it there; else the zero
+        point is 0 and the input saturates where its own quantizer would, but not before a quantizer of the network,
+        which does that itself.
+        """
+        scale, read = self.common_scale, self.rounded_to
+        saturates = read.groups is None and not read.pinned and read.hi < UNLIMITED
+        if self.guard_bits == 0 and saturates:
+            return replace(read, pinned=True)
+        top = max(int(np.rint(source.magnitude / scale)), 1)
+        top = UNLIMITED // inputs if read.exact else min(top, UNLIMITED)
+        return Target(scale, 0 if never_negative else -top, top, pinned=True, exact=read.exact)
+
+
+def was_zero(range: Range, own: Target) -> bool:
+    """Whether a tensor of this range was only ever zero, as far as its own quantizer can tell."""
+    return range.magnitude < SMALLEST_SCALE * own.reach
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
-    """What the expansions ask: targets of edges, of outputs, and of what an accumulator meets next.
+    """The plan of every tensor of a graph: inputs, parameters and what operators give.
 
-    graph: the prepared float graph. asked: the options of every tensor's quantizer, or the integers in which it is
-    given. magnitudes: the largest magnitude of every tensor's range. own: the quantizer of every tensor that has a
-    threshold, with one scale. grouped: those in channel groups, of the tensors that have them. narrow: what NARROW
-    consumers get; it covers the part of the range that they tell apart. fixed: the forms that trained quantization
-    gives; they are own, or grouped, as they are. constants: the integers of parameters that came quantized.
-    reached: the part of the range that is told apart, for tensors that have no other consumers and of whose range some
-    does not matter; their own quantizer is the narrow one. common: the scale to which an operator with COMMON inputs
-    brings them. meets: the target that a tensor's wide form meets first, at the tensor's own scale; None where nothing
-    rescales it. saturates: the real interval outside of which everything that reads a tensor's wide form saturates;
-    infinite where something does not.
+    graph: the prepared float graph, its quantized constants as parameters. tensors: by name. left_alone: what keeps
+    one scale although the options split it, and why.
     """
 
     graph: Graph
     config: QuantizationConfig
-    asked: Mapping[str, Asked]
-    magnitudes: Mapping[str, float]
-    never_negative: frozenset[str]
-    own: Mapping[str, Target]
-    grouped: Mapping[str, Target]
-    narrow: Mapping[str, Target]
-    fixed: Mapping[str, Target] = field(default_factory=dict)
-    constants: Mapping[str, ConstantGrid] = field(default_factory=dict)
-    reached: Mapping[str, Range] = field(default_factory=dict)
-    common: Mapping[str, float] = field(default_factory=dict)
-    meets: Mapping[str, Target | None] = field(default_factory=dict)
-    saturates: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    tensors: Mapping[str, TensorPlan]
+    left_alone: tuple[str, ...] = ()
+
+    def __getitem__(self, tensor: Symbol) -> TensorPlan:
+        return self.tensors[tensor.name]
 
     def edge(self, consumer: Symbol, index: int) -> Target | None:
-        """The form in which `consumer` wants input `index`; None for any form."""
-        demand = expansion_of(consumer).demands(consumer, self.graph)[index]
-        source = consumer.inputs[index]
-        if demand is Demand.WIDE:
-            return None
-        if demand is Demand.GRID:
-            return expansion_of(consumer).grid(consumer, self.graph)
-        if demand in (Demand.NARROW, Demand.CHANNELS) and self.only_leaves(consumer):
-            return self.output(consumer)
-        if demand is Demand.NARROW:
-            return self.narrow[source.name]
-        if demand is Demand.CHANNELS:
-            grouped = self.grouped.get(source.name)
-            return grouped if grouped and self._takes(consumer, index, grouped) else self.narrow[source.name]
-        if demand is Demand.OUTPUT:
-            return self.output_quantizer(consumer, source)
-        if self.joins_exactly(consumer):
-            return None
-        return self.common_target(consumer, source)
-
-    def _takes(self, consumer: Symbol, index: int, grouped: Target) -> bool:
-        """Whether input `index` is taken in these channel groups.
-
-        The scales that trained quantization gives channels are integer multiples of a common one that is too fine to
-        add them up: only a layer takes them whose outputs read one channel each.
-        """
-        if grouped.groups is None or not takes_groups(consumer, index, grouped.groups.axis):
-            return False
-        source = consumer.inputs[index]
-        is_summed = consumer.operator.data_channel_axis(source.type.rank) is not None
-        if not grouped.exact or not is_summed or set(grouped.groups.factors) == {1}:
-            return True
-        return int(getattr(consumer.operator, "num_group", 1)) == source.shape[grouped.groups.axis]
-
-    def only_leaves(self, symbol: Symbol) -> bool:
-        """Whether a symbol only brings its input's values to the graph's output."""
-        return symbol.operator.keeps_scale and symbol in self.graph.outputs and not self.graph.consumers[symbol]
-
-    def output_quantizer(self, consumer: Symbol, source: Symbol) -> Target:
-        """The quantizer of what `consumer` gives, for `source`.
-
-        A tensor that was only ever zero has a scale that says nothing; it must not become that of the output.
-        """
-        own = self.grouped.get(consumer.name, self.own[consumer.name])
-        own = self.output(consumer) if self.only_leaves(consumer) else own
-        if consumer.name in self.fixed:
-            return own
-        is_zero = self.magnitudes[source.name] < SMALLEST_SCALE * self.own[source.name].reach
-        return replace(own, pinned=True) if is_zero else own
-
-    def common_target(self, consumer: Symbol, source: Symbol) -> Target:
-        """`source` at the common scale of `consumer`.
-
-        Where that is the scale of what reads the result next, without guard bits, the result's range and zero point
-        are taken too, if all its readers saturate it there; else the zero point is 0 and `source` saturates where its
-        own quantizer would, but not before a quantizer of the network, which does that itself.
-        """
-        scale = self.common[consumer.name]
-        meets = self.meets[consumer.name] or self.own[consumer.name]
-        saturates = meets.groups is None and not meets.pinned and meets.hi < UNLIMITED
-        if expansion_of(consumer).guard_bits == 0 and saturates:
-            return replace(meets, pinned=True)
-        top = max(int(np.rint(self.magnitudes[source.name] / scale)), 1)
-        top = UNLIMITED // len(consumer.inputs) if meets.exact else min(top, UNLIMITED)
-        least = 0 if source.name in self.never_negative else -top
-        return Target(scale, least, top, pinned=True, exact=meets.exact)
-
-    def joins_exactly(self, symbol: Symbol) -> bool:
-        """Whether a sum is rounded by a quantizer of the network, and formed of its inputs as they are."""
-        meets = self.meets[symbol.name]
-        return expansion_of(symbol).guard_bits > 0 and meets is not None and meets.exact
+        """The form in which `consumer` takes input `index`; None for any form."""
+        return self[consumer.inputs[index]].edges[consumer.name, index]
 
     def bias_after(self, symbol: Symbol) -> Array | None:
-        """The constant that the only consumer of `symbol` adds to it, as `added_constant`; None where there is none."""
+        """The constant that the only consumer of `symbol` adds to it, float64; None where there is none."""
         consumers = self.graph.consumers[symbol]
-        if len(consumers) != 1 or symbol in self.graph.outputs or not expansion_of(consumers[0]).adds_constant:
-            return None
-        return self.added_constant(consumers[0])
+        return self[consumers[0]].added_constant if len(consumers) == 1 and symbol not in self.graph.outputs else None
 
-    def added_constant(self, adder: Symbol) -> Array | None:
-        """The constant operand of a sum, float64, as far as it tells; None where there is none.
+    def output_quantizer(self, consumer: Symbol, index: int) -> Target:
+        """The form to which `consumer` brings input `index` where it wants it as OUTPUT."""
+        return self[consumer].output_quantizer(self[consumer.inputs[index]].is_zero)
 
-        What brings the sum out of the range in which its readers tell values apart, whatever the calibrated data, can
-        as well be less: a channel that -1e10 turns off is turned off by little more than its data.
-        """
-        values = [self.graph.value(source) for source in adder.inputs]
-        constant = next((value for value in values if value is not None), None)
-        data = [source for source, value in zip(adder.inputs, values, strict=True) if value is None]
-        if constant is None or not data:
-            return None
-        lo, hi = self.saturates[adder.name]
-        reach = self.magnitudes[data[0].name]
-        return np.clip(constant.astype(np.float64), lo - reach, hi + reach)
-
-    def output(self, symbol: Symbol) -> Target:
-        """The form of a graph output: one scale, `output.bits` wide, or what trained quantization gives it."""
-        fixed = self.fixed.get(symbol.name)
-        if fixed is not None and fixed.groups is None:
-            return fixed
-        return symmetric_target(self.magnitudes[symbol.name], self.config.output.bits, signed=True)
+    def common_target(self, consumer: Symbol, index: int) -> Target:
+        """The form to which `consumer` brings input `index` where it wants it as COMMON."""
+        source = self[consumer.inputs[index]]
+        return self[consumer].common_target(source.range, source.never_negative, len(consumer.inputs))

@@ -6,25 +6,24 @@ from collections.abc import Mapping
 
 from mrt.calibration import Range
 from mrt.quantization.expansion import named
-from mrt.quantization.plan.ranges import magnitude
 from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import largest
 from mrt.symbol import Interval, Symbol
 
 
-def lost_notes(plan: Plan, thresholds: Mapping[str, Range]) -> tuple[str, ...]:
+def lost_notes(plan: Plan, calibrated: Mapping[str, Range]) -> tuple[str, ...]:
     """Notes on the data and the tensors of which no integer but that of 0 is left.
 
-    thresholds: those that calibration found.
+    calibrated: those that calibration found.
 
     1. An input was 0 throughout calibration: its quantizer has scale 1, whatever comes later.
     2. The range of a tensor is so small that a scale for it would be no normal float32: its values round to 0.
     """
-    unseen = [s.name for s in plan.graph.inputs if thresholds.get(s.name) == Range(0.0, 0.0) and s.type.is_float]
+    unseen = [s.name for s in plan.graph.inputs if calibrated.get(s.name) == Range(0.0, 0.0) and s.type.is_float]
     lost = [
         symbol.name
         for symbol in dict.fromkeys((*plan.graph.inputs, *plan.graph.operators))
-        if symbol.name not in plan.fixed and 0 < 2 * plan.magnitudes[symbol.name] < plan.own[symbol.name].scale
+        if plan[symbol].fixed is None and 0 < 2 * plan[symbol].magnitude < plan[symbol].own.scale
     ]
     notes = [
         f"input {name} was 0 throughout calibration, so that nothing is known of its range; calibrate on samples that "
@@ -33,7 +32,7 @@ def lost_notes(plan: Plan, thresholds: Mapping[str, Range]) -> tuple[str, ...]:
         if name not in plan.config.inputs
     ]
     if lost:
-        greatest = max(plan.magnitudes[name] for name in lost)
+        greatest = max(plan.tensors[name].magnitude for name in lost)
         notes.append(
             f"0 for every input, since values of at most {greatest:.3g} are too small for a float32 scale: "
             f"{named(lost)}; scale the weights or the data of the network"
@@ -52,7 +51,7 @@ def fixed_output_note(symbol: Symbol, found: Range, bounds: Interval, bits: int)
         return None
     ends = found.channels or (((found.lo, found.hi),) if bounds.min == bounds.max else ())
     width = max((hi - lo for lo, hi in ends), default=0.0)
-    if width <= magnitude(found) / largest(bits):
+    if width <= found.magnitude / largest(bits):
         return None
     return (
         f"output {symbol.name} is the same for every input, though calibration saw it vary by {width:.3g}: quantizers "

@@ -7,34 +7,34 @@ from collections.abc import Mapping
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Demand, expansion_of, named
-from mrt.quantization.plan.ranges import REAL_LIMIT, magnitude
+from mrt.quantization.plan.ranges import REAL_LIMIT
 from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
-from mrt.quantization.plan.trained import interpolates, real_range
+from mrt.quantization.plan.trained import interpolates
 from mrt.symbol import Graph, Interval, Symbol
 
 LARGEST_PART = 0.5
 """A part of a known range is what a function tells apart, rather than an end of it, if it is at most as large."""
 
 
-def check_ranges(plan: Plan, thresholds: Mapping[str, Range]) -> None:
+def check_ranges(plan: Plan, calibrated: Mapping[str, Range]) -> None:
     """QuantizationError listing the tensors that are rounded to a range which only data can tell.
 
-    thresholds: those that calibration found. Without one a tensor has the range that is proven of it. That of a sum of
+    calibrated: those that calibration found. Without one a tensor has the range that is proven of it. That of a sum of
     products is far beyond what occurs, so that it serves for sums that the next quantizer rounds, not to be rounded by;
     but where its readers tell a part of it apart, such as functions that saturate, it is rounded by that part.
     """
     graph = plan.graph
-    unseen = {symbol.name for symbol in graph.operators} - set(thresholds) - set(plan.fixed)
+    unseen = {symbol.name for symbol in graph.operators} - set(calibrated)
     far: set[str] = set()
     for symbol in graph.operators:
-        if symbol.name in unseen and not _is_bounded(graph, symbol):
+        if symbol.name in unseen and plan[symbol].fixed is None and not _is_bounded(graph, symbol):
             is_sum = symbol.operator.data_channel_axis(symbol.inputs[0].type.rank) is not None
             is_sum = is_sum and not interpolates(graph, symbol)
             if is_sum or any(source.name in far for source in symbol.inputs):
                 far.add(symbol.name)
     wanted: dict[str, None] = {}
     for symbol in graph.operators:
-        if plan.only_leaves(symbol):
+        if plan[symbol].ends_graph:
             continue
         demands = expansion_of(symbol).demands(symbol, graph)
         for index, (demand, source) in enumerate(zip(demands, symbol.inputs, strict=True)):
@@ -64,8 +64,8 @@ def _tells_a_part(plan: Plan, symbol: Symbol, index: int) -> bool:
     """Whether a symbol tells no more of input `index` apart than a range of its own, or the next quantizer, does."""
     if expansion_of(symbol).reach is None:
         return False
-    edge, meets = plan.edge(symbol, index), plan.meets[symbol.name]
-    is_rounded = meets is not None and meets.exact and meets.hi < UNLIMITED
-    known = plan.magnitudes[symbol.inputs[index].name]
-    is_part = edge is not None and magnitude(Range(*real_range(edge))) < known * LARGEST_PART
+    edge, next_target = plan.edge(symbol, index), plan[symbol].next_target
+    is_rounded = next_target is not None and next_target.exact and next_target.hi < UNLIMITED
+    known = plan[symbol.inputs[index]].magnitude
+    is_part = edge is not None and Range(*edge.real_range).magnitude < known * LARGEST_PART
     return is_rounded or is_part or _is_bounded(plan.graph, symbol)

@@ -14,14 +14,14 @@ from mrt.symbol.operators.fake_quantize import FakeQuantize
 _ROUNDING = (Demand.NARROW, Demand.CHANNELS, Demand.OUTPUT)
 
 
-def unmoved_notes(plan: Plan) -> tuple[str, ...]:
+def rounded_anew_notes(plan: Plan) -> tuple[str, ...]:
     """A note for every reason, none where the network brings no quantizers.
 
     1. An operator rounds what was made of dequantized integers, since no quantizer of the network stands before it.
     2. An operator adds up channels whose quantizer gave each a scale of its own.
     3. A quantizer has no form in which the operator before it could round for it; it is computed element by element.
     """
-    if not plan.fixed:
+    if all(tensor.fixed is None for tensor in plan.tensors.values()):
         return ()
     anew: dict[str, dict[str, None]] = {}
     mixed: dict[str, list[str]] = {}
@@ -30,15 +30,15 @@ def unmoved_notes(plan: Plan) -> tuple[str, ...]:
     for symbol in plan.graph.operators:
         demands = expansion_of(symbol).demands(symbol, plan.graph)
         for index, (demand, source) in enumerate(zip(demands, symbol.inputs, strict=True)):
-            if plan.only_leaves(symbol):
+            if plan[symbol].ends_graph:
                 continue
-            if demand in _ROUNDING and source in between and symbol.name not in plan.fixed:
+            if demand in _ROUNDING and source in between and plan[symbol].fixed is None:
                 anew.setdefault(symbol.op, {})[source.name] = None
             elif demand in (Demand.NARROW, Demand.CHANNELS) and _is_merged(plan, symbol, index):
                 mixed.setdefault(symbol.op, []).append(source.name)
-            elif source in between or source.name in plan.fixed:
+            elif source in between or plan[source].fixed is not None:
                 between.add(symbol)
-        if symbol.name in plan.fixed:
+        if plan[symbol].fixed is not None:
             between.discard(symbol)
         reason = _why_apart(plan, symbol)
         if reason:
@@ -56,7 +56,7 @@ def unmoved_notes(plan: Plan) -> tuple[str, ...]:
 
 def _is_merged(plan: Plan, symbol: Symbol, index: int) -> bool:
     """Whether input `index`, fixed with a scale for each channel, is read with one scale."""
-    fixed = plan.fixed.get(symbol.inputs[index].name)
+    fixed = plan[symbol.inputs[index]].fixed
     edge = plan.edge(symbol, index)
     return fixed is not None and fixed.groups is not None and edge is not None and edge.groups is None
 
