@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -27,8 +27,6 @@ from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mrt.datasets import Dataset
     from mrt.model_evaluation import Evaluated
     from mrt.runtime import Module

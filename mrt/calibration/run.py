@@ -36,19 +36,17 @@ def calibrate(
     runner: Runner,
     progress: Callable[[int], None] | None = None,
 ) -> Calibration:
-    """What is needed of the tensors of a graph, over the samples of `batches`; ranges by the method of `config`.
+    """What is needed of the tensors of a float graph, over the samples of `batches`; ranges by the method of `config`.
 
-    graph: a float graph with the batch size it was read with. batches: arrays by input name (or the array itself where
-    the graph has one input) with any number of samples each, axis 0 counting them. progress: called after every chunk
-    with the number of samples seen so far.
+    batches: arrays by input name, or the array of a single input, of any number of samples each, axis 0 counting them.
+    progress: told how many samples were seen, after every chunk.
 
     The stream is cut into chunks of at most `config.batch_size` samples, fewer where their observed tensors would take
     more than CHUNK_BYTES; the graph is compiled once for that, or for the batch that it bakes in. Each core takes a
     chunk at a time, as long as those at once stay below OBSERVED_BYTES. Results depend neither on batches nor on cores,
     memory on neither samples nor `config.batch_size`. Parameters are observed exactly, whatever the method.
 
-    Raises GraphError for a name that the graph does not have, DataError for unusable data and for NaN or infinity in
-    the data or in a tensor, naming it and the sample.
+    Raises GraphError for an unknown name, DataError for unusable data, naming the sample that makes NaN or infinity.
     """
     symbols = _find(graph, [*needs.ranges, *(channels.tensor for channels in needs.means)])
     depends = graph.dependents(graph.inputs)
