@@ -74,6 +74,8 @@ def naming(option: str, *more: str) -> AfterValidator:
 
 
 def _needed(names: tuple[str, ...]) -> str:
+    if not names:
+        return "there is no such algorithm; install a package that brings one"
     *first, last = (repr(name) for name in names)
     return f"{', '.join(first)} or {last} is needed" if first else f"{last} is needed"
 

@@ -78,13 +78,14 @@ def _check_arguments(graph: object, runner: object, progress: object) -> None:
 
 
 def _check_corrected(quantization: QuantizationConfig, batches: object) -> None:
-    """DataError where bias correction cannot read the data as often as it needs."""
-    correction = quantization.bias_correction
+    """DataError where an algorithm cannot read the data as often as it needs."""
+    chosen = [*quantization.parameter_changes]
+    chosen += [f"{quantization.bias_correction} bias correction"] if quantization.corrects_biases else []
     if isinstance(batches, Iterator) and reads_samples(quantization):
         raise DataError(
-            f"{correction} bias correction reads the calibration data twice, but batches is a "
+            f"{' with '.join(chosen)} reads the calibration data twice, but batches is a "
             f"{type(batches).__name__}, which can be read once; give a list, or an object whose every iteration starts "
             f"anew"
         )
-    if batches is None and quantization.corrects_biases:
-        raise DataError(f"{correction} bias correction needs calibration data, and batches is None")
+    if batches is None and chosen:
+        raise DataError(f"{' with '.join(chosen)} needs calibration data, and batches is None")

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, TypeVar
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.compilation import NATIVE, Target, TuneConfig
+from mrt.errors import QuantizationError
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
-from mrt.quantization.algorithms.algorithm import BiasCorrection, Samples, find_algorithm
+from mrt.quantization.algorithms.algorithm import BiasCorrection, ParameterChange, Samples, find_algorithm
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph
@@ -110,7 +111,13 @@ def default_runner() -> Runner:
 
 
 def reads_samples(config: QuantizationConfig) -> bool:
-    """Whether quantization reads the calibration data once more."""
+    """Whether the calibration data is read more than once."""
+    if config.parameter_changes:
+        return True
+    return _corrects_on_samples(config)
+
+
+def _corrects_on_samples(config: QuantizationConfig) -> bool:
     return config.corrects_biases and find_algorithm(BiasCorrection, config.bias_correction).reads_samples
 
 
@@ -127,12 +134,32 @@ def _calibrate(work: Work) -> Work:
     settings.quantize.check_against(graph)
     if work.data is None:
         return replace(work, observed=Calibration({}))
-    data, needs = work.data(graph), needs_of(graph, settings.quantize, work.is_saved)
+    data, runner = work.data(graph), work.runner or default_runner()
     for note in data.notes:
         work.report.line(f"calibrate: {note}")
+    observed = _observed(work, graph, data, runner)
+    for name in settings.quantize.parameter_changes:
+        graph = _changed(graph, name, observed, Samples(data, settings.calibrate, runner))
+        observed = _observed(work, graph, data, runner)
+    prepared = replace(found(work.prepared), graph=graph)
+    return replace(work, prepared=prepared, observed=observed, notes=(*work.notes, *data.notes))
+
+
+def _changed(graph: Graph, name: str, observed: Calibration, samples: Samples) -> Graph:
+    """The graph with the parameters that an algorithm gives; QuantizationError naming one that the graph does not have,
+    GraphError one of another shape or dtype."""
+    given = find_algorithm(ParameterChange, name).change(graph, observed, samples)
+    unknown = [parameter for parameter in given if parameter not in graph.parameters]
+    if unknown:
+        raise QuantizationError(f"{name} changes {unknown[0]}, which is no parameter of the prepared graph")
+    return Graph(graph.inputs, graph.outputs, {**graph.parameters, **given})
+
+
+def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibration:
+    settings = work.settings
+    needs = needs_of(graph, settings.quantize, work.is_saved)
     with work.report.progress("calibrate", data.total) as progress:
-        observed = calibrate(graph, data, needs, settings.calibrate, work.runner or default_runner(), progress)
-    return replace(work, observed=observed, notes=(*work.notes, *data.notes))
+        return calibrate(graph, data, needs, settings.calibrate, runner, progress)
 
 
 def _quantize(work: Work) -> Work:
@@ -147,7 +174,7 @@ def _quantize(work: Work) -> Work:
 
 def _corrections(work: Work, graph: Graph, observed: Calibration) -> Mapping[str, Array]:
     settings = work.settings
-    if work.data is None or not reads_samples(settings.quantize):
+    if work.data is None or not _corrects_on_samples(settings.quantize):
         return find_corrections(graph, observed, settings.quantize)
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = Samples(work.data(graph), settings.calibrate, work.runner or default_runner(), progress)

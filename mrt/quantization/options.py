@@ -17,6 +17,7 @@ from mrt.quantization.quantizer import SMALLEST_SCALE
 from mrt.symbol import Graph
 
 Quantizer = Literal["symmetric", "affine"]
+ParameterChangeName = Annotated[str, naming("quantize.parameter_changes")]
 BiasCorrectionName = Annotated[str, naming("quantize.bias_correction", "none")]
 RoundingName = Annotated[str, naming("quantize.weight.rounding")]
 ChannelChoiceName = Annotated[str, naming("quantize.activation.granularity", "layer")]
@@ -155,8 +156,9 @@ class QuantizationConfig(_Options):
     `max_extra_operations`: what granularity auto may add, as a share of the network's multiplications.
     `inputs` names inputs that are given as integers; the others are quantized from their calibrated range.
 
-    Where several patterns match a symbol the last one that sets an option decides. bias_correction: how the shift of
-    each output channel's mean is found that a constant then takes back; "none" leaves it.
+    Where several patterns match a symbol the last one that sets an option decides. parameter_changes: the algorithms
+    that change float parameters, in order. bias_correction: how the shift of each output channel's mean is found that a
+    constant then takes back; "none" leaves it.
     tune_ranges: whether ranges that the network brings (FakeQuantize) are moved, by less than a step, so that their
     zero is an integer; else a constant makes up for it. It is noted, and done in preparation.
     """
@@ -167,6 +169,7 @@ class QuantizationConfig(_Options):
     max_extra_operations: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     inputs: Mapping[str, InputConfig] = Field(default_factory=dict)
     overrides: Mapping[str, Override] = Field(default_factory=dict)
+    parameter_changes: tuple[ParameterChangeName, ...] = ()
     bias_correction: BiasCorrectionName = "none"
     tune_ranges: bool = False
 

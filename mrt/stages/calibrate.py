@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from mrt.quantization.algorithms.needs import costly_choices
 from mrt.stages.stage import (
+    CHANGED,
     THRESHOLDS,
     Run,
     Save,
@@ -20,6 +21,7 @@ from mrt.stages.stage import (
 )
 from mrt.steps import CALIBRATE as STEP
 from mrt.steps import Work, found
+from mrt.symbol.files import graph_to_bytes
 
 
 def _load(run: Run) -> Work:
@@ -27,8 +29,10 @@ def _load(run: Run) -> Work:
 
 
 def _save(run: Run, work: Work) -> Save:
-    content = to_json(found(work.observed).to_json())
-    return lambda: run.workspace.write({THRESHOLDS: content})
+    files = {THRESHOLDS: to_json(found(work.observed).to_json())}
+    if work.settings.quantize.parameter_changes:
+        files |= dict(zip(CHANGED, graph_to_bytes(found(work.prepared).graph), strict=True))
+    return lambda: run.workspace.write(files)
 
 
 def _origins(run: Run) -> Mapping[str, str]:
@@ -41,4 +45,4 @@ def _origins(run: Run) -> Mapping[str, str]:
     }
 
 
-CALIBRATE = Stage(STEP, _load, _save, _origins)
+CALIBRATE = Stage(STEP, _load, _save, _origins, spoils=CHANGED)

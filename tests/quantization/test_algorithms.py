@@ -16,7 +16,8 @@ import mrt
 from mrt import algorithm_registry
 from mrt.algorithm_registry import algorithm, names_of
 from mrt.config import RunConfig
-from mrt.errors import ConfigError, DataError
+from mrt.errors import ConfigError, DataError, QuantizationError
+from mrt.pipeline import run_pipeline
 from mrt.progress import silent
 from mrt.quantization.algorithms.algorithm import UnroundedWeight
 from mrt.quantization.algorithms.nearest_rounding import nearest_integers
@@ -29,6 +30,7 @@ from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.workspace import Workspace
 from tests.quantization.networks import chain
+from tests.test_pipeline import CONFIG, config_of, save_data, save_network
 
 RNG = np.random.default_rng(3)
 FIRST, SECOND = (RNG.normal(0.1, 0.5, shape).astype(np.float32) for shape in ((6, 5), (3, 6)))
@@ -123,6 +125,45 @@ def test_a_correction_that_reads_the_samples_once_more() -> None:
     config = mrt.QuantizationConfig(bias_correction="counted")
     with pytest.raises(DataError, match="counted bias correction reads the calibration data twice"):
         mrt.quantize(network(), iter([X]), config, runner=NumpyRunner())
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_change_of_parameters() -> None:
+    """By powers of two nothing is rounded: the ranges between the layers double, and every integer stays."""
+    model, plain = quantize({"parameter_changes": ["doubled"]}), quantize()
+    factors = {name: model.ranges[name].hi / plain.ranges[name].hi for name in plain.ranges}
+    assert factors == {"x": 1.0, "s0": 2.0, "s1": 2.0, "s2": 1.0}
+    np.testing.assert_array_equal(weight_of(model, "s0"), 2 * weight_of(plain, "s0"))
+    np.testing.assert_array_equal(real_outputs(model), real_outputs(plain))
+    twice = quantize({"parameter_changes": ["doubled", "doubled"]})
+    assert twice.ranges["s0"].hi == 4 * plain.ranges["s0"].hi
+    config = mrt.QuantizationConfig(parameter_changes=("doubled",))
+    with pytest.raises(DataError, match="doubled needs calibration data"):
+        mrt.quantize(network(), None, config)
+    with pytest.raises(QuantizationError, match="lost changes w9, which is no parameter"):
+        quantize({"parameter_changes": ["lost"]})
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_run_saves_the_network_that_calibration_changed(tmp_path: Path) -> None:
+    """Later stages take it; without the change the network as prepared is taken again."""
+    save_network(tmp_path / "net.onnx")
+    save_data(tmp_path / "data.npz")
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    changed = tmp_path / "out" / "stages" / "calibrate" / "params.safetensors"
+    with np.load(tmp_path / "data.npz") as data:
+        x = data["x"][:20]
+    found = []
+    for names in ([], ["doubled"], []):
+        options = f"quantize.parameter_changes=[{','.join(names)}]"
+        run_pipeline(config_of(tmp_path, options), last="calibrate", report=silent())
+        assert changed.exists() == bool(names)
+        run_pipeline(config_of(tmp_path, options), last="quantize", report=silent())
+        config = mrt.QuantizationConfig.model_validate({"parameter_changes": names})
+        graph = mrt.load_model(tmp_path / "net.onnx")
+        found.append(mrt.load(tmp_path / "out").digest)
+        assert found[-1] == mrt.quantize(graph, [x], config, mrt.CalibrationConfig(batch_size=8)).digest
+    assert found[0] == found[2] != found[1]
 
 
 @pytest.mark.usefixtures("toys")

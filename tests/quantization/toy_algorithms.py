@@ -13,6 +13,7 @@ from mrt.quantization.algorithms.algorithm import (
     BiasCorrection,
     ChannelChoice,
     Needs,
+    ParameterChange,
     RangeMethod,
     Rounded,
     Rounding,
@@ -110,6 +111,23 @@ class CountedCorrection(BiasCorrection):
     ) -> Mapping[str, Array]:
         count = sum(len(next(iter(batch.values()))) for batch in samples.batches if not isinstance(batch, np.ndarray))
         return {symbol.name: np.full(symbol.shape[symbol.channel_axis or 0], count) for symbol in reductions(graph)}
+
+
+@algorithm("doubled")
+class DoubledChange(ParameterChange):
+    """The first reduction's weight times 2, the second's over 2: behind a relu that is the same network."""
+
+    def change(self, graph: Graph, observed: Calibration, samples: Samples) -> Mapping[str, Array]:
+        first, second = (symbol.inputs[1].name for symbol in reductions(graph))
+        return {first: graph.parameters[first] * np.float32(2), second: graph.parameters[second] / np.float32(2)}
+
+
+@algorithm("lost")
+class LostChange(ParameterChange):
+    """Of a parameter that is not there."""
+
+    def change(self, graph: Graph, observed: Calibration, samples: Samples) -> Mapping[str, Array]:
+        return {"w9": np.zeros(3, np.float32)}
 
 
 @algorithm("pairs")

@@ -3,6 +3,7 @@
 | kind | named by | gives |
 |---|---|---|
 | `RangeMethod` | `calibrate.method` | the range of a tensor |
+| `ParameterChange` | `quantize.parameter_changes` | float parameters instead of those of the prepared network |
 | `ChannelChoice` | `quantize.activation.granularity` | which tensors are split into channel groups |
 | `Rounding` | `quantize.weight.rounding` | the integers of a weight |
 | `BiasCorrection` | `quantize.bias_correction` | what is added to the output of a reduction |
@@ -30,6 +31,7 @@ __all__ = [
     "ChannelChoice",
     "Channels",
     "Needs",
+    "ParameterChange",
     "RangeMethod",
     "Rounded",
     "Rounding",
@@ -122,6 +124,20 @@ class Samples:
     config: CalibrationConfig
     runner: Runner
     progress: Callable[[int], None] | None = None
+
+
+class ParameterChange(Algorithm):
+    """Gives float parameters that lose less in integers, such as scaled ones whose layers compute the same together."""
+
+    option: ClassVar[str] = "quantize.parameter_changes"
+    costly: ClassVar[bool] = True
+
+    def change(self, graph: Graph, observed: Calibration, samples: Samples) -> Mapping[str, Array]:
+        """Parameters by name, of the shapes and dtypes that they have. Ranges are observed anew behind it.
+
+        graph: prepared, float, as changed by those before. observed: of this graph.
+        """
+        raise NotImplementedError
 
 
 class BiasCorrection(Algorithm):

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from mrt.algorithm_registry import algorithms_of
 from mrt.calibration import Needs
-from mrt.quantization.algorithms.algorithm import Algorithm, BiasCorrection, ChannelChoice, Rounding, find_algorithm
+from mrt.quantization.algorithms.algorithm import (
+    Algorithm,
+    BiasCorrection,
+    ChannelChoice,
+    ParameterChange,
+    Rounding,
+    find_algorithm,
+)
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.make import observed_tensors
 from mrt.symbol import Graph
@@ -23,7 +30,7 @@ def needs_of(graph: Graph, config: QuantizationConfig, also_later: bool = False)
 
 def costly_choices(config: QuantizationConfig) -> tuple[str, ...]:
     """The chosen algorithms whose needs are observed only where they are chosen, as OPTION: NAME."""
-    return tuple(sorted(f"{each.option}: {name}" for each, name in _chosen(config).items() if each.costly))
+    return tuple(f"{each.option}: {name}" for each, name in _chosen(config).items() if each.costly)
 
 
 def chosen_algorithms(config: QuantizationConfig) -> tuple[Algorithm, ...]:
@@ -31,8 +38,11 @@ def chosen_algorithms(config: QuantizationConfig) -> tuple[Algorithm, ...]:
     return tuple(_chosen(config))
 
 
-def _chosen(config: QuantizationConfig) -> dict[ChannelChoice | Rounding | BiasCorrection, str]:
-    found: dict[ChannelChoice | Rounding | BiasCorrection, str] = {}
+_Kind = ParameterChange | ChannelChoice | Rounding | BiasCorrection
+
+
+def _chosen(config: QuantizationConfig) -> dict[_Kind, str]:
+    found: dict[_Kind, str] = {find_algorithm(ParameterChange, name): name for name in config.parameter_changes}
     found |= {find_algorithm(ChannelChoice, name): name for name in config.channel_choices}
     found |= {find_algorithm(Rounding, name): name for name in config.roundings}
     if config.corrects_biases:
