@@ -18,7 +18,8 @@ from expansions.reduction.partial_sums import PartialSums
 from mrt.calibration import Calibration
 from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.algorithm import Rounding, find_algorithm
-from mrt.quantization.expansion import Demand, Inputs
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.weights import Accumulator, QuantizedWeight, quantize_weight, with_correction_room
