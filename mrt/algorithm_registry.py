@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import AfterValidator
 
 from mrt.errors import ConfigError
+from mrt.plugins import load_plugins
 
 OWN = "mrt.quantization.algorithms.built_in"
 """The module that imports all algorithms of MRT itself, by name: options stand below them."""
@@ -80,9 +80,6 @@ def _needed(names: tuple[str, ...]) -> str:
     return f"{', '.join(first)} or {last} is needed" if first else f"{last} is needed"
 
 
-@cache
 def _load() -> None:
-    from mrt.quantization.expansion import load_plugins
-
     importlib.import_module(OWN)
-    load_plugins()
+    load_plugins("algorithms")
