@@ -221,7 +221,7 @@ def compile_functions(functions: dict[str, Any], found: Any) -> Any:
 
     from mrt.backend.build import SETTINGS
     from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
-    from mrt.backend.schedule.stack import KERNELS
+    from mrt.backend.link.kernel_pipeline import KERNELS
 
     every = dict(functions)
     asks = any(needs_tiles(function) for function in functions.values())

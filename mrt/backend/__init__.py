@@ -1,14 +1,17 @@
-"""The backend: graphs compiled by TVM for a CPU. One TE compute per operator, one PrimFunc per region."""
+"""The backend: graphs compiled by TVM for a CPU. One TE compute per operator, one PrimFunc per region.
+
+Plug-ins register the computes of their operators with `compute`, and write them with `elementwise` and `inlined`.
+"""
 
 from mrt.backend import computes as _computes
+from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
 from mrt.backend.explain import compiled_text, explain
-from mrt.backend.fusion.batches import plan_batch
-from mrt.backend.layout.packing import packing
 from mrt.backend.lowering.graph import build_module
 from mrt.backend.portable import build_portable
 from mrt.backend.runner import ONE_THREAD, TvmRunner
 from mrt.backend.te.registry import Kind, compute
+from mrt.backend.te.stages import elementwise, inlined
 
 del _computes
 
@@ -21,7 +24,8 @@ __all__ = [
     "compile_model",
     "compiled_text",
     "compute",
+    "elementwise",
     "explain",
-    "packing",
+    "inlined",
     "plan_batch",
 ]

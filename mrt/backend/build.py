@@ -13,13 +13,13 @@ from tvm.target import codegen
 
 from mrt.backend.kernels.generic.prefetch_next_kernel import upcoming_steps
 from mrt.backend.link.calls import Calls, write_calls
+from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.link.libraries import SETTINGS, Libraries, as_object
 from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine, one_line, resolved
 from mrt.backend.rewrites.known_bounds import bounds_of_inputs, known_bounds
 from mrt.backend.rewrites.with_quantizers import with_real_ends
-from mrt.backend.schedule.stack import KERNELS
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning.tuning import Tuning
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target

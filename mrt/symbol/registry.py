@@ -20,7 +20,9 @@ class ByRecord(Generic[_Entry]):
         self._entries: dict[type[Operator], _Entry] = {}
 
     def add(self, record: type[Operator], entry: _Entry) -> None:
-        """Adds the entry of a record; GraphError where that record has one."""
+        """Adds the entry of a record; GraphError where that record has one, or is none."""
+        if not isinstance(record, type) or not issubclass(record, Operator):
+            raise GraphError(f"{self._what} of {record!r}: a record is needed, a class derived from Operator")
         if record in self._entries:
             raise GraphError(f"{record.__name__} ({record.op}) has two entries of the kind {self._what}; one is needed")
         self._entries[record] = entry

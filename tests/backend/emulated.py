@@ -20,9 +20,9 @@ from mrt.backend.build import compile_linkable
 from mrt.backend.kernels.generic.prefetch_next_kernel import upcoming_steps
 from mrt.backend.link.libraries import Libraries, as_object
 from mrt.backend.link.one_function import Joined, join_calls
-from mrt.backend.link.workspace import aligned
 from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
+from mrt.backend.memory.alignment import aligned
 from mrt.runtime import CALLS, MAIN, Linkable, Linker
 from mrt.symbol import Array, Graph, Symbol
 from tests.emulation import Emulation

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from compiled import op
 
-from mrt.backend.fusion import batches
-from mrt.backend.fusion.batches import plan_batch
+from mrt.backend import batches
+from mrt.backend.batches import plan_batch
 from mrt.symbol import Graph, GraphBuilder, TensorType
 
 

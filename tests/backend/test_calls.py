@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 
 from mrt.backend.link.calls import FAR, PART, Calls, Pointer, write_calls
-from mrt.backend.schedule.stack import KERNELS
+from mrt.backend.link.kernel_pipeline import KERNELS
 
 KERNEL = "mrt.tests.kernel"
 SIZES = (64, 256)

@@ -60,7 +60,7 @@ def runner(request: pytest.FixtureRequest) -> Runner:
 
 
 class Layers(Bundle):
-    """Chains as an integer network has them, so that tensors lie as their readers wish."""
+    """Chains as an integer network has them, so that tensors lie as their readers request."""
 
     def parameter_of(self, shape: tuple[int, ...], dtype: str, lo: int, hi: int) -> Symbol:
         return self.parameter(self.integers(shape, dtype, lo, hi))
@@ -144,7 +144,7 @@ def test_depthwise_convolutions(runner: Runner, dtype: str) -> None:
 
 
 def test_what_windows_give_is_read_along_rows(runner: Runner) -> None:
-    """Channels are in the lanes of a convolution, whatever axis its only reader wishes for; a copy serves that one."""
+    """Channels are in the lanes of a convolution, whatever axis its only reader requests; a copy serves that one."""
     layers = Layers()
     for shape, filters, kernel, groups in [((1, 16, 5, 4), 19, (3, 3), 1), ((1, 9, 21), 9, (2,), 9)]:
         given = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)))
@@ -200,7 +200,7 @@ def test_convolutions_in_slices(runner: Runner, dtype: str) -> None:
 
 
 def test_wide_and_narrow_factors(runner: Runner) -> None:
-    """16-bit data, 16-bit weights, both, and data that two convolutions wish for in different dtypes."""
+    """16-bit data, 16-bit weights, both, and data that two convolutions request in different dtypes."""
     layers = Layers()
     narrow = layers.requantized(layers.input(layers.integers((1, 20, 6, 6), "int16", -200, 200)), "int8")
     wide = layers.requantized(layers.input(layers.integers((1, 20, 6, 6), "int16", -20000, 20000)), "int16")

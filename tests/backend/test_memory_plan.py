@@ -7,7 +7,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.backend.link.workspace import ALIGNMENT, Lifetime, plan_memory
+from mrt.backend.link.workspace import Lifetime, plan_memory
+from mrt.backend.memory.alignment import ALIGNMENT
 
 
 @st.composite

@@ -16,11 +16,11 @@ from tvm import tirx
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
+from mrt.backend.link.kernel_pipeline import KERNELS, STACK_BYTES
 from mrt.backend.lowering.graph import Emitter, plan_calls
 from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import register_tile
-from mrt.backend.schedule.stack import KERNELS, STACK_BYTES
 from mrt.backend.schedule.tilings import Scheduled, VectorTiling, by_rule, schedule_by_rule
 from mrt.symbol import Graph, Symbol
 

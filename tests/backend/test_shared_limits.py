@@ -7,7 +7,8 @@ import pytest
 from compiled import compare, op
 
 from mrt.backend import TvmRunner, build_module
-from mrt.backend.rewrites.clip_limits_as_parameters import ClipTo, SharedLimits
+from mrt.backend.operators.clip_to import ClipTo
+from mrt.backend.rewrites.clip_limits_as_parameters import SharedLimits
 from mrt.symbol import Graph, GraphBuilder, Interval, TensorType
 
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from mrt.backend.rewrites.sliced_convolution import SlicedConvolution
+from mrt.backend.operators.sliced_convolution import SlicedConvolution
 from mrt.errors import GraphError
 from mrt.symbol import Interval, TensorType
 from mrt.symbol.operators.convolution import Convolution

@@ -8,7 +8,7 @@ from test_kernels import Layers, runnable
 
 from mrt.backend import TvmRunner
 from mrt.backend.explain import explain
-from mrt.backend.rewrites.interleave_channels import Interleave
+from mrt.backend.operators.interleave import Interleave
 from mrt.symbol import Interval, Symbol
 
 

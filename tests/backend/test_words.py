@@ -15,8 +15,9 @@ from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.lowering.graph import Emitter
 from mrt.backend.machine import Machine
+from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift
 from mrt.backend.rewrites.known_bounds import known_bounds
-from mrt.backend.rewrites.narrow_to_int16 import UpperWord, Words, WordScale, WordShift
+from mrt.backend.rewrites.narrow_to_int16 import Words
 from mrt.backend.te.rounding import Rounding, choose_rounding
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, TensorType
 
@@ -38,9 +39,9 @@ def test_the_upper_word_and_the_rest_of_the_shift_are_the_whole_one(factor: int)
 
 
 def test_the_form_of_rounding_follows_the_words_it_is_computed_in() -> None:
-    for highest, form in ((2**15 - 9, Rounding.ADDED), (2**15 - 8, Rounding.LESS_ONE)):
+    for highest, form in ((2**15 - 9, Rounding.ADDED), (2**15 - 8, Rounding.TWO_SHIFTS)):
         assert choose_rounding(Interval.of(-1, highest, (5,)), np.array([4], np.int8), "int16") is form
-    assert choose_rounding(Interval.of(0, 2**15 - 1, (5,)), np.array([15], np.int8), "int16") is Rounding.NATURAL
+    assert choose_rounding(Interval.of(0, 2**15 - 1, (5,)), np.array([15], np.int8), "int16") is Rounding.UNSIGNED
 
 
 def requantized_sum(

@@ -14,7 +14,7 @@ import pytest
 from loaded import BENCHMARKS, load_benchmark
 from onnx import helper
 
-from mrt.backend.fusion.batches import BatchPlan
+from mrt.backend.batches import BatchPlan
 from mrt.compilation import TargetConfig
 
 peers = load_benchmark("peers")

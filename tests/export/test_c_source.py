@@ -16,9 +16,9 @@ from exported import facts
 from typer.testing import CliRunner
 
 import mrt
-from mrt.backend.te.expressions import Tensor, constant
 from mrt.backend.te.registry import compute
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Tensor, constant
 from mrt.cli import app
 from mrt.errors import CompilationError, ConfigError, UnsupportedOperatorError
 from mrt.export.c import sizes_in, to_c
@@ -52,7 +52,7 @@ class ThroughFloats(Same):
     """Its compute goes through floats."""
 
 
-@compute("through_floats_of_test")
+@compute(ThroughFloats)
 def through_floats(symbol: Symbol, data: Tensor) -> Tensor:
     half = constant(0.5, "float32")
     return elementwise(symbol, data, body=lambda x: (x.astype("float32") * half + half).astype(symbol.dtype))

@@ -1,4 +1,7 @@
-"""The computes, one file per family as in `mrt.symbol.operators`; importing this registers them all."""
+"""The computes: what each operator becomes in TE, one file per family as in `mrt.symbol.operators`.
+
+Importing this registers all of them.
+"""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""Elementwise functions of one argument."""
+"""Activations: relu, clips, LeakyReLU, tanh and sigmoid."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from tvm import te, tirx
 from mrt.backend.computes.functions import elu, function, gelu, gelu_tanh, number
 from mrt.backend.kernels.generic import transcendental
 from mrt.backend.memory.storage import View
-from mrt.backend.rewrites.clip_limits_as_parameters import ClipTo
-from mrt.backend.te.expressions import Expression, Tensor, bind, constant
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.operators.clip_to import ClipTo
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise, inlined
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
 from mrt.symbol import Symbol
-from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, LeakyReLU
+from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, LeakyReLU, Relu, Sigmoid, Tanh
 
 
-@compute("relu", kind=Kind.ELEMENTWISE)
+@compute(Relu, kind=Kind.ELEMENTWISE)
 def relu(symbol: Symbol, data: Tensor) -> View:
-    if isinstance(data, View) and data.natural:
+    if isinstance(data, View) and data.non_negative:
         return data
     if symbol.dtype == "bool":
         return elementwise(symbol, data, body=lambda x: x)
     return elementwise(symbol, data, body=lambda x: te.max(x, constant(0, symbol.dtype)))
 
 
-@compute("clip", kind=Kind.ELEMENTWISE)
-def clip(symbol: Symbol, data: Tensor) -> View:
-    operator, dtype = record(symbol, Clip), symbol.dtype
-    if isinstance(data, View) and data.natural and operator.a_max >= 0:
-        # Without a sign the lower limit is idle, and the upper one may become part of a conversion that saturates.
+@compute(Clip, kind=Kind.ELEMENTWISE)
+def clip(symbol: Symbol[Clip], data: Tensor) -> View:
+    operator, dtype = symbol.operator, symbol.dtype
+    if isinstance(data, View) and data.non_negative and operator.a_max >= 0:
+        # Unsigned, the lower limit changes nothing, and LLVM makes one saturating conversion of the upper one.
         wide = f"u{dtype}"
-        # One that the dtype itself sets is idle, too, and TVM could not take it into a conversion to a narrower dtype.
+        # An upper limit that dtype sets itself is left out: it would keep TVM from that conversion.
         a_max = operator.a_max if operator.a_max < tirx.max_value(dtype).value else tirx.max_value(wide).value
 
         def element(x: Expression) -> Expression:
             return clipped(x.astype(wide), wide, operator.a_min, a_max).astype(dtype)
 
-        return elementwise(symbol, data, body=element, natural=True)
+        return elementwise(symbol, data, body=element, non_negative=True)
     return elementwise(symbol, data, body=lambda x: clipped(x, dtype, operator.a_min, operator.a_max))
 
 
-@compute("clip_to", kind=Kind.ELEMENTWISE)
-def clip_to(symbol: Symbol, data: Tensor, *limits: Tensor) -> View:
-    sides = [te.max] * record(symbol, ClipTo).has_least + [te.min] * record(symbol, ClipTo).has_most
+@compute(ClipTo, kind=Kind.ELEMENTWISE)
+def clip_to(symbol: Symbol[ClipTo], data: Tensor, *limits: Tensor) -> View:
+    sides = [te.max] * symbol.operator.has_least + [te.min] * symbol.operator.has_most
 
     def element(x: Expression, *ends: Expression) -> Expression:
         x = x.astype(symbol.dtype)
@@ -56,9 +56,9 @@ def clip_to(symbol: Symbol, data: Tensor, *limits: Tensor) -> View:
 
 
 def clipped(x: Expression, dtype: str, lo: float = -math.inf, hi: float = math.inf) -> Expression:
-    """x limited to [lo, hi]; an integer to the integers in it, of which those beyond its dtype change nothing.
+    """x limited to [lo, hi]; limits beyond an integer dtype are left out.
 
-    Where one integer of the dtype is left it is a constant: C's compilers warn of comparisons that have one outcome.
+    Where one integer is left it is a constant: C's compilers warn of comparisons that have one outcome.
     """
     if dtype.startswith("float"):
         return te.min(te.max(x, constant(lo, dtype)), constant(hi, dtype))
@@ -71,10 +71,10 @@ def clipped(x: Expression, dtype: str, lo: float = -math.inf, hi: float = math.i
     return te.min(x, constant(math.floor(hi), dtype)) if hi < most else x
 
 
-@compute("LeakyReLU")
-def leaky_relu(symbol: Symbol, data: Tensor, gamma: Tensor | None = None) -> Tensor:
-    """As act_type says; the slope is an attribute, or with act_type prelu gamma, per channel or one."""
-    operator, dtype = record(symbol, LeakyReLU), symbol.dtype
+@compute(LeakyReLU)
+def leaky_relu(symbol: Symbol[LeakyReLU], data: Tensor, gamma: Tensor | None = None) -> Tensor:
+    """The function that act_type names. gamma: the slopes of prelu, one for each channel or one for all."""
+    operator, dtype = symbol.operator, symbol.dtype
     if not operator.is_linear:
         return function(symbol, data, lambda x: _curved(x, operator))
     zero = constant(0, dtype)
@@ -99,11 +99,11 @@ def _curved(x: Expression, operator: LeakyReLU) -> Expression:
     return gelu_tanh(x, CUBIC)
 
 
-@compute("tanh", kind=Kind.ELEMENTWISE, repeats=True)
+@compute(Tanh, kind=Kind.ELEMENTWISE, repeats_input=True)
 def tanh(symbol: Symbol, data: Tensor) -> Tensor:
     return function(symbol, data, transcendental.tanh)
 
 
-@compute("sigmoid", kind=Kind.ELEMENTWISE, repeats=True)
+@compute(Sigmoid, kind=Kind.ELEMENTWISE, repeats_input=True)
 def sigmoid(symbol: Symbol, data: Tensor) -> Tensor:
     return function(symbol, data, transcendental.sigmoid)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from tvm import tirx
 
-from mrt.backend.te.expressions import Expression, Tensor, ravel, unravel, whole_part
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined
+from mrt.backend.tir.expressions import Expression, Tensor, ravel, unravel, whole_part
 from mrt.symbol import Symbol
-from mrt.symbol.operators.arrangement import DepthToSpace, Repeat, SpaceToDepth, SwapAxis, Tile, UpSampling
+from mrt.symbol.operators.arrangement import DepthToSpace, Repeat, SliceLike, SpaceToDepth, SwapAxis, Tile, UpSampling
 
 
-@compute("SwapAxis")
-def swap_axis(symbol: Symbol, data: Tensor) -> Tensor:
-    first, second = record(symbol, SwapAxis).axes(len(symbol.shape))
+@compute(SwapAxis)
+def swap_axis(symbol: Symbol[SwapAxis], data: Tensor) -> Tensor:
+    first, second = symbol.operator.axes(len(symbol.shape))
 
     def element(*at: Expression) -> Expression:
         places = list(at)
@@ -23,15 +23,15 @@ def swap_axis(symbol: Symbol, data: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("slice_like", kind=Kind.GATHER)
+@compute(SliceLike, kind=Kind.GATHER)
 def slice_like(symbol: Symbol, data: Tensor, like: Tensor) -> Tensor:
     """The second tensor's shape decided the symbol's; its values are not read."""
     return inlined(symbol.shape, symbol.dtype, lambda *at: data(*at))
 
 
-@compute("tile", kind=Kind.GATHER)
-def tile(symbol: Symbol, data: Tensor) -> Tensor:
-    shape, reps = record(symbol, Tile).aligned(symbol.inputs[0].shape)
+@compute(Tile, kind=Kind.GATHER)
+def tile(symbol: Symbol[Tile], data: Tensor) -> Tensor:
+    shape, reps = symbol.operator.aligned(symbol.inputs[0].shape)
     added = len(shape) - len(data.shape)
 
     def element(*at: Expression) -> Expression:
@@ -41,9 +41,9 @@ def tile(symbol: Symbol, data: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("repeat")
-def repeat(symbol: Symbol, data: Tensor) -> Tensor:
-    operator, source = record(symbol, Repeat), symbol.inputs[0].shape
+@compute(Repeat)
+def repeat(symbol: Symbol[Repeat], data: Tensor) -> Tensor:
+    operator, source = symbol.operator, symbol.inputs[0].shape
 
     def element(*at: Expression) -> Expression:
         if operator.axis is None:
@@ -54,9 +54,9 @@ def repeat(symbol: Symbol, data: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("UpSampling", kind=Kind.GATHER)
-def up_sampling(symbol: Symbol, data: Tensor) -> Tensor:
-    scale = record(symbol, UpSampling).scale
+@compute(UpSampling, kind=Kind.GATHER)
+def up_sampling(symbol: Symbol[UpSampling], data: Tensor) -> Tensor:
+    scale = symbol.operator.scale
     return inlined(
         symbol.shape,
         symbol.dtype,
@@ -64,9 +64,9 @@ def up_sampling(symbol: Symbol, data: Tensor) -> Tensor:
     )
 
 
-@compute("depth_to_space")
-def depth_to_space(symbol: Symbol, data: Tensor) -> Tensor:
-    size, channels = record(symbol, DepthToSpace).block_size, symbol.shape[1]
+@compute(DepthToSpace)
+def depth_to_space(symbol: Symbol[DepthToSpace], data: Tensor) -> Tensor:
+    size, channels = symbol.operator.block_size, symbol.shape[1]
 
     def element(n: Expression, c: Expression, h: Expression, w: Expression) -> Expression:
         block = ravel((tirx.floormod(h, size), tirx.floormod(w, size)), (size, size))
@@ -75,9 +75,9 @@ def depth_to_space(symbol: Symbol, data: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("space_to_depth")
-def space_to_depth(symbol: Symbol, data: Tensor) -> Tensor:
-    size, channels = record(symbol, SpaceToDepth).block_size, symbol.inputs[0].shape[1]
+@compute(SpaceToDepth)
+def space_to_depth(symbol: Symbol[SpaceToDepth], data: Tensor) -> Tensor:
+    size, channels = symbol.operator.block_size, symbol.inputs[0].shape[1]
 
     def element(n: Expression, c: Expression, h: Expression, w: Expression) -> Expression:
         row, column, channel = unravel(c, (size, size, channels))

@@ -14,13 +14,14 @@ from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.depthwise import ColumnForm, column_dot, column_sums, pack_columns
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
-from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings, packing
 from mrt.backend.machine import Machine
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.rewrites.sliced_convolution import SlicedConvolution, folded
-from mrt.backend.te.expressions import Expression, Tensor, constant
-from mrt.backend.te.registry import Kind, Wish, compute, record, wishing
+from mrt.backend.operators.sliced_convolution import SlicedConvolution, folded
+from mrt.backend.te.operands import FixedForm, Operand, Packed, Surroundings
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.types import type_of
@@ -29,24 +30,21 @@ MAX_UNROLLED_TAPS = 49
 """Products of one output element that are written out rather than looped over."""
 
 
-@wishing("Convolution")
-def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish | None:
+def request_channels(
+    symbol: Symbol[Convolution], values: Sequence[Array | None], machine: Machine
+) -> LayoutRequest | None:
     weight = values[1]
     if weight is None:
         return None
     pad = (0, 0, *Window.of(symbol).before)
-    made = Wish(1, before=pad, after=pad)
+    made = LayoutRequest(1, before=pad, after=pad)
     choose = column_dot if is_depthwise(symbol) else choose_dot
     dot = choose(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
     return made if dot is None else replace(made, dtype=dot.data, offset=dot.offset)
 
 
-wishing("sliced_convolution")(wish)
-
-
-@packing("Convolution", 1)
-def pack_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Packed | None:
-    data, groups = surroundings.views[0], record(symbol, Convolution).num_group
+def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surroundings) -> Packed | None:
+    data, groups = surroundings.views[0], symbol.operator.num_group
     if data is None or data.inner != 1:
         return None
     if is_depthwise(symbol):
@@ -61,34 +59,36 @@ def pack_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Pa
     return pack_dot(weight, data, symbol.dtype, surroundings, Window.of(symbol).is_pointwise, groups)
 
 
-@packing("sliced_convolution", 1)
-def pack_sliced_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Packed | None:
-    data, width = surroundings.views[0], record(symbol, SlicedConvolution).width
+def pack_sliced_weight(symbol: Symbol[SlicedConvolution], weight: Array, surroundings: Surroundings) -> Packed | None:
+    data, width = surroundings.views[0], symbol.operator.width
     if data is None:
         return None
     return pack_slices(weight, data, symbol.dtype, surroundings, Window.of(symbol).is_pointwise, width)
 
 
-@packing("sliced_convolution", 2)
-def pack_slice_factors(symbol: Symbol, factors: Array, surroundings: Surroundings) -> Packed | None:
+def pack_slice_factors(symbol: Symbol[SlicedConvolution], factors: Array, surroundings: Surroundings) -> Packed | None:
     # What is known of a parameter is its value.
     weight = surroundings.bounds[1].lo
     dot = choose_dot(symbol.inputs[0].dtype, weight.astype(np.int8), symbol.dtype, surroundings.machine)
-    return pack_factors(factors, folded(weight, factors, record(symbol, SlicedConvolution).width), dot, surroundings)
+    return pack_factors(factors, folded(weight, factors, symbol.operator.width), dot, surroundings)
 
 
-@packing("Convolution", 2)
 def pack_convolution_bias(symbol: Symbol, bias: Array, surroundings: Surroundings) -> Packed | None:
     return pack_bias(bias, surroundings)
 
 
-def is_depthwise(symbol: Symbol) -> bool:
+def is_depthwise(symbol: Symbol[Convolution]) -> bool:
     """Whether each channel of the output is made of the one of the data."""
-    return record(symbol, Convolution).num_group == symbol.shape[1] == symbol.inputs[0].shape[1]
+    return symbol.operator.num_group == symbol.shape[1] == symbol.inputs[0].shape[1]
 
 
-@compute("Convolution", kind=Kind.WINDOW)
-def convolution(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | None = None) -> View:
+@compute(
+    Convolution,
+    kind=Kind.WINDOW,
+    layout_requests={0: request_channels},
+    packings={1: pack_weight, 2: pack_convolution_bias},
+)
+def convolution(symbol: Symbol[Convolution], data: View, weight: Tensor, bias: Tensor | None = None) -> View:
     form = weight.form if isinstance(weight, Operand) else None
     if isinstance(form, DotForm):
         dots = column_convolution if isinstance(form, ColumnForm) else dot_convolution
@@ -99,16 +99,21 @@ def convolution(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | None 
     return inlined(symbol.shape, symbol.dtype, lambda *at: result(*at) + bias(at[1]).astype(symbol.dtype), 1)
 
 
-@compute("sliced_convolution", kind=Kind.WINDOW)
-def sliced_convolution(symbol: Symbol, data: View, weight: Operand, factors: Operand) -> View:
+@compute(
+    SlicedConvolution,
+    kind=Kind.WINDOW,
+    layout_requests={0: request_channels},
+    packings={1: pack_sliced_weight, 2: pack_slice_factors},
+)
+def sliced_convolution(symbol: Symbol[SlicedConvolution], data: View, weight: Operand, factors: Operand) -> View:
     return dot_convolution(symbol, data, weight, None, factors)
 
 
 def dot_convolution(
-    symbol: Symbol, data: View, weight: Operand, bias: Tensor | None, factors: Operand | None = None
+    symbol: Symbol[Convolution], data: View, weight: Operand, bias: Tensor | None, factors: Operand | None = None
 ) -> View:
     """Output channels in lanes, input channels in dots, in slices where these have factors."""
-    operator, window = record(symbol, Convolution), Window.of(symbol)
+    operator, window = symbol.operator, Window.of(symbol)
     shape = (symbol.shape[0], *symbol.shape[2:])
 
     def places(position: Sequence[Expression], taps: Sequence[Expression]) -> list[Expression]:
@@ -122,14 +127,14 @@ def dot_convolution(
     return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
 
 
-def column_convolution(symbol: Symbol, data: View, weight: Operand, bias: Tensor | None) -> View:
+def column_convolution(symbol: Symbol[Convolution], data: View, weight: Operand, bias: Tensor | None) -> View:
     """Channels in lanes, the taps of a column in dots."""
     window, (batch, _, *spatial) = Window.of(symbol), symbol.shape
     sums = column_sums(data, weight, (batch, *spatial), window.kernel, window.bordered, bias)
     return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
 
 
-def depthwise_convolution(symbol: Symbol, data: View, weight: Operand) -> View:
+def depthwise_convolution(symbol: Symbol[Convolution], data: View, weight: Operand) -> View:
     """Channels in lanes, all taps of a position after each other."""
     window, dtype = Window.of(symbol), symbol.dtype
     (taps_of,) = weight.views
@@ -144,9 +149,9 @@ def depthwise_convolution(symbol: Symbol, data: View, weight: Operand) -> View:
     return inlined(symbol.shape, dtype, lambda n, c, *position: sums(n, *position, c), 1)
 
 
-def direct_convolution(symbol: Symbol, data: View, weight: Tensor) -> View:
+def direct_convolution(symbol: Symbol[Convolution], data: View, weight: Tensor) -> View:
     """The sum of all taps for each position, in the graph's layout."""
-    operator, dtype = record(symbol, Convolution), symbol.dtype
+    operator, dtype = symbol.operator, symbol.dtype
     window = Window.of(symbol)
     channels, spatial = symbol.shape[1], symbol.shape[2:]
     groups = operator.num_group
@@ -210,8 +215,8 @@ class Window:
         self.before, self.after = tuple(before), tuple(after)
 
     @classmethod
-    def of(cls, symbol: Symbol) -> Window:
-        operator = record(symbol, Convolution)
+    def of(cls, symbol: Symbol[Convolution]) -> Window:
+        operator = symbol.operator
         ones, zeros = (1,) * len(operator.kernel), (0,) * len(operator.kernel)
         pad = operator.pad or zeros
         return cls(operator.kernel, operator.stride or ones, operator.dilate or ones, pad, pad)

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from functools import reduce
 from operator import add, mul, sub, truediv
 
-from mrt.backend.te.expressions import Expression, Tensor
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor
 from mrt.symbol import Symbol
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv, BroadcastMul, BroadcastSub
+from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
 
 
 def _of_operands(symbol: Symbol, operation: Callable[..., Expression], *inputs: Tensor) -> Tensor:
@@ -17,21 +19,21 @@ def _of_operands(symbol: Symbol, operation: Callable[..., Expression], *inputs: 
     return elementwise(symbol, *inputs, body=lambda *xs: reduce(operation, (x.astype(symbol.dtype) for x in xs)))
 
 
-@compute("elemwise_add", "broadcast_add", "add_n", kind=Kind.ELEMENTWISE)
+@compute(ElemwiseAdd, BroadcastAdd, AddN, kind=Kind.ELEMENTWISE)
 def sum_of(symbol: Symbol, *terms: Tensor) -> Tensor:
     return _of_operands(symbol, add, *terms)
 
 
-@compute("elemwise_sub", "broadcast_sub", kind=Kind.ELEMENTWISE)
+@compute(ElemwiseSub, BroadcastSub, kind=Kind.ELEMENTWISE)
 def difference(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
     return _of_operands(symbol, sub, lhs, rhs)
 
 
-@compute("elemwise_mul", "broadcast_mul", kind=Kind.ELEMENTWISE)
+@compute(ElemwiseMul, BroadcastMul, kind=Kind.ELEMENTWISE)
 def product(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
     return _of_operands(symbol, mul, lhs, rhs)
 
 
-@compute("broadcast_div", kind=Kind.ELEMENTWISE)
+@compute(BroadcastDiv, kind=Kind.ELEMENTWISE)
 def quotient(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
     return _of_operands(symbol, truediv, lhs, rhs)

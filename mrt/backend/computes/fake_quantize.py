@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from tvm import te, tirx
 
-from mrt.backend.te.expressions import Expression, Tensor, constant
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Symbol
 from mrt.symbol.operators.fake_quantize import FakeQuantize
 
 
-@compute("FakeQuantize", kind=Kind.ELEMENTWISE)
-def fake_quantize(symbol: Symbol, data: Tensor, *limits: Tensor) -> Tensor:
+@compute(FakeQuantize, kind=Kind.ELEMENTWISE)
+def fake_quantize(symbol: Symbol[FakeQuantize], data: Tensor, *limits: Tensor) -> Tensor:
     """The definition in float32; LLVM may contract the last product and sum, so that the level's value is an ulp
     off."""
-    top = constant(record(symbol, FakeQuantize).levels - 1, "float32")
+    top = constant(symbol.operator.levels - 1, "float32")
 
     def element(*values: Expression) -> Expression:
         x, low, high, first, last = (value.astype("float32") for value in values)

@@ -1,20 +1,45 @@
-"""Elementwise functions of one argument beside the activations."""
+"""Elementwise functions of one argument other than activations."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import partial, reduce
+from functools import reduce
 from operator import mul
 
 from tvm import te, tirx
 
 from mrt.backend.kernels.generic import transcendental
-from mrt.backend.te.expressions import Expression, Tensor, bind, constant, dtype_of
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise
-from mrt.symbol import Symbol
-from mrt.symbol.operators.functions import HardSigmoid, PowerScalar
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of
+from mrt.symbol import Operator, Symbol
+from mrt.symbol.operators.functions import (
+    Abs,
+    Ceil,
+    Erf,
+    Exp,
+    Floor,
+    HardSigmoid,
+    HardSwish,
+    Log,
+    Mish,
+    Negative,
+    PowerScalar,
+    Reciprocal,
+    Rint,
+    Round,
+    RoundHalfEven,
+    Rsqrt,
+    Sign,
+    Silu,
+    Softrelu,
+    Softsign,
+    Sqrt,
+    Square,
+    Trunc,
+)
+from mrt.symbol.operators.periodic import Cos
 
 Body = Callable[[Expression], Expression]
 
@@ -28,7 +53,7 @@ def number(value: float, like: Expression) -> Expression:
 
 
 def function(symbol: Symbol, data: Tensor, body: Body) -> Tensor:
-    """The stage of a function of one argument, which `body` may read many times."""
+    """An elementwise function whose `body` may read its argument many times."""
     return elementwise(symbol, data, body=lambda x: bind(x.astype(symbol.dtype), body))
 
 
@@ -46,9 +71,9 @@ def sign(x: Expression) -> Expression:
     return tirx.Select(x > zero, number(1, x), tirx.Select(x < zero, number(-1, x), zero))
 
 
-@compute("hard_sigmoid", kind=Kind.ELEMENTWISE)
-def hard_sigmoid(symbol: Symbol, data: Tensor) -> Tensor:
-    operator = record(symbol, HardSigmoid)
+@compute(HardSigmoid, kind=Kind.ELEMENTWISE)
+def hard_sigmoid(symbol: Symbol[HardSigmoid], data: Tensor) -> Tensor:
+    operator = symbol.operator
     return function(symbol, data, lambda x: ramp(x, operator.alpha, operator.beta))
 
 
@@ -65,10 +90,10 @@ def softplus(x: Expression) -> Expression:
     return value.astype(dtype_of(x))
 
 
-@compute("_power_scalar", kind=Kind.ELEMENTWISE)
-def power_scalar(symbol: Symbol, data: Tensor) -> Tensor:
+@compute(PowerScalar, kind=Kind.ELEMENTWISE)
+def power_scalar(symbol: Symbol[PowerScalar], data: Tensor) -> Tensor:
     """Small whole powers are products."""
-    exponent = record(symbol, PowerScalar).scalar
+    exponent = symbol.operator.scalar
     if exponent.is_integer() and 1 <= exponent <= MOST_FACTORS:
         factors = int(exponent)
         return function(symbol, data, lambda v: reduce(mul, [v] * factors))
@@ -93,34 +118,43 @@ def gelu_tanh(x: Expression, cubic: float) -> Expression:
     return x * (number(0.5, x) + number(0.5, x) * transcendental.tanh(inner))
 
 
-FUNCTIONS: Mapping[str, Body] = {
-    "abs": lambda x: te.max(x, -x),
-    "negative": lambda x: -x,
-    "reciprocal": lambda x: number(1, x) / x,
-    "square": lambda x: x * x,
-    "sqrt": te.sqrt,
-    "rsqrt": lambda x: number(1, x) / te.sqrt(x),
-    "log": te.log,
-    "cos": te.cos,
-    "floor": te.floor,
-    "ceil": te.ceil,
-    "trunc": te.trunc,
-    "round": round_half_away,
-    "rint": lambda x: tirx.Select(x - te.floor(x) <= te.ceil(x) - x, te.floor(x), te.ceil(x)),
-    "round_half_even": tirx.nearbyint,
-    "sign": sign,
-    "softsign": lambda x: x / (number(1, x) + te.max(x, -x)),
-    "softrelu": softplus,
-    "hard_swish": lambda x: x * ramp(x, 1 / 6, 0.5),
+FUNCTIONS: Mapping[type[Operator], Body] = {
+    Abs: lambda x: te.max(x, -x),
+    Negative: lambda x: -x,
+    Reciprocal: lambda x: number(1, x) / x,
+    Square: lambda x: x * x,
+    Sqrt: te.sqrt,
+    Rsqrt: lambda x: number(1, x) / te.sqrt(x),
+    Log: te.log,
+    Cos: te.cos,
+    Floor: te.floor,
+    Ceil: te.ceil,
+    Trunc: te.trunc,
+    Round: round_half_away,
+    Rint: lambda x: tirx.Select(x - te.floor(x) <= te.ceil(x) - x, te.floor(x), te.ceil(x)),
+    RoundHalfEven: tirx.nearbyint,
+    Sign: sign,
+    Softsign: lambda x: x / (number(1, x) + te.max(x, -x)),
+    Softrelu: softplus,
+    HardSwish: lambda x: x * ramp(x, 1 / 6, 0.5),
 }
-"""Functions without attributes, by operator."""
-LONG_FUNCTIONS: Mapping[str, Body] = {
-    "exp": transcendental.exp,
-    "erf": transcendental.erf,
-    "silu": lambda x: x * transcendental.sigmoid(x),
-    "mish": lambda x: x * transcendental.tanh(softplus(x)),
+"""Functions without attributes, by record."""
+LONG_FUNCTIONS: Mapping[type[Operator], Body] = {
+    Exp: transcendental.exp,
+    Erf: transcendental.erf,
+    Silu: lambda x: x * transcendental.sigmoid(x),
+    Mish: lambda x: x * transcendental.tanh(softplus(x)),
 }
-"""Those whose expressions have the argument in many places."""
+"""Those whose expressions have the argument in many places; see `compute`."""
 
-for _op, _body in (*FUNCTIONS.items(), *LONG_FUNCTIONS.items()):
-    compute(_op, kind=Kind.ELEMENTWISE, repeats=_op in LONG_FUNCTIONS)(partial(function, body=_body))
+
+def _register(record: type[Operator], body: Body, repeats_input: bool) -> None:
+    @compute(record, kind=Kind.ELEMENTWISE, repeats_input=repeats_input)
+    def of_argument(symbol: Symbol, data: Tensor) -> Tensor:
+        return function(symbol, data, body)
+
+
+for _record, _body in FUNCTIONS.items():
+    _register(_record, _body, repeats_input=False)
+for _record, _body in LONG_FUNCTIONS.items():
+    _register(_record, _body, repeats_input=True)

@@ -7,16 +7,16 @@ import math
 from tvm import te
 
 from mrt.backend.computes.reduce import reduced
-from mrt.backend.te.expressions import Expression, Tensor, constant
-from mrt.backend.te.registry import compute, record
+from mrt.backend.te.registry import compute
 from mrt.backend.te.stages import inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Symbol
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 
 
-@compute("InstanceNorm")
-def instance_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
-    """Two passes: the variance is taken of the centred values."""
+@compute(InstanceNorm)
+def instance_norm(symbol: Symbol[InstanceNorm], data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+    """Two passes: the variance is that of the centred values."""
     dtype, axes = symbol.dtype, tuple(range(2, len(symbol.shape)))
     kept = _kept(symbol, axes)
     count = constant(math.prod(symbol.shape[2:]), dtype)
@@ -24,7 +24,7 @@ def instance_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> 
     centred = stage(symbol.shape, lambda *at: data(*at) - total(*_along(at, axes)) / count, "centred")
     squares = inlined(symbol.shape, symbol.dtype, lambda *at: centred(*at) * centred(*at))
     variance = reduced(squares, axes, kept, te.sum, dtype)
-    eps = constant(record(symbol, InstanceNorm).eps, dtype)
+    eps = constant(symbol.operator.eps, dtype)
 
     def element(*at: Expression) -> Expression:
         deviation = te.sqrt(variance(*_along(at, axes)) / count + eps)
@@ -33,9 +33,9 @@ def instance_norm(symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor) -> 
     return stage(symbol.shape, element, "instance_norm")
 
 
-@compute("L2Normalization")
-def l2_normalization(symbol: Symbol, data: Tensor) -> Tensor:
-    operator, dtype = record(symbol, L2Normalization), symbol.dtype
+@compute(L2Normalization)
+def l2_normalization(symbol: Symbol[L2Normalization], data: Tensor) -> Tensor:
+    operator, dtype = symbol.operator, symbol.dtype
     axes = operator.axes(len(symbol.shape))
     squares = inlined(symbol.shape, symbol.dtype, lambda *at: data(*at) * data(*at))
     length = reduced(squares, axes, _kept(symbol, axes), te.sum, dtype)

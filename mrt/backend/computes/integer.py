@@ -5,24 +5,24 @@ from __future__ import annotations
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.layout.packing import laid_operand
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.te.expressions import Expression, Tensor, bind, constant
-from mrt.backend.te.expressions import cast as to
+from mrt.backend.te.operands import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.te.reciprocal import reciprocal_of
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.rounding import Rounding, choose_rounding, half_of
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
+from mrt.backend.tir.expressions import cast as to
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.integer import Quantize
+from mrt.symbol.operators.integer import Cast, Dequantize, LeftShift, Quantize, RightShift
 from mrt.symbol.types import type_of
 
 
-@packing("right_shift", 1)
 def pack_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Packed | None:
-    """The shifts as the cheapest exact form of rounding reads them, with the halves where those are added.
+    """Constant shifts for the cheapest exact form of rounding, with 2^(s-1) where that form adds it.
 
-    None of them for integers of 64 bits, of which only graphs that are not proven are made.
+    Not for int64, which only graphs without a proof hold.
     """
     if symbol.dtype == "int64":
         return None
@@ -30,17 +30,17 @@ def pack_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Pack
     if form is None:
         return None
     inner = surroundings.walk.inner
-    if form is Rounding.LESS_ONE:
+    if form is Rounding.TWO_SHIFTS:
         return laid_operand(symbol, 1, (shift - 1).astype(shift.dtype), inner, form)
     by, half = (laid_operand(symbol, 1, x, inner, form) for x in (shift, half_of(shift).astype(np.int32)))
     return Packed(form, by.arrays + half.arrays, by.storages + half.storages)
 
 
-@compute("right_shift", kind=Kind.ELEMENTWISE)
+@compute(RightShift, kind=Kind.ELEMENTWISE, packings={1: pack_shift})
 def right_shift(symbol: Symbol, data: Tensor, shift: Tensor | Operand) -> Tensor:
-    """x for s = 0, else ((x >> (s-1)) + 1) >> 1, in the form that was chosen for constant shifts.
+    """x for s = 0, else ((x >> (s-1)) + 1) >> 1; constant shifts have a cheaper form where one is exact.
 
-    Shifts that are no constants may be 1, where the sum might overflow: it is (y >> 1) + (y & 1).
+    Of y = x >> (s-1) the sum y + 1 might overflow where s is 1: it is computed as (y >> 1) + (y & 1).
     """
     dtype = symbol.dtype
     zero, one = constant(0, dtype), constant(1, dtype)
@@ -62,26 +62,26 @@ def right_shift(symbol: Symbol, data: Tensor, shift: Tensor | Operand) -> Tensor
 def _rounded(symbol: Symbol, data: Tensor, shift: Operand) -> View:
     dtype = symbol.dtype
     one = constant(1, dtype)
-    if shift.form is Rounding.LESS_ONE:
+    if shift.form is Rounding.TWO_SHIFTS:
         (less_one,) = shift.views
         return elementwise(
             symbol, data, less_one, body=lambda x, s: ((x.astype(dtype) >> s.astype(dtype)) + one) >> one
         )
-    natural = shift.form is Rounding.NATURAL
-    wide = f"u{dtype}" if natural else dtype
+    non_negative = shift.form is Rounding.UNSIGNED
+    wide = f"u{dtype}" if non_negative else dtype
 
     def element(x: Expression, s: Expression, half: Expression) -> Expression:
         return ((x.astype(wide) + half.astype(wide)) >> s.astype(wide)).astype(dtype)
 
-    return elementwise(symbol, data, *shift.views, body=element, natural=natural)
+    return elementwise(symbol, data, *shift.views, body=element, non_negative=non_negative)
 
 
-@compute("left_shift", kind=Kind.ELEMENTWISE)
+@compute(LeftShift, kind=Kind.ELEMENTWISE)
 def left_shift(symbol: Symbol, data: Tensor, shift: Tensor) -> Tensor:
     return elementwise(symbol, data, shift, body=lambda x, s: x.astype(symbol.dtype) << s.astype(symbol.dtype))
 
 
-@compute("Cast", kind=Kind.ELEMENTWISE)
+@compute(Cast, kind=Kind.ELEMENTWISE)
 def cast(symbol: Symbol, data: Tensor) -> Tensor:
     """Floats are truncated towards zero."""
     if symbol.dtype == "bool" and data.dtype != "bool":
@@ -90,37 +90,35 @@ def cast(symbol: Symbol, data: Tensor) -> Tensor:
 
 
 EXACT_IN_FLOAT32 = 2**24
-"""Up to which float32 holds every integer."""
+"""Float32 holds every integer up to this one."""
 MULTIPLIES_AND_ADDS = 512
-"""Bits of vectors from which on all machines have fused multiplications and additions."""
+"""All machines with vectors of so many bits have fused multiply-add."""
 
 
-@packing("quantize", 1)
-def pack_step(symbol: Symbol, scale: Array, surroundings: Surroundings) -> Packed | None:
-    """What serves as a division where vectors multiply and add at once; None where the division stays."""
+def pack_step(symbol: Symbol[Quantize], scale: Array, surroundings: Surroundings) -> Packed | None:
+    """The scale as two factors for fused multiply-add; None where the division stays."""
     if surroundings.machine.vector_bits < MULTIPLIES_AND_ADDS:
         return None
-    operator, zero_point = record(symbol, Quantize), surroundings.bounds[2]
+    operator, zero_point = symbol.operator, surroundings.bounds[2]
     parts = reciprocal_of(scale, int(operator.a_min - zero_point.max), int(operator.a_max - zero_point.min))
     if parts is None:
         return None
     return Packed(FixedForm(), parts, tuple(Storage.plain(type_of(part)) for part in parts))
 
 
-@packing("quantize", 2)
 def pack_zero_point(symbol: Symbol, zero_point: Array, surroundings: Surroundings) -> Packed | None:
-    """The form is the zero point, if it is one."""
+    """A single zero point is the form itself."""
     return Packed.as_is(zero_point, int(zero_point.item())) if zero_point.size == 1 else None
 
 
-@compute("quantize", kind=Kind.ELEMENTWISE)
-def quantize(symbol: Symbol, data: Tensor, scale: Tensor | Operand, zero_point: Tensor | Operand) -> Tensor:
+@compute(Quantize, kind=Kind.ELEMENTWISE, packings={1: pack_step, 2: pack_zero_point})
+def quantize(symbol: Symbol[Quantize], data: Tensor, scale: Tensor | Operand, zero_point: Tensor | Operand) -> Tensor:
     """The quotient is float32 and rounds half to even; the sum and the clip that follow are exact.
 
-    What no zero point brings back into the range is held before: the steps are then small integers, which float32
-    holds. Of a zero point that is known nothing is left to clip.
+    It is clipped to what some zero point brings into the range before it becomes an integer, so that float32 holds the
+    limits. With a known zero point that is the only clip.
     """
-    operator = record(symbol, Quantize)
+    operator = symbol.operator
     scales = scale.views if isinstance(scale, Operand) else (scale,)
     known = zero_point.form if isinstance(zero_point, Operand) else None
     moves = zero_point.views[0] if isinstance(zero_point, Operand) else zero_point
@@ -143,13 +141,13 @@ def quantize(symbol: Symbol, data: Tensor, scale: Tensor | Operand, zero_point: 
 
 
 def _quotient(x: Expression, scale: Expression, low: Expression | None = None) -> Expression:
-    """x / scale; or, of the two parts that `reciprocal_of` gives, what serves as that."""
+    """x / scale, or its equal by the two factors of `reciprocal_of`."""
     if low is None:
         return x / scale.astype("float32")
     return tirx.call_llvm_pure_intrin("float32", "llvm.fma", x, scale, x * low)
 
 
-@compute("dequantize", kind=Kind.ELEMENTWISE)
+@compute(Dequantize, kind=Kind.ELEMENTWISE)
 def dequantize(symbol: Symbol, data: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
     """scale * (q - zero_point) in float64, rounded once to float32."""
 

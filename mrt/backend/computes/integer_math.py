@@ -8,30 +8,32 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.generic.division import divided_by, floor_division, reciprocals
-from mrt.backend.layout.packing import Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.layout.packing import laid_operand
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, bind, constant
-from mrt.backend.te.registry import Kind, compute, on_scalars, record
+from mrt.backend.te.operands import Operand, Packed, Surroundings
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import broadcast, elementwise, inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.integer_math import IntegerSqrt
+from mrt.symbol.operators.bitwise import BitwiseAnd
+from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 
 SHARED = 16
-"""Numbers by the same divisor from which its reciprocal is worth to be found."""
+"""A divisor of so many numbers or more is inverted first."""
 RECIPROCAL = "reciprocal"
-"""The form of divisors that are known."""
+"""The form of constant divisors."""
 PAIRS = 16
 """Pairs of bits in the data."""
 
 
-@compute("integer_sqrt", kind=Kind.STEPS)
-def integer_sqrt(symbol: Symbol, data: Tensor) -> Tensor:
+@compute(IntegerSqrt, kind=Kind.STEPS)
+def integer_sqrt(symbol: Symbol[IntegerSqrt], data: Tensor) -> Tensor:
     """One bit of the root a step, as roots are taken by hand: bring down two bits, subtract 4 root + 1 if it fits.
 
     The steps are a reduction that folds (root, remainder) from the highest pair of bits to the lowest; schedules keep
     the order of a reduction's terms.
     """
-    fraction_bits, dtype = record(symbol, IntegerSqrt).fraction_bits, symbol.dtype
+    fraction_bits, dtype = symbol.operator.fraction_bits, symbol.dtype
     steps = te.reduce_axis((0, PAIRS + fraction_bits), "step")
 
     def number(value: int) -> Expression:
@@ -58,20 +60,31 @@ def integer_sqrt(symbol: Symbol, data: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, lambda *at: root(*at))
 
 
-@packing("floor_divide", 1)
 def pack_divisor(symbol: Symbol, divisor: Array, surroundings: Surroundings) -> Packed | None:
-    """Of divisors that are known, the reciprocals and shifts; none where they do not divide."""
+    """The reciprocals and shifts of constant divisors; None where one is below 1."""
     if symbol.dtype != "int32" or int(divisor.min(initial=1)) < 1:
         return None
     by, shift = (laid_operand(symbol, 1, part, surroundings.walk.inner) for part in reciprocals(divisor))
     return Packed(RECIPROCAL, by.arrays + shift.arrays, by.storages + shift.storages)
 
 
-@compute("floor_divide", kind=Kind.ELEMENTWISE, unpadded=(1,))
-def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
-    """A divisor that many numbers have is inverted first: processors do not divide vectors of integers.
+def divide_each(symbol: Symbol, lhs: View, rhs: View) -> View:
+    """Number by number: the truncated quotient, less 1 where the remainder is negative; divisors are positive."""
+    sign = constant(int(symbol.dtype.removeprefix("int")) - 1, symbol.dtype)
+    return _divided(symbol, lhs, rhs, lambda x, y: tirx.truncdiv(x, y) + (tirx.truncmod(x, y) >> sign))
 
-    What pads divisors is neither inverted nor divided by: it may be 0.
+
+@compute(
+    FloorDivide,
+    kind=Kind.ELEMENTWISE,
+    unpadded=(1,),
+    on_scalars=divide_each,
+    packings={1: pack_divisor},
+)
+def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
+    """A divisor that many numbers share is inverted first, since processors do not divide vectors of integers.
+
+    The padding of divisors, which may be 0, is neither inverted nor divided by.
     """
     dtype, shape = symbol.dtype, symbol.inputs[1].shape
     if isinstance(rhs, Operand):
@@ -92,19 +105,12 @@ def floor_divide(symbol: Symbol, lhs: View, rhs: View | Operand) -> View:
     return divide_each(symbol, lhs, rhs)
 
 
-@on_scalars("floor_divide")
-def divide_each(symbol: Symbol, lhs: View, rhs: View) -> View:
-    """Each number by itself: the quotient that is cut off, less 1 where the remainder has a sign, as no divisor has."""
-    sign = constant(int(symbol.dtype.removeprefix("int")) - 1, symbol.dtype)
-    return _divided(symbol, lhs, rhs, lambda x, y: tirx.truncdiv(x, y) + (tirx.truncmod(x, y) >> sign))
-
-
-@compute("floor_mod", kind=Kind.ELEMENTWISE, unpadded=(1,))
+@compute(FloorMod, kind=Kind.ELEMENTWISE, unpadded=(1,))
 def floor_mod(symbol: Symbol, lhs: View, rhs: View) -> View:
-    """The remainder of the quotient that is cut off, and the divisor more where it has a sign, as no divisor has.
+    """The remainder of the truncated quotient, plus the divisor where it is negative; divisors are positive.
 
-    With divisors that leave room for the sum of both, the remainder of that sum is the same. LLVM 22 was seen to lose
-    the sign's comparison, in code of a layer with AVX512-VNNI.
+    Where their sum cannot overflow, the remainder of that sum is used instead: LLVM 22 was seen to lose the comparison
+    with 0, in code of a layer with AVX512-VNNI.
     """
 
     def by_sum(x: Expression, y: Expression) -> Expression:
@@ -127,7 +133,7 @@ def _divided(symbol: Symbol, lhs: View, rhs: View, body: Callable[[Expression, E
     return elementwise(symbol, lhs, rhs, body=element)
 
 
-@compute("bitwise_and", kind=Kind.ELEMENTWISE)
+@compute(BitwiseAnd, kind=Kind.ELEMENTWISE)
 def bitwise_and(symbol: Symbol, lhs: View, rhs: View) -> View:
     dtype = symbol.dtype
     return elementwise(symbol, lhs, rhs, body=lambda x, y: x.astype(dtype) & y.astype(dtype))

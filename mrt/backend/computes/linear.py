@@ -10,29 +10,30 @@ from tvm import te
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot
 from mrt.backend.kernels.generic.batch_dot import dot_of_matrices, matrix_products
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
-from mrt.backend.layout.packing import Operand, Packed, Surroundings, forming, packing
 from mrt.backend.machine import Machine
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, combined, unravel
-from mrt.backend.te.registry import Kind, Wish, compute, on_scalars, record, wishing
+from mrt.backend.te.operands import Operand, Packed, Surroundings
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, combined, unravel
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 
 
-@wishing("FullyConnected")
-def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish | None:
+def request_rows_of_data(
+    symbol: Symbol[FullyConnected], values: Sequence[Array | None], machine: Machine
+) -> LayoutRequest | None:
     weight = values[1]
     if weight is None:
         return None
     dot = choose_dot(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
-    inner = 1 if record(symbol, FullyConnected).flatten else symbol.inputs[0].type.rank - 1
-    return Wish(inner, dot.data, dot.offset)
+    inner = 1 if symbol.operator.flatten else symbol.inputs[0].type.rank - 1
+    return LayoutRequest(inner, dot.data, dot.offset)
 
 
-@packing("FullyConnected", 1)
-def pack_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Packed | None:
-    """The columns of a flattened tensor are told apart into channels and places, as its memory is."""
+def pack_weight(symbol: Symbol[FullyConnected], weight: Array, surroundings: Surroundings) -> Packed | None:
+    """The columns of a flattened tensor are split into channels and positions, as its memory is."""
     data = surroundings.views[0]
     if data is None or (data.inner is None and data.flattened is None):
         return None
@@ -40,20 +41,24 @@ def pack_weight(symbol: Symbol, weight: Array, surroundings: Surroundings) -> Pa
     return pack_dot(weight.reshape(len(weight), *within), source, symbol.dtype, surroundings, not within[1:])
 
 
-@packing("FullyConnected", 2)
 def pack_rows_bias(symbol: Symbol, bias: Array, surroundings: Surroundings) -> Packed | None:
     return pack_bias(bias, surroundings)
 
 
-def _rows(symbol: Symbol, data: View) -> tuple[View, tuple[int, ...]]:
+def _rows(symbol: Symbol[FullyConnected], data: View) -> tuple[View, tuple[int, ...]]:
     """The tensor whose elements the rows are, and the shape of one row: (channels, places...), or (channels,)."""
     if data.flattened is not None:
         return data.flattened, data.flattened.shape[1:]
-    return data, data.shape[1:] if record(symbol, FullyConnected).flatten else data.shape[-1:]
+    return data, data.shape[1:] if symbol.operator.flatten else data.shape[-1:]
 
 
-@compute("FullyConnected", kind=Kind.ROWS)
-def fully_connected(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | None = None) -> View:
+@compute(
+    FullyConnected,
+    kind=Kind.ROWS,
+    layout_requests={0: request_rows_of_data},
+    packings={1: pack_weight, 2: pack_rows_bias},
+)
+def fully_connected(symbol: Symbol[FullyConnected], data: View, weight: Tensor, bias: Tensor | None = None) -> View:
     """Rows are samples (flatten) or all leading positions; the reduction runs over one row of the data."""
     result = _dots(symbol, data, weight) if isinstance(weight, Operand) else _direct(symbol, data, weight)
     if bias is None:
@@ -63,7 +68,7 @@ def fully_connected(symbol: Symbol, data: View, weight: Tensor, bias: Tensor | N
     )
 
 
-def _dots(symbol: Symbol, data: View, weight: Operand) -> View:
+def _dots(symbol: Symbol[FullyConnected], data: View, weight: Operand) -> View:
     source, (_, *taps) = _rows(symbol, data)
 
     def places(position: Sequence[Expression], tap: Sequence[Expression]) -> list[Expression]:
@@ -73,9 +78,9 @@ def _dots(symbol: Symbol, data: View, weight: Operand) -> View:
     return inlined(symbol.shape, symbol.dtype, lambda *at: sums(at[-1], *at[:-1]), symbol.type.rank - 1)
 
 
-def _direct(symbol: Symbol, data: View, weight: Tensor) -> View:
+def _direct(symbol: Symbol[FullyConnected], data: View, weight: Tensor) -> View:
     dtype, source = symbol.dtype, symbol.inputs[0].shape
-    split = 1 if record(symbol, FullyConnected).flatten else len(source) - 1
+    split = 1 if symbol.operator.flatten else len(source) - 1
     k = te.reduce_axis((0, symbol.inputs[1].shape[1]), "k")
 
     def element(*at: Expression) -> Expression:
@@ -86,45 +91,31 @@ def _direct(symbol: Symbol, data: View, weight: Tensor) -> View:
     return inlined(symbol.shape, dtype, lambda *at: total(*at))
 
 
-@wishing("batch_dot")
-def wish_rows(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish:
-    """The left rows as dots read them; what is transposed is copied anyway."""
-    if record(symbol, BatchDot).transpose_a:
-        return Wish(None)
+def request_rows(symbol: Symbol[BatchDot], values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
+    """The left rows as dots read them; any layout if they are transposed, which copies them."""
+    if symbol.operator.transpose_a:
+        return LayoutRequest(None)
     dot = _dot_of(symbol, machine)
-    return Wish(symbol.inputs[0].type.rank - 1, dot.data, dot.offset)
+    return LayoutRequest(symbol.inputs[0].type.rank - 1, dot.data, dot.offset)
 
 
-@wishing("batch_dot", 1)
-def wish_matrix(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish:
-    return Wish(None)
+def request_matrix(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
+    return LayoutRequest(None)
 
 
-@forming("batch_dot", 1)
-def form_matrix(symbol: Symbol, surroundings: Surroundings) -> DotForm:
+def form_matrix(symbol: Symbol[BatchDot], surroundings: Surroundings) -> DotForm:
     return DotForm(_dot_of(symbol, surroundings.machine), False, 1)
 
 
-def _dot_of(symbol: Symbol, machine: Machine) -> Dot:
+def _dot_of(symbol: Symbol[BatchDot], machine: Machine) -> Dot:
     left, right = symbol.inputs
-    terms = left.shape[-2 if record(symbol, BatchDot).transpose_a else -1]
+    terms = left.shape[-2 if symbol.operator.transpose_a else -1]
     return dot_of_matrices(left.dtype, right.dtype, terms, symbol.dtype, machine)
 
 
-@compute("batch_dot", kind=Kind.ROWS)
-def batch_dot(symbol: Symbol, lhs: View, rhs: Operand) -> View:
-    operator, rank = record(symbol, BatchDot), symbol.type.rank
-    swapped = [*range(rank - 2), rank - 1, rank - 2]
-    left = lhs.permuted(swapped) if operator.transpose_a else lhs
-    right = rhs.views[0].permuted(swapped) if operator.transpose_b else rhs.views[0]
-    sums = matrix_products(left, right, rhs.form)
-    return inlined(symbol.shape, symbol.dtype, lambda *at: sums(at[-1], *at[:-1]), rank - 1)
-
-
-@on_scalars("batch_dot")
-def add_products(symbol: Symbol, lhs: View, rhs: View) -> View:
+def add_products(symbol: Symbol[BatchDot], lhs: View, rhs: View) -> View:
     """The sum of a row's products, one after the other."""
-    operator, dtype = record(symbol, BatchDot), symbol.dtype
+    operator, dtype = symbol.operator, symbol.dtype
     k = te.reduce_axis((0, symbol.inputs[0].shape[-2 if operator.transpose_a else -1]), "k")
 
     def element(*at: Expression) -> Expression:
@@ -135,3 +126,19 @@ def add_products(symbol: Symbol, lhs: View, rhs: View) -> View:
 
     total = stage(symbol.shape, element, "batch_dot")
     return inlined(symbol.shape, dtype, lambda *at: total(*at))
+
+
+@compute(
+    BatchDot,
+    kind=Kind.ROWS,
+    on_scalars=add_products,
+    layout_requests={0: request_rows, 1: request_matrix},
+    forms={1: form_matrix},
+)
+def batch_dot(symbol: Symbol[BatchDot], lhs: View, rhs: Operand) -> View:
+    operator, rank = symbol.operator, symbol.type.rank
+    swapped = [*range(rank - 2), rank - 1, rank - 2]
+    left = lhs.permuted(swapped) if operator.transpose_a else lhs
+    right = rhs.views[0].permuted(swapped) if operator.transpose_b else rhs.views[0]
+    sums = matrix_products(left, right, rhs.form)
+    return inlined(symbol.shape, symbol.dtype, lambda *at: sums(at[-1], *at[:-1]), rank - 1)

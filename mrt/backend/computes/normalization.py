@@ -1,4 +1,4 @@
-"""Normalizations and softmax, and what does nothing once trained."""
+"""Normalizations, softmax, and operators that do nothing after training."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from mrt.backend.computes.reduce import reduced
 from mrt.backend.kernels.generic.dot import pack_bias
 from mrt.backend.kernels.generic.rows import reduced_rows, stored_rows, whole_rows
 from mrt.backend.kernels.generic.transcendental import exp
-from mrt.backend.layout.packing import Packed, Surroundings, packing
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, constant
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.operands import Packed, Surroundings
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise, inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.normalization import BatchNorm, LayerNorm, LogSoftmax, Softmax
+from mrt.symbol.operators.normalization import BatchNorm, Dropout, Identity, LayerNorm, LogSoftmax, Softmax
 
 
-@compute("BatchNorm")
+@compute(BatchNorm)
 def batch_norm(
-    symbol: Symbol, data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor
+    symbol: Symbol[BatchNorm], data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor
 ) -> Tensor:
-    operator, dtype = record(symbol, BatchNorm), symbol.dtype
+    operator, dtype = symbol.operator, symbol.dtype
     axis = operator.axis % len(symbol.shape)
 
     def element(*at: Expression) -> Expression:
@@ -37,25 +37,22 @@ def batch_norm(
     return stage(symbol.shape, element, "batch_norm")
 
 
-def _kind(symbol: Symbol) -> Kind:
-    """Whether what `symbol` normalizes are rows, along the last of several axes."""
-    operator, rank = symbol.operator, symbol.type.rank
-    axis = operator.axis if isinstance(operator, (LayerNorm, Softmax, LogSoftmax)) else 0
-    by_rows = rank > 1 and axis % rank == rank - 1 and symbol.shape[-1] > 1
+def _kind(symbol: Symbol[LayerNorm | Softmax | LogSoftmax]) -> Kind:
+    """A normalization where what is normalized are rows, along the last of several axes."""
+    rank = symbol.type.rank
+    by_rows = rank > 1 and symbol.operator.axis % rank == rank - 1 and symbol.shape[-1] > 1
     return Kind.NORMALIZATION if by_rows else Kind.OTHER
 
 
-@packing("LayerNorm", 1)
-@packing("LayerNorm", 2)
-def pack_by_column(symbol: Symbol, value: Array, surroundings: Surroundings) -> Packed | None:
-    axis = record(symbol, LayerNorm).axis % symbol.type.rank
+def pack_by_column(symbol: Symbol[LayerNorm], value: Array, surroundings: Surroundings) -> Packed | None:
+    axis = symbol.operator.axis % symbol.type.rank
     return pack_bias(value, surroundings) if surroundings.walk.inner == axis else None
 
 
-@compute("LayerNorm", kind=_kind)
-def layer_norm(symbol: Symbol, data: View, gamma: View, beta: View) -> Tensor:
+@compute(LayerNorm, kind=_kind, packings={1: pack_by_column, 2: pack_by_column})
+def layer_norm(symbol: Symbol[LayerNorm], data: View, gamma: View, beta: View) -> Tensor:
     """Two passes: the variance is taken of the centred values."""
-    operator, dtype = record(symbol, LayerNorm), symbol.dtype
+    operator, dtype = symbol.operator, symbol.dtype
     axis = operator.axis % len(symbol.shape)
     count, eps = constant(symbol.shape[axis], dtype), constant(operator.eps, dtype)
     if _kind(symbol) is Kind.NORMALIZATION:
@@ -107,9 +104,9 @@ def _by_row(symbol: Symbol, body: Callable[..., Expression]) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, lambda *at: held(*at[:-1], constant(0, "int32")))
 
 
-@compute("softmax", kind=_kind)
-def softmax(symbol: Symbol, data: View) -> Tensor:
-    operator = record(symbol, Softmax)
+@compute(Softmax, kind=_kind)
+def softmax(symbol: Symbol[Softmax], data: View) -> Tensor:
+    operator = symbol.operator
     if _kind(symbol) is Kind.NORMALIZATION:
         below = _below_highest_of_rows(symbol, data, operator.temperature)
         raised = stored_rows(inlined(symbol.shape, symbol.dtype, lambda *at: exp(below(*at))), below.length, False)
@@ -122,9 +119,9 @@ def softmax(symbol: Symbol, data: View) -> Tensor:
     return stage(symbol.shape, lambda *at: raised(*at) / total(*along(at)), "softmax")
 
 
-@compute("log_softmax", kind=_kind)
-def log_softmax(symbol: Symbol, data: View) -> Tensor:
-    operator = record(symbol, LogSoftmax)
+@compute(LogSoftmax, kind=_kind)
+def log_softmax(symbol: Symbol[LogSoftmax], data: View) -> Tensor:
+    operator = symbol.operator
     if _kind(symbol) is Kind.NORMALIZATION:
         below = _below_highest_of_rows(symbol, data, operator.temperature)
         sums = _of_rows(inlined(symbol.shape, symbol.dtype, lambda *at: exp(below(*at))), te.sum)
@@ -171,6 +168,6 @@ def _kept(symbol: Symbol, axis: int) -> tuple[int, ...]:
     return tuple(1 if i == axis else n for i, n in enumerate(symbol.shape))
 
 
-@compute("Dropout", "_copy", kind=Kind.ELEMENTWISE)
+@compute(Dropout, Identity, kind=Kind.ELEMENTWISE)
 def same(symbol: Symbol, data: Tensor) -> Tensor:
     return elementwise(symbol, data, body=lambda x: x)

@@ -6,36 +6,36 @@ from dataclasses import replace
 
 from tvm import te, tirx
 
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, constant
-from mrt.backend.te.registry import Kind, Wish, compute, record, viewing
+from mrt.backend.te.registry import AsView, Kind, compute
 from mrt.backend.te.stages import inlined
+from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Symbol
 from mrt.symbol.operators.pad import Pad
 
 
-def passed(symbol: Symbol, wish: Wish) -> Wish | str:
-    """What a Pad adds is a border of its data in memory, if the border that the reader wishes is of the same value."""
-    operator = record(symbol, Pad)
+def propagate(symbol: Symbol[Pad], request: LayoutRequest) -> LayoutRequest | str:
+    """The Pad is a wider border of its data in memory, if the requested border has the same value."""
+    operator = symbol.operator
     if operator.mode != "constant" or any(operator.pad_width[:4]):
         return "its border is no constant around rows and columns"
-    if wish.inner != 1:
-        return "its readers do not wish for axis 1 to be last"
-    if wish.has_border and wish.border != operator.constant_value:
+    if request.inner != 1:
+        return "its readers do not request axis 1 innermost"
+    if request.has_border and request.border != operator.constant_value:
         return "borders of several values are needed around it"
     none = (0,) * symbol.type.rank
     return replace(
-        wish,
-        before=tuple(a + b for a, b in zip(wish.before or none, operator.pad_width[::2], strict=True)),
-        after=tuple(a + b for a, b in zip(wish.after or none, operator.pad_width[1::2], strict=True)),
+        request,
+        before=tuple(a + b for a, b in zip(request.before or none, operator.pad_width[::2], strict=True)),
+        after=tuple(a + b for a, b in zip(request.after or none, operator.pad_width[1::2], strict=True)),
         border=operator.constant_value,
     )
 
 
-@viewing("Pad", passed=passed)
-def view(symbol: Symbol, data: View) -> View:
-    """In the data's memory where that has the border: it has none if another axis is last there than was wished."""
-    held, width = data.storage, record(symbol, Pad).pad_width
+def view(symbol: Symbol[Pad], data: View) -> View:
+    """In the data's memory if that has the border, which it lacks where another axis is innermost than requested."""
+    held, width = data.storage, symbol.operator.pad_width
     if held is not None:
         before = tuple(a - b for a, b in zip(held.before, width[::2], strict=True))
         after = tuple(a - b for a, b in zip(held.after, width[1::2], strict=True))
@@ -44,9 +44,9 @@ def view(symbol: Symbol, data: View) -> View:
     return pad(symbol, data)
 
 
-@compute("Pad", kind=Kind.GATHER)
-def pad(symbol: Symbol, data: Tensor) -> View:
-    operator = record(symbol, Pad)
+@compute(Pad, kind=Kind.GATHER, as_view=AsView(view, propagate))
+def pad(symbol: Symbol[Pad], data: Tensor) -> View:
+    operator = symbol.operator
     lengths = symbol.inputs[0].shape
     before = operator.pad_width[::2]
 

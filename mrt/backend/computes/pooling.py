@@ -9,23 +9,23 @@ from tvm import te, tirx
 
 from mrt.backend.computes.convolution import Window, reduce_window
 from mrt.backend.machine import Machine
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, constant, ordered
-from mrt.backend.te.registry import Kind, Wish, compute, record, wishing
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined
+from mrt.backend.tir.expressions import Expression, constant, ordered
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.pooling import Pooling
 
 
-@wishing("Pooling")
-def wish(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> Wish:
-    return Wish(1)
+def request_channels(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
+    return LayoutRequest(1)
 
 
-@compute("Pooling", kind=Kind.WINDOW)
-def pooling(symbol: Symbol, data: View) -> View:
-    """A maximum reads, in place of the border, what stands next to it: that is in the same window."""
-    operator, dtype = record(symbol, Pooling), ordered(symbol.dtype)
+@compute(Pooling, kind=Kind.WINDOW, layout_requests={0: request_channels})
+def pooling(symbol: Symbol[Pooling], data: View) -> View:
+    """For a maximum the border repeats the nearest element, which is in the same window."""
+    operator, dtype = symbol.operator, ordered(symbol.dtype)
     window = pooling_window(symbol)
     lengths = symbol.inputs[0].shape[2:]
     is_max = operator.pool_type == "max"
@@ -56,9 +56,9 @@ def pooling(symbol: Symbol, data: View) -> View:
     return inlined(symbol.shape, symbol.dtype, element, 1)
 
 
-def pooling_window(symbol: Symbol) -> Window:
+def pooling_window(symbol: Symbol[Pooling]) -> Window:
     """The window, all of the data where the pooling is global; pad is given for both sides or for each."""
-    operator, sizes = record(symbol, Pooling), symbol.inputs[0].shape[2:]
+    operator, sizes = symbol.operator, symbol.inputs[0].shape[2:]
     rank = len(sizes)
     ones, zeros = (1,) * rank, (0,) * rank
     if operator.global_pool:
@@ -67,13 +67,13 @@ def pooling_window(symbol: Symbol) -> Window:
     return Window(operator.kernel, operator.stride or ones, ones, pad[:rank], pad[-rank:])
 
 
-def _count(symbol: Symbol, window: Window, position: Sequence[Expression]) -> Expression:
+def _count(symbol: Symbol[Pooling], window: Window, position: Sequence[Expression]) -> Expression:
     """By how many elements the average at a position divides: those of the data, and of the pad if it counts."""
     total: Expression = None
     for axis, n in enumerate(symbol.inputs[0].shape[2:]):
         kernel, before, after = window.kernel[axis], window.before[axis], window.after[axis]
         start = position[axis] * window.stride[axis] - before
-        first, last = (-before, n + after) if record(symbol, Pooling).count_include_pad else (0, n)
+        first, last = (-before, n + after) if symbol.operator.count_include_pad else (0, n)
         inside = te.min(start + kernel, constant(last, "int32")) - te.max(start, constant(first, "int32"))
         total = inside if total is None else total * inside
     return total.astype(symbol.dtype)

@@ -10,30 +10,30 @@ from tvm import te
 
 from mrt.backend.kernels.generic.rows import reduced_rows
 from mrt.backend.memory.storage import VECTOR, View
-from mrt.backend.te.expressions import Expression, Tensor, as_term, constant, ordered
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, as_term, constant, ordered
 from mrt.symbol import Symbol
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.types import STORAGE_DTYPES
 
 
-@compute("sum", kind=Kind.REDUCTION)
-def sum_over(symbol: Symbol, data: Tensor) -> Tensor:
-    return reduced(data, record(symbol, Sum).axes(len(data.shape)), symbol.shape, te.sum, symbol.dtype)
+@compute(Sum, kind=Kind.REDUCTION)
+def sum_over(symbol: Symbol[Sum], data: Tensor) -> Tensor:
+    return reduced(data, symbol.operator.axes(len(data.shape)), symbol.shape, te.sum, symbol.dtype)
 
 
-@compute("mean")
-def mean_over(symbol: Symbol, data: Tensor) -> View:
-    axes = record(symbol, Mean).axes(len(data.shape))
+@compute(Mean)
+def mean_over(symbol: Symbol[Mean], data: Tensor) -> View:
+    axes = symbol.operator.axes(len(data.shape))
     count = constant(math.prod(int(data.shape[axis]) for axis in axes), symbol.dtype)
     total = reduced(data, axes, symbol.shape, te.sum, symbol.dtype)
     return inlined(symbol.shape, symbol.dtype, lambda *at: total(*at) / count)
 
 
-@compute("max", kind=Kind.REDUCTION)
-def max_over(symbol: Symbol, data: Tensor) -> Tensor:
-    return reduced(data, record(symbol, Max).axes(len(data.shape)), symbol.shape, te.max, symbol.dtype)
+@compute(Max, kind=Kind.REDUCTION)
+def max_over(symbol: Symbol[Max], data: Tensor) -> Tensor:
+    return reduced(data, symbol.operator.axes(len(data.shape)), symbol.shape, te.max, symbol.dtype)
 
 
 def _by_vectors(data: Tensor, axes: Sequence[int]) -> bool:

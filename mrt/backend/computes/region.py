@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Tensor
-from mrt.backend.te.registry import Kind, compute, find_compute, kind_of, record, repeats_input
+from mrt.backend.te.registry import Kind, compute, find_compute, kind_of, repeats_input
 from mrt.backend.te.stages import elementwise, inlined, stage
+from mrt.backend.tir.expressions import Tensor
 from mrt.symbol import Operator, Symbol, apply, variable
 from mrt.symbol.operators.region import ElementwiseRegion, parse_expression
 
 
-@compute("elementwise_region")
-def elementwise_region(symbol: Symbol, data: Tensor) -> Tensor:
-    """Every operator is a stage of its own, computed where it is read; those that are not Kind.ELEMENTWISE, or
-    repeat their input, are stored.
+@compute(ElementwiseRegion)
+def elementwise_region(symbol: Symbol[ElementwiseRegion], data: Tensor) -> Tensor:
+    """Every operator is computed where it is read; stored are those that are not Kind.ELEMENTWISE or repeat their
+    input.
     """
 
     def applied(inner: Operator, values: list[tuple[Symbol, Tensor]]) -> tuple[Symbol, Tensor]:
@@ -24,7 +24,7 @@ def elementwise_region(symbol: Symbol, data: Tensor) -> Tensor:
         return step, tensor
 
     start = (variable(symbol.name, symbol.type), data)
-    _, result = parse_expression(record(symbol, ElementwiseRegion).expression).fold(start, applied)
+    _, result = parse_expression(symbol.operator.expression).fold(start, applied)
     # TVM wants an output that is no input.
     return elementwise(symbol, result, body=lambda x: x)
 

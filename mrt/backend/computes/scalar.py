@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
-from mrt.backend.te.expressions import Expression, Tensor, constant, opaque
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor, constant, opaque
 from mrt.symbol import Symbol
 from mrt.symbol.operators.scalar import (
     DivScalar,
@@ -25,23 +24,25 @@ Record = PlusScalar | MinusScalar | RMinusScalar | MulScalar | DivScalar | RDivS
 BODIES: Mapping[type[Record], Body] = {
     PlusScalar: lambda x, scalar: x + scalar,
     MinusScalar: lambda x, scalar: x - scalar,
-    RMinusScalar: lambda x, scalar: scalar - x,
     MulScalar: lambda x, scalar: x * scalar,
     DivScalar: lambda x, scalar: x / scalar,
     RDivScalar: lambda x, scalar: scalar / x,
 }
-"""What is computed of an element and the number, by operator."""
+"""What is computed of an element x and the number, by record; RMinusScalar is registered by itself."""
 
 
-def with_scalar(symbol: Symbol, data: Tensor, kind: type[Record], body: Body) -> Tensor:
-    """The stage of an operator of the record `kind`."""
-    scalar = record(symbol, kind).scalar
-    # TVM makes x + (-c) of x - c, though the least integer has no negative, and (0 - x) - (-c) of c - x for c below 0.
-    is_hidden = scalar == INT32_MIN or (kind is RMinusScalar and scalar < 0)
-    value = constant(scalar, symbol.dtype)
-    value = opaque(value) if is_hidden else value
-    return elementwise(symbol, data, body=lambda x: body(x.astype(symbol.dtype), value))
+def _register(record: type[Record], body: Body, hidden_below: int = INT32_MIN + 1) -> None:
+    """hidden_below: TVM is not shown numbers below this one, since it would negate them."""
+
+    @compute(record, kind=Kind.ELEMENTWISE)
+    def with_scalar(symbol: Symbol[Record], data: Tensor) -> Tensor:
+        value = constant(symbol.operator.scalar, symbol.dtype)
+        value = opaque(value) if symbol.operator.scalar < hidden_below else value
+        return elementwise(symbol, data, body=lambda x: body(x.astype(symbol.dtype), value))
 
 
-for _kind, _body in BODIES.items():
-    compute(_kind.op, kind=Kind.ELEMENTWISE)(partial(with_scalar, kind=_kind, body=_body))
+# TVM makes x + (-c) of x - c, though the least integer has no negative.
+for _record, _body in BODIES.items():
+    _register(_record, _body)
+# It makes (0 - x) - (-c) of c - x for c below 0.
+_register(RMinusScalar, lambda x, scalar: scalar - x, hidden_below=0)

@@ -1,4 +1,4 @@
-"""Operators that choose among values: by comparing them, by a condition, or by an index."""
+"""Operators that select values by comparison, by a condition, or by an index."""
 
 from __future__ import annotations
 
@@ -8,27 +8,39 @@ from tvm import te, tirx
 
 from mrt.backend.computes.activation import clipped
 from mrt.backend.computes.reduce import reduced
-from mrt.backend.te.expressions import Expression, Tensor, constant, opaque, ordered, ravel
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import broadcast, elementwise, inlined, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant, opaque, ordered, ravel
 from mrt.symbol import Symbol
-from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, MaximumScalar, Min, MinimumScalar, Where
+from mrt.symbol.operators.selection import (
+    ArgMax,
+    ArgMin,
+    BroadcastMaximum,
+    BroadcastMinimum,
+    ElemwiseMaximum,
+    ElemwiseMinimum,
+    Embedding,
+    MaximumScalar,
+    Min,
+    MinimumScalar,
+    Where,
+)
 from mrt.symbol.types import STORAGE_DTYPES
 
 
-@compute("min", kind=Kind.REDUCTION)
-def min_over(symbol: Symbol, data: Tensor) -> Tensor:
-    return reduced(data, record(symbol, Min).axes(len(data.shape)), symbol.shape, te.min, symbol.dtype)
+@compute(Min, kind=Kind.REDUCTION)
+def min_over(symbol: Symbol[Min], data: Tensor) -> Tensor:
+    return reduced(data, symbol.operator.axes(len(data.shape)), symbol.shape, te.min, symbol.dtype)
 
 
-@compute("argmax")
-def arg_max(symbol: Symbol, data: Tensor) -> Tensor:
-    return _place_of_extreme(symbol, data, record(symbol, ArgMax).axis, te.max)
+@compute(ArgMax)
+def arg_max(symbol: Symbol[ArgMax], data: Tensor) -> Tensor:
+    return _place_of_extreme(symbol, data, symbol.operator.axis, te.max)
 
 
-@compute("argmin")
-def arg_min(symbol: Symbol, data: Tensor) -> Tensor:
-    return _place_of_extreme(symbol, data, record(symbol, ArgMin).axis, te.min)
+@compute(ArgMin)
+def arg_min(symbol: Symbol[ArgMin], data: Tensor) -> Tensor:
+    return _place_of_extreme(symbol, data, symbol.operator.axis, te.min)
 
 
 def _place_of_extreme(symbol: Symbol, data: Tensor, axis: int | None, reducer: Any) -> Tensor:
@@ -65,12 +77,12 @@ def _with_axes(at: tuple[Expression, ...], axes: tuple[int, ...], rank: int) -> 
     return tuple(0 if axis in axes else next(rest) for axis in range(rank))
 
 
-@compute("_maximum", "broadcast_maximum", kind=Kind.ELEMENTWISE)
+@compute(ElemwiseMaximum, BroadcastMaximum, kind=Kind.ELEMENTWISE)
 def maximum(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
     return _of_two(symbol, lhs, rhs, te.max)
 
 
-@compute("_minimum", "broadcast_minimum", kind=Kind.ELEMENTWISE)
+@compute(ElemwiseMinimum, BroadcastMinimum, kind=Kind.ELEMENTWISE)
 def minimum(symbol: Symbol, lhs: Tensor, rhs: Tensor) -> Tensor:
     return _of_two(symbol, lhs, rhs, te.min)
 
@@ -84,23 +96,23 @@ def _of_two(symbol: Symbol, lhs: Tensor, rhs: Tensor, choose: Any) -> Tensor:
     return elementwise(symbol, lhs, rhs, body=chosen)
 
 
-@compute("_maximum_scalar", kind=Kind.ELEMENTWISE)
-def maximum_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    limit = record(symbol, MaximumScalar).scalar
+@compute(MaximumScalar, kind=Kind.ELEMENTWISE)
+def maximum_scalar(symbol: Symbol[MaximumScalar], data: Tensor) -> Tensor:
+    limit = symbol.operator.scalar
     if symbol.type.is_integer:
         return elementwise(symbol, data, body=lambda x: clipped(x, symbol.dtype, lo=limit))
     return elementwise(symbol, data, body=lambda x: te.max(x, constant(limit, symbol.dtype)))
 
 
-@compute("_minimum_scalar", kind=Kind.ELEMENTWISE)
-def minimum_scalar(symbol: Symbol, data: Tensor) -> Tensor:
-    limit = record(symbol, MinimumScalar).scalar
+@compute(MinimumScalar, kind=Kind.ELEMENTWISE)
+def minimum_scalar(symbol: Symbol[MinimumScalar], data: Tensor) -> Tensor:
+    limit = symbol.operator.scalar
     if symbol.type.is_integer:
         return elementwise(symbol, data, body=lambda x: clipped(x, symbol.dtype, hi=limit))
     return elementwise(symbol, data, body=lambda x: te.min(x, constant(limit, symbol.dtype)))
 
 
-@compute("where")
+@compute(Where)
 def where(symbol: Symbol, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     rank = max(len(x.shape), len(y.shape))
     by_rows = len(Where.aligned(symbol.inputs[0].shape, rank)) != len(condition.shape)
@@ -116,10 +128,10 @@ def where(symbol: Symbol, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return stage(symbol.shape, element, "where")
 
 
-@compute("Embedding")
-def embedding(symbol: Symbol, indices: Tensor, table: Tensor) -> Tensor:
+@compute(Embedding)
+def embedding(symbol: Symbol[Embedding], indices: Tensor, table: Tensor) -> Tensor:
     """Indices outside are moved to the nearest end."""
-    rows = record(symbol, Embedding).input_dim
+    rows = symbol.operator.input_dim
     wide = "int32" if symbol.inputs[0].dtype in STORAGE_DTYPES else "int64"
 
     def element(*at: Expression) -> Expression:

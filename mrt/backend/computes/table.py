@@ -6,30 +6,29 @@ import numpy as np
 from tvm import te
 
 from mrt.backend.kernels.x86.lookup import gathers, looked_up
-from mrt.backend.layout.packing import Operand, Packed, Surroundings, packing
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, combined, constant
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.te.operands import Operand, Packed, Surroundings
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import broadcast, inlined
+from mrt.backend.tir.expressions import Expression, Tensor, combined, constant
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import TableLookup
 
 GATHERED = "gathered"
-"""The form of a table of int32 that vectors of places are looked up in."""
+"""The form of an int32 table that is read by gather instructions."""
 
 
-@packing("table_lookup", 1)
 def pack_table(symbol: Symbol, table: Array, surroundings: Surroundings) -> Packed | None:
     if not gathers(surroundings.machine) or table.dtype.kind == "f":
         return None
     return Packed.as_is(table.astype(np.int32), GATHERED)
 
 
-@compute("table_lookup", kind=Kind.ELEMENTWISE, whole=(1,))
-def table_lookup(symbol: Symbol, data: Tensor, table: View | Operand) -> View:
-    """table[data + offset]; the data is proven to lie within, what pads it in memory is moved there."""
+@compute(TableLookup, kind=Kind.ELEMENTWISE, random_access=(1,), packings={1: pack_table})
+def table_lookup(symbol: Symbol[TableLookup], data: Tensor, table: View | Operand) -> View:
+    """table[data + offset]. The data is proven to lie in the table; its padding in memory is clamped to it."""
     last = constant(symbol.inputs[1].shape[0] - 1, "int32")
-    offset = constant(record(symbol, TableLookup).offset, "int32")
+    offset = constant(symbol.operator.offset, "int32")
 
     def element(*at: Expression) -> Expression:
         place = combined(lambda x: x.astype("int32") + offset, [broadcast(data, at, symbol.shape)])

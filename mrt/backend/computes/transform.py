@@ -6,30 +6,34 @@ from dataclasses import replace
 
 from tvm import te, tirx
 
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import VECTOR, Storage, View, padded_length
-from mrt.backend.te.expressions import Expression, Tensor, constant, ravel, unravel
-from mrt.backend.te.registry import Kind, Wish, compute, joining, record, viewing
+from mrt.backend.operators.interleave import Interleave
+from mrt.backend.te.registry import AsView, Kind, compute
 from mrt.backend.te.stages import inlined
-from mrt.errors import CompilationError
+from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, unravel
 from mrt.symbol import Symbol
-from mrt.symbol.operators.transform import Concat, Slice, SliceAxis, Take, Transpose
+from mrt.symbol.operators.transform import (
+    Concat,
+    ExpandDims,
+    Flatten,
+    Reshape,
+    Slice,
+    SliceAxis,
+    Slicing,
+    Squeeze,
+    Take,
+    Transpose,
+)
 
 
-@compute("Flatten", "Reshape", "expand_dims", "squeeze", kind=Kind.RESHAPE)
-def reshape(symbol: Symbol, data: Tensor) -> Tensor:
-    """The same elements in the same order; the shape is the symbol's, whatever its attributes say."""
-    source = symbol.inputs[0].shape
-    return inlined(symbol.shape, symbol.dtype, lambda *at: data(*unravel(ravel(at, symbol.shape), source)))
-
-
-def passed_by_flatten(symbol: Symbol, wish: Wish) -> Wish | str:
-    """Columns are channels and places; whoever reads rows of channels reads those of each place."""
-    if wish.inner != 1 or symbol.inputs[0].type.rank <= 2:
+def propagate_flatten(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
+    """A reader of rows reads the channels of one position after the other, which are innermost in the data."""
+    if request.inner != 1 or symbol.inputs[0].type.rank <= 2:
         return "its readers do not read rows of channels"
-    return replace(wish, inner=1)
+    return replace(request, inner=1)
 
 
-@viewing("Flatten", passed=passed_by_flatten)
 def view_flatten(symbol: Symbol, data: View) -> View:
     def element(n: Expression, place: Expression) -> Expression:
         return data(n, *unravel(place, data.shape[1:]))
@@ -37,36 +41,44 @@ def view_flatten(symbol: Symbol, data: View) -> View:
     return View(symbol.shape, symbol.dtype, element, flattened=data)
 
 
-@compute("transpose")
-def transpose(symbol: Symbol, data: View) -> View:
-    seen = data.permuted(record(symbol, Transpose).order(symbol.type.rank))
+@compute(Flatten, kind=Kind.RESHAPE, as_view=AsView(view_flatten, propagate_flatten))
+@compute(Reshape, ExpandDims, Squeeze, kind=Kind.RESHAPE)
+def reshape(symbol: Symbol, data: Tensor) -> Tensor:
+    """The same elements in the same order; the shape is the symbol's, whatever its attributes say."""
+    source = symbol.inputs[0].shape
+    return inlined(symbol.shape, symbol.dtype, lambda *at: data(*unravel(ravel(at, symbol.shape), source)))
+
+
+def propagate_transpose(symbol: Symbol[Transpose], request: LayoutRequest) -> LayoutRequest | str:
+    """The innermost axis is another one of the data, where a storage describes the transpose."""
+    if request.inner is None:
+        return request
+    axes = symbol.operator.order(symbol.type.rank)
+    if Storage.with_inner(symbol.inputs[0].type, axes[request.inner]).permuted(axes) is None:
+        return f"its readers request axis {request.inner} innermost, which leaves the others in another order"
+    before, after = (
+        tuple(n[axes.index(a)] for a in range(len(axes))) if n else n for n in (request.before, request.after)
+    )
+    return replace(request, inner=axes[request.inner], before=before, after=after)
+
+
+def view_transpose(symbol: Symbol[Transpose], data: View) -> View:
+    return data.permuted(symbol.operator.order(symbol.type.rank))
+
+
+@compute(Transpose, as_view=AsView(view_transpose, propagate_transpose))
+def transpose(symbol: Symbol[Transpose], data: View) -> View:
+    seen = data.permuted(symbol.operator.order(symbol.type.rank))
     return inlined(symbol.shape, symbol.dtype, lambda *at: seen(*at))
 
 
-def passed_by_transpose(symbol: Symbol, wish: Wish) -> Wish | str:
-    """The innermost axis is another one of the data, where a storage describes the transpose."""
-    if wish.inner is None:
-        return wish
-    axes = record(symbol, Transpose).order(symbol.type.rank)
-    if Storage.with_inner(symbol.inputs[0].type, axes[wish.inner]).permuted(axes) is None:
-        return f"its readers wish for axis {wish.inner} to be last, which leaves the others in another order"
-    before, after = (tuple(n[axes.index(a)] for a in range(len(axes))) if n else n for n in (wish.before, wish.after))
-    return replace(wish, inner=axes[wish.inner], before=before, after=after)
+def concat_axis(symbol: Symbol[Concat]) -> int:
+    return symbol.operator.dim % symbol.type.rank
 
 
-@viewing("transpose", passed=passed_by_transpose)
-def view_transpose(symbol: Symbol, data: View) -> View:
-    return data.permuted(record(symbol, Transpose).order(symbol.type.rank))
-
-
-@joining("Concat")
-def concat_axis(symbol: Symbol) -> int:
-    return record(symbol, Concat).dim % symbol.type.rank
-
-
-@compute("Concat", kind=Kind.GATHER)
-def concat(symbol: Symbol, *parts: Tensor) -> Tensor:
-    axis = record(symbol, Concat).dim % len(symbol.shape)
+@compute(Concat, kind=Kind.GATHER, joined_axis=concat_axis)
+def concat(symbol: Symbol[Concat], *parts: Tensor) -> Tensor:
+    axis = concat_axis(symbol)
 
     def element(*at: Expression) -> Expression:
         start = symbol.shape[axis]
@@ -83,7 +95,7 @@ def concat(symbol: Symbol, *parts: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute("interleave", kind=Kind.GATHER)
+@compute(Interleave, kind=Kind.GATHER)
 def interleave(symbol: Symbol, *parts: Tensor) -> View:
     def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
         turn, place = tirx.floormod(channel, len(parts)), tirx.floordiv(channel, len(parts))
@@ -95,8 +107,37 @@ def interleave(symbol: Symbol, *parts: Tensor) -> View:
     return View(symbol.shape, symbol.dtype, element, turns=len(parts))
 
 
-@compute("slice", "slice_axis", kind=Kind.GATHER)
-def sliced(symbol: Symbol, data: Tensor) -> Tensor:
+def _cuts(symbol: Symbol[Slicing]) -> list[range]:
+    """The places of the data that each axis of a slice has."""
+    lengths = symbol.inputs[0].shape
+    return [range(*cut.indices(n)) for cut, n in zip(symbol.operator.slices(len(lengths)), lengths, strict=True)]
+
+
+def propagate_slice(symbol: Symbol[Slicing], request: LayoutRequest) -> LayoutRequest | str:
+    """The same layout of the data: what the slice leaves out lies around it, as other channels or positions."""
+    cuts, lengths = _cuts(symbol), symbol.inputs[0].shape
+    if any(cut.step != 1 for cut in cuts):
+        return "it takes steps"
+    shortened = [axis for axis, (cut, n) in enumerate(zip(cuts, lengths, strict=True)) if len(cut) < n]
+    if request.has_border and any(request.before[axis] or request.after[axis] for axis in shortened):
+        return "its readers want a border where its data goes on"
+    if request.inner in shortened:
+        cut, length = cuts[request.inner], padded_length(lengths[request.inner])
+        # Dots read whole vectors, and multiply what is not the slice's by 0.
+        if cut.start + -(-len(cut) // VECTOR) * VECTOR > length:
+            return f"its readers take whole vectors of axis {request.inner}, and memory ends before"
+    return request
+
+
+def view_slice(symbol: Symbol[Slicing], data: View) -> View:
+    begin = [cut.start for cut in _cuts(symbol)]
+    if data.storage is not None:
+        return View.of(data.tensor, data.storage.part(symbol.type, begin))
+    return View(symbol.shape, symbol.dtype, lambda *at: data(*(i + first for i, first in zip(at, begin, strict=True))))
+
+
+@compute(Slice, SliceAxis, kind=Kind.GATHER, as_view=AsView(view_slice, propagate_slice, keeps_order=True))
+def sliced(symbol: Symbol[Slicing], data: Tensor) -> Tensor:
     """Python's slices, negative steps included."""
     cuts = _cuts(symbol)
     return inlined(
@@ -106,42 +147,10 @@ def sliced(symbol: Symbol, data: Tensor) -> Tensor:
     )
 
 
-def _cuts(symbol: Symbol) -> list[range]:
-    """The places of the data that each axis of a slice has."""
-    operator, lengths = symbol.operator, symbol.inputs[0].shape
-    if not isinstance(operator, Slice | SliceAxis):
-        raise CompilationError(f"{symbol.name}: {symbol.op} is no slice")
-    return [range(*cut.indices(n)) for cut, n in zip(operator.slices(len(lengths)), lengths, strict=True)]
-
-
-def passed_by_slice(symbol: Symbol, wish: Wish) -> Wish | str:
-    """The same is wished of the data, since what is cut off lies around the slice: as other channels, or positions."""
-    cuts, lengths = _cuts(symbol), symbol.inputs[0].shape
-    if any(cut.step != 1 for cut in cuts):
-        return "it takes steps"
-    shortened = [axis for axis, (cut, n) in enumerate(zip(cuts, lengths, strict=True)) if len(cut) < n]
-    if wish.has_border and any(wish.before[axis] or wish.after[axis] for axis in shortened):
-        return "its readers want a border where its data goes on"
-    if wish.inner in shortened:
-        cut, length = cuts[wish.inner], padded_length(lengths[wish.inner])
-        # Dots read so many, and multiply those that are not the slice's by 0.
-        if cut.start + -(-len(cut) // VECTOR) * VECTOR > length:
-            return f"its readers take whole vectors of axis {wish.inner}, and memory ends before"
-    return wish
-
-
-@viewing("slice", "slice_axis", passed=passed_by_slice, in_order=True)
-def view_slice(symbol: Symbol, data: View) -> View:
-    begin = [cut.start for cut in _cuts(symbol)]
-    if data.storage is not None:
-        return View.of(data.tensor, data.storage.part(symbol.type, begin))
-    return View(symbol.shape, symbol.dtype, lambda *at: data(*(i + first for i, first in zip(at, begin, strict=True))))
-
-
-@compute("take")
-def take(symbol: Symbol, data: Tensor, indices: Tensor) -> Tensor:
+@compute(Take)
+def take(symbol: Symbol[Take], data: Tensor, indices: Tensor) -> Tensor:
     """Indices outside are moved to the nearest end, or wrapped; with mode raise, which code cannot, they are moved."""
-    operator = record(symbol, Take)
+    operator = symbol.operator
     axis = operator.axis % len(data.shape)
     length, rank = int(data.shape[axis]), len(indices.shape)
 

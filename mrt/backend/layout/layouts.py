@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.te.expressions import Tensor
-from mrt.backend.te.registry import Wish, view_of
+from mrt.backend.te.registry import view_of
+from mrt.backend.tir.expressions import Tensor
 from mrt.symbol import Symbol
 
 
@@ -23,7 +24,7 @@ class Layouts:
 
     storages: Mapping[Symbol, Storage]
     sources: Mapping[Symbol, Symbol]
-    wishes: Mapping[Symbol, Sequence[Wish]]
+    requests: Mapping[Symbol, Sequence[LayoutRequest]]
     homes: Mapping[Symbol, Symbol]
     copied: Mapping[Symbol, str]
 
@@ -43,11 +44,11 @@ class Layouts:
             symbol = self.sources[symbol]
         return self.storages[symbol]
 
-    def serves(self, symbol: Symbol, wish: Wish) -> bool:
-        """Whether a reader with this wish can read `symbol` where it is."""
+    def serves(self, symbol: Symbol, request: LayoutRequest) -> bool:
+        """Whether a reader with this request can read `symbol` where it is."""
         view = self.view(symbol)
         held = view.storage if view.flattened is None else view.flattened.storage
-        return wish.inner is None or (held is not None and serves(self.memory(symbol), wish))
+        return request.inner is None or (held is not None and serves(self.memory(symbol), request))
 
     def view(self, symbol: Symbol, tensor: Tensor = None, copied: Storage | None = None) -> View:
         """How `symbol` is read from `tensor`, its owner's memory or, if it lies as `copied` says, a copy of its own."""
@@ -64,13 +65,17 @@ class Layouts:
         return ((symbol.operator, symbol.type), *self.way(self.sources[symbol]))
 
 
-def serves(storage: Storage, wish: Wish) -> bool:
-    """Whether a reader with this wish can read the storage."""
-    if wish.inner is None:
+def serves(storage: Storage, request: LayoutRequest) -> bool:
+    """Whether a reader with this request can read the storage."""
+    if request.inner is None:
         return True
-    if storage.inner != wish.inner or (wish.dtype and (storage.dtype, storage.offset) != (wish.dtype, wish.offset)):
+    if storage.inner != request.inner or (
+        request.dtype and (storage.dtype, storage.offset) != (request.dtype, request.offset)
+    ):
         return False
-    if not wish.has_border:
+    if not request.has_border:
         return True
-    enough = all(a >= b for a, b in zip((*storage.before, *storage.after), (*wish.before, *wish.after), strict=True))
-    return enough and storage.border == wish.border
+    enough = all(
+        a >= b for a, b in zip((*storage.before, *storage.after), (*request.before, *request.after), strict=True)
+    )
+    return enough and storage.border == request.border

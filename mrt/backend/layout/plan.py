@@ -1,4 +1,4 @@
-"""Choosing how every tensor of a graph lies in memory, from what its readers wish.
+"""Choosing how every tensor of a graph lies in memory from the layout requests of its readers.
 
 A convolution reads channels innermost, in the dtype of its dots, with its border around; whoever makes the tensor
 writes it so. A reader that it does not serve gets a copy.
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field, replace
 from mrt.backend.fusion.regions import Region
 from mrt.backend.layout.layouts import Layouts
 from mrt.backend.machine import Machine
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import VECTOR, Storage, padded_length
 from mrt.backend.te.registry import (
     Kind,
-    Wish,
     is_view,
     joined_axis,
     keeps_order,
     kind_of,
-    passed_wish,
+    layout_request_of,
+    propagated_request,
     view_of,
-    wish_of,
 )
 from mrt.symbol import Graph, Symbol
 
@@ -52,7 +52,7 @@ class _Plan:
     machine: Machine
     makers: Mapping[Symbol, Region]
     as_they_lie: bool
-    wishes: dict[Symbol, list[Wish]] = field(default_factory=dict)
+    requests: dict[Symbol, list[LayoutRequest]] = field(default_factory=dict)
     sources: dict[Symbol, Symbol] = field(default_factory=dict)
     storages: dict[Symbol, Storage] = field(default_factory=dict)
     homes: dict[Symbol, Symbol] = field(default_factory=dict)
@@ -62,25 +62,27 @@ class _Plan:
 
     @property
     def layouts(self) -> Layouts:
-        return Layouts(self.storages, self.sources, self.wishes, self.homes, self.copied)
+        return Layouts(self.storages, self.sources, self.requests, self.homes, self.copied)
 
     def collect(self, region: Region) -> None:
-        """Notes what the region wishes of the data that it reads."""
+        """Collects the layout requests of the region."""
         for symbol in region.symbols:
             for index, source in enumerate(symbol.inputs):
                 if source not in region.inputs:
                     continue
-                wish = wish_of(symbol, index, [self.graph.value(each) for each in symbol.inputs], self.machine)
-                if wish is not None:
-                    self.wishes.setdefault(source, []).append(wish)
+                request = layout_request_of(
+                    symbol, index, [self.graph.value(each) for each in symbol.inputs], self.machine
+                )
+                if request is not None:
+                    self.requests.setdefault(source, []).append(request)
 
     def find_alias(self, region: Region) -> None:
-        """Lets what moves elements only be read from its data's memory, where that can serve all that wish of it."""
+        """Lets what moves elements only be read from its data's memory, where that serves all requests."""
         symbol = region.output
         if len(region.symbols) != 1 or not is_view(symbol) or symbol in self.homes:
             return
-        found = self.wishes.get(symbol) or ([Wish(None)] if keeps_order(symbol) else [])
-        passed = [passed_wish(symbol, wish) for wish in found]
+        found = self.requests.get(symbol) or ([LayoutRequest(None)] if keeps_order(symbol) else [])
+        passed = [propagated_request(symbol, request) for request in found]
         refusal = self._why_moved(symbol, passed)
         if not refusal:
             self.sources[symbol] = symbol.inputs[0]
@@ -89,31 +91,34 @@ class _Plan:
             self.sources.pop(symbol, None)
             self.copied[symbol] = refusal
             return
-        self._wish_around(symbol.inputs[0], [wish for wish in passed if isinstance(wish, Wish)])
+        self._request_around(symbol.inputs[0], [request for request in passed if isinstance(request, LayoutRequest)])
 
-    def _wish_around(self, symbol: Symbol, wishes: Sequence[Wish]) -> None:
-        """Adds what is wished of a tensor, and so of the Concat in whose memory it is written."""
-        self.wishes[symbol] = [*self.wishes.get(symbol, []), *wishes]
+    def _request_around(self, symbol: Symbol, requests: Sequence[LayoutRequest]) -> None:
+        """Adds requests to a tensor, and to the Concat in whose memory it is written."""
+        self.requests[symbol] = [*self.requests.get(symbol, []), *requests]
         while symbol in self.homes:
             symbol = self.homes[symbol]
-            self.wishes[symbol] = [*self.wishes.get(symbol, []), *wishes]
+            self.requests[symbol] = [*self.requests.get(symbol, []), *requests]
 
-    def _agree(self, symbol: Symbol, wishes: Sequence[Wish]) -> bool:
-        """Whether all that is wished to stand around the memory of `symbol` is of one value, with `wishes` too."""
-        return len(_borders([*self.wishes.get(self.layouts.owner(symbol), []), *wishes])) < 2
+    def _agree(self, symbol: Symbol, requests: Sequence[LayoutRequest]) -> bool:
+        """Whether all borders requested around the memory of `symbol`, by `requests` too, have one value."""
+        return len(_borders([*self.requests.get(self.layouts.owner(symbol), []), *requests])) < 2
 
-    def _why_moved(self, symbol: Symbol, passed: Sequence[Wish | str]) -> str:
-        """Why `symbol` is not seen in the memory of its data. passed: what its readers wish of that, or why not."""
+    def _why_moved(self, symbol: Symbol, passed: Sequence[LayoutRequest | str]) -> str:
+        """Why `symbol` is not seen in the memory of its data.
+
+        passed: the requests of its readers as ones of its data, or why there are none.
+        """
         if symbol in self.graph.outputs:
             return "it is an output of the graph"
         if symbol.inputs[0].is_variable:
             return "its data is not computed"
         if not passed:
-            return "no reader wishes for an order"
+            return "no reader requests a layout"
         refusals = [refusal for refusal in passed if isinstance(refusal, str)]
         if refusals:
             return refusals[0]
-        fits = self._agree(symbol.inputs[0], [wish for wish in passed if isinstance(wish, Wish)])
+        fits = self._agree(symbol.inputs[0], [request for request in passed if isinstance(request, LayoutRequest)])
         return "" if fits else "borders of several values are needed around it"
 
     def join_parts(self, region: Region) -> None:
@@ -135,7 +140,7 @@ class _Plan:
         if refusal:
             self.copied[symbol] = refusal
             return
-        self._wish_around(symbol, self._wishes_of_parts(symbol))
+        self._request_around(symbol, self._requests_of_parts(symbol))
 
     def _why_not_together(self, root: Symbol) -> str:
         """Why the parts in the memory of a Concat cannot be: what one function reads and writes must not overlap."""
@@ -148,12 +153,12 @@ class _Plan:
         symbol = region.output
         if len(region.symbols) > 1:
             return "what follows is computed together with it"
-        found = [wish for wish in self.wishes.get(symbol, []) if wish.inner is not None]
-        if (not found and symbol not in self.homes) or any(wish.inner != axis for wish in found):
-            return f"its readers do not wish for axis {axis} to be last"
+        found = [request for request in self.requests.get(symbol, []) if request.inner is not None]
+        if (not found and symbol not in self.homes) or any(request.inner != axis for request in found):
+            return f"its readers do not request axis {axis} innermost"
         if len(set(symbol.inputs)) < len(symbol.inputs):
             return "it reads one tensor twice"
-        if not self._agree(symbol, self._wishes_of_parts(symbol)):
+        if not self._agree(symbol, self._requests_of_parts(symbol)):
             return "borders of several values are needed around it"
         for part in symbol.inputs:
             refusal = self._why_apart(part, symbol, axis)
@@ -161,9 +166,9 @@ class _Plan:
                 return f"{part.name} {refusal}"
         return ""
 
-    def _wishes_of_parts(self, symbol: Symbol) -> list[Wish]:
-        """What is wished of the parts of a Concat."""
-        return [wish for part in symbol.inputs for wish in self.wishes.get(part, [])]
+    def _requests_of_parts(self, symbol: Symbol) -> list[LayoutRequest]:
+        """The requests to the parts of a Concat."""
+        return [request for part in symbol.inputs for request in self.requests.get(part, [])]
 
     def _why_apart(self, part: Symbol, joined: Symbol, axis: int) -> str:
         """Why a part of a Concat is not written into its memory."""
@@ -196,7 +201,7 @@ class _Plan:
                 self.storages[output] = Storage.plain(output.type)
                 continue
             storage = Storage.with_inner(output.type, inner, padded_length(output.shape[inner], dotted))
-            self.storages[output] = wished_storage(storage, self.wishes.get(output, []))
+            self.storages[output] = requested_storage(storage, self.requests.get(output, []))
 
     def _place_view(self, symbol: Symbol) -> None:
         """The storage of what is seen in the memory of its data, if one describes it."""
@@ -218,18 +223,18 @@ class _Plan:
                 raise ValueError(f"{whole.name} joins nothing")
             if whole not in self.storages:
                 storage = Storage.with_inner(whole.type, axis, padded_length(whole.shape[axis], True))
-                self.storages[whole] = wished_storage(storage, self.wishes.get(whole, []))
+                self.storages[whole] = requested_storage(storage, self.requests.get(whole, []))
             begin = [0] * each.type.rank
             begin[axis] = sum(other.shape[axis] for other in whole.inputs[: whole.inputs.index(each)])
             self.storages[each] = self.storages[whole].part(each.type, begin)
 
     def _inner(self, region: Region) -> int | None:
-        """The innermost axis: that of the lanes of whoever makes the tensor, or, where it has none, as readers wish."""
+        """The innermost axis: that of the lanes of whoever makes the tensor, or, where it has none, one requested."""
         natural = self._natural(region)
         if _anchor_kind(region) in (Kind.WINDOW, Kind.ROWS):
             return natural
-        wishes = [wish for output in region.outputs for wish in self.wishes.get(output, [])]
-        inners = [wish.inner for wish in wishes if wish.inner is not None]
+        requests = [request for output in region.outputs for request in self.requests.get(output, [])]
+        inners = [request.inner for request in requests if request.inner is not None]
         return 1 if 1 in inners else next(iter(inners), natural)
 
     def _natural(self, region: Region) -> int | None:
@@ -250,26 +255,26 @@ class _Plan:
         return None
 
 
-def wished_storage(storage: Storage, wishes: Sequence[Wish]) -> Storage:
-    """`storage` with the dtype and the borders of those of `wishes` that want its innermost axis."""
-    for wish in reversed([wish for wish in wishes if wish.inner == storage.inner]):
-        if wish.dtype:
-            storage = replace(storage, dtype=wish.dtype, offset=wish.offset)
-        if wish.has_border:
-            before = tuple(map(max, storage.before, wish.before))
+def requested_storage(storage: Storage, requests: Sequence[LayoutRequest]) -> Storage:
+    """`storage` with the dtype and the borders of those `requests` that have its innermost axis."""
+    for request in reversed([request for request in requests if request.inner == storage.inner]):
+        if request.dtype:
+            storage = replace(storage, dtype=request.dtype, offset=request.offset)
+        if request.has_border:
+            before = tuple(map(max, storage.before, request.before))
             storage = replace(
                 storage,
                 before=before,
-                after=tuple(map(max, storage.after, wish.after)),
-                border=wish.border,
+                after=tuple(map(max, storage.after, request.after)),
+                border=request.border,
                 bordered=True,
             )
     return storage
 
 
-def _borders(wishes: Sequence[Wish]) -> set[float]:
+def _borders(requests: Sequence[LayoutRequest]) -> set[float]:
     """The values that are to stand around one tensor."""
-    return {wish.border for wish in wishes if wish.has_border}
+    return {request.border for request in requests if request.has_border}
 
 
 def _anchor_kind(region: Region) -> Kind:

@@ -12,7 +12,7 @@ from tvm.tirx.op import address_of
 
 from mrt.backend.kernels.generic.lower_blocks import sequence
 from mrt.backend.kernels.generic.prefetch_next_kernel import fetch_upcoming, upcoming_parameters, upcoming_steps
-from mrt.backend.te.expressions import constant
+from mrt.backend.tir.expressions import constant
 
 KERNEL = "mrt.kernel"
 """Marks a function that takes pointers."""

@@ -14,8 +14,8 @@ import tvm
 from tvm import tirx
 
 from mrt.backend.link.calls import of_pointers
+from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.stack import KERNELS
 from mrt.workers import cores
 
 GROUP = 4

@@ -25,8 +25,8 @@ from tvm import ir, relax, tirx
 from mrt.backend.kernels.generic.prefetch import LINE_BYTES
 from mrt.backend.kernels.generic.prefetch_next_kernel import COUNT_BYTES, LEAD_BYTES
 from mrt.backend.link.calls import FAR, Calls, Pointer
-from mrt.backend.link.workspace import ALIGNMENT, Lifetime, aligned, plan_memory
-from mrt.backend.memory.alignment import empty, tensor_of
+from mrt.backend.link.workspace import Lifetime, plan_memory
+from mrt.backend.memory.alignment import ALIGNMENT, aligned, empty, tensor_of
 from mrt.runtime import CALLS, MEMORY
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ALIGNMENT = 64
-"""Bytes at whose multiples tensors begin: a line of the cache, and the widest vector."""
+from mrt.backend.memory.alignment import aligned
 
 
 @dataclass(frozen=True)
@@ -16,11 +15,6 @@ class Lifetime:
     size: int
     first: int
     last: int
-
-
-def aligned(size: int) -> int:
-    """The least multiple of ALIGNMENT that is no less."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def plan_memory(tensors: Sequence[Lifetime]) -> tuple[list[int], int]:

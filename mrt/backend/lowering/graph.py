@@ -10,14 +10,14 @@ import numpy as np
 import tvm
 from tvm import relax, te
 
-from mrt.backend.fusion.in_place import in_place, last_readers
 from mrt.backend.fusion.join_rows import join_rows
 from mrt.backend.fusion.regions import Region, find_regions, join_branches
 from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
 from mrt.backend.kernels.x86.requantize_int16 import has_late
+from mrt.backend.layout.in_place import in_place, last_readers
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.layout.packing import Packed, Surroundings, form_computed, pack_parameter
-from mrt.backend.layout.plan import plan_layouts, wished_storage
+from mrt.backend.layout.packing import form_computed, pack_parameter
+from mrt.backend.layout.plan import plan_layouts, requested_storage
 from mrt.backend.link.libraries import Libraries
 from mrt.backend.lowering.region import Copy, LoweredRegion, finish, storing
 from mrt.backend.machine import Machine
@@ -33,7 +33,8 @@ from mrt.backend.rewrites.narrow_to_int16 import Words
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
 from mrt.backend.rewrites.widen_clips import OpenLimits
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
-from mrt.backend.te.registry import has_compute, wish_of
+from mrt.backend.te.operands import Packed, Surroundings
+from mrt.backend.te.registry import has_compute, layout_request_of
 from mrt.compilation import NATIVE, Target
 from mrt.errors import CompilationError
 from mrt.runtime import REQUEST
@@ -154,7 +155,7 @@ def plan_calls(
     Raises CompilationError listing every operator that has no compute.
     """
     graph, bounds = _adapted(graph, known, machine)
-    lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(symbol.op)})
+    lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(type(symbol.operator))})
     if lacking:
         raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")
     regions = join_rows(graph, join_branches(graph, find_regions(graph)))
@@ -244,20 +245,21 @@ class _Calls:
         self.made.append(Call(function, arguments, results, storages, lowered, written))
 
     def _served(self, region: Region, source: Symbol) -> Symbol | Copy:
-        """The tensor that holds `source` as its readers in the region wish it: its owner, or a copy."""
+        """The tensor that holds `source` as its readers in the region request: its owner, or a copy."""
         values = self._graph.value
-        wishes = [
-            wish
+        requests = [
+            request
             for reader in region.symbols
             for index, read in enumerate(reader.inputs)
             if read is source
-            and (wish := wish_of(reader, index, [values(s) for s in reader.inputs], self._machine)) is not None
+            and (request := layout_request_of(reader, index, [values(s) for s in reader.inputs], self._machine))
+            is not None
         ]
-        if all(self._layouts.serves(source, wish) for wish in wishes):
+        if all(self._layouts.serves(source, request) for request in requests):
             return self._layouts.owner(source)
-        axis = next(wish.inner for wish in wishes if wish.inner is not None)
+        axis = next(request.inner for request in requests if request.inner is not None)
         inner = Storage.with_inner(source.type, axis, padded_length(source.shape[axis]))
-        wanted = wished_storage(inner, wishes)
+        wanted = requested_storage(inner, requests)
         return self._copied(source, wanted)
 
     def _copied(self, symbol: Symbol, storage: Storage) -> Copy:

@@ -13,15 +13,15 @@ from mrt.backend.fusion.regions import Region, walked_as_one
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.rows import stored_rows
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.layout.packing import Operand, Packed
 from mrt.backend.lowering.schedule import schedule
 from mrt.backend.machine import Machine, one_line
 from mrt.backend.memory.border import fill_borders, move_into_memory
 from mrt.backend.memory.storage import Storage, View, Walk
 from mrt.backend.schedule.serial import with_threads_that_pay, without_threads
 from mrt.backend.schedule.tilings import Choose, Scheduler, schedule_by_rule
-from mrt.backend.te.expressions import Expression, Tensor, constant, dtype_of
-from mrt.backend.te.registry import Kind, find_compute, kind_of, reads_whole, unpadded_inputs
+from mrt.backend.te.operands import Operand, Packed
+from mrt.backend.te.registry import Kind, find_compute, kind_of, random_access_inputs, unpadded_inputs
+from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 from mrt.errors import CompilationError
 from mrt.symbol import Symbol
 
@@ -185,7 +185,7 @@ class LoweredRegion:
         laid = [
             packed.storages
             for (s, i), packed in self.packed.items()
-            if kind_of(s) is Kind.ELEMENTWISE and not reads_whole(s, i)
+            if kind_of(s) is Kind.ELEMENTWISE and i not in random_access_inputs(s)
         ]
         read += [(View.of(None, storage), False) for storages in laid for storage in storages]
         return all(_spans(view, axis, storage.length, whole) for view, whole in read)

@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 import tvm_ffi
 
-from mrt.backend.link.workspace import ALIGNMENT
 from mrt.symbol import Array
+
+ALIGNMENT = 64
+"""Bytes at whose multiples tensors begin: a line of the cache, and the widest vector."""
+
+
+def aligned(size: int) -> int:
+    """The least multiple of ALIGNMENT that is no less."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def empty(shape: Sequence[int], dtype: Any) -> Array:

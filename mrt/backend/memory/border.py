@@ -8,8 +8,8 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 
 from mrt.backend.memory.storage import Storage, Walk
-from mrt.backend.te.expressions import Expression, constant
-from mrt.backend.te.statements import loop_around, with_root
+from mrt.backend.tir.expressions import Expression, constant
+from mrt.backend.tir.statements import loop_around, with_root
 
 
 def move_into_memory(function: Any, walk: Walk, storages: Sequence[Storage]) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tvm import tirx
 
-from mrt.backend.te.expressions import Expression, Tensor, constant, ravel, unravel
+from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, unravel
 from mrt.symbol import Array, TensorType
 
 VECTOR = 16
@@ -255,17 +255,17 @@ class View:
         tensor: Tensor = None,
         storage: Storage | None = None,
         flattened: View | None = None,
-        natural: bool = False,
+        non_negative: bool = False,
         turns: int = 1,
     ) -> None:
         """inner: the axis that is innermost in memory. tensor, storage: the memory. flattened: what it flattens.
 
-        natural: whether the elements are integers that are proven never to be negative, though the dtype has a sign.
+        non_negative: whether the elements are proven integers of at least 0, though the dtype has a sign.
         turns: of how many tensors channels are taken in turns.
         """
         self.shape, self.dtype = tuple(int(n) for n in shape), dtype
         self.inner, self.tensor, self.storage, self.flattened = inner, tensor, storage, flattened
-        self.natural, self.turns = natural, turns
+        self.non_negative, self.turns = non_negative, turns
         self._element = element
 
     def __call__(self, *at: Expression) -> Expression:

@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, RewritePass, Symbol, TensorType
+from mrt.backend.operators.clip_to import ClipTo
+from mrt.symbol import Graph, GraphBuilder, RewritePass, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.integer import Cast
 
 COMMON = frozenset({0, -127, *(end for ends in DTYPE_RANGES.values() for end in ends)})
 """Limits that layers have alike, and that code is made for: those of what a dtype holds."""
-
-
-@dataclass(frozen=True)
-class ClipTo(Operator):
-    """min(max(x, least), most) in x's dtype, of one number each; an input that is not there is no limit."""
-
-    has_least: bool = True
-    has_most: bool = True
-
-    op = "clip_to"
-    input_names = ("data", "least", "most")
-    is_elementwise = True
-
-    def infer(self, x: TensorType, *limits: TensorType) -> TensorType:
-        return x
-
-    def evaluate(self, x: Array, *limits: Array) -> Array:
-        left = list(limits)
-        if self.has_least:
-            x = np.maximum(x, left.pop(0))
-        return np.minimum(x, left.pop(0)) if self.has_most else x
-
-    def bounds(self, x: Interval, *limits: Interval) -> Interval:
-        ends = [limit.lo for limit in limits]
-        return x.map(lambda bound: self.evaluate(bound, *ends))
 
 
 class SharedLimits(RewritePass):

@@ -12,7 +12,7 @@ from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.sliced_dot import prefers_slices
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import padded_length
-from mrt.backend.rewrites.sliced_convolution import SlicedConvolution
+from mrt.backend.operators.sliced_convolution import SlicedConvolution
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul

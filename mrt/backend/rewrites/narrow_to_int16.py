@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mrt.backend.kernels.dot_instructions import WORDS
-from mrt.backend.kernels.x86.upper_word import MOST_WORD, WORD
-from mrt.backend.te.registry import record
+from mrt.backend.operators.int16 import BITS, MOST_UNSIGNED, UpperWord, WordScale, WordShift, WordSum
 from mrt.backend.te.rounding import choose_rounding, half_of
-from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol, TensorType
+from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
-from mrt.symbol.operator import Operator
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.elementwise import ElemwiseAdd
@@ -21,77 +19,6 @@ from mrt.symbol.operators.integer import Cast, RightShift
 
 FEW = 16
 """Channels that fill no vector of words, which nothing is gained for then."""
-
-
-@dataclass(frozen=True)
-class WordSum(ElemwiseAdd):
-    """lhs + rhs in int16, which holds the sum."""
-
-    op = "word_sum"
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return super().infer(lhs, rhs).with_dtype("int16")
-
-
-@dataclass(frozen=True)
-class WordShift(RightShift):
-    """x / 2^shift rounded half up, of a word x, in int16; 0 <= shift <= 15."""
-
-    op = "word_shift"
-
-    def infer(self, x: TensorType, shift: TensorType) -> TensorType:
-        return super().infer(x, shift).with_dtype("int16")
-
-
-@dataclass(frozen=True)
-class UpperWord(BroadcastMul):
-    """floor(x · f / 2^16) of words x and f, in int16: what processors give for vectors of words.
-
-    Also of an int32 x, 0 < f < 2^15, if int16 holds the result.
-    """
-
-    op = "upper_word"
-
-    def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
-        return super().infer(lhs, rhs).with_dtype("int16")
-
-    def evaluate(self, lhs: Array, rhs: Array) -> Array:
-        product: Array = super().evaluate(lhs, rhs) >> WORD
-        return product
-
-    def bounds(self, lhs: Interval, rhs: Interval) -> Interval:
-        return super().bounds(lhs, rhs).map(lambda bound: bound >> WORD)
-
-
-@dataclass(frozen=True)
-class WordScale(Operator):
-    """(w + 2^(s-17)) >> (s - 16) in int16, of w = x · f / 2^16 rounded down, of an int32 x.
-
-    This is x · f / 2^s rounded half up, since 2^16 divides 2^(s-1). Held to [0, 2^16 - 1] is x, where that is done
-    early, or else w, of which no product is above an int32. 0 < f < 2^15 and 17 <= s <= 31, so that an int16 holds the
-    result.
-    """
-
-    early: bool = True
-
-    op = "word_scale"
-    input_names = ("data", "factor", "shift")
-
-    def infer(self, x: TensorType, factor: TensorType, shift: TensorType) -> TensorType:
-        return RightShift().infer(BroadcastMul().infer(x, factor), shift).with_dtype("int16")
-
-    def evaluate(self, x: Array, factor: Array, shift: Array) -> Array:
-        return RightShift().evaluate(self._word(x, factor), shift - WORD)
-
-    def bounds(self, x: Interval, factor: Interval, shift: Interval) -> Interval:
-        least, most = self._word(x.lo, factor.lo), self._word(x.hi, factor.hi)
-        word = Interval.of(least, most, tuple(np.broadcast_shapes(x.shape, factor.shape)))
-        return RightShift().bounds(word, shift.map(lambda bound: bound - WORD))
-
-    def _word(self, x: Array, factor: Array) -> Array:
-        held = np.clip(x, 0, MOST_WORD) if self.early else x
-        word: Array = np.clip((held.astype(np.int64) * factor) >> WORD, 0, MOST_WORD)
-        return word
 
 
 @dataclass(frozen=True)
@@ -126,18 +53,20 @@ class Words(RewritePass):
                 return builder.apply(WordSum(), inputs, symbol.name, symbol.origin)
             case RightShift() if self._may_be_word(graph, symbol):
                 return _shifted(graph, symbol, inputs, builder, self.has_late)
-            case Clip() if symbol.dtype == "int32":
-                return self._scaled(graph, symbol, inputs[0], builder)
+            case Clip() as clip if symbol.dtype == "int32":
+                return self._scaled(graph, symbol, clip, inputs[0], builder)
             case Cast(dtype="int16"):
                 return _saturated(graph, symbol, inputs[0], builder)
         return None
 
-    def _scaled(self, graph: Graph, symbol: Symbol, shifted: Symbol, builder: GraphBuilder) -> Symbol | None:
+    def _scaled(
+        self, graph: Graph, symbol: Symbol, operator: Clip, shifted: Symbol, builder: GraphBuilder
+    ) -> Symbol | None:
         """Cases 5 to 7 of a clip; None where it is none of them."""
         (source,) = symbol.inputs
         if type(shifted.operator) is not RightShift or not isinstance(source.inputs[0].operator, BroadcastMul):
             return None
-        scaled, operator = source.inputs[0], record(symbol, Clip)
+        scaled = source.inputs[0]
         factor, shift = graph.value(scaled.inputs[1]), graph.value(source.inputs[1])
         product, by = shifted.inputs
         if factor is None or shift is None or product.inputs[0].dtype != "int32":
@@ -148,14 +77,14 @@ class Words(RewritePass):
             return None
         if not all(isinstance(reader.operator, Cast) for reader in graph.consumers[symbol]):
             return None
-        if factor.min() <= 0 or factor.max() > DTYPE_RANGES["int16"][1] or shift.min() <= WORD:
+        if factor.min() <= 0 or factor.max() > DTYPE_RANGES["int16"][1] or shift.min() <= BITS:
             return None
         data, multiplier = product.inputs
         if operator.a_min < 0:
             if not self._is_signed_word(operator, scaled, shift):
                 return None
             upper = builder.apply(UpperWord(), [data, multiplier], f"{scaled.name}_upper", scaled.origin)
-            left = builder.parameter(f"{by.name}_left", shift - np.int8(WORD), by.origin)
+            left = builder.parameter(f"{by.name}_left", shift - np.int8(BITS), by.origin)
             word = builder.apply(WordShift(), [upper, left], f"{symbol.name}_word", symbol.origin)
             return builder.apply(operator, [word], f"{symbol.name}_held", symbol.origin)
         scale = self._scale(scaled, factor.astype(np.int64), shift, operator.a_max)
@@ -177,14 +106,14 @@ class Words(RewritePass):
             or (scaled.type.rank > 1 and (scaled.type.rank < 4 or scaled.shape[1] <= FEW))
         ):
             return False
-        upper = self.bounds[scaled.name].map(lambda bound: bound >> WORD)
-        return choose_rounding(upper, shift - WORD, "int16") is not None
+        upper = self.bounds[scaled.name].map(lambda bound: bound >> BITS)
+        return choose_rounding(upper, shift - BITS, "int16") is not None
 
     def _scale(self, scaled: Symbol, factor: Array, shift: Array, limit: float) -> WordScale | None:
         """How x · f is scaled to words that are clipped at a limit; None where words do not hold what counts."""
         # The least x that gives the limit.
         enough = -((half_of(shift) - (int(limit) << shift.astype(np.int64))) // factor)
-        if (np.minimum(enough, self.bounds[scaled.inputs[0].name].hi) <= MOST_WORD).all():
+        if (np.minimum(enough, self.bounds[scaled.inputs[0].name].hi) <= MOST_UNSIGNED).all():
             return WordScale()
         return WordScale(early=False) if self.has_late else None
 
@@ -216,15 +145,15 @@ def _shifted(
     (data, by), shift = inputs, graph.value(symbol.inputs[1])
     if shift is None or (shift.size != 1 and not by_channel):
         return None
-    if _are_words((data,)) and int(shift.max()) < WORD:
+    if _are_words((data,)) and int(shift.max()) < BITS:
         return builder.apply(WordShift(), inputs, symbol.name, symbol.origin)
     scaled = symbol.inputs[0]
-    if not isinstance(data.operator, BroadcastMul) or not _are_words(data.inputs) or int(shift.min()) <= WORD:
+    if not isinstance(data.operator, BroadcastMul) or not _are_words(data.inputs) or int(shift.min()) <= BITS:
         return None
     if graph.consumers[scaled] != (symbol,) or scaled in graph.outputs or graph.value(scaled.inputs[1]) is None:
         return None
     upper = builder.apply(UpperWord(), data.inputs, f"{scaled.name}_upper", scaled.origin)
-    left = builder.parameter(f"{by.name}_left", shift - np.int8(WORD), by.origin)
+    left = builder.parameter(f"{by.name}_left", shift - np.int8(BITS), by.origin)
     return builder.apply(WordShift(), (upper, left), symbol.name, symbol.origin)
 
 

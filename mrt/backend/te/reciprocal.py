@@ -1,4 +1,4 @@
-"""Quotients by a constant without a division, where they round to the same integers."""
+"""Float quotients by a constant as products, where they round to the same integers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mrt.symbol import Array
 DIGITS = 24
 """Bits of a float32's significand."""
 MOST_STEPS = 1024
-"""From integer to integer that are looked at one by one."""
+"""Up to so many integers are checked one by one."""
 NEAR = 4
-"""Floats on either side of (n - 1/2) · scale among which the first is whose quotient rounds to n."""
+"""The first float whose quotient rounds to n is among so many on either side of (n - 1/2) · scale."""
 LARGEST = 2.0**100
-"""A scale, or the reciprocal of one, up to which all terms are normal floats."""
+"""Scales and their reciprocals are at most this, so that all terms are normal floats."""
 
 
 def reciprocal_of(scale: Array, lowest: int, highest: int) -> tuple[Array, Array] | None:
-    """Two float32 h and l such that x · h + x · l serves as x / scale, the second product and the sum being rounded.
+    """Two float32 h and l so that x · h + x · l, the second product and the sum rounded, may replace x / scale.
 
-    For every float32 x both round, half to even, to the same integer within [lowest, highest], or lie on the same side
-    of it. Neither falls where x rises, so that it is enough to look where the step to each integer begins. None where
-    there are no such numbers, or more steps than are looked at.
+    For every float32 x both, rounded half to even and clipped to [lowest, highest], are the same integer. Neither
+    decreases with x, so that only the first x of each integer is checked. None where there are no such h and l, or too
+    many integers to check.
     """
     if scale.size != 1 or highest - lowest > MOST_STEPS or not 1 / LARGEST <= scale.item() <= LARGEST:
         return None
@@ -46,7 +46,7 @@ def reciprocal_of(scale: Array, lowest: int, highest: int) -> tuple[Array, Array
 
 
 def _neighbours(x: Array) -> Array:
-    """The floats next to each x, from the least on, along a first axis."""
+    """The floats around each x, in order along a first axis."""
     found = [x]
     for _ in range(NEAR):
         found = [np.nextafter(found[0], np.float32(-np.inf)), *found, np.nextafter(found[-1], np.float32(np.inf))]
@@ -54,15 +54,15 @@ def _neighbours(x: Array) -> Array:
 
 
 def _quotient(x: Fraction, high: Fraction, low: Fraction) -> int:
-    """What a machine makes of x · high + x · low, as an integer."""
+    """x · high + x · low as a machine computes it, rounded to an integer."""
     return round(_rounded(x * high + _rounded(x * low, round), round))
 
 
 def _rounded(value: Fraction, how: Callable[[Fraction], int]) -> Fraction:
-    """`value` with as many bits as a float32 has, whose range it is in; `round` rounds half to even."""
+    """`value`, which lies in the range of float32, at its precision. how: `round` is half to even."""
     if not value:
         return value
-    # Of the quotient of two integers either as many bits as the difference of theirs says, or one less.
+    # A quotient has as many bits as numerator less denominator, or one more.
     unit = Fraction(2) ** (value.numerator.bit_length() - value.denominator.bit_length() - DIGITS)
     unit = unit if abs(value) < unit * 2**DIGITS else 2 * unit
     return how(value / unit) * unit

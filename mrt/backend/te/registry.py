@@ -1,259 +1,226 @@
-"""The registry of computes: what an operator becomes in TVM's tensor expressions, one function per operator.
+"""What the backend knows of each operator, found by the class of its record or the nearest of its bases.
 
-A compute is a function `(symbol, *inputs) -> View` generic in the dtype: the same one serves the float graph and the
-integer graph, and any layout. Its inputs are views of tensors, or operands where a parameter was packed for it (see
-`packing`). It may leave hints for the scheduler as attributes of its stages (see `Hint`).
+A compute is a function `(symbol, *inputs) -> View`. One serves the float graph and the integer graph, whatever dtypes
+and layouts they have. Each input is a `View`, or an `Operand` where it was packed for the compute. A compute may leave
+hints for the scheduler as attributes of its stages (see `Hint`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from mrt.backend.machine import Machine
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Tensor
+from mrt.backend.te.operands import Packed, Surroundings
+from mrt.backend.tir.expressions import Tensor
 from mrt.errors import CompilationError, GraphError
 from mrt.symbol import Array, Operator, Symbol
+from mrt.symbol.registry import ByRecord
+
+_Record = TypeVar("_Record", bound=Operator)
+_Read = TypeVar("_Read", bound=Operator, contravariant=True)
+_Inputs = ParamSpec("_Inputs")
+_Result = TypeVar("_Result")
+
+_NONE: Mapping[int, Any] = MappingProxyType({})
 
 Compute = Callable[..., Tensor]
-Wishing = Callable[[Symbol, Sequence["Array | None"], Machine], "Wish | None"]
-Passing = Callable[[Symbol, "Wish"], "Wish | str"]
-Viewing = Callable[[Symbol, View], View]
-_Compute = TypeVar("_Compute", bound=Compute)
-_Wishing = TypeVar("_Wishing", bound=Wishing)
-_Viewing = TypeVar("_Viewing", bound=Viewing)
-_Joining = TypeVar("_Joining", bound=Callable[[Symbol], int])
-_Record = TypeVar("_Record", bound=Operator)
-_Key = TypeVar("_Key")
+RequestLayout = Callable[[Symbol[_Record], Sequence["Array | None"], Machine], "LayoutRequest | None"]
+"""(symbol, the values of its inputs, None where computed, machine) -> the request; None where any layout serves."""
+Pack = Callable[[Symbol[_Record], Array, Surroundings], "Packed | None"]
+"""(symbol, parameter, surroundings) -> the parameter packed; None where it stays as it would be without packing."""
+Form = Callable[[Symbol[_Record], Surroundings], Any]
+"""(symbol, surroundings) -> the form of an `Operand`."""
 
 
 class Kind(Enum):
-    """How an operator's elements depend on its inputs', which decides what may be fused and how loops are formed."""
+    """How an operator's elements depend on its inputs'. This decides what is fused, and which loops are formed."""
 
     ELEMENTWISE = "elementwise"
-    """Each element needs the elements at its own place only (inputs may broadcast); each input is read once."""
+    """Each element depends on those at its own place; inputs may broadcast. The expression reads each input once."""
     RESHAPE = "reshape"
-    """The data in the same order under another shape."""
+    """The same data in the same order, under another shape."""
     GATHER = "gather"
-    """Each element is one of an input's, of the same rank, and channels stay channels."""
+    """Each element is a copy of one of an input's, of the same rank; channels stay channels."""
     WINDOW = "window"
-    """Each element depends on all or one of the channels at places nearby; axis 1 counts channels."""
+    """Each element depends on a window of positions, in all channels or its own; axis 1 counts channels."""
     ROWS = "rows"
-    """Each element depends on what stands along one axis, as in a matrix product."""
+    """Each element depends on rows along one axis, as in a matrix product."""
     REDUCTION = "reduction"
-    """Each element combines those that stand along some axes, in any order if they are integers."""
+    """Each element combines those along some axes; of integers in any order."""
     NORMALIZATION = "normalization"
     """Each row of the result, along the last axis, is made of the same row of the first input in several steps."""
     STEPS = "steps"
     """As ELEMENTWISE, of one input, in a stage of its own."""
     OTHER = "other"
-    """Each element depends on anything; it is a stage of its own."""
+    """Elements depend on anything; the operator is a stage of its own."""
 
 
 @dataclass(frozen=True)
-class _Registered:
-    """A compute with what `compute` was told of it."""
+class AsView(Generic[_Read]):
+    """How the result of an operator that only moves elements is read in the memory of its data, not copied.
 
-    function: Compute
-    kind: Kind | Callable[[Symbol], Kind]
-    whole: frozenset[int]
-    unpadded: frozenset[int]
-    repeats: bool
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """What `viewing` was told of an operator."""
-
-    view: Viewing
-    passed: Passing
-    in_order: bool
-
-
-_COMPUTES: dict[str, _Registered] = {}
-_ON_SCALARS: dict[str, Compute] = {}
-_WISHES: dict[tuple[str, int], Wishing] = {}
-_VIEWS: dict[str, _Seen] = {}
-_JOINS: dict[str, Callable[[Symbol], int]] = {}
-
-
-@dataclass(frozen=True)
-class Wish:
-    """How the compute of an operator wishes its data to lie in memory.
-
-    inner: the innermost axis, None if any serves. dtype, offset: as in `Storage`, an empty string if any serves.
-    before, after, border: what must stand around it along each axis, nothing if empty.
+    view: (symbol, view of the data) -> the result, if the data's memory has the layout that `propagate` asks for.
+    propagate: (symbol, request of a reader) -> the request to the data; a str says why no layout of it serves.
+    keeps_order: whether neighbours stay neighbours, so that readers without a request lose nothing.
     """
 
-    inner: int | None
-    dtype: str = ""
-    offset: int = 0
-    before: tuple[int, ...] = ()
-    after: tuple[int, ...] = ()
-    border: float = 0
-
-    @property
-    def has_border(self) -> bool:
-        return any(self.before) or any(self.after)
+    view: Callable[[Symbol[_Read], View], View]
+    propagate: Callable[[Symbol[_Read], LayoutRequest], LayoutRequest | str]
+    keeps_order: bool = False
 
 
-def add_once(table: MutableMapping[_Key, Any], key: _Key, value: Any, what: str) -> None:
-    """Adds an entry to a registry; GraphError where it has one: there are two `what`."""
-    if key in table:
-        raise GraphError(f"there are two {what}; one is needed")
-    table[key] = value
+@dataclass(frozen=True)
+class ComputeEntry:
+    """What `compute` registers of an operator. Mappings are by the number of an input."""
+
+    function: Compute
+    kind: Kind | Callable[..., Kind]
+    """A value, or a function of the symbol."""
+    random_access: Collection[int]
+    """Inputs of an elementwise operator that are read at any place, such as a table."""
+    unpadded: Collection[int]
+    """Its computed inputs whose padding in memory must not be read, such as divisors: it may be 0."""
+    repeats_input: bool
+    """Whether its expression has the input in many places. TVM follows every path, so that few of these are fused."""
+    on_scalars: Compute | None
+    """The compute for a core without vectors, where `function` needs these; it gets views only."""
+    layout_requests: Mapping[int, Callable[..., LayoutRequest | None]]
+    """Which layouts the compute wants."""
+    packings: Mapping[int, Callable[..., Packed | None]]
+    """How parameters are laid out for the compute, while compiling."""
+    forms: Mapping[int, Callable[..., Any]]
+    """What the compute must know of a tensor, computed or a parameter that is not packed; it gets an `Operand`."""
+    as_view: AsView[Any] | None
+    """How the result is read in the memory of the data, if the operator only moves elements."""
+    joined_axis: Callable[..., int] | None
+    """Along which axis the result holds the inputs one behind the other, if it does."""
+
+
+_COMPUTES: ByRecord[ComputeEntry] = ByRecord("compute")
 
 
 def compute(
-    *ops: str,
-    kind: Kind | Callable[[Symbol], Kind] = Kind.OTHER,
-    whole: Iterable[int] = (),
-    unpadded: Iterable[int] = (),
-    repeats: bool = False,
-) -> Callable[[_Compute], _Compute]:
-    """Registers a function as the compute of the operators `ops`.
+    *records: type[_Record],
+    kind: Kind | Callable[[Symbol[_Record]], Kind] = Kind.OTHER,
+    random_access: Collection[int] = (),
+    unpadded: Collection[int] = (),
+    repeats_input: bool = False,
+    on_scalars: Callable[Concatenate[Symbol[_Record], ...], Tensor] | None = None,
+    layout_requests: Mapping[int, RequestLayout[_Record]] = _NONE,
+    packings: Mapping[int, Pack[_Record]] = _NONE,
+    forms: Mapping[int, Form[_Record]] = _NONE,
+    as_view: AsView[_Record] | None = None,
+    joined_axis: Callable[[Symbol[_Record]], int] | None = None,
+) -> Callable[
+    [Callable[Concatenate[Symbol[_Record], _Inputs], _Result]], Callable[Concatenate[Symbol[_Record], _Inputs], _Result]
+]:
+    """Registers a function as the compute of operators, given by their records; records derived from them have it too.
 
-    kind: may depend on the symbol. whole: which inputs of an elementwise operator are no operands, but read anywhere,
-    such as a table. unpadded: which operands of one, where computed, may not be read beyond their shape, as others may
-    where memory is padded. repeats: whether its expression has the input in many places; TVM takes time for every path
-    through such expressions.
+    The other arguments are the fields of `ComputeEntry`. Raises GraphError where a record has a compute of its own.
     """
+    facts = (kind, random_access, unpadded, repeats_input, on_scalars)
+    layouts = (layout_requests, packings, forms, as_view, joined_axis)
 
-    def register(function: _Compute) -> _Compute:
-        for op in ops:
-            add_once(
-                _COMPUTES,
-                op,
-                _Registered(function, kind, frozenset(whole), frozenset(unpadded), repeats),
-                f"computes of {op}",
-            )
+    def register(
+        function: Callable[Concatenate[Symbol[_Record], _Inputs], _Result],
+    ) -> Callable[Concatenate[Symbol[_Record], _Inputs], _Result]:
+        for record in records:
+            _COMPUTES.add(record, ComputeEntry(function, *facts, *layouts))
         return function
 
     return register
 
 
-def wishing(op: str, index: int = 0) -> Callable[[_Wishing], _Wishing]:
-    """Registers what the compute of `op` wishes of its input `index`.
-
-    The function takes (symbol, values of the inputs that are parameters, machine); None is no wish.
-    """
-
-    def register(function: _Wishing) -> _Wishing:
-        add_once(_WISHES, (op, index), function, f"wishes of input {index} of {op}")
-        return function
-
-    return register
+def _lacks_compute(symbol: Symbol, *inputs: Tensor) -> Tensor:
+    raise CompilationError(f"{symbol.name} ({symbol.op}): there is no compute; register one with mrt.backend.compute")
 
 
-def wish_of(symbol: Symbol, index: int, values: Sequence[Array | None], machine: Machine) -> Wish | None:
-    """What the compute of `symbol` wishes of its input `index`."""
-    wishes = _WISHES.get((symbol.op, index))
-    return None if wishes is None else wishes(symbol, values, machine)
+_LACKING = ComputeEntry(_lacks_compute, Kind.OTHER, (), (), False, None, {}, {}, {}, None, None)
 
 
-def viewing(*ops: str, passed: Passing, in_order: bool = False) -> Callable[[_Viewing], _Viewing]:
-    """Registers how the result of `ops` is seen in the memory of its data, where that serves all who wish of it.
-
-    The function takes (symbol, view of the data). passed: of a reader's wish, what is then to be wished of the data;
-    where the data cannot lie so that it is met, why. in_order: whether neighbours stay neighbours, so that readers
-    without a wish read there as well as anywhere.
-    """
-
-    def register(function: _Viewing) -> _Viewing:
-        for op in ops:
-            add_once(_VIEWS, op, _Seen(function, passed, in_order), f"views of {op}")
-        return function
-
-    return register
+def compute_entry(symbol: Symbol) -> ComputeEntry:
+    """What is registered of a symbol's operator."""
+    return _COMPUTES.find(type(symbol.operator)) or _LACKING
 
 
-def joining(op: str) -> Callable[[_Joining], _Joining]:
-    """Registers along which axis the inputs of `op` follow each other in its result: a function of the symbol."""
-
-    def register(function: _Joining) -> _Joining:
-        add_once(_JOINS, op, function, f"ways to join the inputs of {op}")
-        return function
-
-    return register
-
-
-def joined_axis(symbol: Symbol) -> int | None:
-    """The axis along which the inputs of `symbol` follow each other, None if they do not."""
-    return _JOINS[symbol.op](symbol) if symbol.op in _JOINS else None
-
-
-def view_of(symbol: Symbol, data: View) -> View:
-    """The result of an operator that `is_view` in the memory of its data."""
-    return _VIEWS[symbol.op].view(symbol, data)
-
-
-def is_view(symbol: Symbol) -> bool:
-    """Whether the result of an operator may be seen in the memory of its data."""
-    return symbol.op in _VIEWS
-
-
-def passed_wish(symbol: Symbol, wish: Wish) -> Wish | str:
-    """The wish of a reader of `symbol`, which `is_view`, as one of its data; why not, where it cannot be passed on."""
-    return _VIEWS[symbol.op].passed(symbol, wish)
-
-
-def keeps_order(symbol: Symbol) -> bool:
-    """Whether readers of `symbol`, which `is_view`, read it in the memory of its data though they wish for nothing."""
-    return _VIEWS[symbol.op].in_order
-
-
-def has_compute(op: str) -> bool:
-    return op in _COMPUTES
+def has_compute(record: type[Operator]) -> bool:
+    return record in _COMPUTES
 
 
 def find_compute(symbol: Symbol) -> Compute:
-    """The compute of a symbol's operator, which must have one: see `has_compute`."""
-    return _COMPUTES[symbol.op].function
-
-
-def on_scalars(op: str) -> Callable[[_Compute], _Compute]:
-    """Registers how a core without vectors computes `op`, whose compute is made for vectors; no input is packed."""
-
-    def register(function: _Compute) -> _Compute:
-        add_once(_ON_SCALARS, op, function, f"computes of {op} without vectors")
-        return function
-
-    return register
+    return compute_entry(symbol).function
 
 
 def find_scalar_compute(symbol: Symbol) -> Compute:
     """The compute of a symbol's operator for a core without vectors."""
-    return _ON_SCALARS.get(symbol.op) or find_compute(symbol)
+    return compute_entry(symbol).on_scalars or find_compute(symbol)
 
 
 def kind_of(symbol: Symbol) -> Kind:
-    if symbol.op not in _COMPUTES:
-        return Kind.OTHER
-    kind = _COMPUTES[symbol.op].kind
+    kind = compute_entry(symbol).kind
     return kind if isinstance(kind, Kind) else kind(symbol)
 
 
 def repeats_input(symbol: Symbol) -> bool:
     """Whether the compute's expression has its input in many places."""
-    return symbol.op in _COMPUTES and _COMPUTES[symbol.op].repeats
+    return compute_entry(symbol).repeats_input
 
 
-def reads_whole(symbol: Symbol, index: int | None = None) -> bool:
-    """Whether an elementwise operator reads its input `index`, or any of its inputs, otherwise than as an operand."""
-    whole = _COMPUTES[symbol.op].whole if symbol.op in _COMPUTES else frozenset()
-    return bool(whole) if index is None else index in whole
+def random_access_inputs(symbol: Symbol) -> Collection[int]:
+    """Which inputs of an elementwise operator are read at any place."""
+    return compute_entry(symbol).random_access
 
 
-def unpadded_inputs(symbol: Symbol) -> frozenset[int]:
-    """Which inputs of an elementwise operator may not be read beyond their shape where they are computed."""
-    return _COMPUTES[symbol.op].unpadded if symbol.op in _COMPUTES else frozenset()
+def unpadded_inputs(symbol: Symbol) -> Collection[int]:
+    """Which computed inputs of an elementwise operator may not be read beyond their shape."""
+    return compute_entry(symbol).unpadded
 
 
-def record(symbol: Symbol, kind: type[_Record]) -> _Record:
-    """The symbol's operator, as the record that its compute is for."""
-    if not isinstance(symbol.operator, kind):
-        raise CompilationError(f"{symbol.name}: a compute for {kind.op} is registered for {symbol.op}")
-    return symbol.operator
+def layout_request_of(
+    symbol: Symbol, index: int, values: Sequence[Array | None], machine: Machine
+) -> LayoutRequest | None:
+    """The layout that the compute of `symbol` requests of its input `index`; None where any serves.
+
+    values: of the inputs that are parameters, None for others.
+    """
+    request = compute_entry(symbol).layout_requests.get(index)
+    return None if request is None else request(symbol, values, machine)
+
+
+def is_view(symbol: Symbol) -> bool:
+    """Whether the result of an operator may be read in the memory of its data."""
+    return compute_entry(symbol).as_view is not None
+
+
+def view_of(symbol: Symbol, data: View) -> View:
+    """The result of an operator that `is_view` in the memory of its data."""
+    return _as_view(symbol).view(symbol, data)
+
+
+def propagated_request(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
+    """The request of a reader of `symbol`, which `is_view`, as one to its data; or why there is none."""
+    return _as_view(symbol).propagate(symbol, request)
+
+
+def keeps_order(symbol: Symbol) -> bool:
+    """Whether readers of `symbol`, which `is_view`, read it in the memory of its data though they request nothing."""
+    return _as_view(symbol).keeps_order
+
+
+def _as_view(symbol: Symbol) -> AsView[Operator]:
+    found = compute_entry(symbol).as_view
+    if found is None:
+        raise GraphError(f"{symbol.name} ({symbol.op}) is no view of its data")
+    return found
+
+
+def joined_axis(symbol: Symbol) -> int | None:
+    """The axis along which the inputs of `symbol` follow each other, None if they do not."""
+    axis = compute_entry(symbol).joined_axis
+    return None if axis is None else axis(symbol)

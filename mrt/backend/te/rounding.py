@@ -13,24 +13,24 @@ from mrt.symbol.bounds import DTYPE_RANGES
 class Rounding(Enum):
     """Forms that give the integers of `right_shift` for constant shifts s, cheapest first."""
 
-    NATURAL = "x + 2^(s-1) without a sign, shifted by s"
-    """For x that is never negative: the sum is less than 2^31 + 2^30, of words less than 2^15 + 2^14."""
+    UNSIGNED = "unsigned x + 2^(s-1), shifted by s"
+    """For x >= 0: the sum is less than 2^31 + 2^30, that of int16 less than 2^15 + 2^14."""
     ADDED = "x + 2^(s-1), shifted by s"
     """Where the sum stays within 32 bits."""
-    LESS_ONE = "x shifted by s - 1, then + 1, then shifted by 1"
+    TWO_SHIFTS = "x shifted by s - 1, then + 1, then shifted by 1"
     """For s >= 2 and any x."""
 
 
 def choose_rounding(x: Interval, shift: Array, dtype: str = "int32") -> Rounding | None:
     """The cheapest form for data in `x` and constant shifts, which broadcast; None where none of them is exact.
 
-    dtype: in which it is computed; of its bits b, a shift is b - 1 at most.
+    dtype: in which it is computed; shifts are less than its bits.
     """
     if x.min >= 0:
-        return Rounding.NATURAL
+        return Rounding.UNSIGNED
     if fits_by_addition(x, shift, dtype):
         return Rounding.ADDED
-    return Rounding.LESS_ONE if int(shift.min(initial=31)) >= 2 else None
+    return Rounding.TWO_SHIFTS if int(shift.min(initial=31)) >= 2 else None
 
 
 def fits_by_addition(x: Interval, shift: Array, dtype: str = "int32") -> bool:

@@ -1,4 +1,4 @@
-"""Stages: what computes make, tensors that are stored and elements that are computed where they are read."""
+"""What computes make: stages, which are stored, and views of elements that are computed where they are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from tvm import te
 
 from mrt.backend.memory.storage import View
-from mrt.backend.te.expressions import Expression, Tensor, combined, constant
+from mrt.backend.tir.expressions import Expression, Tensor, combined, constant
 from mrt.symbol import Symbol
 
 
@@ -69,28 +69,29 @@ def inlined(
     dtype: str,
     body: Callable[..., Expression],
     inner: int | None = None,
-    natural: bool = False,
+    non_negative: bool = False,
 ) -> View:
     """Elements that are computed where they are read. inner: the axis along which they are best walked."""
-    return View(shape, dtype, body, inner, natural=natural)
+    return View(shape, dtype, body, inner, non_negative=non_negative)
 
 
-def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression], natural: bool = False) -> View:
-    """An elementwise operator: `body` of the inputs' elements, each broadcast to the symbol's shape.
+def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression], non_negative: bool = False) -> View:
+    """An elementwise operator: `body` of the inputs' elements, broadcast to the symbol's shape.
 
-    natural: see `View`.
+    non_negative: see `View`.
     """
 
     def element(*at: Expression) -> Expression:
         return combined(body, [broadcast(x, at, symbol.shape) for x in inputs])
 
-    return inlined(symbol.shape, symbol.dtype, element, natural=natural)
+    return inlined(symbol.shape, symbol.dtype, element, non_negative=non_negative)
 
 
 def broadcast(x: Tensor, at: tuple[Expression, ...], shape: tuple[int, ...]) -> Expression:
     """The element of `x` that NumPy's broadcasting puts at the index `at` of `shape`.
 
-    An axis of length 1 in both is followed beyond its end where `x` is computed or padded so far: in memory, it may be.
+    Along an axis of length 1 in both, the index is kept where `x` may be read beyond its end, since the walk may go
+    over padding in memory.
     """
     missing = len(at) - len(x.shape)
     places = list(at[missing:])

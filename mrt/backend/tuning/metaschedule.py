@@ -15,8 +15,8 @@ from tvm import s_tir
 from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule
 
+from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.machine import Machine, one_line
-from mrt.backend.schedule.stack import KERNELS
 from mrt.backend.tuning.database import workload_of
 from mrt.backend.tuning.search import BATCH, Search
 

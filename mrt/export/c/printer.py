@@ -15,7 +15,7 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.ir import prim
 
-from mrt.backend.te.expressions import dtype_of
+from mrt.backend.tir.expressions import dtype_of
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.types import INT32_MIN
 

@@ -55,7 +55,7 @@ def to_c(
     """
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         raise ConfigError(f"{short(name)} cannot begin names of C; a letter, then letters, digits and _ are needed")
-    check_covered(graph, "C", lambda symbol: has_compute(symbol.op))
+    check_covered(graph, "C", lambda symbol: has_compute(type(symbol.operator)))
     program = make_program(graph)
     files = {
         f"{name}.h": _header(name, digest, inputs, outputs, program),

@@ -234,7 +234,7 @@ class Squeeze(Operator):
         return axes
 
 
-class _Slicing(Operator):
+class Slicing(Operator):
     """Slices along axes. Python's rules, but never empty where the data is not."""
 
     slices: ClassVar[Callable[..., tuple[slice, ...]]]
@@ -276,7 +276,7 @@ def _sliced(x: TensorType, slices: tuple[slice, ...]) -> TensorType:
 
 
 @operator("slice", "crop")
-class Slice(_Slicing):
+class Slice(Slicing):
     """data[begin:end:step] axis by axis, from axis 0 on; None is an open end or step 1."""
 
     begin: tuple[int | None, ...]
@@ -300,7 +300,7 @@ class Slice(_Slicing):
 
 
 @operator("slice_axis")
-class SliceAxis(_Slicing):
+class SliceAxis(Slicing):
     """data[begin:end] along one axis; end None is open."""
 
     axis: int

@@ -10,10 +10,10 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot
-from mrt.backend.layout.packing import Operand
-from mrt.backend.te.expressions import Expression, Tensor, substitute
+from mrt.backend.te.operands import Operand
 from mrt.backend.te.stages import Hint, stage
-from mrt.backend.te.statements import loop_around, with_root
+from mrt.backend.tir.expressions import Expression, Tensor, substitute
+from mrt.backend.tir.statements import loop_around, with_root
 
 
 def begun_sums(sums: Tensor, dot: Dot, weight: Operand, bias: Tensor | None) -> Tensor | None:

@@ -17,8 +17,8 @@ from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import VECTOR, Storage, View
 from mrt.backend.schedule.loops import extent, has_reduction
 from mrt.backend.schedule.tilings import Choose
-from mrt.backend.te.expressions import Expression, Tensor, constant, ravel, unravel
 from mrt.backend.te.stages import Hint, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, unravel
 from mrt.symbol import TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
 

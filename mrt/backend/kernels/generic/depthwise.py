@@ -18,12 +18,12 @@ from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.lower_blocks import vectorized, write_blocks, written_block
 from mrt.backend.kernels.generic.sum_block import SumBlock
 from mrt.backend.kernels.x86.packed_store import narrows
-from mrt.backend.layout.packing import Operand, Packed, Surroundings
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import divisors, extent, parallelize
-from mrt.backend.te.expressions import Expression, Tensor, constant, dtype_of, substitute
+from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.stages import Hint, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of, substitute
 from mrt.symbol import Array
 from mrt.symbol.types import type_of
 

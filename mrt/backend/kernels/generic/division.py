@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.te.expressions import Expression, bind, constant
 from mrt.backend.te.stages import stage
+from mrt.backend.tir.expressions import Expression, bind, constant
 from mrt.symbol import Array
 
 HALF = 16

@@ -12,11 +12,11 @@ from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.kernels.generic.accumulator_init import begun_sums
-from mrt.backend.layout.packing import Operand, Packed, Surroundings
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import SHORT_ROW
-from mrt.backend.te.expressions import Expression, Tensor, combined, constant, ravel, unravel
+from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.stages import stage
+from mrt.backend.tir.expressions import Expression, Tensor, combined, constant, ravel, unravel
 from mrt.symbol import Array
 from mrt.symbol.types import type_of
 

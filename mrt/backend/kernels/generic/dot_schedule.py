@@ -24,8 +24,8 @@ from mrt.backend.schedule.loops import (
     walk_cost,
 )
 from mrt.backend.schedule.tilings import Choose, VectorTiling, by_rule
-from mrt.backend.te.expressions import constant, substitute
 from mrt.backend.te.stages import Hint
+from mrt.backend.tir.expressions import constant, substitute
 
 PAIR = 2
 """Blocks of output channels whose sums are read as one vector, since their words fill one."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from tvm import ir, s_tir, tirx
 
-from mrt.backend.te.expressions import Expression, constant
-from mrt.backend.te.statements import loop_around, nested, with_root
+from mrt.backend.tir.expressions import Expression, constant
+from mrt.backend.tir.statements import loop_around, nested, with_root
 
 Writer = Callable[[Sequence[Any], Any], Any]
 """Of the loops around a block and its realization, gives the statement that stands for them."""

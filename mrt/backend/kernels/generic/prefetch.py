@@ -16,9 +16,9 @@ from tvm.tirx.op import address_of
 
 from mrt.backend.kernels.generic.lower_blocks import replace_loops, sequence
 from mrt.backend.schedule.loops import product
-from mrt.backend.te.expressions import Expression, constant, ravel, substitute
 from mrt.backend.te.stages import Hint
-from mrt.backend.te.statements import loop_around
+from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
+from mrt.backend.tir.statements import loop_around
 
 LINE_BYTES = 64
 """Of a cache."""

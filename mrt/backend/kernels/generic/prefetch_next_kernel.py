@@ -16,9 +16,9 @@ from tvm.tirx.op import address_of
 
 from mrt.backend.kernels.generic.lower_blocks import sequence, serial
 from mrt.backend.kernels.generic.prefetch import DATA, LINE_BYTES, MOST_LINES, READ, SECOND_CACHE
-from mrt.backend.te.expressions import Expression, constant
 from mrt.backend.te.stages import Hint
-from mrt.backend.te.statements import around, loop_around
+from mrt.backend.tir.expressions import Expression, constant
+from mrt.backend.tir.statements import around, loop_around
 
 LEAD_BYTES = 1 << 19
 """Of a kernel's weights that are fetched before it begins, the rest by itself: more drives out what is read now."""

@@ -13,9 +13,9 @@ from tvm.tirx.op import vectorhigh, vectorlow
 from mrt.backend.kernels.generic.lower_blocks import write_blocks
 from mrt.backend.memory.storage import VECTOR, Storage, View
 from mrt.backend.schedule.loops import REDUCTION, divisors, extent, parallelize
-from mrt.backend.te.expressions import Expression, as_term, bind, constant
 from mrt.backend.te.stages import Hint, inlined, stage
-from mrt.backend.te.statements import nested
+from mrt.backend.tir.expressions import Expression, as_term, bind, constant
+from mrt.backend.tir.statements import nested
 from mrt.symbol import TensorType
 
 FEW_ROWS, MANY_ROWS = 8, 32
@@ -86,11 +86,17 @@ def stored_rows(value: View, length: int, guarded: bool) -> View:
 
     tensor = stage((*value.shape[:-1], width), element, "stored")
     if width == 1:
-        return inlined(value.shape, value.dtype, lambda *at: tensor(*at), natural=value.natural)
+        return inlined(value.shape, value.dtype, lambda *at: tensor(*at), non_negative=value.non_negative)
     kind = TensorType(value.shape, value.dtype)
     storage = replace(Storage.with_inner(kind, len(value.shape) - 1, length), bordered=True)
     return View(
-        value.shape, value.dtype, lambda *at: tensor(*at), storage.inner, tensor, storage, natural=value.natural
+        value.shape,
+        value.dtype,
+        lambda *at: tensor(*at),
+        storage.inner,
+        tensor,
+        storage,
+        non_negative=value.non_negative,
     )
 
 

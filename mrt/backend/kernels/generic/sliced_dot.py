@@ -18,11 +18,11 @@ from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot
 from mrt.backend.kernels.generic.dot import DotForm, pack_dot
-from mrt.backend.layout.packing import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.te.expressions import Expression, ravel, unravel
+from mrt.backend.te.operands import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.te.stages import stage
+from mrt.backend.tir.expressions import Expression, ravel, unravel
 from mrt.symbol import Array
 from mrt.symbol.types import type_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mrt.backend.te.expressions import Expression, constant, ravel, substitute
+from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
 
 
 class SumBlock:

@@ -12,7 +12,7 @@ from functools import reduce
 
 from tvm import te, tirx
 
-from mrt.backend.te.expressions import Expression, bind, constant, dtype_of
+from mrt.backend.tir.expressions import Expression, bind, constant, dtype_of
 
 LEAST_EXPONENT, MOST_EXPONENT = -104.0, 89.0
 """Beyond these exp is 0 or infinite in float32."""

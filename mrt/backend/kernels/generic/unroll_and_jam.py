@@ -13,9 +13,9 @@ import tvm
 from tvm import s_tir, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import replace_loops, sequence, serial
-from mrt.backend.te.expressions import Expression, constant
 from mrt.backend.te.stages import Hint
-from mrt.backend.te.statements import loop_around, with_root
+from mrt.backend.tir.expressions import Expression, constant
+from mrt.backend.tir.statements import loop_around, with_root
 
 
 def jam_tiles(function: Any) -> Any:

@@ -8,7 +8,7 @@ from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.machine import Machine
-from mrt.backend.te.expressions import Expression, Tensor, constant, dtype_of
+from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 
 OPERATOR = "tirx.mrt_lookup"
 LANES = 16

@@ -16,8 +16,8 @@ from mrt.backend.kernels.generic.lower_blocks import replace_loops, written_bloc
 from mrt.backend.kernels.x86.requantize_int16 import OPERATOR, TURN, picked, two_scaled
 from mrt.backend.kernels.x86.upper_word import LANES
 from mrt.backend.memory.storage import VECTOR
-from mrt.backend.te.expressions import Expression, constant, dtype_of, substitute
 from mrt.backend.te.stages import Hint
+from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
 
 PACK = "llvm.x86.avx512.packuswb.512"
 QUARTERS = range(0, 2 * LANES, 4 * TURN)

@@ -15,7 +15,7 @@ from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.kernels.x86.upper_word import INSTRUCTIONS, LANES, MOST_WORD, PURE, WORD, has_whole, upper_word
 from mrt.backend.machine import Machine
-from mrt.backend.te.expressions import Expression, constant, dtype_of
+from mrt.backend.tir.expressions import Expression, constant, dtype_of
 
 OPERATOR, PRODUCT = "tirx.mrt_scaled_word", "tirx.mrt_product_word"
 PACK, PACK_SIGNED = "llvm.x86.avx512.packusdw.512", "llvm.x86.avx512.packssdw.512"

@@ -8,7 +8,7 @@ from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.machine import Machine
-from mrt.backend.te.expressions import Expression, constant, dtype_of
+from mrt.backend.tir.expressions import Expression, constant, dtype_of
 
 OPERATOR = "tirx.mrt_upper_word"
 WORD = 16

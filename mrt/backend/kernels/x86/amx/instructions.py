@@ -13,9 +13,9 @@ from tvm.tirx.op import address_of
 from mrt.backend.kernels.generic.lower_blocks import sequence, serial, write_blocks, written_block
 from mrt.backend.kernels.x86.amx.tiles import DOT_BYTES, ROW_BYTES, ROWS, TOGETHER, DotBlock, TileTiling
 from mrt.backend.machine import TILE_REQUEST
-from mrt.backend.te.expressions import Expression, constant, substitute
 from mrt.backend.te.stages import Hint
-from mrt.backend.te.statements import plain_block, with_root
+from mrt.backend.tir.expressions import Expression, constant, substitute
+from mrt.backend.tir.statements import plain_block, with_root
 
 SUMS, DATA, WEIGHTS = (0, 1, 2, 3), (4, 5), (6, 7)
 """Which tile registers hold what: two tiles of data and two of weights make four of sums."""

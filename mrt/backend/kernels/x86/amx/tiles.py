@@ -20,8 +20,8 @@ from mrt.backend.kernels.generic.sum_block import SumBlock
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import divisors, extent, parallelize, product, split_loops
 from mrt.backend.schedule.tilings import Choose, by_rule
-from mrt.backend.te.expressions import Expression, constant
 from mrt.backend.te.stages import Hint
+from mrt.backend.tir.expressions import Expression, constant
 
 ROWS = 16
 """Of a tile, and sums in one of its rows."""

@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm.tirx import compilation_pipeline
 
 from mrt.backend.link.calls import placed
-from mrt.backend.te.statements import around
+from mrt.backend.tir.statements import around
 
 KERNELS = "mrt"
 """The name of the pipeline that lowers kernels: TVM's own, and then local memory."""

@@ -12,41 +12,40 @@ from mrt.backend.computes.integer import pack_shift, right_shift
 from mrt.backend.kernels.x86.requantize_int16 import product_word, scaled_word
 from mrt.backend.kernels.x86.upper_word import WORD, has_whole
 from mrt.backend.kernels.x86.upper_word import upper_word as upper_word_of
-from mrt.backend.layout.packing import Operand, Packed, Surroundings, laid_operand, packing
+from mrt.backend.layout.packing import laid_operand
 from mrt.backend.memory.storage import View
-from mrt.backend.rewrites.narrow_to_int16 import WordScale
-from mrt.backend.te.expressions import Expression, Tensor
-from mrt.backend.te.registry import Kind, compute, record
+from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift, WordSum
+from mrt.backend.te.operands import Operand, Packed, Surroundings
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.rounding import half_of
 from mrt.backend.te.stages import elementwise
+from mrt.backend.tir.expressions import Expression, Tensor
 from mrt.symbol import Array, Symbol
 
-compute("word_sum", kind=Kind.ELEMENTWISE)(sum_of)
-compute("word_shift", kind=Kind.ELEMENTWISE)(right_shift)
-packing("word_shift", 1)(pack_shift)
+compute(WordSum, kind=Kind.ELEMENTWISE)(sum_of)
+compute(WordShift, kind=Kind.ELEMENTWISE, packings={1: pack_shift})(right_shift)
 
 
-@packing("upper_word", 1)
 def pack_factor(symbol: Symbol, factor: Array, surroundings: Surroundings) -> Packed:
     """The form says whether no factor is negative, and whether the machine multiplies vectors of words."""
     inner, whole = surroundings.walk.inner, has_whole(surroundings.machine)
     if symbol.inputs[0].dtype == "int32":
         return _in_both_words(symbol, factor, inner, (False, whole))
-    natural = all(bounds.min >= 0 for bounds in surroundings.bounds)
-    return laid_operand(symbol, 1, factor, inner, (natural, whole))
+    non_negative = all(bounds.min >= 0 for bounds in surroundings.bounds)
+    return laid_operand(symbol, 1, factor, inner, (non_negative, whole))
 
 
-@compute("upper_word", kind=Kind.ELEMENTWISE)
+@compute(UpperWord, kind=Kind.ELEMENTWISE, packings={1: pack_factor})
 def upper_word(symbol: Symbol, data: Tensor, factor: Operand) -> View:
-    natural, whole = factor.form
-    word = "uint16" if natural else "int16"
+    non_negative, whole = factor.form
+    word = "uint16" if non_negative else "int16"
 
     def element(x: Expression, *factors: Expression) -> Expression:
         if len(factors) > 1:
             return product_word(x, factors, whole)
         return upper_word_of(x.astype(word), factors[0].astype(word), whole).astype(symbol.dtype)
 
-    return elementwise(symbol, data, *factor.views, body=element, natural=natural)
+    return elementwise(symbol, data, *factor.views, body=element, non_negative=non_negative)
 
 
 def _in_both_words(symbol: Symbol, factor: Array, inner: int | None, form: Any) -> Packed:
@@ -54,16 +53,14 @@ def _in_both_words(symbol: Symbol, factor: Array, inner: int | None, form: Any) 
     return _joined(form, [laid_operand(symbol, 1, factor.astype(np.int32) << bits, inner) for bits in (0, WORD)])
 
 
-@packing("word_scale", 1)
-def pack_scale(symbol: Symbol, factor: Array, surroundings: Surroundings) -> Packed:
+def pack_scale(symbol: Symbol[WordScale], factor: Array, surroundings: Surroundings) -> Packed:
     """The factor as the words of x are multiplied by it, of which the form says whether whole vectors of them are."""
     inner, whole = surroundings.walk.inner, has_whole(surroundings.machine)
-    if record(symbol, WordScale).early:
+    if symbol.operator.early:
         return laid_operand(symbol, 1, factor.astype(np.int16), inner, whole)
     return _in_both_words(symbol, factor, inner, whole)
 
 
-@packing("word_scale", 2)
 def pack_rest_of_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Packed:
     """What is left to shift an upper word by, and the halves that are added to it before."""
     left = shift.astype(np.int16) - np.int16(WORD)
@@ -77,14 +74,14 @@ def _joined(form: Any, packed: Sequence[Packed]) -> Packed:
     return Packed(form, arrays, storages)
 
 
-@compute("word_scale", kind=Kind.ELEMENTWISE)
-def word_scale(symbol: Symbol, data: Tensor, factor: Operand, rest: Operand) -> View:
+@compute(WordScale, kind=Kind.ELEMENTWISE, packings={1: pack_scale, 2: pack_rest_of_shift})
+def word_scale(symbol: Symbol[WordScale], data: Tensor, factor: Operand, rest: Operand) -> View:
     """Of (x · f + 2^(s-1)) >> s only the upper word of x · f counts, since 2^16 divides 2^(s-1)."""
-    multiplied = "uint16" if record(symbol, WordScale).early else "int32"
+    multiplied = "uint16" if symbol.operator.early else "int32"
 
     def element(x: Expression, left: Expression, half: Expression, *factors: Expression) -> Expression:
         half, left = half.astype("uint16"), left.astype("uint16")
         given = [each.astype(multiplied) for each in factors]
         return scaled_word(x.astype("int32"), given, half, left, factor.form).astype(symbol.dtype)
 
-    return elementwise(symbol, data, *rest.views, *factor.views, body=element, natural=True)
+    return elementwise(symbol, data, *rest.views, *factor.views, body=element, non_negative=True)

@@ -33,13 +33,13 @@ def half_up(x: int, s: int) -> int:
 @pytest.mark.parametrize(
     ("lo", "hi", "shift", "form"),
     [
-        (0, INT32.max, [0, 1, 31], Rounding.NATURAL),
+        (0, INT32.max, [0, 1, 31], Rounding.UNSIGNED),
         (-1, INT32.max - 2**30, [31], Rounding.ADDED),
-        (-1, INT32.max - 2**30 + 1, [31], Rounding.LESS_ONE),
+        (-1, INT32.max - 2**30 + 1, [31], Rounding.TWO_SHIFTS),
         (INT32.min, INT32.max - 1, [0, 1], Rounding.ADDED),
         (INT32.min, INT32.max, [0], Rounding.ADDED),
         (INT32.min, INT32.max, [1], None),
-        (INT32.min, INT32.max, [2, 31], Rounding.LESS_ONE),
+        (INT32.min, INT32.max, [2, 31], Rounding.TWO_SHIFTS),
     ],
 )
 def test_the_cheapest_exact_form_is_chosen(lo: int, hi: int, shift: list[int], form: Rounding | None) -> None:

@@ -22,7 +22,7 @@ Expression = Any
 def bind(value: Expression, body: Callable[[Expression], Expression]) -> Expression:
     """`body(value)` with `value` computed once, so that chains of fused operators do not grow exponentially.
 
-    A value that its limits make constant is not held: TVM refuses a variable that it finds to be one on the way.
+    A maximum or minimum that simplifies to a constant is replaced by it: TVM refuses a variable that is constant.
     """
     if isinstance(value, (tirx.Max, tirx.Min)) and isinstance(known := sym.Analyzer().simplify(value), tirx.IntImm):
         return body(known)
@@ -31,7 +31,7 @@ def bind(value: Expression, body: Callable[[Expression], Expression]) -> Express
 
 
 WITHIN = -DTYPE_RANGES["int32"][0]
-"""Numbers of less magnitude are int32, whatever their sign."""
+"""int32 holds all integers of less magnitude."""
 _REACHES: Mapping[Any, Callable[[int, int], int]] = {
     prim.Add: int.__add__,
     prim.Sub: int.__add__,
@@ -42,12 +42,12 @@ _REACHES: Mapping[Any, Callable[[int, int], int]] = {
 
 
 def combined(body: Callable[..., Expression], operands: Sequence[Expression]) -> Expression:
-    """`body` of the operands, such that all that TVM makes of it stays as near to what is proven as it is written.
+    """`body` of the operands, kept from rearrangements that might overflow.
 
-    TVM's simplifier takes int32 for whole numbers without end; LLVM and C take it that no sum, difference or product of
-    int32 leaves them. The certificate bounds x + c and (x + c) + y, but not x + y, which TVM computes to add c at last;
-    and max(x, c) - c may become max(x - c, 0). Therefore, unless all that can be made of the terms stays within int32,
-    each operand is a term that TVM takes as a whole. That is no instruction: LLVM and C are given the operand itself.
+    TVM's simplifier treats int32 as unbounded integers, while overflow is undefined in LLVM and C. The certificate
+    bounds x + c and (x + c) + y, but not x + y, which TVM computes first to add c at last; max(x, c) - c may become
+    max(x - c, 0). So, unless every rearrangement of the terms stays within int32, each operand is made a term that TVM
+    does not look into. This costs no instruction: LLVM and C get the operand itself.
     """
     made = body(*operands)
     if dtype_of(made) not in ("int32", "bool") or _reach(made) < WITHIN:
@@ -56,15 +56,15 @@ def combined(body: Callable[..., Expression], operands: Sequence[Expression]) ->
 
 
 def as_term(value: Expression) -> Expression:
-    """The same number; a sum, say, that TVM's simplifier shall not combine with the terms of the one around it."""
+    """The same number as one term, which TVM's simplifier does not combine with those around it."""
     return opaque(value) if isinstance(value, _TAKEN_APART) else value
 
 
 def cast(value: Expression, dtype: str) -> Expression:
     """`value` in a dtype that holds it.
 
-    TVM casts the limits of what it binds, too, and refuses one that an integer dtype does not hold, though no value
-    comes to it. Of bits it looks for no limits.
+    TVM also casts the limits in `value`, and refuses one that the dtype does not hold, though no value reaches it. It
+    finds no limits behind a bitwise or.
     """
     fits = dtype not in DTYPE_RANGES or _limits_fit(value, *DTYPE_RANGES[dtype])
     return (value if fits else value | constant(0, dtype_of(value))).astype(dtype)
@@ -83,7 +83,7 @@ SEAL = "tirx.reinterpret"
 
 
 def opaque(value: Expression) -> Expression:
-    """The same number, of which TVM's simplifier knows no more than its dtype, int32."""
+    """The same int32, of which TVM's simplifier knows nothing else; values of other dtypes as they are."""
     return value if dtype_of(value) != "int32" else ir.Call(SEAL, [value], ret_ty="int32")
 
 
@@ -92,9 +92,9 @@ _TAKEN_APART = (*_REACHES, prim.IntImm, prim.FloorDiv, prim.FloorMod, prim.Selec
 
 
 def _reach(value: Expression) -> int:
-    """What no number exceeds in magnitude that is combined of terms of `value`, however they are arranged.
+    """A bound on the magnitude of `value` and of all that rearranging its terms may compute.
 
-    Each term counts as 1 at least, so that factors of 0 hide nothing.
+    Each constant counts as 1 at least, so that a factor of 0 hides nothing.
     """
     if isinstance(value, prim.IntImm):
         return max(abs(int(value)), 1)
@@ -111,7 +111,7 @@ def dtype_of(value: Expression) -> str:
 
 
 def ordered(dtype: str) -> str:
-    """The dtype in which numbers of `dtype` are compared: TVM knows no greater one of two bool."""
+    """The dtype in which maxima and minima of `dtype` are taken: TVM has none of bool."""
     return "uint8" if dtype == "bool" else dtype
 
 
@@ -127,21 +127,21 @@ def substitute(
 
 
 def whole_part(x: Expression, divisor: int) -> Expression:
-    """floor(x / divisor) of an index x that is not negative and may have an addend.
+    """floor(x / divisor) of an index x >= 0, which may be a sum.
 
-    TVM 0.27 simplifies the index (i mod n + a) // d to (i + a) mod n // d where d divides n, which is another one for
-    the last i; such an i mod n is what is left of an axis where loops are fused. A quotient that is cut off it leaves.
+    TVM 0.27 simplifies (i mod n + a) // d wrongly to (i + a) mod n // d where d divides n, which differs
+    for the last i. Fused loops give such an i mod n. Truncated division, which is equal here, it leaves alone.
     """
     return tirx.truncdiv(x, divisor)
 
 
 def remainder(x: Expression, divisor: int) -> Expression:
-    """x mod divisor of such an index, which TVM takes for another one, too, where i // n is an index beside it."""
+    """x mod divisor of such an index; TVM simplifies floor modulo wrongly, too, beside an index i // n."""
     return tirx.truncmod(x, divisor)
 
 
 def ravel(at: Sequence[Expression], shape: Sequence[int]) -> Expression:
-    """The flat place of an index in an array of `shape`; of an index that `unravel` gave, the place itself."""
+    """The flat place of an index in an array of `shape`; it undoes `unravel`."""
     flat: Expression = constant(0, "int32")
     for i, n in zip(at, shape, strict=True):
         flat = flat * n + i

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mrt.backend.fusion.regions import Region
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.te.registry import Kind, kind_of, reads_whole
+from mrt.backend.te.registry import Kind, kind_of, random_access_inputs
 from mrt.symbol import Graph, Symbol
 
 
@@ -50,6 +50,8 @@ def _is_replaceable(source: Symbol, output: Symbol, region: Region, graph: Graph
         return False
     readers = [(symbol, i) for symbol in region.symbols for i, each in enumerate(symbol.inputs) if each is source]
     return all(
-        kind_of(symbol) is Kind.ELEMENTWISE and symbol.shape == output.shape and not reads_whole(symbol, index)
+        kind_of(symbol) is Kind.ELEMENTWISE
+        and symbol.shape == output.shape
+        and index not in random_access_inputs(symbol)
         for symbol, index in readers
     )

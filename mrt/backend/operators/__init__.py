@@ -1,0 +1,1 @@
+"""Operators that only the back end makes: graphs that are saved hold none of them."""
