@@ -147,7 +147,7 @@ def measure(graph: Any, known: Any, target: dict[str, Any], runs: int, peak: Pea
     import numpy as np
     import tvm
 
-    from mrt.backend.lowering.graph import plan_calls
+    from mrt.backend.lowering.plan_calls import plan_calls
     from mrt.backend.lowering.region import Copy
     from mrt.backend.machine import Machine
     from mrt.backend.schedule.tilings import schedule_by_rule
@@ -161,10 +161,11 @@ def measure(graph: Any, known: Any, target: dict[str, Any], runs: int, peak: Pea
         return made[key][0]
 
     found = Machine.of(target)
-    adapted, calls, _ = plan_calls(graph, found, add_function, {}, known)
+    plan = plan_calls(graph, found, add_function, {}, known)
+    calls = plan.calls
     functions = compile_functions(dict(made.values()), found)
     random = np.random.default_rng(0)
-    memory: dict[Any, Any] = {symbol: tvm.runtime.tensor(_fed(symbol, known, random)) for symbol in adapted.inputs}
+    memory: dict[Any, Any] = {symbol: tvm.runtime.tensor(_fed(symbol, known, random)) for symbol in plan.graph.inputs}
     steps = []
     for call in calls:
         if call.written is not None:
@@ -254,6 +255,8 @@ def find_peak(target: dict[str, Any], is_float: bool = False) -> Peak:
 
     SystemExit where that is none of 512 bits.
     """
+    from mrt.backend.kernels.dot_instructions import dots_of
+    from mrt.backend.kernels.x86.vnni.dots import VPDPBUSD_512
     from mrt.backend.machine import Machine
 
     found = Machine.of(target)
@@ -262,11 +265,11 @@ def find_peak(target: dict[str, Any], is_float: bool = False) -> Peak:
             raise SystemExit(f"this machine has vectors of {found.vector_bits} bits; the peak is that of 512")
         call = timed(vector_loop("llvm.fma.v16f32", "float32"), found)
         return Peak("vfmadd231ps", ACCUMULATORS * LANES * VECTOR_STEPS, call)
-    if "vpdpbusd.512" not in found.byte_dot:
+    if VPDPBUSD_512 not in dots_of(found):
         raise SystemExit("this machine has no vpdpbusd of 512 bits, whose peak the shares are of")
     if found.has_tiles:
         return Peak("tdpbusd", TILES * TILE_PRODUCTS * TILE_STEPS, timed(tile_loop(), found))
-    call = timed(vector_loop(found.byte_dot), found)
+    call = timed(vector_loop(VPDPBUSD_512.llvm), found)
     return Peak("vpdpbusd", ACCUMULATORS * DOT_PRODUCTS * VECTOR_STEPS, call)
 
 

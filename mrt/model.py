@@ -152,7 +152,7 @@ class QuantizedModel:
         what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or broken.
         """
         from mrt.backend import compile_model, plan_batch
-        from mrt.backend.tuning.tuning import Tuning
+        from mrt.backend.tuning.tuner import Tuner
         from mrt.progress import Reporter, silent
 
         if not isinstance(tune, TuneConfig | None):
@@ -169,7 +169,7 @@ class QuantizedModel:
             return compile_model(*parts, workers=plan.workers)
         with tempfile.TemporaryDirectory() as forgotten:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
-            return compile_model(*parts, Tuning(folder, trials, report or silent()), plan.workers)
+            return compile_model(*parts, Tuner(folder, trials, report or silent()), plan.workers)
 
     def to_relax(self, target: Target | None = None) -> tvm.IRModule:
         """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes.

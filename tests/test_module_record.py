@@ -157,8 +157,8 @@ def test_the_recorded_target_makes_the_same_code() -> None:
         named = resolved(target)
         assert named.mcpu != "native" and named.mtriple and named.threads
         a, b = Machine.of(target), Machine.of(named)
-        assert (a.vector_bits, a.registers, a.byte_dot, a.has_tiles) == (
-            b.vector_bits, b.registers, b.byte_dot, b.has_tiles
+        assert (a.vector_bits, a.registers, a.features, a.has_tiles) == (
+            b.vector_bits, b.registers, b.features, b.has_tiles
         )  # fmt: skip
         assert resolved(named) == named
 

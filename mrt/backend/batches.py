@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mrt.backend.fusion.regions import find_regions, join_branches
+from mrt.backend.fusion.join_branches import join_branches
+from mrt.backend.fusion.regions import find_regions
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import divisors
 from mrt.compilation import Target, TargetConfig, parse_target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,17 +11,17 @@ from tvm import relax, tirx
 from tvm.relax import vm_build
 from tvm.target import codegen
 
-from mrt.backend.kernels.generic.prefetch_next_kernel import upcoming_steps
+from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.calls import Calls, write_calls
+from mrt.backend.link.kernel_compiler import SETTINGS, KernelCompiler, as_object
 from mrt.backend.link.kernel_pipeline import KERNELS
-from mrt.backend.link.libraries import SETTINGS, Libraries, as_object
 from mrt.backend.link.one_function import Joined, join_calls
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine, one_line, resolved
 from mrt.backend.rewrites.known_bounds import bounds_of_inputs, known_bounds
-from mrt.backend.rewrites.with_quantizers import with_real_ends
+from mrt.backend.rewrites.with_quantizers import with_quantizers
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
-from mrt.backend.tuning.tuning import Tuning
+from mrt.backend.tuning.tuner import Tuner
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
 from mrt.module_record import Provenance, Versions
@@ -38,45 +38,49 @@ def compile_model(
     postprocess: Graph | None,
     digest: str,
     target: Target = NATIVE,
-    tuning: Tuning | None = None,
+    tuner: Tuner | None = None,
     workers: int = 1,
 ) -> Module:
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
     Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
     the facts of the integer graph's, in order. digest: SHA-256 of the model's certificate; the module carries it.
-    tuning: what is measured and known of tilings; without it they are those of the rules. workers: how many calls the
-    module is to run side by side (see `plan_batch`), by code for one core.
+    tuner: chooses tilings by what is measured and known of them; without it they are those of the rules. workers: how
+    many calls the module is to run side by side (see `plan_batch`), by code for one core.
     Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
     not made for this machine, or nothing links code for the target; ModelFileError for a database of tilings that is
     missing or broken.
     """
     machine, config = Machine.of(target), parse_target(target)
-    if tuning is not None and tuning.trials and not config.is_native:
+    if tuner is not None and tuner.trials and not config.is_native:
         raise CompilationError(f"target {target!r}: tuning measures on this machine; mcpu: native is needed")
     linker = _linker(config)
     batch = _common_batch(graph, inputs, outputs, postprocess)
-    constants = _constant_outputs(graph, range(len(graph.inputs)))
-    final = constants
-    if postprocess is not None:
-        varying = [place for place in range(len(graph.outputs)) if place not in constants]
-        final = _constant_outputs(postprocess, varying)
     made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)
-    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), constants, final)
+    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *_constants_in_results(graph, postprocess))
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
-    real = with_real_ends(graph, inputs, outputs, postprocess)
+    real = with_quantizers(graph, inputs, outputs, postprocess)
 
-    def emit(scheduler: Scheduler, libraries: Libraries | None = None) -> Emitter:
-        emitter = Emitter(machine, scheduler, libraries)
-        emitter.add(graph, MAIN, bounds)
-        emitter.add(real, REAL, bounds)
-        return emitter
+    def lower(scheduler: Scheduler, on_function: Callable[[str, Any], None] = lambda *_: None) -> ModuleBuilder:
+        builder = ModuleBuilder(machine, scheduler, on_function)
+        builder.add(graph, MAIN, bounds)
+        builder.add(real, REAL, bounds)
+        return builder
 
-    scheduler = schedule_by_rule if tuning is None else tuning.scheduler(emit, machine)
-    libraries = Libraries(machine, as_object)
-    emitter = emit(scheduler, libraries)
-    emitter.add_bytes(metadata.to_json().encode(), METADATA)
-    return Module(compile_linkable(emitter.module(), machine, libraries, linker), metadata)
+    scheduler = schedule_by_rule if tuner is None else tuner.scheduler(lower, machine)
+    compiler = KernelCompiler(machine, as_object)
+    builder = lower(scheduler, compiler.add)
+    builder.add_bytes(metadata.to_json().encode(), METADATA)
+    return Module(compile_linkable(builder.module(), machine, compiler, linker), metadata)
+
+
+def _constants_in_results(graph: Graph, postprocess: Graph | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The places of the outputs that depend on no input, of the integer graph and of the whole model."""
+    constants = _constant_outputs(graph, range(len(graph.inputs)))
+    if postprocess is None:
+        return constants, constants
+    varying = [place for place in range(len(graph.outputs)) if place not in constants]
+    return constants, _constant_outputs(postprocess, varying)
 
 
 def _versions() -> Versions:
@@ -127,34 +131,37 @@ def _constant_outputs(graph: Graph, varying: Iterable[int]) -> tuple[int, ...]:
 
 
 def compile_executable(
-    module: tvm.IRModule, machine: Machine, libraries: Libraries | None = None, apart: Collection[str] = ()
+    module: tvm.IRModule,
+    machine: Machine,
+    compiler: KernelCompiler | None = None,
+    constants_given: Collection[str] = (),
 ) -> Executable:
-    """An executable of what an `Emitter` made, to be run; CompilationError with TVM's reason if there is none.
+    """An executable of what a `ModuleBuilder` made, to be run; CompilationError with TVM's reason if there is none.
 
-    libraries: what has begun to compile kernels of the module, and gives modules. apart: see `join_calls`.
+    compiler: what compiles kernels of the module already, and gives modules. constants_given: see `join_calls`.
     """
-    libraries = libraries or Libraries(machine)
+    compiler = compiler or KernelCompiler(machine)
     with _compiling(machine):
-        bytecode, joined = _joined(module, libraries, apart)
-        return Executable(bytecode, _written(joined.calls, False, machine), libraries.finish(), joined.constants)
+        bytecode, joined = _joined(module, compiler, constants_given)
+        return Executable(bytecode, _written(joined.calls, False, machine), compiler.finish(), joined.constants)
 
 
 def compile_linkable(
-    module: tvm.IRModule, machine: Machine, libraries: Libraries, linker: Linker = THIS_MACHINE
+    module: tvm.IRModule, machine: Machine, compiler: KernelCompiler, linker: Linker = THIS_MACHINE
 ) -> Linkable:
-    """What is linked to a library of what an `Emitter` made; raises as `compile_executable`.
+    """What is linked to a library of what a `ModuleBuilder` made; raises as `compile_executable`.
 
-    libraries: what has begun to compile kernels of the module, and gives object files. linker: what links them.
+    compiler: what compiles kernels of the module already, and gives object files. linker: what links them.
     """
     with _compiling(machine):
-        bytecode, joined = _joined(module, libraries)
+        bytecode, joined = _joined(module, compiler)
         calling = as_object(_written(joined.calls, True, machine))
         # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
         library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
         bytecode.mod.import_module(library)
         pack, target = tvm.get_global_func("runtime.ModulePackImportsToLLVM"), library["_get_target_string"]()
         packed = pack(bytecode.mod, False, target, "")
-        return Linkable([*libraries.finish(), calling, as_object(library), as_object(packed)], linker)
+        return Linkable([*compiler.finish(), calling, as_object(library), as_object(packed)], linker)
 
 
 @contextmanager
@@ -172,13 +179,15 @@ def _compiling(machine: Machine) -> Iterator[None]:
         raise CompilationError(f"TVM cannot compile the graph: {one_line(error)}") from error
 
 
-def _joined(module: tvm.IRModule, libraries: Libraries, apart: Collection[str] = ()) -> tuple[Any, Joined]:
-    """The virtual machine's bytecode, and what it was made of; `libraries` is given the kernels that it lacks."""
+def _joined(
+    module: tvm.IRModule, compiler: KernelCompiler, constants_given: Collection[str] = ()
+) -> tuple[Any, Joined]:
+    """The virtual machine's bytecode, and what it was made of; `compiler` is given the kernels that it lacks."""
     kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
     for name in sorted(kernels):
-        libraries.add(name, kernels[name])
+        compiler.add(name, kernels[name])
     builder = relax.ExecBuilder()
-    joined = join_calls(module, apart, {name for name, made in kernels.items() if upcoming_steps(made)})
+    joined = join_calls(module, constants_given, {name for name, made in kernels.items() if prefetching_steps(made)})
     vm_build._vmcodegen(builder, _pipeline()(joined.functions))
     return builder.get(), joined
 

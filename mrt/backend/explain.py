@@ -9,7 +9,7 @@ from mrt.backend.fusion.regions import MAX_SYMBOLS
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.sliced_dot import SlicedForm
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.lowering.graph import Call, plan_calls
+from mrt.backend.lowering.plan_calls import Call, plan_calls
 from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage
@@ -17,6 +17,7 @@ from mrt.backend.rewrites.known_bounds import bounds_of_inputs
 from mrt.backend.te.registry import Kind, kind_of
 from mrt.compilation import NATIVE, Target
 from mrt.symbol import Graph, Symbol
+from mrt.symbol.passes import Refusal
 from mrt.symbol.quantized_tensor import TensorQuantization
 
 
@@ -26,6 +27,7 @@ class CompiledCall:
 
     outputs: the symbols that it gives. operators: what it computes, in order. products: how its sums of products are
     formed, an empty string if there are none. memory: how its results lie. ends: why what follows is not part of it.
+    refusals: what its kernel does without, and why; of sums of products.
     """
 
     outputs: tuple[str, ...]
@@ -33,31 +35,44 @@ class CompiledCall:
     products: str
     memory: tuple[str, ...]
     ends: str
+    refusals: tuple[Refusal, ...] = ()
 
 
-def explain(graph: Graph, inputs: Sequence[TensorQuantization], target: Target = NATIVE) -> list[CompiledCall]:
-    """The calls of `graph`, whose inputs are `inputs`, compiled for `target`; CompilationError if it cannot be."""
+@dataclass(frozen=True)
+class Explanation:
+    """What a graph is compiled to.
+
+    calls: in order. refusals: why rewrites left symbols alone that they might have changed; later ones may have changed
+    these.
+    """
+
+    calls: tuple[CompiledCall, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def explain(graph: Graph, inputs: Sequence[TensorQuantization], target: Target = NATIVE) -> Explanation:
+    """What `graph`, whose inputs are `inputs`, is compiled to for `target`; CompilationError if it cannot be."""
     known = bounds_of_inputs(inputs)
-    graph, calls, _ = plan_calls(graph, Machine.of(target), lambda key, name, make: name, {}, known)
-    rows = []
-    for call in calls:
-        memory = _memories(call)
-        if call.lowered is None:
-            names = tuple(result.symbol.name if isinstance(result, Copy) else result.name for result in call.results)
-            rows.append(CompiledCall(names, ("copy",), "", memory, "another layout of the same values is needed"))
-            continue
-        region, packed = call.lowered.region, call.lowered.packed
-        forms = [each.form for each in packed.values() if isinstance(each.form, DotForm)]
-        rows.append(
-            CompiledCall(
-                tuple(output.name for output in region.outputs),
-                tuple(symbol.op for symbol in region.symbols),
-                _products(forms[0]) if forms else "",
-                memory,
-                "; ".join(dict.fromkeys(_why_ended(graph, output, call.lowered.layouts) for output in region.outputs)),
-            )
-        )
-    return rows
+    machine = Machine.of(target)
+    plan = plan_calls(graph, machine, lambda key, name, make: name, {}, known)
+    return Explanation(tuple(_explained(call, plan.graph, machine) for call in plan.calls), tuple(plan.refusals))
+
+
+def _explained(call: Call, graph: Graph, machine: Machine) -> CompiledCall:
+    memory = _memories(call)
+    if call.lowered is None:
+        names = tuple(result.symbol.name if isinstance(result, Copy) else result.name for result in call.results)
+        return CompiledCall(names, ("copy",), "", memory, "another layout of the same values is needed")
+    region, packed = call.lowered.region, call.lowered.packed
+    forms = [each.form for each in packed.values() if isinstance(each.form, DotForm)]
+    return CompiledCall(
+        tuple(output.name for output in region.outputs),
+        tuple(symbol.op for symbol in region.symbols),
+        _products(forms[0]) if forms else "",
+        memory,
+        "; ".join(dict.fromkeys(_why_ended(graph, output, call.lowered.layouts) for output in region.outputs)),
+        call.lowered.refusals(machine) if forms else (),
+    )
 
 
 def _products(form: DotForm) -> str:
@@ -97,8 +112,8 @@ def _why_ended(graph: Graph, symbol: Symbol, layouts: Layouts) -> str:
     """Why no reader of `symbol` is computed together with it; of what only moves elements, why it is computed."""
     if symbol in layouts.copied:
         return f"{symbol.op} copies, since {layouts.copied[symbol]}"
-    if symbol in layouts.homes:
-        return f"it is a part of {layouts.homes[symbol].name}, written in its place"
+    if symbol in layouts.concats:
+        return f"it is a part of {layouts.concats[symbol].name}, written in its place"
     readers: Sequence[Symbol] = graph.consumers.get(symbol, ())
     if symbol in graph.outputs:
         return "an output of the graph"
@@ -116,13 +131,17 @@ def _why_ended(graph: Graph, symbol: Symbol, layouts: Layouts) -> str:
     return f"{MAX_SYMBOLS} operators are the most of one function"
 
 
-def compiled_text(calls: Sequence[CompiledCall]) -> str:
-    """The calls as a text, each with what is known of it indented below its outputs."""
+def compiled_text(explanation: Explanation) -> str:
+    """The calls as a text, each with what is known of it indented below its outputs, and then the refusals."""
     lines = []
-    for call in calls:
+    for call in explanation.calls:
         lines.append(", ".join(call.outputs))
         lines.append(f"    {' + '.join(call.operators)}")
         lines += [f"    products: {call.products}"] if call.products else []
         lines.append(f"    memory: {'; '.join(call.memory)}")
+        lines += [f"    without {refusal}" for refusal in call.refusals]
         lines.append(f"    ends: {call.ends}")
-    return "\n".join([*lines, f"{len(calls)} calls"])
+    lines.append(f"{len(explanation.calls)} calls")
+    if explanation.refusals:
+        lines += ["", "Left alone by rewrites:", *(f"    {refusal}" for refusal in explanation.refusals)]
+    return "\n".join(lines)

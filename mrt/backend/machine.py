@@ -1,10 +1,10 @@
-"""The CPU that code is made for: TVM's target, and how wide its vectors are."""
+"""The CPU that code is made for: TVM's target, how wide its vectors are, and which features kernels may use."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -15,31 +15,22 @@ from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
 from mrt.workers import cores
 
-INSTRUCTIONS = (
-    (("avx512vnni", "avx512bw"), 512, 32, "llvm.x86.avx512.vpdpbusd.512", "llvm.x86.avx512.vpdpwssd.512"),
-    (("avx512bw",), 512, 32, "", "llvm.x86.avx512.pmaddw.d.512"),
-    (("avx512f",), 512, 32, "", ""),
-    (("avxvnni", "avx2"), 256, 16, "llvm.x86.avx512.vpdpbusd.256", "llvm.x86.avx512.vpdpwssd.256"),
-    (("avx2",), 256, 16, "", "llvm.x86.avx2.pmadd.wd"),
-    (("sse2",), 128, 16, "", "llvm.x86.sse2.pmadd.wd"),
-    (("dotprod", "neon"), 128, 32, "llvm.aarch64.neon.sdot", ""),
-    (("neon",), 128, 32, "", ""),
-)
-"""By features, the best first: vector bits, vector registers, instructions for products of bytes and of words.
-
-Instructions that saturate, such as pmaddubs, are not among them. Vectors of bytes and words in 512 bits need avx512bw,
-without which LLVM cannot make code of them."""
+VECTORS = (("avx512f", 512, 32), ("avx2", 256, 16), ("sse2", 128, 16), ("neon", 128, 32))
+"""By feature, the best first: bits of vector registers, and how many of these there are."""
 
 TILES = "amx-int8"
 """The feature of tile registers. Linux gives them to a process that asks, and may refuse."""
 TILE_REQUEST = (158, 0x1023, 18)
 """arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), the system call of x86-64 that asks."""
 
-BYTES = "avx512vbmi"
-"""The feature of vectors whose bytes are permuted by one instruction."""
-PREFERENCES = ("+fast-dpwssd", "-prefer-256-bit")
-"""What tells LLVM not to make two instructions of vpdpwssd, whose sum would be there a cycle earlier, since it is their
-number that kernels wait for; and to use whole registers where it forms vectors itself, as kernels do."""
+FEATURES = (TILES, "avx512vbmi", "avx512vnni", "avx512bw", "avx512f", "avxvnni", "avx2", "sse2", "dotprod", "neon")
+"""LLVM's names of all that kernels ask for; the folders of `kernels` say for which instructions."""
+
+DOT_FEATURES = ("avx512vnni", "avx512bw")
+"""Those of dots in 512 bits, beside which tiles are used."""
+DOT_PREFERENCES = ("+fast-dpwssd", "-prefer-256-bit")
+"""Which there tell LLVM not to make two instructions of vpdpwssd, whose sum would be there a cycle earlier, since it is
+their number that kernels wait for; and to use whole registers where it forms vectors itself, as kernels do."""
 
 TILED_LEVEL = 2
 """LLVM's level of optimization where tiles multiply and one core runs a kernel, which takes a tenth less time than
@@ -56,24 +47,33 @@ class Machine:
 
     target: TVM's. vector_bits: width of the vector registers. registers: how many of them. threads: cores that code is
     made for; is_serial: whether it is to start no threads.
-    byte_dot: LLVM's instruction that adds four products of bytes to each int32, none if empty; data_is_signed:
-    whether it takes the data as int8 and not as uint8, the weights being int8.
-    word_dot: the one that adds two products of int16, or that gives their sum.
-    has_tiles: whether AMX multiplies tiles of bytes. permutes_bytes: whether one instruction puts the bytes of a vector
-    in any order. features: LLVM's names of what the CPU must have for these.
+    features: those of FEATURES that kernels may use.
     """
 
     target: Any
     vector_bits: int
     registers: int
     threads: int
-    byte_dot: str = ""
-    word_dot: str = ""
-    data_is_signed: bool = False
     is_serial: bool = False
-    has_tiles: bool = False
-    permutes_bytes: bool = False
     features: tuple[str, ...] = ()
+
+    def has(self, *features: str) -> bool:
+        """Whether kernels may use all of these."""
+        return all(feature in self.features for feature in features)
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether AMX multiplies tiles of bytes."""
+        return self.has(TILES, *DOT_FEATURES)
+
+    @property
+    def vector_features(self) -> tuple[str, ...]:
+        """What its vectors need."""
+        return tuple(name for name, bits, _ in VECTORS if bits == self.vector_bits and self.has(name))
+
+    def without(self, feature: str) -> Machine:
+        """The same CPU, of which a feature is not used."""
+        return replace(self, features=tuple(name for name in self.features if name != feature))
 
     @classmethod
     def generic(cls) -> Machine:
@@ -93,18 +93,14 @@ class Machine:
         if triple.startswith("x86_64") and not codegen.target_has_features("64bit", made):
             raise CompilationError(f"target: mcpu is {config.mcpu}, a CPU of 32 bits, and mtriple is {triple}, of 64")
         threads = config.threads or cores()
-        for features, bits, registers, of_bytes, of_words in INSTRUCTIONS:
-            if all(codegen.target_has_features(feature, made) for feature in features):
-                signed, serial = "aarch64" in of_bytes, config.threads == 1
-                tiles = "vpdpbusd.512" in of_bytes and bool(codegen.target_has_features(TILES, made))
-                if "vpdpwssd.512" in of_words:
-                    made = _with(made, "mattr", [*made.export().get("mattr", []), *PREFERENCES])
-                if tiles and serial:
-                    made = _with(made, "opt-level", TILED_LEVEL)
-                permutes = bits == 512 and bool(codegen.target_has_features(BYTES, made))
-                used = (*features, *([BYTES] if permutes else []))
-                return cls(made, bits, registers, threads, of_bytes, of_words, signed, serial, tiles, permutes, used)
-        return cls(made, 128, 16, threads, is_serial=config.threads == 1)
+        has = tuple(name for name in FEATURES if codegen.target_has_features(name, made))
+        bits, registers = next(((bits, count) for name, bits, count in VECTORS if name in has), (128, 16))
+        machine = cls(made, bits, registers, threads, config.threads == 1, has)
+        if machine.has(*DOT_FEATURES):
+            made = _with(made, "mattr", [*made.export().get("mattr", []), *DOT_PREFERENCES])
+        if machine.has_tiles and machine.is_serial:
+            made = _with(made, "opt-level", TILED_LEVEL)
+        return replace(machine, target=made)
 
 
 def resolved(target: Target) -> TargetConfig:
@@ -160,7 +156,7 @@ def _check_names(config: TargetConfig) -> None:
 
 @lru_cache(maxsize=1)
 def _native_features() -> tuple[str, ...]:
-    """Which features of `INSTRUCTIONS` this machine has beyond those of its CPU's name, and which it lacks.
+    """Which of FEATURES this machine has beyond those of its CPU's name, and which it lacks.
 
     Virtual machines and operating systems hide features of the CPU; and a model that LLVM does not know is called by
     the name of an older one.
@@ -168,7 +164,7 @@ def _native_features() -> tuple[str, ...]:
     flags = {flag.replace("_", "") for flag in _flags()}
     named = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
     differ = []
-    for feature in dict.fromkeys([TILES, BYTES, *(name for features, *_ in INSTRUCTIONS for name in features)]):
+    for feature in FEATURES:
         has = FLAGS.get(feature, feature.replace("-", "")) in flags and (feature != TILES or _gives_tiles())
         if flags and has != bool(codegen.target_has_features(feature, named)):
             differ.append(f"{'+' if has else '-'}{feature}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,8 +11,9 @@ from tvm import ir, relax
 from tvm.target import codegen
 
 from mrt import tvm_errors as _tvm_errors
-from mrt.backend.lowering.graph import Emitter
-from mrt.backend.machine import Machine
+from mrt.backend.kernels.dot_instructions import needed_features
+from mrt.backend.lowering.module import ModuleBuilder
+from mrt.backend.machine import TILES, Machine
 from mrt.compilation import Target
 from mrt.errors import CompilationError
 from mrt.symbol import Graph
@@ -31,10 +31,10 @@ def build_portable(graph: Graph, name: str = "main", target: Target | None = Non
     refuses a module of such instructions for a CPU without them, on which LLVM would end the process.
     Raises CompilationError as `build_module`.
     """
-    machine = Machine.generic() if target is None else replace(Machine.of(target), has_tiles=False)
-    emitter = Emitter(machine, given=_made_for(machine.features))
-    emitter.add(graph, name)
-    return emitter.module()
+    machine = Machine.generic() if target is None else Machine.of(target).without(TILES)
+    builder = ModuleBuilder(machine, wrap_results=_made_for(needed_features(machine)))
+    builder.add(graph, name)
+    return builder.module()
 
 
 def _made_for(features: tuple[str, ...]) -> Callable[[Any], Any]:

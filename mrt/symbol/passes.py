@@ -1,4 +1,7 @@
-"""Passes: graph in, graph out, with contracts that are checked and reasons for what was left alone."""
+"""Passes: what goes in comes out changed, with contracts that are checked and reasons for what was left alone.
+
+`BasePass` and `run_in_order` serve whatever is passed, `Pass` and `run_passes` graphs.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,36 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from mrt.errors import GraphError, MRTError
 from mrt.symbol.builder import GraphBuilder, rewrite_graph
 from mrt.symbol.graph import Graph
+from mrt.symbol.operator import Operator
 from mrt.symbol.symbol import Symbol
+
+_Passed = TypeVar("_Passed")
 
 
 @dataclass(frozen=True)
 class Property:
-    """Something that holds of a graph: `violation(graph)` names a symbol that breaks it, or gives ""."""
+    """Something that holds of what is passed: `violation` names a part of it that breaks it, or gives ""."""
 
     name: str
-    violation: Callable[[Graph], str] = field(compare=False)
+    violation: Callable[[Any], str] = field(compare=False)
 
-    def check(self, graph: Graph, who: str) -> None:
+    def check(self, passed: object, who: str) -> None:
         """GraphError, naming who asks, if the property does not hold."""
-        found = self.violation(graph)
+        found = self.violation(passed)
         if found:
             raise GraphError(f"{who}: {self.name} does not hold: {found}")
 
 
-def without_operators(name: str, *ops: str) -> Property:
-    """The property that a graph holds none of the operators `ops`."""
+def without_operators(name: str, *records: type[Operator]) -> Property:
+    """The property that a graph holds no operator of these records."""
 
     def violation(graph: Graph) -> str:
-        return next((f"{s.name} ({s.op})" for s in graph.operators if s.op in ops), "")
+        return next((f"{s.name} ({s.op})" for s in graph.operators if isinstance(s.operator, records)), "")
 
     return Property(name, violation)
 
@@ -49,19 +55,28 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class PassResult:
+class BaseResult(Generic[_Passed]):
     """What a pass made, what it left alone, and what it changed that is to be known."""
 
-    graph: Graph
+    made: _Passed
     refusals: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class Pass(ABC):
-    """Base of passes: the fields of the subclass are its options. The graph given is never changed.
+class PassResult(BaseResult[Graph]):
+    """What a pass made of a graph."""
 
-    `requires` and `ensures` are properties that the pass manager checks before and after.
+    @property
+    def graph(self) -> Graph:
+        return self.made
+
+
+@dataclass(frozen=True)
+class BasePass(ABC, Generic[_Passed]):
+    """Base of passes: the fields of the subclass are its options. What is given is never changed.
+
+    `requires` and `ensures` are properties that `run_in_order` checks before and after.
     """
 
     requires: ClassVar[tuple[Property, ...]] = ()
@@ -72,11 +87,20 @@ class Pass(ABC):
         """The pass's name in configs and messages: FoldBatchNorm is fold_batch_norm."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
+    @abstractmethod
+    def run(self, passed: _Passed, /) -> BaseResult[_Passed]:
+        """What it becomes, and the refusals."""
+
+
+@dataclass(frozen=True)
+class Pass(BasePass[Graph]):
+    """Base of passes on graphs."""
+
     def __call__(self, graph: Graph) -> Graph:
         return self.run(graph).graph
 
     @abstractmethod
-    def run(self, graph: Graph) -> PassResult:
+    def run(self, graph: Graph, /) -> PassResult:
         """The new graph and the refusals."""
 
 
@@ -106,22 +130,28 @@ class RewritePass(Pass):
         """
 
 
-def run_passes(graph: Graph, passes: Sequence[Pass]) -> PassResult:
+def run_in_order(passed: _Passed, passes: Sequence[BasePass[_Passed]]) -> BaseResult[_Passed]:
     """Runs passes in order, checking what each requires and ensures; an error names the pass and those before it."""
     refusals: list[Refusal] = []
     notes: list[str] = []
     done: list[str] = []
     for step in passes:
         for needed in step.requires:
-            needed.check(graph, f"pass {step.name} (after {', '.join(done) or 'none'})")
+            needed.check(passed, f"pass {step.name} (after {', '.join(done) or 'none'})")
         try:
-            result = step.run(graph)
+            result = step.run(passed)
         except MRTError as error:
             raise type(error)(f"pass {step.name} (after {', '.join(done) or 'none'}): {error}") from error
         for promised in step.ensures:
-            promised.check(result.graph, f"pass {step.name}")
-        graph = result.graph
+            promised.check(result.made, f"pass {step.name}")
+        passed = result.made
         refusals.extend(Refusal(r.symbol, f"{step.name}: {r.reason}") for r in result.refusals)
         notes.extend(result.notes)
         done.append(step.name)
-    return PassResult(graph, tuple(refusals), tuple(notes))
+    return BaseResult(passed, tuple(refusals), tuple(notes))
+
+
+def run_passes(graph: Graph, passes: Sequence[Pass]) -> PassResult:
+    """`run_in_order` of a graph."""
+    result = run_in_order(graph, passes)
+    return PassResult(result.made, result.refusals, result.notes)

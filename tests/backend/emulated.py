@@ -17,10 +17,10 @@ import numpy as np
 from tvm import tirx
 
 from mrt.backend.build import compile_linkable
-from mrt.backend.kernels.generic.prefetch_next_kernel import upcoming_steps
-from mrt.backend.link.libraries import Libraries, as_object
+from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
+from mrt.backend.link.kernel_compiler import KernelCompiler, as_object
 from mrt.backend.link.one_function import Joined, join_calls
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import aligned
 from mrt.runtime import CALLS, MAIN, Linkable, Linker
@@ -77,13 +77,13 @@ class Emulated:
     def prepare(self, graph: Graph) -> Callable[[Mapping[str, Array]], list[Array]]:
         """The program of the graph, in a folder that is there as long as what is given."""
         machine = Machine.of(self.target)
-        emitter = Emitter(machine)
-        emitter.add(graph, MAIN)
-        module = emitter.module()
+        module_builder = ModuleBuilder(machine)
+        module_builder.add(graph, MAIN)
+        module = module_builder.module()
         linker = Linker(self.target["mtriple"])
-        linkable = compile_linkable(module, machine, Libraries(machine, as_object), linker)
+        linkable = compile_linkable(module, machine, KernelCompiler(machine, as_object), linker)
         kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
-        joined = join_calls(module, (), {name for name, made in kernels.items() if upcoming_steps(made)})
+        joined = join_calls(module, (), {name for name, made in kernels.items() if prefetching_steps(made)})
         folder = tempfile.TemporaryDirectory()
         program = self._linked(joined, linkable, Path(folder.name))
 

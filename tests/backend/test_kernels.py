@@ -14,7 +14,7 @@ from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
 from mrt.backend.kernels.dot_instructions import choose_dot, joined_bytes, weight_bytes
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.symbol import Runner, Symbol
 
@@ -338,7 +338,7 @@ def test_rows_are_computed_by_one_function() -> None:
     product = layers.hidden("FullyConnected", given, weight, num_hidden=24, no_bias=True, flatten=False)
     data = layers.hidden("Cast", layers.hidden("clip", product, a_min=-127.0, a_max=127.0), dtype="int8")
     layers.add("Cast", softmax_of(layers, data), dtype="uint8")
-    calls = explain(layers.graph(), [])
+    calls = explain(layers.graph(), []).calls
     assert [call.operators[0] for call in calls if call.operators != ("copy",)] == ["FullyConnected", "max"]
 
 
@@ -371,7 +371,7 @@ def test_why_a_concatenation_copies_is_told() -> None:
         data = layers.requantized(layers.input(layers.integers((1, 16, 5, 5), "int16", -200, 200)))
         parts = [layers.requantized(layers.convolution(data, width, (1, 1))) for width in widths]
         layers.finish(layers.convolution(layers.hidden("Concat", *parts, dim=1), 16, (1, 1)))
-        return [call.ends for call in explain(layers.graph(), []) if "Concat" in call.operators]
+        return [call.ends for call in explain(layers.graph(), []).calls if "Concat" in call.operators]
 
     assert told((32, 16, 5)) == []
     (reason,) = told((20, 16))
@@ -458,9 +458,9 @@ def assembly(target: dict[str, Any], dtype: str) -> str:
     data = layers.hidden("clip", layers.input(layers.integers((1, 16, 8, 8), dtype)), a_min=-1e4, a_max=1e4)
     layers.add("relu", layers.convolution(data, 32, (3, 3)))
     machine = Machine.of(target)
-    emitter = Emitter(machine)
-    emitter.add(layers.graph(), "main")
-    kernels = compile_executable(emitter.module(), machine).kernels[0]
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(layers.graph(), "main")
+    kernels = compile_executable(module_builder.module(), machine).kernels[0]
     return str(kernels.inspect_source("asm"))
 
 

@@ -17,7 +17,8 @@ from tvm import tirx
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.link.kernel_pipeline import KERNELS, STACK_BYTES
-from mrt.backend.lowering.graph import Emitter, plan_calls
+from mrt.backend.lowering.module import ModuleBuilder
+from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import register_tile
@@ -43,9 +44,9 @@ def convolution(
 
 def assembly(graph: Graph) -> str:
     machine = Machine.of(VNNI)
-    emitter = Emitter(machine)
-    emitter.add(graph, "main")
-    return str(compile_executable(emitter.module(), machine).kernels[0].inspect_source("asm"))
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(graph, "main")
+    return str(compile_executable(module_builder.module(), machine).kernels[0].inspect_source("asm"))
 
 
 def rule_of(graph: Graph) -> VectorTiling:
@@ -59,7 +60,7 @@ def rule_of(graph: Graph) -> VectorTiling:
 
         return scheduled(choose)
 
-    Emitter(Machine.of(VNNI), scheduler).add(graph, "main")
+    ModuleBuilder(Machine.of(VNNI), scheduler).add(graph, "main")
     (found,) = offered
     assert isinstance(found, VectorTiling)
     return found
@@ -102,7 +103,7 @@ def test_data_that_the_second_cache_does_not_hold_is_walked_once() -> None:
 @pytest.mark.parametrize("target", [VNNI, {"mcpu": "sapphirerapids", "threads": 1}], ids=lambda target: target["mcpu"])
 def test_channels_that_pad_others_are_not_multiplied_in_floats(channels: int, target: dict[str, Any]) -> None:
     graph, _ = convolution("float32", channels=channels)
-    _, calls, _ = plan_calls(graph, Machine.of(target), lambda _, name, make: make(schedule_by_rule) and name, {}, {})
+    calls = plan_calls(graph, Machine.of(target), lambda _, name, make: make(schedule_by_rule) and name, {}, {}).calls
     read = [each.value.shape for call in calls for each in call.arguments if not isinstance(each, (Symbol, Copy))]
     assert 128 * channels * 9 in [math.prod(shape) for shape in read]
 

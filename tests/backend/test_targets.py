@@ -11,7 +11,8 @@ from networks import IntegerNetwork
 from tvm.target import codegen
 
 from mrt.backend import TvmRunner, build_module
-from mrt.backend.machine import Machine
+from mrt.backend.kernels.dot_instructions import DOTS, dots_of
+from mrt.backend.machine import FEATURES, Machine
 from mrt.errors import CompilationError
 
 
@@ -65,6 +66,15 @@ def test_a_target_that_cannot_be_is_one_clear_line(target: str, said: str) -> No
     assert "\n" not in str(raised.value)
 
 
+def byte_dot(target: dict[str, object]) -> str:
+    """The instruction that multiplies bytes on a machine."""
+    return next((each.llvm for each in dots_of(Machine.of(target)) if each.weight == "int8"), "")
+
+
+def test_a_machine_looks_for_all_features_of_its_dots() -> None:
+    assert {name for each in DOTS for name in each.features} <= set(FEATURES)
+
+
 def test_a_machine_states_its_vectors() -> None:
     facts = {cpu: Machine.of(json.dumps({"kind": "llvm", "mcpu": cpu})) for cpu in ("x86-64", "x86-64-v3", "x86-64-v4")}
     assert [(m.vector_bits, m.registers) for m in facts.values()] == [(128, 16), (256, 16), (512, 32)]
@@ -72,15 +82,15 @@ def test_a_machine_states_its_vectors() -> None:
 
 def test_features_add_to_a_cpu_and_take_from_it() -> None:
     plain, more = {"mcpu": "x86-64-v4"}, {"mcpu": "x86-64-v4", "features": ["avx512vnni"]}
-    assert "vpdpbusd" not in Machine.of(plain).byte_dot
-    assert Machine.of(more).byte_dot == "llvm.x86.avx512.vpdpbusd.512"
-    without = Machine.of({"mcpu": "cascadelake", "features": ["-avx512vnni", "-avx512f"]})
-    assert (without.vector_bits, without.byte_dot) == (256, "")
+    assert byte_dot(plain) == ""
+    assert byte_dot(more) == "llvm.x86.avx512.vpdpbusd.512"
+    without = {"mcpu": "cascadelake", "features": ["-avx512vnni", "-avx512f"]}
+    assert (Machine.of(without).vector_bits, byte_dot(without)) == (256, "")
     # Words in 512 bits, which such kernels scale sums in, are not AVX512-VNNI's.
-    no_words = Machine.of({"mcpu": "x86-64-v3", "features": ["avx512vnni"]})
-    assert (no_words.vector_bits, no_words.byte_dot) == (512, "")
+    no_words = {"mcpu": "x86-64-v3", "features": ["avx512vnni"]}
+    assert (Machine.of(no_words).vector_bits, byte_dot(no_words)) == (512, "")
     arm = {"mtriple": "aarch64-linux-gnu", "features": ["+dotprod"]}
-    assert Machine.of(arm).byte_dot == "llvm.aarch64.neon.sdot"
+    assert byte_dot(arm) == "llvm.aarch64.neon.sdot"
 
 
 def test_this_machine_has_the_features_that_linux_says() -> None:

@@ -14,7 +14,7 @@ from compiled import Bundle
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.runtime import virtual_machine
 
@@ -79,9 +79,9 @@ def test_every_tiling_gives_the_same_integers() -> None:
     expected = graph.evaluate(bundle.feeds)
     while number <= picker.offered:
         picker = Picker(number)
-        emitter = Emitter(machine, picker)
-        emitter.add(graph, "main")
-        run = virtual_machine(compile_executable(emitter.module(), machine))["main"]
+        module_builder = ModuleBuilder(machine, picker)
+        module_builder.add(graph, "main")
+        run = virtual_machine(compile_executable(module_builder.module(), machine))["main"]
         found = run(*(tvm.runtime.tensor(bundle.feeds[symbol.name]) for symbol in graph.inputs))
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_array_equal(one.numpy(), other)
@@ -91,9 +91,9 @@ def test_every_tiling_gives_the_same_integers() -> None:
 
 @pytest.mark.parametrize(("features", "instruction"), [((), "tdpbusd"), (("-amx-int8",), "vpdpbusd")])
 def test_the_instruction_follows_the_target(features: tuple[str, ...], instruction: str) -> None:
-    emitter = Emitter(machine := Machine.of({**TARGET, "features": features}))
-    emitter.add(layers().graph(), "main")
-    kernels = compile_executable(emitter.module(), machine).kernels
+    module_builder = ModuleBuilder(machine := Machine.of({**TARGET, "features": features}))
+    module_builder.add(layers().graph(), "main")
+    kernels = compile_executable(module_builder.module(), machine).kernels
     code = "".join(module.inspect_source("asm") for module in kernels)
     assert instruction in code
     assert ("tdpbusd" in code) is (not features)

@@ -13,13 +13,13 @@ from compiled import Bundle
 from tvm import tirx
 
 from mrt.backend.build import compile_executable
-from mrt.backend.kernels.generic.lower_blocks import sequence, serial
 from mrt.backend.kernels.generic.prefetch import LINE_BYTES
-from mrt.backend.kernels.generic.prefetch_next_kernel import before_each_step, upcoming_steps
+from mrt.backend.kernels.generic.prefetch_next_kernel import before_each_step, prefetching_steps
 from mrt.backend.link import one_function as joined
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.te.stages import Hint
+from mrt.backend.tir.statements import sequence, serial
 from mrt.runtime import virtual_machine
 
 TARGET = {"kind": "llvm", "mcpu": "sapphirerapids", "threads": 1}
@@ -51,11 +51,11 @@ def test_steps_are_counted_in_the_order_in_which_they_are_done() -> None:
     nothing = tirx.BufferStore(done, tirx.BufferLoad(done, [0]), [0])
 
     def marked(times: int) -> Any:
-        return serial(tirx.Var("step", "int32"), times, nothing, Hint.UPCOMING)
+        return serial(tirx.Var("step", "int32"), times, nothing, Hint.PREFETCH_NEXT)
 
     inner = sequence([marked(3), serial(tirx.Var("tap", "int32"), 2, marked(4)), nothing, marked(1)])
     body = sequence([serial(tirx.Var("block", "int32"), 4, inner), nothing, marked(5)])
-    assert upcoming_steps(tirx.PrimFunc([order, done], body)) == 4 * (3 + 2 * 4 + 1) + 5
+    assert prefetching_steps(tirx.PrimFunc([order, done], body)) == 4 * (3 + 2 * 4 + 1) + 5
 
     def note(step: Any) -> Any:
         at = tirx.BufferLoad(done, [0])
@@ -71,12 +71,12 @@ def test_steps_are_counted_in_the_order_in_which_they_are_done() -> None:
 def test_calls_fetch_what_follows_one_after_the_other(monkeypatch: pytest.MonkeyPatch, lead: int) -> None:
     """From what is fetched of the first weights on, all weights are, each line by one call, up to the last ones."""
     monkeypatch.setattr(joined, "LEAD_BYTES", lead)
-    emitter = Emitter(Machine.of(TARGET))
-    emitter.add(chain().graph(), "main")
-    module = emitter.module()
+    module_builder = ModuleBuilder(Machine.of(TARGET))
+    module_builder.add(chain().graph(), "main")
+    module = module_builder.module()
     fetching = {name.name_hint for name, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
-    fetching = {name for name in fetching if upcoming_steps(module[name])}
-    found = joined.join_calls(module, fetching=fetching)
+    fetching = {name for name in fetching if prefetching_steps(module[name])}
+    found = joined.join_calls(module, prefetching=fetching)
     constants = np.from_dlpack(found.constants)
     spans = []
     for name, arguments in found.calls["main_calls"].kernels:
@@ -96,9 +96,9 @@ def test_integers_are_the_same_where_weights_are_fetched(monkeypatch: pytest.Mon
     monkeypatch.setattr(joined, "LEAD_BYTES", 1 << 10)
     bundle, machine = chain(), Machine.of(TARGET)
     graph = bundle.graph()
-    emitter = Emitter(machine)
-    emitter.add(graph, "main")
-    executable = compile_executable(emitter.module(), machine)
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(graph, "main")
+    executable = compile_executable(module_builder.module(), machine)
     assert "prefetcht1" in "".join(kernels.inspect_source("asm") for kernels in executable.kernels)
     found = virtual_machine(executable)["main"](*(tvm.runtime.tensor(bundle.feeds[each.name]) for each in graph.inputs))
     for one, other in zip(found, graph.evaluate(bundle.feeds), strict=True):

@@ -11,9 +11,9 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import choose_dot
-from mrt.backend.kernels.generic.depthwise import ColumnForm, column_dot, column_sums, pack_columns
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
+from mrt.backend.kernels.x86.vnni.depthwise import ColumnForm, column_dot, column_sums, pack_columns
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import Storage, View

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.layout.packing import laid_operand
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.te.operands import FixedForm, Operand, Packed, Surroundings
+from mrt.backend.te.packing import laid_operand
 from mrt.backend.te.reciprocal import reciprocal_of
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.rounding import Rounding, choose_rounding, half_of

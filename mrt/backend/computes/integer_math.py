@@ -8,9 +8,9 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.generic.division import divided_by, floor_division, reciprocals
-from mrt.backend.layout.packing import laid_operand
 from mrt.backend.memory.storage import View
 from mrt.backend.te.operands import Operand, Packed, Surroundings
+from mrt.backend.te.packing import laid_operand
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import broadcast, elementwise, inlined, stage
 from mrt.backend.tir.expressions import Expression, Tensor, bind, constant

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tvm import te
 
-from mrt.backend.kernels.x86.lookup import gathers, looked_up
+from mrt.backend.kernels.x86.avx512.lookup import gathers, looked_up
 from mrt.backend.memory.storage import View
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.registry import Kind, compute

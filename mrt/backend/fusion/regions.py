@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from mrt.backend.te.registry import Kind, joined_axis, kind_of, repeats_input
+from mrt.backend.te.registry import Kind, kind_of, repeats_input
 from mrt.symbol import Graph, Symbol
 
 MAX_SYMBOLS = 24
@@ -68,7 +68,7 @@ def find_regions(graph: Graph) -> list[Region]:
                 continue
             if source.shape != symbol.shape or len(members[source]) + len(joined) > MAX_SYMBOLS:
                 continue
-            if _repeating([*members[source], *joined]) > MAX_REPEATING:
+            if repeating([*members[source], *joined]) > MAX_REPEATING:
                 continue
             has_anchor = kind_of(members[source][0]) is not Kind.ELEMENTWISE
             if (has_anchor and anchored) or (
@@ -82,81 +82,14 @@ def find_regions(graph: Graph) -> list[Region]:
     return [region_of(symbols, symbols[-1:]) for symbols in members.values()]
 
 
-def join_branches(graph: Graph, regions: Sequence[Region]) -> list[Region]:
-    """Joins to a region the elementwise ones that read its output, and nothing else that is computed.
-
-    Such are the requantizations of one tensor for several readers: the tensor itself then is never stored. Where others
-    read it as it is, it is an output, too, and the last one; what makes something narrower of it is joined then.
-    """
-    readers: dict[Symbol, list[Region]] = {}
-    for region in regions:
-        for source in region.inputs:
-            readers.setdefault(source, []).append(region)
-    joined: dict[Region, Region] = {}
-    branches: set[Region] = set()
-    for region in regions:
-        if region in branches:
-            continue
-        if region.output in graph.outputs:
-            found, outputs = _kept_branches(region, readers, graph)
-        else:
-            found, outputs = _branches(region, readers.get(region.output, []), graph)
-        symbols = [*region.symbols, *(symbol for branch in found for symbol in branch.symbols)]
-        if found and len(symbols) <= MAX_SYMBOLS and _repeating(symbols) <= MAX_REPEATING:
-            joined[region] = region_of(symbols, outputs)
-            branches.update(found)
-    return [joined.get(region, region) for region in regions if region not in branches]
-
-
-def _branches(region: Region, readers: Sequence[Region], graph: Graph) -> tuple[list[Region], list[Symbol]]:
-    """Those of the readers that may be joined to a region, and the outputs that it then has."""
-    source = region.output
-    if len(readers) < 2:
-        return [], []
-    found = [reader for reader in readers if _is_elementwise_in([source], reader, graph)]
-    if len(found) == len(readers):
-        return found, [branch.output for branch in found]
-    # A Concat's part is made by itself, so that it can be written in its place.
-    if any(joined_axis(reader) is not None for reader in graph.consumers[source]):
-        return [], []
-    found = [branch for branch in found if _is_narrower(branch.output, source)]
-    return found, [*(branch.output for branch in found), source]
-
-
-def _kept_branches(
-    region: Region, readers: Mapping[Symbol, Sequence[Region]], graph: Graph
-) -> tuple[list[Region], list[Symbol]]:
-    """What may be joined to a region whose output is one of the graph, and the outputs that it then has.
-
-    The output is stored anyway: whatever of it alone is elementwise, and no wider, is made where it is.
-    """
-    source = region.output
-    if any(joined_axis(reader) is not None for reader in graph.consumers[source]):
-        return [], []
-    found: dict[Symbol, Region] = {}
-    behind = [source]
-    while behind:
-        for reader in readers.get(behind.pop(0), []):
-            is_new = reader.output not in found and not _is_narrower(source, reader.output)
-            if is_new and _is_elementwise_in([source, *found], reader, graph):
-                found[reader.output] = reader
-                behind.append(reader.output)
-    return list(found.values()), [*found, source]
-
-
-def _is_narrower(made: Symbol, source: Symbol) -> bool:
+def is_narrower(made: Symbol, source: Symbol) -> bool:
+    """Whether an element of `made` has fewer bytes."""
     return np.dtype(made.dtype).itemsize < np.dtype(source.dtype).itemsize
 
 
-def _repeating(symbols: Sequence[Symbol]) -> int:
+def repeating(symbols: Sequence[Symbol]) -> int:
+    """How many of the symbols repeat their input in their expression."""
     return sum(repeats_input(symbol) for symbol in symbols)
-
-
-def _is_elementwise_in(sources: Collection[Symbol], region: Region, graph: Graph) -> bool:
-    """Whether a region is elementwise in `sources`, all of its shape, and parameters."""
-    elementwise = all(kind_of(symbol) is Kind.ELEMENTWISE for symbol in region.symbols)
-    computed = [symbol for symbol in region.inputs if graph.value(symbol) is None]
-    return elementwise and all(symbol in sources and symbol.shape == region.output.shape for symbol in computed)
 
 
 def _is_branch(symbols: Sequence[Symbol], graph: Graph) -> bool:
@@ -170,13 +103,13 @@ def _is_branch(symbols: Sequence[Symbol], graph: Graph) -> bool:
     if len(computed) != 1 or kind_of(symbols[0]) is not Kind.ELEMENTWISE or computed[0].is_variable:
         return False
     (source,) = computed
-    return _is_narrower(symbols[-1], source) and len(graph.consumers[source]) > 1
+    return is_narrower(symbols[-1], source) and len(graph.consumers[source]) > 1
 
 
 def _goes_on(symbol: Symbol, source: Symbol, graph: Graph) -> bool:
     """Whether an operator makes nothing wider of `source`, and parameters, so that the branch that makes it goes on."""
     others = [each for each in symbol.inputs if each is not source and graph.value(each) is None]
-    return kind_of(symbol) is Kind.ELEMENTWISE and not others and not _is_narrower(source, symbol)
+    return kind_of(symbol) is Kind.ELEMENTWISE and not others and not is_narrower(source, symbol)
 
 
 def region_of(symbols: Sequence[Symbol], outputs: Sequence[Symbol]) -> Region:

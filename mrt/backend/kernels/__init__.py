@@ -1,1 +1,25 @@
-"""Kernels: how the products and sums of the heavy operators are formed on a machine, one file per family."""
+"""Kernels: which instructions add up products, and the loops around them; what needs a family of CPUs in its folder.
+
+KERNEL_PASSES lower what schedules leave marks for, in this order.
+"""
+
+from typing import Any
+
+from mrt.backend.kernels.generic.overlap_pairs import OverlapPairs
+from mrt.backend.kernels.generic.prefetch import Prefetch
+from mrt.backend.kernels.generic.rows import CombineHalves
+from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
+from mrt.backend.kernels.x86.amx.instructions import AmxTiles
+from mrt.backend.kernels.x86.avx512.packed_store import PackedStore
+from mrt.backend.kernels.x86.vnni.depthwise import DepthwiseDots
+from mrt.symbol.passes import BasePass
+
+KERNEL_PASSES: tuple[BasePass[Any], ...] = (
+    Prefetch(),
+    UnrollAndJam(),
+    OverlapPairs(),
+    DepthwiseDots(),
+    PackedStore(),
+    CombineHalves(),
+    AmxTiles(),
+)

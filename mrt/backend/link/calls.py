@@ -10,9 +10,9 @@ import tvm
 from tvm import ir, tirx
 from tvm.tirx.op import address_of
 
-from mrt.backend.kernels.generic.lower_blocks import sequence
-from mrt.backend.kernels.generic.prefetch_next_kernel import fetch_upcoming, upcoming_parameters, upcoming_steps
+from mrt.backend.kernels.generic.prefetch_next_kernel import prefetch_parameters, prefetching_steps, with_prefetches
 from mrt.backend.tir.expressions import constant
+from mrt.backend.tir.statements import sequence
 
 KERNEL = "mrt.kernel"
 """Marks a function that takes pointers."""
@@ -115,12 +115,12 @@ def _pointers(count: int) -> list[Any]:
     return [tirx.Var(f"pointer{i}", ir.PointerType(ir.PrimType("void"))) for i in range(count)]
 
 
-def of_pointers(function: Any) -> Any:
-    """The same function, taking pointers instead of buffers, and two more where it fetches (see `upcoming`)."""
-    buffers, inner, steps = list(function.params), function.body, upcoming_steps(function)
+def taking_pointers(function: Any) -> Any:
+    """The same function, taking pointers instead of buffers; two more where it prefetches (`prefetch_next_kernel`)."""
+    buffers, inner, steps = list(function.params), function.body, prefetching_steps(function)
     if steps:
-        added = upcoming_parameters()
-        buffers, inner = [*buffers, *added], fetch_upcoming(inner, steps, added)
+        added = prefetch_parameters()
+        buffers, inner = [*buffers, *added], with_prefetches(inner, steps, added)
     pointers = [
         tirx.Var(f"pointer{i}", ir.PointerType(ir.PrimType(str(buffer.dtype)))) for i, buffer in enumerate(buffers)
     ]
@@ -129,7 +129,7 @@ def of_pointers(function: Any) -> Any:
     return tirx.PrimFunc(pointers, body, function.ret_type, function.attrs).with_attr(KERNEL, True)
 
 
-def placed(function: Any) -> Any:
+def on_cpu(function: Any) -> Any:
     """A lowered function of pointers that knows of the CPU; TVM tells others by the tensors that they take."""
     if not function.attrs or KERNEL not in function.attrs:
         return function

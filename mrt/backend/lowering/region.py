@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -13,7 +13,7 @@ from mrt.backend.fusion.regions import Region, walked_as_one
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.rows import stored_rows
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.lowering.schedule import schedule
+from mrt.backend.lowering.schedule import Request, schedule
 from mrt.backend.machine import Machine, one_line
 from mrt.backend.memory.border import fill_borders, move_into_memory
 from mrt.backend.memory.storage import Storage, View, Walk
@@ -23,7 +23,9 @@ from mrt.backend.te.operands import Operand, Packed
 from mrt.backend.te.registry import Kind, find_compute, kind_of, random_access_inputs, unpadded_inputs
 from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 from mrt.errors import CompilationError
-from mrt.symbol import Symbol
+from mrt.symbol import Refusal, Symbol
+
+Report = Callable[[Sequence[Refusal]], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +56,7 @@ class LoweredRegion:
         place = self.region.places
         owners = list(dict.fromkeys(self.tensors.values()))
         read = tuple(
-            (place[s], owners.index(held), *((held.storage,) if isinstance(held, Copy) else self._seen(s)))
+            (place[s], owners.index(held), *((held.storage,) if isinstance(held, Copy) else self._location(s)))
             for s, held in self.tensors.items()
         )
         parameters = tuple((place[s], i, p.form, p.storages) for (s, i), p in self.packed.items())
@@ -66,16 +68,24 @@ class LoweredRegion:
             None if self.replaced is None else place[self.replaced],
         )
 
-    def _seen(self, source: Symbol) -> tuple[object, ...]:
-        return self.layouts.memory(source), self.layouts.way(source)
+    def _location(self, source: Symbol) -> tuple[object, ...]:
+        return self.layouts.memory(source), self.layouts.view_path(source)
 
     def _view(self, source: Symbol, held: Symbol | Copy, tensor: Tensor) -> View:
         return self.layouts.view(source, tensor, held.storage if isinstance(held, Copy) else None)
 
-    def function(self, machine: Machine, scheduler: Scheduler = schedule_by_rule) -> Any:
+    def refusals(self, machine: Machine) -> tuple[Refusal, ...]:
+        """What schedules and kernel passes left alone in the function, each with the reason."""
+        found: list[Refusal] = []
+        self.function(machine, report=found.extend)
+        return tuple(found)
+
+    def function(
+        self, machine: Machine, scheduler: Scheduler = schedule_by_rule, report: Report = lambda refusals: None
+    ) -> Any:
         """The scheduled PrimFunc, taking the tensors, the parameters and the results; CompilationError if TVM fails.
 
-        The tensor that is replaced is the last result's.
+        The tensor that is replaced is the last result's. report: told what was left alone whenever it is scheduled.
         """
         output, held, parameters = self.region.output, self._held(), self._parameters()
         guarded = not self._fills_padding()
@@ -84,8 +94,10 @@ class LoweredRegion:
         walk = Walk.over(self.storages, self._may_be_flat(), turns)
         try:
             inputs = [*held.values(), *(tensor for tensors in parameters.values() for tensor in tensors)]
-            function = storing(inputs, [values[each] for each in self.region.outputs], self.storages, walk, guarded)
-            return finish(
+            function = storing_function(
+                inputs, [values[each] for each in self.region.outputs], self.storages, walk, guarded
+            )
+            return scheduled_function(
                 function,
                 self.storages,
                 walk,
@@ -94,6 +106,7 @@ class LoweredRegion:
                 by_rows=self.region.stored is not None,
                 replaced=None if self.replaced is None else list(held).index(self.replaced),
                 scheduler=scheduler,
+                report=report,
             )
         except (RuntimeError, ValueError, TypeError) as error:
             raise CompilationError(f"{output.name} ({output.op}): TVM fails: {one_line(error)}") from error
@@ -120,7 +133,7 @@ class LoweredRegion:
         parameters: Mapping[tuple[Symbol, int], Sequence[Tensor]],
         guarded: bool,
     ) -> dict[Symbol, Tensor]:
-        """All that is read and computed; guarded: see `storing`."""
+        """All that is read and computed; guarded: see `storing_function`."""
         values: dict[Symbol, Tensor] = {s: self._view(s, owner, held[owner]) for s, owner in self.tensors.items()}
         operands: dict[tuple[Symbol, int], Any] = {}
         for at, packed in self.packed.items():
@@ -209,7 +222,7 @@ def _spans(view: View, axis: int, length: int, whole: bool) -> bool:
     return view.inner is not None and view.inner - rank == axis and view.length >= length
 
 
-def storing(
+def storing_function(
     inputs: Sequence[Tensor], values: Sequence[Tensor], storages: Sequence[Storage], walk: Walk, guarded: bool = True
 ) -> Any:
     """The PrimFunc, not scheduled yet, that stores `values` as `storages` say, walked together.
@@ -226,7 +239,7 @@ def storing(
     return move_into_memory(te.create_prim_func([*inputs, *results]), walk, storages)
 
 
-def finish(
+def scheduled_function(
     function: Any,
     storages: Sequence[Storage],
     walk: Walk,
@@ -236,18 +249,19 @@ def finish(
     by_rows: bool = False,
     replaced: int | None = None,
     scheduler: Scheduler = schedule_by_rule,
+    report: Report = lambda refusals: None,
 ) -> Any:
-    """What `storing` gave, scheduled, with the borders filled.
+    """What `storing_function` gave, scheduled, with the borders filled.
 
-    walked, by_rows: see `schedule`. replaced: the place of the input over which the last value is written. scheduler:
-    see `tilings`.
+    walked, by_rows: see `Request`. replaced: the place of the input over which the last value is written. scheduler:
+    see `tilings`. report: told what was left alone.
     """
 
     def scheduled(choose: Choose) -> Any:
-        made = schedule(
-            function, walk, len(storages), walked, machine, choose, by_rows=by_rows, once=replaced is not None
-        )
-        made = fill_borders(made, storages).without_attr("global_symbol")
+        request = Request(function, walk, len(storages), walked, machine, choose, by_rows, replaced is not None)
+        result = schedule(request)
+        report(result.refusals)
+        made = fill_borders(result.made, storages).without_attr("global_symbol")
         if replaced is not None:
             # One parameter for both, since parameters do not overlap; a schedule would take the two for dependent.
             made = made.specialize({made.params[replaced]: made.params[-1]})

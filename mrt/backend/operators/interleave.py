@@ -14,7 +14,7 @@ from mrt.symbol.operators.transform import Concat
 class Interleave(Operator):
     """The first channels of all inputs, then the second ones, and so on; all are of one type.
 
-    The backend makes it from a graph's reshapes (`ShuffleAtOnce`); graphs have none.
+    The backend makes it from a graph's reshapes (`InterleaveChannels`).
     """
 
     op = "interleave"

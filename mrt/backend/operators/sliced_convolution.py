@@ -18,7 +18,7 @@ class SlicedConvolution(Convolution):
 
     Inputs: the data, the weight (O, C, *kernel), and the factors (slices, O), constants of 1 or more. Convolution is
     linear, so that Y is that of the whole data by the `folded` weight. The backend makes it from a graph's slices
-    (`MergeSlices`), where its kernel is faster than that of the folded weight; graphs have none.
+    (`MergeSlices`), where its kernel is faster than that of the folded weight.
 
     width: input channels of a slice; the last may have fewer.
     """

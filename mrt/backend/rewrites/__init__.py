@@ -1,1 +1,39 @@
 """Graph to graph: the same integers by operators that compile to less."""
+
+from __future__ import annotations
+
+from mrt.backend.machine import Machine
+from mrt.backend.rewrites.bias_into_sum import BiasIntoSum
+from mrt.backend.rewrites.clip_before_scaling import ClipBeforeScaling
+from mrt.backend.rewrites.clip_limits_as_parameters import ClipLimitsAsParameters
+from mrt.backend.rewrites.interleave_channels import InterleaveChannels
+from mrt.backend.rewrites.known_bounds import Bounds
+from mrt.backend.rewrites.merge_slices import MergeSlices
+from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
+from mrt.backend.rewrites.rewrite import Facts, Rewrite
+from mrt.backend.rewrites.tile_as_concat import TileAsConcat
+from mrt.backend.rewrites.widen_clips import WidenClips
+from mrt.symbol import Graph
+from mrt.symbol.passes import PassResult, run_passes
+
+REWRITES: tuple[type[Rewrite], ...] = (
+    MergeSlices,
+    InterleaveChannels,
+    TileAsConcat,
+    BiasIntoSum,
+    ClipBeforeScaling,
+    WidenClips,
+    NarrowToInt16,
+    ClipLimitsAsParameters,
+)
+"""In the order in which they run."""
+
+
+def apply_rewrites(graph: Graph, machine: Machine, known: Bounds) -> tuple[PassResult, Bounds]:
+    """What REWRITES make of a graph for a machine, and the intervals of all its tensors by name.
+
+    known: intervals of tensors of the graph given; what they leave open follows from dtypes.
+    """
+    facts = Facts(machine, known)
+    result = run_passes(graph, [each(facts) for each in REWRITES])
+    return result, facts.bounds(result.graph)

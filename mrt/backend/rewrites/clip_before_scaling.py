@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from mrt.backend.operators.int16 import MultiplyHighInt16, RequantizeInt16, RightShiftInt16
+from mrt.backend.rewrites.rewrite import Rewrite
 from mrt.backend.te.rounding import fits_by_addition
-from mrt.symbol import Graph, GraphBuilder, Interval, RewritePass, Symbol
+from mrt.symbol import Graph, GraphBuilder, Symbol
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.integer import RightShift
+from mrt.symbol.passes import without_operators
+
+SCALED_IN_32_BITS = without_operators(
+    "values are scaled in 32 bits", MultiplyHighInt16.op, RequantizeInt16.op, RightShiftInt16.op
+)
 
 
 @dataclass(frozen=True)
-class EarlyRelu(RewritePass):
-    """clip((x * f) >> s, lo, hi) with f >= 0 and lo >= 0 becomes clip((relu(x) * f) >> s, lo, hi).
+class ClipBeforeScaling(Rewrite):
+    """Of Clip, RightShift and BroadcastMul, in integers: clip((x * f) >> s, lo, hi) with f >= 0 and lo >= 0 becomes
+    clip((relu(x) * f) >> s, lo, hi).
 
     Both are the same integers, since scaling and rounding keep the order, and 0. What is never negative is rounded by
     an addition without a sign and has no lower limit; where the addition fits 32 bits with a sign nothing is gained.
-    bounds: of the graph given, by name. A symbol that keeps its name keeps its values.
     """
 
-    bounds: Mapping[str, Interval] = field(compare=False)
+    requires = (
+        without_operators("values are scaled in 32 bits", MultiplyHighInt16.op, RequantizeInt16.op, RightShiftInt16.op),
+    )
 
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
@@ -36,7 +44,7 @@ class EarlyRelu(RewritePass):
             steps.append(shifted.inputs[0])
         if any(len(graph.consumers[step]) > 1 or step in graph.outputs for step in steps):
             return "what its limit cuts off is read by others too"
-        if any(self.bounds[step.inputs[1].name].min < 0 for step in steps):
+        if any(self.facts.bounds(graph)[step.inputs[1].name].min < 0 for step in steps):
             return "its factor may be negative"
         found = inputs[0] if len(steps) == 1 else inputs[0].inputs[0]
         value = builder.apply(Relu(), [found.inputs[0]], f"{symbol.name}_relu", symbol.origin)
@@ -47,5 +55,5 @@ class EarlyRelu(RewritePass):
 
     def _gains(self, graph: Graph, data: Symbol, by: Symbol) -> bool:
         """Whether a constant shift of data that may be negative cannot be rounded by an addition."""
-        shift, bounds = graph.value(by), self.bounds[data.name]
+        shift, bounds = graph.value(by), self.facts.bounds(graph)[data.name]
         return shift is not None and bounds.min < 0 and not fits_by_addition(bounds, shift)

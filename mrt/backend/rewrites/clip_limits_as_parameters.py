@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from mrt.backend.operators.clip_to import ClipTo
-from mrt.symbol import Graph, GraphBuilder, RewritePass, Symbol
+from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.symbol import Graph, GraphBuilder, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.integer import Cast
@@ -16,10 +18,11 @@ COMMON = frozenset({0, -127, *(end for ends in DTYPE_RANGES.values() for end in 
 """Limits that layers have alike, and that code is made for: those of what a dtype holds."""
 
 
-class SharedLimits(RewritePass):
-    """clip(x, lo, hi) of 16 or 32 bits becomes ClipTo(x, lo, hi) where a limit is one of its own.
+@dataclass(frozen=True)
+class ClipLimitsAsParameters(Rewrite):
+    """clip(x, lo, hi) of 16 or 32 bits becomes ClipTo(x, lo, hi) where a limit is none of `COMMON`.
 
-    What is cast to bytes stays, since its limits are part of the conversion. A symbol keeps its name and its values.
+    What is cast to bytes stays, since its limits are part of the conversion.
     """
 
     def rewrite(

@@ -1,4 +1,4 @@
-"""Channels of several tensors in turns: what a network that shuffles channels is made of, as one operator."""
+"""A shuffle of channels, which networks make of reshapes, as one operator."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrt.backend.operators.interleave import Interleave
-from mrt.symbol import Graph, GraphBuilder, RewritePass, Symbol, TensorType
+from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.transform import Concat, Reshape, SliceAxis, Transpose
 
 
 @dataclass(frozen=True)
-class ShuffleAtOnce(RewritePass):
-    """Channels of (N, G * C, ...) reshaped to (N, G, C, ...), transposed to (N, C, G, ...) and reshaped back are
-    those of the G groups in turns.
+class InterleaveChannels(Rewrite):
+    """Channels of (N, G * C, ...) reshaped to (N, G, C, ...), transposed to (N, C, G, ...) and reshaped back
+    become one Interleave of the G groups.
 
-    1. Of a Concat of the groups that nobody else reads, its parts are interleaved.
-    2. Of anything else its slices.
+    1. Of a Concat of the groups that nobody else reads, its inputs are interleaved.
+    2. Of anything else, its slices.
     """
 
     def rewrite(

@@ -10,10 +10,10 @@ import numpy as np
 
 from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.sliced_dot import prefers_slices
-from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import padded_length
 from mrt.backend.operators.sliced_convolution import SlicedConvolution
-from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol
+from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.symbol import Array, Graph, GraphBuilder, Interval, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.convolution import Convolution
@@ -24,15 +24,16 @@ from mrt.symbol.operators.transform import SliceAxis
 from mrt.symbol.types import narrowest_dtype
 
 Reduction = Convolution | Deconvolution | FullyConnected
-INPUT_AXIS = {Convolution: 1, Deconvolution: 0, FullyConnected: 1}
-"""The axis of the weight that counts input channels."""
 DEEPEST = 4
 """Operators from a term to its reduction: f_g * (Y(X_g, W_g) + c * Y(X_g, 1)) has so many."""
 
 
 @dataclass(frozen=True)
-class MergeSlices(RewritePass):
-    """add_n of f_g * Y(X_g, W_g), the X_g being all slices of one X in order, becomes one operator on X.
+class MergeSlices(Rewrite):
+    """AddN of f_g * Y(X_g, W_g), the X_g being all slices of one X in order, becomes one operator on X.
+
+    Y is Convolution, Deconvolution or FullyConnected.
+
 
     1. A convolution that the machine computes faster so becomes a SlicedConvolution, with the factors as a parameter.
     2. All else becomes Y(X, [f_1 W_1, f_2 W_2, ...]), the factors in the weight.
@@ -40,34 +41,38 @@ class MergeSlices(RewritePass):
     Y is linear, so that all are the same integers. A factor is one for every output channel or one for all. Terms for
     zero points, f_g * (Y(X_g, W_g) + c * Y(X_g, 1)), are part of the weight, which is W_g + c then. It is done where
     the one sum stays within 32 bits whatever X's dtype holds, in any order of its terms; never in floating point, where
-    sums depend on that order.
-
-    machine: which the code is for; None leaves case 1 out.
+    sums depend on that order. Without a machine case 1 is left out.
     """
-
-    machine: Machine | None = None
 
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         if not isinstance(symbol.operator, AddN) or not symbol.type.is_integer:
             return None
-        found = [term for source in inputs if (term := _term_of(source, graph)) is not None]
-        if len(found) < max(len(inputs), 2) or not _covers(found):
+        terms = {source: _term_of(source, graph) for source in inputs}
+        found = [term for source in inputs if (term := terms[source]) is not None]
+        if not found:
             return None
-        operator, data = found[0].operator, found[0].slice.inputs[0]
-        weight = np.concatenate([term.folded for term in found], axis=INPUT_AXIS[type(operator)])
+        if len(found) < len(inputs):
+            other = next(source for source in inputs if terms[source] is None)
+            return f"{other.name} ({other.op}), which it adds, is no product of a slice of channels and a constant"
+        if len(found) < 2 or not _covers(found):
+            return "what it adds is not made of all slices of one tensor, in order and by one operator"
+        return self._merged(symbol, found, builder)
+
+    def _merged(self, symbol: Symbol, terms: Sequence[_Term], builder: GraphBuilder) -> Symbol | str:
+        """The sum of all terms as one operator, or why it cannot be."""
+        operator, data = terms[0].operator, terms[0].slice.inputs[0]
+        weight = np.concatenate([term.folded for term in terms], axis=terms[0].input_axis)
         interval = Interval.of(*DTYPE_RANGES[data.dtype], data.shape)
         if not all(i.fits_int32 for i in operator.intermediates(interval, Interval.constant(weight))):
             return "the sum over all slices at once might exceed 32 bits"
-        width = self._width(found, weight)
+        values, width = [weight], self._width(terms, weight)
         if width:
             operator = SlicedConvolution(**{**operator.attributes(), "width": width})
-            counts = [-(-term.length // width) for term in found]
-            factors = np.repeat(np.stack([term.factors for term in found]), counts, axis=0)
-            values = [np.concatenate([term.weight for term in found], axis=1), factors]
-        else:
-            values = [weight]
+            counts = [-(-term.length // width) for term in terms]
+            factors = np.repeat(np.stack([term.factors for term in terms]), counts, axis=0)
+            values = [np.concatenate([term.weight for term in terms], axis=1), factors]
         names = [f"{symbol.name}_weight", f"{symbol.name}_factors"]
         parameters = [
             builder.parameter(name, value.astype(_narrowest(value)), symbol.origin)
@@ -76,23 +81,23 @@ class MergeSlices(RewritePass):
         return builder.apply(operator, [data, *parameters], symbol.name, symbol.origin)
 
     def _width(self, terms: Sequence[_Term], folded: Array) -> int:
-        """Of the slices of a convolution that is faster in slices; 0 where it is not, or where they do not fit dots.
+        """The width of slices in which a convolution is faster; 0 where it is not, or where they do not fit dots.
 
         Slices of several lengths, as neighbours with the same factor are one, are cut to a length that divides them.
         """
-        operator, data = terms[0].operator, terms[0].slice.inputs[0]
-        if self.machine is None or not isinstance(operator, Convolution):
+        operator, data, machine = terms[0].operator, terms[0].slice.inputs[0], self.facts.machine
+        if machine is None or not isinstance(operator, Convolution):
             return 0
         if any(term.factors.min() < 1 for term in terms):
             return 0
         if any(_narrowest(term.weight) != "int8" for term in terms):
             return 0
-        dot = choose_dot(data.dtype, folded.astype(_narrowest(folded)), "int32", self.machine)
+        dot = choose_dot(data.dtype, folded.astype(_narrowest(folded)), "int32", machine)
         lengths, channels = [term.length for term in terms], folded.shape[1]
         for width in (math.gcd(*lengths[:-1]), math.gcd(*lengths)):
             dots = width * math.prod(folded.shape[2:]) // dot.depth
             if width % dot.depth == 0 and -(-channels // width) * width <= padded_length(channels):
-                return width if prefers_slices(dots, dot, self.machine) else 0
+                return width if prefers_slices(dots, dot, machine) else 0
         return 0
 
 
@@ -106,9 +111,14 @@ class _Term:
     factors: Array
 
     @property
+    def input_axis(self) -> int:
+        """The axis of the weight that counts input channels: of the first two the one that does not count outputs."""
+        return 0 if self.operator.weight_channel_axis else 1
+
+    @property
     def length(self) -> int:
         """Its input channels."""
-        return int(self.weight.shape[INPUT_AXIS[type(self.operator)]])
+        return int(self.weight.shape[self.input_axis])
 
     @property
     def folded(self) -> Array:

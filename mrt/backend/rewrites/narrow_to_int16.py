@@ -1,16 +1,24 @@
-"""Sums and requantizations in words: a vector holds twice as many integers of 16 bits as of 32."""
+"""Sums and requantizations in int16: a vector holds twice as many of its integers as of 32 bits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.backend.kernels.dot_instructions import WORDS
-from mrt.backend.operators.int16 import BITS, MOST_UNSIGNED, UpperWord, WordScale, WordShift, WordSum
+from mrt.backend.kernels.dot_instruction import INT16_HOLDS
+from mrt.backend.kernels.x86.avx512.requantize_int16 import clips_products
+from mrt.backend.operators.int16 import (
+    BITS,
+    MOST_UNSIGNED,
+    AddInt16,
+    MultiplyHighInt16,
+    RequantizeInt16,
+    RightShiftInt16,
+)
+from mrt.backend.rewrites.rewrite import LIMITS_ARE_ATTRIBUTES, Rewrite
 from mrt.backend.te.rounding import choose_rounding, half_of
-from mrt.symbol import Array, Graph, GraphBuilder, Interval, RewritePass, Symbol
+from mrt.symbol import Array, Graph, GraphBuilder, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
@@ -18,153 +26,192 @@ from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.integer import Cast, RightShift
 
 FEW = 16
-"""Channels that fill no vector of words, which nothing is gained for then."""
+"""Channels that fill no vector of int16, which nothing is gained for then."""
+LEAST, MOST = DTYPE_RANGES["int16"]
+SAME_DTYPE = (Relu, Clip)
+"""What gives the dtype that it reads."""
+OWN_DTYPE = (BroadcastAdd, BroadcastMul, Cast, ElemwiseAdd, RightShift)
+"""What gives a dtype of its own, whatever integers it reads."""
+NO_INSTRUCTIONS = "the machine has no vector instructions for it (AVX-512 VNNI has)"
 
 
 @dataclass(frozen=True)
-class Words(RewritePass):
-    """What is proven to fit 16 bits is computed in words, with the same integers.
+class NarrowToInt16(Rewrite):
+    """What is proven to fit 16 bits is computed in int16; below, integers of 8 bits count as int16, too.
 
-    1. elemwise_add of words becomes a WordSum.
-    2. x >> s of a word x becomes a WordShift.
-    3. (x * f) >> s of words x and f and s >= 17 becomes WordShift(UpperWord(x, f), s - 16). With x * f = 2^16 q + r and
-       0 <= r < 2^16 the shift gives (2^16 q + r + 2^(s-1)) >> s, of which r reaches no bit, since 2^16 divides 2^(s-1).
-    4. Cast(clip(x, lo, hi)) to int16 becomes a clip of words, of what one conversion that saturates gives.
-    5. clip((x * f) >> s, lo, hi) with lo >= 0, of x or of relu(x), becomes clip(WordScale(x, f, s), lo, hi), where no x
-       is above 2^16 - 1, or all that are give hi at least, as 2^16 - 1 then does: scaling and rounding keep the order.
-       f and s are constants, any number of them.
-    6. Where some x above give less, the upper word of x * f is held, and not x: only those below 0 are cut off then,
-       since an int32 holds the others' products.
-    7. clip((x * f) >> s, lo, hi) with lo < 0 becomes clip(WordShift(UpperWord(x, f), s - 16), lo, hi), as in 3.
+    1. ElemwiseAdd of int16 becomes AddInt16.
+    2. x >> s of an int16 x becomes RightShiftInt16.
+    3. (x * f) >> s of int16 x and f and s >= 17 becomes RightShiftInt16(MultiplyHighInt16(x, f), s - 16). With
+       x * f = 2^16 q + r and 0 <= r < 2^16 the shift gives (2^16 q + r + 2^(s-1)) >> s, of which r reaches no bit,
+       since 2^16 divides 2^(s-1).
+    4. Cast(clip(x, lo, hi)) to int16 becomes a clip of int16, of what one conversion that saturates gives.
+    5. clip((x * f) >> s, lo, hi) with lo >= 0, of x or of relu(x), becomes clip(RequantizeInt16(x, f, s), lo, hi) where
+       no x is above 2^16 - 1, or all that are give hi at least, as 2^16 - 1 then does: scaling and rounding keep the
+       order. f and s are constants, any number of them.
+    6. Where some x above give less, the upper 16 bits of x * f are clipped, and not x: only those below 0 are cut off
+       then, since an int32 holds the others' products.
+    7. clip((x * f) >> s, lo, hi) with lo < 0 becomes clip(RightShiftInt16(MultiplyHighInt16(x, f), s - 16), lo, hi), as
+       in 3.
 
-    1 to 3 only where what follows keeps to words, or makes other integers of them by itself, and s is one constant, or
-    one for each channel on a machine that `has_late`; 6 and 7 only for such a one; 5 to 7 where the clip is cast.
-    bounds: of the graph given, by name. A symbol that keeps its name keeps its values.
+    1 to 3 only where what follows stays in int16, or gives a dtype of its own, and s is one constant, or one for each
+    channel on a machine that `clips_products`; 6 and 7 only for such a one; 5 to 7 where the clip is cast.
     """
 
-    bounds: Mapping[str, Interval] = field(compare=False)
-    has_late: bool = False
+    requires = (LIMITS_ARE_ATTRIBUTES,)
 
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         match symbol.operator:
-            case ElemwiseAdd() if _are_words(inputs) and self._may_be_word(graph, symbol):
-                return builder.apply(WordSum(), inputs, symbol.name, symbol.origin)
-            case RightShift() if self._may_be_word(graph, symbol):
-                return _shifted(graph, symbol, inputs, builder, self.has_late)
-            case Clip() as clip if symbol.dtype == "int32":
-                return self._scaled(graph, symbol, clip, inputs[0], builder)
+            case ElemwiseAdd() if _are_int16(inputs):
+                refusal = self._why_wide(graph, symbol)
+                return refusal or builder.apply(AddInt16(), inputs, symbol.name, symbol.origin)
+            case RightShift():
+                return self._shifted(graph, symbol, inputs, builder)
+            case Clip() if symbol.dtype == "int32":
+                return self._requantized(graph, symbol, symbol.operator, inputs[0], builder)
             case Cast(dtype="int16"):
                 return _saturated(graph, symbol, inputs[0], builder)
         return None
 
-    def _scaled(
+    @property
+    def _clips_products(self) -> bool:
+        return self.facts.machine is not None and clips_products(self.facts.machine)
+
+    def _why_wide(self, graph: Graph, symbol: Symbol) -> str:
+        """Why no int16 holds the symbol, and whatever has its dtype since it is made of it; empty where one does."""
+        bounds, waiting = self.facts.bounds(graph), [symbol]
+        while waiting:
+            each = waiting.pop()
+            held = bounds[each.name]
+            if held.min < LEAST or held.max > MOST:
+                return f"{each.name} is in [{held.min}, {held.max}], which exceeds 16 bits"
+            if each in graph.outputs:
+                return f"{each.name} is an output of the graph"
+            for reader in graph.consumers[each]:
+                if isinstance(reader.operator, SAME_DTYPE):
+                    waiting.append(reader)
+                elif not isinstance(reader.operator, OWN_DTYPE):
+                    return f"{reader.name} ({reader.op}) reads {each.name}, and takes its dtype from what it reads"
+        return ""
+
+    def _shifted(
+        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+    ) -> Symbol | str | None:
+        """Case 2 or 3 of a right shift."""
+        (data, by), shift = inputs, graph.value(symbol.inputs[1])
+        is_product = isinstance(data.operator, BroadcastMul) and _are_int16(data.inputs)
+        if not is_product and not _are_int16((data,)):
+            return None
+        if shift is None:
+            return "its shift is computed"
+        if shift.size != 1 and not self._clips_products:
+            return f"its channels are shifted by one number each: {NO_INSTRUCTIONS}"
+        refusal = self._why_wide(graph, symbol)
+        if refusal:
+            return refusal
+        if _are_int16((data,)) and int(shift.max()) < BITS:
+            return builder.apply(RightShiftInt16(), inputs, symbol.name, symbol.origin)
+        if not is_product or int(shift.min()) <= BITS:
+            return f"its shift is {int(shift.max())}; a product is shifted by 17 or more, an int16 by 15 or less"
+        scaled = symbol.inputs[0]
+        if graph.consumers[scaled] != (symbol,) or scaled in graph.outputs:
+            return f"{scaled.name}, which it shifts, is read by others too"
+        if graph.value(scaled.inputs[1]) is None:
+            return "its factor is computed"
+        upper = builder.apply(MultiplyHighInt16(), data.inputs, f"{scaled.name}_upper", scaled.origin)
+        return builder.apply(RightShiftInt16(), (upper, _less_16(by, shift, builder)), symbol.name, symbol.origin)
+
+    def _requantized(
         self, graph: Graph, symbol: Symbol, operator: Clip, shifted: Symbol, builder: GraphBuilder
-    ) -> Symbol | None:
-        """Cases 5 to 7 of a clip; None where it is none of them."""
+    ) -> Symbol | str | None:
+        """Cases 5 to 7 of a clip. shifted: what its input has become."""
         (source,) = symbol.inputs
         if type(shifted.operator) is not RightShift or not isinstance(source.inputs[0].operator, BroadcastMul):
             return None
-        scaled = source.inputs[0]
-        factor, shift = graph.value(scaled.inputs[1]), graph.value(source.inputs[1])
-        product, by = shifted.inputs
-        if factor is None or shift is None or product.inputs[0].dtype != "int32":
+        scaled, (product, by) = source.inputs[0], shifted.inputs
+        if product.inputs[0].dtype != "int32":
             return None
-        if (graph.consumers[source], graph.consumers[scaled]) != ((symbol,), (source,)):
-            return None
-        if any(each in graph.outputs for each in (symbol, source, scaled)):
-            return None
-        if not all(isinstance(reader.operator, Cast) for reader in graph.consumers[symbol]):
-            return None
-        if factor.min() <= 0 or factor.max() > DTYPE_RANGES["int16"][1] or shift.min() <= BITS:
-            return None
+        refusal = _why_not_requantized(graph, symbol, source, scaled)
+        if refusal:
+            return refusal
+        factor, shift = np.asarray(graph.value(scaled.inputs[1])), np.asarray(graph.value(source.inputs[1]))
         data, multiplier = product.inputs
         if operator.a_min < 0:
-            if not self._is_signed_word(operator, scaled, shift):
-                return None
-            upper = builder.apply(UpperWord(), [data, multiplier], f"{scaled.name}_upper", scaled.origin)
-            left = builder.parameter(f"{by.name}_left", shift - np.int8(BITS), by.origin)
-            word = builder.apply(WordShift(), [upper, left], f"{symbol.name}_word", symbol.origin)
-            return builder.apply(operator, [word], f"{symbol.name}_held", symbol.origin)
-        scale = self._scale(scaled, factor.astype(np.int64), shift, operator.a_max)
-        if scale is None:
-            return None
+            refusal = self._why_not_signed(graph, operator, scaled, shift)
+            if refusal:
+                return refusal
+            upper = builder.apply(MultiplyHighInt16(), [data, multiplier], f"{scaled.name}_upper", scaled.origin)
+            left = _less_16(by, shift, builder)
+            narrow = builder.apply(RightShiftInt16(), [upper, left], f"{symbol.name}_int16", symbol.origin)
+            return builder.apply(operator, [narrow], f"{symbol.name}_clipped", symbol.origin)
+        clips_data = self._may_clip_data(graph, scaled, factor.astype(np.int64), shift, operator.a_max)
+        if not clips_data and not self._clips_products:
+            return f"some values of more than 16 bits are below its upper limit once they are scaled: {NO_INSTRUCTIONS}"
         if isinstance(data.operator, Relu):
             (data,) = data.inputs
-        word = builder.apply(scale, [data, multiplier, by], f"{symbol.name}_word", symbol.origin)
-        return builder.apply(operator, [word], f"{symbol.name}_held", symbol.origin)
+        scale = RequantizeInt16(clips_data=clips_data)
+        narrow = builder.apply(scale, [data, multiplier, by], f"{symbol.name}_int16", symbol.origin)
+        return builder.apply(operator, [narrow], f"{symbol.name}_clipped", symbol.origin)
 
-    def _is_signed_word(self, operator: Clip, scaled: Symbol, shift: Array) -> bool:
-        """Whether the upper word of a product can be rounded and clipped in words."""
-        lo, hi = DTYPE_RANGES["int16"]
-        if (
-            not self.has_late
-            or operator.a_min < lo
-            or operator.a_max > hi
-            # Of matrices rows are vectors of 32 bits mostly, which nothing is gained for either.
-            or (scaled.type.rank > 1 and (scaled.type.rank < 4 or scaled.shape[1] <= FEW))
-        ):
-            return False
-        upper = self.bounds[scaled.name].map(lambda bound: bound >> BITS)
-        return choose_rounding(upper, shift - BITS, "int16") is not None
+    def _why_not_signed(self, graph: Graph, operator: Clip, scaled: Symbol, shift: Array) -> str:
+        """Why the upper half of a product cannot be rounded and clipped in int16; empty where it can."""
+        if not self._clips_products:
+            return f"values may be negative: {NO_INSTRUCTIONS}"
+        if operator.a_min < LEAST or operator.a_max > MOST:
+            return "its limits exceed 16 bits"
+        # Of matrices rows are vectors of 32 bits mostly, which nothing is gained for either.
+        if scaled.type.rank > 1 and (scaled.type.rank < 4 or scaled.shape[1] <= FEW):
+            return f"nothing is gained for matrices, and for {FEW} channels or fewer"
+        upper = self.facts.bounds(graph)[scaled.name].map(lambda bound: bound >> BITS)
+        fits = choose_rounding(upper, shift - BITS, "int16") is not None
+        return "" if fits else "int16 cannot be rounded by these shifts"
 
-    def _scale(self, scaled: Symbol, factor: Array, shift: Array, limit: float) -> WordScale | None:
-        """How x · f is scaled to words that are clipped at a limit; None where words do not hold what counts."""
-        # The least x that gives the limit.
-        enough = -((half_of(shift) - (int(limit) << shift.astype(np.int64))) // factor)
-        if (np.minimum(enough, self.bounds[scaled.inputs[0].name].hi) <= MOST_UNSIGNED).all():
-            return WordScale()
-        return WordScale(early=False) if self.has_late else None
-
-    def _may_be_word(self, graph: Graph, symbol: Symbol) -> bool:
-        """Whether an int16 holds the symbol, and whatever has its dtype since it is made of it."""
-        lo, hi = DTYPE_RANGES["int16"]
-        waiting = [symbol]
-        while waiting:
-            each = waiting.pop()
-            bounds = self.bounds[each.name]
-            if bounds.min < lo or bounds.max > hi or each in graph.outputs:
-                return False
-            for reader in graph.consumers[each]:
-                if isinstance(reader.operator, (Relu, Clip)):
-                    waiting.append(reader)
-                elif not isinstance(reader.operator, (BroadcastAdd, BroadcastMul, Cast, ElemwiseAdd, RightShift)):
-                    return False
-        return True
+    def _may_clip_data(self, graph: Graph, scaled: Symbol, factor: Array, shift: Array, limit: float) -> bool:
+        """Whether x · f gives the same, clipped at `limit` once it is scaled, where x is clipped at 2^16 - 1 before."""
+        least_at_limit = -((half_of(shift) - (int(limit) << shift.astype(np.int64))) // factor)
+        highest = self.facts.bounds(graph)[scaled.inputs[0].name].hi
+        return bool((np.minimum(least_at_limit, highest) <= MOST_UNSIGNED).all())
 
 
-def _are_words(symbols: tuple[Symbol, ...]) -> bool:
-    return all(symbol.dtype in WORDS for symbol in symbols)
+def _are_int16(symbols: tuple[Symbol, ...]) -> bool:
+    return all(symbol.dtype in INT16_HOLDS for symbol in symbols)
 
 
-def _shifted(
-    graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder, by_channel: bool
-) -> Symbol | None:
-    """Case 2 or 3 of a right shift; None where it is neither. by_channel: whether channels may have a shift each."""
-    (data, by), shift = inputs, graph.value(symbol.inputs[1])
-    if shift is None or (shift.size != 1 and not by_channel):
-        return None
-    if _are_words((data,)) and int(shift.max()) < BITS:
-        return builder.apply(WordShift(), inputs, symbol.name, symbol.origin)
-    scaled = symbol.inputs[0]
-    if not isinstance(data.operator, BroadcastMul) or not _are_words(data.inputs) or int(shift.min()) <= BITS:
-        return None
-    if graph.consumers[scaled] != (symbol,) or scaled in graph.outputs or graph.value(scaled.inputs[1]) is None:
-        return None
-    upper = builder.apply(UpperWord(), data.inputs, f"{scaled.name}_upper", scaled.origin)
-    left = builder.parameter(f"{by.name}_left", shift - np.int8(BITS), by.origin)
-    return builder.apply(WordShift(), (upper, left), symbol.name, symbol.origin)
+def _less_16(by: Symbol, shift: Array, builder: GraphBuilder) -> Symbol:
+    """What is left of a shift where the lower 16 bits are dropped before."""
+    return builder.parameter(f"{by.name}_left", shift - np.int8(BITS), by.origin)
 
 
-def _saturated(graph: Graph, symbol: Symbol, clipped: Symbol, builder: GraphBuilder) -> Symbol | None:
-    """Case 4 of a cast to int16; None where it is not."""
-    lo, hi = DTYPE_RANGES["int16"]
+def _why_not_requantized(graph: Graph, symbol: Symbol, source: Symbol, scaled: Symbol) -> str:
+    """Why clip((x * f) >> s) is none of cases 5 to 7; empty where it may be one.
+
+    symbol: the clip. source, scaled: the shift and the product.
+    """
+    factor, shift = graph.value(scaled.inputs[1]), graph.value(source.inputs[1])
+    if factor is None or shift is None:
+        return "its factor or its shift is computed"
+    if (graph.consumers[source], graph.consumers[scaled]) != ((symbol,), (source,)):
+        return "what it clips is read by others too"
+    if any(each in graph.outputs for each in (symbol, source, scaled)):
+        return "it, or what it clips, is an output of the graph"
+    other = next((r for r in graph.consumers[symbol] if not isinstance(r.operator, Cast)), None)
+    if other is not None:
+        return f"{other.name} ({other.op}) reads it in 32 bits"
+    if factor.min() <= 0 or factor.max() > MOST:
+        return f"its factors are in [{factor.min()}, {factor.max()}]; [1, {MOST}] is needed"
+    return "" if shift.min() > BITS else f"its least shift is {shift.min()}; more than {BITS} is needed"
+
+
+def _saturated(graph: Graph, symbol: Symbol, clipped: Symbol, builder: GraphBuilder) -> Symbol | str | None:
+    """Case 4 of a cast to int16. clipped: what its input has become."""
     operator, source = clipped.operator, symbol.inputs[0]
-    if not isinstance(operator, Clip) or clipped.dtype != "int32" or graph.consumers[source] != (symbol,):
+    if not isinstance(operator, Clip) or clipped.dtype != "int32":
         return None
-    if source in graph.outputs or operator.a_min < lo or operator.a_max > hi:
-        return None
-    held = builder.apply(Clip(a_min=lo, a_max=hi), clipped.inputs, f"{clipped.name}_word", clipped.origin)
-    word = builder.apply(symbol.operator, [held], f"{symbol.name}_word", symbol.origin)
-    return builder.apply(operator, [word], symbol.name, symbol.origin)
+    if graph.consumers[source] != (symbol,) or source in graph.outputs:
+        return f"{source.name}, which it casts, is read by others too"
+    if operator.a_min < LEAST or operator.a_max > MOST:
+        return f"{source.name}, which it casts, is clipped at more than 16 bits"
+    held = builder.apply(Clip(a_min=LEAST, a_max=MOST), clipped.inputs, f"{clipped.name}_int16", clipped.origin)
+    narrow = builder.apply(symbol.operator, [held], f"{symbol.name}_int16", symbol.origin)
+    return builder.apply(operator, [narrow], symbol.name, symbol.origin)

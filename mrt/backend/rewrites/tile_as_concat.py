@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mrt.symbol import Graph, GraphBuilder, RewritePass, Symbol
+from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.symbol import Graph, GraphBuilder, Symbol
 from mrt.symbol.operators.arrangement import Tile
 from mrt.symbol.operators.transform import Concat
+from mrt.symbol.passes import Property
+
+
+def _repeats_several(symbol: Symbol) -> bool:
+    if not isinstance(symbol.operator, Tile):
+        return False
+    shape, reps = symbol.operator.aligned(symbol.inputs[0].shape)
+    return any(length > 1 and count > 1 for length, count in zip(shape, reps, strict=True))
+
+
+REPEATS_SINGLE_ELEMENTS = Property(
+    "tiles repeat axes of one element only",
+    lambda graph: next((symbol.name for symbol in graph.operators if _repeats_several(symbol)), ""),
+)
 
 
 @dataclass(frozen=True)
-class TileAsConcat(RewritePass):
+class TileAsConcat(Rewrite):
     """tile(X) along axes of more than one element becomes Concat(X, X, ...), one for each axis.
 
     Elements of a tile are X[i mod n]. Where i is a channel of a vector that is filled in part, LLVM 22 reads X[i]
     instead if n is a power of two and the loop over the vector is not unrolled. Axes of one element stay: i mod 1 is 0.
     """
+
+    ensures = (REPEATS_SINGLE_ELEMENTS,)
 
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mrt.symbol import Graph, GraphBuilder, Interval, RewritePass, Symbol
+from mrt.backend.rewrites.rewrite import LIMITS_ARE_ATTRIBUTES, Rewrite
+from mrt.symbol import Graph, GraphBuilder, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.integer import Cast
 
 
 @dataclass(frozen=True)
-class OpenLimits(RewritePass):
-    """A limit of a clip that its data is proven not to reach is opened, to where the clip does not act on that side.
+class WidenClips(Rewrite):
+    """A limit of a Clip that its data is proven not to reach is opened, to where the clip does not act on that side.
 
     Where the other limit is the end of the dtype that the result is stored in, it is opened to this dtype's other end:
-    the two are then one conversion that saturates. bounds: of the graph given, by name.
+    the two are then one conversion that saturates.
     """
 
-    bounds: Mapping[str, Interval] = field(compare=False)
+    requires = (LIMITS_ARE_ATTRIBUTES,)
 
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
@@ -27,7 +27,8 @@ class OpenLimits(RewritePass):
         operator = symbol.operator
         if not isinstance(operator, Clip) or symbol.dtype not in DTYPE_RANGES:
             return None
-        data, own, stored = self.bounds[symbol.inputs[0].name], DTYPE_RANGES[symbol.dtype], _stored(graph, symbol)
+        data = self.facts.bounds(graph)[symbol.inputs[0].name]
+        own, stored = DTYPE_RANGES[symbol.dtype], _stored(graph, symbol)
         lo, hi = operator.a_min, operator.a_max
         below, above = data.min < lo, data.max > hi
         if not below:

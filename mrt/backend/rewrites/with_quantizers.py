@@ -12,7 +12,7 @@ from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.types import narrowest_dtype
 
 
-def with_real_ends(
+def with_quantizers(
     graph: Graph,
     inputs: Sequence[TensorQuantization],
     outputs: Sequence[TensorQuantization],

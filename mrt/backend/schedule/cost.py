@@ -11,7 +11,6 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 from tvm.target import codegen
 
-from mrt.backend.kernels.x86 import lookup
 from mrt.backend.machine import Machine
 
 OPERATION, LOAD, STORE, PICKED = 0.5, 0.25, 0.5, 0.25
@@ -20,6 +19,8 @@ BYTES = 16
 """That come from caches beyond the first in a cycle, or go there."""
 INSTRUCTIONS = {"llvm.x86.tdpbusd": 16.0, "llvm.x86.tileloadd64": 8.0, "llvm.x86.tilestored64": 16.0}
 """Cycles of those that are not operations on vectors."""
+PICKS = "mrt.picks"
+"""The attribute of operators whose last argument says which elements of memory they load, one by one."""
 FREE = frozenset({"tirx.reinterpret", "tirx.address_of"})
 """Calls that no instruction stands for."""
 OF_LLVM = frozenset({"tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"})
@@ -81,7 +82,7 @@ class Cost:
         name = _called(value) if isinstance(value, ir.Call) else ""
         if name in INSTRUCTIONS:
             return INSTRUCTIONS[name]
-        if name == lookup.OPERATOR:
+        if isinstance(value, ir.Call) and value.op.get_attr(PICKS):
             return PICKED * _lanes(value) * lanes + self._of_value(value.args[1], lanes, load)
         operands = _operands(value)
         inner = sum(self._of_value(each, lanes, load) for each in operands)

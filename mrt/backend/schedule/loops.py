@@ -110,26 +110,27 @@ def register_tile(
     of one. may_rest: whether the last tile may be shorter than the others. rows: how many there are, where a tile may
     be a pair of whole rows, or of neighbours in a row that leaves half a tile over; 0 where it may not.
     """
-
-    def cycles(tile: int, together: int) -> float:
-        """Of each step, with its share of what a tile takes besides."""
-        far = LINE * together if leave_first_cache(together, steps, machine) else 0
-        held = min(together, machine.registers - copies * tile * together - 1)
-        loads = tile + held + (together - held) * tile
-        step = max(tile * together / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + far + LOOP
-        return step + (BEGIN + CONSTANTS * together) / steps
-
     best, least = (1, multiple), float("inf")
-    for together in (n for n in range(multiple, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
-        for tile in range(1, register_room(together, steps, machine, copies) + 1):
+    for held in (n for n in range(multiple, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
+        for tile in range(1, register_room(held, steps, machine, copies) + 1):
             walked = positions * rows if rows > 1 and tile == 2 * positions else positions
             count, rest = divmod(walked, tile)
             leaves_half = rows > 0 and 2 * rest == tile
             if not count or (rest and not (may_rest or leaves_half)) or (line and line % tile and tile % line):
                 continue
-            row = count * cycles(tile, together) + (cycles(rest, together) if rest else 0)
-            cost = row / (walked * together)
+            row = count * _step_cycles(tile, held, steps, machine, copies)
+            row += _step_cycles(rest, held, steps, machine, copies) if rest else 0
+            cost = row / (walked * held)
             # Of tiles that cost the same the one of most positions.
             if round(cost, 6) <= least:
-                best, least = (tile, together), round(cost, 6)
+                best, least = (tile, held), round(cost, 6)
     return best
+
+
+def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine, copies: int) -> float:
+    """Cycles of each step of a register tile, with its share of what the tile takes besides."""
+    late = LINE * blocks if leave_first_cache(blocks, steps, machine) else 0
+    held = min(blocks, machine.registers - copies * tile * blocks - 1)
+    loads = tile + held + (blocks - held) * tile
+    step = max(tile * blocks / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + late + LOOP
+    return step + (BEGIN + CONSTANTS * blocks) / steps

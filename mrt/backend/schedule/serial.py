@@ -7,12 +7,11 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from mrt.backend.kernels.generic.lower_blocks import serial
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import Cost
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import ravel
-from mrt.backend.tir.statements import around, loop_around, with_root
+from mrt.backend.tir.statements import around, loop_around, serial, with_root
 
 WORTH_THREADS = 32_000
 """Cycles from which on threads gain: 9 µs at 3.5 GHz. To share a loop takes 1 to 3 µs where the others wait for work,

@@ -1,11 +1,13 @@
-"""Statements of TVM, which cannot be changed: the same ones are made anew around other bodies."""
+"""Statements of TVM, which cannot be changed: the same ones are made anew around other bodies; and simple new ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tvm import s_tir, tirx
+
+from mrt.backend.tir.expressions import Expression, constant
 
 
 def with_root(
@@ -58,3 +60,21 @@ def nested(loops: Sequence[Any], body: Any) -> Any:
     for loop in reversed(loops):
         body = loop_around(loop, body)
     return body
+
+
+def sequence(statements: Iterable[Any]) -> Any:
+    """Statements one after the other."""
+    flat = [each for made in statements for each in (made.seq if isinstance(made, tirx.SeqStmt) else [made])]
+    return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
+
+
+def vectorized(variable: Any, lanes: int, body: Any) -> Any:
+    """A loop of `variable` from 0 as one vector."""
+    return tirx.For(variable, constant(0, "int32"), constant(lanes, "int32"), tirx.ForKind.VECTORIZED, body)
+
+
+def serial(variable: Any, times: int | Expression, body: Any, mark: str = "") -> Any:
+    """A loop of `variable` from 0. mark: an annotation of it that says nothing more."""
+    turns = constant(times, "int32") if isinstance(times, int) else times
+    marks = {mark: 1} if mark else {}
+    return tirx.For(variable, constant(0, "int32"), turns, tirx.ForKind.SERIAL, body, annotations=marks)

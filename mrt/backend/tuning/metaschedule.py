@@ -38,7 +38,7 @@ def run_searches(searches: Sequence[Search], machine: Machine, progress: Callabl
         task_weights=[1.0] * len(searches),
         work_dir="",
         # Each search ends by itself.
-        max_trials_global=2 * sum(len(search.anchor.tilings) for search in searches),
+        max_trials_global=2 * sum(len(search.tunable.tilings) for search in searches),
         num_trials_per_iter=BATCH,
         builder=_Builder(bench),
         runner=_Runner(bench),
@@ -55,7 +55,7 @@ def _task(search: Search, target: Any, tell: Callable[[int], None]) -> Any:
     space = meta_schedule.space_generator.ScheduleFn(lambda plan: plan, [], [], {})
     threads, random_state = 1, 1
     logging = meta_schedule.logging.get_logging_func(meta_schedule.logging.get_logger(__name__))
-    module, strategy = workload_of(search.anchor.function), _Strategy(search, tell)
+    module, strategy = workload_of(search.tunable.function), _Strategy(search, tell)
     context = make(module, target, space, strategy, "main", threads, random_state, logging)
     start(context)
     return context
@@ -91,7 +91,7 @@ class _Strategy(meta_schedule.search_strategy.PySearchStrategy):  # type: ignore
     def _candidate(self, tiling: Any) -> Any:
         """The function scheduled by a tiling; None where TVM refuses that."""
         try:
-            function = self._search.anchor.scheduled(lambda _: tiling).with_attr("global_symbol", "main")
+            function = self._search.tunable.scheduled(lambda _: tiling).with_attr("global_symbol", "main")
             arguments = meta_schedule.arg_info.ArgInfo.from_prim_func(function)
             return meta_schedule.MeasureCandidate(s_tir.Schedule(tvm.IRModule({"main": function})), arguments)
         except (RuntimeError, ValueError, TypeError):

@@ -17,7 +17,7 @@ BATCH = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Anchor:
+class Tunable:
     """A PrimFunc that is not scheduled, what schedules it, and the tilings that it offers, the rule's first."""
 
     function: Any
@@ -25,17 +25,17 @@ class Anchor:
     tilings: tuple[Any, ...]
 
 
-class Anchors:
+class TunableCollector:
     """A scheduler that goes by the rule, and collects what offers more than one tiling."""
 
     def __init__(self) -> None:
-        self.found: list[Anchor] = []
+        self.found: list[Tunable] = []
 
     def __call__(self, function: Any, scheduled: Scheduled) -> Any:
         def noted(tilings: Iterable[Any]) -> Any:
             offered = tuple(tilings)
             if len(offered) > 1:
-                self.found.append(Anchor(function, scheduled, offered))
+                self.found.append(Tunable(function, scheduled, offered))
             return offered[0]
 
         return scheduled(noted)
@@ -43,7 +43,7 @@ class Anchors:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What is known of an anchor: the tilings of the rule and the one to use, and their least seconds for one call."""
+    """What is known of a function: the tilings of the rule and the one to use, and their least seconds for one call."""
 
     rule: Any
     best: Any
@@ -62,17 +62,19 @@ def gained(found: Sequence[Tuned]) -> str:
 
 
 class Search:
-    """Which tilings of an anchor are still to be measured: the rule's first, then those near the fastest so far.
+    """Which tilings of a function are still to be measured: the rule's first, then those near the fastest so far.
 
     What the database knows counts as measured.
     """
 
-    def __init__(self, anchor: Anchor, database: Database, trials: int) -> None:
-        self.anchor, self._database = anchor, database
+    def __init__(self, tunable: Tunable, database: Database, trials: int) -> None:
+        self.tunable, self._database = tunable, database
         self._random = np.random.default_rng(0)
-        self._known = set(database.times(anchor.function, anchor.tilings))
+        self._known = set(database.times(tunable.function, tunable.tilings))
         # The rule's is what others are compared with, also where it was another one when they were measured.
-        self.left = max(int(anchor.tilings[0] not in self._known), min(trials, len(anchor.tilings)) - len(self._known))
+        self.left = max(
+            int(tunable.tilings[0] not in self._known), min(trials, len(tunable.tilings)) - len(self._known)
+        )
         self._compares = self.left > 0
 
     def next_batch(self) -> list[Any]:
@@ -85,32 +87,32 @@ class Search:
         if not self._compares:
             return []
         self._compares = False
-        rule, best = self.anchor.tilings[0], self._fastest()
+        rule, best = self.tunable.tilings[0], self._fastest()
         return [] if best == rule else [rule, best]
 
     def note(self, tiling: Any, seconds: Sequence[float]) -> int:
         """Keeps the times of a tiling, none if it failed; gives 1 if it is new, else 0."""
-        self._database.add(self.anchor.function, tiling, seconds)
+        self._database.add(self.tunable.function, tiling, seconds)
         new = int(tiling not in self._known)
         self._known.add(tiling)
         self.left -= new
         return new
 
     def result(self) -> Tuned:
-        rule = self.anchor.tilings[0]
-        times = self._database.times(self.anchor.function, self.anchor.tilings)
-        best = self._database.fastest(self.anchor.function, self.anchor.tilings)
+        rule = self.tunable.tilings[0]
+        times = self._database.times(self.tunable.function, self.tunable.tilings)
+        best = self._database.fastest(self.tunable.function, self.tunable.tilings)
         return Tuned(rule, best, times.get(rule, FAILED), times.get(best, FAILED))
 
     def _fastest(self) -> Any:
-        times = self._database.times(self.anchor.function, self.anchor.tilings)
-        return min(times, key=lambda tiling: times[tiling], default=self.anchor.tilings[0])
+        times = self._database.times(self.tunable.function, self.tunable.tilings)
+        return min(times, key=lambda tiling: times[tiling], default=self.tunable.tilings[0])
 
     def _nearest(self, count: int) -> list[Any]:
         """New tilings: those that are least unlike the fastest, and a drawn one, so that far ones are seen too."""
         best = self._fastest()
-        new = [tiling for tiling in self.anchor.tilings if tiling not in self._known]
-        if self.anchor.tilings[0] in self._known:
+        new = [tiling for tiling in self.tunable.tilings if tiling not in self._known]
+        if self.tunable.tilings[0] in self._known:
             new.sort(key=lambda tiling: _distance(tiling, best))
         if len(new) <= count or count < BATCH:
             return new[:count]

@@ -1,8 +1,9 @@
-"""Sums that begin with what would be added to them in the end, a bias say: one addition less for each."""
+"""Accumulators that are initialized with what would be added in the end, a bias say: one addition less for each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
@@ -14,13 +15,14 @@ from mrt.backend.te.operands import Operand
 from mrt.backend.te.stages import Hint, stage
 from mrt.backend.tir.expressions import Expression, Tensor, substitute
 from mrt.backend.tir.statements import loop_around, with_root
+from mrt.symbol.passes import BasePass, BaseResult
 
 
-def begun_sums(sums: Tensor, dot: Dot, weight: Operand, bias: Tensor | None) -> Tensor | None:
+def initialized_sums(sums: Tensor, dot: Dot, weight: Operand, bias: Tensor | None) -> Tensor | None:
     """The stage of sums, [positions..., block, lane], plus a bias and what takes the data's offset off.
 
-    `begin_sums` makes these what the sums begin with, which TE cannot say. None where there is neither, the bias does
-    not lie in whole blocks, or the order of additions counts, as it does in floats.
+    `AccumulatorInit` makes these what accumulators are initialized with, which TE cannot say. None where there is
+    neither, the bias does not lie in whole blocks, or the order of additions counts, as it does in floats.
     """
     shape = tuple(int(n) for n in sums.shape)
     *_, blocks, lanes = shape
@@ -29,43 +31,54 @@ def begun_sums(sums: Tensor, dot: Dot, weight: Operand, bias: Tensor | None) -> 
     if bias is not None and bias.length < blocks * lanes:
         return None
 
-    def begun(*at: Expression) -> Expression:
+    def initialized(*at: Expression) -> Expression:
         *_, block, lane = at
         total = sums(*at)
         if dot.offset:
             total = total + weight.views[1](block, lane)
         return total if bias is None else total + bias(block * lanes + lane).astype(dot.accumulator)
 
-    return stage(shape, begun, "begun", begun=True)
+    return stage(shape, initialized, "initialized", accumulator_init=True)
 
 
-def begin_sums(function: Any) -> Any:
-    """The function, not scheduled yet, whose sums begin with what a stage of `begun_sums` adds to them."""
-    root = function.body.block
-    nests = list(root.body.seq) if isinstance(root.body, tirx.SeqStmt) else [root.body]
-    blocks = [_block_of(nest) for nest in nests]
-    marked = [i for i, block in enumerate(blocks) if block is not None and Hint.BEGUN in block.annotations]
-    if not marked:
-        return function
-    (last,) = marked
-    begun, terms = blocks[last], list(_terms(blocks[last].body.value))
-    first, total = next(
-        (i, term)
-        for i, block in enumerate(blocks)
-        for term in terms
-        if block is not None and block.writes[0].source.same_as(getattr(term, "source", None))
-    )
-    start = reduce(add, (term for term in terms if term is not total))
-    nests[first] = _with_block(nests[first], _begins(blocks[first], begun, start))
-    del nests[last]
-    kept = [buffer for buffer in root.alloc_buffers if not buffer.same_as(total.source)]
-    return with_root(function, tirx.SeqStmt(nests), kept)
+@dataclass(frozen=True)
+class AccumulatorInit(BasePass[Any]):
+    """Of a function that is not scheduled yet: sums begin with what a stage of `initialized_sums` adds to them."""
+
+    def run(self, function: Any, /) -> BaseResult[Any]:
+        root, nests, blocks = function.body.block, _nests(function), blocks_of(function)
+        marked = [i for i, each in enumerate(blocks) if each is not None and Hint.ACCUMULATOR_INIT in each.annotations]
+        if not marked:
+            return BaseResult(function)
+        (last,) = marked
+        stage_of_sums, terms = blocks[last], list(_terms(blocks[last].body.value))
+        first, total = next(
+            (i, term)
+            for i, block in enumerate(blocks)
+            for term in terms
+            if block is not None and block.writes[0].source.same_as(getattr(term, "source", None))
+        )
+        start = reduce(add, (term for term in terms if term is not total))
+        nests[first] = _with_block(nests[first], _initialized(blocks[first], stage_of_sums, start))
+        del nests[last]
+        kept = [buffer for buffer in root.alloc_buffers if not buffer.same_as(total.source)]
+        return BaseResult(with_root(function, tirx.SeqStmt(nests), kept))
 
 
-def _begins(sums: Any, begun: Any, start: Expression) -> Any:
-    """The block of sums, in the memory of the block `begun`."""
-    memory, at = begun.body.buffer, list(sums.body.indices)
-    (value,) = substitute([start], [variable.var for variable in begun.iter_vars], at)
+def blocks_of(function: Any) -> list[Any]:
+    """The block of each nest of a function that is not scheduled yet, None of one that has several."""
+    return [_block_of(nest) for nest in _nests(function)]
+
+
+def _nests(function: Any) -> list[Any]:
+    body = function.body.block.body
+    return list(body.seq) if isinstance(body, tirx.SeqStmt) else [body]
+
+
+def _initialized(sums: Any, whole: Any, start: Expression) -> Any:
+    """The block of sums, in the memory of the block `whole` that adds `start` to them."""
+    memory, at = whole.body.buffer, list(sums.body.indices)
+    (value,) = substitute([start], [variable.var for variable in whole.iter_vars], at)
     body = tirx.BufferStore(memory, tirx.BufferLoad(memory, at) + sums.body.value.b, at)
     return s_tir.SBlock(
         sums.iter_vars,

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tvm import s_tir, te, tirx
-from tvm.script import tirx as script
+from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot, fitting_dot
+from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
+from mrt.backend.kernels.generic.interleave_rows import interleaving
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import VECTOR, Storage, View
 from mrt.backend.schedule.loops import extent, has_reduction
@@ -46,26 +47,20 @@ def matrix_products(left: View, right: View, form: DotForm) -> Callable[..., Exp
     weights = _laid_out(right, dot, blocks)
     step = te.reduce_axis((0, _steps(left.shape[-1], dot)), "step")
     within = [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
-    near = within[0] if within else 0
-    hints = {"dot": dot.intrinsic if within else "", "group_blocks": blocks, "parts": 1}
+    intrinsic, depth = intrinsic_of(dot) if within else "", within[0] if within else 0
 
     def summed(held: Expression, matrix: Expression, block: Expression, lane: Expression) -> Expression:
         factor = weights(matrix, block, step, lane, *within)
         return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[step, *within])
 
     def dots(matrix: Expression, row: Expression, block: Expression, lane: Expression) -> Expression:
-        return summed(data(matrix, row, step * dot.depth + near), matrix, block, lane)
+        return summed(data(matrix, row, step * dot.depth + depth), matrix, block, lane)
 
-    sums = stage((count, rows, blocks, dot.lanes), dots, "dots", **hints)
+    sums = stage((count, rows, blocks, dot.lanes), dots, "dots", dot=intrinsic, group_blocks=blocks, parts=1)
     added = None
     if dot.offset:
         offset = stage((dot.depth,), lambda _: constant(dot.offset, dot.data), "offset", matrix="")
-        added = stage(
-            (count, blocks, dot.lanes),
-            lambda *at: summed(offset(near), *at),
-            "added",
-            matrix=dot.intrinsic,
-        )
+        added = stage((count, blocks, dot.lanes), lambda *at: summed(offset(depth), *at), "added", matrix=intrinsic)
 
     def element(column: Expression, *at: Expression) -> Expression:
         block, lane = tirx.floordiv(column, dot.lanes), tirx.floormod(column, dot.lanes)
@@ -144,58 +139,8 @@ def _laid_out(right: View, dot: Dot, blocks: int) -> Tensor:
         (count, blocks, steps, lanes, dot.depth),
         lambda matrix, block, step, lane, k: held(matrix, step * dot.depth + k, block * lanes + lane),
         "weights",
-        matrix=_interleaving(dot) if interleaved else "",
+        matrix=interleaving(dot) if interleaved else "",
     )
-
-
-def _interleaving(dot: Dot) -> str:
-    """The name of the tensor intrinsic that makes [lane, depth] of `depth` rows; it is registered when first asked for.
-
-    The elements of a lane, 32 bits together, are put into it by shifts.
-    """
-    name = f"mrt.interleave.{dot.weight}.{dot.depth}.{dot.lanes}"
-    if s_tir.TensorIntrin.get(name, allow_missing=True) is not None:
-        return name
-    depth, lanes, dtype = dot.depth, dot.lanes, dot.weight
-    bits = 32 // depth
-    row, whole, made = f"{dtype}x{lanes}", f"uint32x{lanes}", f"{dtype}x{lanes * depth}"
-
-    def element(x: Any, k: int) -> Any:
-        value = script.cast(script.reinterpret(x, dtype=f"uint{bits}x{lanes}"), whole)
-        return value << script.broadcast(script.uint32(bits * k), lanes) if k else value
-
-    def together(rows: Sequence[Any]) -> Any:
-        value = element(rows[0], 0)
-        for k in range(1, depth):
-            value = value | element(rows[k], k)
-        return script.reinterpret(value, dtype=made)
-
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def description(a: script.handle, b: script.handle) -> None:
-        pitch = script.int32()
-        x = script.match_buffer(a, (depth, lanes), dtype, offset_factor=1, strides=[pitch, 1])
-        y = script.match_buffer(b, (lanes, depth), dtype, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(x[0:depth, 0:lanes])
-            script.writes(y[0:lanes, 0:depth])
-            for i in script.serial(0, lanes):
-                for k in script.serial(0, depth):
-                    with script.sblock("copy"):
-                        lane, within = script.axis.remap("SS", [i, k])
-                        y[lane, within] = x[within, lane]
-
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def implementation(a: script.handle, b: script.handle) -> None:
-        pitch = script.int32()
-        x = script.match_buffer(a, (depth, lanes), dtype, offset_factor=1, strides=[pitch, 1])
-        y = script.match_buffer(b, (lanes, depth), dtype, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(x[0:depth, 0:lanes])
-            script.writes(y[0:lanes, 0:depth])
-            y[0, script.ramp(0, 1, lanes * depth)] = together([x.vload([k, 0], dtype=row) for k in range(depth)])
-
-    s_tir.TensorIntrin.register(name, description, implementation)
-    return name
 
 
 def schedule_matrix_products(

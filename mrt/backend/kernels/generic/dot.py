@@ -11,7 +11,8 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
-from mrt.backend.kernels.generic.accumulator_init import begun_sums
+from mrt.backend.kernels.dot_intrinsic import intrinsic_of
+from mrt.backend.kernels.generic.accumulator_init import initialized_sums
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import SHORT_ROW
 from mrt.backend.te.operands import Operand, Packed, Surroundings
@@ -58,10 +59,9 @@ def pack_dot(
     Where memory holds more than the data's values, the second array takes it off again for each output channel.
     """
     source = data.flattened or data
-    if source.storage is None:
+    if (storage := source.storage) is None:
         return None
     dot = choose_dot(source.dtype, weight, accumulator, surroundings.machine)
-    storage = source.storage
     is_run, positions = pointwise and storage.is_one_run, surroundings.walk.positions
     if (storage.dtype, storage.offset) != (dot.data, dot.offset):
         if storage.offset:
@@ -76,22 +76,33 @@ def pack_dot(
     if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs != surroundings.walk.storage.length)):
         return None
     blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
-    rows = weight.reshape(groups, per_group, inputs, *taps)
-    rows = rows.astype(dot.weight if dot.parts == 1 else weight.dtype, copy=False)
-    missing = blocks * dot.lanes - per_group, depth - inputs
+    packed = _in_blocks(weight.reshape(groups, per_group, inputs, *taps), dot, blocks, depth)
+    arrays = [packed, _correction(packed, dot)] if dot.offset else [packed]
+    line = positions[-1] if flat and not is_run else None
+    form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1, line=line)
+    return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+
+
+def _in_blocks(weight: Array, dot: Dot, blocks: int, depth: int) -> Array:
+    """The weight (groups, O, I, taps...) as [block, taps..., depth / dot.depth, lane, dot.depth], padded by 0.
+
+    blocks: of a group. depth: input channels of the result.
+    """
+    groups, outputs, inputs, *taps = weight.shape
+    rows = weight.astype(dot.weight if dot.parts == 1 else weight.dtype, copy=False)
+    missing = blocks * dot.lanes - outputs, depth - inputs
     if any(missing):
         rows = np.pad(rows, [(0, 0), *((0, length) for length in missing), *((0, 0) for _ in taps)])
     rows = rows.reshape(groups * blocks, dot.lanes, depth // dot.depth, dot.depth, *taps)
     if dot.parts > 1:
         rows = np.moveaxis(weight_bytes(rows), 0, 1).reshape(-1, *rows.shape[1:])
-    packed = np.moveaxis(rows, (1, 2, 3), (-2, -3, -1))
-    arrays = [packed]
-    if dot.offset:
-        sums = packed.sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1), dtype=np.int32)
-        arrays.append(-dot.offset * joined_bytes(sums.reshape(-1, dot.parts, dot.lanes).swapaxes(0, 1)))
-    line = positions[-1] if flat and not is_run else None
-    form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1, line=line)
-    return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+    return np.moveaxis(rows, (1, 2, 3), (-2, -3, -1))
+
+
+def _correction(packed: Array, dot: Dot) -> Array:
+    """What takes the offset of the data off the sums, [block, lane]."""
+    sums = packed.sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1), dtype=np.int32)
+    return np.asarray(-dot.offset * joined_bytes(sums.reshape(-1, dot.parts, dot.lanes).swapaxes(0, 1)))
 
 
 def pack_bias(bias: Array, surroundings: Surroundings) -> Packed | None:
@@ -114,15 +125,15 @@ def dot_products(
     form: DotForm = weight.form
     dot = form.dot
     sums = _sums(data, weight, positions, taps, places)
-    begun = begun_sums(sums, dot, weight, bias) if dot.parts == 1 else None
+    initialized = initialized_sums(sums, dot, weight, bias) if dot.parts == 1 else None
     whole = sums if dot.parts == 1 else _whole_sums(sums, dot)
 
     def element(channel: Expression, *position: Expression) -> Expression:
         # Where there are several groups, the channels of each fill whole blocks.
         block, lane = tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes)
         at = [ravel(position, tuple(positions))] if form.flat else position
-        if begun is not None:
-            return begun(*at, block, lane)
+        if initialized is not None:
+            return initialized(*at, block, lane)
         value = whole(*at, block, lane)
         value = value + weight.views[1](block, lane) if dot.offset else value
         return value if bias is None else combined(add, [value, bias(channel).astype(dot.accumulator)])
@@ -174,7 +185,7 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
     if form.joins and len(walked) > 1:
         walked[-1] = max(walked[-1], _line_pitch(storage, inner, len(walked), lambda at: places(at, [0 for _ in taps])))
     hints = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
-    return stage((*walked, groups * blocks, dot.lanes), dots, "dots", dot=dot.intrinsic if within else "", **hints)
+    return stage((*walked, groups * blocks, dot.lanes), dots, "dots", dot=intrinsic_of(dot) if within else "", **hints)
 
 
 def _line_pitch(

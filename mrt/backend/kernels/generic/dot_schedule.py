@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import s_tir, tirx
-
-from mrt.backend.kernels.generic.lower_blocks import replace_loops, sequence
-from mrt.backend.kernels.generic.prefetch import Fetches
-from mrt.backend.kernels.x86.packed_store import narrows
+from mrt.backend.kernels.generic.overlap_pairs import PAIR
+from mrt.backend.kernels.generic.prefetch import Prefetches
+from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import (
     FIRST_BYTES,
@@ -25,10 +23,10 @@ from mrt.backend.schedule.loops import (
 )
 from mrt.backend.schedule.tilings import Choose, VectorTiling, by_rule
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import constant, substitute
+from mrt.symbol import Refusal
 
-PAIR = 2
-"""Blocks of output channels whose sums are read as one vector, since their words fill one."""
+JAM, STORE = "unroll_and_jam", "packed_store"
+"""What a refusal of a schedule is about."""
 AHEAD = 32
 """Steps after which weights are needed that are fetched into the first cache: as long as the third one takes."""
 FEW_STEPS = 512
@@ -74,7 +72,7 @@ class _Extents:
 
     @property
     def may_jam(self) -> bool:
-        """Whether tiles may be jammed (see `jammed`)."""
+        """Whether tiles may be jammed (see `UnrollAndJam`)."""
         return self.alone and self.by_instruction
 
 
@@ -110,7 +108,8 @@ def schedule_dots(
     own: Sequence[Any] = (),
     choose: Choose = by_rule,
     total: Any = None,
-) -> None:
+    once: bool = False,
+) -> tuple[Refusal, ...]:
     """Tiles of positions and blocks of output channels stay in registers while all their dots are summed.
 
     The output's loops are [positions..., channel]; the sums' are [positions..., block, lane, taps..., step, within].
@@ -118,96 +117,109 @@ def schedule_dots(
     own: the blocks that make what the first loop of positions has of its own, as weights are; it stays outermost.
     choose: see `tilings`.
     total: the block that adds up sums of slices, whose loops are [slice, positions..., block, lane, ...]: both stay in
-    registers (see `sliced_dot`).
+    registers (see `sliced_dot`). once: whether each element must be computed once only.
+    Gives why tiles are not jammed and results not stored packed, where sums are formed by an instruction.
     """
     *positions, channel = plan.get_loops(output)
     row = positions[-1] if positions else plan.add_unit_loop(channel)
     first_rows, rows = (positions[:1], positions[1:-1]) if own else ([], positions[:-1])
     extents = _extents(plan, sums, row, rows, own, total)
+    rule, refusals = _rule(extents, bool(rows), machine)
     tiling = choose(
-        _rule(extents, bool(rows), machine).alternatives(
+        rule.alternatives(
             extents.length, extents.group_blocks // extents.parts, extents.parts, extents.dots, machine, extents.copies
         )
     )
-    reading = _Reading.of(plan, channel, extents, tiling)
-    blocks, lane = plan.split(channel, [None, reading.together * extents.lanes])
-    far_blocks, near_blocks = plan.split(blocks, [None, tiling.blocks // reading.together])
-    stretches, tiles, near_positions = plan.split(row, [None, tiling.near, tiling.positions])
-    walked = [far_blocks, *rows, stretches] if tiling.weights_outermost else [*rows, stretches, far_blocks]
+    epilogue = _Epilogue.of(plan, channel, extents, tiling, once)
+    blocks, lane = plan.split(channel, [None, epilogue.blocks * extents.lanes])
+    outer_blocks, inner_blocks = plan.split(blocks, [None, tiling.blocks // epilogue.blocks])
+    stretches, tiles, inner_positions = plan.split(row, [None, tiling.near, tiling.positions])
+    walked = [outer_blocks, *rows, stretches] if tiling.weights_outermost else [*rows, stretches, outer_blocks]
     outer = [*first_rows, *walked]
-    plan.reorder(*outer, tiles, near_positions, near_blocks, lane)
+    plan.reorder(*outer, tiles, inner_positions, inner_blocks, lane)
+    _form_sums(plan, sums, total, own, (first_rows, outer, tiles), (extents, tiling, machine))
+    epilogue.apply(plan, inner_positions, inner_blocks, lane)
+    return (*refusals, *epilogue.refusals) if extents.by_instruction else ()
+
+
+def _form_sums(
+    plan: Any,
+    sums: Any,
+    total: Any,
+    own: Sequence[Any],
+    loops: tuple[Sequence[Any], list[Any], Any],
+    chosen: tuple[_Extents, VectorTiling, Machine],
+) -> None:
+    """Schedules the sums of a tile within the output's loops, and says which loops threads share.
+
+    loops: those outside of tiles that every part of `own` has of its own, all of those, and the one over tiles.
+    """
+    (first_rows, outer, tiles), (extents, tiling, machine) = loops, chosen
     around = [*outer, tiles]
     if total is not None:
         around.append(_scheduled_total(plan, total, around))
     at, steps = _scheduled_sums(plan, sums, around, extents)
     for block in reversed(own):
         plan.compute_at(block, first_rows[0], preserve_unit_loops=True)
-    _fetches(extents, tiling, machine).annotate(plan, steps)
+    _prefetches(extents, tiling, machine).annotate(plan, steps)
     if tiling.jammed > 1:
         *before, last_row, _ = outer
-        plan.annotate(last_row if tiling.near == 1 else tiles, Hint.JAMMED, tiling.jammed)
+        plan.annotate(last_row if tiling.near == 1 else tiles, Hint.UNROLL_AND_JAM, tiling.jammed)
         outer = before if tiling.near == 1 else outer
     # Threads are told apart before the sums are started in a block of their own, after which TVM refuses.
-    parallelize(plan, first_rows or outer)
+    parallelize(plan, list(first_rows) or outer)
     if total is not None:
         _start(plan, total, around[-1], len(at) - 1)
     _start(plan, sums, steps[0], len(at))
     if extents.by_instruction:
         plan.tensorize(at[-1], str(plan.get(sums).annotations[Hint.DOT]))
-    reading.apply(plan, near_positions, near_blocks, lane)
 
 
-def read_together(blocks: int, parts: int) -> int:
+def blocks_per_vector(blocks: int, parts: int) -> int:
     """How many blocks of output channels, of so many, have sums that follow each other and are read as one vector."""
     return PAIR if blocks % PAIR == 0 and parts == 1 else 1
 
 
-def overlap_pairs(function: Any) -> Any:
-    """The scheduled function that reads the sums of an odd number of blocks in pairs, too, the last of which overlaps
-    the one before.
+def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[VectorTiling, tuple[Refusal, ...]]:
+    """The tiling that costs least as far as is counted: cycles of a tile, and elements that come from far memory.
 
-    What it stores must not be made of what it is stored over, since some of it is computed twice.
+    And why its tiles are not jammed, if they are not.
     """
-    return replace_loops(function, Hint.OVERLAPS, _in_pairs)
-
-
-def _in_pairs(blocks: Any) -> Any:
-    lane, count = blocks.body, int(blocks.extent)
-    pair = tirx.Var("pair", "int32")
-    first = tirx.min(pair * PAIR, constant(count - PAIR, "int32"))
-    body = sequence(
-        s_tir.SBlockRealize(substitute(each.iter_values, [blocks.loop_var], [first]), each.predicate, each.block)
-        for each in (lane.body.seq if isinstance(lane.body, tirx.SeqStmt) else [lane.body])
-    )
-    inner = tirx.For(lane.loop_var, lane.min, constant(PAIR * int(lane.extent), "int32"), lane.kind, body)
-    return tirx.For(pair, blocks.min, constant(-(-count // PAIR), "int32"), blocks.kind, inner)
-
-
-def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> VectorTiling:
-    """The tiling that costs least as far as is counted: cycles of a tile, and elements that come from far memory."""
     length, count, depth = extents.length, extents.count, extents.depth
     may_rest = extents.is_plain and not several_rows and length <= SHORT_ROW
-
-    def registers(rows: int = 0) -> tuple[int, int]:
-        parts, copies = extents.parts, extents.copies
-        return register_tile(
-            length, extents.group_blocks, extents.dots, machine, parts, copies, extents.line, may_rest, rows
-        )
-
-    tile, held = registers()
+    tile, held = _registers(extents, machine, may_rest)
     in_row = -(-length // tile)
     # Where the last tile is shorter, an outer loop has it made apart; an inner one would ask at each step.
     near = 1 if length % tile else in_row if several_rows else _near_tiles(in_row, tile * depth * extents.element)
     weights, data = extents.blocks * extents.lanes * depth, count * length * depth
     again = walk_cost(data, extents.blocks // held, data // extents.taps * extents.element)
     by_blocks = walk_cost(weights, count * in_row // near, weights * extents.element) > again
-    if extents.may_jam and by_blocks and length % 2:
-        # Weights are loaded less often. Where the data is walked once, or sums are of one block, loads of the data are
-        # what counts.
-        pair, together = registers(extents.lines)
-        if length % pair and together > extents.parts:
-            return VectorTiling(pair // 2, together // extents.parts, 2 * length // pair, by_blocks, jammed=2)
-    return VectorTiling(tile, held // extents.parts, near, by_blocks)
+    plain = VectorTiling(tile, held // extents.parts, near, by_blocks)
+    if not extents.may_jam:
+        return plain, (Refusal(JAM, "other blocks are computed within the same loops"),)
+    if not by_blocks:
+        return plain, (Refusal(JAM, "the data is walked once, so that its loads are what counts"),)
+    if length % 2 == 0:
+        return plain, (Refusal(JAM, f"rows of {length} positions can be cut into equal tiles"),)
+    pair, blocks = _registers(extents, machine, may_rest, extents.lines)
+    if length % pair == 0 or blocks <= extents.parts:
+        return plain, (Refusal(JAM, "no pair of rows loads weights less often"),)
+    return VectorTiling(pair // 2, blocks // extents.parts, 2 * length // pair, by_blocks, jammed=2), ()
+
+
+def _registers(extents: _Extents, machine: Machine, may_rest: bool, rows: int = 0) -> tuple[int, int]:
+    """The (positions, blocks) of a register tile. rows: see `register_tile`."""
+    return register_tile(
+        extents.length,
+        extents.group_blocks,
+        extents.dots,
+        machine,
+        extents.parts,
+        extents.copies,
+        extents.line,
+        may_rest,
+        rows,
+    )
 
 
 def _near_tiles(tiles: int, tile_bytes: int) -> int:
@@ -216,28 +228,37 @@ def _near_tiles(tiles: int, tile_bytes: int) -> int:
 
 
 @dataclass(frozen=True)
-class _Reading:
-    """How the output reads the sums of a tile: so many blocks `together` as one vector.
+class _Epilogue:
+    """How the output reads the sums of a tile: so many `blocks` as one vector.
 
-    narrowed: whether they are scaled to bytes (see `narrowed`). overlaps: whether the last pair of an odd number of
-    blocks may overlap the one before.
+    packed: whether they are requantized to bytes (see `PackedStore`). overlaps: whether the last pair of an odd number
+    of blocks may overlap the one before. refusals: why they are not packed, if they are not.
     """
 
-    together: int
-    narrowed: bool
+    blocks: int
+    packed: bool
     overlaps: bool
+    refusals: tuple[Refusal, ...] = ()
 
     @classmethod
-    def of(cls, plan: Any, channel: Any, extents: _Extents, tiling: VectorTiling) -> _Reading:
+    def of(cls, plan: Any, channel: Any, extents: _Extents, tiling: VectorTiling, once: bool) -> _Epilogue:
+        refusal = ""
+        if extents.parts > 1:
+            refusal = "weights have several bytes"
+        elif not extents.alone:
+            refusal = "other blocks are computed within the same loops"
+        elif not stores_packed(plan, channel):
+            refusal = "results are no bytes that were requantized by int16"
         whole = extents.by_instruction and extents.parts == 1 and extents.alone
-        narrowed = whole and narrows(plan, channel)
-        together = read_together(tiling.blocks, extents.parts) if extents.by_instruction and not narrowed else 1
-        return cls(together, narrowed, whole and not narrowed and together == 1 and tiling.blocks > PAIR)
+        packed = whole and not refusal
+        blocks = blocks_per_vector(tiling.blocks, extents.parts) if extents.by_instruction and not packed else 1
+        overlaps = whole and not packed and blocks == 1 and tiling.blocks > PAIR and not once
+        return cls(blocks, packed, overlaps, (Refusal(STORE, refusal),) if refusal else ())
 
     def apply(self, plan: Any, positions: Any, blocks: Any, lane: Any) -> None:
         """Forms the output's loops over a tile."""
-        if self.narrowed:
-            plan.annotate(positions, Hint.NARROWED, 1)
+        if self.packed:
+            plan.annotate(positions, Hint.PACKED_STORE, 1)
             return
         if self.overlaps:
             plan.annotate(blocks, Hint.OVERLAPS, 1)
@@ -283,11 +304,11 @@ def _start(plan: Any, block: Any, loop: Any, count: int) -> None:
         plan.unroll(each)
 
 
-def _fetches(extents: _Extents, tiling: VectorTiling, machine: Machine) -> Fetches:
+def _prefetches(extents: _Extents, tiling: VectorTiling, machine: Machine) -> Prefetches:
     held = tiling.blocks * extents.parts
     walks_once = tiling.weights_outermost and extents.alone and tiling.blocks < extents.blocks
-    return Fetches(
-        together=held,
+    return Prefetches(
+        blocks=held,
         tile=tiling.positions,
         tiles=extents.count * -(-extents.length // tiling.positions) if walks_once else 0,
         ahead=AHEAD if extents.is_plain and leave_first_cache(held, extents.dots, machine) else 0,

@@ -1,55 +1,93 @@
-"""Blocks whose loops are scheduled away: what they do is written statement by statement in their place."""
+"""Passes on scheduled PrimFuncs: what marks in loops and blocks ask for is written statement by statement."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from tvm import ir, s_tir, tirx
 
-from mrt.backend.tir.expressions import Expression, constant
-from mrt.backend.tir.statements import loop_around, nested, with_root
+from mrt.backend.tir.statements import loop_around, nested, sequence, with_root
+from mrt.symbol.passes import BasePass, BaseResult, Property
 
-Writer = Callable[[Sequence[Any], Any], Any]
+Lower = Callable[[Sequence[Any], Any], Any]
 """Of the loops around a block and its realization, gives the statement that stands for them."""
 
 
-def write_blocks(function: Any, hint: str, writer: Writer) -> Any:
-    """The scheduled function in which `writer` wrote every block that has the annotation `hint`.
+@dataclass(frozen=True)
+class KernelPass(BasePass[Any]):
+    """Base of passes on scheduled PrimFuncs. marks: the annotations of loops and blocks that it lowers."""
+
+    marks: ClassVar[tuple[str, ...]]
+
+    def run(self, function: Any, /) -> BaseResult[Any]:
+        has_any = any(mark in self.marks for mark in marks_of(function.body.block.body))
+        return BaseResult(self.lower(function) if has_any else function)
+
+    @abstractmethod
+    def lower(self, function: Any) -> Any:
+        """The function, which has such a mark, without one."""
+
+
+def without_marks(*marks: str) -> Property:
+    """The property that no loop or block of a PrimFunc has such an annotation."""
+
+    def violation(function: Any) -> str:
+        return next((mark for mark in marks_of(function.body.block.body) if mark in marks), "")
+
+    return Property(f"no {' or '.join(marks)} left", violation)
+
+
+def marks_of(statement: Any) -> Iterator[str]:
+    """The annotations of loops, and of blocks that are not within others."""
+    if isinstance(statement, tirx.SeqStmt):
+        for each in statement.seq:
+            yield from marks_of(each)
+    elif isinstance(statement, tirx.For):
+        yield from map(str, statement.annotations)
+        yield from marks_of(statement.body)
+    elif isinstance(statement, s_tir.SBlockRealize):
+        yield from map(str, statement.block.annotations)
+
+
+def lower_blocks(function: Any, mark: str, lower: Lower) -> Any:
+    """The function with what `lower` gives in place of every block that has the annotation `mark`.
 
     The loops that it is given are those within the last that has something else in it, too.
     """
-    return with_root(function, _rewritten(function.body.block.body, hint, writer))
+    return with_root(function, _with_blocks(function.body.block.body, mark, lower))
 
 
-def _rewritten(statement: Any, hint: str, writer: Writer) -> Any:
+def _with_blocks(statement: Any, mark: str, lower: Lower) -> Any:
     loops: list[Any] = []
     inner = statement
     while isinstance(inner, tirx.For):
         loops, inner = [*loops, inner], inner.body
     if isinstance(inner, s_tir.SBlockRealize):
-        return writer(loops, inner) if hint in inner.block.annotations else statement
+        return lower(loops, inner) if mark in inner.block.annotations else statement
     if isinstance(inner, tirx.SeqStmt):
-        inner = tirx.SeqStmt([_rewritten(each, hint, writer) for each in inner.seq])
+        inner = tirx.SeqStmt([_with_blocks(each, mark, lower) for each in inner.seq])
     return nested(loops, inner)
 
 
-def replace_loops(function: Any, hint: str, replaced: Callable[[Any], Any]) -> Any:
-    """The scheduled function with `replaced` of every loop that has the annotation `hint`."""
-    return with_root(function, _with_loops(function.body.block.body, hint, replaced))
+def lower_loops(function: Any, mark: str, lower: Callable[[Any], Any]) -> Any:
+    """The function with what `lower` gives in place of every loop that has the annotation `mark`."""
+    return with_root(function, _with_loops(function.body.block.body, mark, lower))
 
 
-def _with_loops(statement: Any, hint: str, replaced: Callable[[Any], Any]) -> Any:
+def _with_loops(statement: Any, mark: str, lower: Callable[[Any], Any]) -> Any:
     if isinstance(statement, tirx.SeqStmt):
-        return tirx.SeqStmt([_with_loops(each, hint, replaced) for each in statement.seq])
+        return tirx.SeqStmt([_with_loops(each, mark, lower) for each in statement.seq])
     if not isinstance(statement, tirx.For):
         return statement
-    if hint in statement.annotations:
-        return replaced(statement)
-    return loop_around(statement, _with_loops(statement.body, hint, replaced))
+    if mark in statement.annotations:
+        return lower(statement)
+    return loop_around(statement, _with_loops(statement.body, mark, lower))
 
 
-def written_block(name: str, reads: Sequence[Any], region: Any, statements: Iterable[Any], own: Any = None) -> Any:
+def statement_block(name: str, reads: Sequence[Any], region: Any, statements: Iterable[Any], own: Any = None) -> Any:
     """Statements that read the tensors `reads` anywhere, and the region `own`, if any, and write `region`."""
     read = [tirx.BufferRegion(each, [ir.Range(0, length) for length in each.shape]) for each in reads]
     # Else TVM would keep memory only for the elements whose addresses it sees.
@@ -63,21 +101,3 @@ def written_block(name: str, reads: Sequence[Any], region: Any, statements: Iter
         annotations=marks,
     )
     return s_tir.SBlockRealize([], True, made)
-
-
-def sequence(statements: Iterable[Any]) -> Any:
-    """Statements one after the other."""
-    flat = [each for made in statements for each in (made.seq if isinstance(made, tirx.SeqStmt) else [made])]
-    return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
-
-
-def vectorized(variable: Any, lanes: int, body: Any) -> Any:
-    """A loop of `variable` from 0 as one vector."""
-    return tirx.For(variable, constant(0, "int32"), constant(lanes, "int32"), tirx.ForKind.VECTORIZED, body)
-
-
-def serial(variable: Any, times: int | Expression, body: Any, mark: str = "") -> Any:
-    """A loop of `variable` from 0. mark: an annotation of it that says nothing more."""
-    turns = constant(times, "int32") if isinstance(times, int) else times
-    marks = {mark: 1} if mark else {}
-    return tirx.For(variable, constant(0, "int32"), turns, tirx.ForKind.SERIAL, body, annotations=marks)

@@ -1,6 +1,6 @@
-"""What is fetched before it is needed while dots are summed: weights, and the memory that sums are written to.
+"""Software prefetch while dots are summed: of weights, and of the memory that results are written to.
 
-Each weight is read once for each tile of positions, and comes from far memory the first time. Processors foresee that
+Each weight is read once for each tile of positions, and comes from far memory the first time. Hardware prefetches it
 within a page of memory only, so that dots would wait at every new one.
 """
 
@@ -9,21 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from tvm import s_tir, tirx
 from tvm.tirx.op import address_of
 
-from mrt.backend.kernels.generic.lower_blocks import replace_loops, sequence
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, without_marks
 from mrt.backend.schedule.loops import product
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
-from mrt.backend.tir.statements import loop_around
+from mrt.backend.tir.statements import loop_around, sequence
+from mrt.symbol.passes import Property
 
 LINE_BYTES = 64
-"""Of a cache."""
+"""Bytes of a line of a cache."""
 MOST_LINES = 4
-"""That a step fetches: if it had to be more, memory is what limits, and one stream is faster than two."""
+"""At most that a step prefetches: if it had to be more, memory would limit, and one stream is faster than two."""
 READ, WRITE = 0, 1
 FIRST_CACHE, SECOND_CACHE = 3, 2
 DATA = 1
@@ -31,8 +32,8 @@ DATA = 1
 
 
 @dataclass(frozen=True)
-class Fetches:
-    """What each step fetches of sums that are in registers for `together` blocks of output channels x `tile` positions.
+class Prefetches:
+    """What each step prefetches of sums that are in registers for `blocks` of output channels x `tile` positions.
 
     tiles: those that are summed for the same blocks, while the weights of the next ones go into the second cache, a
     share with each step; 0 if none do. ahead: how many steps before they are needed weights go into the first cache;
@@ -40,7 +41,7 @@ class Fetches:
     there is one, with each step.
     """
 
-    together: int
+    blocks: int
     tile: int
     tiles: int
     ahead: int
@@ -52,43 +53,51 @@ class Fetches:
         taps = product(plan, over_taps)
         by_taps = self.results and taps > 1
         if by_taps:
-            plan.annotate(over_taps[-1], Hint.WRITTEN, taps)
+            plan.annotate(over_taps[-1], Hint.PREFETCH_RESULTS, taps)
         if self.tiles or self.ahead or (self.results and not by_taps):
             numbers = astuple(replace(self, results=self.results and not by_taps))
-            plan.annotate(steps, Hint.FETCHES, [int(number) for number in numbers])
+            plan.annotate(steps, Hint.PREFETCH, [int(number) for number in numbers])
 
 
-def fetch_ahead(function: Any) -> Any:
-    """The scheduled function with prefetches in the loops that are marked `Hint.WRITTEN` or `Hint.FETCHES`."""
-    loops, output = _last_nest(function.body.block.body)
-    by_taps = replace_loops(function, Hint.WRITTEN, lambda loop: _fetching_results(loop, loops[-3:], output))
-    return replace_loops(by_taps, Hint.FETCHES, lambda loop: _fetching(loop, loops[-3:], output))
+@dataclass(frozen=True)
+class Prefetch(KernelPass):
+    """Prefetches in the loops over taps and over steps that are marked by `Prefetches.annotate`."""
+
+    marks: ClassVar[tuple[str, ...]] = (Hint.PREFETCH_RESULTS, Hint.PREFETCH)
+    ensures: ClassVar[tuple[Property, ...]] = (without_marks(*marks),)
+
+    def lower(self, function: Any) -> Any:
+        loops, output = _last_nest(function.body.block.body)
+        by_taps = lower_loops(
+            function, Hint.PREFETCH_RESULTS, lambda loop: _prefetching_results(loop, loops[-3:], output)
+        )
+        return lower_loops(by_taps, Hint.PREFETCH, lambda loop: _prefetching(loop, loops[-3:], output))
 
 
-def _fetching(loop: Any, inside: Sequence[Any], output: Any) -> Any:
+def _prefetching(loop: Any, inside: Sequence[Any], output: Any) -> Any:
     """The loop of a step over the reduction, which also fetches. inside: the loops over what a tile writes."""
-    together, tile, tiles, ahead, results = (int(number) for number in loop.annotations[Hint.FETCHES])
+    held, tile, tiles, ahead, results = (int(number) for number in loop.annotations[Hint.PREFETCH])
     block, at = _first_turn(loop.body)
     sums, weights = block.writes[0].source, block.reads[-1].source
     # The axes of the block are [positions..., block, lane, taps..., step, ...], those of weights [block, taps..., step,
     # lane, depth].
     rank, (_, *reduced, lane, depth) = len(sums.shape) - 2, [int(length) for length in weights.shape]
     number, step = at[rank], ravel(at[rank + 2 : rank + 2 + len(reduced)], reduced)
-    fetches: list[Any] = []
+    prefetches: list[Any] = []
     if tiles:
         done = ravel(at[:rank], [int(length) for length in sums.shape[:rank]]) // tile
-        fetches += _of_next_blocks(weights, number, together, done * math.prod(reduced) + step, tiles, step)
+        prefetches += _of_next_blocks(weights, number, held, done * math.prod(reduced) + step, tiles, step)
     if ahead:
         place = (step + ahead) * lane * depth
-        fetches += [_fetch(_place(weights, number + i, place), READ, FIRST_CACHE) for i in range(together)]
+        prefetches += [_prefetch(_place(weights, number + i, place), READ, FIRST_CACHE) for i in range(held)]
     if results:
         position, blocks, _ = inside
         turn = [loop.loop_var * position.extent // loop.extent, tirx.floormod(loop.loop_var, blocks.extent), 0]
-        fetches.append(_fetch(_written(turn, inside, output), WRITE, FIRST_CACHE))
-    return loop_around(loop, sequence([*fetches, loop.body]), marks={})
+        prefetches.append(_prefetch(_result(turn, inside, output), WRITE, FIRST_CACHE))
+    return loop_around(loop, sequence([*prefetches, loop.body]), marks={})
 
 
-def _fetching_results(loop: Any, inside: Sequence[Any], output: Any) -> Any:
+def _prefetching_results(loop: Any, inside: Sequence[Any], output: Any) -> Any:
     """The loop over the last axis of taps, which also fetches a share of what a tile is written to, before its steps.
 
     inside: the loops over that.
@@ -96,20 +105,20 @@ def _fetching_results(loop: Any, inside: Sequence[Any], output: Any) -> Any:
     position, blocks, _ = inside
     tile = int(position.extent)
     block, at = _first_turn(loop.body)
-    # As in `_fetching`; a tap is known by the axes before that of steps.
+    # As in `_prefetching`; a tap is known by the axes before that of steps.
     rank, (_, *reduced, _, _) = len(block.writes[0].source.shape) - 2, block.reads[-1].source.shape
     tap = ravel(at[rank + 2 : rank + 1 + len(reduced)], [int(length) for length in reduced[:-1]])
-    share = -(-tile // int(loop.annotations[Hint.WRITTEN]))
+    share = -(-tile // int(loop.annotations[Hint.PREFETCH_RESULTS]))
     last = constant(tile - 1, "int32")
     places = [[tirx.min(tap * share + i, last), j, 0] for i in range(share) for j in range(int(blocks.extent))]
-    fetches = [_fetch(_written(place, inside, output), WRITE, FIRST_CACHE) for place in places]
-    return loop_around(loop, sequence([*fetches, loop.body]), marks={})
+    prefetches = [_prefetch(_result(place, inside, output), WRITE, FIRST_CACHE) for place in places]
+    return loop_around(loop, sequence([*prefetches, loop.body]), marks={})
 
 
 def _of_next_blocks(
-    weights: Any, number: Expression, together: int, done: Expression, tiles: int, step: Expression
+    weights: Any, number: Expression, held: int, done: Expression, tiles: int, step: Expression
 ) -> Iterator[Any]:
-    """Fetches an even share of the weights of the blocks after the `together` from `number` on, `done` before it.
+    """Fetches an even share of the weights of the blocks after the `held` ones from `number` on, `done` before it.
 
     Where two shares fill a line, every second step does: a line that is asked for while it is under way is waited for
     twice. Of lines that are further apart, too few are under way for that to count.
@@ -117,17 +126,18 @@ def _of_next_blocks(
     blocks, *reduced, _, _ = (int(length) for length in weights.shape)
     element = weights.dtype.itemsize
     length = math.prod(int(each) for each in weights.shape[1:])
-    share = -(-length * together // (tiles * math.prod(reduced)))
+    share = -(-length * held // (tiles * math.prod(reduced)))
     lines = -(-share * element // LINE_BYTES)
-    first = tirx.min(number + together, blocks - together)
-    in_turns = LINE_BYTES // 4 < share * element <= LINE_BYTES // 2
+    first = tirx.min(number + held, blocks - held)
+    every_second = LINE_BYTES // 4 < share * element <= LINE_BYTES // 2
     for line in range(lines if lines <= MOST_LINES else 0):
         place = _place(weights, first, done * share + line * (LINE_BYTES // element))
-        fetch = _fetch(place, READ, SECOND_CACHE)
-        yield tirx.IfThenElse(tirx.floormod(step, constant(2, "int32")).equal(0), fetch, None) if in_turns else fetch
+        fetch = _prefetch(place, READ, SECOND_CACHE)
+        is_even = tirx.floormod(step, constant(2, "int32")).equal(0)
+        yield tirx.IfThenElse(is_even, fetch, None) if every_second else fetch
 
 
-def _written(at: Sequence[Expression], inside: Sequence[Any], output: Any) -> Any:
+def _result(at: Sequence[Expression], inside: Sequence[Any], output: Any) -> Any:
     """The element that the tile writes in such a turn of the loops `inside`."""
     values = substitute(output.iter_values, [each.loop_var for each in inside], [tirx.convert(each) for each in at])
     region, axes = output.block.writes[0], [each.var for each in output.block.iter_vars]
@@ -161,7 +171,7 @@ def _place(weights: Any, block: Expression, place: Expression) -> Any:
     return tirx.BufferLoad(weights, [block, *[constant(0, "int32")] * (len(weights.shape) - 2), place])
 
 
-def _fetch(element: Any, access: int, cache: int) -> Any:
+def _prefetch(element: Any, access: int, cache: int) -> Any:
     """Fetches the line of an element. It may lie beyond the end of its memory, where nothing is fetched."""
     numbers = (constant(number, "int32") for number in (access, cache, DATA))
     return tirx.Evaluate(tirx.call_llvm_intrin("void", "llvm.prefetch", address_of(element), *numbers))

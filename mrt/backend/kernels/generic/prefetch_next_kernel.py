@@ -1,8 +1,8 @@
-"""What the next kernel reads is fetched into the second cache while this one multiplies.
+"""Prefetch of the next kernel: what it reads is brought into the second cache while this one multiplies.
 
 A kernel whose weights are in far memory waits for them, one that multiplies leaves memory idle. Constants lie in the
-order of calls, so that what the next kernel reads is what follows the weights of this one: `joined` says from where on
-and how much, by two more pointers that such a kernel takes.
+order of calls, so that what the next kernel reads follows the weights of this one: `link/one_function.py` says from
+where on and how much, by two more pointers that such a kernel takes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from typing import Any
 from tvm import s_tir, tirx
 from tvm.tirx.op import address_of
 
-from mrt.backend.kernels.generic.lower_blocks import sequence, serial
 from mrt.backend.kernels.generic.prefetch import DATA, LINE_BYTES, MOST_LINES, READ, SECOND_CACHE
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant
-from mrt.backend.tir.statements import around, loop_around
+from mrt.backend.tir.statements import around, loop_around, sequence, serial
 
 LEAD_BYTES = 1 << 19
 """Of a kernel's weights that are fetched before it begins, the rest by itself: more drives out what is read now."""
@@ -26,24 +25,24 @@ COUNT_BYTES = 4
 """Of how many lines a call fetches."""
 
 
-def upcoming_steps(function: Any) -> int:
-    """How many steps of a scheduled function fetch: the turns of all loops that have the annotation `Hint.UPCOMING`.
+def prefetching_steps(function: Any) -> int:
+    """How many steps of a scheduled function prefetch: the turns of all loops that are marked `Hint.PREFETCH_NEXT`.
 
     A function that has any takes two more pointers where it is made one of pointers.
     """
     return _counted(function.body).steps
 
 
-def upcoming_parameters() -> list[Any]:
+def prefetch_parameters() -> list[Any]:
     """What a function that fetches takes besides: the memory that it fetches, and how many lines of a cache that is."""
     return [
-        tirx.decl_buffer((1,), "uint8", "upcoming", data_alignment=1),
-        tirx.decl_buffer((1,), "int32", "upcoming_lines", data_alignment=COUNT_BYTES),
+        tirx.decl_buffer((1,), "uint8", "next_weights", data_alignment=1),
+        tirx.decl_buffer((1,), "int32", "next_lines", data_alignment=COUNT_BYTES),
     ]
 
 
-def fetch_upcoming(body: Any, steps: int, parameters: Sequence[Any]) -> Any:
-    """The body of a function, each of whose `steps` fetches an even share of what `upcoming_parameters` say."""
+def with_prefetches(body: Any, steps: int, parameters: Sequence[Any]) -> Any:
+    """The body of a function, each of whose `steps` fetches an even share of what `prefetch_parameters` say."""
     memory, count = parameters
     lines = tirx.BufferLoad(count, [constant(0, "int32")])
     share = tirx.min((lines + (steps - 1)) // steps, constant(MOST_LINES, "int32"))
@@ -74,7 +73,7 @@ class _Counted:
 
 def _counted(statement: Any) -> _Counted:
     if isinstance(statement, tirx.For):
-        if Hint.UPCOMING in statement.annotations:
+        if Hint.PREFETCH_NEXT in statement.annotations:
             return _Counted(statement, int(statement.extent))
         body = _counted(statement.body)
         return _Counted(statement, body.steps and body.steps * int(statement.extent), (body,))
@@ -89,7 +88,7 @@ def _numbered(counted: _Counted, made: Callable[[Expression], Any], done: Expres
         return statement
     if isinstance(statement, tirx.For):
         variable, marks = statement.loop_var, dict(statement.annotations)
-        if marks.pop(Hint.UPCOMING, None) is not None:
+        if marks.pop(Hint.PREFETCH_NEXT, None) is not None:
             body = sequence([made(done + variable), statement.body])
         else:
             (inner,) = counted.parts

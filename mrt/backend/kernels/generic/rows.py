@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from tvm import s_tir, te, tirx
 from tvm.tirx.op import vectorhigh, vectorlow
 
-from mrt.backend.kernels.generic.lower_blocks import write_blocks
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, without_marks
 from mrt.backend.memory.storage import VECTOR, Storage, View
 from mrt.backend.schedule.loops import REDUCTION, divisors, extent, parallelize
 from mrt.backend.te.stages import Hint, inlined, stage
 from mrt.backend.tir.expressions import Expression, as_term, bind, constant
 from mrt.backend.tir.statements import nested
 from mrt.symbol import TensorType
+from mrt.symbol.passes import Property
 
 FEW_ROWS, MANY_ROWS = 8, 32
 """Rows of a tile: numbers of them, one for each row, fill vectors, and what is made on the way stays near."""
@@ -117,12 +118,16 @@ def schedule_rows(plan: Any, steps: Sequence[Any], output: Any) -> None:
         plan.vectorize(plan.get_loops(plan.decompose_reduction(block, loop))[-1])
 
 
-def combine_lanes(function: Any) -> Any:
-    """The scheduled function in which the elements of a vector are combined by halves of it.
+@dataclass(frozen=True)
+class CombineHalves(KernelPass):
+    """The elements of a vector are combined by halves of it. One by one, LLVM would gather them for several rows at
+    once."""
 
-    One by one, LLVM would gather them for several rows at once.
-    """
-    return write_blocks(function, Hint.ACROSS, _by_halves)
+    marks: ClassVar[tuple[str, ...]] = (Hint.HALVES,)
+    ensures: ClassVar[tuple[Property, ...]] = (without_marks(Hint.HALVES),)
+
+    def lower(self, function: Any) -> Any:
+        return lower_blocks(function, Hint.HALVES, _by_halves)
 
 
 def _by_halves(loops: Sequence[Any], realize: Any) -> Any:
@@ -159,6 +164,7 @@ def _schedule_step(plan: Any, block: Any) -> Any:
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCTION]
     reduction = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCTION]
     if Hint.ACROSS in found.annotations:
+        plan.annotate(block, Hint.HALVES, 1)
         return None
     column = spatial[-1]
     if extent(plan, column) > 1:

@@ -17,6 +17,7 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm, pack_dot
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
@@ -85,21 +86,18 @@ def sliced_products(
 ) -> Callable[..., Expression]:
     """As `dot_products`, of what `pack_slices` and `pack_factors` give."""
     form: SlicedForm = weight.form
-    dot, packed = form.dot, weight.views[0]
-    storage, tensor = data.storage, data.tensor
-    if storage is None or storage.inner is None:
+    dot, packed, storage, tensor = form.dot, weight.views[0], data.storage, data.tensor
+    if storage is None or (inner := storage.inner) is None:
         raise ValueError("dots read a tensor that has an innermost axis")
-    inner = storage.inner
     blocks, slices, *_, steps, lanes, depth = packed.shape
     axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
-    step, within = te.reduce_axis((0, steps), "step"), te.reduce_axis((0, depth), "within")
-    part = te.reduce_axis((0, slices), "slice")
+    lengths = {"step": steps, "within": depth, "slice": slices}
+    step, within, part = (te.reduce_axis((0, length), name) for name, length in lengths.items())
 
     def dots(number: Expression, *at: Expression) -> Expression:
         *position, block, lane = at
         index = places(unravel(position[0], tuple(positions)) if form.flat else position, axes)
-        channel = number * form.width + step * depth + within
-        held = tensor(*storage.places([*index[:inner], channel, *index[inner:]]))
+        held = tensor(*storage.places([*index[:inner], number * form.width + step * depth + within, *index[inner:]]))
         factor = packed(block, number, *axes, step, lane, within)
         return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, step, within])
 
@@ -107,9 +105,8 @@ def sliced_products(
         *_, block, lane = at
         return te.sum(sums(part, *at) * factors.views[0](block, part, lane), axis=part)
 
-    walked = (math.prod(positions),) if form.flat else tuple(positions)
-    shape = (*walked, blocks, lanes)
-    sums = stage((slices, *shape), dots, "dots", dot=dot.intrinsic, group_blocks=blocks, parts=1)
+    shape = (*((math.prod(positions),) if form.flat else positions), blocks, lanes)
+    sums = stage((slices, *shape), dots, "dots", dot=intrinsic_of(dot), group_blocks=blocks, parts=1)
     totals = stage(shape, total, "total", slices=True)
 
     def element(channel: Expression, *position: Expression) -> Expression:

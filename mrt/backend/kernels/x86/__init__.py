@@ -1,1 +1,1 @@
-"""Kernels for x86: vectors of words, table lookups, tiles."""
+"""Kernels for x86, by the instructions that they need."""

@@ -1,51 +1,48 @@
-"""The instructions on tile registers that `tiles` leaves room for: loads, products and stores of a block of dots."""
+"""The instructions on tile registers: loads, products and stores of a block of dots that `tiles.py` scheduled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from tvm import ir, tirx
 from tvm.tirx.op import address_of
 
-from mrt.backend.kernels.generic.lower_blocks import sequence, serial, write_blocks, written_block
-from mrt.backend.kernels.x86.amx.tiles import DOT_BYTES, ROW_BYTES, ROWS, TOGETHER, DotBlock, TileTiling
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, statement_block, without_marks
+from mrt.backend.kernels.x86.amx.tiles import DOT_BYTES, REGISTERS, ROW_BYTES, DotBlock, TileTiling
 from mrt.backend.machine import TILE_REQUEST
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, substitute
-from mrt.backend.tir.statements import plain_block, with_root
+from mrt.backend.tir.statements import plain_block, sequence, serial, with_root
+from mrt.symbol.passes import Property
 
 SUMS, DATA, WEIGHTS = (0, 1, 2, 3), (4, 5), (6, 7)
 """Which tile registers hold what: two tiles of data and two of weights make four of sums."""
 
 
-class _NotReadAsTiledError(Exception):
-    """Not all sums of a tile are read, as where bounds prove a result to be constant."""
+@dataclass(frozen=True)
+class AmxTiles(KernelPass):
+    """The loops of the block that `tile_dots` scheduled, as instructions on tiles."""
 
+    marks: ClassVar[tuple[str, ...]] = (Hint.TILES,)
+    ensures: ClassVar[tuple[Property, ...]] = (without_marks(Hint.TILES),)
 
-def write_tiles(function: Any) -> Any:
-    """The scheduled function with the loops of the block that `tile_dots` scheduled as instructions on tiles.
+    def lower(self, function: Any) -> Any:
+        tilings: list[TileTiling] = []
 
-    None where not all sums of a tile are read.
-    """
-    tilings: list[TileTiling] = []
+        def instructions(loops: Sequence[Any], realize: Any) -> Any:
+            tilings.append(TileTiling(*(int(number) for number in realize.block.annotations[Hint.TILES])))
+            return _instructions(loops, realize, tilings[-1])
 
-    def written(loops: Sequence[Any], realize: Any) -> Any:
-        tilings.append(TileTiling(*(int(number) for number in realize.block.annotations[Hint.TILES])))
-        return _instructions(loops, realize, tilings[-1])
-
-    try:
-        made = write_blocks(function, Hint.TILES, written)
-    except _NotReadAsTiledError:
-        return None
-    (tiling,) = tilings
-    return _configured(made, tiling).with_attr(Hint.TILES, True)
+        made = lower_blocks(function, Hint.TILES, instructions)
+        (tiling,) = tilings
+        return _configured(made, tiling).with_attr(Hint.TILES, True)
 
 
 def needs_tiles(function: Any) -> bool:
-    """Whether a function is one that `write_tiles` gave, which runs after `tile_request` only."""
+    """Whether a function is one that `AmxTiles` made, which runs after `tile_request` only."""
     return bool(function.attrs) and Hint.TILES in function.attrs
 
 
@@ -90,21 +87,16 @@ def _configuration(tiling: TileTiling) -> list[int]:
 
 
 def _instructions(loops: Sequence[Any], realize: Any, tiling: TileTiling) -> Any:
-    """What the loops around a block of dots do, by instructions; _NotReadAsTiledError if they do something else."""
+    """What the loops around a block of dots do, by instructions."""
     zero = constant(0, "int32")
     base = substitute(realize.iter_values, [loop.loop_var for loop in loops], [zero] * len(loops))
     dots = DotBlock(realize.block)
-    spans = [1] * dots.positions + [tiling.blocks, ROWS]
-    spans[dots.positions - 1] = tiling.positions
-    if dots.positions > 1:
-        spans[dots.positions - 2] = tiling.lines
-    if [int(loop.extent) for loop in loops[: len(spans)]] != spans:
-        raise _NotReadAsTiledError
+    spans = tiling.spans(dots.positions)
     spans[dots.positions - 1] = max(tiling.positions, tiling.joined)
     written = [ir.Range.from_min_extent(*pair) for pair in zip(base[: len(spans)], spans, strict=True)]
     region = tirx.BufferRegion(dots.sums, written)
-    statements = _Writer(dots, tiling, base).statements()
-    return written_block("tiles", [dots.data.source, dots.weights.source], region, statements)
+    statements = _Instructions(dots, tiling, base).statements()
+    return statement_block("tiles", [dots.data.source, dots.weights.source], region, statements)
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,7 @@ class _Part:
         return body if self.variable is None else serial(self.variable, self.times, body)
 
 
-class _Writer:
+class _Instructions:
     """Writes the instructions of one block. base: the index of its axes at which it begins."""
 
     def __init__(self, dots: DotBlock, tiling: TileTiling, base: Sequence[Expression]) -> None:
@@ -139,8 +131,8 @@ class _Writer:
 
     def statements(self) -> Iterator[Any]:
         """For some blocks of output channels at a time, all tiles of positions, some at a time."""
-        for blocks in _Part.cut(self._tiling.blocks, TOGETHER, "block"):
-            parts = _Part.cut(self._tiling.tiles, TOGETHER, "tile")
+        for blocks in _Part.cut(self._tiling.blocks, REGISTERS, "block"):
+            parts = _Part.cut(self._tiling.tiles, REGISTERS, "tile")
             yield blocks.loop(sequence(tiles.loop(sequence(self._products(tiles, blocks))) for tiles in parts))
 
     def _products(self, tiles: _Part, blocks: _Part) -> Iterator[Any]:
@@ -161,7 +153,7 @@ class _Writer:
                     place = dots.index(dots.data, self._index(start, blocks.first, reduced))
                     body.append(_load(DATA[i], dots.data.source, place, dots.pitch(dots.positions - 1)))
                 body.append(_call("tdpbusd", _tile(sums[i, j]), _tile(DATA[i]), _tile(WEIGHTS[j])))
-        looped = serial(step, run // tiling.dots, sequence(body), Hint.UPCOMING)
+        looped = serial(step, run // tiling.dots, sequence(body), Hint.PREFETCH_NEXT)
         for axis, tap in reversed(taps.items()):
             looped = serial(tap, dots.lengths[axis], looped)
         yield from (_call("tilezero", _tile(tile)) for tile in sums.values())

@@ -2,7 +2,7 @@
 
 A tile has up to 16 rows of 64 bytes. `tdpbusd` takes a tile of data (a row: some dots of one position), one of weights
 (a row: one dot of 16 output channels) and adds their products to a tile of sums. It takes as long where tiles are not
-full. Weights lie as they do for vpdpbusd, so that only the loops differ; `tile_instructions` writes what is in them.
+full. Weights lie as they do for vpdpbusd, so that only the loops differ; `instructions.py` writes what is in them.
 Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18.
 """
 
@@ -15,16 +15,16 @@ from typing import Any
 
 from tvm import tirx
 
-from mrt.backend.kernels.generic.dot_schedule import read_together
+from mrt.backend.kernels.generic.dot_schedule import blocks_per_vector
 from mrt.backend.kernels.generic.sum_block import SumBlock
-from mrt.backend.machine import Machine
+from mrt.backend.kernels.x86.vnni.dots import VPDPBUSD_512
 from mrt.backend.schedule.loops import divisors, extent, parallelize, product, split_loops
 from mrt.backend.schedule.tilings import Choose, by_rule
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant
 
 ROWS = 16
-"""Of a tile, and sums in one of its rows."""
+"""Rows of a tile, and sums in one of them."""
 ROW_BYTES = 64
 DOT_BYTES = 4
 SUMS_BYTES = 1 << 14
@@ -37,7 +37,7 @@ SHALLOW = 8
 """Dots of a whole sum below which vectors are faster."""
 STORED = 4
 """Blocks of one position that are stored after each other: a line of the cache in bytes."""
-TOGETHER = 2
+REGISTERS = 2
 """Tiles of data, and as many of weights, whose products are summed in registers at the same time."""
 LOAD, FETCH = 10, 12
 """How long a tile takes to come from the first cache, and how much longer from the second: in rows of products."""
@@ -64,6 +64,14 @@ class TileTiling:
     def length(self) -> int:
         """The positions of a stretch that is cut into tiles: a line, or all lines joined."""
         return (self.lines - 1) * self.joined + self.positions if self.joined else self.positions
+
+    def spans(self, axes: int) -> list[int]:
+        """How far it reaches along the axes of the sums, [positions..., block, lane]; axes: those of positions."""
+        positions = [1] * axes
+        positions[-1] = self.positions
+        if axes > 1:
+            positions[-2] = self.lines
+        return [*positions, self.blocks, ROWS]
 
     @property
     def in_stretch(self) -> int:
@@ -106,71 +114,102 @@ class DotBlock(SumBlock):
         return count, first
 
 
-def tile_dots(plan: Any, sums: Any, output: Any, machine: Machine, choose: Choose = by_rule, whole: Any = None) -> bool:
-    """Schedules by tiles what `schedule_dots` does by vectors; False, and nothing is changed, where that is faster.
+def tile_dots(plan: Any, sums: Any, output: Any, choose: Choose = by_rule, whole: Any = None) -> str:
+    """Schedules by tiles what `schedule_dots` does by vectors; why not, where that is faster or cannot be.
 
-    `write_tiles` writes the instructions once everything is scheduled. choose: see `tilings`. whole: the block that
-    makes one sum of those of several bytes of a weight; it is done beside the output, which so reads blocks in pairs.
+    `AmxTiles` writes the instructions once everything is scheduled. choose: see `tilings`. whole: the block that makes
+    one sum of those of several bytes of a weight; it is done beside the output, which so reads blocks in pairs.
     """
     *positions, channel = plan.get_loops(output)
     around = [extent(plan, loop) for loop in positions]
-    tilings = _tilings(plan.get(sums), around) if machine.has_tiles and positions else []
+    if refused := _refused(plan.get(sums), around):
+        return refused
+    tilings = _tilings(plan.get(sums), around)
     if not tilings:
-        return False
+        return "the sums of no tiling fit the first cache"
     tiling = choose(tilings)
-    spatial, reduction = split_loops(plan, sums)
     if len(positions) == 1:
         positions.insert(0, plan.add_unit_loop(positions[0]))
-    depth, all_blocks = product(plan, reduction), extent(plan, spatial[-2])
-    *rows, line, position = positions
-    weights, data = all_blocks * ROWS * depth, math.prod(around) * depth
-    parts = int(plan.get(sums).annotations[Hint.PARTS])
-    together = tiling.blocks // parts
-    pair, after_each_other = read_together(together, 1), math.gcd(together, STORED)
-    blocks, lane = plan.split(channel, [None, pair * ROWS])
-    far_blocks, near_blocks, stored = plan.split(blocks, [None, together // after_each_other, after_each_other // pair])
-    far_lines, near_lines = plan.split(line, [None, tiling.lines])
-    far_positions, near_positions = plan.split(position, [None, tiling.positions])
-    places = [*rows, far_lines, far_positions]
-    outer = [far_blocks, *places] if weights > max(data, FAR_BYTES) else [*places, far_blocks]
-    plan.reorder(*outer, near_blocks, near_lines, near_positions, stored, lane)
+    outer, epilogue = _split(plan, sums, positions, channel, tiling, around)
     if whole is not None:
         plan.compute_at(whole, outer[-1], preserve_unit_loops=True)
         plan.vectorize(plan.get_loops(whole)[-1])
     plan.compute_at(sums, outer[-1], preserve_unit_loops=True)
+    spans = tiling.spans(DotBlock(plan.get(sums)).positions)
+    if [extent(plan, loop) for loop in plan.get_loops(sums)[len(outer) :][: len(spans)]] != spans:
+        return "not all sums are read, since bounds prove results to be constant"
     plan.annotate(sums, Hint.TILES, list(astuple(tiling)))
     parallelize(plan, outer)
+    stored, lane = epilogue
     plan.vectorize(lane)
     plan.unroll(stored)
-    return True
+    return ""
+
+
+def _split(
+    plan: Any, sums: Any, positions: Sequence[Any], channel: Any, tiling: TileTiling, around: Sequence[int]
+) -> tuple[list[Any], tuple[Any, Any]]:
+    """The output's loops outside of a tiling, whichever operand they walk once, and the last two within it: over the
+    vectors that are stored after each other, and over the lanes of one."""
+    spatial, reduction = split_loops(plan, sums)
+    depth, all_blocks = product(plan, reduction), extent(plan, spatial[-2])
+    *rows, line, position = positions
+    weights, data = all_blocks * ROWS * depth, math.prod(around) * depth
+    blocks = tiling.blocks // int(plan.get(sums).annotations[Hint.PARTS])
+    pair, stored_blocks = blocks_per_vector(blocks, 1), math.gcd(blocks, STORED)
+    block, lane = plan.split(channel, [None, pair * ROWS])
+    outer_blocks, inner_blocks, stored = plan.split(block, [None, blocks // stored_blocks, stored_blocks // pair])
+    outer_lines, inner_lines = plan.split(line, [None, tiling.lines])
+    outer_positions, inner_positions = plan.split(position, [None, tiling.positions])
+    places = [*rows, outer_lines, outer_positions]
+    outer = [outer_blocks, *places] if weights > max(data, FAR_BYTES) else [*places, outer_blocks]
+    plan.reorder(*outer, inner_blocks, inner_lines, inner_positions, stored, lane)
+    return outer, (stored, lane)
+
+
+def _refused(block: Any, around: Sequence[int]) -> str:
+    """Why tiles do not serve a block of sums; nothing where they do. around: the lengths of the output's positions."""
+    if not around:
+        return "the result has no positions"
+    if VPDPBUSD_512.llvm not in str(block.annotations[Hint.DOT]):
+        return "products are not of bytes"
+    dots = DotBlock(block)
+    if dots.pitch(dots.positions):
+        return "groups of channels read data of their own"
+    if min(_width(dots), around[-1]) < FEWEST:
+        return f"fewer than {FEWEST} positions or dots are in a row"
+    if _dots_of_sum(dots) < SHALLOW:
+        return f"a sum has fewer than {SHALLOW} dots"
+    return ""
+
+
+def _width(dots: DotBlock) -> int:
+    """Dots in a row of a tile of data."""
+    run, _ = dots.run
+    return max(n for n in divisors(run) if n <= ROWS)
+
+
+def _dots_of_sum(dots: DotBlock) -> int:
+    return math.prod(dots.lengths[dots.positions + 2 : -1])
 
 
 def _tilings(block: Any, around: Sequence[int]) -> list[TileTiling]:
-    """What fits the first cache, what takes least time by a rough count first; nothing where tiles do not serve.
-
-    around: the lengths of the output's positions.
-    """
-    if "vpdpbusd.512" not in str(block.annotations[Hint.DOT]):
-        return []
-    dots = DotBlock(block)
-    parts, (run, _), blocks = int(block.annotations[Hint.PARTS]), dots.run, dots.lengths[dots.positions]
-    width = max(n for n in divisors(run) if n <= ROWS)
-    dots_of_sum = math.prod(dots.lengths[dots.positions + 2 : -1])
+    """What fits the first cache, what takes least time by a rough count first. around: as in `_refused`."""
+    dots, parts = DotBlock(block), int(block.annotations[Hint.PARTS])
+    width, blocks, dots_of_sum = _width(dots), dots.lengths[dots.positions], _dots_of_sum(dots)
     lines, positions = around[-2] if len(around) > 1 else 1, around[-1]
-    if dots.pitch(dots.positions) or min(width, positions) < FEWEST or dots_of_sum < SHALLOW:
-        return []
     pitch = dots.lengths[dots.positions - 1]
-    near_line, near_position = (dots.pitch(axis) for axis in (max(dots.positions - 2, 0), dots.positions - 1))
+    line_pitch, position_pitch = (dots.pitch(axis) for axis in (max(dots.positions - 2, 0), dots.positions - 1))
     found: list[tuple[float, int, TileTiling]] = []
-    for near in divisors(positions):
-        for far in divisors(lines) if near == positions else [1]:
-            for joined in {0, pitch if far > 1 and near_line == pitch * near_position else 0}:
-                length = (far - 1) * joined + near
+    for inner in divisors(positions):
+        for inner_lines in divisors(lines) if inner == positions else [1]:
+            for joined in {0, pitch if inner_lines > 1 and line_pitch == pitch * position_pitch else 0}:
+                length = (inner_lines - 1) * joined + inner
                 rows = -(-length // -(-length // ROWS))
-                for together in (n * parts for n in divisors(blocks // parts)):
-                    if far * max(near, joined) * together * ROW_BYTES <= SUMS_BYTES:
-                        tiling = TileTiling(far, near, together, rows, width, joined)
-                        times = (lines // far) * (positions // near) * (blocks // together)
+                for held in (n * parts for n in divisors(blocks // parts)):
+                    if inner_lines * max(inner, joined) * held * ROW_BYTES <= SUMS_BYTES:
+                        tiling = TileTiling(inner_lines, inner, held, rows, width, joined)
+                        times = (lines // inner_lines) * (positions // inner) * (blocks // held)
                         found.append((times * _time(tiling, dots_of_sum // width), len(found), tiling))
     return [tiling for _, _, tiling in sorted(found)]
 
@@ -179,7 +218,7 @@ def _time(tiling: TileTiling, steps: int) -> float:
     """In rows of products: in each step of the reduction products, or all loads from the first cache if these take
     longer, and what comes there from the second; in the end reading the sums."""
     tiles, blocks = tiling.tiles, tiling.blocks
-    loads = tiles * -(-blocks // TOGETHER) + blocks * -(-tiles // TOGETHER)
+    loads = tiles * -(-blocks // REGISTERS) + blocks * -(-tiles // REGISTERS)
     sums = tiling.lines * max(tiling.positions, tiling.joined) * blocks
-    far = FAR_SUM * sums if sums * ROW_BYTES > SUMS_BYTES // 2 else 0
-    return steps * (max(tiles * blocks * ROWS, loads * LOAD) + (tiles + blocks) * FETCH) + far
+    late = FAR_SUM * sums if sums * ROW_BYTES > SUMS_BYTES // 2 else 0
+    return steps * (max(tiles * blocks * ROWS, loads * LOAD) + (tiles + blocks) * FETCH) + late

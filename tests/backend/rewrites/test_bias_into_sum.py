@@ -7,8 +7,8 @@ import pytest
 from compiled import compare, op
 
 from mrt.backend import compile_model
-from mrt.backend.rewrites.bias_into_sum import EarlyBias
-from mrt.backend.rewrites.known_bounds import known_bounds
+from mrt.backend.rewrites.bias_into_sum import BiasIntoSum
+from mrt.backend.rewrites.rewrite import Facts
 from mrt.symbol import Graph, GraphBuilder, Interval, TensorType
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -39,7 +39,7 @@ PER_CHANNEL = np.array([-(2**20), 5, 2**20], np.int32).reshape(1, 3, 1, 1)
     ids=["by channel", "read by others", "one for all", "by position"],
 )
 def test_a_constant_for_each_output_channel_is_the_bias(graph: Graph, is_early: bool) -> None:
-    found = EarlyBias(known_bounds(graph, {}))(graph)
+    found = BiasIntoSum()(graph)
     assert ("broadcast_add" not in {symbol.op for symbol in found.operators}) is is_early
     feeds = {"x": np.random.default_rng(0).integers(0, 256, (1, 4, 5, 5)).astype(np.uint8)}
     compare(found, found.evaluate(feeds), graph.evaluate(feeds))
@@ -58,7 +58,7 @@ def test_a_bias_with_which_sums_leave_32_bits_on_the_way_is_added_late(is_given:
     graph = builder.graph([total if is_given else builder.apply(op("broadcast_add"), [total, bias])])
     known = {"x": Interval.of(-3, 0, data.shape)}
     analyse_bounds(graph, known)
-    found = EarlyBias(known_bounds(graph, known))(graph)
+    found = BiasIntoSum(Facts(known=known))(graph)
     assert [s.op for s in found.operators] == (["Convolution"] if room else ["Convolution", "broadcast_add"])
     facts = [TensorQuantization("x", data.shape, "int8", 1.0, 0, -3, 0)]
     outputs = [TensorQuantization(s.name, s.shape, s.dtype, 1.0, 0, 0, 0) for s in graph.outputs]

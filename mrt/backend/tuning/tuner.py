@@ -1,4 +1,4 @@
-"""Tuning: the tilings that schedules offer are measured on this machine, and the fastest of each function is kept."""
+"""Measures the tilings that schedules offer on this machine, and chooses the fastest of each function."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from mrt.backend.machine import Machine
 from mrt.backend.schedule.tilings import Scheduler
 from mrt.backend.tuning.database import Database
 from mrt.backend.tuning.metaschedule import run_searches
-from mrt.backend.tuning.search import Anchors, Search, gained
+from mrt.backend.tuning.search import Search, TunableCollector, gained
 from mrt.errors import ModelFileError
 from mrt.progress import Reporter
 
 
 @dataclass(frozen=True)
-class Tuning:
+class Tuner:
     """folder: of the database. trials: how many tilings of a function are measured; with 0 the database must be there.
 
     report: is told what is measured and what was gained.
@@ -27,8 +27,8 @@ class Tuning:
     trials: int
     report: Reporter
 
-    def scheduler(self, emit: Callable[[Scheduler], Any], machine: Machine) -> Scheduler:
-        """What chooses the fastest tilings that are known, once those of all functions that `emit` makes were measured.
+    def scheduler(self, lower: Callable[[Scheduler], Any], machine: Machine) -> Scheduler:
+        """What chooses the fastest tilings that are known, once those of all functions that `lower` makes are measured.
 
         Raises ModelFileError for a database that is missing or broken, or cannot be written.
         """
@@ -36,10 +36,10 @@ class Tuning:
             if not self.folder.is_dir():
                 raise ModelFileError(f"{self.folder} holds no database of tilings; tune first")
             return Database(self.folder, machine)
-        anchors = Anchors()
-        emit(anchors)
+        collector = TunableCollector()
+        lower(collector)
         database = Database(self.folder, machine)
-        searches = [Search(anchor, database, self.trials) for anchor in anchors.found]
+        searches = [Search(tunable, database, self.trials) for tunable in collector.found]
         total = sum(search.left for search in searches)
         if total:
             with self.report.progress("tune", total, "tilings") as progress:

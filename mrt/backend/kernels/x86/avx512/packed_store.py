@@ -1,4 +1,4 @@
-"""Sums that are scaled to bytes four vectors at a time: the words of two fill a vector, and the bytes of four.
+"""The epilogue that stores bytes, four vectors of sums at a time: the int16s of two fill a vector, the bytes of four.
 
 Schedules say what is done with one element; the loops around say which vectors of 16 channels there are, at which
 positions, and the statements for four of them are written here.
@@ -7,17 +7,19 @@ positions, and the statements for four of them are written here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 from tvm import ir, sym, tirx
 
-from mrt.backend.kernels.generic.lower_blocks import replace_loops, written_block
-from mrt.backend.kernels.x86.requantize_int16 import OPERATOR, TURN, picked, two_scaled
-from mrt.backend.kernels.x86.upper_word import LANES
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, statement_block, without_marks
+from mrt.backend.kernels.x86.avx512.requantize_int16 import OPERATOR, TURN, picked, requantize_pair
+from mrt.backend.kernels.x86.avx512.upper_word import LANES
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
+from mrt.symbol.passes import Property
 
 PACK = "llvm.x86.avx512.packuswb.512"
 QUARTERS = range(0, 2 * LANES, 4 * TURN)
@@ -29,22 +31,28 @@ Place = tuple[int, ...]
 """Of the loops around a vector of channels."""
 
 
-def narrows(plan: Any, loop: Any) -> bool:
-    """Whether `loop` does nothing but to store scaled words as bytes, so that `write_narrowed` may write it."""
+def stores_packed(plan: Any, loop: Any) -> bool:
+    """Whether `loop` only stores requantized int16s as bytes, so that `PackedStore` may write it."""
     realize = plan.get(loop).body
-    return hasattr(realize, "block") and _scaled(realize.block.body) is not None
+    return hasattr(realize, "block") and _requantized(realize.block.body) is not None
 
 
-def write_narrowed(function: Any) -> Any:
-    """The scheduled function in which loops with `Hint.NARROWED` are written out.
+@dataclass(frozen=True)
+class PackedStore(KernelPass):
+    """Loops with `Hint.PACKED_STORE` are written out.
 
     The mark is how many of the loops within say which channels; those before say which positions, and the innermost
     one goes over a vector of channels.
     """
-    return replace_loops(function, Hint.NARROWED, _written)
+
+    marks: ClassVar[tuple[str, ...]] = (Hint.PACKED_STORE,)
+    ensures: ClassVar[tuple[Property, ...]] = (without_marks(Hint.PACKED_STORE),)
+
+    def lower(self, function: Any) -> Any:
+        return lower_loops(function, Hint.PACKED_STORE, _packed)
 
 
-def _scaled(store: Any) -> Any:
+def _requantized(store: Any) -> Any:
     """The call of OPERATOR whose result, held to a byte, is stored; None where something else is."""
     if not isinstance(store, tirx.BufferStore) or dtype_of(store.value) != "uint8":
         return None
@@ -62,29 +70,29 @@ def _is_held(value: Expression) -> bool:
     return _is_held(value.value) if isinstance(value, tirx.Cast) else hasattr(value, "source")
 
 
-def _written(loop: Any) -> Any:
+def _packed(loop: Any) -> Any:
     loops, inner = [], loop
     while isinstance(inner, tirx.For):
         loops.append(inner)
         inner = inner.body
-    return _Narrowed(loops, inner, int(loop.annotations[Hint.NARROWED])).block()
+    return _Tile(loops, inner, int(loop.annotations[Hint.PACKED_STORE])).block()
 
 
-class _Narrowed:
+class _Tile:
     """A block that stores one byte, within loops of positions, of channels, and over a vector of these."""
 
     def __init__(self, loops: Sequence[Any], realize: Any, channels: int) -> None:
         self._loops, self._realize = loops, realize
-        self._near = len(loops) - 1 - channels
-        self._follow = channels > 0 and int(loops[-2].extent) % 2 == 0
+        self._positions = len(loops) - 1 - channels
+        self._adjacent = channels > 0 and int(loops[-2].extent) % 2 == 0
         self._store = realize.block.body
-        self._call = _scaled(self._store)
+        self._call = _requantized(self._store)
 
     def block(self) -> Any:
         """The statements for all that the loops go over."""
         sums = self._call.args[0]
-        return written_block(
-            "narrowed",
+        return statement_block(
+            "packed_store",
             [load.source for load in map(_load, self._call.args[1:])],
             self._region(self._store.buffer, self._store.indices),
             self._statements(),
@@ -97,11 +105,11 @@ class _Narrowed:
             yield from self._stored(pairs[first : first + 2])
 
     def _pairs(self) -> Iterator[tuple[Place, Place]]:
-        """Two vectors each whose words fill one: of channels that follow each other, or else at two positions. The
+        """Two vectors each whose int16s fill one: of channels that follow each other, or else at two positions. The
         last one may be paired with itself."""
         counts = [range(int(loop.extent)) for loop in self._loops[:-1]]
-        positions, channels = (list(product(*each)) for each in (counts[: self._near], counts[self._near :]))
-        if self._follow:
+        positions, channels = (list(product(*each)) for each in (counts[: self._positions], counts[self._positions :]))
+        if self._adjacent:
             for first in range(0, len(channels), 2):
                 for place in positions:
                     yield (*place, *channels[first]), (*place, *channels[first + 1])
@@ -112,12 +120,12 @@ class _Narrowed:
 
     def _stored(self, pairs: Sequence[tuple[Place, Place]]) -> Iterator[Any]:
         """Stores the bytes of one or two pairs of vectors."""
-        words = [self._words(*pair) for pair in pairs]
-        joined = tirx.call_llvm_pure_intrin(f"uint8x{2 * LANES}", PACK, *words, *words[: 2 - len(words)])
+        packed = [self._int16s(*pair) for pair in pairs]
+        joined = tirx.call_llvm_pure_intrin(f"uint8x{2 * LANES}", PACK, *packed, *packed[: 2 - len(packed)])
         for number, pair in enumerate(pairs):
             # Each quarter of a vector has a few bytes of all four.
             first, second = ([2 * TURN * number + TURN * i + quarter for quarter in QUARTERS] for i in range(2))
-            if self._follow:
+            if self._adjacent:
                 yield self._bytes(joined, [*first, *second], pair[0])
                 continue
             yield self._bytes(joined, first, pair[0])
@@ -130,19 +138,19 @@ class _Narrowed:
         at = self._run(self._store.indices, place, TURN * len(turns))
         return tirx.BufferStore(self._store.buffer, value, at)
 
-    def _words(self, first: Place, second: Place) -> Expression:
-        """The scaled words of two vectors, in turns."""
+    def _int16s(self, first: Place, second: Place) -> Expression:
+        """The requantized int16s of two vectors, interleaved."""
         x, half, left, *factors = self._call.args
         vectors = [self._vector(x, place) for place in (first, second)]
         if len(factors) == 1:
-            own = [[self._in_turns(factors[0], first, second)]] * 2
+            own = [[self._interleaved(factors[0], first, second)]] * 2
         else:
             own = [[self._vector(factor, place) for factor in factors] for place in (first, second)]
-        half, left = (self._in_turns(each, first, second) for each in (half, left))
-        return two_scaled(vectors, half, left, own, in_turns=True)
+        half, left = (self._interleaved(each, first, second) for each in (half, left))
+        return requantize_pair(vectors, half, left, own, interleaved=True)
 
-    def _in_turns(self, value: Expression, first: Place, second: Place) -> Expression:
-        """What serves two vectors, as their words lie."""
+    def _interleaved(self, value: Expression, first: Place, second: Place) -> Expression:
+        """What serves two vectors, as their int16s lie."""
         turns = [start + i for at in range(0, VECTOR, TURN) for start in (at, VECTOR + at) for i in range(TURN)]
         vectors = [self._vector(value, place) for place in (first, second)]
         return tirx.Shuffle(vectors, [constant(turn, "int32") for turn in turns])

@@ -8,7 +8,7 @@ from compiled import compare, op
 
 from mrt.backend import TvmRunner, build_module
 from mrt.backend.operators.clip_to import ClipTo
-from mrt.backend.rewrites.clip_limits_as_parameters import SharedLimits
+from mrt.backend.rewrites.clip_limits_as_parameters import ClipLimitsAsParameters
 from mrt.symbol import Graph, GraphBuilder, Interval, TensorType
 
 
@@ -26,7 +26,7 @@ def test_limits_of_any_kind_give_the_same_integers(dtype: str) -> None:
     info = np.iinfo(dtype)
     ends = [(-7, 9), (9, 9), (-7.5, 2**40), (-(2**40), 300), (info.min + 1, info.max - 1), (-5, info.max), (0, 77)]
     graph = clips(dtype, *ends)
-    found = SharedLimits()(graph)
+    found = ClipLimitsAsParameters()(graph)
     assert {symbol.op for symbol in found.operators} == {"clip_to"}
     assert [symbol.name for symbol in found.outputs] == [symbol.name for symbol in graph.outputs]
     x = np.random.default_rng(0).integers(info.min, info.max, (2, 5, 3), dtype, endpoint=True)
@@ -47,7 +47,7 @@ def test_limits_of_any_kind_give_the_same_integers(dtype: str) -> None:
     ids=["common limits", "cast to bytes", "bytes", "floats"],
 )
 def test_other_clips_stay(graph: Graph) -> None:
-    assert {symbol.op for symbol in SharedLimits()(graph).operators} <= {"clip", "Cast"}
+    assert {symbol.op for symbol in ClipLimitsAsParameters()(graph).operators} <= {"clip", "Cast"}
 
 
 def layers(*limits: int) -> Graph:

@@ -1,8 +1,8 @@
-"""Integers of 32 bits scaled to words that are held: an operator of TVM that vectors go through whole, two at a time.
+"""int32 requantized to int16 and clipped: an operator of TVM that vectors go through whole, two at a time.
 
-What is scaled is the upper word of x · f. Where the words of x hold what counts, x is held to one before, by the
-instruction that makes one vector of two. Else the product's upper word is lower · f / 2^16 + upper · f, of the words of
-x, in 32 bits, and is held by the same instruction.
+The result is made of the upper half of x · f. Where 16 bits of x hold what counts, x is clipped to them before, by the
+instruction that makes one vector of two. Else the product's upper half is lower · f / 2^16 + upper · f, of the halves
+of x, in 32 bits, and is clipped by the same instruction.
 """
 
 from __future__ import annotations
@@ -13,50 +13,51 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
-from mrt.backend.kernels.x86.upper_word import INSTRUCTIONS, LANES, MOST_WORD, PURE, WORD, has_whole, upper_word
+from mrt.backend.kernels.x86.avx512.upper_word import INSTRUCTIONS, LANES, MOST_WORD, PURE, WORD, upper_word
+from mrt.backend.kernels.x86.vnni.dots import AVX512_VNNI, VPDPWSSD_512
 from mrt.backend.machine import Machine
 from mrt.backend.tir.expressions import Expression, constant, dtype_of
 
 OPERATOR, PRODUCT = "tirx.mrt_scaled_word", "tirx.mrt_product_word"
 PACK, PACK_SIGNED = "llvm.x86.avx512.packusdw.512", "llvm.x86.avx512.packssdw.512"
-ADD_PRODUCTS = "llvm.x86.avx512.vpdpwssd.512"
+ADD_PRODUCTS = VPDPWSSD_512.llvm
 TURN = 4
 """Elements of each of its two vectors that PACK puts next to those of the other one."""
 TURNS = tuple(first + i for half in (0, TURN) for first in range(half, LANES, 2 * TURN) for i in range(TURN))
 """Where in what PACK gives the elements of the first vector are, and then those of the second."""
 
 
-def has_late(machine: Machine) -> bool:
-    """Whether a machine has what scales words that are held late: two products are added to 32 bits at once."""
-    return has_whole(machine) and machine.word_dot == ADD_PRODUCTS
+def clips_products(machine: Machine) -> bool:
+    """Whether a machine can clip after it multiplies: by an instruction that adds two products to 32 bits at once."""
+    return machine.has(*AVX512_VNNI)
 
 
-def scaled_word(
+def requantize_int16(
     x: Expression, factors: Sequence[Expression], half: Expression, left: Expression, whole: bool
 ) -> Expression:
     """(min(max(w, 0), 2^16 - 1) + half) >> left in uint16, of w = x · f / 2^16 rounded down.
 
-    x: an int32. factors: one f of uint16, where x is held instead of w, or f and 2^16 f as int32. half, left: uint16.
-    The sum fits a word. whole: see `upper_word.has_whole`.
+    x: an int32. factors: one f of uint16, where x is clipped instead of w, or f and 2^16 f as int32. half, left:
+    uint16. The sum fits a word. whole: see `upper_word.has_whole`.
     """
     if whole:
         return tirx.call_intrin("uint16", OPERATOR, x, half, left, *factors)
     return _spelt(x, half, left, *factors)
 
 
-def product_word(x: Expression, factors: Sequence[Expression], whole: bool) -> Expression:
+def multiply_high_int16(x: Expression, factors: Sequence[Expression], whole: bool) -> Expression:
     """x · f / 2^16 rounded down, in int16, which holds it, of an int32 x. factors: f and 2^16 f as int32."""
     return tirx.call_intrin("int16", PRODUCT, x, *factors) if whole else _upper(x, *factors).astype("int16")
 
 
-def two_scaled(
+def requantize_pair(
     vectors: Sequence[Expression],
     half: Expression,
     left: Expression,
     factors: Sequence[Sequence[Expression]],
-    in_turns: bool,
+    interleaved: bool,
 ) -> Expression:
-    """The scaled words of two vectors of int32, LANES of them, one vector's after the other's or as PACK puts them.
+    """The int16s of two vectors of int32, LANES of them, one vector's after the other's or as PACK puts them.
 
     factors: those of each vector. half, left, and a factor of uint16, which serves both: LANES, in the order of the
     result.
@@ -64,7 +65,7 @@ def two_scaled(
     late = len(factors[0]) > 1
     given = [_upper_words(x, *own) for x, own in zip(vectors, factors, strict=True)] if late else vectors
     words = tirx.call_llvm_pure_intrin(f"uint16x{LANES}", PACK, *given)
-    words = words if in_turns else picked(words, TURNS)
+    words = words if interleaved else picked(words, TURNS)
     if not late:
         words = tirx.call_llvm_pure_intrin(dtype_of(words), INSTRUCTIONS[dtype_of(words)], words, factors[0][0])
     return (words + half) >> left
@@ -126,7 +127,7 @@ def _lowered(call: Any) -> Expression:
         return _spelt(*call.args)
     halves = [range(first, first + LANES // 2) for first in (0, LANES // 2)]
     own = [factors] * 2 if len(factors) == 1 else [[picked(each, places) for each in factors] for places in halves]
-    return two_scaled([picked(x, places) for places in halves], half, left, own, in_turns=False)
+    return requantize_pair([picked(x, places) for places in halves], half, left, own, interleaved=False)
 
 
 for name, lower in ((OPERATOR, _lowered), (PRODUCT, _lowered_product)):

@@ -7,24 +7,28 @@ so made serves every position of a row whose window it is in, one vpdpbusd each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from tvm import ir, te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot
-from mrt.backend.kernels.generic.accumulator_init import begun_sums
+from mrt.backend.kernels.generic.accumulator_init import initialized_sums
 from mrt.backend.kernels.generic.dot import DotForm
-from mrt.backend.kernels.generic.lower_blocks import vectorized, write_blocks, written_block
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, statement_block, without_marks
 from mrt.backend.kernels.generic.sum_block import SumBlock
-from mrt.backend.kernels.x86.packed_store import narrows
+from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
+from mrt.backend.kernels.x86.vnni.dots import PERMUTES, VPDPBUSD_256, VPDPBUSD_512
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import divisors, extent, parallelize
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.stages import Hint, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of, substitute
+from mrt.backend.tir.statements import vectorized
 from mrt.symbol import Array
+from mrt.symbol.passes import Property
 from mrt.symbol.types import type_of
 
 DEPTH = 4
@@ -51,7 +55,7 @@ def column_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> 
     if weight.ndim != 4:
         return None
     dot = choose_dot(data, weight, accumulator, machine)
-    return dot if "vpdpbusd" in dot.instruction and dot.parts == 1 else None
+    return dot if dot.formed_by in (VPDPBUSD_512, VPDPBUSD_256) and dot.parts == 1 else None
 
 
 def pack_columns(weight: Array, data: View, accumulator: str, surroundings: Surroundings) -> Packed | None:
@@ -70,7 +74,7 @@ def pack_columns(weight: Array, data: View, accumulator: str, surroundings: Surr
     laid = np.zeros((storage.depth, quads * DEPTH, columns), np.int8)
     laid[:channels, :rows] = weight[:, 0]
     packed = np.ascontiguousarray(laid.reshape(-1, dot.lanes, quads, DEPTH, columns).transpose(0, 2, 4, 1, 3))
-    arrays = [_with_places(packed) if surroundings.machine.permutes_bytes else packed]
+    arrays = [_with_places(packed) if surroundings.machine.has(PERMUTES) else packed]
     if dot.offset:
         arrays.append(-dot.offset * packed.sum(axis=(1, 2, 4), dtype=np.int32))
     laid_as = tuple(Storage.plain(type_of(array)) for array in arrays)
@@ -109,12 +113,12 @@ def column_sums(
         return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=taps)
 
     sums = stage((*positions, storage.depth // dot.lanes, dot.lanes), total, "columns", columns=dot.instruction)
-    begun = begun_sums(sums, dot, weight, bias)
+    initialized = initialized_sums(sums, dot, weight, bias)
 
     def element(channel: Expression, *position: Expression) -> Expression:
         block, lane = tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes)
-        if begun is not None:
-            return begun(*position, block, lane)
+        if initialized is not None:
+            return initialized(*position, block, lane)
         value = sums(*position, block, lane)
         return value if bias is None else value + bias(channel).astype(dot.accumulator)
 
@@ -122,7 +126,7 @@ def column_sums(
 
 
 def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> None:
-    """A strip of one or two lines of positions at a time of one vector of channels; `write_columns` writes its sums."""
+    """A strip of one or two lines of positions at a time of one vector of channels; `DepthwiseDots` writes its sums."""
     *outer, line, row, channel = plan.get_loops(output)
     lanes = extent(plan, plan.get_loops(sums)[len(outer) + 3])
     strip = max(n for n in divisors(extent(plan, row)) if n <= STRIP)
@@ -132,8 +136,8 @@ def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> Non
     plan.reorder(*outer, lines, blocks, strips, near_lines, near, lane)
     plan.compute_at(sums, strips, preserve_unit_loops=True)
     parallelize(plan, [*outer, lines, blocks])
-    if narrows(plan, lane):
-        plan.annotate(near_lines, Hint.NARROWED, 0)
+    if stores_packed(plan, lane):
+        plan.annotate(near_lines, Hint.PACKED_STORE, 0)
         return
     plan.vectorize(lane)
     plan.unroll(near_lines)
@@ -147,9 +151,15 @@ def _lines(block: Any, count: int) -> int:
     return 2 if count % 2 == 0 and rest == 0 and columns.lengths[5] + stride <= DEPTH else 1
 
 
-def write_columns(function: Any) -> Any:
-    """The scheduled function with the sums of columns by dots."""
-    return write_blocks(function, Hint.COLUMNS, _strip)
+@dataclass(frozen=True)
+class DepthwiseDots(KernelPass):
+    """The sums over columns by dots."""
+
+    marks: ClassVar[tuple[str, ...]] = (Hint.COLUMNS,)
+    ensures: ClassVar[tuple[Property, ...]] = (without_marks(Hint.COLUMNS),)
+
+    def lower(self, function: Any) -> Any:
+        return lower_blocks(function, Hint.COLUMNS, _strip)
 
 
 def _strip(loops: Sequence[Any], realize: Any) -> Any:
@@ -162,7 +172,7 @@ def _strip(loops: Sequence[Any], realize: Any) -> Any:
     strip = _Strip(block, base, lengths)
     written = [ir.Range.from_min_extent(*pair) for pair in zip(base[:5], lengths[:5], strict=True)]
     region = tirx.BufferRegion(strip.sums, written)
-    return written_block("columns", [strip.data.source, strip.weights.source], region, strip.statements())
+    return statement_block("columns", [strip.data.source, strip.weights.source], region, strip.statements())
 
 
 class _Strip(SumBlock):
@@ -183,7 +193,7 @@ class _Strip(SumBlock):
         """Column by column of the data; each goes to all sums that it is part of."""
         for y in range(self._lines):
             for x in range(self._positions):
-                yield self._begun(y, x)
+                yield self._initialized(y, x)
         readers: dict[int, list[tuple[int, int]]] = {}
         position, tap = self.pitch(2), self.pitch(6)
         for x in range(self._positions):
@@ -200,8 +210,8 @@ class _Strip(SumBlock):
         """The index of a position's sums."""
         return [self._base[0], self._base[1] + y, self._base[2] + x, self._base[3], lane]
 
-    def _begun(self, y: int, x: int) -> Any:
-        """Begins the sums of a position."""
+    def _initialized(self, y: int, x: int) -> Any:
+        """Initializes the sums of a position."""
         lane = tirx.Var("lane", "int32")
         place = self._place(y, x, lane)
         (start,) = substitute([self._start], self.variables, [*place, *self._base[5:]])

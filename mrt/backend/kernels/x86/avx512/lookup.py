@@ -8,6 +8,7 @@ from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.machine import Machine
+from mrt.backend.schedule.cost import PICKS
 from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 
 OPERATOR = "tirx.mrt_lookup"
@@ -19,7 +20,7 @@ READS_STATE = 2
 
 def gathers(machine: Machine) -> bool:
     """Whether a machine reads the int32 elements of a table at the places that a vector holds by one instruction."""
-    return machine.vector_bits == 32 * LANES
+    return machine.has("avx512f")
 
 
 def looked_up(table: Tensor, place: Expression) -> Expression:
@@ -40,4 +41,5 @@ def _lowered(call: Any) -> Expression:
 
 ir.register_op_attr(OPERATOR, "TVectorizable", True)
 ir.register_op_attr(OPERATOR, "TCallEffectKind", READS_STATE)
+ir.register_op_attr(OPERATOR, PICKS, True)
 register_intrin_lowering(OPERATOR, target="llvm", f=_lowered)

@@ -44,7 +44,7 @@ def read_by_all(layers: Layers, data: Symbol, bordered: bool = True) -> None:
 
 def copies(layers: Layers) -> list[str]:
     """Why slices are copied, of those that are."""
-    return [call.ends for call in explain(layers.graph(), []) if call.operators[0].startswith("slice")]
+    return [call.ends for call in explain(layers.graph(), []).calls if call.operators[0].startswith("slice")]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_concatenations_in_each_other(nested: int) -> None:
     outer = layers.hidden("Concat", *((inner, parts[2], deeper) if nested else (parts[2], inner, deeper)), dim=1)
     layers.finish(layers.convolution(outer, 16, (3, 3), pad=(1, 1)))
     layers.finish(layers.convolution(inner, 16, (1, 1)))
-    assert not any("Concat" in call.operators for call in explain(layers.graph(), []))
+    assert not any("Concat" in call.operators for call in explain(layers.graph(), []).calls)
     layers.check()
 
 
@@ -112,7 +112,7 @@ def test_a_part_that_is_made_of_another_is_not_written_beside_it() -> None:
     for source in (parts[1], inner, cut(layers, parts[0], 1, 16, 32)):
         made = layers.requantized(layers.convolution(source, 16, (1, 1)))
         layers.finish(layers.convolution(layers.hidden("Concat", inner, made, dim=1), 16, (1, 1)))
-    told = [call.ends for call in explain(layers.graph(), []) if call.operators == ("Concat",)]
+    told = [call.ends for call in explain(layers.graph(), []).calls if call.operators == ("Concat",)]
     assert any("is made of another part" in why for why in told)
     layers.check()
 
@@ -152,7 +152,7 @@ def test_units_that_split_join_and_shuffle(cpu: str, channels: int) -> None:
         data = shuffled(layers, layers.hidden("Concat", kept, made, dim=1), 2)
     layers.finish(layers.convolution(data, 16, (1, 1)))
     moves = {"slice_axis", "Concat", "Reshape", "transpose", "interleave"}
-    found = [call.operators for call in explain(layers.graph(), []) if moves & set(call.operators)]
+    found = [call.operators for call in explain(layers.graph(), []).calls if moves & set(call.operators)]
     assert found == [("interleave",)] * 2
     layers.check(runner=TvmRunner() if cpu == "native" else TvmRunner({"kind": "llvm", "mcpu": cpu}))
 

@@ -11,6 +11,7 @@ from compiled import compare
 from mrt.backend import TvmRunner
 from mrt.backend.machine import Machine
 from mrt.backend.rewrites.merge_slices import MergeSlices
+from mrt.backend.rewrites.rewrite import Facts
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.operators.broadcast import BroadcastMul
@@ -182,28 +183,28 @@ def test_slices_of_enough_whole_dots_stay_apart_within_one_operator(
 ) -> None:
     """Those of several lengths are cut; not those that are too short to pay then, or are not whole dots."""
     graph = in_slices(lengths, kernel)
-    (merged,) = MergeSlices(VECTORS)(graph).operators
+    (merged,) = MergeSlices(Facts(VECTORS))(graph).operators
     assert getattr(merged.operator, "width", 0) == width
     assert merged.op == ("sliced_convolution" if width else "Convolution")
     values = np.random.default_rng(0).integers(0, 255, graph.inputs[0].shape, "uint8", endpoint=True)
-    compare(graph, MergeSlices(VECTORS)(graph).evaluate({"x": values}), graph.evaluate({"x": values}))
+    compare(graph, MergeSlices(Facts(VECTORS))(graph).evaluate({"x": values}), graph.evaluate({"x": values}))
 
 
 @pytest.mark.parametrize("factor", [0, -2])
 def test_factors_that_are_not_positive_go_into_the_weight(factor: int) -> None:
     """A slice's own sum would not be bounded by the total's."""
-    (merged,) = MergeSlices(VECTORS)(in_slices((16, 16), 3, factor)).operators
+    (merged,) = MergeSlices(Facts(VECTORS))(in_slices((16, 16), 3, factor)).operators
     assert merged.op == "Convolution"
 
 
 def test_wide_weights_are_not_multiplied_in_slices() -> None:
-    (merged,) = MergeSlices(VECTORS)(in_slices((16, 16), 3, largest=200)).operators
+    (merged,) = MergeSlices(Facts(VECTORS))(in_slices((16, 16), 3, largest=200)).operators
     assert merged.op == "Convolution"
 
 
 @pytest.mark.parametrize("cpu", ["x86-64-v4", "sapphirerapids"])
 def test_machines_without_products_of_bytes_or_with_tiles_take_the_folded_weight(cpu: str) -> None:
-    (merged,) = MergeSlices(Machine.of({"kind": "llvm", "mcpu": cpu}))(in_slices((16, 16), 3)).operators
+    (merged,) = MergeSlices(Facts(Machine.of({"kind": "llvm", "mcpu": cpu})))(in_slices((16, 16), 3)).operators
     assert merged.op == "Convolution"
 
 

@@ -28,7 +28,7 @@ PURE = 1
 
 def has_whole(machine: Machine) -> bool:
     """Whether a machine multiplies LANES words at once."""
-    return machine.vector_bits == WORD * LANES and bool(machine.word_dot)
+    return machine.has("avx512bw")
 
 
 def upper_word(x: Expression, y: Expression, whole: bool) -> Expression:

@@ -12,8 +12,9 @@ from tvm import tirx
 
 from mrt.backend import TvmRunner, build_module
 from mrt.backend.build import compile_executable
-from mrt.backend.fusion.regions import MAX_SYMBOLS, find_regions, join_branches
-from mrt.backend.lowering.graph import Emitter
+from mrt.backend.fusion.join_branches import join_branches
+from mrt.backend.fusion.regions import MAX_SYMBOLS, find_regions
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.te.registry import compute, has_compute
 from mrt.errors import CompilationError, DataError
@@ -192,9 +193,9 @@ def test_a_failing_compute_names_the_symbol(capfd: pytest.CaptureFixture[str]) -
 def test_a_function_refuses_tensors_of_another_type(wrong: np.ndarray) -> None:
     """Though the kernels check nothing."""
     machine = Machine.of()
-    emitter = Emitter(machine)
-    emitter.add(chain(1, reshape=False), "main")
-    main = virtual_machine(compile_executable(emitter.module(), machine))["main"]
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(chain(1, reshape=False), "main")
+    main = virtual_machine(compile_executable(module_builder.module(), machine))["main"]
     assert main(tvm.runtime.tensor(np.ones((2, 8), np.int32)))[0].shape == (2, 8)
     with pytest.raises((RuntimeError, ValueError), match="input0"):
         main(tvm.runtime.tensor(wrong))

@@ -1,0 +1,68 @@
+"""What an instruction that adds up products is: a record. The folder of a family of CPUs holds those that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.types import INT32_MAX
+
+INT16_HOLDS = ("int8", "uint8", "int16")
+"""Dtypes whose values an int16 holds."""
+
+
+@dataclass(frozen=True)
+class DotInstruction:
+    """An instruction that multiplies `depth` neighbours of the data by those of each lane's weights, exactly, in int32.
+
+    llvm: LLVM's name of it. features: what a CPU must have, all of them. bits: of its vectors. data, weight: the dtypes
+    of its factors. offsets: dtypes of data that it serves, each with what is added to a value to make it a `data`.
+    weights: dtypes of weights that it serves. adds: whether it adds to the accumulator, and does not give the sums
+    alone.
+    """
+
+    llvm: str
+    features: tuple[str, ...]
+    bits: int
+    data: str
+    weight: str
+    depth: int
+    offsets: Mapping[str, int] = field(hash=False)
+    weights: tuple[str, ...]
+    adds: bool = True
+
+    def fits(self, data: str, reach: int, least: int) -> bool:
+        """Whether no sum can leave 32 bits.
+
+        reach: what the absolute values of the weights of one output channel add up to at most; least: the least weight.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class ByteDot(DotInstruction):
+    """Four products of bytes; what is added to the data counts in the sums."""
+
+    @classmethod
+    def of(cls, llvm: str, features: tuple[str, ...], bits: int, data: str) -> ByteDot:
+        """data: int8 or uint8; data of the other sign is stored with 128 added, or taken off."""
+        offsets = {"uint8": {"uint8": 0, "int8": 128}, "int8": {"int8": 0, "uint8": -128}}[data]
+        return cls(llvm, features, bits, data, "int8", 4, offsets, ("int8",))
+
+    def fits(self, data: str, reach: int, least: int) -> bool:
+        lo, hi = DTYPE_RANGES[self.data]
+        return (max(-lo, hi) + abs(self.offsets[data])) * reach <= INT32_MAX
+
+
+@dataclass(frozen=True)
+class Int16Dot(DotInstruction):
+    """Two products of int16."""
+
+    @classmethod
+    def of(cls, llvm: str, features: tuple[str, ...], bits: int, adds: bool) -> Int16Dot:
+        return cls(llvm, features, bits, "int16", "int16", 2, dict.fromkeys(INT16_HOLDS, 0), INT16_HOLDS, adds)
+
+    def fits(self, data: str, reach: int, least: int) -> bool:
+        # Four factors of -2^15 would leave 32 bits within the instruction.
+        return least > -(2**15) or data != "int16"

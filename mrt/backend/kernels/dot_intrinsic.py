@@ -1,0 +1,71 @@
+"""A dot as a tensor intrinsic: what TVM finds in loops, and the instruction that it puts in their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir
+from tvm.script import tirx as script
+
+from mrt.backend.kernels.dot_instructions import Dot
+
+
+def intrinsic_of(dot: Dot) -> str:
+    """The name of the tensor intrinsic of a dot; it is registered when first asked for."""
+    name = f"mrt.{dot.instruction}.{dot.data}.{dot.weight}.{dot.lanes}"
+    if s_tir.TensorIntrin.get(name, allow_missing=True) is None:
+        s_tir.TensorIntrin.register(name, _description(dot), _implementation(dot))
+    return name
+
+
+def _description(dot: Dot) -> Any:
+    """What a dot computes, as the schedule finds it."""
+    lanes, depth, accumulator, cast = dot.lanes, dot.depth, dot.accumulator, script.cast
+
+    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def description(a: script.handle, b: script.handle, c: script.handle) -> None:
+        x = script.match_buffer(a, (depth,), dot.data, offset_factor=1)
+        w = script.match_buffer(b, (lanes, depth), dot.weight, offset_factor=1)
+        y = script.match_buffer(c, (lanes,), accumulator, offset_factor=1)
+        with script.sblock("root"):
+            script.reads(y[0:lanes], x[0:depth], w[0:lanes, 0:depth])
+            script.writes(y[0:lanes])
+            for i in script.serial(0, lanes):
+                for k in script.serial(0, depth):
+                    with script.sblock("update"):
+                        lane, channel = script.axis.remap("SR", [i, k])
+                        y[lane] = y[lane] + cast(x[channel], accumulator) * cast(w[lane, channel], accumulator)
+
+    return description
+
+
+def _implementation(dot: Dot) -> Any:
+    """The same by one instruction: `depth` elements of the data, 32 bits together, are broadcast to all lanes."""
+    lanes, depth = dot.lanes, dot.depth
+    identifier = script.llvm_lookup_intrinsic_id(dot.instruction)
+    # LLVM takes the factors of a product of bytes as bytes, those of a product of int16 as int16.
+    factor, sums = f"int{32 // depth}x{lanes * depth}", f"{dot.accumulator}x{lanes}"
+    loaded, packed = f"{dot.data}x{depth}", f"{dot.weight}x{lanes * depth}"
+
+    def added(held: Any, x: Any, w: Any) -> Any:
+        """The accumulator and the sums of the products."""
+        given = script.reinterpret(script.broadcast(script.reinterpret(x, dtype="int32"), lanes), dtype=factor)
+        if dot.formed_by is not None and not dot.formed_by.adds:
+            return held + script.call_llvm_pure_intrin(identifier, given, w, dtype=sums)
+        return script.call_llvm_pure_intrin(identifier, held, given, w, dtype=sums)
+
+    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def implementation(a: script.handle, b: script.handle, c: script.handle) -> None:
+        x = script.match_buffer(a, (depth,), dot.data, offset_factor=1)
+        w = script.match_buffer(b, (lanes, depth), dot.weight, offset_factor=1)
+        y = script.match_buffer(c, (lanes,), dot.accumulator, offset_factor=1)
+        with script.sblock("root"):
+            script.reads(y[0:lanes], x[0:depth], w[0:lanes, 0:depth])
+            script.writes(y[0:lanes])
+            y[script.ramp(0, 1, lanes)] = added(
+                y.vload([0], dtype=sums),
+                x.vload([0], dtype=loaded),
+                w.vload([0, 0], dtype=packed),
+            )
+
+    return implementation

@@ -1,0 +1,1 @@
+"""Products of int16 in vectors of 256 bits, and of 128: AVX2, SSE2. The way to them is that of `x86/vnni`."""

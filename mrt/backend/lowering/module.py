@@ -1,0 +1,116 @@
+"""From a graph to a Relax module: one PrimFunc per region, called from the function `main`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
+from mrt.backend.lowering.plan_calls import Constants, constant_of, plan_calls
+from mrt.backend.lowering.region import Copy
+from mrt.backend.machine import Machine
+from mrt.backend.memory.storage import Storage
+from mrt.backend.rewrites.known_bounds import NOTHING, Bounds
+from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
+from mrt.compilation import NATIVE, Target
+from mrt.runtime import REQUEST
+from mrt.symbol import Graph, Symbol
+
+
+def build_module(graph: Graph, name: str = "main", target: Target = NATIVE) -> tvm.IRModule:
+    """A Relax module whose function `name` computes the graph.
+
+    The function takes the graph's inputs in order and gives a tuple of its outputs in order, also where it is one.
+    Parameters are constants; schedules are made for `target`, results do not depend on it in integers.
+    Raises CompilationError listing every operator that has no compute, or naming the symbol where TVM fails.
+    """
+    builder = ModuleBuilder(Machine.of(target))
+    builder.add(graph, name)
+    return builder.module()
+
+
+class ModuleBuilder:
+    """Collects the functions of one module; regions of the same structure share a PrimFunc."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        scheduler: Scheduler = schedule_by_rule,
+        on_function: Callable[[str, Any], None] = lambda name, function: None,
+        wrap_results: Callable[[Any], Any] = lambda results: results,
+    ) -> None:
+        """scheduler: chooses among the ways in which a function may be scheduled. on_function: gets each function with
+        its name once it is scheduled. wrap_results: what functions of the module give, of the tuple of their results.
+        """
+        self._machine, self._scheduler = machine, scheduler
+        self._on_function, self._wrap_results = on_function, wrap_results
+        self._builder = relax.BlockBuilder()
+        self._functions: dict[Any, Any] = {}
+        self._needs_tiles = False
+        self._constants: Constants = {}
+
+    def module(self) -> tvm.IRModule:
+        """The module of all that was added; nothing can be added then."""
+        if self._needs_tiles:
+            asking = self._builder.add_func(tile_request(), "ask_for_tiles")
+            with self._builder.function(REQUEST, []):
+                given = self._builder.emit(relax.call_tir(asking, relax.Tuple([]), _tensor_type((1,), "int32")))
+                self._builder.emit_func_output(given)
+        return self._builder.finalize()
+
+    def add(self, graph: Graph, name: str, known: Bounds = NOTHING, as_they_lie: bool = False) -> list[Storage]:
+        """Adds the function `name` that computes `graph`; gives how its outputs lie in memory.
+
+        known: intervals of its tensors, such as of its inputs. as_they_lie: whether outputs may lie as suits their
+        makers and readers, as far as that can be read; else they lie in the graph's order.
+        """
+        # All that can fail comes first: TVM's builder complains if it is left in the middle of a function.
+        plan = plan_calls(graph, self._machine, self._add_function, self._constants, known, as_they_lie)
+        values: dict[Any, Any] = {
+            symbol: relax.Var(f"input{i}", _tensor_type(symbol.shape, symbol.dtype))
+            for i, symbol in enumerate(plan.graph.inputs)
+        }
+        with self._builder.function(name, [values[symbol] for symbol in plan.graph.inputs]):
+            with self._builder.dataflow():
+                for call in plan.calls:
+                    arguments = [values[a] if isinstance(a, (Symbol, Copy)) else a for a in call.arguments]
+                    held = None if call.written is None else values[call.written]
+                    made = self._builder.emit(_call(call.function, arguments, call.storages, held))
+                    for i, result in enumerate(call.results):
+                        values[result] = self._builder.emit(relax.TupleGetItem(made, i)) if call.results[1:] else made
+                found = [values[r] if isinstance(r, (Symbol, Copy)) else r for r, _ in plan.results]
+                emitted = self._builder.emit_output(self._wrap_results(relax.Tuple(found)))
+            self._builder.emit_func_output(emitted)
+        return [storage for _, storage in plan.results]
+
+    def add_bytes(self, content: bytes, name: str) -> None:
+        """Adds the function `name` that takes nothing and gives `content` as a uint8 tensor."""
+        with self._builder.function(name, []):
+            self._builder.emit_func_output(constant_of(np.frombuffer(content, np.uint8)))
+
+    def _add_function(self, key: Any, name: str, make: Callable[[Scheduler], Any]) -> Any:
+        """The function that `make` makes, or the one that was made for the same key."""
+        if key not in self._functions:
+            made = make(self._scheduler)
+            self._needs_tiles = self._needs_tiles or needs_tiles(made)
+            self._functions[key] = self._builder.add_func(made, name)
+            self._on_function(self._functions[key].name_hint, made)
+        return self._functions[key]
+
+
+def _call(function: Any, arguments: list[Any], storages: Sequence[Storage], held: Any) -> Any:
+    """The call of a function of new tensors, or of one whose last result is written into `held`."""
+    kinds = [_tensor_type(storage.shape, storage.dtype) for storage in storages]
+    if held is None:
+        return relax.call_tir(function, relax.Tuple(arguments), kinds if kinds[1:] else kinds[0])
+    new = [relax.op.builtin.alloc_tensor(relax.ShapeExpr(storage.shape), storage.dtype, 0) for storage in storages[:-1]]
+    places = list(range(len(arguments), len(arguments) + len(kinds)))
+    return relax.op.call_tir_inplace(function, relax.Tuple([*arguments, *new, held]), places, kinds)
+
+
+def _tensor_type(shape: Sequence[int], dtype: str) -> Any:
+    return relax.TensorType(list(shape), dtype)

@@ -1,0 +1,61 @@
+"""What the rewrites of the back end have in common: what they know of the graph that they are given."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from mrt.backend.machine import Machine
+from mrt.backend.operators.clip_to import ClipTo
+from mrt.backend.rewrites.known_bounds import NOTHING, Bounds, known_bounds
+from mrt.symbol import Graph, RewritePass
+from mrt.symbol.passes import PassResult, without_operators
+
+LIMITS_ARE_ATTRIBUTES = without_operators("limits of clips are attributes", ClipTo.op)
+
+
+class Facts:
+    """What rewrites may rely on.
+
+    machine: which the code is for, None for no machine in particular.
+    """
+
+    def __init__(self, machine: Machine | None = None, known: Bounds = NOTHING) -> None:
+        """known: intervals of tensors by name; what they leave open follows from dtypes."""
+        self.machine, self._known = machine, known
+        self._bounds: MutableMapping[Graph, Bounds] = WeakKeyDictionary()
+        self._made_from: MutableMapping[Graph, Graph] = WeakKeyDictionary()
+
+    def bounds(self, graph: Graph) -> Bounds:
+        """The intervals of all tensors of a graph, by name.
+
+        Derived once for each graph, and only those that were not known of the graph that it was made from.
+        """
+        if graph not in self._bounds:
+            nearest = graph
+            while nearest not in self._bounds and nearest in self._made_from:
+                nearest = self._made_from[nearest]
+            self._bounds[graph] = known_bounds(graph, self._bounds.get(nearest, self._known))
+        return self._bounds[graph]
+
+    def note(self, graph: Graph, source: Graph) -> None:
+        """Notes that `graph` was made from `source`, whose names stand for the same values in both."""
+        if graph is not source:
+            self._made_from[graph] = source
+
+
+@dataclass(frozen=True)
+class Rewrite(RewritePass):
+    """Base of the back end's rewrites: the same integers by other operators.
+
+    A symbol that keeps its name keeps its values. A rewrite is about certain operators by nature: its docstring names
+    them, and it matches on their records.
+    """
+
+    facts: Facts = field(default_factory=Facts, compare=False)
+
+    def run(self, graph: Graph) -> PassResult:
+        result = super().run(graph)
+        self.facts.note(result.graph, graph)
+        return result
