@@ -84,7 +84,7 @@ def integer_notes(integers: Mapping[str, str], given: Mapping[str, InputConfig])
 
 
 def batches_of(data: object, inputs: Sequence[Symbol], given: Mapping[str, InputConfig]) -> Batches:
-    """Those of many batches, or of one; DataError where `data` is neither."""
+    """The batches that `data` is: many, or one; DataError where it is neither."""
     if isinstance(data, Mapping) or hasattr(data, "__array__"):
         data = (data,)
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):

@@ -89,7 +89,7 @@ class QuantizedModel:
 
     @property
     def intervals(self) -> dict[str, Interval]:
-        """What each input is held to."""
+        """The interval that each input is clipped to."""
         return {entry.name: Interval.of(entry.lo, entry.hi, entry.shape) for entry in self.inputs}
 
     @property
@@ -348,6 +348,6 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
 
 
 def _knowing(model: QuantizedModel, **known: Any) -> QuantizedModel:
-    """`model` with cached properties that are known already; a model that is made from it finds its own."""
+    """`model` with cached properties filled in; a model made from it computes its own."""
     vars(model).update(known)
     return model

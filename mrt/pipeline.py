@@ -64,7 +64,7 @@ def run_pipeline(
 
 
 def _origins(run: Run, last: Stage) -> dict[str, dict[str, str]]:
-    """By stage up to `last`, what its result depends on: what those of the stages before it depend on, and more."""
+    """What the result of each stage up to `last` depends on, which includes what earlier stages depend on."""
     origins: dict[str, dict[str, str]] = {}
     known: dict[str, str] = {}
     for stage in STAGES[: STAGES.index(last) + 1]:
