@@ -84,8 +84,8 @@ class _Choice:
         )
 
     def of_given(self, weight: QuantizedWeight) -> tuple[PartialSums, list[str]]:
-        """Of the integers that the weight came with, in slices where they do not fit otherwise; QuantizationError where
-        they do not fit at all."""
+        """The sums with the integers that the weight came with, in slices if need be; QuantizationError where they do
+        not fit 32 bits."""
         op, size = self.operands.op, self._size
         for cut in cuts(self.operands, WeightConfig()):
             sums = PartialSums(self.operands, weight, cut)

@@ -31,7 +31,7 @@ class Histogram:
 
     @classmethod
     def of(cls, values: Array) -> Histogram:
-        """Of finite values of any shape and floating dtype up to float64."""
+        """The histogram of finite values of any shape and floating dtype up to float64."""
         flat = values.reshape(-1)
         largest = float(np.abs(flat).max(initial=0.0))
         exponent = math.frexp(largest)[1] - HALF.bit_length() + 1 if largest else None
@@ -58,7 +58,7 @@ class Histogram:
 
     @property
     def width(self) -> float:
-        """Of a bin; 0 where no value but 0 was seen."""
+        """The width of a bin; 0 where only zeros were seen."""
         return 0.0 if self.exponent is None else math.ldexp(1.0, self.exponent)
 
 

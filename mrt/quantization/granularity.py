@@ -45,7 +45,7 @@ def covered_channels(found: Range) -> tuple[tuple[float, float], ...]:
 
 @cache
 def _expected_largest(count: int) -> float:
-    """Of so many values with an exponential tail of length 1, at most of ENOUGH."""
+    """The expected largest of `count` values with an exponential tail of length 1; ENOUGH values at most count."""
     return math.fsum(1 / k for k in range(1, min(count, ENOUGH) + 1))
 
 

@@ -173,7 +173,7 @@ def _added(layer: Symbol, channels: int, step: int) -> int:
 
 
 def _multiplications(symbol: Symbol) -> int:
-    """Of a layer, per sample; 0 for anything else."""
+    """How many multiplications a layer does for one sample; 0 for other operators."""
     axis = symbol.operator.weight_channel_axis
     if axis is None:
         return 0
