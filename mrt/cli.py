@@ -168,12 +168,14 @@ def compile_(
 ) -> None:
     """Compile a saved model, verified, anew: the module that is there is replaced, and never loaded."""
     with _one_line_errors():
+        import mrt
         from mrt.module_record import record_text
         from mrt.progress import Reporter
         from mrt.result_folder import save_all
-        from mrt.stages.compile import TILINGS, compile_saved
+        from mrt.stages.stage import TILINGS
+        from mrt.steps import compiled
 
-        module = compile_saved(directory, directory / TILINGS, target, batch, None, Reporter())
+        module = compiled(mrt.load(directory), target, batch, None, directory / TILINGS, Reporter())
         save_all(directory, module.files)
         typer.echo(record_text(module.record))
 

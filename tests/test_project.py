@@ -95,6 +95,19 @@ def test_links_and_paths_of_documents_exist(path: Path) -> None:
     assert [name for name in paths if not (ROOT / name).exists()] == []
 
 
+def test_glossary_is_sorted_and_says_where_terms_are_defined() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    rows = re.findall(r"^\| (?!term )(.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
+    terms = [term.lower() for term, _, _ in rows]
+    assert len(terms) > 50
+    assert terms == sorted(set(terms))
+    for term, _, places in rows:
+        files = [ROOT / name for name in re.findall(r"`([^`]+)`", places)]
+        files += [ROOT / "docs" / link for link in re.findall(r"\]\(([^)#]+)", places)]
+        assert files, term
+        assert [file for file in files if not file.is_file()] == [], term
+
+
 def test_commands_of_readme_parse() -> None:
     """Each `mrt` line of the README is one that the command's parser accepts, on a configuration that exists."""
     from typer.testing import CliRunner

@@ -55,12 +55,12 @@ Waits = Callable[[Symbol[_Record]], bool]
 
 
 def no_grid(symbol: Symbol, graph: Graph) -> Target | None:
-    """That of operators which are no quantizers."""
+    """None: the operator is no quantizer."""
     return None
 
 
 def carried_target(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
-    """That of the data, for operators whose output holds its values: channel groups lie where these are put."""
+    """The target of the data, for operators whose output holds its values; channel groups follow their channels."""
     target = sources[0]
     if target is None or not symbol.operator.keeps_scale:
         return None

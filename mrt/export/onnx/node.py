@@ -88,7 +88,7 @@ class Scope(SymbolValues[Value]):
         return self._constants[key]
 
     def is_shared(self, value: Value) -> bool:
-        """Whether `value` is another form of a value, which every reader of that form gets."""
+        """Whether `value` is a form of another value (such as a cast) that all readers share."""
         return value in self._shared
 
     def array(self, value: Value) -> Array | None:
@@ -96,7 +96,7 @@ class Scope(SymbolValues[Value]):
         return self._arrays.get(value.name)
 
     def widened(self, symbol: Symbol) -> Value:
-        """The symbol's value in int32; that of a cast which only narrows is what was cast."""
+        """The symbol's value in int32; for a cast that only narrows, what it casts."""
         while isinstance(symbol.operator, Cast) and symbol.dtype != "bool" and symbol.inputs[0].dtype == "int32":
             symbol = symbol.inputs[0]
         value = self.value(symbol)

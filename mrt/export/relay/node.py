@@ -232,7 +232,7 @@ class Node(ArrangingNode[Value], Roots[Value]):
         return self.call("floor_divide", [value, divisor])
 
     def chosen(self, large: Value, small: Value, chosen: Value, otherwise: Value) -> Value:
-        """By the factor 1 or 0, which large - small + 1 is when clipped."""
+        """`chosen` by a factor of 1 or 0: large - small + 1, clipped to [0, 1]."""
         factor = self.clipped(self.plus(self.minus(large, small), 1), 0, 1)
         return self.plus(otherwise, self.times(factor, self.minus(chosen, otherwise)))
 

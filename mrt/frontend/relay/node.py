@@ -130,7 +130,7 @@ class Node(TVMNode):
 
     @property
     def result_dtype(self) -> str:
-        """As Relay infers it of elementwise operators: of what the values are, bool of comparisons."""
+        """The dtype that Relay infers for an elementwise operator: that of the values, bool for comparisons."""
         if self.kind in _COMPARISONS | _LOGIC:
             return "bool"
         index = 1 if self.kind == "where" else 0

@@ -69,7 +69,7 @@ class Tensor:
     """The shape, with None for each size that is dynamic."""
     buffer: int
     scales: tuple[float, ...]
-    """Of integers that stand for real numbers: one for all, or one for each index of `channel_axis`; else none."""
+    """The scales of quantized integers: one, or one for each index of `channel_axis`; none for other tensors."""
     zero_points: tuple[int, ...]
     channel_axis: int
     flaw: str
