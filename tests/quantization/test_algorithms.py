@@ -29,8 +29,8 @@ from mrt.symbol import Array, Graph, NumpyRunner
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.workspace import Workspace
+from tests.pipeline.runs import CONFIG, config_of, save_data, save_network
 from tests.quantization.networks import chain
-from tests.test_pipeline import CONFIG, config_of, save_data, save_network
 
 RNG = np.random.default_rng(3)
 FIRST, SECOND = (RNG.normal(0.1, 0.5, shape).astype(np.float32) for shape in ((6, 5), (3, 6)))
