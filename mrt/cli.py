@@ -143,8 +143,8 @@ def inspect(
         bool,
         typer.Option(
             "--compiled",
-            help="Show the record of the compiled module, and the functions that the model is compiled to, and why "
-            "each ends.",
+            help="Show the record of the compiled module, the functions that the model is compiled to and why each "
+            "ends, and why rewrites left symbols alone.",
         ),
     ] = False,
     target: Annotated[

@@ -94,7 +94,7 @@ def test_inspect_shows_what_the_model_is_compiled_to(folder: Path) -> None:
     assert "Convolution + " in told
     assert "int16 x int16, 2 at once in 8 lanes (llvm.x86.avx2.pmadd.wd)" in told
     assert "ends: an output of the graph" in told
-    assert told.splitlines()[-1].endswith(" calls")
+    assert any(line.endswith(" calls") for line in told.splitlines())
     assert "z80" in failure("inspect", folder / "out", "--compiled", "--target", '{"kind": "llvm", "mcpu": "z80"}')
 
 

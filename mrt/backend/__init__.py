@@ -1,4 +1,27 @@
-"""The backend: graphs compiled by TVM for a CPU. One TE compute per operator, one PrimFunc per region.
+"""The back end: graphs compiled by TVM for a CPU. One TE compute per operator, one PrimFunc per region.
+
+What happens to a graph, room by room:
+
+    rewrites    graph → graph: the same integers by operators that compile to less
+    fusion      operators → regions, each of which becomes one function
+    layout      which order in memory every tensor has, and over which dying tensor a result is written
+    lowering    graph → calls, region → PrimFunc, PrimFunc → scheduled PrimFunc, calls → Relax module
+    link        all calls as one function on one workspace; kernels → machine code
+    tuning      tilings measured on this machine, and the fastest chosen
+
+What these are built on, each on those below it only:
+
+    computes    an operator as a tensor expression
+    kernels     sums of products by the instructions of each family of CPUs, and passes on scheduled functions
+    schedule    loops: which are parallel, vectorized, tiled, and what a choice costs
+    te          the registry of computes, and what they are written with
+    memory      how one tensor lies: innermost axis, padding, border, alignment
+    tir         expressions and statements of TIR
+    operators   operators that only the rewrites make
+    machine.py  the CPU
+
+On top are build.py (a module to be saved), runner.py (a graph to be run), portable.py (a module for TVM), batches.py
+(how many samples at once) and explain.py (what a graph is compiled to, for people).
 
 Plug-ins register the computes of their operators with `compute`, and write them with `elementwise` and `inlined`.
 """

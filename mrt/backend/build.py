@@ -13,8 +13,8 @@ from tvm.target import codegen
 
 from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.calls import Calls, write_calls
+from mrt.backend.link.kernel_compiler import SETTINGS, KernelCompiler, as_object
 from mrt.backend.link.kernel_pipeline import KERNELS
-from mrt.backend.link.libraries import SETTINGS, Libraries, as_object
 from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine, one_line, resolved
@@ -68,10 +68,10 @@ def compile_model(
         return builder
 
     scheduler = schedule_by_rule if tuner is None else tuner.scheduler(lower, machine)
-    libraries = Libraries(machine, as_object)
-    builder = lower(scheduler, libraries.add)
+    compiler = KernelCompiler(machine, as_object)
+    builder = lower(scheduler, compiler.add)
     builder.add_bytes(metadata.to_json().encode(), METADATA)
-    return Module(compile_linkable(builder.module(), machine, libraries, linker), metadata)
+    return Module(compile_linkable(builder.module(), machine, compiler, linker), metadata)
 
 
 def _constants_in_results(graph: Graph, postprocess: Graph | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -131,34 +131,37 @@ def _constant_outputs(graph: Graph, varying: Iterable[int]) -> tuple[int, ...]:
 
 
 def compile_executable(
-    module: tvm.IRModule, machine: Machine, libraries: Libraries | None = None, apart: Collection[str] = ()
+    module: tvm.IRModule,
+    machine: Machine,
+    compiler: KernelCompiler | None = None,
+    constants_given: Collection[str] = (),
 ) -> Executable:
     """An executable of what a `ModuleBuilder` made, to be run; CompilationError with TVM's reason if there is none.
 
-    libraries: what compiles kernels of the module already, and gives modules. apart: see `join_calls`.
+    compiler: what compiles kernels of the module already, and gives modules. constants_given: see `join_calls`.
     """
-    libraries = libraries or Libraries(machine)
+    compiler = compiler or KernelCompiler(machine)
     with _compiling(machine):
-        bytecode, joined = _joined(module, libraries, apart)
-        return Executable(bytecode, _written(joined.calls, False, machine), libraries.finish(), joined.constants)
+        bytecode, joined = _joined(module, compiler, constants_given)
+        return Executable(bytecode, _written(joined.calls, False, machine), compiler.finish(), joined.constants)
 
 
 def compile_linkable(
-    module: tvm.IRModule, machine: Machine, libraries: Libraries, linker: Linker = THIS_MACHINE
+    module: tvm.IRModule, machine: Machine, compiler: KernelCompiler, linker: Linker = THIS_MACHINE
 ) -> Linkable:
     """What is linked to a library of what a `ModuleBuilder` made; raises as `compile_executable`.
 
-    libraries: what compiles kernels of the module already, and gives object files. linker: what links them.
+    compiler: what compiles kernels of the module already, and gives object files. linker: what links them.
     """
     with _compiling(machine):
-        bytecode, joined = _joined(module, libraries)
+        bytecode, joined = _joined(module, compiler)
         calling = as_object(_written(joined.calls, True, machine))
         # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
         library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
         bytecode.mod.import_module(library)
         pack, target = tvm.get_global_func("runtime.ModulePackImportsToLLVM"), library["_get_target_string"]()
         packed = pack(bytecode.mod, False, target, "")
-        return Linkable([*libraries.finish(), calling, as_object(library), as_object(packed)], linker)
+        return Linkable([*compiler.finish(), calling, as_object(library), as_object(packed)], linker)
 
 
 @contextmanager
@@ -176,13 +179,15 @@ def _compiling(machine: Machine) -> Iterator[None]:
         raise CompilationError(f"TVM cannot compile the graph: {one_line(error)}") from error
 
 
-def _joined(module: tvm.IRModule, libraries: Libraries, apart: Collection[str] = ()) -> tuple[Any, Joined]:
-    """The virtual machine's bytecode, and what it was made of; `libraries` is given the kernels that it lacks."""
+def _joined(
+    module: tvm.IRModule, compiler: KernelCompiler, constants_given: Collection[str] = ()
+) -> tuple[Any, Joined]:
+    """The virtual machine's bytecode, and what it was made of; `compiler` is given the kernels that it lacks."""
     kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
     for name in sorted(kernels):
-        libraries.add(name, kernels[name])
+        compiler.add(name, kernels[name])
     builder = relax.ExecBuilder()
-    joined = join_calls(module, apart, {name for name, made in kernels.items() if prefetching_steps(made)})
+    joined = join_calls(module, constants_given, {name for name, made in kernels.items() if prefetching_steps(made)})
     vm_build._vmcodegen(builder, _pipeline()(joined.functions))
     return builder.get(), joined
 

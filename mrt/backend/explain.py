@@ -112,8 +112,8 @@ def _why_ended(graph: Graph, symbol: Symbol, layouts: Layouts) -> str:
     """Why no reader of `symbol` is computed together with it; of what only moves elements, why it is computed."""
     if symbol in layouts.copied:
         return f"{symbol.op} copies, since {layouts.copied[symbol]}"
-    if symbol in layouts.homes:
-        return f"it is a part of {layouts.homes[symbol].name}, written in its place"
+    if symbol in layouts.concats:
+        return f"it is a part of {layouts.concats[symbol].name}, written in its place"
     readers: Sequence[Symbol] = graph.consumers.get(symbol, ())
     if symbol in graph.outputs:
         return "an output of the graph"

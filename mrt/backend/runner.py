@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mrt.backend.build import compile_executable
-from mrt.backend.link.libraries import Libraries, in_memory
+from mrt.backend.link.kernel_compiler import KernelCompiler, in_memory
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import tensor_of
@@ -43,12 +43,12 @@ class TvmRunner:
         in another order.
         """
         machine = Machine.of(self.target)
-        libraries = Libraries(machine, in_memory)
-        builder = ModuleBuilder(machine, on_function=libraries.add)
+        compiler = KernelCompiler(machine, in_memory)
+        builder = ModuleBuilder(machine, on_function=compiler.add)
         storages = builder.add(graph, MAIN, self.known, as_they_lie=True)
         builder.add_bytes(b"\0", RELEASE)
         # Constants would be hashed before they became part of the executable, which takes as long as a few runs.
-        executable = compile_executable(builder.module(), machine, libraries, apart=(MAIN,))
+        executable = compile_executable(builder.module(), machine, compiler, constants_given=(MAIN,))
         machines = _Machines(executable)
 
         def evaluate(feeds: Mapping[str, Array]) -> list[Array]:

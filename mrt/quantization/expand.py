@@ -21,6 +21,7 @@ from mrt.quantization.plan.make import make_plan
 from mrt.quantization.plan.missing_ranges import check_ranges
 from mrt.quantization.plan.ranges import calibrated_ranges
 from mrt.quantization.plan.rounded_anew import rounded_anew_notes
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.plan.trained import fixed_targets
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Graph, Symbol, TensorType
@@ -62,7 +63,7 @@ def expand_graph(
     symbol that does not fit 32 bits, or whose correction does not fit it.
     """
     corrections = corrections or {}
-    expander = Expander(graph, calibrated, config)
+    expander = Expander(plan_graph(graph, calibrated, config))
     for name in corrections:
         if name not in expander.graph.by_name:
             raise QuantizationError(f"a correction is given for {name}, which the graph does not have")
@@ -87,37 +88,59 @@ def input_quantization(symbol: Symbol, target: Target) -> TensorQuantization:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class PlannedGraph:
+    """A prepared float graph with its plan.
+
+    plan: its graph has quantized constants as parameters. ranges: of every tensor. notes: what was chosen, what is left
+    with one scale and what is rounded anew, and why.
+    """
+
+    plan: Plan
+    ranges: Mapping[str, Range]
+    notes: tuple[str, ...]
+
+
+def plan_graph(graph: Graph, calibrated: Mapping[str, Range], config: QuantizationConfig) -> PlannedGraph:
+    """The plan of a prepared float graph, granularity `auto` decided; raises what `expand_graph` does.
+
+    calibrated: the ranges that calibration found, by tensor.
+    """
+    check_covered(graph)
+    graph, constants = fold_constants(graph)
+    ranges = calibrated_ranges(graph, calibrated, config, fixed_targets(graph, config.inputs))
+    config, chosen = resolve_granularity(graph, ranges, config)
+    plan = make_plan(graph, ranges, config, constants)
+    check_ranges(plan, calibrated)
+    notes = (*chosen, *plan.left_alone, *rounded_anew_notes(plan), *lost_notes(plan, calibrated))
+    return PlannedGraph(plan, ranges, notes)
+
+
 class Expander:
     """Makes the integer graph of a prepared float graph, one operator after the other in the order of the graph.
 
     Between two of them what was made so far can be run, and a reduction's output be corrected by what that shows.
     """
 
-    def __init__(self, graph: Graph, calibrated: Mapping[str, Range], config: QuantizationConfig) -> None:
-        check_covered(graph)
-        graph, constants = fold_constants(graph)
-        ranges = calibrated_ranges(graph, calibrated, config, fixed_targets(graph, config.inputs))
-        config, chosen = resolve_granularity(graph, ranges, config)
-        self.plan = make_plan(graph, ranges, config, constants)
-        check_ranges(self.plan, calibrated)
-        self.builder = IntegerBuilder(reserved=graph.by_name)
-        self.builder.notes += (*chosen, *self.plan.left_alone, *rounded_anew_notes(self.plan))
-        self.builder.notes += lost_notes(self.plan, calibrated)
-        self.graph = graph
+    def __init__(self, planned: PlannedGraph) -> None:
+        self.plan = planned.plan
+        self.graph = planned.plan.graph
         """The float graph, its quantized constants as parameters: the symbols that `expand` takes."""
-        self._ranges = ranges
+        self.builder = IntegerBuilder(reserved=self.graph.by_name)
+        self.builder.notes += planned.notes
+        self._ranges = planned.ranges
         self._wide: dict[Symbol, Quantized] = {}
         self._corrections: dict[str, Array] = {}
-        inputs = []
-        for symbol in graph.inputs:
-            given, own = config.inputs.get(symbol.name), self.plan[symbol].own
-            target = own if own.pinned else input_target(own)
-            self.builder.begin(symbol)
-            dtype = narrowest_dtype(target.lo, target.hi) if given is None else given.dtype
-            self._wide[symbol] = self.builder.input(symbol.name, TensorType(symbol.shape, dtype), target)
-            inputs.append((self._wide[symbol].symbol, target))
-        self.inputs = tuple(inputs)
+        self.inputs = tuple(self._input(symbol) for symbol in self.graph.inputs)
         """The integer graph's inputs, with what their quantizers saturate to."""
+
+    def _input(self, symbol: Symbol) -> tuple[Symbol, Target]:
+        given, own = self.plan.config.inputs.get(symbol.name), self.plan[symbol].own
+        target = own if own.pinned else input_target(own)
+        self.builder.begin(symbol)
+        dtype = narrowest_dtype(target.lo, target.hi) if given is None else given.dtype
+        self._wide[symbol] = self.builder.input(symbol.name, TensorType(symbol.shape, dtype), target)
+        return self._wide[symbol].symbol, target
 
     def expand(self, symbol: Symbol) -> Quantized:
         """The integers of an operator of the float graph; what it reads must have been expanded."""

@@ -76,7 +76,7 @@ def test_calls_fetch_what_follows_one_after_the_other(monkeypatch: pytest.Monkey
     module = module_builder.module()
     fetching = {name.name_hint for name, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
     fetching = {name for name in fetching if prefetching_steps(module[name])}
-    found = joined.join_calls(module, fetching=fetching)
+    found = joined.join_calls(module, prefetching=fetching)
     constants = np.from_dlpack(found.constants)
     spans = []
     for name, arguments in found.calls["main_calls"].kernels:

@@ -1,4 +1,4 @@
-"""Sums, products and shifts of words."""
+"""Sums, products and shifts in int16."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mrt.backend.kernels.x86.avx512.requantize_int16 import multiply_high_int16,
 from mrt.backend.kernels.x86.avx512.upper_word import WORD, has_whole
 from mrt.backend.kernels.x86.avx512.upper_word import upper_word as upper_word_of
 from mrt.backend.memory.storage import View
-from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift, WordSum
+from mrt.backend.operators.int16 import AddInt16, MultiplyHighInt16, RequantizeInt16, RightShiftInt16
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.packing import laid_operand
 from mrt.backend.te.registry import Kind, compute
@@ -22,8 +22,8 @@ from mrt.backend.te.stages import elementwise
 from mrt.backend.tir.expressions import Expression, Tensor
 from mrt.symbol import Array, Symbol
 
-compute(WordSum, kind=Kind.ELEMENTWISE)(sum_of)
-compute(WordShift, kind=Kind.ELEMENTWISE, packings={1: pack_shift})(right_shift)
+compute(AddInt16, kind=Kind.ELEMENTWISE)(sum_of)
+compute(RightShiftInt16, kind=Kind.ELEMENTWISE, packings={1: pack_shift})(right_shift)
 
 
 def pack_factor(symbol: Symbol, factor: Array, surroundings: Surroundings) -> Packed:
@@ -35,8 +35,8 @@ def pack_factor(symbol: Symbol, factor: Array, surroundings: Surroundings) -> Pa
     return laid_operand(symbol, 1, factor, inner, (non_negative, whole))
 
 
-@compute(UpperWord, kind=Kind.ELEMENTWISE, packings={1: pack_factor})
-def upper_word(symbol: Symbol, data: Tensor, factor: Operand) -> View:
+@compute(MultiplyHighInt16, kind=Kind.ELEMENTWISE, packings={1: pack_factor})
+def multiply_high(symbol: Symbol, data: Tensor, factor: Operand) -> View:
     non_negative, whole = factor.form
     word = "uint16" if non_negative else "int16"
 
@@ -53,10 +53,10 @@ def _in_both_words(symbol: Symbol, factor: Array, inner: int | None, form: Any) 
     return _joined(form, [laid_operand(symbol, 1, factor.astype(np.int32) << bits, inner) for bits in (0, WORD)])
 
 
-def pack_scale(symbol: Symbol[WordScale], factor: Array, surroundings: Surroundings) -> Packed:
+def pack_scale(symbol: Symbol[RequantizeInt16], factor: Array, surroundings: Surroundings) -> Packed:
     """The factor as the words of x are multiplied by it, of which the form says whether whole vectors of them are."""
     inner, whole = surroundings.walk.inner, has_whole(surroundings.machine)
-    if symbol.operator.early:
+    if symbol.operator.clips_data:
         return laid_operand(symbol, 1, factor.astype(np.int16), inner, whole)
     return _in_both_words(symbol, factor, inner, whole)
 
@@ -74,10 +74,10 @@ def _joined(form: Any, packed: Sequence[Packed]) -> Packed:
     return Packed(form, arrays, storages)
 
 
-@compute(WordScale, kind=Kind.ELEMENTWISE, packings={1: pack_scale, 2: pack_rest_of_shift})
-def word_scale(symbol: Symbol[WordScale], data: Tensor, factor: Operand, rest: Operand) -> View:
+@compute(RequantizeInt16, kind=Kind.ELEMENTWISE, packings={1: pack_scale, 2: pack_rest_of_shift})
+def requantize(symbol: Symbol[RequantizeInt16], data: Tensor, factor: Operand, rest: Operand) -> View:
     """Of (x · f + 2^(s-1)) >> s only the upper word of x · f counts, since 2^16 divides 2^(s-1)."""
-    multiplied = "uint16" if symbol.operator.early else "int32"
+    multiplied = "uint16" if symbol.operator.clips_data else "int32"
 
     def element(x: Expression, left: Expression, half: Expression, *factors: Expression) -> Expression:
         half, left = half.astype("uint16"), left.astype("uint16")

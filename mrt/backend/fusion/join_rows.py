@@ -87,13 +87,13 @@ def _rows_of(region: Region, graph: Graph) -> _Rows | None:
 
 def _reaches(start: int, end: int, read: Sequence[set[int]]) -> bool:
     """Whether what `start` computes depends on `end`."""
-    seen, found = {start}, [start]
+    visited, found = {start}, [start]
     while found:
         for each in read[found.pop()]:
             if each == end:
                 return True
-            if each not in seen:
-                seen.add(each)
+            if each not in visited:
+                visited.add(each)
                 found.append(each)
     return False
 

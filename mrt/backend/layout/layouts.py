@@ -14,34 +14,34 @@ from mrt.symbol import Symbol
 
 @dataclass(frozen=True, eq=False)
 class Layouts:
-    """storages: how tensors lie in memory. sources: what tensors without memory of their own are read from.
+    """storages: how tensors lie in memory.
 
-    What is seen in the memory of its data, such as a Pad that is a border there, has a source, and a storage too if one
-    describes it; a Flatten, say, has none.
-    homes: of the parts of a Concat that are written where they belong in its memory, the Concat. copied: of any other
-    Concat, and of what moves elements only but has no source, why it copies.
+    aliased: of a tensor without memory of its own, such as a Pad that is a border of its data, the one in whose memory
+    it is read. It has a storage, too, if one describes it; a Flatten, say, has none.
+    concats: of a part of a Concat that is written where it belongs in its memory, the Concat.
+    copied: of any other Concat, and of what moves elements only but is not aliased, why it copies.
     """
 
     storages: Mapping[Symbol, Storage]
-    sources: Mapping[Symbol, Symbol]
+    aliased: Mapping[Symbol, Symbol]
     requests: Mapping[Symbol, Sequence[LayoutRequest]]
-    homes: Mapping[Symbol, Symbol]
+    concats: Mapping[Symbol, Symbol]
     copied: Mapping[Symbol, str]
 
     def owner(self, symbol: Symbol) -> Symbol:
         """The tensor in whose memory `symbol` is."""
-        while symbol in self.sources or symbol in self.homes:
-            symbol = self.sources[symbol] if symbol in self.sources else self.homes[symbol]
+        while symbol in self.aliased or symbol in self.concats:
+            symbol = self.aliased[symbol] if symbol in self.aliased else self.concats[symbol]
         return symbol
 
     def needs_no_call(self, symbol: Symbol) -> bool:
         """Whether `symbol` needs no computing: it is all in the memory of others, or written there by others."""
-        return symbol in self.sources or symbol in self.homes.values()
+        return symbol in self.aliased or symbol in self.concats.values()
 
     def memory(self, symbol: Symbol) -> Storage:
-        """How its owner's memory is seen as `symbol`, or as the last that a storage describes on the way to it."""
+        """How `symbol` lies in its owner's memory, or the last tensor on the way to it that a storage describes."""
         while symbol not in self.storages:
-            symbol = self.sources[symbol]
+            symbol = self.aliased[symbol]
         return self.storages[symbol]
 
     def serves(self, symbol: Symbol, request: LayoutRequest) -> bool:
@@ -56,13 +56,13 @@ class Layouts:
             return View.of(tensor, copied)
         if symbol in self.storages:
             return View.of(tensor, self.storages[symbol])
-        return view_of(symbol, self.view(self.sources[symbol], tensor))
+        return view_of(symbol, self.view(self.aliased[symbol], tensor))
 
     def view_path(self, symbol: Symbol) -> tuple[object, ...]:
-        """By what operators `symbol` is seen in `memory`."""
+        """By which operators `symbol` is read from what `memory` describes."""
         if symbol in self.storages:
             return ()
-        return ((symbol.operator, symbol.type), *self.view_path(self.sources[symbol]))
+        return ((symbol.operator, symbol.type), *self.view_path(self.aliased[symbol]))
 
 
 def serves(storage: Storage, request: LayoutRequest) -> bool:

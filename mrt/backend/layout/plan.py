@@ -53,16 +53,16 @@ class _Plan:
     makers: Mapping[Symbol, Region]
     as_they_lie: bool
     requests: dict[Symbol, list[LayoutRequest]] = field(default_factory=dict)
-    sources: dict[Symbol, Symbol] = field(default_factory=dict)
+    aliased: dict[Symbol, Symbol] = field(default_factory=dict)
     storages: dict[Symbol, Storage] = field(default_factory=dict)
-    homes: dict[Symbol, Symbol] = field(default_factory=dict)
+    concats: dict[Symbol, Symbol] = field(default_factory=dict)
     copied: dict[Symbol, str] = field(default_factory=dict)
     parts: dict[Symbol, list[Symbol]] = field(default_factory=dict)
     """What is written in the memory of a Concat, each by a function of its own."""
 
     @property
     def layouts(self) -> Layouts:
-        return Layouts(self.storages, self.sources, self.requests, self.homes, self.copied)
+        return Layouts(self.storages, self.aliased, self.requests, self.concats, self.copied)
 
     def collect(self, region: Region) -> None:
         """Collects the layout requests of the region."""
@@ -79,16 +79,16 @@ class _Plan:
     def find_alias(self, region: Region) -> None:
         """Lets what moves elements only be read from its data's memory, where that serves all requests."""
         symbol = region.output
-        if len(region.symbols) != 1 or not is_view(symbol) or symbol in self.homes:
+        if len(region.symbols) != 1 or not is_view(symbol) or symbol in self.concats:
             return
         found = self.requests.get(symbol) or ([LayoutRequest(None)] if keeps_order(symbol) else [])
         passed = [propagated_request(symbol, request) for request in found]
         refusal = self._why_moved(symbol, passed)
         if not refusal:
-            self.sources[symbol] = symbol.inputs[0]
+            self.aliased[symbol] = symbol.inputs[0]
             refusal = self._why_not_together(self.layouts.owner(symbol))
         if refusal:
-            self.sources.pop(symbol, None)
+            self.aliased.pop(symbol, None)
             self.copied[symbol] = refusal
             return
         self._request_around(symbol.inputs[0], [request for request in passed if isinstance(request, LayoutRequest)])
@@ -96,8 +96,8 @@ class _Plan:
     def _request_around(self, symbol: Symbol, requests: Sequence[LayoutRequest]) -> None:
         """Adds requests to a tensor, and to the Concat in whose memory it is written."""
         self.requests[symbol] = [*self.requests.get(symbol, []), *requests]
-        while symbol in self.homes:
-            symbol = self.homes[symbol]
+        while symbol in self.concats:
+            symbol = self.concats[symbol]
             self.requests[symbol] = [*self.requests.get(symbol, []), *requests]
 
     def _agree(self, symbol: Symbol, requests: Sequence[LayoutRequest]) -> bool:
@@ -105,7 +105,7 @@ class _Plan:
         return len(_borders([*self.requests.get(self.layouts.owner(symbol), []), *requests])) < 2
 
     def _why_moved(self, symbol: Symbol, passed: Sequence[LayoutRequest | str]) -> str:
-        """Why `symbol` is not seen in the memory of its data.
+        """Why `symbol` is not read from the memory of its data.
 
         passed: the requests of its readers as ones of its data, or why there are none.
         """
@@ -130,13 +130,13 @@ class _Plan:
         refusal, root = self._why_copied(region, axis), self.layouts.owner(symbol)
         if not refusal:
             before = self.parts.get(root, [])
-            self.homes |= dict.fromkeys(symbol.inputs, symbol)
+            self.concats |= dict.fromkeys(symbol.inputs, symbol)
             self.parts[root] = [*(part for part in before if part is not symbol), *symbol.inputs]
             refusal = self._why_not_together(root)
             if refusal:
                 self.parts[root] = before
                 for part in symbol.inputs:
-                    del self.homes[part]
+                    del self.concats[part]
         if refusal:
             self.copied[symbol] = refusal
             return
@@ -154,7 +154,7 @@ class _Plan:
         if len(region.symbols) > 1:
             return "what follows is computed together with it"
         found = [request for request in self.requests.get(symbol, []) if request.inner is not None]
-        if (not found and symbol not in self.homes) or any(request.inner != axis for request in found):
+        if (not found and symbol not in self.concats) or any(request.inner != axis for request in found):
             return f"its readers do not request axis {axis} innermost"
         if len(set(symbol.inputs)) < len(symbol.inputs):
             return "it reads one tensor twice"
@@ -177,7 +177,7 @@ class _Plan:
         maker = self.makers[part]
         if part in self.graph.outputs or len(maker.outputs) > 1:
             return "is also an output" if part in self.graph.outputs else "is computed together with others"
-        if part in self.sources or part in self.homes:
+        if part in self.aliased or part in self.concats:
             return "lies in the memory of another tensor"
         if part.dtype != joined.dtype or (part is not joined.inputs[-1] and part.shape[axis] % VECTOR):
             return f"has {part.shape[axis]} channels of {part.dtype}, not whole vectors of {joined.dtype}"
@@ -186,10 +186,10 @@ class _Plan:
     def place(self, region: Region) -> None:
         """Decides the storages of the region's outputs, which are walked together and so have one innermost axis."""
         symbol = region.output
-        if symbol in self.sources:
+        if symbol in self.aliased:
             self._place_view(symbol)
             return
-        if symbol in self.homes:
+        if symbol in self.concats:
             self._place_part(symbol)
             return
         if symbol in self.storages:
@@ -204,8 +204,8 @@ class _Plan:
             self.storages[output] = requested_storage(storage, self.requests.get(output, []))
 
     def _place_view(self, symbol: Symbol) -> None:
-        """The storage of what is seen in the memory of its data, if one describes it."""
-        data = self.layouts.view(self.sources[symbol])
+        """The storage of what is read from the memory of its data, if one describes it."""
+        data = self.layouts.view(self.aliased[symbol])
         storage = view_of(symbol, data).storage
         if storage is not None:
             self.storages[symbol] = storage
@@ -213,11 +213,11 @@ class _Plan:
     def _place_part(self, part: Symbol) -> None:
         """The storage of a part of a Concat, which may be one itself: so many channels of its memory."""
         inside = []
-        while part in self.homes and part not in self.storages:
+        while part in self.concats and part not in self.storages:
             inside.append(part)
-            part = self.homes[part]
+            part = self.concats[part]
         for each in reversed(inside):
-            whole = self.homes[each]
+            whole = self.concats[each]
             axis = joined_axis(whole)
             if axis is None:
                 raise ValueError(f"{whole.name} joins nothing")

@@ -115,8 +115,8 @@ def _pointers(count: int) -> list[Any]:
     return [tirx.Var(f"pointer{i}", ir.PointerType(ir.PrimType("void"))) for i in range(count)]
 
 
-def of_pointers(function: Any) -> Any:
-    """The same function, taking pointers instead of buffers, and two more where it fetches (see `upcoming`)."""
+def taking_pointers(function: Any) -> Any:
+    """The same function, taking pointers instead of buffers; two more where it prefetches (`prefetch_next_kernel`)."""
     buffers, inner, steps = list(function.params), function.body, prefetching_steps(function)
     if steps:
         added = prefetch_parameters()
@@ -129,7 +129,7 @@ def of_pointers(function: Any) -> Any:
     return tirx.PrimFunc(pointers, body, function.ret_type, function.attrs).with_attr(KERNEL, True)
 
 
-def placed(function: Any) -> Any:
+def on_cpu(function: Any) -> Any:
     """A lowered function of pointers that knows of the CPU; TVM tells others by the tensors that they take."""
     if not function.attrs or KERNEL not in function.attrs:
         return function

@@ -13,7 +13,7 @@ import tvm
 from tvm import tirx
 from tvm.tirx import compilation_pipeline
 
-from mrt.backend.link.calls import placed
+from mrt.backend.link.calls import on_cpu
 from mrt.backend.tir.statements import around
 
 KERNELS = "mrt"
@@ -27,7 +27,7 @@ KEPT = {"disable_lower_builtin": tirx.IntImm("int32", 1)}
 def _pipeline() -> Any:
     lowered, host, device = compilation_pipeline.get_tir_pipeline("s_tir")
     keep = tirx.transform.prim_func_pass(lambda function, *_: _kept_in(function), opt_level=0, name="mrt.KeepOnStack")
-    place = tirx.transform.prim_func_pass(lambda function, *_: placed(function), opt_level=0, name="mrt.Place")
+    place = tirx.transform.prim_func_pass(lambda function, *_: on_cpu(function), opt_level=0, name="mrt.Place")
     return tvm.transform.Sequential([lowered, keep, place]), host, device
 
 

@@ -34,7 +34,7 @@ from mrt.runtime import CALLS, MEMORY
 class Joined:
     """What the Relax functions of a module become.
 
-    functions: of the virtual machine. calls: by name what the functions do by which those that call kernels do so.
+    functions: of the virtual machine. calls: by name, what the functions do that call the kernels.
     constants: what all share, a tensor.
     """
 
@@ -43,12 +43,14 @@ class Joined:
     constants: Any
 
 
-def join_calls(module: tvm.IRModule, apart: Collection[str] = (), fetching: Collection[str] = ()) -> Joined:
+def join_calls(
+    module: tvm.IRModule, constants_given: Collection[str] = (), prefetching: Collection[str] = ()
+) -> Joined:
     """Joins the calls of every function that calls kernels.
 
     Such a function is straight: `call_tir`, `call_tir_inplace`, `alloc_tensor` and tuples. Kernels are called by their
-    names and are not in what is given. apart: functions that do not hold the constants: they are the last argument of
-    `NAME_memory` and of `NAME`. fetching: kernels that take two more pointers (see `upcoming`).
+    names and are not in what is given. constants_given: functions that do not hold the constants: they are the last
+    argument of `NAME_memory` and of `NAME`. prefetching: kernels that take two more pointers (`prefetch_next_kernel`).
     """
     builder, constants = relax.BlockBuilder(), _Constants()
     functions = {
@@ -59,17 +61,17 @@ def join_calls(module: tvm.IRModule, apart: Collection[str] = (), fetching: Coll
     programs = {
         name: _read(function, constants)
         for name, function in functions.items()
-        if name in apart or function.params or _calls_kernels(function)
+        if name in constants_given or function.params or _calls_kernels(function)
     }
-    upcoming = {name: _upcoming(program, constants, fetching) for name, program in programs.items()}
+    prefetches = {name: _prefetches(program, constants, prefetching) for name, program in programs.items()}
     packed = constants.packed()
     size, held = int(packed.shape[0]), relax.const(packed)
     for name, function in functions.items():
         if name in programs:
-            _emit(builder, name, programs[name], _bytes_type(size) if name in apart else held)
+            _emit(builder, name, programs[name], _bytes_type(size) if name in constants_given else held)
         else:
             builder.add_func(function, name)
-    calls = {name + CALLS: _calls(program, size, upcoming[name]) for name, program in programs.items()}
+    calls = {name + CALLS: _calls(program, size, prefetches[name]) for name, program in programs.items()}
     return Joined(builder.finalize(), calls, packed)
 
 
@@ -252,8 +254,8 @@ def _emit(builder: Any, name: str, program: _Program, constants: Any) -> None:
     """Adds the functions of the virtual machine that `name` becomes. constants: held by these, or the type of what is
     given to them."""
     workspace, outputs = _bytes_type(program.workspace_bytes), _bytes_type(program.output_bytes)
-    apart = isinstance(constants, relax.TensorType)
-    given = [relax.Var("constants", constants)] if apart else []
+    constants_given = isinstance(constants, relax.TensorType)
+    given = [relax.Var("constants", constants)] if constants_given else []
     with builder.function(name + MEMORY, given):
         held = [*(given or [constants]), _tensor(builder, _storage(builder, workspace), workspace)]
         storage = _storage(builder, outputs)
@@ -262,7 +264,7 @@ def _emit(builder: Any, name: str, program: _Program, constants: Any) -> None:
         results = [made[each] if isinstance(each, int) else each for each in program.results]
         memory = builder.emit_func_output(relax.Tuple([relax.Tuple(held), relax.Tuple(results)]))
     inputs = [relax.Var(f"input{i}", each.type) for i, each in enumerate(program.inputs)]
-    given = [relax.Var("constants", constants)] if apart else []
+    given = [relax.Var("constants", constants)] if constants_given else []
     with builder.function(name, [*inputs, *given], pure=False):
         found = builder.emit(relax.Call(memory, given))
         parts = [builder.emit(relax.TupleGetItem(relax.TupleGetItem(found, 0), i)) for i in range(len(held))]
@@ -280,13 +282,13 @@ def _tensor(builder: Any, storage: Any, type: Any, offset: int = 0) -> Any:
     return builder.emit(relax.op.memory.alloc_tensor(storage, offset, type.shape, str(type.dtype)))
 
 
-def _upcoming(program: _Program, constants: _Constants, fetching: Collection[str]) -> list[tuple[_Packed, ...]]:
+def _prefetches(program: _Program, constants: _Constants, prefetching: Collection[str]) -> list[tuple[_Packed, ...]]:
     """What each call takes besides: if its kernel fetches, what later ones read, and how many lines of a cache that is.
 
     It begins where the call before has ended, LEAD_BYTES after the beginning of the call's own weights or at their end.
     Nothing is fetched where the second cache keeps all constants.
     """
-    if not any(kernel in fetching for kernel, _ in program.calls):
+    if not any(kernel in prefetching for kernel, _ in program.calls):
         return [() for _ in program.calls]
     begins, lines, end = [], [], 0
     for _, arguments in reversed(program.calls):
@@ -300,10 +302,10 @@ def _upcoming(program: _Program, constants: _Constants, fetching: Collection[str
         (_Packed(begin, LINE_BYTES * count), _Packed(counts + COUNT_BYTES * i, COUNT_BYTES))
         for i, (begin, count) in enumerate(zip(begins, lines, strict=True))
     ]
-    return [each if kernel in fetching else () for each, (kernel, _) in zip(made[::-1], program.calls, strict=True)]
+    return [each if kernel in prefetching else () for each, (kernel, _) in zip(made[::-1], program.calls, strict=True)]
 
 
-def _calls(program: _Program, constant_bytes: int, upcoming: Sequence[tuple[_Packed, ...]]) -> Calls:
+def _calls(program: _Program, constant_bytes: int, prefetches: Sequence[tuple[_Packed, ...]]) -> Calls:
     # The caller's memory begins anywhere.
     parameters = [_buffer(each.type, f"input{i}", _item_bytes(each.type)) for i, each in enumerate(program.inputs)]
     constants = len(parameters)
@@ -323,7 +325,7 @@ def _calls(program: _Program, constant_bytes: int, upcoming: Sequence[tuple[_Pac
 
     kernels = [
         (kernel, [*map(pointer, arguments), *map(pointer, added)])
-        for (kernel, arguments), added in zip(program.calls, upcoming, strict=True)
+        for (kernel, arguments), added in zip(program.calls, prefetches, strict=True)
     ]
     copies = [(pointer(copy), pointer(source), copy.size) for source, copy in program.copied]
     return Calls(parameters, kernels, copies)

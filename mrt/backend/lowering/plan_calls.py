@@ -18,7 +18,7 @@ from mrt.backend.lowering.region import Copy, LoweredRegion, scheduled_function,
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import tensor_of
 from mrt.backend.memory.storage import Storage, View, Walk, padded_length
-from mrt.backend.rewrites import rewrite
+from mrt.backend.rewrites import apply_rewrites
 from mrt.backend.rewrites.known_bounds import Bounds
 from mrt.backend.schedule.tilings import Scheduler
 from mrt.backend.te.operands import Packed, Surroundings
@@ -77,7 +77,7 @@ def plan_calls(
     constants: those made so far. known: intervals of tensors by name; what they leave open follows from dtypes.
     as_they_lie: see `ModuleBuilder.add`. Raises CompilationError listing every operator that has no compute.
     """
-    rewritten, bounds = rewrite(graph, machine, known)
+    rewritten, bounds = apply_rewrites(graph, machine, known)
     graph = rewritten.graph
     lacking = sorted({symbol.op for symbol in graph.operators if not has_compute(type(symbol.operator))})
     if lacking:

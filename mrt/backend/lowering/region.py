@@ -56,7 +56,7 @@ class LoweredRegion:
         place = self.region.places
         owners = list(dict.fromkeys(self.tensors.values()))
         read = tuple(
-            (place[s], owners.index(held), *((held.storage,) if isinstance(held, Copy) else self._seen(s)))
+            (place[s], owners.index(held), *((held.storage,) if isinstance(held, Copy) else self._location(s)))
             for s, held in self.tensors.items()
         )
         parameters = tuple((place[s], i, p.form, p.storages) for (s, i), p in self.packed.items())
@@ -68,7 +68,7 @@ class LoweredRegion:
             None if self.replaced is None else place[self.replaced],
         )
 
-    def _seen(self, source: Symbol) -> tuple[object, ...]:
+    def _location(self, source: Symbol) -> tuple[object, ...]:
         return self.layouts.memory(source), self.layouts.view_path(source)
 
     def _view(self, source: Symbol, held: Symbol | Copy, tensor: Tensor) -> View:

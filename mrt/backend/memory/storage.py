@@ -65,11 +65,11 @@ class Storage:
         return replace(cls.plain(type), inner=inner, length=length or -(-type.shape[inner] // VECTOR) * VECTOR)
 
     def permuted(self, axes: Sequence[int]) -> Storage | None:
-        """The same memory seen as the transpose whose axis i is axis axes[i]; None where no storage describes it."""
+        """The same memory read as the transpose whose axis i is axis axes[i]; None where no storage describes it."""
         if not axes:
             return self
         shape = tuple(self.type.shape[axis] for axis in axes)
-        seen = replace(
+        transposed = replace(
             self,
             type=replace(self.type, shape=shape),
             inner=axes.index(self.order[-1]),
@@ -77,7 +77,7 @@ class Storage:
             after=tuple(self.after[axis] for axis in axes),
             bordered=not self.is_flat,
         )
-        return seen if seen.order == tuple(axes.index(axis) for axis in self.order) else None
+        return transposed if transposed.order == tuple(axes.index(axis) for axis in self.order) else None
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -18,33 +18,33 @@ MOST_UNSIGNED = 2**BITS - 1
 
 
 @dataclass(frozen=True)
-class WordSum(ElemwiseAdd):
+class AddInt16(ElemwiseAdd):
     """lhs + rhs in int16, which holds the sum."""
 
-    op = "word_sum"
+    op = "add_int16"
 
     def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
         return super().infer(lhs, rhs).with_dtype("int16")
 
 
 @dataclass(frozen=True)
-class WordShift(RightShift):
-    """x / 2^shift rounded half up, of a word x, in int16; 0 <= shift <= 15."""
+class RightShiftInt16(RightShift):
+    """x / 2^shift rounded half up, of an x of 16 bits, in int16; 0 <= shift <= 15."""
 
-    op = "word_shift"
+    op = "right_shift_int16"
 
     def infer(self, x: TensorType, shift: TensorType) -> TensorType:
         return super().infer(x, shift).with_dtype("int16")
 
 
 @dataclass(frozen=True)
-class UpperWord(BroadcastMul):
-    """floor(x · f / 2^16) of words x and f, in int16: what processors give for vectors of words.
+class MultiplyHighInt16(BroadcastMul):
+    """floor(x · f / 2^16) of x and f of 16 bits, in int16: processors have an instruction for vectors of them.
 
     Also of an int32 x, 0 < f < 2^15, if int16 holds the result.
     """
 
-    op = "upper_word"
+    op = "multiply_high_int16"
 
     def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
         return super().infer(lhs, rhs).with_dtype("int16")
@@ -58,31 +58,32 @@ class UpperWord(BroadcastMul):
 
 
 @dataclass(frozen=True)
-class WordScale(Operator):
+class RequantizeInt16(Operator):
     """(w + 2^(s-17)) >> (s - 16) in int16, of w = x · f / 2^16 rounded down, of an int32 x.
 
-    This is x · f / 2^s rounded half up, since 2^16 divides 2^(s-1). Held to [0, 2^16 - 1] is x, where that is done
-    early, or else w, of which no product is above an int32. 0 < f < 2^15 and 17 <= s <= 31, so that an int16 holds the
-    result.
+    This is x · f / 2^s rounded half up, since 2^16 divides 2^(s-1). 0 < f < 2^15 and 17 <= s <= 31, so that an int16
+    holds the result.
+
+    clips_data: whether x is clipped to [0, 2^16 - 1]; else w is, and no product x · f exceeds an int32.
     """
 
-    early: bool = True
+    clips_data: bool = True
 
-    op = "word_scale"
+    op = "requantize_int16"
     input_names = ("data", "factor", "shift")
 
     def infer(self, x: TensorType, factor: TensorType, shift: TensorType) -> TensorType:
         return RightShift().infer(BroadcastMul().infer(x, factor), shift).with_dtype("int16")
 
     def evaluate(self, x: Array, factor: Array, shift: Array) -> Array:
-        return RightShift().evaluate(self._word(x, factor), shift - BITS)
+        return RightShift().evaluate(self._upper_half(x, factor), shift - BITS)
 
     def bounds(self, x: Interval, factor: Interval, shift: Interval) -> Interval:
-        least, most = self._word(x.lo, factor.lo), self._word(x.hi, factor.hi)
-        word = Interval.of(least, most, tuple(np.broadcast_shapes(x.shape, factor.shape)))
-        return RightShift().bounds(word, shift.map(lambda bound: bound - BITS))
+        least, most = self._upper_half(x.lo, factor.lo), self._upper_half(x.hi, factor.hi)
+        upper = Interval.of(least, most, tuple(np.broadcast_shapes(x.shape, factor.shape)))
+        return RightShift().bounds(upper, shift.map(lambda bound: bound - BITS))
 
-    def _word(self, x: Array, factor: Array) -> Array:
-        held = np.clip(x, 0, MOST_UNSIGNED) if self.early else x
-        word: Array = np.clip((held.astype(np.int64) * factor) >> BITS, 0, MOST_UNSIGNED)
-        return word
+    def _upper_half(self, x: Array, factor: Array) -> Array:
+        clipped = np.clip(x, 0, MOST_UNSIGNED) if self.clips_data else x
+        upper: Array = np.clip((clipped.astype(np.int64) * factor) >> BITS, 0, MOST_UNSIGNED)
+        return upper

@@ -29,7 +29,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
 """In the order in which they run."""
 
 
-def rewrite(graph: Graph, machine: Machine, known: Bounds) -> tuple[PassResult, Bounds]:
+def apply_rewrites(graph: Graph, machine: Machine, known: Bounds) -> tuple[PassResult, Bounds]:
     """What REWRITES make of a graph for a machine, and the intervals of all its tensors by name.
 
     known: intervals of tensors of the graph given; what they leave open follows from dtypes.

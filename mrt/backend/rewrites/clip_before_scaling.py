@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift
+from mrt.backend.operators.int16 import MultiplyHighInt16, RequantizeInt16, RightShiftInt16
 from mrt.backend.rewrites.rewrite import Rewrite
 from mrt.backend.te.rounding import fits_by_addition
 from mrt.symbol import Graph, GraphBuilder, Symbol
@@ -12,6 +12,10 @@ from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.integer import RightShift
 from mrt.symbol.passes import without_operators
+
+SCALED_IN_32_BITS = without_operators(
+    "values are scaled in 32 bits", MultiplyHighInt16.op, RequantizeInt16.op, RightShiftInt16.op
+)
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,9 @@ class ClipBeforeScaling(Rewrite):
     an addition without a sign and has no lower limit; where the addition fits 32 bits with a sign nothing is gained.
     """
 
-    requires = (without_operators("values are scaled in 32 bits", UpperWord.op, WordScale.op, WordShift.op),)
+    requires = (
+        without_operators("values are scaled in 32 bits", MultiplyHighInt16.op, RequantizeInt16.op, RightShiftInt16.op),
+    )
 
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder

@@ -8,7 +8,14 @@ import numpy as np
 
 from mrt.backend.kernels.dot_instruction import INT16_HOLDS
 from mrt.backend.kernels.x86.avx512.requantize_int16 import clips_products
-from mrt.backend.operators.int16 import BITS, MOST_UNSIGNED, UpperWord, WordScale, WordShift, WordSum
+from mrt.backend.operators.int16 import (
+    BITS,
+    MOST_UNSIGNED,
+    AddInt16,
+    MultiplyHighInt16,
+    RequantizeInt16,
+    RightShiftInt16,
+)
 from mrt.backend.rewrites.rewrite import LIMITS_ARE_ATTRIBUTES, Rewrite
 from mrt.backend.te.rounding import choose_rounding, half_of
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol
@@ -30,19 +37,21 @@ NO_INSTRUCTIONS = "the machine has no vector instructions for it (AVX-512 VNNI h
 
 @dataclass(frozen=True)
 class NarrowToInt16(Rewrite):
-    """What is proven to fit 16 bits is computed in int16; below, an int16 is also an integer of 8 bits.
+    """What is proven to fit 16 bits is computed in int16; below, integers of 8 bits count as int16, too.
 
-    1. ElemwiseAdd of int16 becomes a WordSum.
-    2. x >> s of an int16 x becomes a WordShift.
-    3. (x * f) >> s of int16 x and f and s >= 17 becomes WordShift(UpperWord(x, f), s - 16). With x * f = 2^16 q + r and
-       0 <= r < 2^16 the shift gives (2^16 q + r + 2^(s-1)) >> s, of which r reaches no bit, since 2^16 divides 2^(s-1).
+    1. ElemwiseAdd of int16 becomes AddInt16.
+    2. x >> s of an int16 x becomes RightShiftInt16.
+    3. (x * f) >> s of int16 x and f and s >= 17 becomes RightShiftInt16(MultiplyHighInt16(x, f), s - 16). With
+       x * f = 2^16 q + r and 0 <= r < 2^16 the shift gives (2^16 q + r + 2^(s-1)) >> s, of which r reaches no bit,
+       since 2^16 divides 2^(s-1).
     4. Cast(clip(x, lo, hi)) to int16 becomes a clip of int16, of what one conversion that saturates gives.
-    5. clip((x * f) >> s, lo, hi) with lo >= 0, of x or of relu(x), becomes clip(WordScale(x, f, s), lo, hi), where no x
-       is above 2^16 - 1, or all that are give hi at least, as 2^16 - 1 then does: scaling and rounding keep the order.
-       f and s are constants, any number of them.
+    5. clip((x * f) >> s, lo, hi) with lo >= 0, of x or of relu(x), becomes clip(RequantizeInt16(x, f, s), lo, hi) where
+       no x is above 2^16 - 1, or all that are give hi at least, as 2^16 - 1 then does: scaling and rounding keep the
+       order. f and s are constants, any number of them.
     6. Where some x above give less, the upper 16 bits of x * f are clipped, and not x: only those below 0 are cut off
        then, since an int32 holds the others' products.
-    7. clip((x * f) >> s, lo, hi) with lo < 0 becomes clip(WordShift(UpperWord(x, f), s - 16), lo, hi), as in 3.
+    7. clip((x * f) >> s, lo, hi) with lo < 0 becomes clip(RightShiftInt16(MultiplyHighInt16(x, f), s - 16), lo, hi), as
+       in 3.
 
     1 to 3 only where what follows stays in int16, or gives a dtype of its own, and s is one constant, or one for each
     channel on a machine that `clips_products`; 6 and 7 only for such a one; 5 to 7 where the clip is cast.
@@ -56,7 +65,7 @@ class NarrowToInt16(Rewrite):
         match symbol.operator:
             case ElemwiseAdd() if _are_int16(inputs):
                 refusal = self._why_wide(graph, symbol)
-                return refusal or builder.apply(WordSum(), inputs, symbol.name, symbol.origin)
+                return refusal or builder.apply(AddInt16(), inputs, symbol.name, symbol.origin)
             case RightShift():
                 return self._shifted(graph, symbol, inputs, builder)
             case Clip() if symbol.dtype == "int32":
@@ -102,7 +111,7 @@ class NarrowToInt16(Rewrite):
         if refusal:
             return refusal
         if _are_int16((data,)) and int(shift.max()) < BITS:
-            return builder.apply(WordShift(), inputs, symbol.name, symbol.origin)
+            return builder.apply(RightShiftInt16(), inputs, symbol.name, symbol.origin)
         if not is_product or int(shift.min()) <= BITS:
             return f"its shift is {int(shift.max())}; a product is shifted by 17 or more, an int16 by 15 or less"
         scaled = symbol.inputs[0]
@@ -110,8 +119,8 @@ class NarrowToInt16(Rewrite):
             return f"{scaled.name}, which it shifts, is read by others too"
         if graph.value(scaled.inputs[1]) is None:
             return "its factor is computed"
-        upper = builder.apply(UpperWord(), data.inputs, f"{scaled.name}_upper", scaled.origin)
-        return builder.apply(WordShift(), (upper, _less_16(by, shift, builder)), symbol.name, symbol.origin)
+        upper = builder.apply(MultiplyHighInt16(), data.inputs, f"{scaled.name}_upper", scaled.origin)
+        return builder.apply(RightShiftInt16(), (upper, _less_16(by, shift, builder)), symbol.name, symbol.origin)
 
     def _requantized(
         self, graph: Graph, symbol: Symbol, operator: Clip, shifted: Symbol, builder: GraphBuilder
@@ -132,18 +141,18 @@ class NarrowToInt16(Rewrite):
             refusal = self._why_not_signed(graph, operator, scaled, shift)
             if refusal:
                 return refusal
-            upper = builder.apply(UpperWord(), [data, multiplier], f"{scaled.name}_upper", scaled.origin)
+            upper = builder.apply(MultiplyHighInt16(), [data, multiplier], f"{scaled.name}_upper", scaled.origin)
             left = _less_16(by, shift, builder)
-            narrow = builder.apply(WordShift(), [upper, left], f"{symbol.name}_word", symbol.origin)
-            return builder.apply(operator, [narrow], f"{symbol.name}_held", symbol.origin)
-        is_early = self._may_clip_early(graph, scaled, factor.astype(np.int64), shift, operator.a_max)
-        if not is_early and not self._clips_products:
+            narrow = builder.apply(RightShiftInt16(), [upper, left], f"{symbol.name}_int16", symbol.origin)
+            return builder.apply(operator, [narrow], f"{symbol.name}_clipped", symbol.origin)
+        clips_data = self._may_clip_data(graph, scaled, factor.astype(np.int64), shift, operator.a_max)
+        if not clips_data and not self._clips_products:
             return f"some values of more than 16 bits are below its upper limit once they are scaled: {NO_INSTRUCTIONS}"
         if isinstance(data.operator, Relu):
             (data,) = data.inputs
-        scale = WordScale(early=is_early)
-        narrow = builder.apply(scale, [data, multiplier, by], f"{symbol.name}_word", symbol.origin)
-        return builder.apply(operator, [narrow], f"{symbol.name}_held", symbol.origin)
+        scale = RequantizeInt16(clips_data=clips_data)
+        narrow = builder.apply(scale, [data, multiplier, by], f"{symbol.name}_int16", symbol.origin)
+        return builder.apply(operator, [narrow], f"{symbol.name}_clipped", symbol.origin)
 
     def _why_not_signed(self, graph: Graph, operator: Clip, scaled: Symbol, shift: Array) -> str:
         """Why the upper half of a product cannot be rounded and clipped in int16; empty where it can."""
@@ -158,7 +167,7 @@ class NarrowToInt16(Rewrite):
         fits = choose_rounding(upper, shift - BITS, "int16") is not None
         return "" if fits else "int16 cannot be rounded by these shifts"
 
-    def _may_clip_early(self, graph: Graph, scaled: Symbol, factor: Array, shift: Array, limit: float) -> bool:
+    def _may_clip_data(self, graph: Graph, scaled: Symbol, factor: Array, shift: Array, limit: float) -> bool:
         """Whether x · f gives the same, clipped at `limit` once it is scaled, where x is clipped at 2^16 - 1 before."""
         least_at_limit = -((half_of(shift) - (int(limit) << shift.astype(np.int64))) // factor)
         highest = self.facts.bounds(graph)[scaled.inputs[0].name].hi
@@ -203,6 +212,6 @@ def _saturated(graph: Graph, symbol: Symbol, clipped: Symbol, builder: GraphBuil
         return f"{source.name}, which it casts, is read by others too"
     if operator.a_min < LEAST or operator.a_max > MOST:
         return f"{source.name}, which it casts, is clipped at more than 16 bits"
-    held = builder.apply(Clip(a_min=LEAST, a_max=MOST), clipped.inputs, f"{clipped.name}_word", clipped.origin)
-    narrow = builder.apply(symbol.operator, [held], f"{symbol.name}_word", symbol.origin)
+    held = builder.apply(Clip(a_min=LEAST, a_max=MOST), clipped.inputs, f"{clipped.name}_int16", clipped.origin)
+    narrow = builder.apply(symbol.operator, [held], f"{symbol.name}_int16", symbol.origin)
     return builder.apply(operator, [narrow], symbol.name, symbol.origin)

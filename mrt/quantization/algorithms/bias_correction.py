@@ -20,7 +20,7 @@ from mrt.calibration.observers import MeanObserver
 from mrt.calibration.run import samples_of
 from mrt.calibration.stream import Batch, Chunk, chunks
 from mrt.errors import ConfigError, QuantizationError
-from mrt.quantization.expand import Expander, input_quantization
+from mrt.quantization.expand import Expander, input_quantization, plan_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Runner, Symbol
 from mrt.symbol.rebatch import batch_of, sized
@@ -79,7 +79,7 @@ def fast_corrections(graph: Graph, calibration: Calibration, config: Quantizatio
     the measured mean of x. Every position of a channel is taken to have the channel's mean, the border too; the errors
     of x itself, its saturation among them, do not show.
     """
-    expander = Expander(graph, calibration.thresholds, config)
+    expander = Expander(plan_graph(graph, calibration.thresholds, config))
     graph = expander.graph
     corrections: dict[str, Array] = {}
     for symbol in graph.operators:
@@ -107,7 +107,7 @@ def sequential_corrections(
     samples for each core; the files lie in the folder for temporary files and are removed.
     """
     whole = sized(graph, samples.config.batch_size)
-    expander = Expander(whole, calibration.thresholds, config)
+    expander = Expander(plan_graph(whole, calibration.thresholds, config))
     whole = expander.graph
     pending = _Pending(whole, expander)
     corrections: dict[str, Array] = {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from mrt.backend.operators.int16 import WordSum
+from mrt.backend.operators.int16 import AddInt16
 from mrt.backend.te.registry import Kind, compute, find_compute, has_compute, kind_of, view_of
 from mrt.errors import CompilationError, GraphError
 from mrt.symbol import Operator, Symbol, TensorType, apply, variable
@@ -52,7 +52,7 @@ def test_a_record_has_the_compute_of_the_nearest_of_its_bases() -> None:
     assert function(StrangeRelu(), 1) is function(Relu(), 1)
     assert kind_of(apply(StrangeRelu(), [X], "y")) is Kind.ELEMENTWISE
     assert function(Dot(), 2) is find_compute(Symbol(BatchDot(), "y", (X, X), X.type, "y"))
-    assert has_compute(WordSum) and has_compute(ElemwiseAdd)
+    assert has_compute(AddInt16) and has_compute(ElemwiseAdd)
 
 
 def test_what_lacks_a_compute_is_named() -> None:

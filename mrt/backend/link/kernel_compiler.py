@@ -13,7 +13,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from mrt.backend.link.calls import of_pointers
+from mrt.backend.link.calls import taking_pointers
 from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.machine import Machine
 from mrt.workers import cores
@@ -76,7 +76,7 @@ def _bytes_written() -> int:
     return int(counts.split("wchar:")[1].split()[0])
 
 
-class Libraries:
+class KernelCompiler:
     """Compiles the kernels of one module in the order in which they are added.
 
     Groups do not depend on how many cores there are, so that the code does not either.
@@ -87,28 +87,28 @@ class Libraries:
         self._names: set[str] = set()
         self._group: dict[str, Any] = {}
         self._pool = ThreadPoolExecutor(cores())
-        self._begun: list[Future[Any]] = []
+        self._compiling: list[Future[Any]] = []
 
     def add(self, name: str, function: Any) -> None:
         """Takes a scheduled PrimFunc to be called by `name`; one that was taken by this name already is the same."""
         if name in self._names:
             return
         self._names.add(name)
-        self._group[name] = of_pointers(function).with_attr("global_symbol", name)
+        self._group[name] = taking_pointers(function).with_attr("global_symbol", name)
         if len(self._group) == GROUP:
-            self._begin()
+            self._compile_group()
 
     def finish(self) -> list[Any]:
         """All groups in their form, once they are made; raises what TVM raised."""
         if self._group:
-            self._begin()
+            self._compile_group()
         try:
-            return [future.result() for future in self._begun]
+            return [future.result() for future in self._compiling]
         finally:
             self._pool.shutdown(cancel_futures=True)
 
-    def _begin(self) -> None:
-        self._begun.append(self._pool.submit(self._built, self._group))
+    def _compile_group(self) -> None:
+        self._compiling.append(self._pool.submit(self._built, self._group))
         self._group = {}
 
     def _built(self, group: dict[str, Any]) -> Any:

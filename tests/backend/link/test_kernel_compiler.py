@@ -14,7 +14,7 @@ from tvm import tirx
 
 from mrt.backend import TvmRunner, compile_model
 from mrt.backend.build import compile_executable
-from mrt.backend.link.libraries import GROUP, Libraries
+from mrt.backend.link.kernel_compiler import GROUP, KernelCompiler
 from mrt.backend.lowering.module import build_module
 from mrt.backend.machine import Machine
 from mrt.errors import CompilationError, ModelFileError
@@ -32,7 +32,7 @@ def test_any_number_of_cores_gives_the_same_file(tmp_path: Path, monkeypatch: py
     files = []
     for count in (1, 3):
         monkeypatch.setattr("mrt.workers.cores", lambda count=count: count)
-        monkeypatch.setattr("mrt.backend.link.libraries.cores", lambda count=count: count)
+        monkeypatch.setattr("mrt.backend.link.kernel_compiler.cores", lambda count=count: count)
         module = compile_model(network.graph, network.inputs, network.outputs, None, "0" * 64, TARGET)
         assert len(module._library.objects) > 3
         for _ in range(2):  # saving leaves the module as it was
@@ -70,23 +70,23 @@ def test_the_same_kernel_is_compiled_once_and_groups_are_filled() -> None:
     network, machine = IntegerNetwork(1), Machine.of(TARGET)
     kernels = build_module(network.graph, target=TARGET)
     functions = {v.name_hint: f for v, f in kernels.functions.items() if isinstance(f, tirx.PrimFunc)}
-    libraries = Libraries(machine)
+    compiler = KernelCompiler(machine)
     for name in [*functions, *functions]:
-        libraries.add(name, functions[name])
-    built = libraries.finish()
+        compiler.add(name, functions[name])
+    built = compiler.finish()
     assert len(built) == -(-len(functions) // GROUP)
     for place, name in enumerate(functions):
         assert built[place // GROUP].implements_function(name)
-    assert Libraries(machine).finish() == []
+    assert KernelCompiler(machine).finish() == []
 
 
 def test_what_fails_in_another_thread_is_raised() -> None:
     network, machine = IntegerNetwork(1), Machine.of(TARGET)
-    libraries = Libraries(machine)
+    compiler = KernelCompiler(machine)
     free = tirx.call_extern("int32", "take", tirx.Var("nowhere", "int32"))
-    libraries.add("open", tirx.PrimFunc([], tirx.Evaluate(free)))
+    compiler.add("open", tirx.PrimFunc([], tirx.Evaluate(free)))
     with pytest.raises(CompilationError, match="TVM cannot compile the graph"):
-        compile_executable(build_module(network.graph, target=TARGET), machine, libraries=libraries)
+        compile_executable(build_module(network.graph, target=TARGET), machine, compiler=compiler)
 
 
 def test_several_threads_run_one_graph() -> None:

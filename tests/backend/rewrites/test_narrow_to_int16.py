@@ -1,4 +1,4 @@
-"""What is proven to fit 16 bits is computed in words, and gives the same integers."""
+"""What is proven to fit 16 bits is computed in int16, and gives the same integers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from math import floor
 
 import numpy as np
 import pytest
+from blocks import Blocks
 from compiled import Bundle, compare, op
-from test_in_place import Blocks
 from test_kernels import runnable
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
-from mrt.backend.operators.int16 import UpperWord, WordScale, WordShift
+from mrt.backend.operators.int16 import MultiplyHighInt16, RequantizeInt16, RightShiftInt16
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
 from mrt.backend.rewrites.rewrite import Facts
 from mrt.backend.te.rounding import Rounding, choose_rounding
@@ -24,23 +24,25 @@ from mrt.symbol import Array, Graph, GraphBuilder, Interval, TensorType
 VNNI = Facts(Machine.of({"mcpu": "cascadelake"}))
 """Of a machine that requantizes vectors of int16."""
 ALL = np.arange(-(2**15), 2**15, dtype=np.int16)
-"""Every word."""
+"""Every int16."""
 
 
 @pytest.mark.parametrize("factor", [1, -1, 3, 12345, -12345, 2**15 - 1, -(2**15)])
-def test_the_upper_word_and_the_rest_of_the_shift_are_the_whole_one(factor: int) -> None:
-    """For every word and shift; the oracle rounds the whole product, in integers of 64 bits."""
-    upper = UpperWord().evaluate(ALL, np.array([factor], np.int16))
-    bounds = UpperWord().bounds(Interval.of(-(2**15), 2**15 - 1, ALL.shape), Interval.constant(np.array([factor])))
+def test_the_upper_half_and_the_rest_of_the_shift_are_the_whole_one(factor: int) -> None:
+    """For every int16 and shift; the oracle rounds the whole product, in integers of 64 bits."""
+    upper = MultiplyHighInt16().evaluate(ALL, np.array([factor], np.int16))
+    bounds = MultiplyHighInt16().bounds(
+        Interval.of(-(2**15), 2**15 - 1, ALL.shape), Interval.constant(np.array([factor]))
+    )
     assert (bounds.min, bounds.max) == (upper.min(), upper.max())
     assert upper.tolist() == [floor(int(x) * factor / 2**16) for x in ALL]
     for shift in range(17, 32):
-        found = WordShift().evaluate(upper, np.array([shift - 16], np.int8))
+        found = RightShiftInt16().evaluate(upper, np.array([shift - 16], np.int8))
         expected = (ALL.astype(np.int64) * factor + 2 ** (shift - 1)) >> shift
         np.testing.assert_array_equal(found, expected)
 
 
-def test_the_form_of_rounding_follows_the_words_it_is_computed_in() -> None:
+def test_the_form_of_rounding_follows_the_dtype_it_is_computed_in() -> None:
     for highest, form in ((2**15 - 9, Rounding.ADDED), (2**15 - 8, Rounding.TWO_SHIFTS)):
         assert choose_rounding(Interval.of(-1, highest, (5,)), np.array([4], np.int8), "int16") is form
     assert choose_rounding(Interval.of(0, 2**15 - 1, (5,)), np.array([15], np.int8), "int16") is Rounding.UNSIGNED
@@ -49,7 +51,7 @@ def test_the_form_of_rounding_follows_the_words_it_is_computed_in() -> None:
 def requantized_sum(
     highest: int, factor: int, shift: int | Array, relu: bool = True, shape: tuple[int, ...] = (1,)
 ) -> Graph:
-    """The sum of two tensors of words in [-highest, highest], requantized to bytes."""
+    """The sum of two tensors of int16 in [-highest, highest], requantized to bytes."""
     builder = GraphBuilder()
     terms = []
     for name in ("x", "y"):
@@ -65,29 +67,33 @@ def requantized_sum(
 
 
 @pytest.mark.parametrize(
-    ("graph", "words"),
+    ("graph", "narrow"),
     [
-        (requantized_sum(16383, 32102, 22), {"word_sum", "upper_word", "word_shift"}),
-        (requantized_sum(16383, 32102, 22, relu=False), {"word_sum", "upper_word", "word_shift"}),
-        (requantized_sum(16383, -32768, 17, relu=False), {"word_sum", "upper_word", "word_shift"}),
+        (requantized_sum(16383, 32102, 22), {"add_int16", "multiply_high_int16", "right_shift_int16"}),
+        (requantized_sum(16383, 32102, 22, relu=False), {"add_int16", "multiply_high_int16", "right_shift_int16"}),
+        (requantized_sum(16383, -32768, 17, relu=False), {"add_int16", "multiply_high_int16", "right_shift_int16"}),
         (requantized_sum(16384, 32102, 22), set()),
-        (requantized_sum(16383, 500, 16), {"word_sum"}),
-        (requantized_sum(16383, 500, 17, shape=(2**16,)), {"word_sum"}),
+        (requantized_sum(16383, 500, 16), {"add_int16"}),
+        (requantized_sum(16383, 500, 17, shape=(2**16,)), {"add_int16"}),
     ],
     ids=["by a relu", "with a sign", "the largest product", "a sum of 17 bits", "a shift of 16", "several shifts"],
 )
-def test_what_fits_is_computed_in_words(graph: Graph, words: set[str]) -> None:
+def test_what_fits_is_computed_in_int16(graph: Graph, narrow: set[str]) -> None:
     found = NarrowToInt16()(graph)
-    assert {symbol.op for symbol in found.operators} & {"word_sum", "upper_word", "word_shift"} == words
+    assert {symbol.op for symbol in found.operators} & {
+        "add_int16",
+        "multiply_high_int16",
+        "right_shift_int16",
+    } == narrow
     feeds = {"x": ALL, "y": np.random.default_rng(0).permutation(ALL)}
     compare(found, found.evaluate(feeds), graph.evaluate(feeds))
     compare(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
 
 
-def test_each_channel_may_have_a_shift_where_vectors_of_words_do() -> None:
+def test_each_channel_may_have_a_shift_where_vectors_of_int16_do() -> None:
     graph = requantized_sum(16383, 32102, np.arange(2**16) % 5 + 17, shape=(2**16,))
     found = NarrowToInt16(VNNI)(graph)
-    assert {"word_sum", "upper_word", "word_shift"} <= {symbol.op for symbol in found.operators}
+    assert {"add_int16", "multiply_high_int16", "right_shift_int16"} <= {symbol.op for symbol in found.operators}
     feeds = {"x": ALL, "y": np.random.default_rng(0).permutation(ALL)}
     compare(found, found.evaluate(feeds), graph.evaluate(feeds))
     compare(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
@@ -131,7 +137,7 @@ def test_a_cast_of_what_is_clipped_is_a_clip_of_what_saturates() -> None:
 
 
 @pytest.mark.parametrize("cpu", ["sapphirerapids", "cascadelake", "x86-64-v3"])
-def test_vectors_of_words_are_multiplied_by_one_instruction(cpu: str) -> None:
+def test_vectors_of_int16_are_multiplied_by_one_instruction(cpu: str) -> None:
     """512 bits at once where there are so many; with a multiplier of either sign."""
     blocks = Blocks()
     data = blocks.stem()
@@ -183,26 +189,26 @@ def scaled(factor: int, shift: int, highest: int = 2**18, limits: tuple[int, int
         "less than 255 at all",
     ],
 )
-def test_sums_are_scaled_in_words_where_they_hold_what_counts(
+def test_sums_are_requantized_in_int16_where_they_hold_what_counts(
     factor: int, shift: int, highest: int, early: bool, late: bool
 ) -> None:
-    """Of 4072 / 2^20 the least x that gives 255 is one too large for a word, but not the word that gives it."""
+    """Of 4072 / 2^20 the least x that gives 255 is one too large for 16 bits, but not the upper half of the product."""
     graph, feeds = scaled(factor, shift, highest), {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
     exact = [(min(x, highest) * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
     expected = [np.array([min(max(x, 0), 255) for x in exact], np.uint8)]
-    for facts, is_word in ((Facts(), early), (VNNI, late)):
+    for facts, is_narrow in ((Facts(), early), (VNNI, late)):
         found = NarrowToInt16(facts)(graph)
-        assert ("word_scale" in {symbol.op for symbol in found.operators}) is is_word
+        assert ("requantize_int16" in {symbol.op for symbol in found.operators}) is is_narrow
         compare(found, found.evaluate(feeds), expected)
     compare(graph, TvmRunner().prepare(graph)(feeds), expected)
 
 
-@pytest.mark.parametrize(("factor", "shift", "is_word"), [(8190, 24, True), (5, 17, True), (500, 16, False)])
-def test_sums_of_either_sign_are_scaled_in_words(factor: int, shift: int, is_word: bool) -> None:
+@pytest.mark.parametrize(("factor", "shift", "is_narrow"), [(8190, 24, True), (5, 17, True), (500, 16, False)])
+def test_sums_of_either_sign_are_requantized_in_int16(factor: int, shift: int, is_narrow: bool) -> None:
     graph = scaled(factor, shift, limits=(-127, 127))
     feeds = {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
     found = NarrowToInt16(VNNI)(graph)
-    assert ({"upper_word", "word_shift"} <= {symbol.op for symbol in found.operators}) is is_word
+    assert ({"multiply_high_int16", "right_shift_int16"} <= {symbol.op for symbol in found.operators}) is is_narrow
     exact = [(x * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
     expected = [np.array([min(max(x, -127), 127) for x in exact], np.int8)]
     compare(found, found.evaluate(feeds), expected)
@@ -210,15 +216,15 @@ def test_sums_of_either_sign_are_scaled_in_words(factor: int, shift: int, is_wor
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_the_bounds_of_a_scaled_word_are_reached(early: bool) -> None:
-    given, scale = (np.array([-5, 70000]), np.array([3, 32767]), np.array([18, 20])), WordScale(early)
+def test_the_bounds_of_a_requantization_are_reached(early: bool) -> None:
+    given, scale = (np.array([-5, 70000]), np.array([3, 32767]), np.array([18, 20])), RequantizeInt16(early)
     bounds = scale.bounds(*(Interval.of(each.min(), each.max(), (1,)) for each in given))
     ends = [scale.evaluate(*(np.array([n]) for n in at)) for at in product(*given)]
     assert (bounds.min, bounds.max) == (min(ends), max(ends))
 
 
 @pytest.mark.parametrize("cpu", runnable())
-def test_sums_of_convolutions_are_scaled_in_words(cpu: str) -> None:
+def test_sums_of_convolutions_are_requantized_in_int16(cpu: str) -> None:
     """Pairs of blocks of 16 channels, an odd number of them, and channels that fill none."""
     bundle = Bundle()
     for channels in (64, 48, 144, 20):
@@ -234,7 +240,7 @@ def test_sums_of_convolutions_are_scaled_in_words(cpu: str) -> None:
         bundle.add("Cast", clipped, dtype="uint8")
     graph = bundle.graph()
     found = NarrowToInt16()(graph)
-    assert sum(symbol.op == "word_scale" for symbol in found.operators) == 4
+    assert sum(symbol.op == "requantize_int16" for symbol in found.operators) == 4
     bundle.check(runner=TvmRunner({"kind": "llvm", "mcpu": cpu}))
 
 
