@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "kernels.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "kernels.md"
 LEFT_OUT = "…"
 
 
