@@ -84,7 +84,7 @@ def picked(vector: Expression, places: Iterable[int]) -> Expression:
 
 
 def _high_halves(x: Expression, lower: Expression, upper: Expression) -> Expression:
-    """x · f / 2^16 in vectors of 16 int32, of the vectors f and 2^16 f, whose lower and upper halves are f, 0 and 0, f."""
+    """x · f / 2^16 in vectors of 16 int32, of the vectors f and 2^16 f, whose halves are f, 0 and 0, f."""
     int16s = f"int16x{LANES}"
     of_lower = tirx.call_llvm_pure_intrin(
         f"u{int16s}", INSTRUCTIONS[f"u{int16s}"], *(tirx.reinterpret(f"u{int16s}", each) for each in (x, lower))
