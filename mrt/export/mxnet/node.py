@@ -169,7 +169,7 @@ class Node(ArrangingNode[Symbol], Roots[Symbol]):
         return self.mixed(self.indicator(one_more, -1, 2), chosen, otherwise)
 
 
-_EXPORTERS: Exporters[Node, Symbol] = Exporters("MXNet's operators")
+_EXPORTERS: Exporters[Node, Symbol] = Exporters("MXNet's operators", "exporters.mxnet")
 """By record. The values are in float64."""
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""

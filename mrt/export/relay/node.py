@@ -237,7 +237,7 @@ class Node(ArrangingNode[Value], Roots[Value]):
         return self.plus(otherwise, self.times(factor, self.minus(chosen, otherwise)))
 
 
-_EXPORTERS: Exporters[Node, Value] = Exporters("Relay's integer operators")
+_EXPORTERS: Exporters[Node, Value] = Exporters("Relay's integer operators", "exporters.relay")
 """By record. The values are in the symbol's dtype or in int32."""
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""

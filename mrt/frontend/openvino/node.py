@@ -80,7 +80,7 @@ class Node(ValueNode):
 Converter = Callable[[Node], Value]
 """Gives the value of an operator's output: a tuple where it has several."""
 
-_CONVERTERS: Converters[Converter] = Converters("OpenVINO")
+_CONVERTERS: Converters[Converter] = Converters("OpenVINO", "openvino")
 converter = _CONVERTERS.register
 """Registers a function as the converter of OpenVINO operators, in every version that it has."""
 find_converter = _CONVERTERS.find

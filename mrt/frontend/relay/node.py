@@ -156,7 +156,7 @@ class Node(TVMNode):
 Converter = Callable[[Node], Value]
 """Gives the value of a call: a tuple where the call gives one."""
 
-_CONVERTERS: Converters[Converter] = Converters("Relay")
+_CONVERTERS: Converters[Converter] = Converters("Relay", "relay")
 converter = _CONVERTERS.register
 """Registers a function as the converter of Relay operators."""
 find_converter = _CONVERTERS.find
