@@ -12,8 +12,8 @@ from expansions.addition import GUARD_BITS, finer_by
 from expansions.exact_sum import exact_sum
 from expansions.multiplication import scaled
 from expansions.table import expand_table, table_reach
-from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, all_inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
@@ -45,7 +45,7 @@ def _relu_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) 
     return replace(source, lo=0, hi=most, groups=source.groups.centred)
 
 
-@expansion("relu", demands=Demand.WIDE, fixes=_relu_fixes)
+@expansion(Relu, demands=Demand.WIDE, fixes=_relu_fixes)
 def expand_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = max(0, Xq - zx) at sx: relu of "MRT Generalized Quantization Math Formalization". Exact at any scale."""
     data = builder.centred(inputs.quantized(0))
@@ -60,7 +60,8 @@ def _clip_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) 
     source = sources[0]
     if source is None or source.groups is not None:
         return None
-    least, most = (np.clip(limit / source.scale, -(2.0**31), 2.0**31) + source.zero_point for limit in _limits(symbol))
+    limits = symbol.operator.limits
+    least, most = (np.clip(limit / source.scale, -(2.0**31), 2.0**31) + source.zero_point for limit in limits)
     lo, hi = (int(np.clip(np.rint(end), source.lo, source.hi)) for end in (least, most))
     on_grid = (
         abs(end - np.rint(end)) <= ON_GRID or not source.lo < end < source.hi for end in (float(least), float(most))
@@ -68,16 +69,14 @@ def _clip_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) 
     return replace(source, lo=lo, hi=hi) if all(on_grid) else None
 
 
-@expansion(
-    *("clip", "_maximum_scalar", "_minimum_scalar"), demands=Demand.OUTPUT, fixes=_clip_fixes, waits=lambda symbol: True
-)
+@expansion(Clip, MaximumScalar, MinimumScalar, demands=Demand.OUTPUT, fixes=_clip_fixes, waits=lambda symbol: True)
 def expand_clip(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The input at the output's quantizer, saturated at round(limit / s) + z, in channel groups at each one's.
 
     Where quantizers of the network round behind it, the input as it is, with one limit for each of its scales; without
     a limit beyond which these saturate.
     """
-    data, limits = inputs.quantized(0), _limits(op)
+    data, limits = inputs.quantized(0), op.operator.limits
     if plan.edge(op, 0) is None:
         limits = _needed(limits, told_range(plan.graph, op))
         data = _finer(op, _at_quantizer(op, data, limits, plan, builder), limits, builder)
@@ -141,31 +140,18 @@ def _finer(op: Symbol, data: Quantized, ends: tuple[float, float], builder: Inte
     return finer_by(room, op, data, builder)
 
 
-def _limits(op: Symbol) -> tuple[float, float]:
-    """The range to which the operator holds its input."""
-    operator = op.operator
-    if isinstance(operator, Clip):
-        return operator.a_min, operator.a_max
-    if isinstance(operator, MaximumScalar):
-        return operator.scalar, np.inf
-    if isinstance(operator, MinimumScalar):
-        return -np.inf, operator.scalar
-    raise QuantizationError(f"{op.name} ({op.op}): a clip, _maximum_scalar or _minimum_scalar is needed")
-
-
 def _compared(operator: Operator, symbol: Symbol, limits: Array, builder: IntegerBuilder) -> Symbol:
     """`symbol` against one limit a channel, both in int32 since the operator takes one dtype."""
     constant = builder.constant(f"{symbol.name}_{operator.op}_limit", limits)
     return builder.apply(operator, [builder.cast(symbol, "int32"), builder.cast(constant, "int32")], "_clip")
 
 
-def _leaky_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
-    curved = isinstance(symbol.operator, LeakyReLU) and not symbol.operator.is_linear
-    return all_inputs(Demand.CHANNELS if curved else Demand.WIDE)(symbol, graph)
+def _leaky_demands(symbol: Symbol[LeakyReLU], graph: Graph) -> tuple[Demand, ...]:
+    return all_inputs(Demand.WIDE if symbol.operator.is_linear else Demand.CHANNELS)(symbol, graph)
 
 
-@expansion("LeakyReLU", demands=_leaky_demands, guard_bits=GUARD_BITS, reach=table_reach)
-def expand_leaky_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(LeakyReLU, demands=_leaky_demands, guard_bits=GUARD_BITS, reach=table_reach)
+def expand_leaky_relu(op: Symbol[LeakyReLU], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """max(X, 0) - slope * max(-X, 0), both halves brought to the common scale s; a table for elu, selu and gelu.
 
     Ye = requantize(max(Xq - zx, 0), sx / s) - requantize(sign(slope) max(zx - Xq, 0), |slope| sx / s)
@@ -175,13 +161,10 @@ def expand_leaky_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
     it next, and by the rounding of the multipliers. Before a quantizer of the network it is an `exact_sum`.
     Source: Quantize Scale of "MRT Generalized Quantization Math Formalization", for the two halves.
     """
-    operator = op.operator
-    if not isinstance(operator, LeakyReLU):
-        raise QuantizationError(f"{op.name} ({op.op}): a LeakyReLU is needed")
-    if not operator.is_linear:
+    if not op.operator.is_linear:
         return expand_table(op, inputs, plan, builder)
     data = builder.centred(inputs.quantized(0))
-    slope = _slope(op, operator, inputs)
+    slope = _slope(op, inputs)
     # Not max(x, 0) - x, whose terms are correlated: its bounds would be twice what it reaches.
     above = Quantized.of(builder.apply(Relu(), [data.symbol], "_positive"), data.scale)
     negative = builder.apply(Relu(), [builder.apply(Negative(), [data.symbol], "_opposite")], "_negative")
@@ -199,9 +182,9 @@ def expand_leaky_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
     return builder.quantized(builder.apply(ElemwiseSub(), [upper.symbol, lower.symbol]), scale)
 
 
-def _slope(op: Symbol, operator: LeakyReLU, inputs: Inputs) -> Array:
+def _slope(op: Symbol[LeakyReLU], inputs: Inputs) -> Array:
     """The slope below 0, of the data's rank: one value, or one a channel."""
     rank = op.type.rank
-    if operator.act_type == "leaky":
-        return np.full((1,) * rank, operator.slope)
+    if len(op.inputs) == 1:
+        return np.full((1,) * rank, op.operator.slope)
     return per_channel(inputs.parameter(1).astype(np.float64), rank)

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from expansions.exact_sum import exact_sum
-from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, all_inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import round_half_away
 from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastSub
+from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseSub
 from mrt.symbol.operators.integer import LeftShift
 from mrt.symbol.types import INT32_MAX
 
@@ -25,7 +28,7 @@ def _demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
     return all_inputs(Demand.WIDE if constant else Demand.COMMON)(symbol, graph)
 
 
-@expansion("broadcast_add", demands=_demands, guard_bits=GUARD_BITS, adds_constant=True)
+@expansion(BroadcastAdd, demands=_demands, guard_bits=GUARD_BITS, adds_constant=True)
 def expand_broadcast_add(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """A constant, such as a bias, joins the accumulator at its own scale; two tensors are brought to one scale.
 
@@ -84,7 +87,7 @@ def _joining(op: Symbol, data: Quantized, constant: Array, plan: Plan, builder: 
     return round_half_away(steps)
 
 
-@expansion("elemwise_add", "add_n", demands=Demand.COMMON, guard_bits=GUARD_BITS)
+@expansion(ElemwiseAdd, AddN, demands=Demand.COMMON, guard_bits=GUARD_BITS)
 def expand_sum(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Every operand at the common scale, which is 4 bits finer than what the sum is rounded to next.
 
@@ -94,7 +97,7 @@ def expand_sum(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) 
     return _signed_sum(op, inputs, [1.0] * len(op.inputs), plan, builder)
 
 
-@expansion("elemwise_sub", "broadcast_sub", demands=Demand.COMMON, guard_bits=GUARD_BITS)
+@expansion(ElemwiseSub, BroadcastSub, demands=Demand.COMMON, guard_bits=GUARD_BITS)
 def expand_difference(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """As `expand_sum`, Ye = Xq1 - Xq2."""
     return _signed_sum(op, inputs, [1.0, -1.0], plan, builder)

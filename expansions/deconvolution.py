@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from expansions.reduction import Form, expand_reduction, reduction_demands
-from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
@@ -16,8 +15,8 @@ from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
 
 
-@expansion("Deconvolution", demands=reduction_demands)
-def expand_deconvolution(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(Deconvolution, demands=reduction_demands)
+def expand_deconvolution(op: Symbol[Deconvolution], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = deconv(X, W) for any pair of symmetric and affine quantizers.
 
     Y / (sx sw[o]) = deconv(Xq, Wq) - zw[o] deconv(Xq, 1) - zx deconv(1, Wq) + zx zw[o] deconv(1, 1)
@@ -29,8 +28,6 @@ def expand_deconvolution(op: Symbol, inputs: Inputs, plan: Plan, builder: Intege
     of the weight within each group.
     """
     operator = op.operator
-    if not isinstance(operator, Deconvolution):
-        raise QuantizationError(f"{op.name} ({op.op}): a Deconvolution is needed")
     form = DeconvolutionForm(operator, 1, operator.num_group, operator.kernel, op.inputs[0].shape[2:])
     return expand_reduction(op, inputs, plan, builder, form)
 
@@ -41,21 +38,9 @@ class DeconvolutionForm(Form):
 
     spatial: tuple[int, ...] = ()
 
-    def rows(self, weight: Array) -> Array:
-        return self._part(self.groups, self.groups).rows(weight)
-
-    def weight(self, rows: Array, groups: int) -> Array:
-        return self._part(len(rows), groups).from_rows(rows)
-
-    def _part(self, outputs: int, groups: int) -> Deconvolution:
-        operator = self.part(outputs, groups)
-        if not isinstance(operator, Deconvolution):
-            raise QuantizationError(f"{operator.op}: a Deconvolution is needed")
-        return operator
-
     def totals(self, rows: Array, groups: int, rank: int) -> Array:
         """deconv(1, W), cut to length 1 along every axis where it does not vary."""
-        operator = self._part(len(rows), groups)
+        operator = self.operator.part(len(rows), groups)
         image = np.ones((1, groups * rows.shape[1], *self.spatial), np.int64)
         result: Array = np.asarray(operator.evaluate(image, operator.from_rows(rows)))
         for axis in range(2, result.ndim):

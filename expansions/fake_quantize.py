@@ -9,7 +9,8 @@ import numpy as np
 
 from expansions.addition import GUARD_BITS
 from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, Inputs, expansion
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.plan.constant_grids import grid_target
@@ -19,19 +20,16 @@ from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.grid import Grid, ranked
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.fake_quantize import FakeQuantize
-from mrt.symbol.operators.integer import Quantize
+from mrt.symbol.operators.integer import Dequantize, Quantize
 from mrt.symbol.types import INT32_MAX
 
 
-def _grid(symbol: Symbol, limits: Sequence[Array | None]) -> Grid | None:
-    operator = symbol.operator
-    if not isinstance(operator, FakeQuantize):
-        raise QuantizationError(f"{symbol.name} ({symbol.op}): a FakeQuantize is needed")
+def _grid(symbol: Symbol[FakeQuantize], limits: Sequence[Array | None]) -> Grid | None:
     known = [limit for limit in limits if limit is not None]
-    return operator.grid(known, symbol.type.rank) if len(known) == len(limits) else None
+    return symbol.operator.grid(known, symbol.type.rank) if len(known) == len(limits) else None
 
 
-def _fake_quantize_grid(symbol: Symbol, graph: Graph) -> Target | None:
+def _fake_quantize_grid(symbol: Symbol[FakeQuantize], graph: Graph) -> Target | None:
     grid = _grid(symbol, [graph.value(source) for source in symbol.inputs[1:]])
     if grid is None or (grid.step_in <= 0).any():
         return None
@@ -42,7 +40,7 @@ def _fake_quantize_grid(symbol: Symbol, graph: Graph) -> Target | None:
     return replace(target, ties_to_odd=(target.zero_point - target.lo) % 2 == 1)
 
 
-def _fake_quantize_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _fake_quantize_fixes(symbol: Symbol[FakeQuantize], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     grid = _grid(symbol, [graph.value(source) for source in symbol.inputs[1:]])
     return None if grid is None else _output_target(grid, symbol.type.rank)
 
@@ -51,12 +49,12 @@ def _output_target(grid: Grid, rank: int) -> Target | None:
     return grid_target(grid.step_out, grid.zero_out, *grid.integer_limits, rank)
 
 
-def _fake_quantize_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
+def _fake_quantize_demands(symbol: Symbol[FakeQuantize], graph: Graph) -> tuple[Demand, ...]:
     is_plain = _fake_quantize_grid(symbol, graph) is not None
     return (Demand.GRID if is_plain else Demand.WIDE, *(Demand.NARROW for _ in symbol.inputs[1:]))
 
 
-def _fake_quantize_resolves(symbol: Symbol, graph: Graph) -> float:
+def _fake_quantize_resolves(symbol: Symbol[FakeQuantize], graph: Graph) -> float:
     """A part of the least step, where no producer rounds for it."""
     grid = _grid(symbol, [graph.value(source) for source in symbol.inputs[1:]])
     if grid is None or not grid.step_in.any():
@@ -65,14 +63,14 @@ def _fake_quantize_resolves(symbol: Symbol, graph: Graph) -> float:
 
 
 @expansion(
-    "FakeQuantize",
+    FakeQuantize,
     demands=_fake_quantize_demands,
     gain=lambda symbol, graph: 0.0,
     resolves=_fake_quantize_resolves,
     grid=_fake_quantize_grid,
     fixes=_fake_quantize_fixes,
 )
-def expand_fake_quantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+def expand_fake_quantize(op: Symbol[FakeQuantize], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """q = clip(round(X / Si + Zi), lo, hi), which stands for So (q - Zo): one requantization of what X is summed up in.
 
     Where input and output have other scales the integers stay and mean something else. With one step and an integer Zi,
@@ -180,19 +178,17 @@ def _parameters(symbol: Symbol, graph: Graph) -> tuple[Array, Array]:
     return scale.astype(np.float64), zero_point.astype(np.float64)
 
 
-def _quantize_grid(symbol: Symbol, graph: Graph) -> Target | None:
+def _quantize_grid(symbol: Symbol[Quantize], graph: Graph) -> Target | None:
     operator = symbol.operator
-    if not isinstance(operator, Quantize):
-        raise QuantizationError(f"{symbol.name} ({symbol.op}): a quantize is needed")
     return grid_target(*_parameters(symbol, graph), operator.a_min, operator.a_max, symbol.type.rank)
 
 
-def _quantize_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _quantize_fixes(symbol: Symbol[Quantize], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     grid = _quantize_grid(symbol, graph)
     return None if grid is None else replace(grid, scale=1.0, zero_point=0, groups=None)
 
 
-@expansion("quantize", demands=Demand.GRID, grid=_quantize_grid, fixes=_quantize_fixes)
+@expansion(Quantize, demands=Demand.GRID, grid=_quantize_grid, fixes=_quantize_fixes)
 def expand_quantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """q = clip(round(X / s) + z, a_min, a_max), integers that stand for themselves; the producer rescales X to them.
 
@@ -219,7 +215,7 @@ def _dequantize_gain(symbol: Symbol, graph: Graph) -> float:
     return float(scale.max())
 
 
-@expansion("dequantize", demands=Demand.WIDE, gain=_dequantize_gain, fixes=_dequantize_fixes)
+@expansion(Dequantize, demands=Demand.WIDE, gain=_dequantize_gain, fixes=_dequantize_fixes)
 def expand_dequantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The integers q stand for s (q - z): nothing is computed, but where they were sums with a scale of their own.
 

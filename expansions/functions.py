@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from math import gcd
 
-from mrt.quantization.expansion import Demand, Inputs, expansion
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import ChannelGroups, Target
 from mrt.symbol import Symbol
+from mrt.symbol.operators.functions import Abs, Negative, Square
 
 
-@expansion("abs", "negative", demands=Demand.WIDE)
+@expansion(Abs, Negative, demands=Demand.WIDE)
 def expand_at_same_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = |Xq - zx| or -(Xq - zx) at sx: exact at any scale."""
     data = builder.centred(inputs.quantized(0))
@@ -23,7 +25,7 @@ LARGEST_ROOT = 46340
 """The largest integer whose square fits 32 bits."""
 
 
-@expansion("square", demands=Demand.CHANNELS)
+@expansion(Square, demands=Demand.CHANNELS)
 def expand_square(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = (Xq - zx)^2 at sx^2: exact, but for inputs of more than 16 bits, which are brought to 16 first."""
     data = factor(builder.centred(inputs.quantized(0)), builder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from expansions.reduction import Form, expand_reduction, reduction_demands
-from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
@@ -16,8 +15,8 @@ from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.transform import Flatten
 
 
-@expansion("Convolution", demands=reduction_demands)
-def expand_convolution(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(Convolution, demands=reduction_demands)
+def expand_convolution(op: Symbol[Convolution], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = conv(X, W) for any pair of symmetric and affine quantizers.
 
     Y / (sx sw[o]) = conv(Xq, Wq) - zw[o] conv(Xq, 1) - zx sum(Wq[o]) + K zx zw[o]
@@ -27,13 +26,13 @@ def expand_convolution(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerB
     per group. The data arrives padded, its border holding zx, so that the constant is right at every position.
     """
     operator = op.operator
-    if not isinstance(operator, Convolution):
-        raise QuantizationError(f"{op.name} ({op.op}): a Convolution is needed")
     return expand_reduction(op, inputs, plan, builder, Form(operator, 1, operator.num_group, operator.kernel))
 
 
-@expansion("FullyConnected", demands=reduction_demands)
-def expand_fully_connected(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(FullyConnected, demands=reduction_demands)
+def expand_fully_connected(
+    op: Symbol[FullyConnected], inputs: Inputs, plan: Plan, builder: IntegerBuilder
+) -> Quantized:
     """Y = X W^T for any pair of symmetric and affine quantizers.
 
     Y[n, m] / (sx sw[m]) = sum(Xq Wq) - zw[m] sum(Xq) - zx sum(Wq[m]) + K zx zw[m]
@@ -44,8 +43,6 @@ def expand_fully_connected(op: Symbol, inputs: Inputs, plan: Plan, builder: Inte
     Data of one channel is flattened first: along that channel the sum could not be cut into slices.
     """
     operator = op.operator
-    if not isinstance(operator, FullyConnected):
-        raise QuantizationError(f"{op.name} ({op.op}): a FullyConnected is needed")
     data = inputs.quantized(0)
     if operator.flatten and data.symbol.type.rank > 2 and data.symbol.shape[1] == 1:
         flat = builder.quantized(builder.apply(Flatten(), [data.symbol], "_flat"), data.step, data.zero_point)

@@ -1,4 +1,4 @@
-"""batch_dot and dot: products of two activations."""
+"""batch_dot, and dot, which is one: products of two activations."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import symmetric_target
 from mrt.symbol import Symbol
+from mrt.symbol.operators.linear import BatchDot
 
 
-@expansion("batch_dot", "dot", mixes="adds up products of two tensors")
+@expansion(BatchDot, mixes="adds up products of two tensors")
 def expand_matrix_product(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Z = X Y for any pair of symmetric and affine quantizers.
 

@@ -10,7 +10,8 @@ import numpy as np
 from expansions.functions import factor, multiplied_groups
 from expansions.transform import groups_behind
 from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, Inputs, all_inputs, expansion
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, all_inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import FRAC_BITS, PRODUCT_LIMIT, pre_shift_for
@@ -18,6 +19,7 @@ from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import SMALLEST_SCALE, ChannelGroups, quantize_parameter
 from mrt.symbol import Array, Graph, Interval, Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
+from mrt.symbol.operators.elementwise import ElemwiseMul
 from mrt.symbol.operators.integer import RightShift
 from mrt.symbol.types import INT32_MAX
 
@@ -35,7 +37,7 @@ def _gain(symbol: Symbol, graph: Graph) -> float:
     return 1.0 if constant is None or not constant.size else float(np.abs(constant).max())
 
 
-@expansion("broadcast_mul", demands=_demands, gain=_gain)
+@expansion(BroadcastMul, demands=_demands, gain=_gain)
 def expand_broadcast_mul(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """X * C for a constant C, or X * Y.
 
@@ -55,7 +57,6 @@ def expand_broadcast_mul(op: Symbol, inputs: Inputs, plan: Plan, builder: Intege
     return _multiplied(data, constant, name, builder)
 
 
-@expansion("elemwise_mul", demands=Demand.CHANNELS)
 def expand_product(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """(Xq - zx) * (Yq - zy) at the scale sx * sy; factors of more than 16 bits are brought to 16 first where needed.
 
@@ -67,6 +68,9 @@ def expand_product(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuild
     if all(behind) and len({groups.axis for groups in behind if groups is not None}) > 1:
         operands[1], behind[1] = builder.at_one_scale(operands[1]), None
     return product_of(op, operands, builder, multiplied_groups(*behind))
+
+
+expansion(ElemwiseMul, demands=Demand.CHANNELS)(expand_product)
 
 
 def product_of(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from expansions.addition import GUARD_BITS
-from mrt.errors import QuantizationError
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
@@ -39,8 +38,8 @@ BETA_LIMIT = 2.0**22
 bits instead."""
 
 
-@expansion("LayerNorm", mixes="adds up elements and their squares")
-def expand_layer_norm(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(LayerNorm, mixes="adds up elements and their squares")
+def expand_layer_norm(op: Symbol[LayerNorm], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = gamma (X - mean) / sqrt(variance + eps) + beta over an axis of C elements.
 
     c = C Xq - sum(Xq),  X - mean = sx c / C,  variance = sx^2 sum(c^2) / C^3,
@@ -56,25 +55,21 @@ def expand_layer_norm(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
     with the range of the whole tensor and the standard deviation of the elements that are normalised together (with
     eps in it). It comes from the integers' width, not from the steps of X, which the deviation may be a few of.
     """
-    if not isinstance(op.operator, LayerNorm):
-        raise QuantizationError(f"{op.name} ({op.op}): a LayerNorm is needed")
     axis = op.operator.axis % op.type.rank
     return _of_moments(op, inputs, (axis,), axis, op.operator.eps, plan, builder)
 
 
-@expansion("InstanceNorm", mixes="takes the roots of all channels' squares at one scale")
-def expand_instance_norm(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(InstanceNorm, mixes="takes the roots of all channels' squares at one scale")
+def expand_instance_norm(op: Symbol[InstanceNorm], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """As LayerNorm, over the axes after the channels, with gamma and beta for each channel."""
-    if not isinstance(op.operator, InstanceNorm):
-        raise QuantizationError(f"{op.name} ({op.op}): an InstanceNorm is needed")
     return _of_moments(op, inputs, tuple(range(2, op.type.rank)), 1, op.operator.eps, plan, builder)
 
 
-@expansion("L2Normalization", mixes="adds up squares")
-def expand_l2_normalization(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(L2Normalization, mixes="adds up squares")
+def expand_l2_normalization(
+    op: Symbol[L2Normalization], inputs: Inputs, plan: Plan, builder: IntegerBuilder
+) -> Quantized:
     """Y = X / sqrt(sum(X^2) + eps) = Xq / sqrt(sum(Xq^2) + eps / sx^2); the quotient is `normalized`'s."""
-    if not isinstance(op.operator, L2Normalization):
-        raise QuantizationError(f"{op.name} ({op.op}): an L2Normalization is needed")
     data = builder.centred(inputs.quantized(0))
     axes = op.operator.axes(op.type.rank)
     constant = op.operator.eps / data.step / data.step
@@ -157,14 +152,19 @@ def normalized(
     root = builder.apply(IntegerSqrt(fraction_bits=fraction_bits), [variance], "_root")
     root = builder.narrow_range(root, 1, INT32_MAX)
     factor = _factor(magnitude, int(builder.bounds(root).max))
+    quotient = _quotient(op, data, factor, root, builder)
+    scale = gain * down * 2.0**fraction_bits / factor
+    limit = math.ceil(gain / scale) + 1
+    return builder.quantized(builder.narrow_range(quotient, -limit, limit), scale)
+
+
+def _quotient(op: Symbol, data: Symbol, factor: int, root: Symbol, builder: IntegerBuilder) -> Symbol:
+    """(d factor + floor(root / 2)) / root rounded down, d the integers of `data`."""
     one = (1,) * op.type.rank
     half = builder.apply(FloorDivide(), [root, builder.constant(f"{op.name}_two", np.full(one, 2))], "_half")
     scaled = builder.apply(BroadcastMul(), [data, builder.constant(f"{op.name}_factor", np.full(one, factor))], "_wide")
     rounded = builder.apply(BroadcastAdd(), [scaled, half], "_rounded")
-    quotient = builder.apply(FloorDivide(), [rounded, root], "_quotient")
-    scale = gain * down * 2.0**fraction_bits / factor
-    limit = math.ceil(gain / scale) + 1
-    return builder.quantized(builder.narrow_range(quotient, -limit, limit), scale)
+    return builder.apply(FloorDivide(), [rounded, root], "_quotient")
 
 
 def _squares(op: Symbol, magnitude: int, axes: tuple[int, ...], constant: float) -> _Squares | None:

@@ -7,15 +7,34 @@ import numpy as np
 from expansions.addition import at_common
 from expansions.transform import carried, expand_same_scale, passed_on
 from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, Inputs, expansion
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Array, Graph, Symbol
-from mrt.symbol.operators.arrangement import SliceLike
-from mrt.symbol.operators.selection import Embedding
-from mrt.symbol.operators.transform import Slice
+from mrt.symbol.operators.arrangement import (
+    DepthToSpace,
+    Repeat,
+    SliceLike,
+    SpaceToDepth,
+    SwapAxis,
+    Tile,
+    UpSampling,
+)
+from mrt.symbol.operators.selection import (
+    ArgMax,
+    ArgMin,
+    BroadcastMaximum,
+    BroadcastMinimum,
+    ElemwiseMaximum,
+    ElemwiseMinimum,
+    Embedding,
+    Min,
+    Where,
+)
+from mrt.symbol.operators.transform import Slice, Take
 from mrt.symbol.types import narrowest_dtype
 
 PLACE_BITS = 8
@@ -26,24 +45,22 @@ INDEX_ERROR = 0.5
 """An index off by less is rounded to the right one."""
 
 expansion(
-    *("SwapAxis", "tile", "repeat", "depth_to_space", "space_to_depth", "UpSampling", "min"),
+    *(SwapAxis, Tile, Repeat, DepthToSpace, SpaceToDepth, UpSampling, Min),
     demands=Demand.CHANNELS,
     reach=passed_on,
 )(expand_same_scale)
 
 
-@expansion("slice_like", demands=Demand.CHANNELS)
+@expansion(SliceLike, demands=Demand.CHANNELS)
 def expand_slice_like(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The slice that the second tensor's shape says, at sx and zx; the second tensor is not read."""
-    data, operator = inputs.quantized(0), op.operator
-    if not isinstance(operator, SliceLike):
-        raise QuantizationError(f"{op.name} ({op.op}): a slice_like is needed")
+    data = inputs.quantized(0)
     ends = tuple(None if n == m else n for n, m in zip(op.shape, data.symbol.shape, strict=True))
     part = Slice(begin=(None,) * len(ends), end=ends)
     return carried(op, builder.apply(part, [data.symbol]), data, builder)
 
 
-@expansion("_maximum", "_minimum", "broadcast_maximum", "broadcast_minimum", demands=Demand.COMMON)
+@expansion(ElemwiseMaximum, ElemwiseMinimum, BroadcastMaximum, BroadcastMinimum, demands=Demand.COMMON)
 def expand_comparison(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Both operands at one scale, then compared: exact there.
 
@@ -58,7 +75,7 @@ def _where_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
     return Demand.NARROW, Demand.COMMON, Demand.COMMON
 
 
-@expansion("where", demands=_where_demands)
+@expansion(Where, demands=_where_demands)
 def expand_where(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Both values at one scale, chosen by whether Cq - zc is 0; a condition below half its step counts as 0.
 
@@ -85,7 +102,7 @@ def _nothing(symbol: Symbol, graph: Graph) -> float:
     return 0.0
 
 
-@expansion("argmax", "argmin", demands=Demand.WIDE, gain=_nothing)
+@expansion(ArgMax, ArgMin, demands=Demand.WIDE, gain=_nothing)
 def expand_place(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The place of the extreme of Xq: plain integers, scale 1. Exact where X has one scale.
 
@@ -109,7 +126,7 @@ def _embedding_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
     return Demand.WIDE, Demand.NARROW
 
 
-@expansion("take", demands=_take_demands, gain=_nothing)
+@expansion(Take, demands=_take_demands, gain=_nothing)
 def expand_take(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = Xq[indices] at sx and zx; the indices are plain integers. A parameter is quantized as in Embedding."""
     data = inputs.values[0]
@@ -119,14 +136,12 @@ def expand_take(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder)
     return builder.quantized(builder.apply(op.operator, [data.symbol, indices]), data.step, data.zero_point)
 
 
-@expansion("Embedding", demands=_embedding_demands, gain=_nothing)
+@expansion(Embedding, demands=_embedding_demands, gain=_nothing)
 def expand_embedding(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = Tq[indices]; the table holds round(T / s) + z at the s and z of what reads the result next.
 
     The indices are plain integers, such as token ids, which the model is best given as integers.
     """
-    if not isinstance(op.operator, Embedding):
-        raise QuantizationError(f"{op.name} ({op.op}): an Embedding is needed")
     data = _table(op, 1, inputs.parameter(1), plan, builder)
     indices = _indices(op, inputs, 0, builder)
     return builder.quantized(builder.apply(op.operator, [indices, data.symbol]), data.step, data.zero_point)

@@ -30,8 +30,8 @@ MOST_LOG_CLASSES = 2**14
 """The most elements of which a logarithm of the sum is taken: the table tells it to 1/5 then."""
 
 
-@expansion("softmax", mixes="compares elements and adds up their powers")
-def expand_softmax(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(Softmax, mixes="compares elements and adds up their powers")
+def expand_softmax(op: Symbol[Softmax], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = exp(X / t) / sum(exp(X / t)) along an axis of N elements, t the temperature.
 
     D = Xq - max(Xq),  E = table[D],  table[d] = round(e exp(sx d / t)),  S = sum(E),
@@ -46,8 +46,6 @@ def expand_softmax(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuild
     (1 + N) / (2 e) from the powers', e being about 2^31 / (top + N / 2).
     """
     operator = op.operator
-    if not isinstance(operator, Softmax):
-        raise QuantizationError(f"{op.name} ({op.op}): a softmax is needed")
     classes = op.shape[operator.axis]
     top = _top(op, plan)
     unit = min((INT32_MAX - 1) // (top + (classes + 1) // 2), INT32_MAX // classes)
@@ -65,8 +63,8 @@ def expand_softmax(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuild
     return builder.quantized(builder.narrow(share, 0, _limit(op, plan, top)), 1.0 / top)
 
 
-@expansion("log_softmax", guard_bits=GUARD_BITS, mixes="compares elements and adds up their powers")
-def expand_log_softmax(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(LogSoftmax, guard_bits=GUARD_BITS, mixes="compares elements and adds up their powers")
+def expand_log_softmax(op: Symbol[LogSoftmax], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """X / t - log(sum(exp(X / t))) along an axis of N elements, t the temperature, at the common scale s.
 
     Ye = requantize(D, sx / (t s)) - logs[S >> r],  logs[i] = round(log(2^r i / e) / s),
@@ -78,8 +76,6 @@ def expand_log_softmax(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerB
     more: 0.008 for 1,000 classes. More than 16,384 are refused.
     """
     operator = op.operator
-    if not isinstance(operator, LogSoftmax):
-        raise QuantizationError(f"{op.name} ({op.op}): a log_softmax is needed")
     classes = op.shape[operator.axis]
     if classes > MOST_LOG_CLASSES:
         raise QuantizationError(

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, Inputs, expansion
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import SAME_SCALE, IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.quantization.quantizer import Target, round_half_away
 from mrt.symbol import Array, Symbol
+from mrt.symbol.operators.functions import FloatFunction
 from mrt.symbol.operators.table import MAX_ENTRIES, TableLookup
 from mrt.symbol.operators.transform import Concat, SliceAxis
 from mrt.symbol.types import narrowest_dtype
@@ -24,13 +26,6 @@ FEW_STEPS = 2**8
 """How many steps of a grid are too few to tell where a function is flat."""
 COARSEST = 4
 """How much coarser than the output's own quantizer entries may be; beyond that a sum may want them finer."""
-
-FUNCTIONS = (
-    *("sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "softsign", "hard_sigmoid", "softrelu"),
-    *("silu", "hard_swish", "mish", "floor", "ceil", "trunc", "round", "rint", "round_half_even", "sign", "cos"),
-    *("_power_scalar", "_rdiv_scalar", "elementwise_region"),
-)
-"""The operators of one tensor that always become a table."""
 
 
 def table_reach(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[float, float]:
@@ -54,7 +49,6 @@ def table_reach(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[
         lo, hi = float(grid[max(first - 1, 0)]), float(grid[min(last + 1, MAX_ENTRIES)])
 
 
-@expansion(*FUNCTIONS, demands=Demand.CHANNELS, reach=table_reach)
 def expand_table(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = f(X) for any f: one entry for each integer that Xq can be.
 
@@ -95,6 +89,9 @@ def expand_table(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder
         dtype = narrowest_dtype(min(int(t.entries.min()) for t in tables), max(int(t.entries.max()) for t in tables))
         found = [builder.apply(Concat(dim=axis), [builder.cast(part, dtype) for part in found])]
     return builder.quantized(found[0], target.scales(op.shape), target.zero_points(op.shape), target.groups)
+
+
+expansion(FloatFunction, demands=Demand.CHANNELS, reach=table_reach)(expand_table)
 
 
 @dataclass(frozen=True)

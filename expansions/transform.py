@@ -9,7 +9,8 @@ import numpy as np
 
 from expansions.addition import at_common
 from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, Inputs, carried_target, expansion
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, carried_target, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan, TensorPlan
@@ -17,6 +18,8 @@ from mrt.quantization.quantizer import ChannelGroups, Target, round_half_away
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
+from mrt.symbol.operators.reduce import Max, Sum
+from mrt.symbol.operators.transform import Concat, ExpandDims, Flatten, Reshape, Slice, SliceAxis, Squeeze, Transpose
 from mrt.symbol.types import narrowest_dtype
 
 
@@ -27,7 +30,7 @@ def passed_on(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[fl
 
 
 @expansion(
-    *("Flatten", "Reshape", "transpose", "expand_dims", "squeeze", "slice", "slice_axis", "max"),
+    *(Flatten, Reshape, Transpose, ExpandDims, Squeeze, Slice, SliceAxis, Max),
     demands=Demand.CHANNELS,
     reach=passed_on,
     waits=lambda symbol: True,
@@ -91,12 +94,12 @@ def groups_behind(op: Symbol, data: Quantized, index: int = 0) -> ChannelGroups 
     return replace(data.groups, axis=axis, step=data.groups.step * neighbours)
 
 
-def _is_maximum(symbol: Symbol) -> bool:
-    return isinstance(symbol.operator, Pooling) and symbol.operator.pool_type == "max"
+def _is_maximum(symbol: Symbol[Pooling]) -> bool:
+    return symbol.operator.pool_type == "max"
 
 
-@expansion("Pooling", demands=Demand.CHANNELS, waits=_is_maximum)
-def expand_pooling(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(Pooling, demands=Demand.CHANNELS, waits=_is_maximum)
+def expand_pooling(op: Symbol[Pooling], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Maximum: Ye = max(Xq) at sx and zx, of the window's elements only, so that the border never shows.
 
     Sum: Ye = sum(Xq) - n zx at sx, n the number of elements in the window, which varies at the border.
@@ -109,7 +112,7 @@ def expand_pooling(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuild
     return _sum(op, inputs, op.operator.evaluate(image), builder)
 
 
-@expansion("sum", demands=Demand.CHANNELS)
+@expansion(Sum, demands=Demand.CHANNELS)
 def expand_sum(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = sum(Xq) - n zx at sx, for sums of n elements."""
     count = op.inputs[0].type.size // op.type.size
@@ -130,10 +133,10 @@ def _sum(op: Symbol, inputs: Inputs, counts: Array, builder: IntegerBuilder) -> 
     return builder.grouped(total, data.step, groups)
 
 
-def _pad_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _pad_fixes(symbol: Symbol[Pad], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     """The input's form, with room for the border, where that is one of its integers."""
     target, operator = carried_target(symbol, graph, sources), symbol.operator
-    if target is None or not isinstance(operator, Pad) or operator.mode != "constant":
+    if target is None or operator.mode != "constant":
         return target
     if target.groups is not None:
         return target if operator.constant_value == 0 else None
@@ -144,15 +147,13 @@ def _pad_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -
     return replace(target, lo=min(target.lo, nearest), hi=max(target.hi, nearest))
 
 
-@expansion("Pad", demands=Demand.CHANNELS, fixes=_pad_fixes, waits=lambda symbol: True)
-def expand_pad(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+@expansion(Pad, demands=Demand.CHANNELS, fixes=_pad_fixes, waits=lambda symbol: True)
+def expand_pad(op: Symbol[Pad], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The border holds round(constant / sx) + zx: pad of "MRT Generalized Quantization Math Formalization".
 
     Beside a tensor that was only ever zero, whose scale says nothing, it is rounded to the output's own.
     """
     data, operator = inputs.quantized(0), op.operator
-    if not isinstance(operator, Pad):
-        raise QuantizationError(f"{op.name} ({op.op}): a Pad is needed")
     target = plan.output_quantizer(op, 0)
     if plan.edge(op, 0) is None:
         data = apart(op, data, builder)
@@ -200,7 +201,7 @@ def _concat_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]
     return replace(first, lo=min(target.lo for target in targets), hi=max(target.hi for target in targets))
 
 
-@expansion("Concat", demands=Demand.COMMON, fixes=_concat_fixes)
+@expansion(Concat, demands=Demand.COMMON, fixes=_concat_fixes)
 def expand_concat(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Inputs at one scale, then Concat: Quantize Scale of "MRT Generalized Quantization Math Formalization"."""
     values = [at_common(op, inputs, index, plan, builder) for index in range(len(inputs.values))]

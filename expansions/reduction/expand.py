@@ -16,7 +16,8 @@ from expansions.reduction.form import Form
 from expansions.reduction.operands import Operands
 from expansions.reduction.partial_sums import PartialSums
 from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, Inputs
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.weights import QuantizedWeight, quantize_weight, with_correction_room

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from mrt.symbol import Array, Operator
-from mrt.symbol.operators.convolution import Convolution
-from mrt.symbol.operators.deconvolution import Deconvolution
-from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol import Array
+from mrt.symbol.operators.layer import Layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,24 +15,22 @@ class Form:
     operator: of the symbol. channel_axis: of the output. groups: the operator's own channel groups.
     """
 
-    operator: Convolution | Deconvolution | FullyConnected
+    operator: Layer
     channel_axis: int
     groups: int = 1
     kernel: tuple[int, ...] = ()
 
-    def part(self, outputs: int, groups: int) -> Operator:
+    def part(self, outputs: int, groups: int) -> Layer:
         """The operator for so many output channels in so many groups."""
-        if isinstance(self.operator, FullyConnected):
-            return replace(self.operator, num_hidden=outputs)
-        return replace(self.operator, num_filter=outputs, num_group=groups)
+        return self.operator.part(outputs, groups)
 
     def rows(self, weight: Array) -> Array:
         """The operator's weight with its output channels first."""
-        return weight
+        return self.operator.rows(weight)
 
     def weight(self, rows: Array, groups: int) -> Array:
         """The weight of `part` that has these rows."""
-        return rows
+        return self.part(len(rows), groups).from_rows(rows)
 
     def totals(self, rows: Array, groups: int, rank: int) -> Array:
         """What `part` gives for data of ones, as an operand of rank `rank`: at every position the row's sum."""

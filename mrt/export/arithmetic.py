@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
+from mrt.errors import GraphError
 from mrt.symbol import Operator
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
 from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseSub
-from mrt.symbol.operators.scalar import MinusScalar, MulScalar, PlusScalar
+from mrt.symbol.operators.scalar import MinusScalar, MulScalar, PlusScalar, WithNumber
 from mrt.symbol.operators.selection import (
     BroadcastMaximum,
     BroadcastMinimum,
@@ -17,24 +18,16 @@ from mrt.symbol.operators.selection import (
     MinimumScalar,
 )
 
-OF_TWO_TENSORS: Mapping[type[Operator], str] = {
-    ElemwiseAdd: "add",
-    ElemwiseSub: "subtract",
-    ElemwiseMul: "multiply",
-    ElemwiseMaximum: "maximum",
-    ElemwiseMinimum: "minimum",
-    BroadcastAdd: "add",
-    BroadcastSub: "subtract",
-    BroadcastMul: "multiply",
-    BroadcastMaximum: "maximum",
-    BroadcastMinimum: "minimum",
-}
-"""What they compute, by NumPy's name."""
-OF_TENSOR_AND_NUMBER: Mapping[type[Operator], str] = {
-    PlusScalar: "add",
-    MinusScalar: "subtract",
-    MulScalar: "multiply",
-    MaximumScalar: "maximum",
-    MinimumScalar: "minimum",
-}
-"""What they compute, by NumPy's name; the number is the second operand."""
+OF_TWO_TENSORS: Sequence[type[Operator]] = (
+    *(ElemwiseAdd, ElemwiseSub, ElemwiseMul, ElemwiseMaximum, ElemwiseMinimum),
+    *(BroadcastAdd, BroadcastSub, BroadcastMul, BroadcastMaximum, BroadcastMinimum),
+)
+OF_TENSOR_AND_NUMBER: Sequence[type[WithNumber]] = (PlusScalar, MinusScalar, MulScalar, MaximumScalar, MinimumScalar)
+"""The number is the second operand."""
+
+
+def numpy_name(operator: Operator) -> str:
+    """What such an operator computes, by NumPy's name."""
+    if operator.operation is None:
+        raise GraphError(f"{operator.op} is no arithmetic of two operands")
+    return operator.operation.value

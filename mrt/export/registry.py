@@ -5,36 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.errors import UnsupportedOperatorError
 from mrt.symbol import Graph, Operator, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.registry import ByRecord
 
-_Exporter = TypeVar("_Exporter", bound=Callable[..., Any])
+_Record = TypeVar("_Record", bound=Operator)
+_Node = TypeVar("_Node")
+_Value = TypeVar("_Value")
+
+Exporter = Callable[[_Record, _Node], _Value]
+"""Gives the value of one symbol, given its operator and its node in the format."""
 
 
-class Exporters(Generic[_Exporter]):
-    """One exporter for each operator that a format can express."""
+class Exporters(Generic[_Node, _Value]):
+    """One exporter for each operator that a format can express, its record's own or that of the nearest base."""
 
     def __init__(self, title: str) -> None:
         """`title`: what errors call the format's operators, such as "ONNX's integer operators"."""
         self._title = title
-        self._exporters: dict[type[Operator], _Exporter] = {}
+        self._exporters: ByRecord[Exporter[Any, _Node, _Value]] = ByRecord(f"exporter to {title}")
 
-    def register(self, *records: type[Operator]) -> Callable[[_Exporter], _Exporter]:
+    def register(
+        self, *records: type[_Record]
+    ) -> Callable[[Exporter[_Record, _Node, _Value]], Exporter[_Record, _Node, _Value]]:
         """Makes a function the exporter of the operators of these records; GraphError where one of them has one."""
 
-        def register(function: _Exporter) -> _Exporter:
+        def register(function: Exporter[_Record, _Node, _Value]) -> Exporter[_Record, _Node, _Value]:
             for record in records:
-                if record in self._exporters:
-                    raise GraphError(f"two exporters to {self._title} for the operator {record.op}")
-                self._exporters[record] = function
+                self._exporters.add(record, function)
             return function
 
         return register
 
-    def find(self, operator: Operator) -> _Exporter:
-        """The exporter of an operator, which must have one: see `check_covered`."""
-        return self._exporters[type(operator)]
+    def find(self, operator: Operator) -> Exporter[Any, _Node, _Value]:
+        """The exporter of an operator; UnsupportedOperatorError where it has none: see `check_covered`."""
+        found = self._exporters.find(type(operator))
+        if found is None:
+            raise UnsupportedOperatorError(f"{operator.op} has no form in {self._title}")
+        return found
+
+    def names(self, operator: Operator) -> bool:
+        """Whether an exporter is registered for the very record, not only for one that it is derived from."""
+        return type(operator) in tuple(self._exporters)
 
     def check_covered(self, graph: Graph) -> None:
         """UnsupportedOperatorError listing every operator without an exporter: see the function of the same name."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from mrt.preparation.constants import representable
-from mrt.symbol import Array, GraphBuilder, Operator, Symbol
-from mrt.symbol.operators.convolution import Convolution
-from mrt.symbol.operators.deconvolution import Deconvolution
-from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol import Array, GraphBuilder, Symbol
+from mrt.symbol.operators.layer import Layer
 
-Layer = (Convolution, Deconvolution, FullyConnected)
-"""The operators that have a weight and may have a bias."""
+
+def layer_of(symbol: Symbol) -> Layer | None:
+    """The record of a layer with weights, which is what passes that change weights and biases are about."""
+    return symbol.operator if isinstance(symbol.operator, Layer) else None
 
 
 def output_channel_axis(symbol: Symbol) -> int | None:
@@ -41,9 +39,8 @@ def scale_and_shift(
     W'[o] = W[o] factor[o], b'[o] = b[o] factor[o] + summand[o]. factor and summand: float64 vectors over the output
     channels, None for 1 and 0. Gives the reason where the weight or bias is no parameter or would not be finite.
     """
-    operator = layer.operator
-    axis = output_channel_axis(layer)
-    if not isinstance(operator, Layer) or axis is None or operator.weight_channel_axis is None:
+    operator, axis = layer_of(layer), output_channel_axis(layer)
+    if operator is None or axis is None:
         return f"{layer.name} ({layer.op}) has no weights"
     data, *symbols = layer.inputs
     values = [builder.value(source) for source in symbols]
@@ -53,7 +50,8 @@ def scale_and_shift(
     weight = parameters[0]
     bias = np.zeros(layer.shape[axis]) if operator.no_bias else parameters[1]
     if factor is not None:
-        weight = _scaled(operator, weight, factor, operator.weight_channel_axis)
+        rows = operator.rows(weight)
+        weight = operator.from_rows(rows * along(factor, 0, rows.ndim))
         bias = bias * factor
     if summand is not None:
         bias = bias + summand
@@ -65,13 +63,4 @@ def scale_and_shift(
         inputs[1] = builder.parameter(f"{name}_weight", weight.astype(layer.dtype))
     if not no_bias:
         inputs.append(builder.parameter(f"{name}_bias", bias.astype(layer.dtype)))
-    return builder.apply(replace(operator, no_bias=no_bias), inputs, name)
-
-
-def _scaled(operator: Operator, weight: Array, factor: Array, axis: int) -> Array:
-    """The weight with that of each output channel, counted along `axis`, multiplied by its factor."""
-    if isinstance(operator, Deconvolution):
-        # Its axis counts the channels of one group only.
-        rows = operator.rows(weight)
-        return operator.from_rows(rows * along(factor, 0, rows.ndim))
-    return weight * along(factor, axis, weight.ndim)
+    return builder.apply(operator.with_bias(not no_bias), inputs, name)

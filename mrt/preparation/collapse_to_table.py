@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import reduce
 
-from mrt.symbol import Array, Graph, GraphBuilder, Operator, Pass, PassResult, Refusal, Symbol
+from mrt.symbol import Graph, GraphBuilder, Operator, Pass, PassResult, Refusal, Symbol
 from mrt.symbol.builder import rewrite_graph
-from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv, BroadcastMul, BroadcastSub
+from mrt.symbol.operation import Operation
+from mrt.symbol.operator import EVERYTHING
+from mrt.symbol.operators.broadcast import BroadcastDiv
 from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
-from mrt.symbol.operators.functions import Abs, Negative, Square
-from mrt.symbol.operators.region import MAX_OPERATORS, UNARY, ElementwiseRegion, Expression
+from mrt.symbol.operators.functions import Square
+from mrt.symbol.operators.region import MAX_OPERATORS, ElementwiseRegion, Expression
 from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar, PlusScalar, RDivScalar, RMinusScalar
 
-_SUM, _DIFFERENCE, _PRODUCT = (ElemwiseAdd, BroadcastAdd), (ElemwiseSub, BroadcastSub), (ElemwiseMul, BroadcastMul)
-_BINARY = (*_SUM, *_DIFFERENCE, *_PRODUCT, BroadcastDiv)
-_LINEAR = (PlusScalar, MinusScalar, RMinusScalar, MulScalar, DivScalar, *_SUM, *_DIFFERENCE, AddN, Negative)
-_EXACT = (*_LINEAR, Relu, Clip, Abs)
-"""Operators that integers compute as they are, so that a region of these alone would gain nothing."""
+_OF_TWO_TENSORS: Mapping[Operation | None, Callable[[], Operator]] = {
+    Operation.ADD: ElemwiseAdd,
+    Operation.SUBTRACT: ElemwiseSub,
+    Operation.MULTIPLY: ElemwiseMul,
+    Operation.DIVIDE: BroadcastDiv,
+}
+_WITH_NUMBER: Mapping[Operation | None, tuple[Callable[[float], Operator], Callable[[float], Operator]]] = {
+    Operation.ADD: (PlusScalar, PlusScalar),
+    Operation.SUBTRACT: (MinusScalar, RMinusScalar),
+    Operation.MULTIPLY: (MulScalar, MulScalar),
+    Operation.DIVIDE: (DivScalar, RDivScalar),
+}
+"""The operators with the number on the right, and with the number on the left."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,7 @@ class _Cones:
                 break
             source = farther
             found.append((source, members + (found[-1][1] if found else [])))
-        while len(found) > 1 and isinstance(found[-2][0].operator, (Relu, Clip)):
+        while len(found) > 1 and found[-2][0].operator.limits != EVERYTHING:
             found.pop()
         return found[-1] if found else None
 
@@ -134,15 +145,7 @@ class _Cones:
         found = {source: Expression()}
         for member in self._members(symbol, source):
             step = self.steps[member]
-            arguments = tuple(found[argument] for argument in step.inputs)
-            if isinstance(step.operator, ElemwiseMul) and arguments[0] == arguments[1]:
-                found[member] = Expression(Square(), arguments[:1])
-            elif isinstance(step.operator, AddN):
-                found[member] = arguments[0]
-                for argument in arguments[1:]:
-                    found[member] = Expression(ElemwiseAdd(), (found[member], argument))
-            else:
-                found[member] = Expression(step.operator, arguments)
+            found[member] = _applied(step.operator, [found[argument] for argument in step.inputs])
         return found[symbol]
 
     def _common(self, symbols: tuple[Symbol, ...]) -> Symbol | None:
@@ -193,51 +196,30 @@ class _Cones:
 def _step(symbol: Symbol, graph: Graph) -> _Step | None:
     """The symbol as a step of an expression; None where it is no elementwise operator on float tensors of one shape."""
     operator = symbol.operator
-    if not symbol.type.is_float or (isinstance(operator, LeakyReLU) and operator.act_type == "prelu"):
-        return None
     tensors = tuple(source for source in symbol.inputs if graph.value(source) is None)
-    if not tensors or any(source.type != symbol.type for source in tensors):
+    if not symbol.type.is_float or not tensors or any(source.type != symbol.type for source in tensors):
         return None
     if len(tensors) == len(symbol.inputs):
-        if symbol.op in UNARY or isinstance(operator, AddN):
+        if operator.expression_arity == len(tensors) == 1 or isinstance(operator, AddN):
             return _Step(operator, tensors)
-        return _Step(_of_two(operator), tensors) if isinstance(operator, _BINARY) else None
-    if not isinstance(operator, _BINARY):
-        return None
+        of_two = _OF_TWO_TENSORS.get(operator.operation)
+        return None if of_two is None or len(tensors) != 2 else _Step(of_two(), tensors)
+    with_number = _WITH_NUMBER.get(operator.operation)
     place = symbol.inputs.index(tensors[0])
-    value = graph.value(symbol.inputs[1 - place])
-    if value is None or value.size != 1:
+    value = None if with_number is None else graph.value(symbol.inputs[1 - place])
+    if with_number is None or value is None or value.size != 1:
         return None
-    return _Step(_with_number(operator, _number(value), place == 0), tensors)
+    return _Step(with_number[place](float(value.reshape(-1)[0])), tensors)
 
 
-def _number(value: Array) -> float:
-    return float(value.reshape(-1)[0])
-
-
-def _of_two(operator: Operator) -> Operator:
-    """A binary operator for two tensors of one shape."""
-    if isinstance(operator, _SUM):
-        return ElemwiseAdd()
-    if isinstance(operator, _DIFFERENCE):
-        return ElemwiseSub()
-    return ElemwiseMul() if isinstance(operator, _PRODUCT) else BroadcastDiv()
-
-
-def _with_number(operator: Operator, number: float, on_the_right: bool) -> Operator:
-    """A binary operator of which one operand is a number."""
-    if isinstance(operator, _SUM):
-        return PlusScalar(number)
-    if isinstance(operator, _PRODUCT):
-        return MulScalar(number)
-    if isinstance(operator, _DIFFERENCE):
-        return MinusScalar(number) if on_the_right else RMinusScalar(number)
-    return DivScalar(number) if on_the_right else RDivScalar(number)
+def _applied(operator: Operator, arguments: list[Expression]) -> Expression:
+    """An operator on expressions: the product of equal ones as a square, a sum of several as sums of two."""
+    if operator.operation is Operation.MULTIPLY and len(arguments) == 2 and arguments[0] == arguments[1]:
+        return Expression(Square(), (arguments[0],))
+    if isinstance(operator, AddN):
+        return reduce(lambda left, right: Expression(ElemwiseAdd(), (left, right)), arguments)
+    return Expression(operator, tuple(arguments))
 
 
 def _needs_table(step: _Step) -> bool:
-    """Whether integers do not compute the step as it is."""
-    operator = step.operator
-    if isinstance(operator, LeakyReLU):
-        return not operator.is_linear
-    return not isinstance(operator, _EXACT)
+    return not step.operator.exact_in_integers

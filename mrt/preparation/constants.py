@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol
+from mrt.symbol.operation import Operation
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+
+
+def operation_with_constant(symbol: Symbol) -> Operation | None:
+    """The operation of a broadcast_add or broadcast_mul, as which arithmetic with a constant is written; None for any
+    other operator."""
+    return symbol.operator.operation if isinstance(symbol.operator, (BroadcastAdd, BroadcastMul)) else None
 
 
 def feeds_only_one(graph: Graph, symbol: Symbol) -> bool:

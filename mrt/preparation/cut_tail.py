@@ -9,12 +9,8 @@ from fnmatch import fnmatchcase
 
 from mrt.errors import ConfigError
 from mrt.symbol import Graph, GraphBuilder, Refusal, Symbol
-from mrt.symbol.operators.normalization import Dropout, Identity, LogSoftmax, Softmax
-from mrt.symbol.operators.transform import ExpandDims, Flatten, Reshape, Squeeze, Transpose
-
-_SOFTMAXES = (Softmax, LogSoftmax)
-_PASS_ON = (Dropout, Identity, Flatten, Reshape, Squeeze, ExpandDims, Transpose)
-"""Operators that may stand between a softmax and an output."""
+from mrt.symbol.operators.normalization import OverClasses
+from mrt.symbol.operators.transform import Transpose
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,7 @@ class Cut:
 def cut_tail(graph: Graph, split: Sequence[str] = (), softmax: bool = True) -> Cut:
     """Cuts `graph` before the symbols that `split` names and, with `softmax`, before trailing softmaxes.
 
-    1. A softmax, or the logarithm of one, that reaches outputs only, directly or through reshapes and the like, is
+    1. A softmax, or the logarithm of one, that reaches outputs only, directly or through reshapes and transposes, is
        where a tail begins.
     2. So is every operator whose name is in `split` or matches an fnmatch pattern there. ConfigError for one that
        matches none, with the nearest names.
@@ -83,16 +79,21 @@ def _softmaxes(graph: Graph) -> tuple[list[Symbol], list[Refusal]]:
     refusals: list[Refusal] = []
     for output in dict.fromkeys(graph.outputs):
         symbol = output
-        while isinstance(symbol.operator, _PASS_ON):
+        while _passes_on(symbol):
             symbol = symbol.inputs[0]
-        if not isinstance(symbol.operator, _SOFTMAXES) or symbol in found:
+        if not isinstance(symbol.operator, OverClasses) or symbol in found:
             continue
-        others = [s for s in _descendants(graph, [symbol])[1:] if not isinstance(s.operator, _PASS_ON)]
+        others = [s for s in _descendants(graph, [symbol])[1:] if not _passes_on(s)]
         if others:
             refusals.append(Refusal(symbol.name, f"cut_softmax: {others[0].name} ({others[0].op}) reads it as well"))
         else:
             found.append(symbol)
     return found, refusals
+
+
+def _passes_on(symbol: Symbol) -> bool:
+    """Whether it may stand between a softmax and an output."""
+    return symbol.operator.keeps_order or isinstance(symbol.operator, Transpose)
 
 
 def _named(graph: Graph, split: Iterable[str]) -> list[Symbol]:

@@ -7,16 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrt.preparation.channels import along, output_channel_axis, per_channel, scale_and_shift
-from mrt.preparation.constants import add_constant, feeds_only_one, multiply_by_constant, representable
+from mrt.preparation.constants import (
+    add_constant,
+    feeds_only_one,
+    multiply_by_constant,
+    operation_with_constant,
+    representable,
+)
 from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+from mrt.symbol.operation import Operation
 from mrt.symbol.operators.normalization import BatchNorm
 from mrt.symbol.types import normalize_axis
 
 
 def _constant_batch_norms(graph: Graph) -> str:
     for symbol in graph.operators:
-        if symbol.op == BatchNorm.op and all(graph.value(source) is not None for source in symbol.inputs[1:]):
+        is_constant = all(graph.value(source) is not None for source in symbol.inputs[1:])
+        if is_constant and isinstance(symbol.operator, BatchNorm):
             return f"{symbol.name} ({symbol.op})"
     return ""
 
@@ -43,7 +50,7 @@ class FoldBatchNorm(RewritePass):
     ) -> Symbol | str | None:
         if isinstance(symbol.operator, BatchNorm):
             return _rewrite_batch_norm(graph, symbol, symbol.operator, inputs, builder)
-        if isinstance(symbol.operator, (BroadcastAdd, BroadcastMul)):
+        if operation_with_constant(symbol) is not None:
             return _rewrite_constant(graph, symbol, inputs, builder)
         return None
 
@@ -85,6 +92,6 @@ def _rewrite_constant(
     vector: Array | None = per_channel(value, axis, symbol.shape[axis])
     if vector is None:
         return f"its constant varies along other axes than the output channels of {layer.name}"
-    if isinstance(symbol.operator, BroadcastMul):
+    if operation_with_constant(symbol) is Operation.MULTIPLY:
         return scale_and_shift(layer, vector, None, symbol.name, builder)
     return scale_and_shift(layer, None, vector, symbol.name, builder)

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrt.errors import DataError
-from mrt.preparation.constants import add_constant, feeds_only_one, multiply_by_constant, representable
+from mrt.preparation.constants import (
+    add_constant,
+    feeds_only_one,
+    multiply_by_constant,
+    operation_with_constant,
+    representable,
+)
 from mrt.preparation.quantized_constants import is_quantized_weight
 from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
 from mrt.symbol.graph import evaluate_symbol
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+from mrt.symbol.operation import Operation
 
 
 def _constant_operators(graph: Graph) -> str:
@@ -47,9 +53,10 @@ class FoldConstants(RewritePass):
             if is_quantized_weight(graph, symbol):
                 return None
             return builder.parameter(symbol.name, _evaluated(symbol, known))
-        if not isinstance(symbol.operator, (BroadcastAdd, BroadcastMul)) or values[1] is None:
+        operation = operation_with_constant(symbol)
+        if operation is None or values[1] is None:
             return None
-        neutral = 1 if isinstance(symbol.operator, BroadcastMul) else 0
+        neutral = 1 if operation is Operation.MULTIPLY else 0
         if symbol.type == inputs[0].type and np.all(values[1] == neutral):
             return inputs[0]
         if not feeds_only_one(graph, symbol.inputs[0]):
@@ -70,13 +77,14 @@ def _evaluated(symbol: Symbol, values: list[Array]) -> Array:
 
 def _joined(symbol: Symbol, inner: Symbol, second: Array, builder: GraphBuilder) -> Symbol | None:
     """Rules 2 and 3, `inner` being what the first of the two operators has become."""
-    if not isinstance(inner.operator, (BroadcastAdd, BroadcastMul)) or not symbol.type.is_float:
+    inner_operation = operation_with_constant(inner)
+    if inner_operation is None or not symbol.type.is_float:
         return None
     first = builder.value(inner.inputs[1])
     if first is None or builder.value(inner.inputs[0]) is not None:
         return None
-    is_sum = isinstance(symbol.operator, BroadcastAdd)
-    if is_sum and isinstance(inner.operator, BroadcastMul):
+    is_sum, inner_is_product = symbol.operator.operation is Operation.ADD, inner_operation is Operation.MULTIPLY
+    if is_sum and inner_is_product:
         return None
     value = _combined(first, second, is_sum, symbol.dtype)
     if value is None:
@@ -84,7 +92,7 @@ def _joined(symbol: Symbol, inner: Symbol, second: Array, builder: GraphBuilder)
     data, name, constant = inner.inputs[0], symbol.name, f"{symbol.name}_constant"
     if is_sum:
         return add_constant(builder, data, value, name, constant)
-    if isinstance(inner.operator, BroadcastMul):
+    if inner_is_product:
         return multiply_by_constant(builder, data, value, name, constant)
     scaled = _multiplied(data, second.astype(np.float64), f"{name}_scaled", builder)
     return add_constant(builder, scaled, value, name, constant)
@@ -92,7 +100,8 @@ def _joined(symbol: Symbol, inner: Symbol, second: Array, builder: GraphBuilder)
 
 def _multiplied(data: Symbol, value: Array, name: str, builder: GraphBuilder) -> Symbol:
     """data * value, joined with the factor that `data` may already end in."""
-    if isinstance(data.operator, BroadcastMul) and (first := builder.value(data.inputs[1])) is not None:
+    is_product = operation_with_constant(data) is Operation.MULTIPLY
+    if is_product and (first := builder.value(data.inputs[1])) is not None:
         joint = _combined(first, value, False, data.dtype)
         if joint is not None:
             return multiply_by_constant(builder, data.inputs[0], joint, name, f"{name}_constant")

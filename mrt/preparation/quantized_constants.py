@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mrt.preparation.constants import operation_with_constant
 from mrt.symbol import Array, Graph, GraphBuilder, RewritePass, Symbol
 from mrt.symbol.grid import RESOLUTION, compact, ranked, snapped
-from mrt.symbol.operators.broadcast import BroadcastMul
+from mrt.symbol.operation import Operation
 from mrt.symbol.operators.fake_quantize import FakeQuantize
-from mrt.symbol.operators.integer import Cast, Dequantize, Quantize
+from mrt.symbol.operators.integer import Cast, Dequantize
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.types import narrowest_dtype
 
@@ -76,14 +77,15 @@ class QuantizedConstants(RewritePass):
             return None
         if symbol.operator.keeps_scale and len(inputs) == 1:
             return _dequantized(_moved(symbol, source), symbol, builder)
-        if isinstance(symbol.operator, BroadcastMul) and values[1] is not None and values[1].all():
+        is_product = operation_with_constant(symbol) is Operation.MULTIPLY
+        if is_product and values[1] is not None and values[1].all():
             return _scaled(source, values[1], symbol, builder)
         return None
 
 
 def _with_fractions(graph: Graph, symbol: Symbol, data: Symbol, factors: Array, builder: GraphBuilder) -> Symbol | None:
     """An interpolation whose factors are integers over a denominator; None where the network brings no quantizers."""
-    if not any(isinstance(other.operator, (FakeQuantize, Quantize, Dequantize)) for other in graph.operators):
+    if not any(other.operator.is_trained_quantizer for other in graph.operators):
         return None
     factors = factors.astype(np.float64)
     exact = (n for n in _DENOMINATORS if abs(factors * n - np.rint(factors * n)).max() <= n * RESOLUTION)

@@ -7,20 +7,25 @@ from functools import reduce
 
 import numpy as np
 
-from mrt.preparation.constants import add_constant, compact, multiply_by_constant, representable
+from mrt.preparation.constants import (
+    add_constant,
+    compact,
+    multiply_by_constant,
+    operation_with_constant,
+    representable,
+)
 from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastDiv, BroadcastMul, BroadcastSub
-from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
-from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar, PlusScalar, RMinusScalar
+from mrt.symbol.operation import Operation
+from mrt.symbol.operators.elementwise import AddN
+from mrt.symbol.operators.scalar import RDivScalar, WithNumber
 
-_ADD, _SUB, _MUL = (BroadcastAdd, ElemwiseAdd), (BroadcastSub, ElemwiseSub), (BroadcastMul, ElemwiseMul)
-_SCALAR = (PlusScalar, MinusScalar, RMinusScalar, MulScalar, DivScalar)
-_BINARY = (*_ADD, *_SUB, *_MUL, BroadcastDiv)
+_CONSTANT_FREE_TO_MOVE = frozenset({Operation.ADD, Operation.SUBTRACT, Operation.MULTIPLY})
+_REWRITTEN = _CONSTANT_FREE_TO_MOVE | {Operation.DIVIDE}
 
 
 def _constants_on_the_left(graph: Graph) -> str:
     for symbol in graph.operators:
-        if isinstance(symbol.operator, _BINARY) and not isinstance(symbol.operator, BroadcastDiv):
+        if symbol.operator.operation in _CONSTANT_FREE_TO_MOVE and len(symbol.inputs) == 2:
             left, right = (graph.value(source) is not None for source in symbol.inputs)
             if left and not right and symbol.type.is_float:
                 return f"{symbol.name} ({symbol.op})"
@@ -48,56 +53,48 @@ class ScalarsToConstants(RewritePass):
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
+        operator = symbol.operator
         if not symbol.type.is_float:
             return None
-        if isinstance(symbol.operator, AddN):
+        if isinstance(operator, AddN):
             return _rewrite_sum(symbol, inputs, builder)
-        if isinstance(symbol.operator, _SCALAR):
-            value = np.full((1,) * symbol.type.rank, symbol.operator.scalar, np.float64)
-            return _rewrite_binary(symbol, inputs[0], value, builder)
-        if isinstance(symbol.operator, _BINARY):
-            left, right = (builder.value(source) for source in inputs)
-            if left is None and right is not None:
-                return _rewrite_binary(symbol, inputs[0], right, builder)
-            if left is not None and right is None:
-                return _rewrite_constant_first(symbol, left, inputs[1], builder)
+        if operator.operation not in _REWRITTEN or isinstance(operator, RDivScalar):
+            return None
+        if isinstance(operator, WithNumber):
+            value = np.full((1,) * symbol.type.rank, operator.scalar, np.float64)
+            return _rewrite_binary(symbol, inputs[0], value, operator.number_first, builder)
+        left, right = (builder.value(source) for source in inputs)
+        if left is None and right is not None:
+            return _rewrite_binary(symbol, inputs[0], right, False, builder)
+        if left is not None and right is None:
+            return _rewrite_binary(symbol, inputs[1], left, True, builder)
         return None
 
 
-def _rewrite_binary(symbol: Symbol, data: Symbol, value: Array, builder: GraphBuilder) -> Symbol | str | None:
-    """x op c."""
-    operator, name, constant = symbol.operator, symbol.name, f"{symbol.name}_constant"
+def _rewrite_binary(
+    symbol: Symbol, data: Symbol, value: Array, is_first: bool, builder: GraphBuilder
+) -> Symbol | str | None:
+    """x op c or, with `is_first`, c op x."""
+    operation, name, constant = symbol.operator.operation, symbol.name, f"{symbol.name}_constant"
     wide = value.astype(np.float64)
     if not representable(wide, symbol.dtype):
         return "its constant is not finite"
-    if isinstance(operator, (*_ADD, PlusScalar)):
-        return None if _is_normal(symbol, value) else add_constant(builder, data, wide, name, constant)
-    if isinstance(operator, (*_SUB, MinusScalar)):
+    if operation in (Operation.ADD, Operation.MULTIPLY):
+        if not is_first and _is_normal(symbol, value):
+            return None
+        make = add_constant if operation is Operation.ADD else multiply_by_constant
+        return make(builder, data, wide, name, constant)
+    if operation is Operation.SUBTRACT:
+        if is_first:
+            return _subtract_from(symbol, wide, data, builder)
         return add_constant(builder, data, -wide, name, constant)
-    if isinstance(operator, RMinusScalar):
-        return _subtract_from(symbol, wide, data, builder)
-    if isinstance(operator, (*_MUL, MulScalar)):
-        return None if _is_normal(symbol, value) else multiply_by_constant(builder, data, wide, name, constant)
+    if is_first:
+        return "it divides a constant by a tensor"
     with np.errstate(divide="ignore"):
         reciprocal = 1 / wide
     if not representable(reciprocal, symbol.dtype):
         return "it divides by a constant that holds 0 or whose reciprocal is infinite"
     return multiply_by_constant(builder, data, reciprocal, name, constant)
-
-
-def _rewrite_constant_first(symbol: Symbol, value: Array, data: Symbol, builder: GraphBuilder) -> Symbol | str | None:
-    """c op x."""
-    operator, name, constant = symbol.operator, symbol.name, f"{symbol.name}_constant"
-    wide = value.astype(np.float64)
-    if not representable(wide, symbol.dtype):
-        return "its constant is not finite"
-    if isinstance(operator, _ADD):
-        return add_constant(builder, data, wide, name, constant)
-    if isinstance(operator, _MUL):
-        return multiply_by_constant(builder, data, wide, name, constant)
-    if isinstance(operator, _SUB):
-        return _subtract_from(symbol, wide, data, builder)
-    return "it divides a constant by a tensor"
 
 
 def _subtract_from(symbol: Symbol, value: Array, data: Symbol, builder: GraphBuilder) -> Symbol:
@@ -122,7 +119,7 @@ def _rewrite_sum(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuild
 
 def _is_normal(symbol: Symbol, value: Array) -> bool:
     """Whether the symbol has the form that this pass gives, so that it can stay as it is."""
-    if not isinstance(symbol.operator, (BroadcastAdd, BroadcastMul)) or value.ndim != symbol.type.rank:
+    if operation_with_constant(symbol) is None or value.ndim != symbol.type.rank:
         return False
     data = symbol.inputs[0]
     shape = (1,) * (value.ndim - data.type.rank) + data.shape

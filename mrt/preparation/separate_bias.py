@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.preparation.channels import Layer, along, output_channel_axis
+from mrt.preparation.channels import along, layer_of, output_channel_axis
 from mrt.preparation.constants import add_constant
 from mrt.symbol import Graph, GraphBuilder, Property, RewritePass, Symbol
 
 
 def _layers_with_bias(graph: Graph) -> str:
     for symbol in graph.operators:
-        has_bias = isinstance(symbol.operator, Layer) and not symbol.operator.no_bias
-        if has_bias and graph.value(symbol.inputs[2]) is not None:
+        operator = layer_of(symbol)
+        if operator is not None and not operator.no_bias and graph.value(symbol.inputs[2]) is not None:
             return f"{symbol.name} ({symbol.op})"
     return ""
 
@@ -38,13 +38,13 @@ class SeparateBias(RewritePass):
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        operator, axis = symbol.operator, output_channel_axis(symbol)
-        if not isinstance(operator, Layer) or axis is None or operator.no_bias:
+        operator, axis = layer_of(symbol), output_channel_axis(symbol)
+        if operator is None or axis is None or operator.no_bias:
             return None
         bias = builder.value(inputs[2])
         if bias is None:
             return "its bias is not a parameter"
-        product = replace(operator, no_bias=True)
+        product = operator.with_bias(False)
         if not np.any(bias):
             return builder.apply(product, inputs[:2], symbol.name)
         layer = builder.apply(product, inputs[:2], f"{symbol.name}_product")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.preparation.channels import Layer
+from mrt.preparation.channels import layer_of
 from mrt.preparation.constants import add_constant
-from mrt.symbol import Array, Graph, GraphBuilder, Pass, PassResult, Symbol
+from mrt.symbol import Array, Graph, GraphBuilder, Operator, Pass, PassResult, Symbol
 from mrt.symbol.builder import rewrite_graph
 from mrt.symbol.graph import evaluate_symbol
 from mrt.symbol.grid import Grid, compact
@@ -16,9 +16,7 @@ from mrt.symbol.operators.fake_quantize import FakeQuantize
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Mean, Sum
-from mrt.symbol.operators.transform import ExpandDims, Flatten, Reshape, Slice, SliceAxis, Squeeze, Transpose
-
-_MOVES = (ExpandDims, Flatten, Reshape, Slice, SliceAxis, Squeeze, Transpose, Mean, Sum)
+from mrt.symbol.operators.transform import Slice, SliceAxis, Transpose
 
 
 @dataclass(frozen=True)
@@ -29,8 +27,8 @@ class IntegerZeroPoints(Pass):
        the two ends that whose move leaves the wider range. Where both ranges are one they stay one. What was moved is
        noted. Source: the gentle tuning of the limits that the interpretation of FakeQuantize as Q + DQ needs.
     2. Else an output's zero point is rounded and what that moves is added: So (q - round(Zo)) + So (round(Zo) - Zo).
-       The constant goes on behind convolutions, deconvolutions, dense layers, pads with zeros, average pooling, and
-       what moves or sums elements up: there it is one constant for each position, which joins the bias. Exact.
+       The constant goes on behind convolutions, deconvolutions, dense layers, pads with zeros, average pooling, sums,
+       means, slices, transposes and reshapes: there it is one constant for each position, which joins the bias. Exact.
 
     The zero point of an input needs no integer: what is rounded has room for its fraction.
     """
@@ -98,31 +96,34 @@ def _behind(
 ) -> Symbol | None:
     """A linear operator on the levels, with what it makes of the constant added behind it; None for any other."""
     levels, constant = added[inputs[0]]
-    operator, is_layer = symbol.operator, isinstance(symbol.operator, Layer)
-    if isinstance(operator, Layer):
+    operator, layer = symbol.operator, layer_of(symbol)
+    if layer is not None:
         weight = _value(inputs[1], builder)
         if weight is None:
             return None
-        made = replace(operator, no_bias=True).evaluate(constant, weight)
-    elif len(inputs) == 1 and _is_linear(symbol):
+        made = layer.with_bias(False).evaluate(constant, weight)
+    elif len(inputs) == 1 and _is_linear(operator):
         made = operator.evaluate(constant)
     else:
         return None
     product = builder.apply(operator, [levels, *inputs[1:]], f"{symbol.name}_levels", symbol.origin)
     made = np.asarray(made, np.float64)
     total = add_constant(builder, product, compact(made[:1]), symbol.name, f"{symbol.name}_shift")
-    if not is_layer:
+    if layer is None:
         added[total] = product, made
     return total
 
 
-def _is_linear(symbol: Symbol) -> bool:
-    operator = symbol.operator
-    if isinstance(operator, Pad):
-        return operator.mode != "constant" or operator.constant_value == 0
-    if isinstance(operator, Pooling):
-        return operator.pool_type != "max"
-    return isinstance(operator, _MOVES)
+def _is_linear(operator: Operator) -> bool:
+    """Whether it is one of the operators of one tensor that rule 2 names."""
+    match operator:
+        case Pad():
+            return operator.mode != "constant" or operator.constant_value == 0
+        case Pooling():
+            return operator.pool_type != "max"
+        case Slice() | SliceAxis() | Transpose() | Mean() | Sum():
+            return True
+    return operator.keeps_order
 
 
 def _value(symbol: Symbol, builder: GraphBuilder) -> Array | None:

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from mrt.errors import GraphError, QuantizationError, UnsupportedOperatorError
+from mrt.errors import QuantizationError, UnsupportedOperatorError
+from mrt.quantization.demand import Demand
+from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.plan.tensor_plan import Plan, TensorPlan
 from mrt.quantization.quantizer import Target
-from mrt.symbol import Array, Graph, Symbol
-
-if TYPE_CHECKING:
-    from mrt.quantization.integer.builder import IntegerBuilder
-    from mrt.quantization.plan.tensor_plan import Plan, TensorPlan
-
-
-class Demand(enum.Enum):
-    """The form in which an operator wants one input."""
-
-    WIDE = "wide"
-    """As its producer gives it: any width up to 32 bits, possibly one scale per channel."""
-    NARROW = "narrow"
-    """At the tensor's own quantizer: the asked bits, one scale."""
-    CHANNELS = "channels"
-    """As NARROW, with one scale and zero point for each group of channels where the tensor has channel granularity
-    along an axis that the operator keeps apart or, a layer, sums over."""
-    OUTPUT = "output"
-    """At the quantizer of the operator's own output, in channel groups where that has them."""
-    COMMON = "common"
-    """At the one scale that the plan gives the operator's output."""
-    GRID = "grid"
-    """At the integers to which the operator, a quantizer of the float graph, rounds."""
+from mrt.symbol import Array, Graph, Operator, Symbol
+from mrt.symbol.operator import registered_operators
+from mrt.symbol.registry import ByRecord
 
 
 @dataclass(frozen=True)
@@ -62,11 +44,16 @@ class Inputs:
         return value
 
 
-Expand = Callable[[Symbol, Inputs, "Plan", "IntegerBuilder"], Quantized]
-Demands = Callable[[Symbol, Graph], tuple[Demand, ...]]
-Reach = Callable[[Symbol, "TensorPlan", float, float], tuple[float, float]]
-Grid = Callable[[Symbol, Graph], "Target | None"]
-Fixes = Callable[[Symbol, Graph, Sequence["Target | None"]], "Target | None"]
+_Record = TypeVar("_Record", bound=Operator)
+
+# What is registered for a record takes symbols whose operator is of that record.
+Expand = Callable[[Symbol[_Record], Inputs, Plan, IntegerBuilder], Quantized]
+Demands = Callable[[Symbol[_Record], Graph], tuple[Demand, ...]]
+Reach = Callable[[Symbol[_Record], TensorPlan, float, float], tuple[float, float]]
+Grid = Callable[[Symbol[_Record], Graph], Target | None]
+Fixes = Callable[[Symbol[_Record], Graph, Sequence[Target | None]], Target | None]
+Factor = Callable[[Symbol[_Record], Graph], float]
+Waits = Callable[[Symbol[_Record]], bool]
 
 
 def no_grid(symbol: Symbol, graph: Graph) -> Target | None:
@@ -96,8 +83,8 @@ class Expansion:
     consumer's scale the COMMON scale is. gain: the factor by which a WIDE input's scale is multiplied on its way
     through, for operators that pass an accumulator on. adds_constant: whether a constant operand joins the accumulator
     at its own scale, as a bias does. reach: of the real values [lo, hi] of a NARROW input, and the plan of the
-    operator's own output, the interval beyond which
-    the output stays what it is at its end, so that the input may saturate there; None where all of them matter.
+    operator's own output, the interval beyond which the output stays what it is at its end, so that the input may
+    saturate there; None where all of them matter.
     mixes: what it does to NARROW inputs for which they need one scale, as a note has it. grid: of a quantizer with a
     GRID input, the integers to which it rounds that; resolves: of one with a WIDE input, the scale that tells its
     levels well apart, 0 for none. fixes: the form of the output that follows from those of the inputs (None where
@@ -105,61 +92,60 @@ class Expansion:
     reads it rounds or adds it up; see `waiting`.
     """
 
-    expand: Expand
-    demands: Demands
+    expand: Expand[Any]
+    demands: Demands[Any]
     guard_bits: int = 0
-    gain: Callable[[Symbol, Graph], float] = lambda symbol, graph: 1.0
+    gain: Factor[Any] = lambda symbol, graph: 1.0
     adds_constant: bool = False
-    reach: Reach | None = None
+    reach: Reach[Any] | None = None
     mixes: str = "does not keep their channels apart"
-    grid: Grid = no_grid
-    fixes: Fixes = carried_target
-    resolves: Callable[[Symbol, Graph], float] = lambda symbol, graph: 0.0
-    waits: Callable[[Symbol], bool] = lambda symbol: False
+    grid: Grid[Any] = no_grid
+    fixes: Fixes[Any] = carried_target
+    resolves: Factor[Any] = lambda symbol, graph: 0.0
+    waits: Waits[Any] = lambda symbol: False
 
 
-_EXPANSIONS: dict[str, Expansion] = {}
+_EXPANSIONS: ByRecord[Expansion] = ByRecord("expansion")
 
 
-def all_inputs(demand: Demand) -> Demands:
+def all_inputs(demand: Demand) -> Demands[Operator]:
     """The same demand for every input."""
     return lambda symbol, graph: (demand,) * len(symbol.inputs)
 
 
 def expansion(
-    *ops: str,
-    demands: Demands | Demand = Demand.NARROW,
+    *records: type[_Record],
+    demands: Demands[_Record] | Demand = Demand.NARROW,
     guard_bits: int = 0,
-    gain: Callable[[Symbol, Graph], float] = lambda symbol, graph: 1.0,
+    gain: Factor[_Record] = Expansion.gain,
     adds_constant: bool = False,
-    reach: Reach | None = None,
+    reach: Reach[_Record] | None = None,
     mixes: str = Expansion.mixes,
-    grid: Grid = no_grid,
-    fixes: Fixes = carried_target,
-    resolves: Callable[[Symbol, Graph], float] = lambda symbol, graph: 0.0,
-    waits: Callable[[Symbol], bool] | None = None,
-) -> Callable[[Expand], Expand]:
-    """Registers a function as the expansion of the operators `ops`."""
+    grid: Grid[_Record] = no_grid,
+    fixes: Fixes[_Record] = carried_target,
+    resolves: Factor[_Record] = Expansion.resolves,
+    waits: Waits[_Record] | None = None,
+) -> Callable[[Expand[_Record]], Expand[_Record]]:
+    """Registers a function as the expansion of the operators of `records`, and of records derived from these that have
+    none of their own. The other arguments are those of `Expansion`."""
 
-    def register(function: Expand) -> Expand:
+    def register(function: Expand[_Record]) -> Expand[_Record]:
         wanted = all_inputs(demands) if isinstance(demands, Demand) else demands
-        wanted = wanted if waits is None else _patient(wanted)
-        for op in ops:
-            if op in _EXPANSIONS:
-                raise GraphError(f"operator {op} has two expansions")
-            _EXPANSIONS[op] = Expansion(
-                function,
-                wanted,
-                guard_bits,
-                gain,
-                adds_constant,
-                reach,
-                mixes,
-                grid,
-                fixes,
-                resolves,
-                waits or Expansion.waits,
-            )
+        made = Expansion(
+            function,
+            wanted if waits is None else _patient(wanted),
+            guard_bits,
+            gain,
+            adds_constant,
+            reach,
+            mixes,
+            grid,
+            fixes,
+            resolves,
+            waits or Expansion.waits,
+        )
+        for record in records:
+            _EXPANSIONS.add(record, made)
         return function
 
     return register
@@ -168,10 +154,10 @@ def expansion(
 def expansion_of(symbol: Symbol) -> Expansion:
     """The expansion of a symbol's operator; UnsupportedOperatorError if there is none."""
     load_plugins()
-    try:
-        return _EXPANSIONS[symbol.op]
-    except KeyError:
-        raise UnsupportedOperatorError(f"{symbol.name} ({symbol.op}) has no integer form") from None
+    found = _EXPANSIONS.find(type(symbol.operator))
+    if found is None:
+        raise UnsupportedOperatorError(f"{symbol.name} ({symbol.op}) has no integer form")
+    return found
 
 
 def waiting(graph: Graph) -> frozenset[Symbol]:
@@ -207,10 +193,10 @@ def _takes_wide(reader: Symbol, symbol: Symbol, graph: Graph, found: set[Symbol]
     return wanted in (Demand.WIDE, Demand.COMMON, Demand.GRID)
 
 
-def _patient(demands: Demands) -> Demands:
+def _patient(demands: Demands[_Record]) -> Demands[_Record]:
     """`demands`, the data as it is for operators that are waiting."""
 
-    def wanted(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
+    def wanted(symbol: Symbol[_Record], graph: Graph) -> tuple[Demand, ...]:
         found = demands(symbol, graph)
         return (Demand.WIDE, *found[1:]) if symbol in waiting(graph) else found
 
@@ -247,7 +233,7 @@ def group_readers(graph: Graph, symbol: Symbol, axis: int) -> list[Symbol]:
 def expanded_operators() -> frozenset[str]:
     """The names of the operators that have an expansion."""
     load_plugins()
-    return frozenset(_EXPANSIONS)
+    return frozenset(record.op for record in registered_operators() if record in _EXPANSIONS)
 
 
 def check_covered(graph: Graph) -> None:
@@ -255,7 +241,7 @@ def check_covered(graph: Graph) -> None:
     load_plugins()
     missing: dict[str, list[str]] = {}
     for symbol in graph.operators:
-        if symbol.op not in _EXPANSIONS:
+        if type(symbol.operator) not in _EXPANSIONS:
             missing.setdefault(symbol.op, []).append(symbol.name)
     if missing:
         raise UnsupportedOperatorError(

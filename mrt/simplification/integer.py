@@ -27,9 +27,10 @@ from mrt.simplification.chain import (
 )
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.operation import Operation
 from mrt.symbol.operators import activation, selection
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
-from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseSub
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.integer import Cast, RightShift
 from mrt.symbol.operators.scalar import MinusScalar, MulScalar, PlusScalar
 from mrt.symbol.types import INT32_MAX, INT32_MIN, narrowest_dtype, type_of
@@ -148,7 +149,7 @@ class ChainReader:
         if len(readers) != 1 or symbol in self._graph.outputs or symbol.is_variable:
             return None
         # Only a product's steps are asked for: those of a sum would ask this of its operand in turn.
-        if not isinstance(symbol.operator, (BroadcastMul, ElemwiseMul, MulScalar)):
+        if symbol.operator.operation is not Operation.MULTIPLY:
             return None
         if not _is_sum(readers[0]) or readers[0].inputs[1] is not symbol:
             return None
@@ -187,12 +188,11 @@ class ChainReader:
 def _is_sum(symbol: Symbol) -> bool:
     """Whether it adds two tensors of one shape, neither of which is the other."""
     shapes = {s.shape for s in (symbol, *symbol.inputs)}
-    return (
-        isinstance(symbol.operator, (ElemwiseAdd, BroadcastAdd)) and len(shapes) == 1 and len(set(symbol.inputs)) == 2
-    )
+    return symbol.operator.operation is Operation.ADD and len(shapes) == 1 and len(set(symbol.inputs)) == 2
 
 
 def _of_one(symbol: Symbol) -> Step | None:
+    """What is done to the only input: relu, clip, Cast, and sums and products with a number."""
     operator, rank = symbol.operator, symbol.type.rank
     match operator:
         case activation.Relu():
@@ -213,22 +213,24 @@ def _of_one(symbol: Symbol) -> Step | None:
 
 def _of_two(symbol: Symbol, index: int, value: Array | None) -> tuple[Symbol, tuple[Step, ...]] | None:
     """What is done to input `index`, the other one being a constant."""
-    operator, data = symbol.operator, symbol.inputs[index]
+    data, is_first = symbol.inputs[index], index == 0
     if value is None or data.shape != symbol.shape or not 0 < value.size <= MOST_COEFFICIENTS:
         return None
-    constant, is_first = fractions(value, symbol.type.rank), index == 0
-    match operator:
-        case BroadcastMul() | ElemwiseMul():
+    if isinstance(symbol.operator, RightShift):
+        if not is_first or value.min() < 0 or value.max() > MAX_SHIFT:
+            return None
+        return data, (Multiply(_powers(value, symbol.type.rank)), Round())
+    constant = fractions(value, symbol.type.rank)
+    match symbol.operator.operation:
+        case Operation.MULTIPLY:
             return data, (Multiply(constant),)
-        case BroadcastAdd() | ElemwiseAdd():
+        case Operation.ADD:
             return data, (Add(constant),)
-        case BroadcastSub() | ElemwiseSub() if is_first:
+        case Operation.SUBTRACT if is_first:
             return data, (Add(np.asarray(-constant, object)),)
-        case RightShift() if is_first and value.min() >= 0 and value.max() <= MAX_SHIFT:
-            return data, (Multiply(_powers(value, symbol.type.rank)), Round())
-        case selection.BroadcastMaximum() | selection.ElemwiseMaximum():
+        case Operation.MAXIMUM:
             return data, (Clip(constant, None),)
-        case selection.BroadcastMinimum() | selection.ElemwiseMinimum():
+        case Operation.MINIMUM:
             return data, (Clip(None, constant),)
     return None
 

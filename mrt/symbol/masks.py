@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mrt.symbol.graph import Graph
-from mrt.symbol.operators.broadcast import BroadcastAdd
-from mrt.symbol.operators.elementwise import ElemwiseAdd
+from mrt.symbol.operation import Operation
 from mrt.symbol.operators.normalization import Softmax
 from mrt.symbol.operators.selection import Where
 from mrt.symbol.symbol import Symbol
@@ -23,7 +22,8 @@ def shared_out(graph: Graph, symbol: Symbol) -> tuple[Symbol, ...]:
     readers = graph.consumers[symbol]
     if symbol in graph.outputs or not readers or not all(isinstance(reader.operator, Softmax) for reader in readers):
         return ()
-    return symbol.inputs[-2:] if isinstance(symbol.operator, (Where, BroadcastAdd, ElemwiseAdd)) else ()
+    is_sum = symbol.operator.operation is Operation.ADD and len(symbol.inputs) == 2
+    return symbol.inputs[-2:] if is_sum or isinstance(symbol.operator, Where) else ()
 
 
 def forbids(graph: Graph, symbol: Symbol) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -12,7 +13,10 @@ from typing_extensions import dataclass_transform
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval
+from mrt.symbol.operation import Operation
 from mrt.symbol.types import TensorType
+
+EVERYTHING = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Operator:
       working_size(*input types) -> int        elements of the largest array that `evaluate` makes beside its output
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
+      is_identity(*input types) -> bool        whether it changes nothing, its output being of the type of its data
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
       batch_obstacle_among(types, batched)     the same where it matters which inputs hold the batch
     """
@@ -39,6 +44,14 @@ class Operator:
     """Whether an output element depends on the inputs at its own place only; inputs broadcast."""
     attains_bounds: ClassVar[bool] = False
     """Whether an input's least and greatest value, beside parameters, become the output's: `bounds` gives its range."""
+    keeps_order: ClassVar[bool] = False
+    """Whether the output holds the elements of the data in their order, whatever its shape."""
+    operation: ClassVar[Operation | None] = None
+    """What it computes of two operands, two tensors or a tensor and a number; None for other operators."""
+    expression_arity: ClassVar[int] = 0
+    """How many operands it has in the expression of an elementwise region; 0: it stands in none."""
+    is_trained_quantizer: ClassVar[bool] = False
+    """Whether it belongs to the quantization that a float network brings with it."""
     weight_channel_axis: ClassVar[int | None] = None
     """Axis of the weight that counts output channels, where there is a weight."""
 
@@ -59,6 +72,16 @@ class Operator:
     def keeps_scale(self) -> bool:
         """Whether the output holds values of the (one) data input only, at the same scale and zero point."""
         return False
+
+    @property
+    def exact_in_integers(self) -> bool:
+        """Whether integers compute it as it is, at scales that follow from those of its tensors."""
+        return False
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The range to which it holds its data, whose elements within stay as they are; everything for others."""
+        return EVERYTHING
 
     def channel_axis(self) -> int | None:
         """Axis of the data and of the output that counts channels, negative from the end; None without a weight."""
@@ -85,6 +108,10 @@ class Operator:
         shape = self.infer(*inputs).shape
         behind = axis + len(shape) - inputs[index].rank
         return behind if shape[behind] == inputs[index].shape[axis] else None
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        """Whether the output, which is known to have the type of the first input, is that input."""
+        return self.keeps_order
 
     def batch_obstacle(self, *inputs: Any, **_: Any) -> str:
         return ""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from mrt.errors import GraphError, MRTError
 from mrt.symbol.builder import GraphBuilder, rewrite_graph
 from mrt.symbol.graph import Graph
+from mrt.symbol.operator import Operator
 from mrt.symbol.symbol import Symbol
 
 _Passed = TypeVar("_Passed")
@@ -33,11 +34,11 @@ class Property:
             raise GraphError(f"{who}: {self.name} does not hold: {found}")
 
 
-def without_operators(name: str, *ops: str) -> Property:
-    """The property that a graph holds none of the operators `ops`."""
+def without_operators(name: str, *records: type[Operator]) -> Property:
+    """The property that a graph holds no operator of these records."""
 
     def violation(graph: Graph) -> str:
-        return next((f"{s.name} ({s.op})" for s in graph.operators if s.op in ops), "")
+        return next((f"{s.name} ({s.op})" for s in graph.operators if isinstance(s.operator, records)), "")
 
     return Property(name, violation)
 

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from mrt.errors import GraphError
 from mrt.symbol import GraphBuilder, Interval, Operator, TensorType
 from mrt.symbol.mxnet_json import graph_from_json, graph_to_json
+from mrt.symbol.operator import registered_operators
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Tanh
 from mrt.symbol.operators.broadcast import BroadcastDiv
 from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseSub
 from mrt.symbol.operators.functions import Exp, Square
 from mrt.symbol.operators.region import (
-    BINARY,
     MAX_OPERATORS,
-    UNARY,
     ElementwiseRegion,
     Expression,
     parse_expression,
@@ -116,13 +115,25 @@ def test_integers_have_no_form() -> None:
         infer(ElementwiseRegion("tanh(x)"), TensorType((2, 3), "int8"))
 
 
-def test_every_allowed_operator_is_known() -> None:
+def test_operators_have_the_arity_of_their_record() -> None:
     attributes = {"clip": ", a_min=-1, a_max=2"}
-    for name in UNARY:
+    names = {record.op: record.expression_arity for record in registered_operators()}
+    for name, arity in names.items():
         extra = attributes.get(name, ", scalar=2" if name.endswith("_scalar") else "")
-        assert parse_expression(f"{name}(x{extra})").size == 1
-    for name in BINARY:
-        assert parse_expression(f"{name}(x, x)").size == 1
+        for count in (1, 2):
+            text = f"{name}({', '.join(['x'] * count)}{extra})"
+            if count == arity:
+                assert parse_expression(text).size == 1
+            else:
+                with pytest.raises(GraphError, match="no elementwise operator|gives"):
+                    parse_expression(text)
+    assert sum(arity == 1 for arity in names.values()) > 30
+    assert sum(arity == 2 for arity in names.values()) == 4
+
+
+def test_other_names_of_an_operator_are_not_read() -> None:
+    with pytest.raises(GraphError, match="'_PlusScalar', which is no elementwise operator"):
+        parse_expression("_PlusScalar(x, scalar=2)")
 
 
 def test_regions_are_saved_as_they_are() -> None:

@@ -14,7 +14,7 @@ from mrt.symbol.operators.integer import RightShift
 from mrt.symbol.passes import without_operators
 
 SCALED_IN_32_BITS = without_operators(
-    "values are scaled in 32 bits", MultiplyHighInt16.op, RequantizeInt16.op, RightShiftInt16.op
+    "values are scaled in 32 bits", MultiplyHighInt16, RequantizeInt16, RightShiftInt16
 )
 
 
@@ -27,9 +27,7 @@ class ClipBeforeScaling(Rewrite):
     an addition without a sign and has no lower limit; where the addition fits 32 bits with a sign nothing is gained.
     """
 
-    requires = (
-        without_operators("values are scaled in 32 bits", MultiplyHighInt16.op, RequantizeInt16.op, RightShiftInt16.op),
-    )
+    requires = (SCALED_IN_32_BITS,)
 
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder

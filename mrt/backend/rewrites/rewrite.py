@@ -12,7 +12,7 @@ from mrt.backend.rewrites.known_bounds import NOTHING, Bounds, known_bounds
 from mrt.symbol import Graph, RewritePass
 from mrt.symbol.passes import PassResult, without_operators
 
-LIMITS_ARE_ATTRIBUTES = without_operators("limits of clips are attributes", ClipTo.op)
+LIMITS_ARE_ATTRIBUTES = without_operators("limits of clips are attributes", ClipTo)
 
 
 class Facts:

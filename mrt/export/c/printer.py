@@ -180,10 +180,7 @@ class Printer:
             case prim.Not():
                 return _Text(f"!{self._expression(node.a).within(UNARY)}", UNARY)
             case prim.LShift():
-                # Without a sign: C leaves the left shift of a negative number undefined.
-                shifted = f"(uint32_t){self._expression(node.a).within(UNARY)}"
-                by = self._expression(node.b).within(UNARY)
-                return _Text(f"({_c_type(dtype_of(node))})({shifted} << {by})", UNARY)
+                return self._shifted_left(node)
             case prim.Let():
                 self._values[node.var] = self._once(node.value)
                 return self._expression(node.body)
@@ -195,6 +192,12 @@ class Printer:
             case ir.Call() if node.op.name == "prim.if_then_else":
                 return self._if_then_else(*node.args)
         raise UnprintableError(node.op.name if isinstance(node, ir.Call) else kind.__name__)
+
+    def _shifted_left(self, node: Any) -> _Text:
+        """Without a sign: C leaves the left shift of a negative number undefined."""
+        shifted = f"(uint32_t){self._expression(node.a).within(UNARY)}"
+        by = self._expression(node.b).within(UNARY)
+        return _Text(f"({_c_type(dtype_of(node))})({shifted} << {by})", UNARY)
 
     def _extreme(self, node: Any) -> _Text:
         """A minimum or a maximum. Where a number at an end of the dtype decides, nothing is compared: compilers warn of

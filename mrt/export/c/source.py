@@ -98,6 +98,16 @@ def _header(
         f"#define {prefix}_WORKSPACE_BYTES {program.workspace_bytes}",
         f"#define {prefix}_PARAMETER_BYTES {program.parameter_bytes}",
         "",
+        *_declarations(name, digest, _prototype(name, inputs, outputs)),
+        "",
+        "#endif",
+    ]
+    return _text(lines)
+
+
+def _declarations(name: str, digest: str, prototype: str) -> list[str]:
+    """What a program may use, for C and C++."""
+    return [
         "#ifdef __cplusplus",
         'extern "C" {',
         "#endif",
@@ -109,15 +119,12 @@ def _header(
         " *",
         " * Gives 0, or k where input number k, counted from 1, holds an integer outside of its range: no output is",
         " * written then. */",
-        f"{_prototype(name, inputs, outputs)};",
+        f"{prototype};",
         "",
         "#ifdef __cplusplus",
         "}",
         "#endif",
-        "",
-        "#endif",
     ]
-    return _text(lines)
 
 
 def _described(place: str, entry: TensorQuantization) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from mrt.errors import GraphError
 from mrt.export.description import describe
@@ -18,6 +19,7 @@ from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.registry import ByRecord
 
 del _exporters
 
@@ -70,13 +72,14 @@ def _without_unread_inputs(graph: Graph) -> Graph:
 def _attributes(symbol: Symbol, is_input: bool) -> dict[str, str]:
     if symbol.is_variable:
         return stated_type(symbol) if is_input else {}
-    attributes, operator = attributes_of(symbol), symbol.operator
-    if isinstance(operator, (Convolution, Deconvolution)):
-        # By Fourier and Winograd transforms, which cuDNN may choose, sums of integers are not exact.
-        attributes["cudnn_off"] = "True"
-    # Attributes that have a default in the record and none in MXNet.
-    if isinstance(operator, Pad):
-        attributes["mode"] = operator.mode
-    if isinstance(operator, UpSampling):
-        attributes["sample_type"] = operator.sample_type
-    return attributes
+    more = _MORE_ATTRIBUTES.find(type(symbol.operator))
+    return attributes_of(symbol) | (more(symbol.operator) if more else {})
+
+
+_MORE_ATTRIBUTES: ByRecord[Callable[[Any], dict[str, str]]] = ByRecord("set of attributes for MXNet")
+# By Fourier and Winograd transforms, which cuDNN may choose, sums of integers are not exact.
+for _record in (Convolution, Deconvolution):
+    _MORE_ATTRIBUTES.add(_record, lambda operator: {"cudnn_off": "True"})
+# These have a default in the record and none in MXNet.
+_MORE_ATTRIBUTES.add(Pad, lambda operator: {"mode": operator.mode})
+_MORE_ATTRIBUTES.add(UpSampling, lambda operator: {"sample_type": operator.sample_type})

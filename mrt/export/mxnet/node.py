@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
+from mrt.errors import UnsupportedOperatorError
 from mrt.export.lowering import Roots
 from mrt.export.node import ArrangingNode, SymbolValues
 from mrt.export.registry import Exporters
@@ -82,7 +82,13 @@ class Node(ArrangingNode[Symbol], Roots[Symbol]):
     # Operators
 
     def apply(self, operator: Operator, inputs: Sequence[Symbol | Array]) -> Symbol:
-        """An operator that MXNet has, on values and constants."""
+        """An operator that MXNet has, on values and constants; UnsupportedOperatorError for one that a package derives
+        from it, which MXNet knows no name of."""
+        if type(operator) is type(self.symbol.operator) and not _EXPORTERS.names(operator):
+            raise UnsupportedOperatorError(
+                f"{self.symbol.name} ({operator.op}): MXNet has no such operator; register an exporter for "
+                f"{type(operator).__name__}"
+            )
         values = [x if isinstance(x, Symbol) else self.constant(x) for x in inputs]
         return self.scope.builder.apply(operator, values, f"{self.symbol.name}_{operator.op.lower().strip('_')}")
 
@@ -163,10 +169,8 @@ class Node(ArrangingNode[Symbol], Roots[Symbol]):
         return self.mixed(self.indicator(one_more, -1, 2), chosen, otherwise)
 
 
-Exporter = Callable[[Any, Node], Symbol]
-"""Gives the value of one symbol in float64, given its operator."""
-
-_EXPORTERS: Exporters[Exporter] = Exporters("MXNet's operators")
+_EXPORTERS: Exporters[Node, Symbol] = Exporters("MXNet's operators")
+"""By record. The values are in float64."""
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""
 find_exporter = _EXPORTERS.find

@@ -234,10 +234,8 @@ def element_type(dtype: str) -> int:
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-Exporter = Callable[[Any, Node], Value]
-"""Writes one symbol, given its operator. The value may have any dtype that holds it; it is cast to the symbol's."""
-
-_EXPORTERS: Exporters[Exporter] = Exporters("ONNX's integer operators")
+_EXPORTERS: Exporters[Node, Value] = Exporters("ONNX's integer operators")
+"""By record. The value may have any dtype that holds it; it is cast to the symbol's."""
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""
 find_exporter = _EXPORTERS.find

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 
@@ -238,10 +237,8 @@ class Node(ArrangingNode[Value], Roots[Value]):
         return self.plus(otherwise, self.times(factor, self.minus(chosen, otherwise)))
 
 
-Exporter = Callable[[Any, Node], Value]
-"""Gives the value of one symbol, given its operator, in the symbol's dtype or in int32."""
-
-_EXPORTERS: Exporters[Exporter] = Exporters("Relay's integer operators")
+_EXPORTERS: Exporters[Node, Value] = Exporters("Relay's integer operators")
+"""By record. The values are in the symbol's dtype or in int32."""
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""
 find_exporter = _EXPORTERS.find

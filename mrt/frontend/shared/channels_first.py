@@ -19,7 +19,6 @@ from mrt.symbol.operators.normalization import BatchNorm, LogSoftmax, Softmax
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Mean, Sum
-from mrt.symbol.operators.region import UNARY
 from mrt.symbol.operators.selection import Min
 from mrt.symbol.operators.transform import Concat, Flatten, Reshape, Slice, SliceAxis, Squeeze, Take, Transpose
 
@@ -29,15 +28,6 @@ Order = tuple[int, ...]
 _Rule = Callable[[Any, Order], Operator]
 """An operator that reads transposed data, as it is on the data before the transpose."""
 
-_UNCHANGED = frozenset(
-    {
-        *UNARY,
-        *("Dropout", "_copy", "add_n", "elemwise_add", "elemwise_sub", "elemwise_mul", "_maximum", "_minimum"),
-        *("_maximum_scalar", "_minimum_scalar", "Cast", "quantize", "dequantize"),
-        *("broadcast_add", "broadcast_sub", "broadcast_mul", "broadcast_div", "broadcast_maximum", "broadcast_minimum"),
-    }
-)
-"""Operators to which the order of the axes does not matter."""
 _RULES: dict[type[Operator], _Rule] = {
     BatchNorm: lambda operator, order: replace(operator, axis=order[operator.axis]),
     Concat: lambda operator, order: replace(operator, dim=order[operator.dim]),
@@ -88,7 +78,7 @@ def channels_first(graph: Graph) -> Graph:
 
 
 def _rule_of(operator: Operator) -> _Rule | None:
-    if operator.op in _UNCHANGED:
+    if operator.is_elementwise:
         return lambda same, order: same
     # Without an axis all of the data is repeated in the order that it has.
     return None if isinstance(operator, Repeat) and operator.axis is None else _RULES.get(type(operator))

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol
 from mrt.symbol.builder import rewrite_graph
 from mrt.symbol.operators.broadcast import BroadcastAdd
-from mrt.symbol.operators.convolution import Convolution
-from mrt.symbol.operators.deconvolution import Deconvolution
-from mrt.symbol.operators.linear import FullyConnected
-
-_PRODUCTS = (Convolution, Deconvolution, FullyConnected)
+from mrt.symbol.operators.layer import Layer
 
 
 def merge_biases(graph: Graph) -> Graph:
@@ -29,9 +23,9 @@ def merge_biases(graph: Graph) -> Graph:
                 continue
             bias = _bias(product, value)
             operator = product.operator
-            if bias is not None and isinstance(operator, _PRODUCTS):
+            if bias is not None and isinstance(operator, Layer):
                 parameter = builder.parameter(f"{symbol.name}_bias", bias)
-                return builder.apply(replace(operator, no_bias=False), [*new_product.inputs, parameter], symbol.name)
+                return builder.apply(operator.with_bias(True), [*new_product.inputs, parameter], symbol.name)
         return None
 
     return rewrite_graph(graph, rewrite)
@@ -39,10 +33,9 @@ def merge_biases(graph: Graph) -> Graph:
 
 def _bias(product: Symbol, value: Array) -> Array | None:
     """The constant as a bias of the product, None where it is no bias of it."""
-    operator = product.operator
-    if not isinstance(operator, _PRODUCTS) or not operator.no_bias:
+    operator, axis = product.operator, product.channel_axis
+    if not isinstance(operator, Layer) or not operator.no_bias or axis is None:
         return None
-    axis = product.type.rank - 1 if isinstance(operator, FullyConnected) else 1
     channels = product.shape[axis]
     aligned = (1,) * (product.type.rank - value.ndim) + value.shape
     per_channel = tuple(channels if place == axis else 1 for place in range(product.type.rank))

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mrt.calibration import Range
-from mrt.quantization.expansion import Demand, expansion_of, group_readers
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import expansion_of, group_readers
 from mrt.quantization.granularity import covered_channels, gain_db
 from mrt.quantization.options import (
     ActivationConfig,

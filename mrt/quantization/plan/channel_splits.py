@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mrt.quantization.expansion import Demand, expansion_of, group_readers, named
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import expansion_of, group_readers, named
 from mrt.quantization.granularity import covered_channels
 from mrt.quantization.options import ActivationConfig, ChannelGranularity
 from mrt.quantization.plan.channel_split import ChannelSplit

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
-from mrt.quantization.expansion import Demand, expansion_of, named
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import expansion_of, named
 from mrt.quantization.plan.ranges import REAL_LIMIT
 from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.quantization.plan.trained import interpolates

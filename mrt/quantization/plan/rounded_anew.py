@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mrt.quantization.expansion import Demand, expansion_of, named
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import expansion_of, named
 from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.fake_quantize import FakeQuantize

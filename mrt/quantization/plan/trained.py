@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from mrt.quantization.expansion import Demand, expansion_of
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import expansion_of
 from mrt.quantization.plan.facts import FactPass
 from mrt.quantization.quantizer import Target, symmetric_target
 from mrt.symbol import Graph, Symbol
@@ -22,7 +23,7 @@ FINE_BITS = 16
 
 def brings_quantization(graph: Graph) -> bool:
     """Whether a float graph holds quantizers of its own."""
-    return any(isinstance(symbol.operator, (FakeQuantize, Quantize, Dequantize)) for symbol in graph.operators)
+    return any(symbol.operator.is_trained_quantizer for symbol in graph.operators)
 
 
 def fixed_targets(graph: Graph, given: Mapping[str, object]) -> dict[str, Target]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mrt.calibration import Range
-from mrt.quantization.expansion import Demand, expansion_of, takes_groups
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import expansion_of, takes_groups
 from mrt.quantization.plan.facts import Facts
 from mrt.quantization.plan.own_quantizers import own_target
 from mrt.quantization.plan.tensor_plan import UNLIMITED, Edge, Plan, TensorPlan, was_zero

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from typing_extensions import Self
+
 from mrt.errors import GraphError
-from mrt.symbol.operator import Operator
+from mrt.symbol.operators.layer import Layer
 from mrt.symbol.types import TensorType, arithmetic_dtype
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-class WindowedLayer(Operator):
+class WindowedLayer(Layer):
     """Base of layers whose weight (channels, channels / num_group, *kernel) is laid over the data (N, C, *spatial).
 
     Output channels come first in the weight, or input channels, as `weight_channel_axis` says. The subclasses repeat
@@ -19,17 +21,12 @@ class WindowedLayer(Operator):
     kernel: tuple[int, ...]
     num_filter: int
     num_group: int
-    no_bias: bool
     layout: str | None
 
     ignored = frozenset({"workspace", "cudnn_tune", "cudnn_off"})
-    input_names = ("data", "weight", "bias")
 
-    def channel_axis(self) -> int:
-        return 1
-
-    def data_channel_axis(self, rank: int) -> int:
-        return 1
+    def part(self, outputs: int, groups: int) -> Self:
+        return self._with(num_filter=outputs, num_group=groups)
 
     def _checked(self, x: TensorType, weight: TensorType, bias: TensorType | None) -> str:
         """The dtype of the output; GraphError where the inputs do not fit the attributes."""

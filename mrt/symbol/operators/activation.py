@@ -11,7 +11,7 @@ from mrt.symbol.interval import Array, Interval
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._checks import require_float
 from mrt.symbol.operators._intervals import hull_of, product
-from mrt.symbol.operators.functions import erf, gated, real, sigmoid, valley
+from mrt.symbol.operators.functions import FloatFunction, erf, gated, real, sigmoid, valley
 from mrt.symbol.types import INT32_MAX, INT32_MIN, TensorType
 
 
@@ -21,6 +21,9 @@ class Relu(Operator):
 
     is_elementwise = True
     attains_bounds = True
+    expression_arity = 1
+    exact_in_integers = True
+    limits = (0.0, math.inf)
 
     keeps_scale = True
 
@@ -40,11 +43,17 @@ class Clip(Operator):
 
     is_elementwise = True
     attains_bounds = True
+    expression_arity = 1
+    exact_in_integers = True
 
     a_min: float
     a_max: float
 
     keeps_scale = True
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return self.a_min, self.a_max
 
     def infer(self, x: TensorType) -> TensorType:
         if not self.a_min <= self.a_max:
@@ -82,6 +91,7 @@ class LeakyReLU(Operator):
     """
 
     is_elementwise = True
+    expression_arity = 1
 
     act_type: str = "leaky"
     slope: float = 0.25
@@ -107,6 +117,10 @@ class LeakyReLU(Operator):
     def is_linear(self) -> bool:
         """Whether the function is linear on both sides of 0."""
         return self.act_type in ("leaky", "prelu")
+
+    @property
+    def exact_in_integers(self) -> bool:
+        return self.is_linear
 
     def evaluate(self, x: Array, gamma: Array | None = None) -> Array:
         x = real(x)
@@ -165,13 +179,8 @@ def per_channel(gamma: Array, rank: int) -> Array:
 
 
 @operator("tanh")
-class Tanh(Operator):
+class Tanh(FloatFunction):
     """The hyperbolic tangent, elementwise. Float only."""
-
-    is_elementwise = True
-
-    def infer(self, x: TensorType) -> TensorType:
-        return require_float(x)
 
     def evaluate(self, x: Array) -> Array:
         return np.tanh(x.astype(np.float64))
@@ -181,13 +190,8 @@ class Tanh(Operator):
 
 
 @operator("sigmoid")
-class Sigmoid(Operator):
+class Sigmoid(FloatFunction):
     """1 / (1 + exp(-x)), elementwise. Float only."""
-
-    is_elementwise = True
-
-    def infer(self, x: TensorType) -> TensorType:
-        return require_float(x)
 
     def evaluate(self, x: Array) -> Array:
         return sigmoid(real(x))

@@ -26,6 +26,10 @@ class SwapAxis(Operator):
         order[first], order[second] = second, first
         return x.with_shape(tuple(x.shape[a] for a in order))
 
+    def is_identity(self, *inputs: TensorType) -> bool:
+        first, second = self.axes(inputs[0].rank)
+        return first == second
+
     def evaluate(self, x: Array) -> Array:
         return np.swapaxes(x, self.dim1, self.dim2)
 
@@ -61,6 +65,9 @@ class SliceLike(Operator):
         if any(n > length for n, length in zip(lengths, x.shape, strict=True)):
             raise GraphError(f"data is {x}, shape_like {like}; data must be no shorter along axes {self.axes or 'all'}")
         return x.with_shape(lengths)
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return True
 
     def evaluate(self, x: Array, like: Array) -> Array:
         return x[tuple(map(slice, self.lengths(x.shape, like.shape)))]
@@ -102,6 +109,9 @@ class Tile(Operator):
             raise GraphError(f"reps is {self.reps}; counts of at least 1 are needed")
         shape, reps = self.aligned(x.shape)
         return x.with_shape(tuple(n * r for n, r in zip(shape, reps, strict=True)))
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return True
 
     def evaluate(self, x: Array) -> Array:
         return np.tile(x, self.reps)
@@ -147,6 +157,9 @@ class Repeat(Operator):
         axis = normalize_axis(self.axis, x.rank)
         return x.with_shape(tuple(n * self.repeats if a == axis else n for a, n in enumerate(x.shape)))
 
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return True
+
     def evaluate(self, x: Array) -> Array:
         return np.repeat(x, self.repeats, self.axis)
 
@@ -183,6 +196,9 @@ class UpSampling(Operator):
             raise GraphError(f"data is {x}, scale {self.scale}; rank 4 and a scale of at least 1 are needed")
         return x.with_shape((*x.shape[:2], x.shape[2] * self.scale, x.shape[3] * self.scale))
 
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return True
+
     def evaluate(self, x: Array) -> Array:
         return x.repeat(self.scale, 2).repeat(self.scale, 3)
 
@@ -215,6 +231,9 @@ class DepthToSpace(Operator):
             raise GraphError(f"data is {x}; rank 4 and a number of channels that {size} * {size} divides are needed")
         batch, channels, height, width = x.shape
         return x.with_shape((batch, channels // (size * size), height * size, width * size))
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return True
 
     def evaluate(self, x: Array) -> Array:
         size = self.block_size
@@ -251,6 +270,9 @@ class SpaceToDepth(Operator):
             raise GraphError(f"data is {x}; rank 4 and a height and width that {size} divides are needed")
         batch, channels, height, width = x.shape
         return x.with_shape((batch, channels * size * size, height // size, width // size))
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return True
 
     def evaluate(self, x: Array) -> Array:
         size = self.block_size

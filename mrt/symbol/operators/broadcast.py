@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrt.symbol.interval import Array, Interval, add, multiply, subtract
+from mrt.symbol.operation import Operation
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._checks import require_float
 from mrt.symbol.operators._intervals import added, output_shape, product, subtracted, unknown
@@ -26,6 +27,8 @@ class BroadcastAdd(_Arithmetic):
     """lhs + rhs with broadcasting. Integers give int32."""
 
     attains_bounds = True
+    operation = Operation.ADD
+    exact_in_integers = True
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return add(lhs, rhs)
@@ -38,6 +41,9 @@ class BroadcastAdd(_Arithmetic):
 class BroadcastSub(_Arithmetic):
     """lhs - rhs with broadcasting. Integers give int32."""
 
+    operation = Operation.SUBTRACT
+    exact_in_integers = True
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return subtract(lhs, rhs)
 
@@ -49,6 +55,8 @@ class BroadcastSub(_Arithmetic):
 class BroadcastMul(_Arithmetic):
     """lhs * rhs with broadcasting. Integers give int32."""
 
+    operation = Operation.MULTIPLY
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return multiply(lhs, rhs)
 
@@ -59,6 +67,9 @@ class BroadcastMul(_Arithmetic):
 @operator("broadcast_div")
 class BroadcastDiv(_Arithmetic):
     """lhs / rhs with broadcasting. Float only; a division by 0 gives infinity or NaN."""
+
+    operation = Operation.DIVIDE
+    expression_arity = 2
 
     def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
         return super().infer(require_float(lhs), require_float(rhs))

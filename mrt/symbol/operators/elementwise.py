@@ -6,6 +6,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval, add, multiply, subtract
+from mrt.symbol.operation import Operation
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._intervals import added, partial_sums, product, subtracted
 from mrt.symbol.types import TensorType, arithmetic_dtype
@@ -23,6 +24,7 @@ class _Arithmetic(Operator):
 
     input_names = ("lhs", "rhs")
     is_elementwise = True
+    expression_arity = 2
 
     def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
         return _of_one_shape(lhs, rhs)
@@ -31,6 +33,9 @@ class _Arithmetic(Operator):
 @operator("elemwise_add", "_add", "_plus", "_Plus")
 class ElemwiseAdd(_Arithmetic):
     """lhs + rhs, tensors of one shape. Integers give int32."""
+
+    operation = Operation.ADD
+    exact_in_integers = True
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return add(lhs, rhs)
@@ -43,6 +48,9 @@ class ElemwiseAdd(_Arithmetic):
 class ElemwiseSub(_Arithmetic):
     """lhs - rhs, tensors of one shape. Integers give int32."""
 
+    operation = Operation.SUBTRACT
+    exact_in_integers = True
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return subtract(lhs, rhs)
 
@@ -53,6 +61,8 @@ class ElemwiseSub(_Arithmetic):
 @operator("elemwise_mul", "_mul", "_Mul")
 class ElemwiseMul(_Arithmetic):
     """lhs * rhs, tensors of one shape. Integers give int32."""
+
+    operation = Operation.MULTIPLY
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return multiply(lhs, rhs)
@@ -68,11 +78,15 @@ class AddN(Operator):
     ignored = frozenset({"num_args"})
     input_names = ("args",)
     is_elementwise = True
+    exact_in_integers = True
 
     def infer(self, *args: TensorType) -> TensorType:
         if not args:
             raise GraphError("no inputs are given; at least one is needed")
         return _of_one_shape(*args)
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return len(inputs) == 1
 
     def evaluate(self, *args: Array) -> Array:
         result = args[0]

@@ -33,6 +33,7 @@ class FakeQuantize(Operator):
 
     input_names = ("data", "input_low", "input_high", "output_low", "output_high")
     is_elementwise = True
+    is_trained_quantizer = True
 
     def infer(
         self,

@@ -61,17 +61,18 @@ def gated(x: Array, gate: Array) -> Array:
         return np.where(gate == 0, 0.0, x * gate)
 
 
-class _FloatFunction(Operator):
-    """What the float-only functions share."""
+class FloatFunction(Operator):
+    """Base of the functions of one float tensor that integers compute by a look-up table."""
 
     is_elementwise = True
+    expression_arity = 1
 
     def infer(self, x: TensorType) -> TensorType:
         return require_float(x)
 
 
 @operator("exp")
-class Exp(_FloatFunction):
+class Exp(FloatFunction):
     """e to the power of x, elementwise. Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -83,7 +84,7 @@ class Exp(_FloatFunction):
 
 
 @operator("log")
-class Log(_FloatFunction):
+class Log(FloatFunction):
     """The natural logarithm, elementwise: -infinity at 0, NaN below. Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -95,7 +96,7 @@ class Log(_FloatFunction):
 
 
 @operator("sqrt")
-class Sqrt(_FloatFunction):
+class Sqrt(FloatFunction):
     """The square root, elementwise; NaN below 0. Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -107,7 +108,7 @@ class Sqrt(_FloatFunction):
 
 
 @operator("rsqrt")
-class Rsqrt(_FloatFunction):
+class Rsqrt(FloatFunction):
     """1 / sqrt(x), elementwise: infinity at 0, NaN below. Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -123,6 +124,7 @@ class Square(Operator):
     """x * x, elementwise. Integers give int32."""
 
     is_elementwise = True
+    expression_arity = 1
 
     def infer(self, x: TensorType) -> TensorType:
         return x.with_dtype(arithmetic_dtype(x))
@@ -141,6 +143,8 @@ class Abs(Operator):
     """|x|, elementwise. Integers give int32."""
 
     is_elementwise = True
+    expression_arity = 1
+    exact_in_integers = True
 
     def infer(self, x: TensorType) -> TensorType:
         return x.with_dtype(arithmetic_dtype(x))
@@ -157,6 +161,8 @@ class Negative(Operator):
     """-x, elementwise. Integers give int32."""
 
     is_elementwise = True
+    expression_arity = 1
+    exact_in_integers = True
 
     def infer(self, x: TensorType) -> TensorType:
         return x.with_dtype(arithmetic_dtype(x))
@@ -168,7 +174,7 @@ class Negative(Operator):
         return Interval(-x.hi, -x.lo, x.shape)
 
 
-class _Step(_FloatFunction):
+class _Step(FloatFunction):
     """What the functions that jump share: they never fall."""
 
     def bounds(self, x: Interval) -> Interval:
@@ -239,7 +245,7 @@ class Sign(_Step):
 
 
 @operator("reciprocal")
-class Reciprocal(_FloatFunction):
+class Reciprocal(FloatFunction):
     """1 / x, elementwise; infinity at 0. Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -251,7 +257,7 @@ class Reciprocal(_FloatFunction):
 
 
 @operator("erf")
-class Erf(_FloatFunction):
+class Erf(FloatFunction):
     """The error function, elementwise. Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -262,7 +268,7 @@ class Erf(_FloatFunction):
 
 
 @operator("softsign")
-class Softsign(_FloatFunction):
+class Softsign(FloatFunction):
     """x / (1 + |x|), elementwise. Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -278,7 +284,7 @@ def _softsign(x: Array) -> Array:
 
 
 @operator("hard_sigmoid")
-class HardSigmoid(_FloatFunction):
+class HardSigmoid(FloatFunction):
     """min(max(alpha * x + beta, 0), 1), elementwise. Float only."""
 
     alpha: float = 0.2
@@ -295,7 +301,7 @@ class HardSigmoid(_FloatFunction):
 
 
 @operator("softrelu")
-class Softrelu(_FloatFunction):
+class Softrelu(FloatFunction):
     """log(1 + exp(x)), elementwise: MXNet's softrelu, elsewhere softplus. Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -310,7 +316,7 @@ def _softrelu(x: Array) -> Array:
 
 
 @operator("silu")
-class Silu(_FloatFunction):
+class Silu(FloatFunction):
     """x * sigmoid(x), elementwise: also called swish. Float only."""
 
     bottom = -1.278464542761074
@@ -328,7 +334,7 @@ def _silu(x: Array) -> Array:
 
 
 @operator("hard_swish")
-class HardSwish(_FloatFunction):
+class HardSwish(FloatFunction):
     """x * min(max(x / 6 + 1/2, 0), 1), elementwise. Float only."""
 
     bottom = -1.5
@@ -346,7 +352,7 @@ def _hard_swish(x: Array) -> Array:
 
 
 @operator("mish")
-class Mish(_FloatFunction):
+class Mish(FloatFunction):
     """x * tanh(log(1 + exp(x))), elementwise. Float only."""
 
     bottom = -1.1924312145154952
@@ -364,7 +370,7 @@ def _mish(x: Array) -> Array:
 
 
 @operator("_power_scalar", "_PowerScalar")
-class PowerScalar(_FloatFunction):
+class PowerScalar(FloatFunction):
     """x to the power of `scalar`, elementwise; NaN for negative x and a fractional power. Float only."""
 
     scalar: float

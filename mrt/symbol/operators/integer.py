@@ -90,12 +90,17 @@ class LeftShift(Operator):
 class Cast(Operator):
     """The same values in another dtype. Floats are truncated to integers; an integer that does not fit is an error."""
 
+    is_elementwise = True
+
     dtype: str
 
     def infer(self, x: TensorType) -> TensorType:
         if self.dtype not in FLOAT_DTYPES | INTEGER_DTYPES:
             raise GraphError(f"dtype is {self.dtype}; one of {sorted(FLOAT_DTYPES | INTEGER_DTYPES)} is needed")
         return x.with_dtype(self.dtype)
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return True
 
     def evaluate(self, x: Array) -> Array:
         if x.dtype.kind == "f" and self.dtype in INTEGER_DTYPES - {"bool"}:
@@ -131,6 +136,7 @@ class Quantize(Operator):
 
     input_names = ("data", "scale", "zero_point")
     is_elementwise = True
+    is_trained_quantizer = True
 
     def infer(self, x: TensorType, scale: TensorType, zero_point: TensorType) -> TensorType:
         require_float(x)
@@ -164,6 +170,7 @@ class Dequantize(Operator):
 
     input_names = ("data", "scale", "zero_point")
     is_elementwise = True
+    is_trained_quantizer = True
 
     def infer(self, x: TensorType, scale: TensorType, zero_point: TensorType) -> TensorType:
         require_integer(x)

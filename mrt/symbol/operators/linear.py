@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import numpy as np
+from typing_extensions import Self
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval, add
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._intervals import added, output_shape, partial_sums, product, reshaped, summed, weighted
 from mrt.symbol.operators._products import sum_of_products
+from mrt.symbol.operators.layer import Layer
 from mrt.symbol.types import TensorType, arithmetic_dtype
 
 _ROUNDED = 1e-3
@@ -20,7 +23,7 @@ _OVERSHOOT = 2.0
 
 
 @operator("FullyConnected")
-class FullyConnected(Operator):
+class FullyConnected(Layer):
     """Y = X W^T + b, with the weight (num_hidden, K) and the bias (num_hidden,).
 
     flatten: the data (N, ...) is read as (N, K) and Y is (N, num_hidden); else the last axis of the data has length K
@@ -31,11 +34,14 @@ class FullyConnected(Operator):
     no_bias: bool = False
     flatten: bool = True
 
-    input_names = ("data", "weight", "bias")
     weight_channel_axis = 0
 
     def channel_axis(self) -> int:
         return 1 if self.flatten else -1
+
+    def part(self, outputs: int, groups: int) -> Self:
+        """Dense layers have one group."""
+        return replace(self, num_hidden=outputs)
 
     def interpolates(self, weight: Array) -> bool:
         """Whether each row of the weight adds up to 1, so that the output lies in the range of the data or near it."""

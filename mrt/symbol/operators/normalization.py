@@ -103,7 +103,7 @@ class LayerNorm(Operator):
 
 
 @dataclass(frozen=True)
-class _OverClasses(Operator):
+class OverClasses(Operator):
     """What softmax and its logarithm share: an axis of classes, and a temperature by which the data is divided."""
 
     axis: int = -1
@@ -128,7 +128,7 @@ class _OverClasses(Operator):
 
 
 @operator("softmax")
-class Softmax(_OverClasses):
+class Softmax(OverClasses):
     """exp(x / temperature) over its sum along `axis`. Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -141,7 +141,7 @@ class Softmax(_OverClasses):
 
 
 @operator("log_softmax")
-class LogSoftmax(_OverClasses):
+class LogSoftmax(OverClasses):
     """The logarithm of softmax: x / temperature - log(sum of exp(x / temperature) along `axis`). Float only."""
 
     def evaluate(self, x: Array) -> Array:
@@ -160,6 +160,8 @@ class Dropout(Operator):
     p: float = 0.5
 
     keeps_scale = True
+    keeps_order = True
+    is_elementwise = True
     ignored = frozenset({"mode", "axes", "cudnn_off"})
 
     def infer(self, x: TensorType) -> TensorType:
@@ -177,6 +179,8 @@ class Identity(Operator):
     """The data unchanged."""
 
     keeps_scale = True
+    keeps_order = True
+    is_elementwise = True
 
     def infer(self, x: TensorType) -> TensorType:
         return x

@@ -5,23 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from mrt.symbol.interval import Array, Interval
-from mrt.symbol.operator import Operator, operator
-from mrt.symbol.operators._checks import require_float
-from mrt.symbol.operators.functions import real
-from mrt.symbol.types import TensorType
+from mrt.symbol.operator import operator
+from mrt.symbol.operators.functions import FloatFunction, real
 
 _SLACK = 1e-12
 """By how much more than float64 rounds, an end of an interval may be beyond a half turn."""
 
 
 @operator("cos")
-class Cos(Operator):
+class Cos(FloatFunction):
     """The cosine of x in radians, elementwise; NaN at infinity. Float only."""
-
-    is_elementwise = True
-
-    def infer(self, x: TensorType) -> TensorType:
-        return require_float(x)
 
     def evaluate(self, x: Array) -> Array:
         with np.errstate(all="ignore"):

@@ -108,6 +108,10 @@ class Pooling(Operator):
         same = per_axis(self.pad, rank, 0, "pad", 0)
         return same, same
 
+    def is_identity(self, *inputs: TensorType) -> bool:
+        window_is_one = set(self.kernel) <= {1} and set(self.stride) <= {1} and not any(self.pad)
+        return self.global_pool or window_is_one
+
     def evaluate(self, x: Array) -> Array:
         windows = self.windows(x.shape[2:])
         result = x if self.pool_type == "max" else summable(x, prod(x.shape[2:]))

@@ -40,6 +40,9 @@ class Reduction(Operator):
             return tuple(1 if a in axes else n for a, n in enumerate(shape))
         return tuple(n for a, n in enumerate(shape) if a not in axes) or (1,)
 
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return True
+
     def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
         axes = self.axes(inputs[index].rank)
         if axis in axes:

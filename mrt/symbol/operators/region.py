@@ -12,25 +12,14 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval
-from mrt.symbol.operator import Operator, operator, parse_operator
+from mrt.symbol.operator import Operator, find_operator, is_operator, operator, parse_operator
 from mrt.symbol.operators._checks import require_float
 from mrt.symbol.operators._intervals import without_nan
+from mrt.symbol.operators.functions import FloatFunction
 from mrt.symbol.types import TensorType
 
 MAX_OPERATORS = 48
 """Operators of one expression; deeper ones would exhaust the recursion of who reads and compiles them."""
-
-UNARY = frozenset(
-    {
-        *("relu", "clip", "tanh", "sigmoid", "LeakyReLU", "exp", "log", "sqrt", "rsqrt", "square", "abs", "negative"),
-        *("reciprocal", "erf", "softsign", "hard_sigmoid", "softrelu", "silu", "hard_swish", "mish", "_power_scalar"),
-        *("floor", "ceil", "trunc", "round", "rint", "round_half_even", "sign", "cos"),
-        *("_plus_scalar", "_minus_scalar", "_rminus_scalar", "_mul_scalar", "_div_scalar", "_rdiv_scalar"),
-    }
-)
-"""Elementwise operators of one tensor."""
-BINARY = frozenset({"elemwise_add", "elemwise_sub", "elemwise_mul", "broadcast_div"})
-"""Elementwise operators of two tensors."""
 
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|inf))|([(),=]))")
 _Value = TypeVar("_Value")
@@ -83,7 +72,7 @@ def _written(operator: Operator, arguments: list[str]) -> str:
 def parse_expression(text: str) -> Expression:
     """The tree of a text such as "elemwise_mul(x, tanh(_mul_scalar(x, scalar=0.5)))"; GraphError if it is none.
 
-    An operator's arguments come first, then its attributes. Operators are those of UNARY and BINARY.
+    An operator's arguments, `Operator.expression_arity` of them, come first, then its attributes.
     """
     return _Parser(text).whole()
 
@@ -107,7 +96,8 @@ class _Parser:
         name = self._take()
         if name == "x":
             return Expression()
-        if name not in UNARY | BINARY:
+        arity = _arity(name)
+        if not arity:
             raise self._wrong(f"holds {name!r}, which is no elementwise operator of one or two tensors")
         self._operators += 1
         if self._operators > MAX_OPERATORS:
@@ -123,7 +113,7 @@ class _Parser:
             else:
                 arguments.append(self._expression())
         self._expect(")")
-        if len(arguments) != (2 if name in BINARY else 1) or attributes.get("act_type") == "prelu":
+        if len(arguments) != arity or attributes.get("act_type") == "prelu":
             raise self._wrong(f"gives {name} {len(arguments)} tensors")
         return Expression(parse_operator(name, attributes), tuple(arguments))
 
@@ -149,6 +139,12 @@ class _Parser:
         return GraphError(f"the expression {self._text!r} {what}")
 
 
+def _arity(name: str) -> int:
+    """How many operands an operator has in an expression, which knows it under its own name and no other."""
+    record = find_operator(name) if is_operator(name) else Operator
+    return record.expression_arity if record.op == name else 0
+
+
 def _tokens(text: str) -> Iterator[str]:
     at, end = 0, len(text.rstrip())
     while at < end:
@@ -160,13 +156,13 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 @operator("elementwise_region")
-class ElementwiseRegion(Operator):
+class ElementwiseRegion(FloatFunction):
     """A function of one tensor, elementwise, given by an expression of operators; see `parse_expression`. Float only.
 
     The whole is computed in float64.
     """
 
-    is_elementwise = True
+    expression_arity = 0
 
     expression: str
 

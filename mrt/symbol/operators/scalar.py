@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval, add, multiply, subtract
+from mrt.symbol.operation import Operation
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._checks import require_float
 from mrt.symbol.operators._intervals import added, product, subtracted
 from mrt.symbol.operators.broadcast import quotient
+from mrt.symbol.operators.functions import FloatFunction
 from mrt.symbol.types import TensorType, arithmetic_dtype
 
 
-class _Arithmetic(Operator):
-    """What arithmetic with a number shares. Integers give int32, which must hold the number too.
+class WithNumber(Operator):
+    """Base of operators of a tensor and a number, which stands on the right of the operation or on its left.
 
     The subclasses repeat the field, since a dataclass declares its own.
     """
 
     scalar: float
+    number_first: ClassVar[bool] = False
 
     ignored = frozenset({"is_int"})
     is_elementwise = True
+
+
+class _Arithmetic(WithNumber):
+    """What arithmetic with a number shares. Integers give int32, which must hold the number too."""
+
+    expression_arity = 1
 
     def infer(self, x: TensorType) -> TensorType:
         dtype = arithmetic_dtype(x)
@@ -47,7 +58,13 @@ def _point(x: Interval, scalar: float) -> Interval:
 class PlusScalar(_Arithmetic):
     """data + scalar."""
 
+    operation = Operation.ADD
+    exact_in_integers = True
+
     scalar: float
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return self.scalar == 0
 
     def evaluate(self, x: Array) -> Array:
         return add(x, _like(x, self.scalar))
@@ -60,7 +77,13 @@ class PlusScalar(_Arithmetic):
 class MinusScalar(_Arithmetic):
     """data - scalar."""
 
+    operation = Operation.SUBTRACT
+    exact_in_integers = True
+
     scalar: float
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return self.scalar == 0
 
     def evaluate(self, x: Array) -> Array:
         return subtract(x, _like(x, self.scalar))
@@ -72,6 +95,10 @@ class MinusScalar(_Arithmetic):
 @operator("_rminus_scalar", "_RMinusScalar")
 class RMinusScalar(_Arithmetic):
     """scalar - data."""
+
+    operation = Operation.SUBTRACT
+    number_first = True
+    exact_in_integers = True
 
     scalar: float
 
@@ -86,7 +113,13 @@ class RMinusScalar(_Arithmetic):
 class MulScalar(_Arithmetic):
     """data * scalar."""
 
+    operation = Operation.MULTIPLY
+    exact_in_integers = True
+
     scalar: float
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return self.scalar == 1
 
     def evaluate(self, x: Array) -> Array:
         return multiply(x, _like(x, self.scalar))
@@ -99,10 +132,16 @@ class MulScalar(_Arithmetic):
 class DivScalar(_Arithmetic):
     """data / scalar. Float only."""
 
+    operation = Operation.DIVIDE
+    exact_in_integers = True
+
     scalar: float
 
     def infer(self, x: TensorType) -> TensorType:
         return require_float(x)
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return self.scalar == 1
 
     def evaluate(self, x: Array) -> Array:
         with np.errstate(all="ignore"):
@@ -114,13 +153,13 @@ class DivScalar(_Arithmetic):
 
 
 @operator("_rdiv_scalar", "_RDivScalar")
-class RDivScalar(_Arithmetic):
+class RDivScalar(WithNumber, FloatFunction):
     """scalar / data. Float only."""
 
-    scalar: float
+    operation = Operation.DIVIDE
+    number_first = True
 
-    def infer(self, x: TensorType) -> TensorType:
-        return require_float(x)
+    scalar: float
 
     def evaluate(self, x: Array) -> Array:
         with np.errstate(all="ignore"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from math import prod
 from typing import ClassVar
 
@@ -9,9 +10,11 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.symbol.interval import Array, Interval
+from mrt.symbol.operation import Operation
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._intervals import output_shape
 from mrt.symbol.operators.reduce import Extreme
+from mrt.symbol.operators.scalar import WithNumber
 from mrt.symbol.types import TensorType, arithmetic_dtype, broadcast_shape, normalize_axis
 
 
@@ -26,7 +29,7 @@ class Min(Extreme):
     choose = np.minimum
 
 
-class _Place(Operator):
+class Place(Operator):
     """Base of argmax and argmin: the place of one element along `axis`, or in the flattened data.
 
     The subclasses repeat the fields, since a dataclass declares its own.
@@ -63,7 +66,7 @@ class _Place(Operator):
 
 
 @operator("argmax")
-class ArgMax(_Place):
+class ArgMax(Place):
     """The place of the largest element along `axis`, the first of equal ones; int32 for integers, else floats."""
 
     axis: int | None = None
@@ -74,7 +77,7 @@ class ArgMax(_Place):
 
 
 @operator("argmin")
-class ArgMin(_Place):
+class ArgMin(Place):
     """The place of the smallest element along `axis`, the first of equal ones; int32 for integers, else floats."""
 
     axis: int | None = None
@@ -126,6 +129,7 @@ class ElemwiseMaximum(_OfOneShape):
     """max(lhs, rhs), tensors of one shape."""
 
     choose = np.maximum
+    operation = Operation.MAXIMUM
 
 
 @operator("_minimum", "_Minimum")
@@ -133,6 +137,7 @@ class ElemwiseMinimum(_OfOneShape):
     """min(lhs, rhs), tensors of one shape."""
 
     choose = np.minimum
+    operation = Operation.MINIMUM
 
 
 @operator("broadcast_maximum")
@@ -140,6 +145,7 @@ class BroadcastMaximum(_OfBroadcast):
     """max(lhs, rhs) with broadcasting."""
 
     choose = np.maximum
+    operation = Operation.MAXIMUM
 
 
 @operator("broadcast_minimum")
@@ -147,20 +153,13 @@ class BroadcastMinimum(_OfBroadcast):
     """min(lhs, rhs) with broadcasting."""
 
     choose = np.minimum
+    operation = Operation.MINIMUM
 
 
-class _OfNumber(Operator):
-    """Base of the maximum and the minimum of a tensor and a number, which the dtype must hold. They keep the dtype.
-
-    The subclasses repeat the fields, since a dataclass declares its own.
-    """
+class _OfNumber(WithNumber):
+    """Base of the maximum and the minimum of a tensor and a number, which the dtype must hold. They keep the dtype."""
 
     choose: ClassVar[np.ufunc]
-
-    is_elementwise = True
-    ignored = frozenset({"is_int"})
-
-    scalar: float
 
     def infer(self, x: TensorType) -> TensorType:
         if x.is_integer:
@@ -188,6 +187,11 @@ class MaximumScalar(_OfNumber):
     scalar: float
 
     choose = np.maximum
+    operation = Operation.MAXIMUM
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return self.scalar, math.inf
 
 
 @operator("_minimum_scalar", "_MinimumScalar")
@@ -197,6 +201,11 @@ class MinimumScalar(_OfNumber):
     scalar: float
 
     choose = np.minimum
+    operation = Operation.MINIMUM
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        return -math.inf, self.scalar
 
 
 @operator("where")

@@ -39,6 +39,9 @@ class Concat(Operator):
         dtype = first.dtype if len(dtypes) == 1 else arithmetic_dtype(*data)
         return TensorType((*first.shape[:axis], length, *first.shape[axis + 1 :]), dtype)
 
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return len(inputs) == 1
+
     def evaluate(self, *data: Array) -> Array:
         return np.concatenate(data, axis=self.dim)
 
@@ -68,6 +71,7 @@ class Flatten(Operator):
     """(N, ...) to (N, product of the other axes)."""
 
     keeps_scale = True
+    keeps_order = True
 
     def infer(self, x: TensorType) -> TensorType:
         if not x.rank:
@@ -112,6 +116,7 @@ class Reshape(Operator):
 
     ignored = frozenset({"target_shape", "keep_highest"})
     keeps_scale = True
+    keeps_order = True
 
     def infer(self, x: TensorType) -> TensorType:
         return x.with_shape(decoded(self.shape, x, self.reverse))
@@ -149,6 +154,10 @@ class Transpose(Operator):
     def infer(self, x: TensorType) -> TensorType:
         return x.with_shape(tuple(x.shape[a] for a in self.order(x.rank)))
 
+    def is_identity(self, *inputs: TensorType) -> bool:
+        long = [axis for axis in self.order(inputs[0].rank) if inputs[0].shape[axis] != 1]
+        return long == sorted(long)
+
     def evaluate(self, x: Array) -> Array:
         return x.transpose(self.order(x.ndim))
 
@@ -180,6 +189,7 @@ class ExpandDims(Operator):
     axis: int
 
     keeps_scale = True
+    keeps_order = True
 
     def infer(self, x: TensorType) -> TensorType:
         axis = normalize_axis(self.axis, x.rank + 1)
@@ -205,6 +215,7 @@ class Squeeze(Operator):
     axis: tuple[int, ...] | None = None
 
     keeps_scale = True
+    keeps_order = True
 
     def infer(self, x: TensorType) -> TensorType:
         dropped = self.dropped(x.shape)
@@ -244,6 +255,9 @@ class Slicing(Operator):
 
     def infer(self, x: TensorType) -> TensorType:
         return _sliced(x, self.slices(x.rank))
+
+    def is_identity(self, *inputs: TensorType) -> bool:
+        return all(s.step is None or s.step > 0 for s in self.slices(inputs[0].rank))
 
     def evaluate(self, x: Array) -> Array:
         return x[self.slices(x.ndim)]

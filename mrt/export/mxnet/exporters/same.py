@@ -35,11 +35,13 @@ from mrt.symbol.operators.selection import (
 from mrt.symbol.operators.transform import Concat, Slice, SliceAxis, Take, Transpose
 
 
-@exporter(ElemwiseAdd, ElemwiseSub, ElemwiseMul, AddN, BroadcastAdd, BroadcastSub, BroadcastMul, Abs, Negative, Square)
-@exporter(ElemwiseMaximum, ElemwiseMinimum, BroadcastMaximum, BroadcastMinimum, Relu)
-@exporter(PlusScalar, MinusScalar, RMinusScalar, MulScalar, MaximumScalar, MinimumScalar)
-@exporter(Convolution, Dot, Sum, Max, Min, ArgMax, ArgMin, Take)
-@exporter(Transpose, SwapAxis, Slice, SliceAxis, SliceLike, Concat, Tile, Repeat)
-@exporter(UpSampling, DepthToSpace, SpaceToDepth)
+@exporter(
+    *(ElemwiseAdd, ElemwiseSub, ElemwiseMul, AddN, BroadcastAdd, BroadcastSub, BroadcastMul, Abs, Negative, Square),
+    *(ElemwiseMaximum, ElemwiseMinimum, BroadcastMaximum, BroadcastMinimum, Relu),
+    *(PlusScalar, MinusScalar, RMinusScalar, MulScalar, MaximumScalar, MinimumScalar),
+    *(Convolution, Dot, Sum, Max, Min, ArgMax, ArgMin, Take),
+    *(Transpose, SwapAxis, Slice, SliceAxis, SliceLike, Concat, Tile, Repeat),
+    *(UpSampling, DepthToSpace, SpaceToDepth),
+)
 def same(op: Operator, node: Node) -> Symbol:
     return node.reshaped(node.apply(op, node.inputs), node.shape)

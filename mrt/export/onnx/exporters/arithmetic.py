@@ -6,14 +6,13 @@ from functools import reduce
 
 import numpy as np
 
-from mrt.export.arithmetic import OF_TENSOR_AND_NUMBER, OF_TWO_TENSORS
+from mrt.export.arithmetic import OF_TENSOR_AND_NUMBER, OF_TWO_TENSORS, numpy_name
 from mrt.export.onnx.node import Node, Value, exporter, int32
 from mrt.symbol import Operator
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.elementwise import AddN
 from mrt.symbol.operators.functions import Abs, Negative, Square
-from mrt.symbol.operators.scalar import MinusScalar, MulScalar, PlusScalar, RMinusScalar
-from mrt.symbol.operators.selection import MaximumScalar, MinimumScalar
+from mrt.symbol.operators.scalar import RMinusScalar, WithNumber
 
 _OPERATORS = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min"}
 """ONNX's operator for two int32 tensors."""
@@ -21,12 +20,12 @@ _OPERATORS = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Ma
 
 @exporter(*OF_TWO_TENSORS)
 def of_two_tensors(op: Operator, node: Node) -> Value:
-    return node.emit(_OPERATORS[OF_TWO_TENSORS[type(op)]], [node.wide(0), node.wide(1)])
+    return node.emit(_OPERATORS[numpy_name(op)], [node.wide(0), node.wide(1)])
 
 
 @exporter(*OF_TENSOR_AND_NUMBER)
-def of_tensor_and_number(op: PlusScalar | MinusScalar | MulScalar | MaximumScalar | MinimumScalar, node: Node) -> Value:
-    return node.emit(_OPERATORS[OF_TENSOR_AND_NUMBER[type(op)]], [node.wide(0), int32(node.number(op.scalar))])
+def of_tensor_and_number(op: WithNumber, node: Node) -> Value:
+    return node.emit(_OPERATORS[numpy_name(op)], [node.wide(0), int32(node.number(op.scalar))])
 
 
 @exporter(RMinusScalar)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mrt.export.onnx.node import Node, Value, exporter, int32, lengths
-from mrt.symbol.operators.reduce import Max, Sum
-from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, Min, Where
+from mrt.symbol.operators.reduce import Extreme, Max, Sum
+from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, Min, Place, Where
 from mrt.symbol.operators.transform import Take
 from mrt.symbol.types import normalize_axis
 
@@ -17,21 +17,37 @@ def sum_(op: Sum, node: Node) -> Value:
     return total if op.keepdims else node.reshaped(total, node.shape)
 
 
-@exporter(Max, Min)
-def max_or_min(op: Max | Min, node: Node) -> Value:
-    name = "ReduceMax" if isinstance(op, Max) else "ReduceMin"
+@exporter(Max)
+def maximum(op: Max, node: Node) -> Value:
+    return _extreme("ReduceMax", op, node)
+
+
+@exporter(Min)
+def minimum(op: Min, node: Node) -> Value:
+    return _extreme("ReduceMin", op, node)
+
+
+def _extreme(name: str, op: Extreme, node: Node) -> Value:
     axes, data = op.axes(len(node.input_shape(0))), node.input_as(0, "int8", "uint8")
     extreme = node.emit(name, [data], axes=list(axes), keepdims=1) if axes else data
     return extreme if op.keepdims else node.reshaped(extreme, node.shape)
 
 
-@exporter(ArgMax, ArgMin)
-def place(op: ArgMax | ArgMin, node: Node) -> Value:
+@exporter(ArgMax)
+def place_of_maximum(op: ArgMax, node: Node) -> Value:
+    return _place("ArgMax", op, node)
+
+
+@exporter(ArgMin)
+def place_of_minimum(op: ArgMin, node: Node) -> Value:
+    return _place("ArgMin", op, node)
+
+
+def _place(name: str, op: Place, node: Node) -> Value:
     """ONNX too gives the first of equal ones, in int64."""
     data, shape = node.input_as(0, "int8", "uint8"), node.input_shape(0)
     if op.axis is None:
         data, shape = node.reshaped(data, (-1,)), (-1,)
-    name = "ArgMax" if isinstance(op, ArgMax) else "ArgMin"
     found = node.emit(name, [data], "int64", axis=normalize_axis(op.axis or 0, len(shape)), keepdims=1)
     return node.reshaped(node.cast(found, "int32"), node.shape)
 

@@ -5,27 +5,26 @@ from __future__ import annotations
 from functools import reduce
 from math import ceil, floor
 
-from mrt.export.arithmetic import OF_TENSOR_AND_NUMBER, OF_TWO_TENSORS
+from mrt.export.arithmetic import OF_TENSOR_AND_NUMBER, OF_TWO_TENSORS, numpy_name
 from mrt.export.relay.expressions import Value
 from mrt.export.relay.node import Node, exporter
 from mrt.symbol import Operator
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.elementwise import AddN
 from mrt.symbol.operators.functions import Abs, Negative, Square
-from mrt.symbol.operators.scalar import MinusScalar, MulScalar, PlusScalar, RMinusScalar
-from mrt.symbol.operators.selection import MaximumScalar, MinimumScalar
+from mrt.symbol.operators.scalar import RMinusScalar, WithNumber
 from mrt.symbol.types import INT32_MAX, INT32_MIN
 
 
 @exporter(*OF_TWO_TENSORS)
 def of_two_tensors(op: Operator, node: Node) -> Value:
     """Relay's names are NumPy's."""
-    return node.call(OF_TWO_TENSORS[type(op)], [node.wide(0), node.wide(1)])
+    return node.call(numpy_name(op), [node.wide(0), node.wide(1)])
 
 
 @exporter(*OF_TENSOR_AND_NUMBER)
-def of_tensor_and_number(op: PlusScalar | MinusScalar | MulScalar | MaximumScalar | MinimumScalar, node: Node) -> Value:
-    return node.call(OF_TENSOR_AND_NUMBER[type(op)], [node.wide(0), node.number(op.scalar)])
+def of_tensor_and_number(op: WithNumber, node: Node) -> Value:
+    return node.call(numpy_name(op), [node.wide(0), node.number(op.scalar)])
 
 
 @exporter(RMinusScalar)

@@ -6,17 +6,31 @@ from math import prod
 
 from mrt.export.relay.expressions import Attribute, Value
 from mrt.export.relay.node import Node, exporter
-from mrt.symbol.operators.reduce import Max, Sum
-from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, Min, Where
+from mrt.symbol.operators.reduce import Max, Reduction, Sum
+from mrt.symbol.operators.selection import ArgMax, ArgMin, Embedding, Min, Place, Where
 from mrt.symbol.operators.transform import Take
 from mrt.symbol.types import normalize_axis
 
 
-@exporter(Sum, Max, Min)
-def reduction(op: Sum | Max | Min, node: Node) -> Value:
+@exporter(Sum)
+def total(op: Sum, node: Node) -> Value:
+    return _reduction("sum", op, node)
+
+
+@exporter(Max)
+def maximum(op: Max, node: Node) -> Value:
+    return _reduction("max", op, node)
+
+
+@exporter(Min)
+def minimum(op: Min, node: Node) -> Value:
+    return _reduction("min", op, node)
+
+
+def _reduction(name: str, op: Reduction, node: Node) -> Value:
     """With its axes kept, since Relay's reduction of all axes has none left and MXNet's has one."""
     axes, data = op.axes(len(node.input_shape(0))), node.wide(0)
-    return node.reshaped(reduced(node, op.op, data, axes) if axes else data, node.shape)
+    return node.reshaped(reduced(node, name, data, axes) if axes else data, node.shape)
 
 
 def reduced(node: Node, operator: str, data: Value, axes: tuple[int, ...]) -> Value:
@@ -24,14 +38,23 @@ def reduced(node: Node, operator: str, data: Value, axes: tuple[int, ...]) -> Va
     return node.call(operator, [data], shape, {"axis": list(axes), "keepdims": True})
 
 
-@exporter(ArgMax, ArgMin)
-def place(op: ArgMax | ArgMin, node: Node) -> Value:
+@exporter(ArgMax)
+def place_of_maximum(op: ArgMax, node: Node) -> Value:
+    return _place("argmax", op, node)
+
+
+@exporter(ArgMin)
+def place_of_minimum(op: ArgMin, node: Node) -> Value:
+    return _place("argmin", op, node)
+
+
+def _place(name: str, op: Place, node: Node) -> Value:
     """Relay too gives the first of equal ones, in int32."""
     data = node.wide(0)
     if op.axis is None:
         data = node.reshaped(data, (prod(data.shape),))
     axis = normalize_axis(op.axis or 0, len(data.shape))
-    return node.reshaped(reduced(node, op.op, data, (axis,)), node.shape)
+    return node.reshaped(reduced(node, name, data, (axis,)), node.shape)
 
 
 @exporter(Where)
