@@ -31,10 +31,11 @@ from mrt.evaluation import Comparison, Measured, compare, run_batched
 from mrt.frontend import load_model
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
-from mrt.quantization.algorithms.bias_correction import Samples, find_corrections, observed_channels
+from mrt.quantization.algorithms.algorithm import Samples
+from mrt.quantization.algorithms.bias_correction import find_corrections
+from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.make import observed_tensors
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd
@@ -193,8 +194,7 @@ class Network:
                 sys.exit(f"rescaling moved the logits by {moved:.2g} of the largest; {SAME:g} are allowed")
         data = _data(config.data.calibration, graph, "data.calibration")
         batches, runner = _Batches(data, config.calibrate.batch_size), TvmRunner()
-        tensors, channels = observed_tensors(graph), observed_channels(graph)
-        found = calibrate(graph, batches, tensors, config.calibrate, runner, means=channels)
+        found = calibrate(graph, batches, needs_of(graph, config.quantize, also_later=True), config.calibrate, runner)
         return cls(config, graph, found, Samples(batches, config.calibrate, runner), test, logits)
 
     def score(self, case: Case) -> tuple[str, ...]:
@@ -203,10 +203,10 @@ class Network:
         options = case.options(self.config.quantize)
         try:
             corrections = find_corrections(self.graph, self.calibration, options, self.samples)
-            integer = expand_graph(self.graph, self.calibration.thresholds, options, corrections)
+            integer = expand_graph(self.graph, self.calibration.ranges, options, corrections, self.calibration)
         except MRTError as error:
             return (f"refused: {error}",)
-        found = self._compare(assemble(integer, None, self.calibration.thresholds))
+        found = self._compare(assemble(integer, None, self.calibration.ranges))
         shares = (found.float_top1, found.integer_top1, found.agreement)
         figures = ["-" if share.value is None else f"{100 * share.value:.2f} %" for share in shares]
         noise = "-" if found.noise.sqnr_db is None else f"{found.noise.sqnr_db:.2f} dB"

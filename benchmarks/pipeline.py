@@ -117,7 +117,7 @@ def calibrate_cyclically(folder: Path, count: int) -> None:
     import numpy as np
 
     from mrt.backend import TvmRunner
-    from mrt.calibration import CalibrationConfig, calibrate
+    from mrt.calibration import CalibrationConfig, Needs, calibrate
     from mrt.quantization.plan.make import observed_tensors
     from mrt.symbol import Array
     from mrt.symbol.files import read_graph
@@ -134,7 +134,7 @@ def calibrate_cyclically(folder: Path, count: int) -> None:
     calibrate(
         graph,
         islice(batches(), count // BATCH),
-        observed_tensors(graph),
+        Needs(observed_tensors(graph)),
         CalibrationConfig(batch_size=BATCH),
         TvmRunner(),
     )

@@ -19,7 +19,7 @@ from command_line import Parser, listed, whole
 from in_turns import machine, row
 
 from mrt.backend import TvmRunner
-from mrt.calibration import calibrate
+from mrt.calibration import Needs, calibrate
 from mrt.config import load_config
 from mrt.datasets import load_dataset
 from mrt.frontend import load_model
@@ -59,10 +59,10 @@ def quantized(path: Path, samples: int) -> dict[str, QuantizedModel]:
     prepared = prepare(network, config.prepare)
     data = load_dataset(config.data.calibration, {s.name: s.type for s in network.inputs}, "data.calibration")
     batches = data.first(samples).batches(config.calibrate.batch_size)
-    found = calibrate(prepared.graph, batches, observed_tensors(prepared.graph), config.calibrate, TvmRunner())
-    integer = expand_graph(prepared.graph, found.thresholds, config.quantize)
+    found = calibrate(prepared.graph, batches, Needs(observed_tensors(prepared.graph)), config.calibrate, TvmRunner())
+    integer = expand_graph(prepared.graph, found.ranges, config.quantize)
     return {
-        name: assemble(each, prepared.postprocess, found.thresholds)
+        name: assemble(each, prepared.postprocess, found.ranges)
         for name, each in ((AS_EXPANDED, integer), (SIMPLIFIED, simplified(integer)))
     }
 

@@ -99,7 +99,7 @@ def expand_sum(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) 
 
 @expansion(ElemwiseSub, BroadcastSub, demands=Demand.COMMON, guard_bits=GUARD_BITS)
 def expand_difference(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
-    """As `expand_sum`, Ye = Xq1 - Xq2."""
+    """Ye = Xq1 - Xq2, both at the common scale of `expand_sum`."""
     return _signed_sum(op, inputs, [1.0, -1.0], plan, builder)
 
 

@@ -61,7 +61,7 @@ def expand_layer_norm(op: Symbol[LayerNorm], inputs: Inputs, plan: Plan, builder
 
 @expansion(InstanceNorm, mixes="takes the roots of all channels' squares at one scale")
 def expand_instance_norm(op: Symbol[InstanceNorm], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
-    """As LayerNorm, over the axes after the channels, with gamma and beta for each channel."""
+    """LayerNorm over the axes after the channels, with gamma and beta for each channel."""
     return _of_moments(op, inputs, tuple(range(2, op.type.rank)), 1, op.operator.eps, plan, builder)
 
 

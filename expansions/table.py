@@ -131,7 +131,7 @@ def _within_a_table(op: Symbol, symbol: Symbol, plan: Plan, builder: IntegerBuil
 
 
 def _forms(symbol: Symbol, data: Quantized, target: Target, axis: int | None, builder: IntegerBuilder) -> list[_Form]:
-    """That of every channel along `axis`; one where there is none. Channels that are alike take their hull."""
+    """The form of every channel along `axis`, one form without an axis; equal scales share the hull of their bounds."""
     bounds = builder.bounds(symbol).reduced([] if axis is None else [axis])
     length = 1 if axis is None else symbol.shape[axis]
 
@@ -152,7 +152,7 @@ def _forms(symbol: Symbol, data: Quantized, target: Target, axis: int | None, bu
 
 
 def _tables(op: Symbol, forms: list[_Form]) -> list[_Table]:
-    """As few as have at most MAX_ENTRIES entries each, for neighbouring channels of these forms."""
+    """The fewest tables of at most MAX_ENTRIES entries each, for neighbouring channels of these forms."""
     tables: list[_Table] = []
     starts: dict[_Form, int] = {}
     offsets: list[int] = []

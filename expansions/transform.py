@@ -57,7 +57,7 @@ def carried(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) 
 
 
 def _carried_scales(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
-    """As `carried` for a centred accumulator with a scale for each channel, which `apart` has found to stay apart."""
+    """`carried` for a centred accumulator with a scale for each channel, along an axis that the operator keeps."""
     axis = _varying_axis(data)
     behind = op.operator.kept_axis(axis, 0, *(source.type for source in op.inputs))
     if behind is None:

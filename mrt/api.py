@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
 
 from mrt.batches import batches_of
-from mrt.calibration import CalibrationConfig, calibrate
+from mrt.calibration import CalibrationConfig
 from mrt.errors import ConfigError, DataError, GraphError
 from mrt.messages import short
-from mrt.model import QuantizedModel, assemble
+from mrt.model import QuantizedModel
 from mrt.options import checked
-from mrt.preparation import PreparationConfig, prepare
-from mrt.quantization.algorithms.bias_correction import Samples, find_corrections, observed_channels
-from mrt.quantization.expand import expand_graph
-from mrt.quantization.expansion import check_covered
-from mrt.quantization.integer.simplified import simplified
+from mrt.preparation import PreparationConfig
+from mrt.progress import Reporter
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.make import observed_tensors
+from mrt.steps import CALIBRATE, QUANTIZE, Settings, Work, found, reads_samples, run_steps
 from mrt.symbol import Array, Graph, Runner
 
 Batches = Iterable["Array | Mapping[str, Array]"] | Mapping[str, Array]
@@ -46,27 +46,26 @@ def quantize(
     preparation = checked(preparation, PreparationConfig, "preparation")
     _check_arguments(graph, runner, progress)
     _check_corrected(quantization, batches)
-    prepared = prepare(graph, preparation, quantization.tune_ranges)
-    check_covered(prepared.graph)
-    quantization.check_against(prepared.graph)
-    if batches is None:
-        integer = expand_graph(prepared.graph, {}, quantization)
-        return assemble(simplified(integer), prepared.postprocess, {}, prepared.notes)
-    runner = default_runner() if runner is None else runner
-    named = batches_of(batches, prepared.graph.inputs, quantization.inputs)
-    found = calibrate(
-        prepared.graph,
-        named,
-        observed_tensors(prepared.graph),
-        calibration,
-        runner,
-        progress,
-        () if quantization.bias_correction == "none" else observed_channels(prepared.graph),
+    work = Work(
+        graph,
+        Settings(preparation, calibration, quantization),
+        data=None if batches is None else lambda prepared: batches_of(batches, prepared.inputs, quantization.inputs),
+        runner=runner,
+        report=_CalibrationProgress(progress),
     )
-    samples = Samples(named, calibration, runner)
-    corrections = find_corrections(prepared.graph, found, quantization, samples)
-    integer = expand_graph(prepared.graph, found.thresholds, quantization, corrections)
-    return assemble(simplified(integer), prepared.postprocess, found.thresholds, (*prepared.notes, *named.notes))
+    return found(run_steps(work, QUANTIZE).model)
+
+
+class _CalibrationProgress(Reporter):
+    """Tells a function of the samples calibrated, and nobody of anything else."""
+
+    def __init__(self, told: Callable[[int], None] | None) -> None:
+        super().__init__(Console(quiet=True))
+        self._told = told
+
+    @contextmanager
+    def progress(self, task: str, total: int, unit: str = "samples") -> Iterator[Callable[[int], None]]:
+        yield self._told if self._told is not None and task == CALIBRATE.name else lambda done: None
 
 
 def _check_arguments(graph: object, runner: object, progress: object) -> None:
@@ -79,18 +78,14 @@ def _check_arguments(graph: object, runner: object, progress: object) -> None:
 
 
 def _check_corrected(quantization: QuantizationConfig, batches: object) -> None:
-    """DataError where bias correction cannot read the data as often as it needs."""
-    if quantization.bias_correction == "sequential" and isinstance(batches, Iterator):
+    """DataError where an algorithm cannot read the data as often as it needs."""
+    chosen = [*quantization.parameter_changes]
+    chosen += [f"{quantization.bias_correction} bias correction"] if quantization.corrects_biases else []
+    if isinstance(batches, Iterator) and reads_samples(quantization):
         raise DataError(
-            f"sequential bias correction reads the calibration data twice, but batches is a {type(batches).__name__}, "
-            f"which can be read once; give a list, or an object whose every iteration starts anew"
+            f"{' with '.join(chosen)} reads the calibration data twice, but batches is a "
+            f"{type(batches).__name__}, which can be read once; give a list, or an object whose every iteration starts "
+            f"anew"
         )
-    if batches is None and quantization.bias_correction != "none":
-        raise DataError(f"{quantization.bias_correction} bias correction needs calibration data, and batches is None")
-
-
-def default_runner() -> Runner:
-    """The runner of whoever names none: TVM on this machine's CPU, each call on one core."""
-    from mrt.backend import ONE_THREAD, TvmRunner
-
-    return TvmRunner(ONE_THREAD)
+    if batches is None and chosen:
+        raise DataError(f"{' with '.join(chosen)} needs calibration data, and batches is None")

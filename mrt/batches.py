@@ -27,12 +27,14 @@ class Batches:
 
     source: arrays, or arrays by input name. inputs: of the float network. given: those whose integers are declared.
     integers: the dtype of what was taken for real values though it came as integers, by input; filled while iterating.
+    total: how many samples there are; 0 where that is not known.
     """
 
     source: Iterable[Any]
     inputs: tuple[Symbol, ...]
     given: Mapping[str, InputConfig]
     integers: dict[str, str] = field(default_factory=dict)
+    total: int = 0
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         """Raises DataError naming the batch for what is no array, and for values of given inputs beyond the declared.
@@ -82,7 +84,7 @@ def integer_notes(integers: Mapping[str, str], given: Mapping[str, InputConfig])
 
 
 def batches_of(data: object, inputs: Sequence[Symbol], given: Mapping[str, InputConfig]) -> Batches:
-    """Those of many batches, or of one; DataError where `data` is neither."""
+    """The batches that `data` is: many, or one; DataError where it is neither."""
     if isinstance(data, Mapping) or hasattr(data, "__array__"):
         data = (data,)
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):

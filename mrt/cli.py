@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from mrt.errors import MRTError
+from mrt.export.formats import EXPORT_FORMATS, export_format
 from mrt.version import __version__
 
 INTERRUPTED = 130
@@ -23,33 +24,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-class ExportFormat(str, enum.Enum):
-    """The formats in which a saved model can be written."""
-
-    onnx = "onnx"
-    relay = "relay"
-    mxnet = "mxnet"
-    c = "c"
-
-    @property
-    def default_name(self) -> str:
-        """What is written in the model's folder where no other place is named."""
-        return _EXPORTS[self][0]
-
-    @property
-    def about(self) -> str:
-        return _EXPORTS[self][1]
-
-
-_EXPORTS = {
-    ExportFormat.onnx: ("model.onnx", "a model of ONNX's own operators, on integers only"),
-    ExportFormat.relay: ("model.relay", "text of Relay's integer operators and model.params, for TVM 0.8 to 0.19"),
-    ExportFormat.mxnet: ("model", "model-symbol.json and model-0000.params of MXNet 1.x, exact in float64"),
-    ExportFormat.c: ("c", "a folder of model.h and model.c, in C99 without floats, libraries and a runtime"),
-}
-"""For each format, which QuantizedModel writes by its method to_<format>, its default name and what it is."""
 
 
 class StageName(str, enum.Enum):
@@ -194,29 +168,45 @@ def compile_(
 ) -> None:
     """Compile a saved model, verified, anew: the module that is there is replaced, and never loaded."""
     with _one_line_errors():
+        import mrt
         from mrt.module_record import record_text
         from mrt.progress import Reporter
         from mrt.result_folder import save_all
-        from mrt.stages.compile import TILINGS, compile_saved
+        from mrt.stages.stage import TILINGS
+        from mrt.steps import compiled
 
-        module = compile_saved(directory, directory / TILINGS, target, batch, None, Reporter())
+        module = compiled(mrt.load(directory), target, batch, None, directory / TILINGS, Reporter())
         save_all(directory, module.files)
         typer.echo(record_text(module.record))
+
+
+def _known_format(name: str) -> str:
+    """The name of a format; a usage error where there is none of it."""
+    names = [entry.name for entry in EXPORT_FORMATS]
+    if name not in names:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(names)}.")
+    return name
 
 
 @app.command()
 def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a saved model.")],
     format_: Annotated[
-        ExportFormat,
-        typer.Option("--format", help="; ".join(f"{entry.value}: {entry.about}" for entry in ExportFormat)),
+        str,
+        typer.Option(
+            "--format",
+            callback=_known_format,
+            metavar="|".join(entry.name for entry in EXPORT_FORMATS),
+            help="; ".join(f"{entry.name}: {entry.about}" for entry in EXPORT_FORMATS),
+        ),
     ],
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
-            metavar="FILE",
-            help="The file to write, instead of DIR/model…; mxnet: the prefix of two; c: the folder, instead of DIR/c.",
+            metavar="PATH",
+            help="What to write, if not in DIR; "
+            + "; ".join(f"{entry.name}: {entry.path} ({entry.default_name})" for entry in EXPORT_FORMATS),
         ),
     ] = None,
     batch: Annotated[
@@ -227,16 +217,14 @@ def export(
     with _one_line_errors():
         from mrt.model import load
 
-        model = load(directory)
-        write = getattr(model, f"to_{format_.value}")
-        written = write(output or directory / format_.default_name, batch)
+        model, target = load(directory), export_format(format_)
+        write = getattr(model, f"to_{target.name}")
+        written = write(output or directory / target.default_name, batch)
         for path in written:
             typer.echo(f"{path}: {path.stat().st_size} bytes, digest {model.digest}")
-        if format_ is ExportFormat.c:
-            from mrt.export.c import sizes_in
-
-            ram, rom = sizes_in(written[0].read_text())
-            typer.echo(f"{ram} bytes of RAM between input and output, {rom} bytes of ROM for parameters")
+        summary = target.summary(written)
+        if summary:
+            typer.echo(summary)
 
 
 def main() -> None:

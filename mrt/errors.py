@@ -42,5 +42,9 @@ class CompilationError(MRTError):
     """A graph cannot be compiled or run as asked."""
 
 
+class PluginError(MRTError):
+    """A package of the entry points `mrt.plugins` cannot be loaded; names the package and what failed."""
+
+
 class BusyError(MRTError):
     """Another process is writing into the folder of results."""

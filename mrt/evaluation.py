@@ -15,7 +15,7 @@ from mrt.symbol.rebatch import batch_of, sized
 
 @dataclass(frozen=True)
 class Share:
-    """How many of how many samples; shares of batches add up."""
+    """A count of samples out of a total; the counts of batches add up."""
 
     hits: int = 0
     total: int = 0
@@ -128,7 +128,7 @@ def counterparts(
     bounds: Mapping[str, tuple[int, int]],
     ranges: Mapping[str, tuple[float, float]],
 ) -> tuple[Counterpart, ...]:
-    """For every float tensor the integer tensor in which it is last seen, in the order of the integer graph.
+    """For every float tensor the last integer tensor that stands for it, in the order of the integer graph.
 
     scales, zero_points: by integer symbol, as far as it stands for real values. bounds: the proven interval of every
     symbol. ranges: the calibrated range of the float tensors. Where a form cannot hold that range, because it is

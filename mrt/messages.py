@@ -16,7 +16,7 @@ KeyPath = tuple["str | int", ...]
 def messages(
     error: ValidationError, model: type[BaseModel], data: Any, where: Callable[[KeyPath], str]
 ) -> Iterator[str]:
-    """One message for every key that is wrong; what the members of a union need is told in one.
+    """One message for every wrong key; the members of a union share one.
 
     model: what `data` was validated as. where: how a key, and where it stands, is called; () is the whole.
     """
@@ -58,7 +58,7 @@ def _need(detail: ErrorDetails) -> str:
 
 
 def _path_in(data: Any, location: KeyPath, missing: bool) -> KeyPath:
-    """pydantic's location without its names of union members, which stand nowhere in the data."""
+    """pydantic's location without the names of union members, which the data does not have."""
     path: list[str | int] = []
     for part in location:
         inside = (isinstance(data, dict) and part in data) or (

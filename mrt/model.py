@@ -48,7 +48,7 @@ class QuantizedModel:
     """A network in integers.
 
     graph: the integer graph. inputs, outputs: how its integers stand for real values. postprocess: the float tail
-    that was cut off, whose inputs are the dequantized outputs in order; None where there is none. thresholds: the
+    that was cut off, whose inputs are the dequantized outputs in order; None where there is none. ranges: the
     calibrated ranges. scales, zero_points: of every integer tensor that stands for real values (zero points where they
     are not 0). notes: what quantization gave up to stay within 32 bits, the error that it accepted, and what became of
     elementwise chains. corrections:
@@ -60,7 +60,7 @@ class QuantizedModel:
     inputs: tuple[TensorQuantization, ...]
     outputs: tuple[TensorQuantization, ...]
     postprocess: Graph | None
-    thresholds: Mapping[str, Range]
+    ranges: Mapping[str, Range]
     scales: Mapping[str, Array]
     zero_points: Mapping[str, Array]
     notes: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class QuantizedModel:
 
     @property
     def intervals(self) -> dict[str, Interval]:
-        """What each input is held to."""
+        """The interval that each input is clipped to."""
         return {entry.name: Interval.of(entry.lo, entry.hi, entry.shape) for entry in self.inputs}
 
     @property
@@ -253,7 +253,7 @@ class QuantizedModel:
                 "format_version": FORMAT_VERSION,
                 "inputs": [entry.to_json() for entry in self.inputs],
                 "outputs": [entry.to_json() for entry in self.outputs],
-                "thresholds": {name: threshold.to_json() for name, threshold in self.thresholds.items()},
+                "thresholds": {name: found.to_json() for name, found in self.ranges.items()},
                 "scales": {name: np.asarray(scale) for name, scale in self.scales.items()},
                 "zero_points": {name: np.asarray(zero) for name, zero in self.zero_points.items()},
                 "notes": self.notes,
@@ -288,7 +288,7 @@ def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[s
 
 
 def assemble(
-    integer: IntegerGraph, postprocess: Graph | None, thresholds: Mapping[str, Range], notes: Sequence[str] = ()
+    integer: IntegerGraph, postprocess: Graph | None, ranges: Mapping[str, Range], notes: Sequence[str] = ()
 ) -> QuantizedModel:
     """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`."""
     inputs = tuple(input_quantization(symbol, target) for symbol, target in integer.inputs)
@@ -314,7 +314,7 @@ def assemble(
         inputs,
         outputs,
         postprocess,
-        {name: replace(threshold, channels=()) for name, threshold in thresholds.items()},
+        {name: replace(found, channels=()) for name, found in ranges.items()},
         integer.scales,
         integer.zero_points,
         (*notes, *integer.notes),
@@ -348,6 +348,6 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
 
 
 def _knowing(model: QuantizedModel, **known: Any) -> QuantizedModel:
-    """`model` with cached properties that are known already; a model that is made from it finds its own."""
+    """`model` with cached properties filled in; a model made from it computes its own."""
     vars(model).update(known)
     return model

@@ -34,7 +34,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Versions(StrictModel):
-    """What compiled a module; of LLVM the major version."""
+    """The versions that compiled a module; LLVM's is the major one."""
 
     mrt: str
     tvm: str
@@ -56,7 +56,7 @@ class Provenance(StrictModel):
 
     @classmethod
     def from_data(cls, data: Any) -> Provenance:
-        """Of parsed JSON; ValueError saying in one line what is wrong."""
+        """The record in parsed JSON; ValueError saying in one line what is wrong."""
         try:
             return cls.model_validate_json(json.dumps(data))
         except ValidationError as error:

@@ -45,7 +45,7 @@ class Options(BaseModel, metaclass=_Translating):
 
 
 def checked(value: object, kind: type[Kind], name: str) -> Kind:
-    """The options given as the argument `name`, or the default for None; ConfigError where it is of another kind."""
+    """The options passed as argument `name`, the defaults for None; ConfigError for another type."""
     if value is None:
         return kind()
     if not isinstance(value, kind):

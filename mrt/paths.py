@@ -14,7 +14,7 @@ from mrt.messages import short
 def as_path(
     value: object, name: str, error: type[MRTError] = ModelFileError, to_read: bool = False, or_pipe: bool = False
 ) -> Path:
-    """The path given as the argument `name`, of what need not be there.
+    """The path passed as argument `name`; nothing need be there.
 
     Raises `error` saying what was found where it is no path that the system takes or, if it is `to_read`, a pipe or
     device, which might never end. or_pipe: whether a pipe is read, as long as its writer likes.

@@ -64,7 +64,7 @@ def run_pipeline(
 
 
 def _origins(run: Run, last: Stage) -> dict[str, dict[str, str]]:
-    """By stage up to `last`, what its result depends on: what those of the stages before it depend on, and more."""
+    """What the result of each stage up to `last` depends on, which includes what earlier stages depend on."""
     origins: dict[str, dict[str, str]] = {}
     known: dict[str, str] = {}
     for stage in STAGES[: STAGES.index(last) + 1]:
@@ -151,7 +151,9 @@ def _check_sections(run: Run, todo: Sequence[Stage]) -> None:
     config, names = run.config, [stage.name for stage in todo]
     if "calibrate" in names and config.data.calibration is None and not brings_quantization(run.graph):
         raise ConfigError("data.calibration is missing; stage calibrate needs it")
-    correction = config.quantize.bias_correction
+    correction, changes = config.quantize.bias_correction, config.quantize.parameter_changes
+    if "calibrate" in names and changes and config.data.calibration is None:
+        raise ConfigError(f"data.calibration is missing; parameter_changes need it: {', '.join(changes)}")
     if "quantize" in names and correction != "none" and config.data.calibration is None:
         raise ConfigError(f"data.calibration is missing; stage quantize needs it for bias_correction: {correction}")
     if "evaluate" in names and config.data.test is None:

@@ -94,7 +94,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether an open file is that at `path`, and none that its former holder has removed since."""
+    """Whether an open file is still the one at `path`: a former holder may have removed it."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -114,7 +114,7 @@ def current(folder: Path, name: str) -> Path:
 
 
 def settled(folder: Path, read: Callable[[], Result]) -> Result:
-    """What `read` gives of a folder in which nobody moves files meanwhile.
+    """What `read` gives, read again where files of the folder were moved meanwhile.
 
     Raises what it raises, once no other process is at it, or after a minute.
     """
@@ -242,7 +242,7 @@ def _is_inside(name: str) -> bool:
 
 
 def _sync(folder: Path) -> None:
-    """Has names that were changed in a folder outlast a loss of power; no error where a file system cannot."""
+    """Makes changed names of a folder survive a loss of power; no error where a file system cannot."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

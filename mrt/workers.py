@@ -44,7 +44,7 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], most: in
 def _submitted(
     pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item]
 ) -> Iterator[Future[Result]]:
-    """A future of each item, drawn when asked for; where drawing fails, one that has failed so is the last."""
+    """A future for each item, which is drawn lazily; where drawing fails, the last future raises that error."""
     try:
         for item in items:
             yield pool.submit(function, item)

@@ -154,7 +154,7 @@ class Workspace:
         self._files |= dict.fromkeys(_read(place, stage)["files"], place)
 
     def _fitting(self, origins: Mapping[str, Origins], newer: Sequence[Path]) -> dict[str, Path]:
-        """The places of the first stages. One that was made later is not followed by what was in place before it."""
+        """The places of the first stages that fit; a stage that was made anew is not followed by older results."""
         found: dict[str, Path] = {}
         places = [*newer, self.folder]
         for stage, wanted in origins.items():

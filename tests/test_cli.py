@@ -231,7 +231,10 @@ def test_an_interrupt_is_status_130(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert call("run", folder / "config.yaml").exit_code == 130
 
 
-@pytest.mark.parametrize("arguments", [["run"], ["walk"], ["run", "c.yaml", "--from", "start"], ["verify", "a", "b"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["run"], ["walk"], ["run", "c.yaml", "--from", "start"], ["verify", "a", "b"], ["export", "a", "--format", "b"]],
+)
 def test_usage_errors_are_status_2(arguments: list[str]) -> None:
     assert call(*arguments).exit_code == 2
 

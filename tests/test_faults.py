@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import mrt
+from mrt import model_evaluation, steps
 from mrt.errors import MRTError
 from mrt.model import QuantizedModel
 from mrt.pipeline import run_pipeline
 from mrt.result_folder import FINISHED, REMOVED, current
-from mrt.stages import calibrate, evaluate
 from tests.faults import Killed, failing, file_size_limit, full_disk
 from tests.test_pipeline import CONFIG, config_of, save_data, save_network, silent
 
@@ -51,10 +51,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(QuantizedModel, "compile", compile_once)
-        patch.setattr(calibrate, "calibrate", once(calibrate.calibrate, lambda *given: repr(given[3])))
-        patch.setattr(evaluate, "_float_measure", once(evaluate._float_measure, lambda run: ""))
-        patch.setattr(evaluate, "_check_samples", once(evaluate._check_samples, lambda *given: given[4]))
-        patch.setattr(evaluate, "compare", once(evaluate.compare, lambda *given: given[3].args[0].digest))
+        patch.setattr(steps, "calibrate", once(steps.calibrate, lambda *given: repr(given[3])))
+        patch.setattr(model_evaluation, "_float_measure", once(model_evaluation._float_measure, lambda *given: ""))
+        patch.setattr(
+            model_evaluation,
+            "_check_samples",
+            once(model_evaluation._check_samples, lambda networks, data: networks.model.digest),
+        )
+        patch.setattr(
+            model_evaluation, "compare", once(model_evaluation.compare, lambda *given: given[3].args[0].digest)
+        )
         for name, options in (("former", FORMER), ("new", NEW)):
             begin(folder, folder / name, options)
         yield folder

@@ -151,10 +151,10 @@ def test_calibration_refuses_what_is_not_declared(wrong: float) -> None:
 
 
 def test_a_range_that_is_declared_after_calibration_is_held_against_it() -> None:
-    thresholds = {"ids": Range(0, 51), "rows": Range(-4, 4)}
+    ranges = {"ids": Range(0, 51), "rows": Range(-4, 4)}
     with pytest.raises(QuantizationError, match=r"ids was calibrated on \[0, 51\], .* integers in \[0, 50\]"):
-        expand_graph(embedding(), thresholds, mrt.QuantizationConfig(inputs={"ids": IDS}))
-    expand_graph(embedding(), thresholds | {"ids": Range(0, 50)}, mrt.QuantizationConfig(inputs={"ids": IDS}))
+        expand_graph(embedding(), ranges, mrt.QuantizationConfig(inputs={"ids": IDS}))
+    expand_graph(embedding(), ranges | {"ids": Range(0, 50)}, mrt.QuantizationConfig(inputs={"ids": IDS}))
 
 
 def test_an_input_of_integers_stands_for_itself() -> None:

@@ -294,7 +294,7 @@ def test_an_interrupted_run_goes_on_where_it_was_and_leaves_the_former_result(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("mrt.stages.evaluate.compare", interrupt)
+        patch.setattr("mrt.model_evaluation.compare", interrupt)
         run_pipeline(config_of(copy, *options), report=Reporter(Console(file=written, width=200)))
     assert "finished and kept for the next run: calibrate, quantize, compile" in written.getvalue()
     after = contents(copy / "out")

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 import mrt
 from mrt.config import FolderDataset, LoaderDataset, NpzDataset, RunConfig, load_config
 from mrt.frontend.onnx.node import find_converter
-from mrt.quantization.expansion import load_plugins
+from mrt.plugins import PARTS, PARTS_OF_FORMATS
 from mrt.symbol.operator import registered_operators
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,6 +95,19 @@ def test_links_and_paths_of_documents_exist(path: Path) -> None:
     assert [name for name in paths if not (ROOT / name).exists()] == []
 
 
+def test_glossary_is_sorted_and_says_where_terms_are_defined() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    rows = re.findall(r"^\| (?!term )(.+?) \| (.+?) \| (.+?) \|$", text, re.MULTILINE)
+    terms = [term.lower() for term, _, _ in rows]
+    assert len(terms) > 50
+    assert terms == sorted(set(terms))
+    for term, _, places in rows:
+        files = [ROOT / name for name in re.findall(r"`([^`]+)`", places)]
+        files += [ROOT / "docs" / link for link in re.findall(r"\]\(([^)#]+)", places)]
+        assert files, term
+        assert [file for file in files if not file.is_file()] == [], term
+
+
 def test_commands_of_readme_parse() -> None:
     """Each `mrt` line of the README is one that the command's parser accepts, on a configuration that exists."""
     from typer.testing import CliRunner
@@ -125,7 +138,6 @@ def test_python_example_of_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_operators_are_documented() -> None:
-    load_plugins()
     text = (ROOT / "docs" / "operators.md").read_text()
     registered = {record.op for record in registered_operators() if record.__module__.startswith("mrt.")} - {"null"}
     documented = set(re.findall(r"^\| `(\w+)`", text, re.MULTILINE))
@@ -177,10 +189,8 @@ def test_relax_operators_are_documented() -> None:
 
 def test_torch_operators_are_documented() -> None:
     pytest.importorskip("torch")
-    from mrt.frontend.torch import program
     from mrt.frontend.torch.node import covered_operators
 
-    assert program.prepare_program.__doc__  # imported, so that all are registered
     text = (ROOT / "docs" / "operators.md").read_text()
     found = re.search(r"^Read from PyTorch programs: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
@@ -189,10 +199,8 @@ def test_torch_operators_are_documented() -> None:
 
 
 def test_tflite_operators_are_documented() -> None:
-    from mrt.frontend.tflite import reader
     from mrt.frontend.tflite.node import covered_operators
 
-    assert reader.read_graph.__doc__  # imported, so that all are registered
     text = (ROOT / "docs" / "operators.md").read_text()
     found = re.search(r"^Read from TFLite files: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
@@ -201,14 +209,32 @@ def test_tflite_operators_are_documented() -> None:
 
 def test_openvino_operators_are_documented() -> None:
     pytest.importorskip("openvino")
-    from mrt.frontend.openvino import reader
     from mrt.frontend.openvino.node import covered_operators
 
-    assert reader.read_graph.__doc__  # imported, so that all are registered
     text = (ROOT / "docs" / "operators.md").read_text()
     found = re.search(r"^Read from OpenVINO models: (.*?)\.$", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     assert set(re.split(r",\s+", found[1])) == covered_operators()
+
+
+def test_the_plugin_that_is_documented_is_the_one_that_is_tested() -> None:
+    """Its files stand in the document from their first line to their last; the last block is of another plug-in."""
+    text = (ROOT / "docs" / "plugins.md").read_text()
+    example = ROOT / "tests" / "plugins" / "cyclic_shift"
+    *blocks, _ = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert "\n\n".join(blocks) == (example / "cyclic_shift.py").read_text()
+    assert re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL) == [
+        (example / "pyproject.toml").read_text()
+    ]
+
+
+def test_parts_of_plugins_are_documented() -> None:
+    text = (ROOT / "docs" / "plugins.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*?) \|", text, re.MULTILINE))
+    assert rows.keys() == {*PARTS, *(f"{part}.FORMAT" for part in PARTS_OF_FORMATS)}
+    for part, package in PARTS_OF_FORMATS.items():
+        folders = {path.parent.name for path in (ROOT / "mrt" / package).glob(f"*/{part}/")}
+        assert set(re.findall(r"`(\w+)`", rows[f"{part}.FORMAT"])) == folders
 
 
 def test_keys_of_configurations_are_documented() -> None:

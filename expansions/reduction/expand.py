@@ -15,12 +15,14 @@ from expansions.reduction.emission import emit
 from expansions.reduction.form import Form
 from expansions.reduction.operands import Operands
 from expansions.reduction.partial_sums import PartialSums
+from mrt.calibration import Calibration
 from mrt.errors import QuantizationError
+from mrt.quantization.algorithms.algorithm import Rounding, find_algorithm
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.integer.weights import QuantizedWeight, quantize_weight, with_correction_room
+from mrt.quantization.integer.weights import Accumulator, QuantizedWeight, quantize_weight, with_correction_room
 from mrt.quantization.options import WeightConfig
 from mrt.quantization.plan.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
@@ -51,11 +53,10 @@ def expand_reduction(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBui
     given = given_weight(plan[op.inputs[1]].constant, op, form.rows, builder)
     data = inputs.quantized(0)
     operands = Operands(op, data, builder.bounds(data.symbol), form.rows(inputs.parameter(1)), form)
-    choice = _Choice(operands, plan)
+    choice = _Choice(operands, plan, builder.observed)
     sums, notes = choice.of_most_bits() if given is None else choice.of_given(given)
     builder.notes.extend(f"{op.name} ({op.op}): {note}" for note in notes)
-    if plan.config.bias_correction == "fast":
-        builder.dequantized_weight = form.weight(sums.weight.real, form.groups)
+    builder.dequantized_weight = lambda: form.weight(sums.weight.real, form.groups)
     return emit(sums, builder)
 
 
@@ -65,6 +66,7 @@ class _Choice:
 
     operands: Operands
     plan: Plan
+    observed: Calibration
 
     def of_most_bits(self) -> tuple[PartialSums, list[str]]:
         """With the most bits of the weights that fit, whole if possible; QuantizationError where none do."""
@@ -82,8 +84,8 @@ class _Choice:
         )
 
     def of_given(self, weight: QuantizedWeight) -> tuple[PartialSums, list[str]]:
-        """Of the integers that the weight came with, in slices where they do not fit otherwise; QuantizationError where
-        they do not fit at all."""
+        """The sums with the integers that the weight came with, in slices if need be; QuantizationError where they do
+        not fit 32 bits."""
         op, size = self.operands.op, self._size
         for cut in cuts(self.operands, WeightConfig()):
             sums = PartialSums(self.operands, weight, cut)
@@ -128,7 +130,9 @@ class _Choice:
             return np.broadcast_to(self._with_room(shifted), (operands.output_count,))
 
         step, ends = operands.step * 2.0**cut.shift, weight_ends(operands, options)
-        return quantize_weight(operands.weight, step, options, ends, self._wanted, self._bias, magnitudes)
+        rounded = find_algorithm(Rounding, options.rounding).of_layer(operands.op, self.observed)
+        accumulator = Accumulator(step, self._wanted, self._bias, magnitudes)
+        return quantize_weight(operands.weight, options, ends, accumulator, rounded)
 
     @cached_property
     def _joins_exactly(self) -> bool:
@@ -146,7 +150,7 @@ class _Choice:
 
     def _with_room(self, bound: Any) -> Any:
         """`bound` with what a correction of the bias may add to it."""
-        return bound if self.plan.config.bias_correction == "none" else with_correction_room(bound)
+        return with_correction_room(bound) if self.plan.config.corrects_biases else bound
 
 
 def _fewer_bits(sums: PartialSums, bits: int, asked: int, size: int) -> str:

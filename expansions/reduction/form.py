@@ -10,7 +10,7 @@ from mrt.symbol.operators.layer import Layer
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """That of weights whose output channels come first, (O, I, *kernel).
+    """How a reduction's weights lie: output channels first, (O, I, *kernel).
 
     operator: of the symbol. channel_axis: of the output. groups: the operator's own channel groups.
     """

@@ -18,7 +18,7 @@ PARTIAL_LIMIT = 2**30
 
 @dataclass(frozen=True, eq=False)
 class PartialSums:
-    """Those of operands with this integer weight, cut so."""
+    """The partial sums of a reduction with an integer weight, cut into slices."""
 
     operands: Operands
     weight: QuantizedWeight

@@ -1,6 +1,7 @@
 """Calibration: ranges and means of the tensors of a float graph over samples of real data."""
 
-from mrt.calibration.ranges import Calibration, CalibrationConfig, Channels, Range, Thresholds
+from mrt.calibration.options import CalibrationConfig
+from mrt.calibration.ranges import Calibration, Channels, Needs, Range, Ranges
 from mrt.calibration.run import calibrate
 
-__all__ = ["Calibration", "CalibrationConfig", "Channels", "Range", "Thresholds", "calibrate"]
+__all__ = ["Calibration", "CalibrationConfig", "Channels", "Needs", "Range", "Ranges", "calibrate"]

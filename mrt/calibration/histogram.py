@@ -1,4 +1,4 @@
-"""The histogram of a tensor's values, and the ranges that methods of calibration take from it."""
+"""The histogram of a tensor's values, from which methods of calibration take ranges."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Histogram:
 
     @classmethod
     def of(cls, values: Array) -> Histogram:
-        """Of finite values of any shape and floating dtype up to float64."""
+        """The histogram of finite values of any shape and floating dtype up to float64."""
         flat = values.reshape(-1)
         largest = float(np.abs(flat).max(initial=0.0))
         exponent = math.frexp(largest)[1] - HALF.bit_length() + 1 if largest else None
@@ -58,7 +58,7 @@ class Histogram:
 
     @property
     def width(self) -> float:
-        """Of a bin; 0 where no value but 0 was seen."""
+        """The width of a bin; 0 where only zeros were seen."""
         return 0.0 if self.exponent is None else math.ldexp(1.0, self.exponent)
 
 
@@ -67,50 +67,6 @@ class Cut(Protocol):
 
     def __call__(self, seen: Histogram) -> tuple[float, float]:
         """The range to cover; it may be wider than what was seen."""
-
-
-@dataclass(frozen=True)
-class Percentile:
-    """All but the outermost values: at each end at most (100 - percent) / 2 of a hundred are left out.
-
-    The ends are edges of bins, the nearest that leave out no more.
-    """
-
-    percent: float
-
-    def __call__(self, seen: Histogram) -> tuple[float, float]:
-        allowed = float(seen.counts.sum()) * (100.0 - self.percent) / 200.0
-        below = int(np.count_nonzero(np.cumsum(seen.counts) <= allowed))
-        above = int(np.count_nonzero(np.cumsum(seen.counts[::-1]) <= allowed))
-        return (below - HALF) * seen.width, (HALF - above) * seen.width
-
-
-@dataclass(frozen=True)
-class LeastError:
-    """The range [-t, t], as far as values were seen, with the least mean squared error of a quantizer of `bits` bits.
-
-    A value within has the error step² / 12, step being the range, 0 included, over 2^bits - 1; one beyond has its
-    distance from the range, squared; those in the bin at 0 have none. t is an edge of a bin, the largest of equal ones.
-    Source of step² / 12: W. R. Bennett, "Spectra of Quantized Signals", 1948.
-    """
-
-    bits: int
-
-    def __call__(self, seen: Histogram) -> tuple[float, float]:
-        magnitudes = (seen.counts[HALF:] + seen.counts[HALF - 1 :: -1]).astype(np.float64)
-        centers, edges = np.arange(HALF) + 0.5, np.arange(1.0, HALF + 1)
-        # Of the bins from each edge on: their values, the sums of these and of their squares.
-        number, total, square = (
-            np.append(np.cumsum((magnitudes * centers**power)[::-1])[::-1], 0.0)[1:] for power in range(3)
-        )
-        beyond = square - 2.0 * edges * total + edges**2 * number
-        filled = np.flatnonzero(seen.counts) - HALF
-        lowest, highest = (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
-        step = (np.minimum(edges, max(highest, 0)) + np.minimum(edges, max(-lowest, 0))) / (2.0**self.bits - 1.0)
-        inside = magnitudes.sum() - number - magnitudes[0]
-        error = beyond + inside * step**2 / 12.0
-        reach = (HALF - int(np.argmin(error[::-1]))) * seen.width
-        return -reach, reach
 
 
 @dataclass(frozen=True, eq=False)

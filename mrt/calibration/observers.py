@@ -142,7 +142,7 @@ class MeanObserver:
 
     @property
     def mean(self) -> tuple[float, ...]:
-        """Of every channel; 0 before any element."""
+        """The mean of every channel; 0 before any element."""
         if not self.count:
             return (0.0,) * self.channels
         return tuple(math.fsum(values) / self.count for values in zip(*(p.tolist() for p in self.parts), strict=True))

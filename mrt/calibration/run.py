@@ -8,17 +8,13 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from mrt.algorithm_registry import find_algorithm
 from mrt.calibration.channels import ChannelObserver, by_channel
 from mrt.calibration.derived import derive, find_derived
 from mrt.calibration.observers import MeanObserver, RangeObserver, Ranging
-from mrt.calibration.ranges import (
-    Calibration,
-    CalibrationConfig,
-    Channels,
-    Range,
-    new_observer,
-    threshold_of,
-)
+from mrt.calibration.options import CalibrationConfig
+from mrt.calibration.range_method import RangeMethod
+from mrt.calibration.ranges import Calibration, Channels, Needs, Range, range_of
 from mrt.calibration.stream import Chunk, chunks, reject_non_finite
 from mrt.collector import paused_collector
 from mrt.errors import DataError, GraphError
@@ -35,68 +31,72 @@ small stays in the cache from the kernel that makes it to the one that reads it.
 def calibrate(
     graph: Graph,
     batches: Iterable[Mapping[str, Array]],
-    tensors: Sequence[str],
+    needs: Needs,
     config: CalibrationConfig,
     runner: Runner,
     progress: Callable[[int], None] | None = None,
-    means: Iterable[Channels] = (),
 ) -> Calibration:
-    """The thresholds of `tensors` (symbol names), and the means of the channels `means`, over the samples of `batches`.
+    """What is needed of the tensors of a float graph, over the samples of `batches`; ranges by the method of `config`.
 
-    graph: a float graph with the batch size it was read with. batches: arrays by input name (or the array itself where
-    the graph has one input) with any number of samples each, axis 0 counting them. progress: called after every chunk
-    with the number of samples seen so far.
+    batches: arrays by input name, or the array of a single input, of any number of samples each, axis 0 counting them.
+    progress: told how many samples were seen, after every chunk.
 
-    The stream is cut into chunks of at most `config.batch_size` samples, fewer where the observed tensors of so many
-    would take more than CHUNK_BYTES, and the graph is compiled once for that; where it bakes its batch in, for the
-    batch it has. Each core takes a chunk at a time, as long as those at once stay below OBSERVED_BYTES. Results do not
-    depend on how the samples were batched, nor on the number of cores. Parameters are observed exactly, whatever the
-    method. Memory does not grow with the number of samples, nor with `config.batch_size` beyond what one sample needs.
+    The stream is cut into chunks of at most `config.batch_size` samples, fewer where their observed tensors would take
+    more than CHUNK_BYTES; the graph is compiled once for that, or for the batch that it bakes in. Each core takes a
+    chunk at a time, as long as those at once stay below OBSERVED_BYTES. Results depend neither on batches nor on cores,
+    memory on neither samples nor `config.batch_size`. Parameters are observed exactly, whatever the method.
 
-    Raises GraphError for a name that the graph does not have, DataError for unusable data and for NaN or infinity in
-    the data or in a tensor, naming it and the sample.
+    Raises GraphError for an unknown name, DataError for unusable data, naming the sample that makes NaN or infinity.
     """
-    asked = tuple(dict.fromkeys(means))
-    symbols = _find(graph, [*tensors, *(channels.tensor for channels in asked)])
+    symbols = _find(graph, [*needs.ranges, *(channels.tensor for channels in needs.means)])
     depends = graph.dependents(graph.inputs)
     constants = [symbol for symbol in symbols if symbol not in depends]
     fed = [symbol for symbol in symbols if symbol in graph.inputs]
     computed = [symbol for symbol in symbols if symbol in depends and not symbol.is_variable]
     axes = _channels_apart(graph, computed)
-    seen = _begun(graph, symbols, depends, axes, asked, config)
+    method = find_algorithm(RangeMethod, config.method)
+    seen = _unobserved(graph, symbols, depends, axes, needs.means, method, config)
     for symbol, value in zip(constants, _constant_values(graph, constants), strict=True):
         seen[symbol.name].observe(symbol, value[None], 0)
-    derived: dict[Symbol, Symbol] = {}
-    if config.method == "max":
-        derived = find_derived(graph, axes, {graph.by_name[channels.tensor] for channels in asked})
+    observed = {graph.by_name[channels.tensor] for channels in needs.means}
+    derived = find_derived(graph, axes, observed) if method.covers_all else {}
     if fed or computed:
         run = [symbol for symbol in computed if symbol not in derived]
         _observe_samples(graph, batches, fed, run, seen, config, runner, progress)
-    for symbol, source in derived.items():
-        split, axis = seen[source.name].split, axes[symbol]
-        seen[symbol.name].channels = replace(split, observer=derive(graph, symbol, source, split.observer, axis))
+    _derive_rest(graph, derived, axes, seen)
     return Calibration(
-        {name: seen[name].threshold() for name in tensors},
-        {channels: seen[channels.tensor].means[channels].mean for channels in asked},
+        {name: seen[name].found() for name in needs.ranges},
+        {channels: seen[channels.tensor].means[channels].mean for channels in needs.means},
     )
 
 
-def _begun(
+def _derive_rest(
+    graph: Graph, derived: Mapping[Symbol, Symbol], axes: Mapping[Symbol, int], seen: Mapping[str, _Seen]
+) -> None:
+    """Adds to `seen` the channels of symbols that follow from those of others."""
+    for symbol, source in derived.items():
+        split = seen[source.name].split
+        seen[symbol.name].channels = replace(
+            split, observer=derive(graph, symbol, source, split.observer, axes[symbol])
+        )
+
+
+def _unobserved(
     graph: Graph,
     symbols: Sequence[Symbol],
     depends: Collection[Symbol],
     axes: Mapping[Symbol, int],
-    asked: Sequence[Channels],
+    means: Sequence[Channels],
+    method: RangeMethod,
     config: CalibrationConfig,
 ) -> dict[str, _Seen]:
     """The observers of all tensors, which have seen nothing. depends: what varies from sample to sample."""
-    seen = {symbol.name: _Seen(new_observer(config) if symbol in depends else RangeObserver()) for symbol in symbols}
+    seen = {symbol.name: _Seen(method.observer(config) if symbol in depends else RangeObserver()) for symbol in symbols}
     for symbol, axis in axes.items():
-        observer = ChannelObserver.of(symbol.shape[axis], config.lambda_ if config.method == "historical" else None)
-        seen[symbol.name].channels = _Split(axis - 1, observer)
-        if config.method == "max":
+        seen[symbol.name].channels = _Split(axis - 1, method.channel_observer(symbol.shape[axis], config))
+        if method.covers_all:
             seen[symbol.name].range = None
-    for channels in asked:
+    for channels in means:
         seen[channels.tensor].means[channels] = MeanObserver.along(graph.by_name[channels.tensor].shape, channels.axis)
     return seen
 
@@ -191,13 +191,13 @@ class _Seen:
             self.range = self.range.merge(other.range)
         self.means = {channels: observer.merge(other.means[channels]) for channels, observer in self.means.items()}
 
-    def threshold(self) -> Range:
+    def found(self) -> Range:
         if self.channels is None:
-            return threshold_of(self.range or RangeObserver())
+            return range_of(self.range or RangeObserver())
         ranges, count = self.channels.observer.ranges(), self.channels.observer.count
         if self.range is None:
             return Range(min(lo for lo, _ in ranges), max(hi for _, hi in ranges), ranges, count)
-        whole = threshold_of(self.range)
+        whole = range_of(self.range)
         if self.channels.observer.lambda_ is None:  # The method is one for whole tensors.
             ranges = tuple((whole.clip(lo), whole.clip(hi)) for lo, hi in ranges)
         return replace(whole, channels=ranges, observations=count)

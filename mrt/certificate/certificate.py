@@ -114,7 +114,7 @@ def derive(graph: Graph, inputs: Mapping[str, Interval]) -> dict[str, TensorFact
 
 
 def vouch(graph: Graph, tensors: Mapping[str, TensorFact], files: Mapping[str, bytes]) -> Certificate:
-    """The certificate that states what was derived of a graph and vouches for files."""
+    """The certificate of the facts derived from a graph and of its files."""
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     return Certificate(tensors, digests, graph.count_operators())
 

@@ -85,7 +85,7 @@ class QuantizationFacts:
 
 
 def _broadcasts(array: Array, shape: tuple[int, ...]) -> bool:
-    """Whether an array broadcasts to the shape, and not beyond it."""
+    """Whether an array broadcasts to exactly this shape."""
     try:
         return bool(np.broadcast_shapes(array.shape, shape) == shape)
     except ValueError:

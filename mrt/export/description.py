@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mrt.symbol.quantized_tensor import TensorQuantization
 
 FORMAT_VERSION = 1
-"""Of the entries of a description."""
+"""The version of the format of the entries."""
 
 
 def describe(

@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class Arrangement(ABC, Generic[Value]):
-    """How a format moves elements. Values are its own; their shapes are told where they are needed."""
+    """How a format moves elements. Values are of the format's own type; shapes are given where they are needed."""
 
     @abstractmethod
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
@@ -84,7 +84,7 @@ def root_fraction(arithmetic: Roots[Value], root: Value, remainder: Value, digit
 def spread_data(
     node: Arrangement[Value], op: Deconvolution, data: Value, shape: Sequence[int], zero: int = 0
 ) -> tuple[Value, tuple[int, ...]]:
-    """The data (N, C, *spatial) of a deconvolution, of `shape`, as the convolution that it is reads it; with its shape.
+    """The data (N, C, *spatial) of a deconvolution with zeros between, as an equal convolution reads it; its shape.
 
     stride - 1 zeros stand between the elements, and around them as many as the kernel reaches. The convolution has the
     weight of `turned_weight`, the deconvolution's dilate, stride 1 and no padding. zero: what stands for 0.
@@ -123,7 +123,7 @@ def turned_weight(
 
 
 def is_global(op: Pooling, shape: Sequence[int]) -> bool:
-    """Whether the one window of a pooling of data of `shape` is everything."""
+    """Whether a pooling has one window, the whole of data of `shape`."""
     windows = op.windows(shape[2:])
     return all(len(found) == 1 and found[0][:2] == (0, n) for found, n in zip(windows, shape[2:], strict=True))
 

@@ -21,10 +21,12 @@ Exporter = Callable[[_Record, _Node], _Value]
 class Exporters(Generic[_Node, _Value]):
     """One exporter for each operator that a format can express, its record's own or that of the nearest base."""
 
-    def __init__(self, title: str) -> None:
-        """`title`: what errors call the format's operators, such as "ONNX's integer operators"."""
+    def __init__(self, title: str, part: str | None = None) -> None:
+        """`title`: what errors call the format's operators, such as "ONNX's integer operators". part: the part of
+        `mrt.plugins` that adds exporters.
+        """
         self._title = title
-        self._exporters: ByRecord[Exporter[Any, _Node, _Value]] = ByRecord(f"exporter to {title}")
+        self._exporters: ByRecord[Exporter[Any, _Node, _Value]] = ByRecord(f"exporter to {title}", part)
 
     def register(
         self, *records: type[_Record]

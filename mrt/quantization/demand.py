@@ -13,7 +13,7 @@ class Demand(enum.Enum):
     NARROW = "narrow"
     """At the tensor's own quantizer: the asked bits, one scale."""
     CHANNELS = "channels"
-    """As NARROW, with one scale and zero point for each group of channels where the tensor has channel granularity
+    """NARROW, with one scale and zero point for each group of channels where the tensor has channel granularity
     along an axis that the operator keeps apart or, a layer, sums over."""
     OUTPUT = "output"
     """At the quantizer of the operator's own output, in channel groups where that has them."""

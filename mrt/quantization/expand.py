@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mrt.calibration import Range
+from mrt.calibration import Calibration, Range
 from mrt.collector import paused_collector
 from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.channel_choice import resolve_granularity
@@ -53,17 +53,18 @@ def expand_graph(
     calibrated: Mapping[str, Range],
     config: QuantizationConfig,
     corrections: Mapping[str, Array] | None = None,
+    observed: Calibration | None = None,
 ) -> IntegerGraph:
     """The integer form of a prepared float graph.
 
     corrections: by the name of a reduction, what is added to its real output: float64 (O,), one for each output
-    channel.
+    channel. observed: what the algorithms that `config` names need besides ranges.
 
     Raises UnsupportedOperatorError listing every operator without an integer form, and QuantizationError naming the
     symbol that does not fit 32 bits, or whose correction does not fit it.
     """
     corrections = corrections or {}
-    expander = Expander(plan_graph(graph, calibrated, config))
+    expander = Expander(plan_graph(graph, calibrated, config), observed)
     for name in corrections:
         if name not in expander.graph.by_name:
             raise QuantizationError(f"a correction is given for {name}, which the graph does not have")
@@ -122,11 +123,11 @@ class Expander:
     Between two of them what was made so far can be run, and a reduction's output be corrected by what that shows.
     """
 
-    def __init__(self, planned: PlannedGraph) -> None:
+    def __init__(self, planned: PlannedGraph, observed: Calibration | None = None) -> None:
         self.plan = planned.plan
         self.graph = planned.plan.graph
         """The float graph, its quantized constants as parameters: the symbols that `expand` takes."""
-        self.builder = IntegerBuilder(reserved=self.graph.by_name)
+        self.builder = IntegerBuilder(self.graph.by_name, observed)
         self.builder.notes += planned.notes
         self._ranges = planned.ranges
         self._wide: dict[Symbol, Quantized] = {}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -57,12 +55,12 @@ Waits = Callable[[Symbol[_Record]], bool]
 
 
 def no_grid(symbol: Symbol, graph: Graph) -> Target | None:
-    """That of operators which are no quantizers."""
+    """None: the operator is no quantizer."""
     return None
 
 
 def carried_target(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
-    """That of the data, for operators whose output holds its values: channel groups lie where these are put."""
+    """The target of the data, for operators whose output holds its values; channel groups follow their channels."""
     target = sources[0]
     if target is None or not symbol.operator.keeps_scale:
         return None
@@ -105,7 +103,7 @@ class Expansion:
     waits: Waits[Any] = lambda symbol: False
 
 
-_EXPANSIONS: ByRecord[Expansion] = ByRecord("expansion")
+_EXPANSIONS: ByRecord[Expansion] = ByRecord("expansion", "expansions")
 
 
 def all_inputs(demand: Demand) -> Demands[Operator]:
@@ -153,7 +151,6 @@ def expansion(
 
 def expansion_of(symbol: Symbol) -> Expansion:
     """The expansion of a symbol's operator; UnsupportedOperatorError if there is none."""
-    load_plugins()
     found = _EXPANSIONS.find(type(symbol.operator))
     if found is None:
         raise UnsupportedOperatorError(f"{symbol.name} ({symbol.op}) has no integer form")
@@ -232,13 +229,11 @@ def group_readers(graph: Graph, symbol: Symbol, axis: int) -> list[Symbol]:
 
 def expanded_operators() -> frozenset[str]:
     """The names of the operators that have an expansion."""
-    load_plugins()
     return frozenset(record.op for record in registered_operators() if record in _EXPANSIONS)
 
 
 def check_covered(graph: Graph) -> None:
     """UnsupportedOperatorError listing every operator without an expansion, its count and its first symbols."""
-    load_plugins()
     missing: dict[str, list[str]] = {}
     for symbol in graph.operators:
         if type(symbol.operator) not in _EXPANSIONS:
@@ -254,12 +249,3 @@ def check_covered(graph: Graph) -> None:
 def named(names: Sequence[str]) -> str:
     """The first three names, for a message."""
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-
-
-@cache
-def load_plugins() -> None:
-    """Imports every package of the entry-point group `mrt.plugins`, `expansions` among them."""
-    import expansions  # noqa: F401  (registers on import, also where nothing is installed)
-
-    for point in entry_points(group="mrt.plugins"):
-        point.load()

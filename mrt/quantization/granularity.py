@@ -22,7 +22,7 @@ ENOUGH = 10_000
 """A channel's range is taken as it was seen where so many of its values or more were seen."""
 
 
-def covered_channels(threshold: Range) -> tuple[tuple[float, float], ...]:
+def covered_channels(found: Range) -> tuple[tuple[float, float], ...]:
     """The range that each channel's quantizer covers: what calibration saw, and a margin where it saw little.
 
     The next of n + 1 independent values of one distribution is the largest with probability 1 / (n + 1): a tensor has
@@ -35,18 +35,17 @@ def covered_channels(threshold: Range) -> tuple[tuple[float, float], ...]:
     H(N) / H(n) times that of n. By this factor, with N = ENOUGH, ends are moved away from zero, as far as the tensor's
     own range goes. It is too careful where tails are lighter.
     """
-    factor = _expected_largest(ENOUGH) / _expected_largest(threshold.observations or ENOUGH)
+    factor = _expected_largest(ENOUGH) / _expected_largest(found.observations or ENOUGH)
     if factor <= 1:
-        return threshold.channels
+        return found.channels
     return tuple(
-        (min(lo, max(lo * factor, threshold.lo)), max(hi, min(hi * factor, threshold.hi)))
-        for lo, hi in threshold.channels
+        (min(lo, max(lo * factor, found.lo)), max(hi, min(hi * factor, found.hi))) for lo, hi in found.channels
     )
 
 
 @cache
 def _expected_largest(count: int) -> float:
-    """Of so many values with an exponential tail of length 1, at most of ENOUGH."""
+    """The expected largest of `count` values with an exponential tail of length 1; ENOUGH values at most count."""
     return math.fsum(1 / k for k in range(1, min(count, ENOUGH) + 1))
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
+from mrt.algorithm_registry import naming
 from mrt.errors import ConfigError
 from mrt.options import Options
 from mrt.quantization.quantizer import SMALLEST_SCALE
 from mrt.symbol import Graph
 
 Quantizer = Literal["symmetric", "affine"]
-BiasCorrection = Literal["none", "fast", "sequential"]
+ParameterChangeName = Annotated[str, naming("quantize.parameter_changes")]
+BiasCorrectionName = Annotated[str, naming("quantize.bias_correction", "none")]
+RoundingName = Annotated[str, naming("quantize.weight.rounding")]
+ChannelChoiceName = Annotated[str, naming("quantize.activation.granularity", "layer")]
 MOST_BITS = 16
 Bits = Field(default=8, ge=2, le=MOST_BITS)
 
@@ -37,16 +41,16 @@ class ChannelGranularity(_Options):
 class ActivationConfig(_Options):
     """How activations are quantized.
 
-    granularity: one scale per tensor (layer), one for each so many channels, or auto, which splits where calibration
-    shows that it pays. quantizer: symmetric has zero point 0, and one bit more where a tensor is never negative; affine
-    maps the calibrated range to all integers. storage: signed or unsigned integers of an affine quantizer; auto is
-    unsigned up to 8 bits and signed above.
+    granularity: one scale per tensor (layer), one for each so many channels, or the algorithm that chooses: auto splits
+    where calibration shows that it pays. quantizer: symmetric has zero point 0, and one bit more where a tensor is
+    never negative; affine maps the calibrated range to all integers. storage: signed or unsigned integers of an affine
+    quantizer; auto is unsigned up to 8 bits and signed above.
     """
 
     bits: int = Bits
     quantizer: Quantizer = "symmetric"
     storage: Literal["auto", "signed", "unsigned"] = "auto"
-    granularity: ChannelGranularity | Literal["layer", "auto"] = "layer"
+    granularity: ChannelGranularity | ChannelChoiceName = "layer"
 
     @property
     def channel_step(self) -> int | None:
@@ -62,13 +66,15 @@ class ActivationConfig(_Options):
 class WeightConfig(_Options):
     """How weights are quantized: symmetric or affine, with one scale per output channel or per layer.
 
-    granularity: over the input channels one scale (layer), or one for each so many of them.
+    granularity: over the input channels one scale (layer), or one for each so many of them. rounding: the
+    algorithm that rounds them.
     """
 
     bits: int = Bits
     quantizer: Quantizer = "symmetric"
     scales: Literal["output_channel", "layer"] = "output_channel"
     granularity: ChannelGranularity | Literal["layer"] = "layer"
+    rounding: RoundingName = "nearest"
 
     @property
     def channel_step(self) -> int | None:
@@ -118,7 +124,7 @@ class ActivationOverride(_Options):
     bits: int | None = Field(default=None, ge=2, le=16)
     quantizer: Quantizer | None = None
     storage: Literal["auto", "signed", "unsigned"] | None = None
-    granularity: ChannelGranularity | Literal["layer", "auto"] | None = None
+    granularity: ChannelGranularity | ChannelChoiceName | None = None
 
 
 class WeightOverride(_Options):
@@ -128,6 +134,7 @@ class WeightOverride(_Options):
     quantizer: Quantizer | None = None
     scales: Literal["output_channel", "layer"] | None = None
     granularity: ChannelGranularity | Literal["layer"] | None = None
+    rounding: RoundingName | None = None
 
 
 class Override(_Options):
@@ -149,8 +156,9 @@ class QuantizationConfig(_Options):
     `max_extra_operations`: what granularity auto may add, as a share of the network's multiplications.
     `inputs` names inputs that are given as integers; the others are quantized from their calibrated range.
 
-    Where several patterns match a symbol the last one that sets an option decides. bias_correction: how the shift of
-    each output channel's mean is found that a constant then takes back; see mrt/quantization/algorithms.
+    Where several patterns match a symbol the last one that sets an option decides. parameter_changes: the algorithms
+    that change float parameters, in order. bias_correction: how the shift of each output channel's mean is found that a
+    constant then takes back; "none" leaves it.
     tune_ranges: whether ranges that the network brings (FakeQuantize) are moved, by less than a step, so that their
     zero is an integer; else a constant makes up for it. It is noted, and done in preparation.
     """
@@ -161,8 +169,26 @@ class QuantizationConfig(_Options):
     max_extra_operations: float = Field(default=0.1, ge=0, allow_inf_nan=False)
     inputs: Mapping[str, InputConfig] = Field(default_factory=dict)
     overrides: Mapping[str, Override] = Field(default_factory=dict)
-    bias_correction: BiasCorrection = "none"
+    parameter_changes: tuple[ParameterChangeName, ...] = ()
+    bias_correction: BiasCorrectionName = "none"
     tune_ranges: bool = False
+
+    @property
+    def corrects_biases(self) -> bool:
+        """Whether an algorithm of bias correction is chosen."""
+        return self.bias_correction != "none"
+
+    @property
+    def channel_choices(self) -> tuple[str, ...]:
+        """The algorithms that some tensors leave their granularity to."""
+        asked = (self.activation.granularity, *(each.activation.granularity for each in self.overrides.values()))
+        return tuple(dict.fromkeys(name for name in asked if isinstance(name, str) and name != "layer"))
+
+    @property
+    def roundings(self) -> tuple[str, ...]:
+        """The algorithms that round weights."""
+        asked = (self.weight.rounding, *(each.weight.rounding for each in self.overrides.values()))
+        return tuple(dict.fromkeys(name for name in asked if name is not None))
 
     def activation_of(self, name: str, default: ActivationConfig | None = None) -> ActivationConfig:
         """The activation options of one symbol. default: what overrides differ from, by default the general ones."""

@@ -1,4 +1,4 @@
-"""Uniform quantizers, symmetric and affine: from a threshold and bits to a scale, a zero point and an integer range."""
+"""Uniform quantizers, symmetric and affine: from a range and bits to a scale, a zero point and an integer range."""
 
 from __future__ import annotations
 

@@ -125,15 +125,15 @@ def overview(model: QuantizedModel, errors: ErrorTable | None = None) -> str:
 
 
 def explain(model: QuantizedModel, name: str, errors: ErrorTable | None = None) -> str:
-    """Where the bounds of a tensor come from, its inputs, its threshold, its error.
+    """Where the bounds of a tensor come from, its inputs, its range, its error.
 
     name: an integer symbol, or a prepared float symbol: then every integer symbol that was made from it is told of.
     Raises MRTError with the nearest names if there is neither.
     """
     chosen = [symbol for symbol in model.graph.symbols if name in (symbol.name, symbol.origin)]
-    if not chosen and name in model.thresholds:
+    if not chosen and name in model.ranges:
         lines = [f"{shown(name)}: needs no integer symbol of its own; one made for its inputs holds its values"]
-        return "\n".join([*lines, _fact_line("threshold", _range(model, name))])
+        return "\n".join([*lines, _fact_line("range", _range(model, name))])
     if not chosen:
         raise MRTError(_unknown(model, name))
     bounds = analyse_bounds(model.graph, model.intervals)
@@ -168,7 +168,7 @@ def _explained(
         ("read by", _readers(symbol, model.graph)),
         ("real value", _real(symbol, model)),
         ("correction", _correction(symbol, model)),
-        ("threshold", _threshold(symbol, model)),
+        ("range", _calibrated(symbol, model)),
         ("error", _error(symbol, model.graph, errors)),
     ]
     return lines + [_fact_line(label, text) for label, text in facts if text]
@@ -219,15 +219,15 @@ def _correction(symbol: Symbol, model: QuantizedModel) -> str:
     return f"{values.min():.6g} to {values.max():.6g} is added, a value for each of {values.size} output channels"
 
 
-def _threshold(symbol: Symbol, model: QuantizedModel) -> str:
-    if symbol.origin not in model.thresholds or model.graph.value(symbol) is not None:
+def _calibrated(symbol: Symbol, model: QuantizedModel) -> str:
+    if symbol.origin not in model.ranges or model.graph.value(symbol) is not None:
         return ""
     return _range(model, symbol.origin)
 
 
 def _range(model: QuantizedModel, origin: str) -> str:
-    threshold = model.thresholds[origin]
-    return f"[{threshold.lo:.6g}, {threshold.hi:.6g}], calibrated for {shown(origin)}"
+    calibrated = model.ranges[origin]
+    return f"[{calibrated.lo:.6g}, {calibrated.hi:.6g}], calibrated for {shown(origin)}"
 
 
 def _error(symbol: Symbol, graph: Graph, errors: ErrorTable | None) -> str:
@@ -254,7 +254,7 @@ def _bounds(interval: Interval) -> str:
 
 def _unknown(model: QuantizedModel, name: str) -> str:
     known = [n for symbol in model.graph.symbols for n in (symbol.name, symbol.origin)]
-    names = list(dict.fromkeys([*known, *model.thresholds]))
+    names = list(dict.fromkeys([*known, *model.ranges]))
     near = get_close_matches(name, names, 5, 0.5) or [n for n in names if name.lower() in n.lower()][:5]
     hint = f"the nearest are {', '.join(map(shown, near))}" if near else "without --symbol all are listed"
     return f"no symbol of the model is called {shown(name)}, nor was any made from one of that name; {hint}"

@@ -24,7 +24,7 @@ LIBRARY = "model.so"
 ELF_64 = b"\x7fELF\x02"
 """What a file of the 64-bit format begins with."""
 ELF_HEADER = struct.Struct("<40xQ10xHH2x")
-"""Of the 64-bit format: the place of the section headers, the size of one and their number."""
+"""Fields of a 64-bit ELF header: the place of the section headers, the size of one and their number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class Linkable:
 
 
 def _said(error: BaseException) -> str:
-    """The first line of what a linker said, behind TVM's heading and before its own command line."""
+    """The first line of a linker's message, without TVM's heading and the command line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = [line for line in lines if not line.startswith(("Compilation error:", "Command line:"))]
     return said[0] if said else f"it failed without a word, by {' '.join(lines)}"
@@ -97,7 +97,7 @@ class Library:
 
     @cached_property
     def code(self) -> Any:
-        """TVM's module of it, which is part of this process from the first use on, and no file.
+        """TVM's module of the library, loaded into this process when first used; it needs no file.
 
         The system's loader knows libraries by their files, and gives an earlier one for a file that it has seen, so
         that each is loaded from a file of its own, which nobody else writes to. CompilationError where that fails, in a
@@ -158,7 +158,7 @@ def check_whole(library: bytes) -> None:
 
 
 def line_of(error: BaseException, which: int) -> str:
-    """A line of what an error says, counted as indices are."""
+    """Line `which` of an error's text; negative counts from the end."""
     lines = str(error).strip().splitlines()
     return lines[min(which, len(lines) - 1)].strip() if lines else type(error).__name__
 

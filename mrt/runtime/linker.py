@@ -14,7 +14,7 @@ from mrt.errors import CompilationError
 COMPILERS = ("g++", "gcc", "clang++")
 """What follows the triple in the names of cross compilers, as Linux distributions call them."""
 PARTS = 4
-"""Of a triple that names a vendor, which those names leave out."""
+"""The vendors in triples, which the names of cross compilers leave out."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Module:
     """A compiled model. Not to be called from several threads at once; TVM uses all cores for one call."""
 
     def __init__(self, library: Linkable | Library, metadata: Metadata) -> None:
-        """library: of the functions named above. Users get modules from `compile` or `load_module`."""
+        """library: holds the functions named above. Users get modules from `compile` or `load_module`."""
         self._library = library
         self._metadata = metadata
 

@@ -53,7 +53,7 @@ class _Function:
 
 
 class _Feed:
-    """An input's memory, for arrays that are not as the function takes them."""
+    """Memory for an input, used where an array cannot be passed as it is."""
 
     def __init__(self, shape: tuple[int, ...], dtype: str, fill: int = 0) -> None:
         """fill: what stands where there are no samples, a number that the network is proven for."""
@@ -62,7 +62,7 @@ class _Feed:
         self._held = np.from_dlpack(self._tensor)
 
     def take(self, array: Array) -> Any:
-        """The samples of `array` and what fills, as a tensor: the array's own memory where that is in order."""
+        """The samples of `array`, filled up to the batch, as a tensor; the array's own memory where possible."""
         held = self._held
         # Memory that nobody may write to cannot be handed over, though the function only reads it.
         if array.flags.carray and array.dtype == held.dtype and len(array) == len(held):

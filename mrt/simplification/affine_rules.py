@@ -154,7 +154,7 @@ class CarryShift(Rule):
 
 
 def _moved(step: Step, by: Array) -> Clip:
-    """A limit between a rounding and a sum, as one behind the sum."""
+    """A limit that stood between a rounding and a sum, moved behind the sum."""
     lo, hi = (step.lo, step.hi) if isinstance(step, Clip) else (np.asarray(0 * by, object), None)
     return Clip(
         None if lo is None else np.asarray(lo + by, object), None if hi is None else np.asarray(hi + by, object)

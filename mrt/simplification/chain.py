@@ -26,7 +26,7 @@ def fractions(values: Any, rank: int) -> Array:
 
 
 def shared(values: Array) -> Any | None:
-    """The fraction that all of `values` are, None where they differ."""
+    """The fraction that all `values` equal, None where they differ."""
     first = values.flat[0]
     return first if (values == first).all() else None
 
@@ -151,7 +151,7 @@ class Chain:
         return next((link.symbol for link in self.links[index:] if link.symbol is not None), self.end)
 
     def replaced(self, start: int, stop: int, steps: Sequence[Step]) -> Chain:
-        """With other steps that give the same after steps start to stop - 1. What is between has other values.
+        """The chain with other steps in place of start to stop - 1; only the values between them may differ.
 
         Without steps the values before are those after: the chain before then ends in the later symbol.
         """

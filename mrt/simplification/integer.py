@@ -64,7 +64,7 @@ class Planned:
         return len(self.parts) + sum(part.other is not None and part.constant is not None for part in self.parts)
 
     def proven(self, type: TensorType, held: Interval, bounds: Mapping[str, Interval]) -> tuple[TensorType, Interval]:
-        """Type and interval after it; QuantizationError or GraphError where 32 bits are not proven to do."""
+        """Type and interval of the result; QuantizationError or GraphError where it is not proven to fit 32 bits."""
         for part in self.parts:
             type, held = _applied(part, type, held, bounds)
         return type, held
@@ -129,7 +129,7 @@ class ChainReader:
         return self._found[symbol]
 
     def ends_chain(self, symbol: Symbol) -> bool:
-        """Whether no chain goes on from an operator's result: its steps, if any, belong to no other symbol's."""
+        """Whether no chain continues behind an operator's result."""
         return self._continued(symbol) is None and self.absorbed(symbol) is None
 
     def chain_to(self, symbol: Symbol) -> Chain:
@@ -144,7 +144,7 @@ class ChainReader:
         return Chain(at, tuple(links))
 
     def absorbed(self, symbol: Symbol) -> tuple[Symbol, Array] | None:
-        """Of a product that is read as the second operand of a sum, and by nothing else, what it multiplies by what."""
+        """The factors of a product that is read only as the second operand of a sum: the tensor and the constant."""
         readers = self._graph.consumers[symbol]
         if len(readers) != 1 or symbol in self._graph.outputs or symbol.is_variable:
             return None
@@ -186,7 +186,7 @@ class ChainReader:
 
 
 def _is_sum(symbol: Symbol) -> bool:
-    """Whether it adds two tensors of one shape, neither of which is the other."""
+    """Whether a symbol adds two different tensors of one shape."""
     shapes = {s.shape for s in (symbol, *symbol.inputs)}
     return symbol.operator.operation is Operation.ADD and len(shapes) == 1 and len(set(symbol.inputs)) == 2
 
@@ -212,7 +212,7 @@ def _of_one(symbol: Symbol) -> Step | None:
 
 
 def _of_two(symbol: Symbol, index: int, value: Array | None) -> tuple[Symbol, tuple[Step, ...]] | None:
-    """What is done to input `index`, the other one being a constant."""
+    """The step that an operator of two inputs is for input `index`, if the other one is a constant."""
     data, is_first = symbol.inputs[index], index == 0
     if value is None or data.shape != symbol.shape or not 0 < value.size <= MOST_COEFFICIENTS:
         return None

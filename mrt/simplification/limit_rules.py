@@ -47,7 +47,7 @@ class MergeClips(Rule):
 
 
 def merged(first: Clip, second: Clip) -> Clip:
-    """The clip that is `second` of `first`."""
+    """The one clip that does what `first` and then `second` do."""
     lo = second.lo if first.lo is None else second(first.lo)
     hi = second.hi if first.hi is None else second(first.hi)
     return Clip(lo, hi)

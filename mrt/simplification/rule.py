@@ -47,7 +47,7 @@ class Rule(ABC):
 
     @property
     def name(self) -> str:
-        """Such as `merge products` for MergeProducts."""
+        """The name in notes: MergeProducts is `merge products`."""
         return re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__).lower()
 
     @abstractmethod

@@ -181,7 +181,7 @@ class SimplifyChains(Pass):
 def _emitted(
     chain: Chain, proof: Proof, new: dict[Symbol, Symbol], reader: ChainReader, builder: GraphBuilder
 ) -> Symbol:
-    """The end of a chain in the new graph. A step that was there keeps its operator and constant.
+    """The last symbol of a chain in the new graph. A step that the old graph had keeps its operator and constant.
 
     It keeps its name where it has the values that it had.
     """
@@ -207,7 +207,7 @@ def _emitted(
 
 
 def _makers(chain: Chain) -> dict[Step, Symbol]:
-    """Of every step of a chain as it was read, the symbol whose operator it is or is part of."""
+    """For every step of a chain as it was read, the symbol that it is (part of) the operator of."""
     made: dict[Step, Symbol] = {}
     for at, link in enumerate(chain.links):
         made[link.step] = chain.symbol_at(at)

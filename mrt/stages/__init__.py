@@ -1,4 +1,4 @@
-"""The stages of the pipeline, one a file: what each does, what it saves, and what its result depends on."""
+"""The stages of the pipeline, one a file: the step that each saves, how, and what its result depends on."""
 
 from mrt.stages.calibrate import CALIBRATE
 from mrt.stages.compile import COMPILE

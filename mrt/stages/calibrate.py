@@ -2,49 +2,47 @@
 
 from __future__ import annotations
 
-from mrt.backend import ONE_THREAD, TvmRunner
-from mrt.batches import Batches, integer_notes
-from mrt.calibration import Calibration, calibrate
-from mrt.quantization.algorithms.bias_correction import observed_channels
-from mrt.quantization.expansion import check_covered
-from mrt.quantization.plan.make import observed_tensors
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mrt.quantization.algorithms.needs import costly_choices
 from mrt.stages.stage import (
+    CHANGED,
     THRESHOLDS,
     Run,
     Save,
     Stage,
+    calibration_batches,
     data_origin,
-    dataset_of,
-    prepared_graph,
     section_origin,
     to_json,
+    with_prepared,
+    work_of,
 )
+from mrt.steps import CALIBRATE as STEP
+from mrt.steps import Work, found
+from mrt.symbol.files import graph_to_bytes
 
 
-def _calibrate(run: Run) -> Save:
-    graph, _ = prepared_graph(run.workspace)
-    check_covered(graph)
-    if run.config.data.calibration is None:
-        nothing = to_json(Calibration({}, {}).to_json())
-        return lambda: run.workspace.write({THRESHOLDS: nothing})
-    data = dataset_of(run, run.config.data.calibration, "data.calibration")
-    config = run.config.calibrate
-    total = data.size if config.samples is None else min(config.samples, data.size)
-    batches = Batches(data.batches(config.batch_size), graph.inputs, run.config.quantize.inputs)
-    for note in integer_notes(data.integers, run.config.quantize.inputs):
-        run.report.line(f"calibrate: {note}")
-    with run.report.progress("calibrate", total) as progress:
-        runner, tensors = TvmRunner(ONE_THREAD), observed_tensors(graph)
-        found = calibrate(graph, batches, tensors, config, runner, progress, observed_channels(graph))
-    content = to_json(found.to_json())
-    return lambda: run.workspace.write({THRESHOLDS: content})
+def _load(run: Run) -> Work:
+    return replace(with_prepared(run, work_of(run)), data=calibration_batches(run))
 
 
-CALIBRATE = Stage(
-    "calibrate",
-    _calibrate,
-    lambda run: {
+def _save(run: Run, work: Work) -> Save:
+    files = {THRESHOLDS: to_json(found(work.observed).to_json())}
+    if work.settings.quantize.parameter_changes:
+        files |= dict(zip(CHANGED, graph_to_bytes(found(work.prepared).graph), strict=True))
+    return lambda: run.workspace.write(files)
+
+
+def _origins(run: Run) -> Mapping[str, str]:
+    """What costly algorithms need is observed for them alone."""
+    costly = costly_choices(run.config.quantize)
+    return {
         **data_origin("data.calibration", run.config.data.calibration, run.config.calibrate.samples),
         **section_origin("calibrate", run.config.calibrate),
-    },
-)
+        **({"algorithms": ", ".join(costly)} if costly else {}),
+    }
+
+
+CALIBRATE = Stage(STEP, _load, _save, _origins, spoils=CHANGED)

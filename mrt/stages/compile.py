@@ -5,44 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
 
 import tvm
 
 from mrt.backend.machine import Machine
 from mrt.certificate import CERTIFICATE_FILE
-from mrt.compilation import Target, TuneConfig
 from mrt.model import load
-from mrt.progress import Reporter
 from mrt.report.errors import ERRORS_FILE
-from mrt.runtime import Module
-from mrt.stages.stage import MODULE, MODULE_RECORD, SUMMARY, Run, Save, Stage, section_origin
+from mrt.stages.stage import MODULE, MODULE_RECORD, SUMMARY, TILINGS, Run, Save, Stage, section_origin, work_of
+from mrt.steps import COMPILE as STEP
+from mrt.steps import Work, found
 from mrt.symbol.files import sha256_of
 
-TILINGS = "tilings"
-"""The folder of what tuning measured; it is used as long as it is there, whatever stages are made anew."""
+
+def _load(run: Run) -> Work:
+    return replace(work_of(run), model=load(run.workspace.home(CERTIFICATE_FILE)))
 
 
-def compile_saved(
-    folder: Path, database: Path, target: Target, batch: int, tune: TuneConfig | None, report: Reporter
-) -> Module:
-    """The model saved in `folder`, verified and compiled; raises what `load` and `QuantizedModel.compile` raise.
-
-    database: the folder of what tuning measured, which is used if it is there.
-    """
-    known = database if tune or database.is_dir() else None
-    if known and not tune:
-        report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
-    return load(folder).compile(target, batch, tune, known, report)
-
-
-def _compile(run: Run) -> Save:
-    config = run.config.compile
-    home, database = run.workspace.home(CERTIFICATE_FILE), run.workspace.folder / TILINGS
-    module = compile_saved(home, database, config.target, config.batch, config.tune, run.report)
-
+def _save(run: Run, work: Work) -> Save:
     def save() -> tuple[str, ...]:
-        module.save(run.workspace.new(MODULE))
+        found(work.module).save(run.workspace.new(MODULE))
         return (MODULE, MODULE_RECORD)
 
     return save
@@ -68,9 +51,4 @@ def _digest(facts: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-COMPILE = Stage(
-    "compile",
-    _compile,
-    _origins,
-    spoils=(SUMMARY, ERRORS_FILE),
-)
+COMPILE = Stage(STEP, _load, _save, _origins, spoils=(SUMMARY, ERRORS_FILE))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 
-from mrt.preparation import prepare
-from mrt.stages.stage import NOTES, POSTPROCESS, PREPARED, Run, Save, Stage, section_origin, to_json
+from mrt.stages.stage import NOTES, POSTPROCESS, PREPARED, Run, Save, Stage, section_origin, to_json, work_of
+from mrt.steps import PREPARE as STEP
+from mrt.steps import Work, found
 from mrt.symbol import Graph
 from mrt.symbol.files import graph_to_bytes
 from mrt.version import __version__
 
 
-def _prepare(run: Run) -> Save:
-    prepared = prepare(run.graph, run.config.prepare, run.config.quantize.tune_ranges)
-    for refusal in prepared.refusals:
-        run.report.line(f"prepare: left alone {refusal}")
+def _save(run: Run, work: Work) -> Save:
+    prepared = found(work.prepared)
     files = dict(zip(PREPARED, graph_to_bytes(prepared.graph), strict=True))
     if prepared.notes:
         files[NOTES] = to_json({"notes": prepared.notes})
@@ -31,8 +30,9 @@ def _model_digest(graph: Graph) -> str:
 
 
 PREPARE = Stage(
-    "prepare",
-    _prepare,
+    STEP,
+    work_of,
+    _save,
     lambda run: {
         "model": _model_digest(run.graph),
         "version of MRT": __version__,

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from mrt.batches import Batches
 from mrt.config import DatasetConfig, RunConfig
 from mrt.datasets import Dataset, content_digest, load_dataset
 from mrt.errors import ConfigError
 from mrt.module_record import MODULE_FILE, record_path
+from mrt.preparation import Prepared
 from mrt.progress import Reporter
-from mrt.symbol import Graph
+from mrt.steps import Settings, Step, Work
+from mrt.symbol import Array, Graph
 from mrt.symbol.files import read_graph
 from mrt.workspace import Workspace
 
 PREPARED = ("stages/prepare/graph.json", "stages/prepare/params.safetensors")
 POSTPROCESS = ("stages/prepare/postprocess.json", "stages/prepare/postprocess.safetensors")
+CHANGED = ("stages/calibrate/graph.json", "stages/calibrate/params.safetensors")
 NOTES = "stages/prepare/notes.json"
 THRESHOLDS = "stages/calibrate/thresholds.json"
 MODULE = MODULE_FILE
 MODULE_RECORD = record_path(Path(MODULE)).name
 SUMMARY = "summary.json"
-"""Files that stages leave, relative to the output folder."""
+TILINGS = "tilings"
+"""Files that stages leave, relative to the output folder. TILINGS is a folder, of what tuning measured: it is
+used as long as it is there, whatever stages are made anew."""
 
 Save = Callable[[], tuple[str, ...]]
 """Writes what a stage made; gives the names of the files, relative to the output folder."""
@@ -45,17 +51,44 @@ class Run:
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of the pipeline.
+    """A step that is saved.
 
-    run: does the work, and gives what saves it. origins: digests of what the result depends on beyond what earlier
-    stages depend on. spoils: files that a new result makes untrue, where they are not made anew with it: those made
-    from this stage's result, and those that the stage does not always leave.
+    load: the work as earlier stages saved it. save: gives what writes the files of the work's result. origins: digests
+    of what the result depends on beyond what earlier stages depend on. spoils: files that a new result makes untrue,
+    where they are not made anew with it: those made from this stage's result, and those that the stage does not always
+    leave.
     """
 
-    name: str
-    run: Callable[[Run], Save]
+    step: Step
+    load: Callable[[Run], Work]
+    save: Callable[[Run, Work], Save]
     origins: Callable[[Run], Mapping[str, str]]
     spoils: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.step.name
+
+    def run(self, run: Run) -> Save:
+        """Does the work, and gives what saves it."""
+        return self.save(run, self.step.run(self.load(run)))
+
+
+def work_of(run: Run) -> Work:
+    """The work before its first step."""
+    config = run.config
+    settings = Settings(
+        prepare=config.prepare,
+        calibrate=config.calibrate,
+        quantize=config.quantize,
+        target=config.compile.target,
+        batch=config.compile.batch,
+        tune=config.compile.tune,
+        tilings=run.workspace.folder / TILINGS,
+        batch_size=config.evaluate.batch_size,
+        check=config.evaluate.check,
+    )
+    return Work(run.graph, settings, report=run.report, is_saved=True)
 
 
 def dataset_of(run: Run, config: DatasetConfig | None, name: str) -> Dataset:
@@ -65,11 +98,40 @@ def dataset_of(run: Run, config: DatasetConfig | None, name: str) -> Dataset:
     return load_dataset(config, {symbol.name: symbol.type for symbol in run.graph.inputs}, name)
 
 
-def prepared_graph(workspace: Workspace) -> tuple[Graph, Graph | None]:
-    """The prepared float graph and its float tail."""
-    graph = read_graph(*(workspace.path(name) for name in PREPARED))
+def calibration_batches(run: Run) -> Callable[[Graph], Batches] | None:
+    """Gives the calibration data for the inputs of the prepared graph; None where the configuration names none."""
+    section, settings = run.config.data.calibration, run.config.calibrate
+    if section is None:
+        return None
+
+    def given(graph: Graph) -> Batches:
+        data = dataset_of(run, section, "data.calibration")
+        total = data.size if settings.samples is None else min(settings.samples, data.size)
+        inputs = run.config.quantize.inputs
+        return Batches(_Repeated(data, settings.batch_size), graph.inputs, inputs, dict(data.integers), total)
+
+    return given
+
+
+@dataclass(frozen=True)
+class _Repeated:
+    """A dataset's batches, as often as they are asked for."""
+
+    data: Dataset
+    size: int
+
+    def __iter__(self) -> Iterator[dict[str, Array]]:
+        return self.data.batches(self.size)
+
+
+def with_prepared(run: Run, work: Work) -> Work:
+    """The work with what the stage prepare saved, its parameters as calibration changed them, if it did."""
+    workspace = run.workspace
+    graph = read_graph(*(workspace.path(name) for name in (CHANGED if workspace.has(CHANGED[0]) else PREPARED)))
     has_tail = workspace.has(POSTPROCESS[0])
-    return graph, read_graph(*(workspace.path(name) for name in POSTPROCESS)) if has_tail else None
+    tail = read_graph(*(workspace.path(name) for name in POSTPROCESS)) if has_tail else None
+    notes = tuple(json.loads(workspace.path(NOTES).read_bytes())["notes"]) if workspace.has(NOTES) else ()
+    return replace(work, prepared=Prepared(graph, tail, (), notes), notes=notes)
 
 
 def section_origin(name: str, section: BaseModel | None) -> dict[str, str]:

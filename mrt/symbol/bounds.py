@@ -41,7 +41,7 @@ def analyse_bounds(graph: Graph, inputs: Mapping[str, Interval]) -> dict[str, In
 
 
 def _input_bounds(symbol: Symbol, inputs: Mapping[str, Interval]) -> Interval:
-    """What an input is held to; QuantizationError where that is missing, empty, or more than its dtype holds."""
+    """The interval stated for an input; QuantizationError where it is missing, empty, or wider than its dtype."""
     if symbol.name not in inputs:
         raise QuantizationError(f"input {symbol.name} has no range; [lo, hi] is needed")
     interval = inputs[symbol.name]

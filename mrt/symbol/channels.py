@@ -32,7 +32,7 @@ def channel_axes(graph: Graph) -> dict[str, int]:
 
 
 def _axis_before(consumer: Symbol, symbol: Symbol, behind: int | None) -> int | None:
-    """The axis of `symbol` that becomes axis `behind` of what a consumer makes of it; of several the longest."""
+    """The axis of `symbol` that becomes axis `behind` of a consumer; the longest if there are several."""
     if behind is None:
         return None
     types, index = [source.type for source in consumer.inputs], consumer.inputs.index(symbol)

@@ -36,7 +36,7 @@ class Grid:
 
     @classmethod
     def of(cls, levels: int, limits: Sequence[Array], rank: int) -> Grid:
-        """That of so many levels between the limits (input_low, input_high, output_low, output_high)."""
+        """The grid of a FakeQuantize of these limits (input_low, input_high, output_low, output_high)."""
         low, high, first, last = (compact(ranked(np.asarray(limit, np.float64), rank)) for limit in limits)
         top = levels - 1
         step_in = (high - low) / top
@@ -51,7 +51,7 @@ class Grid:
         return grid._moved(_centre(levels, sign, snapped(zero_out, levels)))
 
     def _moved(self, by: int) -> Grid:
-        """The same with integers less by `by`, before their sign."""
+        """The grid whose integers are less by `by`, before their sign."""
         return replace(
             self,
             zero_in=snapped(self.zero_in, self.hi + 1) - by,
@@ -73,8 +73,8 @@ class Grid:
 
 
 def _centre(levels: int, sign: Array, zero_out: Array) -> int:
-    """What is taken off the integers: so much that the zero point is 0 where it lies in the middle; else levels / 2
-    where they need more than 8 bits, since those are stored signed."""
+    """What to subtract from the integers: half the levels where that makes the zero point 0, or where they need more
+    than 8 bits, since those are stored signed."""
     half = levels // 2
     is_central = bool((sign == 1).all() and np.isin(zero_out, (half, (levels - 1) / 2)).all())
     return half if is_central or levels > 2**8 else 0

@@ -70,7 +70,7 @@ class Interval:
 
     @property
     def signed_sums(self) -> tuple[Array, Array]:
-        """Of a known tensor: the exact sums of the positive and of the negative elements at each place of axis 0."""
+        """The exact sums of the positive and of the negative elements at each index of axis 0; for constants only."""
         raise TypeError("no sums are known of a tensor that is not constant")
 
     @property
@@ -175,7 +175,7 @@ def exact_array(value: Any) -> Array:
 
 
 def narrowed(value: Array) -> Array:
-    """The same integers in fewer bytes, which is less to read; what is narrow already, or float, as it is."""
+    """The integers in fewer bytes, which are faster to read; floats and narrow integers as they are."""
     if value.dtype.kind not in "iu" or value.itemsize <= 2 or not value.size:
         return value
     lo, hi = int(value.min()), int(value.max())
@@ -217,7 +217,7 @@ def _ranked(value: Any, rank: int) -> Array:
 
 
 def _whole(value: Any) -> Array:
-    """An array of any rank: NumPy's operators make a Python int of two object arrays of rank 0."""
+    """The value as an array: NumPy's operators make a Python int of two object arrays of rank 0."""
     return np.asarray(value, object) if isinstance(value, int) else value
 
 

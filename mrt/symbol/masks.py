@@ -27,7 +27,7 @@ def shared_out(graph: Graph, symbol: Symbol) -> tuple[Symbol, ...]:
 
 
 def forbids(graph: Graph, symbol: Symbol) -> bool:
-    """Whether a tensor has no effect but on which scores softmaxes share out, or by how much these are lowered."""
+    """Whether a tensor does nothing but forbid scores of softmaxes, or lower them."""
     stack, seen = [symbol], {symbol}
     while stack:
         source = stack.pop()

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type
 from typing_extensions import dataclass_transform
 
 from mrt.errors import GraphError
+from mrt.plugins import load_plugins
 from mrt.symbol.interval import Array, Interval
 from mrt.symbol.operation import Operation
 from mrt.symbol.types import TensorType
@@ -152,18 +153,21 @@ def operator(name: str, *aliases: str) -> Callable[[type[_Record]], type[_Record
 
 def find_operator(name: str) -> type[Operator]:
     """The record of an operator name; GraphError if there is none."""
-    try:
-        return _REGISTRY[name]
-    except KeyError:
-        raise GraphError(f"operator {name} is not known") from None
+    if not is_operator(name):
+        raise GraphError(f"operator {name} is not known; if a plug-in brings it, install that")
+    return _REGISTRY[name]
 
 
 def is_operator(name: str) -> bool:
+    """Whether an operator has a record; only a name that is not MRT's own has plug-ins loaded."""
+    if name not in _REGISTRY:
+        load_plugins("operators")
     return name in _REGISTRY
 
 
 def registered_operators() -> Iterator[type[Operator]]:
     """Every record once, in the order of registration."""
+    load_plugins("operators")
     return iter(dict.fromkeys(_REGISTRY.values()))
 
 

@@ -96,7 +96,7 @@ class TensorQuantization:
         return q
 
     def given(self, x: Any) -> Array:
-        """The integers that are given as `x`, in the storage dtype.
+        """The integers that a caller gives as `x`, in the storage dtype.
 
         1. Integers and truth values of any dtype are the integers themselves; all must be in [lo, hi].
         2. Floats are real values, which are rounded to their integers. Where real values are whole numbers, the scale

@@ -70,7 +70,7 @@ class Rebatch(Pass):
         return builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
 
     def _obstacle(self, symbol: Symbol, inputs: tuple[Symbol, ...], old: int) -> str:
-        """Why the operator does not give on `inputs` what it gives for each sample alone; "" where it does."""
+        """Why the operator, given a batch, does not do the same to each sample as alone; "" where it does."""
         batched = [new is not source for new, source in zip(inputs, symbol.inputs, strict=True)]
         obstacle = symbol.operator.batch_obstacle_among([source.type for source in symbol.inputs], batched)
         if obstacle:
@@ -103,7 +103,7 @@ class _Repeated:
         )
 
     def _of(self, source: Symbol) -> Symbol:
-        """`source` with its row for each sample of the new batch; itself where its rows differ."""
+        """`source` with its row repeated for each sample of the new batch; itself where its rows differ."""
         if source not in self._made:
             (value,) = Graph((), (source,), self._graph.parameters).evaluate({})
             if (value != value[:1]).any():

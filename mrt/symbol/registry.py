@@ -6,17 +6,22 @@ from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from mrt.errors import GraphError
+from mrt.plugins import load_plugins
 from mrt.symbol.operator import Operator
 
 _Entry = TypeVar("_Entry")
 
 
 class ByRecord(Generic[_Entry]):
-    """One entry for each record's class. A record without one of its own has that of the nearest of its bases."""
+    """One entry for each record's class. A record without one of its own has that of the nearest of its bases.
 
-    def __init__(self, what: str) -> None:
-        """`what`: what errors call an entry, such as "expansion"."""
-        self._what = what
+    Whoever looks one up has those of plug-ins loaded before: `find`, `in` and iteration raise PluginError where one
+    fails.
+    """
+
+    def __init__(self, what: str, part: str | None = None) -> None:
+        """`what`: what errors call an entry, such as "expansion". part: the part of `mrt.plugins` that adds entries."""
+        self._what, self._part = what, part
         self._entries: dict[type[Operator], _Entry] = {}
 
     def add(self, record: type[Operator], entry: _Entry) -> None:
@@ -29,6 +34,7 @@ class ByRecord(Generic[_Entry]):
 
     def find(self, record: type[Operator]) -> _Entry | None:
         """The entry of a record, or of the nearest of its bases that has one; None where none has."""
+        self._load_plugins()
         for base in record.__mro__:
             if base in self._entries:
                 return self._entries[base]
@@ -39,4 +45,9 @@ class ByRecord(Generic[_Entry]):
 
     def __iter__(self) -> Iterator[type[Operator]]:
         """The records that have an entry of their own, in the order in which they came."""
+        self._load_plugins()
         return iter(self._entries)
+
+    def _load_plugins(self) -> None:
+        if self._part is not None:
+            load_plugins(self._part)

@@ -17,7 +17,7 @@ from mrt.symbol.limits import MAX_RANK
 
 
 class StrictModel(BaseModel):
-    """Base of what stands in files: no key but those named, no text or float for an integer, no NaN, no infinity."""
+    """Base of the models of files: no unknown key, no text or float for an integer, no NaN, no infinity."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, allow_inf_nan=False, arbitrary_types_allowed=True

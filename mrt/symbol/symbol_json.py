@@ -142,7 +142,7 @@ def _reference(entry: Any, end: int, where: str) -> Reference:
 
 
 def _check_variables(nodes: Iterable[JsonNode]) -> None:
-    """ModelFileError where a variable shares its name: it could not be told which array is meant."""
+    """ModelFileError where two variables have one name: it would be unknown which array is meant."""
     seen: dict[str, bool] = {}
     for node in nodes:
         if seen.get(node.name, False) or (node.is_variable and node.name in seen):

@@ -1,4 +1,4 @@
-"""Thresholds are those of plain NumPy over all samples, for any batching."""
+"""Ranges are those of plain NumPy over all samples, for any batching."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from mrt.calibration import Calibration, CalibrationConfig, Channels, Range, calibrate
+from mrt.calibration import Calibration, CalibrationConfig, Channels, Needs, Range, calibrate
 from mrt.errors import ConfigError, DataError, GraphError
 from mrt.symbol import Array, Evaluate, Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.activation import Relu, Tanh
@@ -52,7 +52,7 @@ class CountingRunner(NumpyRunner):
 @pytest.mark.parametrize("baked", [False, True])
 def test_max_is_the_range_over_all_samples(baked: bool) -> None:
     runner = CountingRunner()
-    found = calibrate(_graph(baked), _batches(10, 13), NAMES, CalibrationConfig(batch_size=8), runner).thresholds
+    found = calibrate(_graph(baked), _batches(10, 13), Needs(NAMES), CalibrationConfig(batch_size=8), runner).ranges
     product = X.astype(np.float64) @ WEIGHT.astype(np.float64).T
     positive = np.maximum(product, 0)
     expected = {
@@ -75,7 +75,7 @@ def test_any_batching_gives_the_same_bits(method: str) -> None:
     graph = _graph()
     means = [Channels("x", 1), Channels("squashed", 1)]
     results = [
-        calibrate(graph, _batches(*lengths), NAMES, config, NumpyRunner(), means=means)
+        calibrate(graph, _batches(*lengths), Needs(NAMES, tuple(means)), config, NumpyRunner())
         for lengths in ([23], [23], [1] * 23, [4, 4, 4, 4, 4, 3], [3, 0, 7, 12, 1], [22, 1])
     ]
     assert all(result == results[0] for result in results)
@@ -88,7 +88,7 @@ def test_any_number_of_cores_gives_the_same_bits(method: str, monkeypatch: pytes
     results = []
     for count in (1, 2, 5):
         monkeypatch.setattr("mrt.workers.cores", lambda count=count: count)
-        results.append(calibrate(_graph(), _batches(23), NAMES, config, NumpyRunner(), means=means))
+        results.append(calibrate(_graph(), _batches(23), Needs(NAMES, tuple(means)), config, NumpyRunner()))
     assert results[0] == results[1] == results[2]
 
 
@@ -99,7 +99,7 @@ def test_the_first_sample_that_fails_is_named_whatever_follows(count: int, monke
     spoiled[[6, 8], 1] = 3e38
     config = CalibrationConfig(batch_size=2)
     with pytest.raises(DataError, match=r"fc .* holds -?inf in calibration sample 6"):
-        calibrate(_graph(), [{"x": spoiled}, {"y": X}], ["fc"], config, NumpyRunner())
+        calibrate(_graph(), [{"x": spoiled}, {"y": X}], Needs(("fc",)), config, NumpyRunner())
 
 
 @pytest.mark.parametrize(("budget", "batch"), [(2**25, 16), (52 * 6 - 1, 5), (52, 1), (1, 1)])
@@ -109,10 +109,10 @@ def test_chunks_are_as_long_as_the_observed_tensors_fit(
     graph, names = _graph(), ["x", "act", "squashed"]  # 5 + 4 + 4 float32 of a sample: 52 bytes
     monkeypatch.setattr("mrt.calibration.run.CHUNK_BYTES", budget)
     runner = CountingRunner()
-    found = calibrate(graph, _batches(23), names, CalibrationConfig(), runner)
+    found = calibrate(graph, _batches(23), Needs(tuple(names)), CalibrationConfig(), runner)
     assert runner.batches == [batch]
     monkeypatch.undo()
-    assert found == calibrate(graph, _batches(23), names, CalibrationConfig(), NumpyRunner())
+    assert found == calibrate(graph, _batches(23), Needs(tuple(names)), CalibrationConfig(), NumpyRunner())
 
 
 @pytest.mark.parametrize(("method", "outlier"), [("percentile", 1000.0), ("mse", 15.0)])
@@ -123,7 +123,7 @@ def test_an_outlier_is_left_out_of_the_tensor_and_of_its_channels(method: str, o
     x = builder.input("x", TensorType((1, 3, 8, 8)))
     graph = builder.graph([builder.apply(Relu(), [x], "y")])
     config = CalibrationConfig.model_validate({"method": method, "percentile": 99.9, "bits": 4})
-    found = calibrate(graph, [data], ["y"], config, NumpyRunner()).thresholds["y"]
+    found = calibrate(graph, [data], Needs(("y",)), config, NumpyRunner()).ranges["y"]
     assert found.lo == 0 and found.hi < 10
     assert found.channels[1] == (0, found.hi)
     assert found.channels[0] == (0, min(data[:, 0].max(), found.hi))
@@ -131,7 +131,7 @@ def test_an_outlier_is_left_out_of_the_tensor_and_of_its_channels(method: str, o
 
 def test_historical_narrows_and_leaves_parameters_exact() -> None:
     config = CalibrationConfig.model_validate({"method": "historical", "lambda": 0.5})
-    found = calibrate(_graph(), _batches(23), NAMES, config, NumpyRunner()).thresholds
+    found = calibrate(_graph(), _batches(23), Needs(NAMES), config, NumpyRunner()).ranges
     reach = 0.0
     for sample in X.astype(np.float64):
         spread = abs(sample.mean()) + 0.5 * sample.std()
@@ -144,7 +144,7 @@ def test_historical_narrows_and_leaves_parameters_exact() -> None:
 def test_samples_and_progress() -> None:
     seen: list[int] = []
     config = CalibrationConfig(samples=10, batch_size=4)
-    found = calibrate(_graph(), _batches(7, 16), ["x"], config, NumpyRunner(), seen.append).thresholds
+    found = calibrate(_graph(), _batches(7, 16), Needs(("x",)), config, NumpyRunner(), seen.append).ranges
     assert seen == [4, 8, 10]
     assert found["x"] == Range(float(X[:10].min()), float(X[:10].max()))
 
@@ -153,11 +153,11 @@ def test_samples_and_progress() -> None:
 def test_means_are_those_of_numpy(baked: bool) -> None:
     asked = [Channels("act", 1), Channels("x", 1), Channels("folded", 1), Channels("act", 1)]
     found = calibrate(
-        _graph(baked), _batches(10, 13), ["x"], CalibrationConfig(batch_size=8), NumpyRunner(), means=asked
+        _graph(baked), _batches(10, 13), Needs(("x",), tuple(asked)), CalibrationConfig(batch_size=8), NumpyRunner()
     )
     positive = np.maximum(X.astype(np.float64) @ WEIGHT.astype(np.float64).T, 0)
     expected = {Channels("act", 1): positive.mean(axis=0), Channels("x", 1): X.mean(axis=0, dtype=np.float64)}
-    assert set(found.thresholds) == {"x"} and list(found.means) == [*expected, Channels("folded", 1)]
+    assert set(found.ranges) == {"x"} and list(found.means) == [*expected, Channels("folded", 1)]
     for channels, mean in expected.items():
         np.testing.assert_allclose(found.means[channels], mean, rtol=1e-6)
     assert found.means[Channels("folded", 1)] == (0.0, 2.0, 3.0, 4.0)
@@ -177,7 +177,7 @@ def test_several_inputs_and_one_that_nothing_reads() -> None:
     a, b = builder.input("a", TensorType((1, 2))), builder.input("b", TensorType((1, 2)))
     graph = builder.graph([builder.apply(Relu(), [a], "y")])
     data = {"a": X[:, :2], "b": X[:, 2:4]}
-    found = calibrate(graph, [data], ["y", "b"], CalibrationConfig(), NumpyRunner()).thresholds
+    found = calibrate(graph, [data], Needs(("y", "b")), CalibrationConfig(), NumpyRunner()).ranges
     assert found["b"] == Range(float(data["b"].min()), float(data["b"].max())) and b in graph.inputs
 
 
@@ -188,7 +188,9 @@ def test_infinity_inside_names_tensor_and_sample() -> None:
     ones = np.ones((6, 1), np.float32)
     zero_at_5 = np.where(np.arange(6)[:, None] == 5, 0, ones).astype(np.float32)
     with pytest.raises(DataError, match=r"ratio .*inf in calibration sample 5"):
-        calibrate(graph, [{"a": ones, "b": zero_at_5}], ["ratio"], CalibrationConfig(batch_size=4), NumpyRunner())
+        calibrate(
+            graph, [{"a": ones, "b": zero_at_5}], Needs(("ratio",)), CalibrationConfig(batch_size=4), NumpyRunner()
+        )
 
 
 def test_non_finite_parameter_is_named() -> None:
@@ -196,17 +198,17 @@ def test_non_finite_parameter_is_named() -> None:
     x, p = builder.input("x", TensorType((1, 2))), builder.parameter("p", np.array([[np.nan, 0]], np.float32))
     graph = builder.graph([builder.apply(BroadcastAdd(), [x, p], "y")])
     with pytest.raises(DataError, match="parameter p"):
-        calibrate(graph, [X[:, :2]], ["p"], CalibrationConfig(), NumpyRunner())
+        calibrate(graph, [X[:, :2]], Needs(("p",)), CalibrationConfig(), NumpyRunner())
 
 
 def test_unknown_tensor_is_named_with_the_nearest() -> None:
     with pytest.raises(GraphError, match="squashd.*squashed"):
-        calibrate(_graph(), _batches(23), ["squashd"], CalibrationConfig(), NumpyRunner())
+        calibrate(_graph(), _batches(23), Needs(("squashd",)), CalibrationConfig(), NumpyRunner())
 
 
 def test_no_samples() -> None:
     with pytest.raises(DataError, match="no samples"):
-        calibrate(_graph(), [], NAMES, CalibrationConfig(), NumpyRunner())
+        calibrate(_graph(), [], Needs(NAMES), CalibrationConfig(), NumpyRunner())
 
 
 @pytest.mark.parametrize(
@@ -237,7 +239,7 @@ def test_memory_does_not_grow_with_samples(method: str, monkeypatch: pytest.Monk
     def peak(samples: int) -> int:
         stream = ({"x": np.full((2, 20_000), i, np.float32)} for i in range(samples // 2))
         tracemalloc.start()
-        calibrate(graph, stream, ["x", "y"], config, NumpyRunner(), means=[Channels("x", 1)])
+        calibrate(graph, stream, Needs(("x", "y"), (Channels("x", 1),)), config, NumpyRunner())
         found = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return found
@@ -253,6 +255,6 @@ def test_chain_of_ten_thousand_operators() -> None:
         y = builder.apply(Relu(), [y], f"relu{i}")
     graph = builder.graph([y])
     found = calibrate(
-        graph, [X[:3, :2]], [s.name for s in graph.symbols], CalibrationConfig(), NumpyRunner()
-    ).thresholds
+        graph, [X[:3, :2]], Needs(tuple(s.name for s in graph.symbols)), CalibrationConfig(), NumpyRunner()
+    ).ranges
     assert len(found) == 10_001 and found["relu9999"].hi == max(0.0, float(X[:3, :2].max()))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.calibration import CalibrationConfig, calibrate
+from mrt.calibration import CalibrationConfig, Needs, calibrate
 from mrt.calibration.channels import ChannelObserver, by_channel
 from mrt.symbol import Array, Graph, NumpyRunner
 from mrt.symbol.operators.activation import Relu
@@ -119,10 +119,10 @@ def test_calibration_finds_the_same_channels_for_any_batches(method: str) -> Non
     for size, batch in ((13, 16), (4, 16), (1, 3)):
         batches = [data[first : first + size] for first in range(0, 13, size)]
         settings = config.model_copy(update={"batch_size": batch})
-        found.append(calibrate(graph, batches, ("x", "s0", "s1", "s2"), settings, NumpyRunner()).thresholds)
+        found.append(calibrate(graph, batches, Needs(("x", "s0", "s1", "s2")), settings, NumpyRunner()).ranges)
     assert found[0] == found[1] == found[2]
-    thresholds = found[0]
-    assert [len(thresholds[name].channels) for name in ("x", "s0", "s1", "s2")] == [0, 5, 5, 3]
+    ranges = found[0]
+    assert [len(ranges[name].channels) for name in ("x", "s0", "s1", "s2")] == [0, 5, 5, 3]
     values: dict[str, list[Array]] = {}
     for sample in data:
         for symbol, value in graph.walk({"x": sample[None]}):
@@ -130,15 +130,15 @@ def test_calibration_finds_the_same_channels_for_any_batches(method: str) -> Non
     for name in ("s0", "s1") if method == "max" else ():
         all_values = np.concatenate(values[name])
         ends = np.stack([all_values.min(axis=(0, 1, 2)), all_values.max(axis=(0, 1, 2))], 1)
-        np.testing.assert_allclose(thresholds[name].channels, ends, rtol=1e-6)
-        assert min(lo for lo, _ in thresholds[name].channels) == thresholds[name].lo
-        assert max(hi for _, hi in thresholds[name].channels) == thresholds[name].hi
+        np.testing.assert_allclose(ranges[name].channels, ends, rtol=1e-6)
+        assert min(lo for lo, _ in ranges[name].channels) == ranges[name].lo
+        assert max(hi for _, hi in ranges[name].channels) == ranges[name].hi
 
 
 def test_a_tensor_whose_batch_is_baked_in_has_no_channels() -> None:
     """Its samples cannot be told from its channels."""
     graph = chain((2, 3, 4), (Relu(), []), (Reshape((1, 6, 4)), []))
     data: list[Array] = [RANDOM.standard_normal((2, 3, 4)).astype(np.float32)]
-    found = calibrate(graph, data, ("s0", "s1"), CalibrationConfig(), NumpyRunner()).thresholds
+    found = calibrate(graph, data, Needs(("s0", "s1")), CalibrationConfig(), NumpyRunner()).ranges
     assert len(found["s0"].channels) == 3
     assert found["s1"].hi == float(np.maximum(data[0], 0).max())

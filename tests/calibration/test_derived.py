@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mrt.calibration import CalibrationConfig, Channels, calibrate
+from mrt.calibration import CalibrationConfig, Channels, Needs, calibrate
 from mrt.errors import DataError
 from mrt.symbol import Array, Evaluate, Graph, NumpyRunner, Runner
 from mrt.symbol.operators.activation import Clip, Relu
@@ -62,15 +62,15 @@ def test_what_is_derived_is_what_is_observed(make) -> None:
     """A tensor whose means are asked for is observed itself."""
     graph, config = network(), CalibrationConfig(batch_size=4)
     names = [symbol.name for symbol in graph.operators]
-    derived = calibrate(graph, [DATA], names, config, make()).thresholds
+    derived = calibrate(graph, [DATA], Needs(tuple(names)), config, make()).ranges
     means = [Channels(name, 1) for name in names]
-    assert derived == calibrate(graph, [DATA], names, config, make(), means=means).thresholds
+    assert derived == calibrate(graph, [DATA], Needs(tuple(names), tuple(means)), config, make()).ranges
 
 
 def test_what_follows_is_not_run() -> None:
     graph, runner = network(), RecordingRunner()
     names = [symbol.name for symbol in graph.operators]
-    found = calibrate(graph, [DATA], names, CalibrationConfig(), runner).thresholds
+    found = calibrate(graph, [DATA], Needs(tuple(names)), CalibrationConfig(), runner).ranges
     assert runner.outputs == ["s0", "s5"]
     values = {
         name: np.concatenate([v for x in DATA for s, v in graph.walk({"x": x[None]}) if s.name == name])
@@ -93,14 +93,14 @@ def test_what_follows_is_not_run() -> None:
 )
 def test_what_does_not_follow_is_observed(operator, parameters) -> None:
     graph, runner = chain((1, 2, 6, 5), (POINTWISE, [weight(3, 2, 1, 1)]), (operator, parameters)), RecordingRunner()
-    calibrate(graph, [DATA], ["s0", "s1"], CalibrationConfig(batch_size=1), runner)
+    calibrate(graph, [DATA], Needs(("s0", "s1")), CalibrationConfig(batch_size=1), runner)
     assert runner.outputs == ["s0", "s1"]
 
 
 def test_historical_observes_everything() -> None:
     graph, runner = network(), RecordingRunner()
     names = [symbol.name for symbol in graph.operators]
-    calibrate(graph, [DATA], names, CalibrationConfig(method="historical"), runner)
+    calibrate(graph, [DATA], Needs(tuple(names)), CalibrationConfig(method="historical"), runner)
     assert runner.outputs == names
 
 
@@ -108,7 +108,7 @@ def test_a_sum_that_overflows_is_named() -> None:
     large = np.full((3, 1, 1), 3e38, np.float32)
     graph = chain((1, 2, 6, 5), (POINTWISE, [np.ones((3, 2, 1, 1))]), (BroadcastAdd(), [large]))
     with pytest.raises(DataError, match="s1 .* holds infinity"):
-        calibrate(graph, [np.full_like(DATA, 1e38)], ["s0", "s1"], CalibrationConfig(), NumpyRunner())
+        calibrate(graph, [np.full_like(DATA, 1e38)], Needs(("s0", "s1")), CalibrationConfig(), NumpyRunner())
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -117,4 +117,4 @@ def test_what_is_not_finite_in_a_channel_is_named_with_its_sample() -> None:
     data = DATA.clip(-1, 1)
     data[7, 0, 2, 2] = 1e30
     with pytest.raises(DataError, match=r"s0 .* holds inf in calibration sample 7"):
-        calibrate(graph, [data], ["s0"], CalibrationConfig(batch_size=4), NumpyRunner())
+        calibrate(graph, [data], Needs(("s0",)), CalibrationConfig(batch_size=4), NumpyRunner())

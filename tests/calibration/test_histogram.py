@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mrt.calibration.histogram import HALF, Histogram, HistogramObserver, LeastError, Percentile
-from mrt.calibration.ranges import CalibrationConfig, Range, new_observer, threshold_of
+from mrt.algorithm_registry import find_algorithm
+from mrt.calibration import CalibrationConfig, Range
+from mrt.calibration.histogram import HALF, Histogram, HistogramObserver
+from mrt.calibration.range_method import RangeMethod
+from mrt.calibration.ranges import range_of
+from mrt.quantization.algorithms.least_error_range import LeastError
+from mrt.quantization.algorithms.percentile_range import Percentile
 
 RANDOM = np.random.default_rng(5)
 
@@ -97,9 +102,9 @@ def test_few_bits_cover_less() -> None:
 
 @pytest.mark.parametrize("method", ["percentile", "mse"])
 def test_tensors_of_one_value(method: str) -> None:
-    config = CalibrationConfig.model_validate({"method": method})
-    assert threshold_of(new_observer(config)) == Range(0.0, 0.0)
+    unobserved = find_algorithm(RangeMethod, method).observer(CalibrationConfig())
+    assert range_of(unobserved) == Range(0.0, 0.0)
     for value in (0.0, 3.0, -1e30, 2.0**-149):
-        covered = threshold_of(new_observer(config).observe(np.full((2, 9), value, np.float32)))
+        covered = range_of(unobserved.observe(np.full((2, 9), value, np.float32)))
         assert covered.lo <= covered.hi
         assert (covered.lo, covered.hi) == pytest.approx((value, value), rel=1e-3)

@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mrt.algorithm_registry import find_algorithm
+from mrt.calibration import CalibrationConfig, Range
 from mrt.calibration.observers import HistoricalObserver, MeanObserver, RangeObserver
-from mrt.calibration.ranges import CalibrationConfig, Range, new_observer, threshold_of
+from mrt.calibration.range_method import RangeMethod
+from mrt.calibration.ranges import range_of
 
 OBSERVERS = [RangeObserver(), HistoricalObserver(lambda_=2.0)]
 
@@ -61,15 +64,15 @@ def test_historical_is_the_largest_reach_of_a_sample(lambda_: float) -> None:
     reach = max(_reach(sample, lambda_) for sample in samples)
     assert observer.reach == pytest.approx(reach, rel=1e-12)
     lo, hi = float(samples.min()), float(samples.max())
-    assert threshold_of(observer) == Range(max(lo, -observer.reach), min(hi, observer.reach))
+    assert range_of(observer) == Range(max(lo, -observer.reach), min(hi, observer.reach))
 
 
 def test_historical_cuts_an_outlier_only_if_clearly_beyond() -> None:
     sample = np.zeros((1, 10_000), np.float32)
     sample[0, 0] = 100.0
-    assert threshold_of(HistoricalObserver(3.0).observe(sample)).hi < 10
+    assert range_of(HistoricalObserver(3.0).observe(sample)).hi < 10
     even = np.tile(np.array([[-1, 1]], np.float32), (1, 50))
-    assert threshold_of(HistoricalObserver(0.96).observe(even)) == Range(-1.0, 1.0)
+    assert range_of(HistoricalObserver(0.96).observe(even)) == Range(-1.0, 1.0)
 
 
 @pytest.mark.parametrize("value", [0.0, -3.5, 1e30, 1e-42])
@@ -77,13 +80,15 @@ def test_constant_tensor(value: float) -> None:
     samples = np.full((3, 7), value, np.float32)
     exact = float(np.float32(value))
     for observer in OBSERVERS:
-        assert threshold_of(observer.observe(samples)) == Range(exact, exact)
+        assert range_of(observer.observe(samples)) == Range(exact, exact)
 
 
 def test_nothing_observed() -> None:
     for method in ("max", "historical"):
-        observer = new_observer(CalibrationConfig(method=method)).observe(np.zeros((2, 0), np.float32))
-        assert threshold_of(observer) == Range(0.0, 0.0)
+        observer = (
+            find_algorithm(RangeMethod, method).observer(CalibrationConfig()).observe(np.zeros((2, 0), np.float32))
+        )
+        assert range_of(observer) == Range(0.0, 0.0)
 
 
 @settings(max_examples=40, deadline=None)

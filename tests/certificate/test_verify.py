@@ -30,7 +30,7 @@ from mrt.symbol.operators.convolution import Convolution
 
 
 def small_model() -> QuantizedModel:
-    """One convolution with bias and relu, quantized with made-up thresholds."""
+    """One convolution with bias and relu, quantized with made-up ranges."""
     rng = np.random.default_rng(0)
     builder = GraphBuilder()
     x = builder.input("x", TensorType((1, 3, 5, 5)))
@@ -39,8 +39,8 @@ def small_model() -> QuantizedModel:
     conv = builder.apply(Convolution(kernel=(3, 3), num_filter=4, no_bias=True), [x, weight], "conv")
     out = builder.apply(Relu(), [builder.apply(BroadcastAdd(), [conv, bias], "add")], "out")
     graph = builder.graph([out])
-    thresholds = {name: Range(-3.0, 3.0) for name in ("x", "conv", "add")} | {"out": Range(0.0, 3.0)}
-    return assemble(expand_graph(graph, thresholds, QuantizationConfig()), None, thresholds)
+    ranges = {name: Range(-3.0, 3.0) for name in ("x", "conv", "add")} | {"out": Range(0.0, 3.0)}
+    return assemble(expand_graph(graph, ranges, QuantizationConfig()), None, ranges)
 
 
 @pytest.fixture
@@ -125,8 +125,8 @@ def two_layers() -> QuantizedModel:
         parameter = builder.parameter(f"w{index}", np.array(weight, np.float32).reshape(2, 2, 1, 1))
         operator = Convolution(kernel=(1, 1), num_filter=2, no_bias=True)
         symbol = builder.apply(operator, [symbol, parameter], f"conv{index}")
-    thresholds = {name: Range(-2.0, 2.0) for name in ("x", "conv1", "conv2")}
-    return assemble(expand_graph(builder.graph([symbol]), thresholds, QuantizationConfig()), None, thresholds)
+    ranges = {name: Range(-2.0, 2.0) for name in ("x", "conv1", "conv2")}
+    return assemble(expand_graph(builder.graph([symbol]), ranges, QuantizationConfig()), None, ranges)
 
 
 def test_parameters_exchanged_in_the_graph_are_found(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def test_every_pair_of_integers(form: str, kind: str) -> None:
     grid = [part.reshape(1, -1) for part in np.meshgrid(columns[0], columns[1][::17])]
     graph = network(make, (first, second), out, [part.shape for part in grid])
     model = mrt.quantize(graph)
-    assert model.certificate.max_bits <= 32 and not model.thresholds
+    assert model.certificate.max_bits <= 32 and not model.ranges
     pairs = zip(reals(grid[0], first), reals(grid[1], second), strict=True)
     check(model, {"x0": grid[0], "x1": grid[1]}, [compute(a, b) for a, b in pairs], *out)
 

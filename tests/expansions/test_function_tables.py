@@ -90,7 +90,7 @@ def configured(quantizer: str = "symmetric", bits: int = 8, output: int = 16) ->
     return QuantizationConfig.model_validate({"activation": activation, "output": {"bits": output}})
 
 
-def thresholds(graph: Graph, x: np.ndarray) -> dict[str, Range]:
+def ranges(graph: Graph, x: np.ndarray) -> dict[str, Range]:
     values = {symbol.name: value for symbol, value in graph.walk({"x": x})}
     return {name: Range(float(v.min()), float(v.max())) for name, v in values.items()}
 
@@ -112,7 +112,7 @@ def test_the_error_is_within_the_stated_bound(
     """|y - f(x)| <= sy / 2 + L sx / 2, with L from finite differences of f over the calibrated range."""
     x = np.linspace(*ends, 4001).astype(np.float32)[None]
     graph = chain(x.shape, (operator, []))
-    integer = expand_graph(graph, thresholds(graph, x), configured(quantizer, bits))
+    integer = expand_graph(graph, ranges(graph, x), configured(quantizer, bits))
     assert [symbol.op for symbol in integer.graph.operators] == [TableLookup.op]
     dense = np.linspace(*ends, 400_001)
     lipschitz = np.abs(np.diff(operator.evaluate(dense)) / np.diff(dense)).max()
@@ -128,7 +128,7 @@ def test_functions_that_jump_have_a_value_from_nearby(operator: Operator, bits: 
     """Between the function at x - sx / 2 and at x + sx / 2, but for half a step of the output."""
     x = np.concatenate([np.linspace(-6, 7, 2001), np.arange(-12, 15) / 2]).astype(np.float32)[None]
     graph = chain(x.shape, (operator, []))
-    integer = expand_graph(graph, thresholds(graph, x), configured(quantizer, bits))
+    integer = expand_graph(graph, ranges(graph, x), configured(quantizer, bits))
     assert [symbol.op for symbol in integer.graph.operators] == [TableLookup.op]
     half = integer.inputs[0][1].scale * (0.5 + 2.0**-7)
     found, rounding = run(integer, x), integer.outputs[0].step * (0.5 + 2.0**-10)
@@ -141,7 +141,7 @@ def test_functions_that_jump_have_a_value_from_nearby(operator: Operator, bits: 
 def test_tables_have_an_entry_for_each_integer(bits: int, entries: int, quantizer: str) -> None:
     x = np.linspace(-4, 4, 101).astype(np.float32)[None]
     graph = chain(x.shape, (Tanh(), []))
-    integer = expand_graph(graph, thresholds(graph, x), configured(quantizer, bits))
+    integer = expand_graph(graph, ranges(graph, x), configured(quantizer, bits))
     (table,) = integer.graph.parameters.values()
     assert table.size == (entries if quantizer == "affine" else entries - 1)
 
@@ -227,7 +227,7 @@ def test_the_input_covers_only_where_the_function_varies(
     """The error keeps to sy / 2 + L sx / 2 over the whole range, with the step of the part that is covered."""
     x = np.concatenate([np.linspace(*ends, 4001), np.linspace(*varies, 4001)]).astype(np.float32)[None]
     graph = chain(x.shape, (operator, []))
-    integer = expand_graph(graph, thresholds(graph, x), configured(quantizer, bits, bits))
+    integer = expand_graph(graph, ranges(graph, x), configured(quantizer, bits, bits))
     dense = np.linspace(*ends, 800_001)
     lipschitz = np.abs(np.diff(operator.evaluate(dense)) / np.diff(dense)).max()
     step = integer.inputs[0][1].scale
@@ -245,7 +245,7 @@ def test_functions_that_vary_everywhere_cover_everything(operator: Operator) -> 
     ends = (0.25, 6.0)
     x = np.linspace(*ends, 1001).astype(np.float32)[None]
     graph = chain(x.shape, (operator, []))
-    integer = expand_graph(graph, thresholds(graph, x), configured("symmetric"))
+    integer = expand_graph(graph, ranges(graph, x), configured("symmetric"))
     assert integer.inputs[0][1].scale == pytest.approx(6.0 / 255, 0.02)
 
 

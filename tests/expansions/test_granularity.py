@@ -125,9 +125,9 @@ def test_groups_of_one_range_give_the_integers_of_one_scale(layers: str, pair: t
     shape, steps = LAYERS[layers]
     spread = np.linspace(0.4, 1.1, shape[1])
     graph = chain(shape, times(*spread, rank=len(shape)), *steps)
-    thresholds = like_channels(graph, observe(graph, random_samples(graph)))
-    whole = expand_graph(graph, thresholds, config_of(pair=pair))
-    split = expand_graph(graph, thresholds, config_of(step, step, pair))
+    ranges = like_channels(graph, observe(graph, random_samples(graph)))
+    whole = expand_graph(graph, ranges, config_of(pair=pair))
+    split = expand_graph(graph, ranges, config_of(step, step, pair))
     for feeds in extreme_feeds(whole):
         for expected, found in zip(whole.graph.evaluate(feeds), split.graph.evaluate(feeds), strict=True):
             np.testing.assert_array_equal(found, expected)
@@ -172,13 +172,13 @@ def test_the_accumulator_is_the_sum_of_factors_times_partial_sums(operands: str,
     weight *= np.reshape(reach[::-1] if operands != "data" else [1.0] * 6, (1, 6, 1, 1))
     graph = chain(IMAGE, times(*reach), (Convolution((3, 3), 4, no_bias=True), [weight]))
     ends = [(-r / 2, r) for r in reach]
-    thresholds = {
+    ranges = {
         "x": Range(-0.6, 1.1),
         "s0": Range(-8.0, 16.0, tuple(ends)),
         "s1": Range(-500.0, 500.0, ((-500.0, 500.0),) * 4),
     }
     config = config_of(None if operands == "weight" else 2, None if operands == "data" else 2, (quantizer, "symmetric"))
-    integer = expand_graph(graph, thresholds, config)
+    integer = expand_graph(graph, ranges, config)
     names = names_of(integer.graph, "Convolution")
     sums = [integer.graph.by_name[name] for name in names]
     source = sums[0].inputs[0].inputs[0]

@@ -112,12 +112,12 @@ def without_groups(config: QuantizationConfig) -> QuantizationConfig:
 def test_groups_of_one_range_give_the_integers_of_one_scale(case: Case) -> None:
     """Bit for bit, where calibration saw every channel reach what its tensor does."""
     samples = [case.draw(seed) for seed in (1, 2)]
-    thresholds = like_channels(case.graph, observe(case.graph, samples))
+    ranges = like_channels(case.graph, observe(case.graph, samples))
     for config in case.configs():
         if config.weight.granularity != "layer":
             continue  # the weight's own ranges differ; test_granularity.py has weights whose ranges do not
-        split = expand_graph(case.graph, thresholds, config)
-        whole = expand_graph(case.graph, thresholds, without_groups(config))
+        split = expand_graph(case.graph, ranges, config)
+        whole = expand_graph(case.graph, ranges, without_groups(config))
         for feeds in extreme_feeds(whole):
             for found, expected in zip(split.graph.evaluate(feeds), whole.graph.evaluate(feeds), strict=True):
                 np.testing.assert_array_equal(found, expected)

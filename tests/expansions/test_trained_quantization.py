@@ -392,7 +392,7 @@ def test_quantize_and_dequantize_of_onnx(dtype: str, bits: int) -> None:
     assert steps.max() < 1.001 and np.mean(steps > 0.5) < 2e-3
     assert model.inputs[0].zero_point == 19 and model.outputs[0].zero_point == 3
     assert model.outputs[0].scale == np.float32(0.031)
-    assert not model.thresholds and not any("anew" in note for note in model.notes)
+    assert not model.ranges and not any("anew" in note for note in model.notes)
 
 
 def test_a_function_between_quantizers_of_16_bits_has_entries_of_16_bits() -> None:
@@ -439,7 +439,7 @@ def test_the_rest_of_a_network_is_calibrated() -> None:
         mrt.quantize(graph)
     x = np.random.default_rng(4).normal(0, 0.8, (2, 4, 6, 6)).astype(np.float32)
     model = mrt.quantize(graph, x, runner=NumpyRunner())
-    assert set(model.thresholds) == {"first", "function", "last"}
+    assert set(model.ranges) == {"first", "function", "last"}
     (found,) = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(x)))
     (wanted,) = graph.evaluate({"x": x})
     assert np.abs(found - wanted).max() < 0.02 * np.abs(wanted).max()

@@ -16,8 +16,8 @@ from openvino_models import Case, ints, normal, run_openvino  # noqa: E402
 
 import mrt  # noqa: E402
 from mrt.errors import GraphError, ModelFileError, MRTError  # noqa: E402
+from mrt.frontend.formats import format_of  # noqa: E402
 from mrt.frontend.openvino import from_openvino  # noqa: E402
-from mrt.frontend.shared.sniffing import sniff_format  # noqa: E402
 from mrt.symbol import Graph  # noqa: E402
 from mrt.symbol.operators.fake_quantize import FakeQuantize  # noqa: E402
 from mrt.symbol.operators.integer import Dequantize  # noqa: E402
@@ -40,7 +40,7 @@ def saved(folder: Path, half: bool = False) -> Path:
 @pytest.mark.parametrize("half", [False, True])
 def test_a_file_is_read_by_its_content(tmp_path: Path, half: bool) -> None:
     path = saved(tmp_path, half)
-    assert sniff_format(path) == "openvino"
+    assert format_of(path).name == "openvino"
     graph = mrt.load_model(path, batch=3)
     assert [str(symbol) for symbol in graph.inputs] == [str(symbol) for symbol in from_openvino(path, 3).inputs]
     assert graph.inputs[0].shape == (3, 2, 4, 4)

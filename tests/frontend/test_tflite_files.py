@@ -13,7 +13,7 @@ from tflite_files import File, interpreted, random
 import mrt
 from mrt.errors import GraphError, ModelFileError, MRTError, UnsupportedOperatorError
 from mrt.frontend import from_tflite, load_model
-from mrt.frontend.shared.sniffing import sniff_format
+from mrt.frontend.formats import format_of
 
 IMAGE, WEIGHT, BIAS = random(1, 6, 6, 3), random(4, 3, 3, 3, seed=1), random(4, seed=2)
 CONV = {"Padding": 0, "StrideH": 1, "StrideW": 1, "DilationHFactor": 1, "DilationWFactor": 1}
@@ -332,7 +332,7 @@ def test_a_result_has_the_shape_that_the_file_says() -> None:
 def test_the_format_is_told_by_the_content(tmp_path: Path) -> None:
     for name in ("model.tflite", "model.bin", "model.onnx"):
         (tmp_path / name).write_bytes(conv_file())
-        assert sniff_format(tmp_path / name) == "tflite"
+        assert format_of(tmp_path / name).name == "tflite"
         assert load_model(tmp_path / name).outputs[0].shape == (1, 6, 6, 4)
         assert mrt.from_tflite(tmp_path / name).outputs[0].shape == (1, 6, 6, 4)
     (tmp_path / "damaged.tflite").write_bytes(b"nothing")

@@ -75,19 +75,19 @@ def observe(graph: Graph, samples: Sequence[dict[str, Array]]) -> dict[str, Rang
     return found
 
 
-def like_channels(graph: Graph, thresholds: Mapping[str, Range]) -> dict[str, Range]:
-    """Thresholds as if every channel had the range of its tensor."""
+def like_channels(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """Ranges as if every channel had the range of its tensor."""
     axes, found = channel_axes(graph), {}
-    for name, threshold in thresholds.items():
+    for name, whole in ranges.items():
         count = graph.by_name[name].shape[axes[name]] if axes.get(name, 0) > 0 else 0
-        found[name] = replace(threshold, channels=((threshold.lo, threshold.hi),) * count)
+        found[name] = replace(whole, channels=((whole.lo, whole.hi),) * count)
     return found
 
 
 def quantize_and_run(
     graph: Graph, samples: Sequence[dict[str, Array]], config: QuantizationConfig | None = None
 ) -> Outcome:
-    """Quantizes `graph` with thresholds from `samples`, runs both forms on them, and checks that bounds are sound."""
+    """Quantizes `graph` with ranges from `samples`, runs both forms on them, and checks that bounds are sound."""
     integer = expand_graph(graph, observe(graph, samples), config or QuantizationConfig())
     intervals = {s.name: Interval.of(t.lo, t.hi, s.shape) for s, t in integer.inputs}
     bounds = analyse_bounds(integer.graph, intervals)

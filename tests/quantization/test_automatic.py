@@ -47,9 +47,9 @@ EVEN = times(*(1 + 0.01 * np.arange(8.0)))
 
 
 def plan_of(graph: Graph, config: QuantizationConfig) -> tuple[Plan, tuple[str, ...]]:
-    thresholds = observe(graph, random_samples(graph))
-    resolved, notes = resolve_granularity(graph, thresholds, config)
-    return make_plan(graph, thresholds, resolved), notes
+    ranges = observe(graph, random_samples(graph))
+    resolved, notes = resolve_granularity(graph, ranges, config)
+    return make_plan(graph, ranges, resolved), notes
 
 
 def steps_of(plan: Plan) -> dict[str, int]:
@@ -71,10 +71,10 @@ def test_the_spread_tensor_is_split_and_no_other() -> None:
 def test_the_note_says_what_groups_gain_and_cost() -> None:
     """Two of eight channels at 1, the others at nothing beside it: a quarter of the noise, 6.0 dB."""
     graph = chain(SHAPE, times(1, 1, *(1e-3,) * 6), conv())
-    thresholds = observe(graph, random_samples(graph))
-    ends = thresholds["s0"].channels
-    thresholds["s0"] = replace(thresholds["s0"], channels=((-1.0, 1.0),) * 2 + ends[2:])
-    _, (note,) = resolve_granularity(graph, thresholds, config_of())
+    ranges = observe(graph, random_samples(graph))
+    ends = ranges["s0"].channels
+    ranges["s0"] = replace(ranges["s0"], channels=((-1.0, 1.0),) * 2 + ends[2:])
+    _, (note,) = resolve_granularity(graph, ranges, config_of())
     # Of 64 multiplications for each pixel, 4 groups add as many additions and factors for each of 8 outputs.
     assert note == "s0 (broadcast_mul): groups of 2 channels save 6.0 dB of noise for 1e+02 % more operations"
 
@@ -92,8 +92,8 @@ def test_without_a_budget_what_costs_is_left_and_what_does_not_is_split() -> Non
 def test_the_operations_that_are_added_stay_within_the_budget(room: float) -> None:
     """Counted in the integer graph: for every output of a sliced sum a factor and an addition for each slice."""
     graph = chain(SHAPE, SPREAD, conv(kernel=3), SPREAD, conv(16), times(*np.exp2(-np.arange(16.0) / 3)), conv(8, 16))
-    thresholds = observe(graph, random_samples(graph))
-    integer = expand_graph(graph, thresholds, config_of(room))
+    ranges = observe(graph, random_samples(graph))
+    integer = expand_graph(graph, ranges, config_of(room))
     sums = [symbol for symbol in integer.graph.operators if symbol.op == "add_n"]
     added = sum(2 * len(symbol.inputs) * symbol.type.size for symbol in sums)
     total = sum(s.type.size * s.inputs[1].type.size // s.shape[1] for s in graph.operators if s.op == "Convolution")
@@ -148,9 +148,9 @@ def test_what_an_input_gives_is_not_split() -> None:
 
 def test_channels_that_were_not_calibrated_have_one_scale_and_a_note_says_so() -> None:
     graph = chain(SHAPE, SPREAD, conv(), SPREAD, conv())
-    thresholds = observe(graph, random_samples(graph))
-    thresholds["s0"] = replace(thresholds["s0"], channels=())
-    notes = expand_graph(graph, thresholds, config_of()).notes
+    ranges = observe(graph, random_samples(graph))
+    ranges["s0"] = replace(ranges["s0"], channels=())
+    notes = expand_graph(graph, ranges, config_of()).notes
     assert any(note.startswith("s2 (broadcast_mul): groups of") for note in notes)
     assert notes[-1] == "one scale where calibration saw no channels, since axis 0 counts no samples: s0"
 

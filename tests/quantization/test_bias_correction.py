@@ -1,11 +1,7 @@
-"""What corrections are, against float64; that sequential ones make the means right, in flat memory and linear time."""
+"""What corrections are, against float64, and that sequential ones make the means right."""
 
 from __future__ import annotations
 
-import tempfile
-import threading
-import tracemalloc
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,131 +12,35 @@ import pytest
 import mrt
 from mrt.api import quantize
 from mrt.backend import TvmRunner
-from mrt.calibration import Calibration, CalibrationConfig, calibrate
+from mrt.calibration import Calibration, CalibrationConfig
 from mrt.errors import ConfigError, DataError, QuantizationError
-from mrt.quantization.algorithms.bias_correction import (
-    Samples,
-    fast_corrections,
-    find_corrections,
-    observed_channels,
-    reductions,
-    sequential_corrections,
-)
+from mrt.quantization.algorithms.algorithm import Samples
+from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
+from mrt.quantization.algorithms.fast_bias_correction import fast_corrections
+from mrt.quantization.algorithms.sequential_bias_correction import sequential_corrections
 from mrt.quantization.expand import IntegerGraph, expand_graph, input_quantization
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.make import observed_tensors
 from mrt.report.inspect import explain
-from mrt.symbol import Array, Evaluate, Graph, GraphBuilder, NumpyRunner, Operator, TensorType
+from mrt.symbol import Array, Graph, NumpyRunner, Operator
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.interval import Interval
-from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd
-from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
-from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.linear import FullyConnected
-from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.transform import Reshape
+from tests.quantization.corrected_networks import (
+    BATCH,
+    QUANTIZERS,
+    RNG,
+    RUNS,
+    SINGLE,
+    calibrated,
+    data_for,
+    options,
+    sequential,
+    weights,
+)
 from tests.quantization.networks import chain
-
-RNG = np.random.default_rng(11)
-COUNT = 13
-BATCH = CalibrationConfig(batch_size=4)
-
-
-def options(mode: str, activation: str = "symmetric", weight: str = "symmetric", bits: int = 4) -> QuantizationConfig:
-    """Few bits for the weights, so that their rounding shifts means by many steps of an accumulator."""
-    return QuantizationConfig.model_validate(
-        {
-            "bias_correction": mode,
-            "activation": {"quantizer": activation},
-            "weight": {"quantizer": weight, "bits": bits},
-        }
-    )
-
-
-def weights(*shape: int) -> Array:
-    return RNG.normal(0.1, 0.5, shape).astype(np.float32)
-
-
-def convolution(
-    channels: int, outputs: int, kernel: int = 1, groups: int = 1, **more: object
-) -> tuple[Operator, list[Array]]:
-    taps = weights(outputs, channels // groups, kernel, kernel)
-    made = Convolution(kernel=(kernel, kernel), num_filter=outputs, num_group=groups, no_bias=True, **more)  # type: ignore[arg-type]
-    return made, [taps]
-
-
-def data_for(graph: Graph, count: int = COUNT) -> Array:
-    """Samples whose channels have different means, none of them 0."""
-    shape = graph.inputs[0].shape[1:]
-    means = np.linspace(0.3, 1.5, shape[0]).reshape(-1, *(1,) * (len(shape) - 1))
-    return (RNG.normal(0, 0.5, (count, *shape)) + means).astype(np.float32)
-
-
-def calibrated(graph: Graph, x: Array) -> Calibration:
-    return calibrate(graph, [x], observed_tensors(graph), BATCH, NumpyRunner(), means=observed_channels(graph))
-
-
-def sequential(graph: Graph, x: Array, config: QuantizationConfig) -> dict[str, Array]:
-    return sequential_corrections(graph, calibrated(graph, x), config, Samples([x], BATCH, NumpyRunner()))
-
-
-SINGLE = {
-    "convolution": chain((1, 6, 5, 5), convolution(6, 4, 3)),
-    "stride and dilation": chain((1, 6, 7, 7), convolution(6, 4, 3, stride=(2, 2), dilate=(2, 2))),
-    "grouped": chain((1, 6, 5, 5), convolution(6, 4, 3, groups=2)),
-    "depthwise": chain((1, 6, 5, 5), convolution(6, 6, 3, groups=6)),
-    "two outputs of each channel": chain((1, 6, 5, 5), convolution(6, 12, 3, groups=6)),
-    "FullyConnected": chain((1, 6), (FullyConnected(num_hidden=4, no_bias=True), [weights(4, 6)])),
-    "FullyConnected of images": chain((1, 6, 2, 2), (FullyConnected(num_hidden=4, no_bias=True), [weights(4, 24)])),
-    "FullyConnected of rows": chain(
-        (1, 3, 6), (FullyConnected(num_hidden=4, no_bias=True, flatten=False), [weights(4, 6)])
-    ),
-    "Deconvolution": chain(
-        (1, 6, 4, 4), (Deconvolution(kernel=(3, 3), num_filter=4, stride=(2, 2)), [weights(6, 4, 3, 3)])
-    ),
-    "grouped Deconvolution": chain(
-        (1, 6, 4, 4), (Deconvolution(kernel=(3, 3), num_filter=4, stride=(2, 2), num_group=2), [weights(6, 2, 3, 3)])
-    ),
-}
-
-
-def network() -> Graph:
-    """Pads, a depthwise layer, a residual sum, one tensor read by two layers, biases, a fully connected end."""
-    builder = GraphBuilder()
-    counter = iter(range(100))
-
-    def layer(source, channels: int, outputs: int, kernel: int = 1, groups: int = 1, bias: bool = True):  # type: ignore[no-untyped-def]
-        number = next(counter)
-        operator, (taps,) = convolution(channels, outputs, kernel, groups)
-        if kernel > 1:
-            source = builder.apply(Pad(pad_width=(0, 0, 0, 0, 1, 1, 1, 1)), [source], f"pad{number}")
-        made = builder.apply(operator, [source, builder.parameter(f"w{number}", taps)], f"layer{number}")
-        if not bias:
-            return made
-        offset = builder.parameter(f"b{number}", RNG.normal(0, 0.3, (1, outputs, 1, 1)).astype(np.float32))
-        return builder.apply(BroadcastAdd(), [made, offset], f"biased{number}")
-
-    def relu(source):  # type: ignore[no-untyped-def]
-        return builder.apply(Relu(), [source], f"relu{next(counter)}")
-
-    x = builder.input("x", TensorType((1, 3, 6, 6)))
-    first = relu(layer(x, 3, 4, 3))
-    inner = layer(relu(layer(first, 4, 4, 3, groups=4)), 4, 4)
-    total = builder.apply(ElemwiseAdd(), [first, inner], "total")
-    left, right = layer(total, 4, 4, bias=False), layer(total, 4, 4)
-    both = builder.apply(ElemwiseAdd(), [relu(left), right], "both")
-    flat = builder.apply(Reshape(shape=(0, -1)), [both], "flat")
-    end = builder.apply(
-        FullyConnected(num_hidden=5, no_bias=True), [flat, builder.parameter("wf", weights(5, 144))], "end"
-    )
-    return builder.graph([end])
-
-
-NETWORK = network()
-RUNS = {name: (graph, data_for(graph)) for name, graph in {**SINGLE, "network": NETWORK}.items()}
-QUANTIZERS = [("symmetric", "symmetric"), ("affine", "symmetric"), ("affine", "affine")]
 
 
 def channel_mean(values: Array, axis: int) -> Array:
@@ -220,7 +120,7 @@ def shift_of_constant_images(operator: Operator, error: Array, mean: Array, shap
 def test_fast_is_the_rounding_of_the_weights_times_the_mean(name: str, activation: str) -> None:
     (graph, x), config = RUNS[name], options("fast", activation)
     operator, rows = graph.outputs[0].operator, graph.parameters["p0_0"].astype(np.float64)
-    integer = expand_graph(graph, calibrated(graph, x).thresholds, config)
+    integer = expand_graph(graph, calibrated(graph, x).ranges, config)
     accumulated = next(integer.scales[s.name] for s in integer.graph.operators if s.name in integer.scales)
     scale = (accumulated / integer.scales["x"]).reshape(-1)
     shape = (1, -1, 1, 1) if isinstance(operator, Deconvolution) else (-1, *(1,) * (rows.ndim - 1))
@@ -241,7 +141,7 @@ def test_fast_knows_the_zero_points_of_weights() -> None:
     """A fully connected layer's real weights are what its integers answer to one input at a time."""
     graph, x = RUNS["FullyConnected"]
     config, found = options("fast", "affine", "affine"), calibrated(*RUNS["FullyConnected"])
-    integer = expand_graph(graph, found.thresholds, config)
+    integer = expand_graph(graph, found.ranges, config)
     target = integer.inputs[0][1]
     answers = np.zeros((4, 6))
     at_zero = _last_accumulator(integer, np.full((1, 6), target.zero_point))
@@ -269,10 +169,10 @@ def test_fast_is_exact_where_channels_are_constant(name: str) -> None:
     levels = np.array([255, 40, 120, 3, 77, 200]).reshape(-1, *(1,) * (graph.inputs[0].type.rank - 2))
     x = np.broadcast_to(levels / 255, (5, *graph.inputs[0].shape[1:])).astype(np.float32)
     config, found = options("fast"), calibrated(graph, x)
-    thresholds = found.thresholds
+    ranges = found.ranges
     corrections = fast_corrections(graph, found, config)
-    before = expand_graph(graph, thresholds, config)
-    after = expand_graph(graph, thresholds, config, corrections)
+    before = expand_graph(graph, ranges, config)
+    after = expand_graph(graph, ranges, config, corrections)
     wrong = mean_errors(graph, before, x, accumulators(graph, before))["s0"]
     right = mean_errors(graph, after, x, accumulators(graph, after))["s0"]
     assert np.abs(wrong).max() > 20 and np.abs(right).max() <= 0.5 + 0.01
@@ -286,10 +186,10 @@ def test_fast_is_exact_where_channels_are_constant(name: str) -> None:
 def test_sequential_makes_means_right_to_a_step(name: str, activation: str, weight: str) -> None:
     """Half a step of the accumulator for the rounding of the correction, half a one for that of a bias."""
     (graph, x), config = RUNS[name], options("sequential", activation, weight)
-    thresholds, corrections = calibrated(graph, x).thresholds, sequential(graph, x, config)
+    ranges, corrections = calibrated(graph, x).ranges, sequential(graph, x, config)
     assert set(corrections) == {symbol.name for symbol in reductions(graph)}
-    before = expand_graph(graph, thresholds, config)
-    after = expand_graph(graph, thresholds, config, corrections)
+    before = expand_graph(graph, ranges, config)
+    after = expand_graph(graph, ranges, config, corrections)
     wrong = mean_errors(graph, before, x, accumulators(graph, before))
     right = mean_errors(graph, after, x, accumulators(graph, after))
     for tensor, error in right.items():
@@ -323,7 +223,7 @@ def test_weights_that_all_round_to_zero_are_replaced_by_their_mean() -> None:
         corrections = find_corrections(graph, found, config, Samples([x], BATCH, NumpyRunner()))
         assert corrections["s0"] == pytest.approx([0.0, 0.003], abs=1e-4)
         assert corrections["s0"][1] == pytest.approx(0.003, abs=1e-9)
-        integer = expand_graph(graph, found.thresholds, config, corrections)
+        integer = expand_graph(graph, found.ranges, config, corrections)
         output = integer.outputs[0]
         real = output.step * integer.graph.evaluate({"x": np.array([[255]], np.uint8)})[0]
         assert real[0] == pytest.approx([1.0, 0.003], abs=float(integer.scales["s0"].max()))
@@ -356,7 +256,7 @@ def test_a_graph_that_bakes_its_batch_in_is_corrected_too() -> None:
         (FullyConnected(num_hidden=3, no_bias=True), [weights(3, 6)]),
     )
     x, config = data_for(graph), options("sequential")
-    integer = expand_graph(graph, calibrated(graph, x).thresholds, config, sequential(graph, x, config))
+    integer = expand_graph(graph, calibrated(graph, x).ranges, config, sequential(graph, x, config))
     errors = mean_errors(graph, integer, x, accumulators(graph, integer))
     assert all(np.abs(error).max() <= 0.5 + 1e-3 for error in errors.values())
 
@@ -372,117 +272,16 @@ def test_compiled_pieces_give_what_numpy_gives() -> None:
     assert all(np.array_equal(by_tvm[name], by_numpy[name]) for name in by_numpy)
 
 
-# -- what it costs ---------------------------------------------------------------------------------------------------
-
-
-class Watching(NumpyRunner):
-    """Runs by NumPy, on several threads; remembers the operators of each graph, the runs, and the files that lie in
-    `folder` meanwhile."""
-
-    def __init__(self, folder: Path, fails_at: int | None = None) -> None:
-        self.folder = folder
-        self.operators: list[list[str]] = []
-        self.runs = 0
-        self.files = 0
-        self.fails_at = fails_at
-        self.lock = threading.Lock()
-
-    def prepare(self, graph: Graph) -> Evaluate:
-        self.operators.append([symbol.name for symbol in graph.operators])
-
-        def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
-            with self.lock:
-                self.runs += 1
-                self.files = max(self.files, len([path for path in self.folder.rglob("*") if path.is_file()]))
-                fails = self.runs == self.fails_at
-            if fails:
-                raise KeyboardInterrupt
-            return graph.evaluate(feeds)
-
-        return evaluate
-
-
-def deep(blocks: int) -> Graph:
-    """Residual blocks of two layers: two tensors are alive at any time."""
-    builder = GraphBuilder()
-    x = builder.input("x", TensorType((1, 4, 3, 3)))
-    for block in range(blocks):
-        inner = x
-        for k in (0, 1):
-            weight = builder.parameter(f"w{block}_{k}", weights(4, 4, 1, 1) / 2)
-            made = Convolution(kernel=(1, 1), num_filter=4, no_bias=True)
-            inner = builder.apply(made, [inner, weight], f"layer{block}_{k}")
-        x = builder.apply(ElemwiseAdd(), [x, builder.apply(Relu(), [inner], f"relu{block}")], f"total{block}")
-    return builder.graph([x])
-
-
-def test_each_symbol_runs_once_and_each_reduction_at_most_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    graph = deep(12)
-    x, runner, config = data_for(graph), Watching(tmp_path), options("sequential")
-    sequential_corrections(graph, calibrated(graph, x), config, Samples([x], BATCH, runner))
-    assert len(runner.operators) == 24 and runner.runs == 24 * 4
-    counts = Counter(name for names in runner.operators for name in names)
-    reduced = {symbol.name for symbol in reductions(graph)}
-    assert all(number <= (2 if name in reduced else 1) for name, number in counts.items())
-    assert 2 <= runner.files <= 5
-
-
-@pytest.mark.parametrize("fails_at", [None, 1, 9])
-def test_no_file_stays(fails_at: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    graph, x = RUNS["network"]
-    runner, found = Watching(tmp_path, fails_at), calibrated(graph, x)
-    try:
-        sequential_corrections(graph, found, options("sequential"), Samples([x], BATCH, runner))
-        assert fails_at is None
-    except KeyboardInterrupt:
-        assert runner.runs >= fails_at  # others may have begun
-    assert runner.files > 0 and list(tmp_path.iterdir()) == []
-
-
-def test_a_full_disk_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    graph, x = RUNS["network"]
-    found = calibrated(graph, x)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("builtins.open", full)
-    with pytest.raises(QuantizationError, match=r"No space left on device; make room, name another folder by TMPDIR"):
-        sequential_corrections(graph, found, options("sequential"), Samples([x], BATCH, NumpyRunner()))
-
-
-def test_memory_does_not_grow_with_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mrt.workers.cores", lambda: 1)  # of several, how many chunks meet at their peaks is chance
-    graph = chain((1, 8, 24, 24), convolution(8, 8), (Relu(), []), convolution(8, 8), (Relu(), []), convolution(8, 4))
-    x = data_for(graph, 8)
-    config, found = options("sequential"), calibrated(graph, x)
-
-    def peak(times: int) -> int:
-        tracemalloc.start()
-        sequential_corrections(graph, found, config, Samples((x for _ in range(times)), BATCH, NumpyRunner()))
-        used = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return used
-
-    peak(1)
-    assert peak(40) < 1.1 * peak(4) + 100_000
-
-
 # -- what stays as it was --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("activation", "weight"), QUANTIZERS)
 def test_corrections_change_neither_weights_nor_multipliers(activation: str, weight: str) -> None:
     (graph, x), config = RUNS["network"], options("sequential", activation, weight, bits=8)
-    thresholds, corrections = calibrated(graph, x).thresholds, sequential(graph, x, config)
+    ranges, corrections = calibrated(graph, x).ranges, sequential(graph, x, config)
     assert all(values.any() for values in corrections.values())
-    before = expand_graph(graph, thresholds, config).graph.parameters
-    after = expand_graph(graph, thresholds, config, corrections).graph.parameters
+    before = expand_graph(graph, ranges, config).graph.parameters
+    after = expand_graph(graph, ranges, config, corrections).graph.parameters
     names = [symbol.inputs[1].name for symbol in reductions(graph)]
     names += [name for name in before if name.endswith(("_frac", "_shifted_by"))]
     assert len(names) > 10
@@ -495,7 +294,7 @@ def test_corrections_join_bias_and_zero_point_in_one_constant() -> None:
         (1, 3), (FullyConnected(num_hidden=2, no_bias=True), [weights(2, 3)]), (BroadcastAdd(), [weights(1, 2)])
     )
     x, config = data_for(graph), options("fast", "affine", bits=8)
-    integer = expand_graph(graph, calibrated(graph, x).thresholds, config, {"s0": np.array([0.5, -0.25])})
+    integer = expand_graph(graph, calibrated(graph, x).ranges, config, {"s0": np.array([0.5, -0.25])})
     assert integer.graph.count_operators()["broadcast_add"] == 1
     assert {name: list(values) for name, values in integer.corrections.items()} == {"s0": [0.5, -0.25]}
 
@@ -514,12 +313,12 @@ def test_what_is_missing_or_does_not_fit_is_named() -> None:
     with pytest.raises(ConfigError, match="bias_correction is sequential: calibration data is needed"):
         find_corrections(graph, found, options("sequential"))
     with pytest.raises(QuantizationError, match=r"s0 \(Convolution\): the mean of x along axis 1 is missing"):
-        fast_corrections(graph, Calibration(found.thresholds), options("fast"))
+        fast_corrections(graph, Calibration(found.ranges), options("fast"))
     for wrong in (np.zeros(3), np.full(4, np.nan)):
         with pytest.raises(QuantizationError, match=r"s0 \(Convolution\): a correction .* 4 finite values"):
-            expand_graph(graph, found.thresholds, options("fast"), {"s0": wrong})
+            expand_graph(graph, found.ranges, options("fast"), {"s0": wrong})
     with pytest.raises(QuantizationError, match="given for conv9, which the graph does not have"):
-        expand_graph(graph, found.thresholds, options("fast"), {"conv9": np.zeros(4)})
+        expand_graph(graph, found.ranges, options("fast"), {"conv9": np.zeros(4)})
 
 
 def test_an_iterator_cannot_be_read_twice() -> None:

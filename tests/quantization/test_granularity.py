@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.calibration import CalibrationConfig, Range, calibrate
+from mrt.calibration import CalibrationConfig, Needs, Range, calibrate
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.granularity import (
     ENOUGH,
@@ -135,13 +135,13 @@ def test_a_batch_that_is_baked_in_leaves_one_scale_and_a_note_says_so() -> None:
     samples = random_samples(graph)
     tensors = [symbol.name for symbol in (*graph.inputs, *graph.operators)]
     batches = [{"x": feeds["x"]} for feeds in samples]
-    thresholds = calibrate(graph, batches, tensors, CalibrationConfig(), NumpyRunner()).thresholds
-    assert thresholds["s0"].channels and not thresholds["s1"].channels
+    ranges = calibrate(graph, batches, Needs(tensors), CalibrationConfig(), NumpyRunner()).ranges
+    assert ranges["s0"].channels and not ranges["s1"].channels
     override = {"s1": {"activation": {"granularity": {"channel": 1}}}}
     config = QuantizationConfig.model_validate({"overrides": override})
-    integer = expand_graph(graph, thresholds, config)
+    integer = expand_graph(graph, ranges, config)
     assert integer.notes == ("one scale where calibration saw no channels, since axis 0 counts no samples: s1",)
-    assert str(integer.graph) == str(expand_graph(graph, thresholds, QuantizationConfig()).graph)
+    assert str(integer.graph) == str(expand_graph(graph, ranges, QuantizationConfig()).graph)
 
 
 def test_operators_that_need_one_scale_say_why() -> None:
@@ -179,8 +179,8 @@ def test_pooled_channels_of_new_samples_saturate_no_more_often_than_the_margin_s
     draw = lambda count: np.square(rng.standard_normal((count, 16, 9))).sum(axis=2) * np.linspace(0.1, 1, 16)  # noqa: E731
     seen, new = draw(60), draw(20_000)
     ends = tuple((float(c.min()), float(c.max())) for c in seen.T)
-    threshold = Range(float(seen.min()), float(seen.max()), ends, 60)
-    bare, wide = (np.array(t)[:, 1] for t in (ends, covered_channels(threshold)))
+    found = Range(float(seen.min()), float(seen.max()), ends, 60)
+    bare, wide = (np.array(t)[:, 1] for t in (ends, covered_channels(found)))
     inner = slice(0, 8)  # the widest channels end where the tensor does
     assert (new > bare)[:, inner].mean() > 1 / 61 / 3 and (new > wide)[:, inner].mean() < 1 / ENOUGH
 

@@ -16,13 +16,13 @@ from tests.quantization.networks import chain
 
 CONV = Convolution(kernel=(1, 1), num_filter=2, no_bias=True)
 GRAPH = chain((1, 3, 4, 4), (CONV, [np.random.default_rng(0).standard_normal((2, 3, 1, 1))]))
-THRESHOLDS = {"x": Range(-1.0, 1.0), "s0": Range(-4.0, 4.0)}
+RANGES = {"x": Range(-1.0, 1.0), "s0": Range(-4.0, 4.0)}
 PIXELS = {"scale": 1 / 127.5, "zero_point": 128, "dtype": "uint8"}
 
 
 def model(**inputs: object) -> mrt.QuantizedModel:
     config = QuantizationConfig.model_validate({"inputs": inputs})
-    return assemble(expand_graph(GRAPH, THRESHOLDS, config), None, THRESHOLDS)
+    return assemble(expand_graph(GRAPH, RANGES, config), None, RANGES)
 
 
 def test_pixels_are_taken_as_they_are() -> None:

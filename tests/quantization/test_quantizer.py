@@ -1,4 +1,4 @@
-"""Symmetric quantizers: ranges, ties, degenerate thresholds."""
+"""Symmetric quantizers: ranges, ties, degenerate ranges."""
 
 from __future__ import annotations
 

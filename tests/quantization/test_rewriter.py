@@ -27,7 +27,7 @@ GRAPH = chain(
     (Relu(), []),
     (Convolution(kernel=(2, 2), num_filter=1, no_bias=True), [np.ones((1, 2, 2, 2))]),
 )
-THRESHOLDS = {
+RANGES = {
     "x": Range(-2.0, 1.0),
     "s0": Range(-3.0, 3.0),
     "s1": Range(-2.5, 3.5),
@@ -60,20 +60,20 @@ graph(%x : int8[1, 2, 2, 2]) {
 
 
 def test_an_accumulator_stays_wide_until_it_is_rescaled_once() -> None:
-    integer = expand_graph(GRAPH, THRESHOLDS, QuantizationConfig())
+    integer = expand_graph(GRAPH, RANGES, QuantizationConfig())
     assert str(integer.graph) == GOLDEN
 
 
 def test_the_multiplier_is_exact() -> None:
     """The weight's scale absorbs the rounding: accumulator scale over activation scale is frac * 2^-shift."""
-    integer = expand_graph(GRAPH, THRESHOLDS, QuantizationConfig())
+    integer = expand_graph(GRAPH, RANGES, QuantizationConfig())
     ratio = integer.scales["s0"] / integer.scales["s2_uint8"]
     frac, shift = (integer.graph.parameters[name].astype(np.float64) for name in ("s2_frac", "s2_shifted_by"))
     np.testing.assert_allclose(ratio, frac * 2.0**-shift, rtol=1e-12)
 
 
 def test_a_tensor_that_is_never_negative_uses_one_bit_more() -> None:
-    plan = make_plan(GRAPH, THRESHOLDS, QuantizationConfig())
+    plan = make_plan(GRAPH, RANGES, QuantizationConfig())
     assert (plan.tensors["s2"].own.lo, plan.tensors["s2"].own.hi) == (0, 255)
     assert (plan.tensors["s1"].own.lo, plan.tensors["s1"].own.hi) == (-127, 127)
     assert plan.tensors["s2"].own.scale == pytest.approx(3.1875 / 255)
@@ -85,25 +85,25 @@ def test_a_residual_sum_is_four_bits_finer_than_what_reads_it() -> None:
     total = builder.apply(ElemwiseAdd(), [a, b], "total")
     weight = builder.parameter("w", np.eye(4, dtype=np.float32))
     graph = builder.graph([builder.apply(FullyConnected(4, no_bias=True), [total, weight], "y")])
-    thresholds = {name: Range(-4.0, 4.0) for name in ("a", "b", "total", "y")}
-    plan = make_plan(graph, thresholds, QuantizationConfig())
+    ranges = {name: Range(-4.0, 4.0) for name in ("a", "b", "total", "y")}
+    plan = make_plan(graph, ranges, QuantizationConfig())
     assert plan.tensors["total"].common_scale * 16 == pytest.approx(plan.tensors["total"].own.scale)
-    integer = expand_graph(graph, thresholds, QuantizationConfig())
+    integer = expand_graph(graph, ranges, QuantizationConfig())
     assert integer.graph.parameters["total_shifted_by"].tolist() == [[4]]
     assert "total_frac" not in integer.graph.parameters
 
 
-def test_a_missing_threshold_is_named() -> None:
+def test_a_missing_range_is_named() -> None:
     with pytest.raises(QuantizationError, match=r"s1 \(broadcast_add\) has no range"):
-        expand_graph(GRAPH, {k: v for k, v in THRESHOLDS.items() if k != "s1"}, QuantizationConfig())
+        expand_graph(GRAPH, {k: v for k, v in RANGES.items() if k != "s1"}, QuantizationConfig())
 
 
-def test_an_infinite_threshold_is_named() -> None:
+def test_an_infinite_range_is_named() -> None:
     with pytest.raises(QuantizationError, match="s1"):
-        expand_graph(GRAPH, THRESHOLDS | {"s1": Range(0.0, float("inf"))}, QuantizationConfig())
+        expand_graph(GRAPH, RANGES | {"s1": Range(0.0, float("inf"))}, QuantizationConfig())
 
 
 def test_an_override_that_matches_nothing_is_named() -> None:
     config = QuantizationConfig.model_validate({"overrides": {"no_such": {"activation": {"bits": 4}}}})
     with pytest.raises(ConfigError, match=r"quantize.overrides.no_such matches no symbol"):
-        expand_graph(GRAPH, THRESHOLDS, config)
+        expand_graph(GRAPH, RANGES, config)

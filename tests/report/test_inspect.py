@@ -31,9 +31,9 @@ def make_model(last: str = "out", notes: tuple[str, ...] = ()) -> QuantizedModel
     weight = builder.parameter("w", np.array([1, -0.5, 0.25, 1], np.float32).reshape(2, 2, 1, 1))
     conv = builder.apply(Convolution(kernel=(1, 1), num_filter=2, no_bias=True), [x, weight], "conv")
     graph = builder.graph([builder.apply(Relu(), [conv], last)])
-    thresholds = {"x": Range(-1.0, 3.0), "conv": Range(-2.0, 2.0), last: Range(0.0, 2.0)}
+    ranges = {"x": Range(-1.0, 3.0), "conv": Range(-2.0, 2.0), last: Range(0.0, 2.0)}
     config = QuantizationConfig.model_validate({"activation": {"quantizer": "affine"}})
-    return replace(assemble(expand_graph(graph, thresholds, config), None, thresholds), notes=notes)
+    return replace(assemble(expand_graph(graph, ranges, config), None, ranges), notes=notes)
 
 
 MODEL = make_model()
@@ -100,7 +100,7 @@ def test_one_symbol_is_explained_by_its_operator_and_inputs() -> None:
     assert text.startswith("x: input, uint8[1, 2, 4, 4]")
     for part in (
         "bounds      [0, 255], 9 bits, by input range",
-        "threshold   [-1, 3], calibrated for x",
+        "range       [-1, 3], calibrated for x",
         "real value  0.0156863 * (q - 64), in [-1.00392, 2.99608]",
         "error       SQNR 50.25 dB, at most 0.5 steps, over 7 samples against float x",
         "read by     conv",
@@ -130,11 +130,11 @@ def test_an_integer_symbol_with_another_origin_is_told_of_alone() -> None:
     assert "an output of the model" in explain(MODEL, "out", ERRORS)
 
 
-def test_a_float_symbol_that_vanished_is_known_by_its_threshold() -> None:
-    model = replace(MODEL, thresholds={**MODEL.thresholds, "gone": Range(0.0, 6.0)})
+def test_a_float_symbol_that_vanished_is_known_by_its_range() -> None:
+    model = replace(MODEL, ranges={**MODEL.ranges, "gone": Range(0.0, 6.0)})
     text = explain(model, "gone")
     assert text.startswith("gone: needs no integer symbol of its own")
-    assert "threshold   [0, 6], calibrated for gone" in text
+    assert "range       [0, 6], calibrated for gone" in text
 
 
 @pytest.mark.parametrize(("name", "near"), [("convv", "conv"), ("outt", "out"), ("CENTRED", "conv_centred")])

@@ -44,8 +44,8 @@ NETWORKS: dict[str, Graph] = {
 def test_integers_are_those_of_the_network_as_expanded(network: str, pair: tuple[str, str]) -> None:
     graph = NETWORKS[network]
     sections = {"activation": {"quantizer": pair[0]}, "weight": {"quantizer": pair[1]}}
-    config, thresholds = QuantizationConfig.model_validate(sections), observe(graph, random_samples(graph))
-    plain = expand_graph(graph, thresholds, config)
+    config, ranges = QuantizationConfig.model_validate(sections), observe(graph, random_samples(graph))
+    plain = expand_graph(graph, ranges, config)
     fewer = simplified(plain)
     assert len(fewer.graph.operators) <= len(plain.graph.operators)
     for feeds in extreme_feeds(plain):
@@ -59,8 +59,8 @@ def test_integers_are_those_of_the_network_as_expanded(network: str, pair: tuple
 
 def test_the_overview_says_what_was_simplified_and_what_was_not() -> None:
     graph = NETWORKS["relu"]
-    thresholds = observe(graph, random_samples(graph))
-    integer = expand_graph(graph, thresholds, QuantizationConfig())
-    told = overview(assemble(simplified(integer), None, thresholds)).splitlines()
+    ranges = observe(graph, random_samples(graph))
+    integer = expand_graph(graph, ranges, QuantizationConfig())
+    told = overview(assemble(simplified(integer), None, ranges)).splitlines()
     notes = [line for line in told if "simplified by drop relu: " in line]
     assert len(notes) in (1, 2) and all(line.startswith("note: ") for line in notes)

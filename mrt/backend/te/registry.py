@@ -102,7 +102,7 @@ class ComputeEntry:
     """Along which axis the result holds the inputs one behind the other, if it does."""
 
 
-_COMPUTES: ByRecord[ComputeEntry] = ByRecord("compute")
+_COMPUTES: ByRecord[ComputeEntry] = ByRecord("compute", "computes")
 
 
 def compute(

@@ -61,7 +61,7 @@ def _scheduled(function: Any) -> Any:
 
 
 def _unroll_last(plan: Any, loops: list[Any]) -> None:
-    """Writes a short innermost loop out, such as that over a row of a window: counting costs as much as its sums."""
+    """Unrolls a short innermost loop, such as that over a row of a window: counting would cost as much as its sums."""
     if loops and int(plan.get(loops[-1]).extent) <= MAX_UNROLLED:
         plan.unroll(loops[-1])
 
@@ -110,12 +110,12 @@ def _flattened(function: Any) -> Any:
 
 
 def _starting_before_loops(function: Any, module: Any, context: Any) -> Any:
-    """Sets the start of each reduction before the loops that it runs over, instead of by a test in the innermost."""
+    """Moves the initial value of each reduction from a test in its innermost loop to before its loops."""
     return function.with_body(_sequence(_started(function.body)))
 
 
 def _started(statement: Any) -> list[Any]:
-    """The statement as several: what a loop does in its first turn only, before anything else, stands before it."""
+    """The statement with what a loop does first in its first turn only moved before the loop."""
     if isinstance(statement, tirx.SeqStmt):
         return [part for each in statement.seq for part in _started(each)]
     if not isinstance(statement, tirx.For):
@@ -137,7 +137,7 @@ def _conjuncts(condition: Any) -> list[Any]:
 
 
 def _is_first_turn(test: Any, loop: Any) -> bool:
-    """Whether a test is `variable of the loop == where the loop begins`."""
+    """Whether a condition is true in the first turn of the loop only: `loop variable == first value`."""
     if not isinstance(test, prim.EQ) or not isinstance(test.b, prim.IntImm):
         return False
     return bool(test.a.same_as(loop.loop_var)) and int(test.b) == int(loop.min)

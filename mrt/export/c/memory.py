@@ -22,11 +22,11 @@ class Lifetime:
 
     @property
     def room(self) -> int:
-        """The size up to where another tensor may start."""
+        """The size, rounded up to the alignment."""
         return -(-self.size // ALIGNMENT) * ALIGNMENT
 
-    def meets(self, other: Lifetime) -> bool:
-        """Whether there is a step at which both are needed."""
+    def overlaps(self, other: Lifetime) -> bool:
+        """Whether both are needed at some step."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -37,7 +37,7 @@ def plan_offsets(tensors: Sequence[Lifetime]) -> tuple[list[int], int]:
 
 
 def _by_size(tensors: Sequence[Lifetime]) -> list[int]:
-    """The largest is placed first, each in the smallest gap between those that are placed and needed at the same time.
+    """The largest first, each in the smallest gap that the tensors needed at the same time leave.
 
     "Greedy by Size for Offset Calculation" of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net
     Inference" (2020).
@@ -51,7 +51,7 @@ def _by_size(tensors: Sequence[Lifetime]) -> list[int]:
 
 
 def _from_both_ends(tensors: Sequence[Lifetime]) -> list[int]:
-    """In the order of their steps the tensors are placed at the one end and the other of what is needed at the most.
+    """In the order of their steps, in turns at either end of the least memory that any plan needs.
 
     So a chain needs no more than its two largest neighbours: what is written lies opposite to what is read.
     """
@@ -69,9 +69,9 @@ def _from_both_ends(tensors: Sequence[Lifetime]) -> list[int]:
 
 
 def _gaps(tensors: Sequence[Lifetime], placed: dict[int, int], index: int, size: int) -> list[Gap]:
-    """What is free for a tensor between those that are placed and needed at the same time, the last up to `size`."""
+    """What tensors that are placed and needed at the same time leave free; the last gap ends at `size` or beyond."""
     taken = sorted(
-        (at, at + tensors[other].room) for other, at in placed.items() if tensors[other].meets(tensors[index])
+        (at, at + tensors[other].room) for other, at in placed.items() if tensors[other].overlaps(tensors[index])
     )
     gaps, free = [], 0
     for begin, end in taken:

@@ -26,12 +26,12 @@ MAX_LOCAL = 16
 
 
 class UnprintableError(ValueError):
-    """A PrimFunc holds what is not written; says what."""
+    """A PrimFunc holds what C code is not written for; the text says what."""
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """A buffer that a function is given: how it calls it, dtype, and number of elements."""
+    """A buffer that the caller of a function provides: its name there, dtype, and number of elements."""
 
     name: str
     dtype: str
@@ -50,7 +50,7 @@ class _Text:
     binding: int = ATOM
 
     def within(self, least: int) -> str:
-        """The expression as an operand that must bind at least so tightly."""
+        """The expression, in parentheses where it binds less tightly than `least`."""
         return self.text if self.binding >= least else f"({self.text})"
 
 
@@ -155,7 +155,7 @@ class Printer:
     # Expressions
 
     def _expression(self, node: Any) -> _Text:
-        """An expression; what must be computed once, and before it, is written as variables."""
+        """An expression; parts that are computed once are written as variables before it."""
         kind = type(node)
         if kind in _BINARY:
             symbol, binding, left, right = _BINARY[kind]
@@ -238,7 +238,7 @@ class Printer:
         return _Text(result)
 
     def _in_one(self, node: Any) -> _Text:
-        """An expression that needs no variables, for where it may be left out."""
+        """An expression written without variables, since it may not be evaluated at all."""
         before = len(self.lines)
         found = self._expression(node)
         if len(self.lines) > before:
@@ -246,7 +246,7 @@ class Printer:
         return found
 
     def _once(self, node: Any) -> _Text:
-        """An expression as what may be read several times: a name or a number, which may be made for it."""
+        """A name or number for the value of an expression, so that it is computed once and read several times."""
         found = self._expression(node)
         if isinstance(node, prim.IntImm) or found in self._values.values():
             return found

@@ -122,7 +122,7 @@ def _steps(graph: Graph) -> list[_Step]:
 
 
 def _is_view(region: Region, graph: Graph) -> bool:
-    """Whether a region is a reshape of what no caller asks for."""
+    """Whether a region only reshapes a tensor that is no output of the graph."""
     (first, *others) = region.symbols
     return not others and kind_of(first) is Kind.RESHAPE and first not in graph.outputs
 
@@ -153,7 +153,7 @@ def _parameters(graph: Graph, read: Iterable[Symbol]) -> tuple[Parameter, ...]:
 def _plan_workspace(
     steps: Sequence[_Step], given: Collection[Symbol]
 ) -> tuple[dict[Symbol, str], list[list[str]], int]:
-    """The places of what is computed and not `given` one, those of each step's buffers, and the workspace's bytes."""
+    """The places of results that have none `given`, those of each step's buffers, and the size of the workspace."""
     inner = {step.output: i for i, step in enumerate(steps) if step.output not in given}
     last = {source: i for i, step in enumerate(steps) for source in step.reads}
     buffers = [(i, buffer) for i, step in enumerate(steps) for buffer in step.kernel.scratch]

@@ -128,7 +128,7 @@ def _declarations(name: str, digest: str, prototype: str) -> list[str]:
 
 
 def _described(place: str, entry: TensorQuantization) -> Iterator[str]:
-    """What is to be known of an input or output; a scale is a fraction too, for arithmetic without floats."""
+    """The comment on an input or output; its scale is given as a fraction too, for arithmetic without floats."""
     shape = ", ".join(map(str, entry.shape))
     yield f"{place}: {_comment(entry.name)}, {entry.dtype}[{shape}], row by row, {entry.lo} to {entry.hi}"
     yield f"    zero point {entry.zero_point}"
@@ -184,7 +184,7 @@ def _dtypes(program: Program) -> set[str]:
 
 
 def _workspace(program: Program) -> list[str]:
-    """A union of arrays, one for each dtype that is stored there; what is read was written as the same type."""
+    """The workspace: a union of one array for each dtype, so that memory is read as the type that was written."""
     arguments = [argument for call in program.calls for argument in call.arguments]
     used = [dtype for dtype in C_TYPES if any(f"{WORKSPACE}.of_{dtype} " in argument for argument in arguments)]
     if not used:

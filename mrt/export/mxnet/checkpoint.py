@@ -64,7 +64,7 @@ def _write(symbol: Symbol, intervals: Mapping[str, Interval], scope: Scope) -> N
 
 
 def _without_unread_inputs(graph: Graph) -> Graph:
-    """MXNet knows of no variable that no output needs."""
+    """The graph without the inputs that nothing reads, which MXNet drops too."""
     read = set(graph.symbols)
     return Graph(tuple(symbol for symbol in graph.inputs if symbol in read), graph.outputs, graph.parameters)
 

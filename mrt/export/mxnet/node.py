@@ -34,7 +34,7 @@ class Scope(SymbolValues[Symbol]):
             self.define(symbol, self.builder.input(symbol.name, TensorType(shape_of(symbol), DTYPE)))
 
     def define_new(self, symbol: Symbol, value: Symbol) -> None:
-        """Takes for the symbol what was made for it alone, under its name."""
+        """Makes a new value the symbol's own, under its name."""
         self.define(symbol, replace(value, name=self.builder.unique(symbol.name)))
 
     def of_parameter(self, symbol: Symbol, array: Array) -> Symbol:
@@ -169,7 +169,7 @@ class Node(ArrangingNode[Symbol], Roots[Symbol]):
         return self.mixed(self.indicator(one_more, -1, 2), chosen, otherwise)
 
 
-_EXPORTERS: Exporters[Node, Symbol] = Exporters("MXNet's operators")
+_EXPORTERS: Exporters[Node, Symbol] = Exporters("MXNet's operators", "exporters.mxnet")
 """By record. The values are in float64."""
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""

@@ -79,7 +79,7 @@ def _write(symbol: Symbol, intervals: Mapping[str, Interval], scope: Scope) -> N
 
 
 def _named(value: Value, symbol: Symbol, scope: Scope, first: int) -> Value:
-    """The value under its symbol's name, where a node from `first` on makes it for it; another's as it is."""
+    """The value, renamed as its symbol if a node from `first` on made it; a value of another symbol stays as it is."""
     made = scope.nodes[first:]
     if scope.is_shared(value) or not any(value.name in node.output for node in made):
         return value

@@ -88,7 +88,7 @@ class Scope(SymbolValues[Value]):
         return self._constants[key]
 
     def is_shared(self, value: Value) -> bool:
-        """Whether `value` is another form of a value, which every reader of that form gets."""
+        """Whether `value` is a form of another value (such as a cast) that all readers share."""
         return value in self._shared
 
     def array(self, value: Value) -> Array | None:
@@ -96,7 +96,7 @@ class Scope(SymbolValues[Value]):
         return self._arrays.get(value.name)
 
     def widened(self, symbol: Symbol) -> Value:
-        """The symbol's value in int32; that of a cast which only narrows is what was cast."""
+        """The symbol's value in int32; for a cast that only narrows, what it casts."""
         while isinstance(symbol.operator, Cast) and symbol.dtype != "bool" and symbol.inputs[0].dtype == "int32":
             symbol = symbol.inputs[0]
         value = self.value(symbol)
@@ -234,7 +234,7 @@ def element_type(dtype: str) -> int:
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
-_EXPORTERS: Exporters[Node, Value] = Exporters("ONNX's integer operators")
+_EXPORTERS: Exporters[Node, Value] = Exporters("ONNX's integer operators", "exporters.onnx")
 """By record. The value may have any dtype that holds it; it is cast to the symbol's."""
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""

@@ -25,7 +25,7 @@ TRANSPARENT = frozenset({"cast", "reshape", "transpose", "nn.pad"})
 
 
 def needs_barrier(operator: str, inputs: Sequence[Value], value: Value, is_known: Callable[[Value], bool]) -> bool:
-    """Whether a call of `operator` on `inputs` must not stand next to what makes `value`, one of the inputs.
+    """Whether a copy must stand between a call of `operator` and what makes `value`, one of its `inputs`.
 
     is_known: whether an argument is a parameter, which TVM knows while it compiles.
     """

@@ -55,7 +55,7 @@ def tuple_type(types: Sequence[str]) -> str:
 
 
 def attribute_text(value: Attribute) -> str:
-    """An attribute's value; whole floats have no point, and a suffix that tells them from integers."""
+    """An attribute's value as Relay prints it: whole floats have no point, but a suffix unlike integers."""
     if isinstance(value, str):
         return f'"{value}"'
     if isinstance(value, float):

@@ -18,7 +18,7 @@ from mrt.symbol.quantized_tensor import TensorQuantization
 del _exporters
 
 VERSION = "0.0.5"
-"""Of Relay's text format: that of every TVM from 0.7 to 0.19."""
+"""The version of Relay's text format, which TVM 0.7 to 0.19 share."""
 
 
 def to_relay(

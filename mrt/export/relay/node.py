@@ -232,12 +232,12 @@ class Node(ArrangingNode[Value], Roots[Value]):
         return self.call("floor_divide", [value, divisor])
 
     def chosen(self, large: Value, small: Value, chosen: Value, otherwise: Value) -> Value:
-        """By the factor 1 or 0, which large - small + 1 is when clipped."""
+        """`chosen` by a factor of 1 or 0: large - small + 1, clipped to [0, 1]."""
         factor = self.clipped(self.plus(self.minus(large, small), 1), 0, 1)
         return self.plus(otherwise, self.times(factor, self.minus(chosen, otherwise)))
 
 
-_EXPORTERS: Exporters[Node, Value] = Exporters("Relay's integer operators")
+_EXPORTERS: Exporters[Node, Value] = Exporters("Relay's integer operators", "exporters.relay")
 """By record. The values are in the symbol's dtype or in int32."""
 exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""

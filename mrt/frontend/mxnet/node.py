@@ -159,7 +159,7 @@ class Node(ModelNode):
 Converter = Callable[[Node], "Value | Mapping[int, Value]"]
 """Gives the value of the first output alone, of which the node may then have no other in use, or of each in use."""
 
-_CONVERTERS: Converters[Converter] = Converters("MXNet")
+_CONVERTERS: Converters[Converter] = Converters("MXNet", "mxnet")
 converter = _CONVERTERS.register
 """Registers a function as the converter of MXNet operators."""
 find_converter = _CONVERTERS.find

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
-from mrt.frontend.mxnet import converters as _converters
 from mrt.frontend.mxnet.converters.heads import HEADS
 from mrt.frontend.mxnet.node import Node, Scope, Value, find_converter
 from mrt.frontend.mxnet.params import read_params, without_prefixes
 from mrt.frontend.shared.channels_first import channels_first
+from mrt.frontend.shared.format import Shapes, check_shapes
 from mrt.frontend.shared.refusals import check_static, list_uncovered
 from mrt.messages import short
 from mrt.paths import as_path
@@ -24,10 +24,6 @@ from mrt.symbol.operators.normalization import Identity
 from mrt.symbol.rebatch import check_batch
 from mrt.symbol.symbol_json import JsonNode, Reference, SymbolJson, read_symbol_json
 from mrt.symbol.types import FLOAT_DTYPES
-
-del _converters
-
-Shapes = Mapping[str, Sequence[int]]
 
 _SYMBOL_SUFFIX = "-symbol.json"
 EXPORTED = "mrt.format_version"
@@ -222,17 +218,6 @@ def _check_parameter(node: JsonNode, array: Array, shapes: Shapes) -> None:
     )
     if not fits:
         raise ModelFileError(f"parameter {node.name} has shape {array.shape}; the symbol file says {stated}")
-
-
-def check_shapes(shapes: object) -> None:
-    """GraphError unless `shapes` are sequences of lengths by name, or None."""
-    if shapes is None:
-        return
-    if not isinstance(shapes, Mapping):
-        raise GraphError(f"shapes is {short(shapes)}; a mapping of input names to shapes, or None, is needed")
-    for name, shape in shapes.items():
-        if not isinstance(name, str) or isinstance(shape, (str, bytes)) or not isinstance(shape, Sequence):
-            raise GraphError(f"the shape given for input {short(name)} is {short(shape)}; (1, 3, 32, 32) is one")
 
 
 def _given_shape(name: str, shape: Sequence[int]) -> list[int | None]:

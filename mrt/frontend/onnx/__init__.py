@@ -1,5 +1,43 @@
 """The ONNX reader: opset 9 to 21 directly into a Graph, one converter per ONNX operator."""
 
-from mrt.frontend.onnx.reader import from_onnx
+from __future__ import annotations
 
-__all__ = ["from_onnx"]
+import os
+from typing import TYPE_CHECKING
+
+from mrt.frontend.shared.format import Format
+from mrt.symbol import Graph
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["FORMAT", "from_onnx"]
+
+_FIRST_FIELD = b"\x08"
+"""The tag of ir_version, with which every writer begins a file, since it is field 1."""
+
+
+def from_onnx(model: str | os.PathLike[str] | onnx.ModelProto, batch: int = 1) -> Graph:
+    """The float graph of an ONNX model of opset 9 to 21, given as a path or loaded.
+
+    A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called as the
+    ONNX values are. Nodes and initializers that no output needs are dropped. A model in which nothing is a float, such
+    as `QuantizedModel.to_onnx` writes, gives the graph of its integers.
+
+    Raises ModelFileError where the file is no whole ONNX model or its external data are missing;
+    UnsupportedOperatorError where operators, or attributes of an operator, are not covered (operators all at once);
+    GraphError where another dimension is dynamic, the opset is not read, or the model is malformed.
+    """
+    from mrt.frontend.onnx.reader import read_graph
+
+    return read_graph(model, batch)
+
+
+FORMAT = Format(
+    name="onnx",
+    extra=None,
+    looks_like=lambda start: start.startswith(_FIRST_FIELD),
+    read=lambda path, batch, shapes: from_onnx(path, batch),
+    file="an ONNX file",
+    suffix=".onnx",
+)

@@ -34,7 +34,7 @@ ALWAYS_KNOWN = frozenset({"Constant", "EyeLike", "Shape", "Size"})
 """Operators whose value is known whatever their input is, since every shape is."""
 
 MOVING = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
-"""Of these, those that move the elements of their first input and change none."""
+"""Operators of these that only move the elements of their first input."""
 
 _MADE = 2**25
 _USES_OF_GIVEN = 16

@@ -183,7 +183,7 @@ class Node(ModelNode):
 Converter = Callable[[Node], "Value | tuple[Value, ...]"]
 """Gives the value of the first output alone, of which the node may then have no other in use, or of every output."""
 
-_CONVERTERS: Converters[Converter] = Converters("ONNX")
+_CONVERTERS: Converters[Converter] = Converters("ONNX", "onnx")
 converter = _CONVERTERS.register
 """Registers a function as the converter of ONNX operators, those of other domains as "DOMAIN.OPERATOR"."""
 
@@ -193,7 +193,7 @@ def covered_operators(others: bool = False) -> frozenset[str]:
     return frozenset(name for name in _CONVERTERS.operators if ("." in name) == others)
 
 
-_EXACT_CONVERTERS: Converters[Converter] = Converters("ONNX's integer")
+_EXACT_CONVERTERS: Converters[Converter] = Converters("ONNX's integer", "onnx")
 exact_converter = _EXACT_CONVERTERS.register
 """`converter` in models of integers alone; operators that are none are converted as in every model."""
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import onnx
 
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.frontend.onnx import converters as _converters
 from mrt.frontend.onnx.constants import ALWAYS_KNOWN, MOVING, evaluate_node, folds, is_standard
 from mrt.frontend.onnx.converters.quantization import quantized_form
 from mrt.frontend.onnx.files import read_model
@@ -21,8 +20,6 @@ from mrt.frontend.shared.refusals import check_static, list_uncovered
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
 from mrt.symbol.rebatch import check_batch
-
-del _converters
 
 OPSETS = range(9, 22)
 """Opset versions that are read."""
@@ -41,17 +38,8 @@ _INPUT_DTYPES = {
 }
 
 
-def from_onnx(model: str | os.PathLike[str] | onnx.ModelProto, batch: int = 1) -> Graph:
-    """The float graph of an ONNX model of opset 9 to 21, given as a path or loaded.
-
-    A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called as the
-    ONNX values are. Nodes and initializers that no output needs are dropped. A model in which nothing is a float, such
-    as `QuantizedModel.to_onnx` writes, gives the graph of its integers.
-
-    Raises ModelFileError where the file is no whole ONNX model or its external data are missing;
-    UnsupportedOperatorError where operators, or attributes of an operator, are not covered (operators all at once);
-    GraphError where another dimension is dynamic, the opset is not read, or the model is malformed.
-    """
+def read_graph(model: str | os.PathLike[str] | onnx.ModelProto, batch: int) -> Graph:
+    """The float graph of an ONNX model; raises as from_onnx does."""
     check_batch(batch)
     proto, folder, title = read_model(model)
     opset = _opset(proto, title)

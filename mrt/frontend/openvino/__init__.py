@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from mrt.errors import MRTError
+from mrt.frontend.openvino.signature import looks_like_ir
+from mrt.frontend.shared.format import Format
 from mrt.symbol import Graph
 
 if TYPE_CHECKING:
     import openvino
 
-__all__ = ["from_openvino"]
+__all__ = ["FORMAT", "from_openvino"]
 
 
 def from_openvino(model: str | os.PathLike[str] | openvino.Model, batch: int = 1) -> Graph:
@@ -23,16 +24,20 @@ def from_openvino(model: str | os.PathLike[str] | openvino.Model, batch: int = 1
     with scales or through FakeQuantize: they stay so. The constant added to a convolution or matrix product becomes its
     bias. A model that is given loaded is not changed.
 
-    Raises ModelFileError where the files are no whole IR; UnsupportedOperatorError where operators, or uses of an
-    operator, are not covered (operators all at once); GraphError where another dimension is dynamic, or an operator
-    does not fit its inputs; MRTError where openvino is not installed.
+    Raises ModelFileError where the files are no whole IR, or openvino is not installed; UnsupportedOperatorError where
+    operators, or uses of an operator, are not covered (operators all at once); GraphError where another dimension is
+    dynamic, or an operator does not fit its inputs.
     """
-    try:
-        import openvino  # noqa: F401
-    except ImportError:
-        raise MRTError(
-            "reading OpenVINO models needs the package openvino; install it with: pip install 'mrt-quantizer[openvino]'"
-        ) from None
+    FORMAT.check_installed()
     from mrt.frontend.openvino.reader import read_graph
 
     return read_graph(model, batch)
+
+
+FORMAT = Format(
+    name="openvino",
+    extra="openvino",
+    looks_like=looks_like_ir,
+    read=lambda path, batch, shapes: from_openvino(path, batch),
+    file="OpenVINO's .xml",
+)

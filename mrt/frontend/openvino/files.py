@@ -10,7 +10,7 @@ import numpy as np
 import openvino
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
-from mrt.frontend.shared.sniffing import looks_like_ir
+from mrt.frontend.openvino.signature import looks_like_ir
 from mrt.paths import as_path
 from mrt.symbol import Array
 

@@ -20,9 +20,9 @@ class Node(ValueNode):
     """The operator's type, such as "Convolution", whatever its version."""
     attributes: Mapping[str, Any]
     dtypes: tuple[str, ...]
-    """Of each output that something reads, the dtype in the graph."""
+    """The dtype in the graph of each output that is read."""
     element_types: tuple[str, ...]
-    """Of each input, as OpenVINO calls it: of truth values "boolean", which the graph holds as 0 and 1."""
+    """OpenVINO's type of each input; "boolean" for truth values, which the graph holds as 0 and 1."""
 
     @property
     def operator(self) -> str:
@@ -80,7 +80,7 @@ class Node(ValueNode):
 Converter = Callable[[Node], Value]
 """Gives the value of an operator's output: a tuple where it has several."""
 
-_CONVERTERS: Converters[Converter] = Converters("OpenVINO")
+_CONVERTERS: Converters[Converter] = Converters("OpenVINO", "openvino")
 converter = _CONVERTERS.register
 """Registers a function as the converter of OpenVINO operators, in every version that it has."""
 find_converter = _CONVERTERS.find

@@ -9,7 +9,6 @@ import numpy as np
 import openvino
 
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.frontend.openvino import converters as _converters
 from mrt.frontend.openvino.compressed import compressed_constant, moved_constant
 from mrt.frontend.openvino.files import (
     array_of,
@@ -29,8 +28,6 @@ from mrt.frontend.shared.refusals import check_size, check_static, list_uncovere
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.symbol import Graph, GraphBuilder, TensorType
 from mrt.symbol.rebatch import check_batch
-
-del _converters
 
 _ALWAYS_KNOWN = frozenset({"ShapeOf"})
 """Operators whose value is known whatever their input is, since every shape is."""

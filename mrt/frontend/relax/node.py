@@ -132,7 +132,7 @@ class Node(TVMNode):
 Converter = Callable[[Node], Value]
 """Gives the value of a call: a tuple where the call gives one."""
 
-_CONVERTERS: Converters[Converter] = Converters("Relax")
+_CONVERTERS: Converters[Converter] = Converters("Relax", "relax")
 converter = _CONVERTERS.register
 """Registers a function as the converter of Relax operators, named without their leading "relax."."""
 

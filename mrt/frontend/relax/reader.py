@@ -11,7 +11,6 @@ import tvm
 from tvm import relax
 
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.frontend.relax import converters as _converters
 from mrt.frontend.relax.converters.quantization import quantized_form
 from mrt.frontend.relax.module import ReadFunction, prepare_module
 from mrt.frontend.relax.node import Converter, Node, Scope, find_converter, static_sizes
@@ -24,8 +23,6 @@ from mrt.frontend.tvm.node import graph_dtype, is_known
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType, variable
 from mrt.symbol.rebatch import check_batch
 from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
-
-del _converters
 
 _MOVING = frozenset({"expand_dims", "permute_dims", "reshape", "squeeze"})
 """Operators that move the elements of their first input and change none."""

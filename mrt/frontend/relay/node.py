@@ -130,7 +130,7 @@ class Node(TVMNode):
 
     @property
     def result_dtype(self) -> str:
-        """As Relay infers it of elementwise operators: of what the values are, bool of comparisons."""
+        """The dtype that Relay infers for an elementwise operator: that of the values, bool for comparisons."""
         if self.kind in _COMPARISONS | _LOGIC:
             return "bool"
         index = 1 if self.kind == "where" else 0
@@ -156,7 +156,7 @@ class Node(TVMNode):
 Converter = Callable[[Node], Value]
 """Gives the value of a call: a tuple where the call gives one."""
 
-_CONVERTERS: Converters[Converter] = Converters("Relay")
+_CONVERTERS: Converters[Converter] = Converters("Relay", "relay")
 converter = _CONVERTERS.register
 """Registers a function as the converter of Relay operators."""
 find_converter = _CONVERTERS.find

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mrt.errors import DataError, GraphError, ModelFileError, UnsupportedOperatorError
-from mrt.frontend.relay import converters as _converters
 from mrt.frontend.relay.metadata import Metadata
 from mrt.frontend.relay.node import Node, complete, find_converter
 from mrt.frontend.relay.stated_types import check_type, check_value, graph_type, tensor_syntax
@@ -50,11 +49,8 @@ from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import is_known, item_of
 from mrt.messages import short
-from mrt.paths import as_path
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.rebatch import check_batch
-
-del _converters
 
 _MOST_CALLS = 20_000
 """How many function calls are inlined: functions that call each other may stand for any number."""
@@ -68,35 +64,16 @@ _WEIGHTS = {
 """Inputs that a trained network has parameters for: an argument there that has no value was forgotten."""
 
 
-def from_relay(text: str, params: Mapping[str, Any] | bytes | None = None, batch: int = 1) -> Graph:
-    """The float graph of a Relay text, as mod.astext() prints it: of its function "main", or of its only one.
-
-    params: values of the function's arguments by name, or the content of a file that relay.save_param_dict wrote.
-    Arguments with a value become parameters of the graph, the others inputs; values that no argument is called after
-    are left alone. The printer puts "v" before a name that does not begin with a letter, which is known here.
-
-    A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called after
-    the operator and the number that the text gives its result, as conv2d_4, or as `let` calls it. Functions that are
-    called are inlined, values that do not depend on the data are computed, the constant added to a convolution or
-    matrix product becomes its bias, and a channels-last network is turned into a channels-first one, whose inputs and
-    outputs stay as they were.
-
-    Raises ModelFileError where the text, its metadata or the parameters are damaged; GraphError where the module is
-    malformed or dynamic; DataError where `params` do not fit or lack a weight; UnsupportedOperatorError listing every
-    operator that is not covered, with the lines, and every use of a covered one that is not.
-    """
+def read_text(text: str, params: Mapping[str, Any] | bytes | None, batch: int) -> Graph:
+    """The float graph of a Relay text; raises as from_relay does."""
     if not isinstance(text, str):
         raise ModelFileError(f"text is {short(text)}; a Relay text as mod.astext() gives it is needed")
     values = parse_parameters(params, "params") if isinstance(params, bytes) else params
     return _read(text, values, batch, "the text")
 
 
-def read_relay_file(path: str | os.PathLike[str], batch: int = 1) -> Graph:
-    """The float graph of a file of Relay text, with the parameters of the file beside it that ends in .params, if any.
-
-    Raises as from_relay does, ModelFileError also where a file cannot be read.
-    """
-    path = as_path(path, "path", to_read=True)
+def read_file(path: Path, batch: int) -> Graph:
+    """The float graph of a file of Relay text; raises as read_relay_file does."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 
-from mrt.errors import MRTError
+from mrt.frontend.shared.format import Format
+from mrt.frontend.tflite.signature import looks_like_tflite
 from mrt.symbol import Graph
 
-__all__ = ["from_tflite"]
+__all__ = ["FORMAT", "from_tflite"]
 
 
 def from_tflite(model: str | os.PathLike[str] | bytes, batch: int = 1) -> Graph:
@@ -20,16 +21,21 @@ def from_tflite(model: str | os.PathLike[str] | bytes, batch: int = 1) -> Graph:
     are computed, the constant added to a matrix product becomes its bias, and the network is turned into one with the
     channels first, whose inputs and outputs stay as they were. Operators that no output needs are dropped.
 
-    Raises ModelFileError where the file is no whole TFLite model; UnsupportedOperatorError where operators, or uses of
-    an operator, are not covered (operators all at once), or integers have a form that is not read; GraphError where
-    another dimension is dynamic, or an operator does not fit its inputs; MRTError where tflite is not installed.
+    Raises ModelFileError where the file is no whole TFLite model, or tflite is not installed; UnsupportedOperatorError
+    where operators, or uses of an operator, are not covered (operators all at once), or integers have a form that is
+    not read; GraphError where another dimension is dynamic, or an operator does not fit its inputs.
     """
-    try:
-        import tflite  # noqa: F401
-    except ImportError:
-        raise MRTError(
-            "reading TFLite models needs the package tflite; install it with: pip install 'mrt-quantizer[tflite]'"
-        ) from None
+    FORMAT.check_installed()
     from mrt.frontend.tflite.reader import read_graph
 
     return read_graph(model, batch)
+
+
+FORMAT = Format(
+    name="tflite",
+    extra="tflite",
+    looks_like=looks_like_tflite,
+    read=lambda path, batch, shapes: from_tflite(path, batch),
+    file="a TFLite file",
+    suffix=".tflite",
+)

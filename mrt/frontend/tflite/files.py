@@ -19,7 +19,7 @@ import tflite
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
 from mrt.frontend.shared.quantized import QuantizedConstant, dequantized_constant
-from mrt.frontend.shared.sniffing import TFLITE_IDENTIFIER
+from mrt.frontend.tflite.signature import looks_like_tflite
 from mrt.paths import as_path
 from mrt.symbol import Array
 
@@ -69,7 +69,7 @@ class Tensor:
     """The shape, with None for each size that is dynamic."""
     buffer: int
     scales: tuple[float, ...]
-    """Of integers that stand for real numbers: one for all, or one for each index of `channel_axis`; else none."""
+    """The scales of quantized integers: one, or one for each index of `channel_axis`; none for other tensors."""
     zero_points: tuple[int, ...]
     channel_axis: int
     flaw: str
@@ -231,8 +231,8 @@ def read_model(model: str | os.PathLike[str] | bytes) -> StoredModel:
     title, content = (
         ("the model", model) if isinstance(model, bytes) else _content(as_path(model, "model", to_read=True))
     )
-    if content[4 : 4 + len(TFLITE_IDENTIFIER)] != TFLITE_IDENTIFIER:
-        raise ModelFileError(f"{title} is no TFLite model: bytes 4 to 7 are not {TFLITE_IDENTIFIER.decode()}")
+    if not looks_like_tflite(content):
+        raise ModelFileError(f"{title} is no TFLite model: bytes 4 to 7 are not TFL3")
     return _reading(title, lambda: _Source(title, content).model())
 
 

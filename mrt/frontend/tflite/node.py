@@ -76,7 +76,7 @@ class Node(ValueNode):
 Converter = Callable[[Node], Value]
 """Gives the value of an operator's output: a tuple where it has several."""
 
-_CONVERTERS: Converters[Converter] = Converters("TFLite")
+_CONVERTERS: Converters[Converter] = Converters("TFLite", "tflite")
 converter = _CONVERTERS.register
 """Registers a function as the converter of TFLite operators, named as in the schema."""
 find_converter = _CONVERTERS.find

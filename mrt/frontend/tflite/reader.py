@@ -13,15 +13,12 @@ from mrt.frontend.shared.folding import folded
 from mrt.frontend.shared.node import Value, ValueScope
 from mrt.frontend.shared.quantized import STORAGE
 from mrt.frontend.shared.refusals import check_static, list_uncovered
-from mrt.frontend.tflite import converters as _converters
 from mrt.frontend.tflite.files import StoredModel, StoredOperator, read_model
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.integer import Dequantize, Quantize
 from mrt.symbol.rebatch import check_batch
-
-del _converters
 
 ROUNDED = ("INT8", "UINT8", "INT16")
 """The integers that a quantized network computes."""

@@ -6,12 +6,16 @@ import os
 from typing import Any
 
 from mrt.errors import GraphError, ModelFileError
+from mrt.frontend.shared.format import Format
 from mrt.frontend.torch.archive import read_archive
 from mrt.paths import as_path
 from mrt.symbol import Graph
 from mrt.symbol.rebatch import check_batch
 
-__all__ = ["from_torch"]
+__all__ = ["FORMAT", "from_torch"]
+
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+"""What a zip archive begins with, the second where it is empty."""
 
 
 def from_torch(program: str | os.PathLike[str] | Any, batch: int = 1) -> Graph:
@@ -34,12 +38,9 @@ def from_torch(program: str | os.PathLike[str] | Any, batch: int = 1) -> Graph:
             raise ModelFileError(f"{path} does not exist; give the path of a .pt2 file")
         # Before torch is loaded, which takes longer than telling that a file is none.
         archive = read_archive(path)
-    try:
-        import torch
-    except ImportError:
-        raise ModelFileError(
-            "reading PyTorch models needs the package torch; install it with: pip install 'mrt-quantizer[torch]'"
-        ) from None
+    FORMAT.check_installed()
+    import torch
+
     from mrt.frontend.torch.program import load_program
     from mrt.frontend.torch.reader import read_program
 
@@ -51,3 +52,13 @@ def from_torch(program: str | os.PathLike[str] | Any, batch: int = 1) -> Graph:
             "torch.export.export(model.eval(), example_inputs), or the path of a .pt2 file"
         )
     return read_program(program, batch)
+
+
+FORMAT = Format(
+    name="torch",
+    extra="torch",
+    looks_like=lambda start: start.startswith(_ZIP),
+    read=lambda path, batch, shapes: from_torch(path, batch),
+    file="PyTorch's .pt2",
+    suffix=".pt2",
+)

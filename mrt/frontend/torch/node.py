@@ -175,7 +175,7 @@ def origin_of(node: Any) -> Any:
 
 Converter = Callable[[Node], Any]
 
-_CONVERTERS: Converters[Converter] = Converters("PyTorch")
+_CONVERTERS: Converters[Converter] = Converters("PyTorch", "torch")
 converter = _CONVERTERS.register
 """Registers a function as the converter of operators of PyTorch's library aten, named with their overload."""
 find_converter = _CONVERTERS.find

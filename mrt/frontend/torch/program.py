@@ -16,10 +16,7 @@ from torch.utils import _pytree as pytree
 
 from mrt.errors import GraphError, ModelFileError, MRTError, UnsupportedOperatorError
 from mrt.frontend.shared.refusals import check_static, list_uncovered
-from mrt.frontend.torch import converters as _converters
 from mrt.frontend.torch.node import covered_operators, find_converter, origin_of
-
-del _converters
 
 _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _NAMES_SHOWN = 3

@@ -23,7 +23,7 @@ def _arange(start: Array, stop: Array, step: Array) -> Array:
 
 
 def _divide(a: Array, b: Array) -> Array:
-    """Of integers cut towards 0, exactly."""
+    """a / b, for integers cut towards 0 and exact."""
     if not a.dtype.kind == b.dtype.kind == "i":
         return np.asarray(a / b)
     quotient = np.floor_divide(a, b)

@@ -6,40 +6,15 @@ of the reduction is, and a constant costs nothing, since it joins the bias.
 
 from __future__ import annotations
 
-import math
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 
-from mrt.calibration import Calibration, CalibrationConfig, Channels
-from mrt.calibration.observers import MeanObserver
-from mrt.calibration.run import samples_of
-from mrt.calibration.stream import Batch, Chunk, chunks
+from mrt.calibration import Calibration, CalibrationConfig, Channels, Needs
 from mrt.errors import ConfigError, QuantizationError
-from mrt.quantization.expand import Expander, input_quantization, plan_graph
+from mrt.quantization.algorithms.algorithm import BiasCorrection, Samples, find_algorithm
 from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Array, Graph, Runner, Symbol
-from mrt.symbol.rebatch import batch_of, sized
-from mrt.symbol.types import narrowest_dtype
-from mrt.workers import in_order
-
-
-@dataclass(frozen=True)
-class Samples:
-    """What sequential correction runs on: the calibration data once more, and what runs integer graphs.
-
-    batches: as `calibrate` takes them. config: its `samples` and `batch_size` hold here too. progress: told the number
-    of reductions done.
-    """
-
-    batches: Iterable[Batch | Array]
-    config: CalibrationConfig
-    runner: Runner
-    progress: Callable[[int], None] | None = None
+from mrt.symbol import Array, Graph, NumpyRunner, Symbol
 
 
 def reductions(graph: Graph) -> tuple[Symbol, ...]:
@@ -47,199 +22,38 @@ def reductions(graph: Graph) -> tuple[Symbol, ...]:
     return tuple(symbol for symbol in graph.operators if symbol.channel_axis is not None)
 
 
-def observed_channels(graph: Graph) -> tuple[Channels, ...]:
-    """The means that corrections need from calibration: of what every reduction reads, and of what it gives."""
-    pairs = ((_read_by(symbol), _given_by(symbol)) for symbol in reductions(graph))
-    return tuple(dict.fromkeys(channels for pair in pairs for channels in pair))
+def means_around_reductions(graph: Graph) -> Needs:
+    """The means of what every reduction reads, and of what it gives."""
+    pairs = ((read_by(symbol), given_by(symbol)) for symbol in reductions(graph))
+    return Needs(means=tuple(dict.fromkeys(channels for pair in pairs for channels in pair)))
 
 
 def find_corrections(
-    graph: Graph, calibration: Calibration, config: QuantizationConfig, samples: Samples | None = None
-) -> dict[str, Array]:
+    graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples | None = None
+) -> Mapping[str, Array]:
     """What `expand_graph` shall add to the output of each reduction, as `config.bias_correction` says.
 
-    graph: prepared, float. calibration: of all `observed_tensors` and `observed_channels`. samples: needed where it is
-    "sequential". Float64 (O,) by the name of the reduction; none where it is "none".
+    graph: prepared, float. observed: the ranges of all `observed_tensors`, and what the algorithm needs. samples:
+    needed where it reads them. Float64 (O,) by the name of the reduction; none where there is no algorithm.
     Raises ConfigError where the samples are missing, QuantizationError naming a reduction whose means are.
     """
-    if config.bias_correction == "none":
+    if not config.corrects_biases:
         return {}
-    if config.bias_correction == "fast":
-        return fast_corrections(graph, calibration, config)
-    if samples is None:
-        raise ConfigError("quantize.bias_correction is sequential: calibration data is needed to run the integers on")
-    return sequential_corrections(graph, calibration, config, samples)
+    chosen = find_algorithm(BiasCorrection, config.bias_correction)
+    if chosen.reads_samples and samples is None:
+        raise ConfigError(
+            f"quantize.bias_correction is {config.bias_correction}: calibration data is needed to run the integers on"
+        )
+    return chosen.corrections(graph, observed, config, samples or Samples((), CalibrationConfig(), NumpyRunner()))
 
 
-def fast_corrections(graph: Graph, calibration: Calibration, config: QuantizationConfig) -> dict[str, Array]:
-    """The shift that the rounding of the weights makes, from the calibrated mean of each input channel.
-
-    E[Y] - E[Y'] = (W - W') E[x] for Y = W x and Y' = W' x, W' being what the integer weight stands for. Source:
-    M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, section 4.2, with
-    the measured mean of x. Every position of a channel is taken to have the channel's mean, the border too; the errors
-    of x itself, its saturation among them, do not show.
-    """
-    expander = Expander(plan_graph(graph, calibration.thresholds, config))
-    graph = expander.graph
-    corrections: dict[str, Array] = {}
-    for symbol in graph.operators:
-        expander.expand(symbol)
-        rounded, axis = expander.builder.dequantized_weight, symbol.channel_axis
-        if rounded is None or axis is None:
-            continue
-        weight = graph.parameters[symbol.inputs[1].name].astype(np.float64)
-        shift = symbol.operator.evaluate(_mean_sample(symbol, calibration), weight - rounded)
-        corrections[symbol.name] = shift.mean(axis=_all_but(axis, shift.ndim))
-    return corrections
-
-
-def sequential_corrections(
-    graph: Graph, calibration: Calibration, config: QuantizationConfig, samples: Samples
-) -> dict[str, Array]:
-    """The shift of each reduction's output in the integer graph whose earlier reductions are corrected already.
-
-    Each is the calibrated float mean less that of the integers over the same samples: the empirical form of the
-    correction of M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019.
-
-    The integer graph is made once, and run piece by piece while it grows: from the tensors that earlier pieces have
-    left on disk to the next accumulator. What is left is what later operators read, as narrow as it was made. A
-    reduction runs twice, to be measured and, corrected, for what follows; all else runs once. Memory holds a chunk of
-    samples for each core; the files lie in the folder for temporary files and are removed.
-    """
-    whole = sized(graph, samples.config.batch_size)
-    expander = Expander(plan_graph(whole, calibration.thresholds, config))
-    whole = expander.graph
-    pending = _Pending(whole, expander)
-    corrections: dict[str, Array] = {}
-    with tempfile.TemporaryDirectory(prefix="mrt-") as folder:
-        recorded = _Recorded(Path(folder), whole, expander, samples)
-        for symbol in whole.operators:
-            accumulator = expander.expand(symbol)
-            if symbol.channel_axis is None:
-                continue
-            wanted = _mean_of(symbol, _given_by(symbol), calibration)
-            found = recorded.advance(accumulator.symbol, symbol.channel_axis, pending.at(symbol))
-            corrections[symbol.name] = wanted - accumulator.scale.reshape(-1) * (found - accumulator.zero_point)
-            expander.correct(symbol, corrections[symbol.name])
-            if samples.progress is not None:
-                samples.progress(len(corrections))
-    return corrections
-
-
-class _Pending:
-    """Tells, while the integer graph grows, what the reductions that are still to come will be computed from."""
-
-    def __init__(self, graph: Graph, expander: Expander) -> None:
-        self._graph = graph
-        self._expander = expander
-        self._place = {symbol: place for place, symbol in enumerate(graph.operators)}
-        self._last: dict[Symbol, int] = {}
-        """By operator, the place of the last reduction that it is, or that depends on it."""
-        for symbol in reversed(graph.operators):
-            own = -1 if symbol.channel_axis is None else self._place[symbol]
-            self._last[symbol] = max([own, *(self._last[reader] for reader in graph.consumers[symbol])])
-        self._open = list(graph.inputs)
-        self._next = 0
-
-    def at(self, reduction: Symbol) -> tuple[Symbol, ...]:
-        """The integer symbols made before `reduction` from which it, if others depend on it, and all later operators
-        on the way to a reduction are computed. Reductions must be asked about in their order."""
-        place = self._place[reduction]
-        self._open += self._graph.operators[self._next : place]
-        self._next = place
-        forms: dict[Symbol, None] = {}
-        still_open = []
-        for source in self._open:
-            readers = dict.fromkeys(self._graph.consumers[source])
-            to_come = [r for r in readers if self._place[r] >= place and self._last[r] > place]
-            still_open += [source] if to_come else []
-            edges = ((r, index) for r in to_come for index, read in enumerate(r.inputs) if read is source)
-            found = (self._expander.form(reader, index) for reader, index in edges)
-            forms |= dict.fromkeys(form for form in found if form is not None)
-        self._open = still_open
-        return tuple(forms)
-
-
-class _Recorded:
-    """Integer tensors of all samples, on disk: the inputs, and what later pieces of the graph start from."""
-
-    def __init__(self, folder: Path, graph: Graph, expander: Expander, samples: Samples) -> None:
-        self._folder = folder
-        self._builder = expander.builder
-        self._runner = samples.runner
-        self._batch = batch_of(graph)
-        self._numbers = count()
-        self._chunks: list[Chunk] = []
-        self._inputs = {symbol: self._recording(symbol) for symbol, _ in expander.inputs}
-        self._kept: dict[Symbol, _Recording] = {}
-        quantizers = [(self._inputs[symbol], input_quantization(symbol, target)) for symbol, target in expander.inputs]
-        for chunk in chunks(samples.batches, graph.inputs, self._batch, samples.config.samples):
-            for recording, quantizer in quantizers:
-                recording.append(quantizer.quantize(chunk.arrays[quantizer.name]))
-            self._chunks.append(replace(chunk, arrays={}))
-
-    def advance(self, accumulator: Symbol, axis: int, kept: Sequence[Symbol]) -> Array:
-        """Runs the graph from what is recorded to `accumulator`; gives the mean of each of its channels, along `axis`.
-
-        kept: symbols that are recorded on the way or are so already; the others are removed.
-        """
-        recorded = self._inputs | self._kept
-        new = {symbol: self._recording(symbol) for symbol in kept if symbol not in recorded}
-        piece = self._builder.part(recorded, [accumulator, *new])
-        fed = {symbol.name: recording for symbol, recording in recorded.items()}
-        evaluate = self._runner.prepare(piece)
-        observer = MeanObserver.along(accumulator.shape, axis)
-
-        def run(place: int) -> list[Array]:
-            return evaluate({symbol.name: fed[symbol.name].read(place) for symbol in piece.inputs})
-
-        for chunk, (found, *values) in zip(self._chunks, in_order(run, range(len(self._chunks))), strict=True):
-            observer = observer.observe(samples_of(accumulator, found, chunk, self._batch))
-            for recording, value in zip(new.values(), values, strict=True):
-                recording.append(value)
-        for symbol in self._kept.keys() - set(kept):
-            self._kept.pop(symbol).remove()
-        self._kept |= new
-        return np.asarray(observer.mean)
-
-    def _recording(self, symbol: Symbol) -> _Recording:
-        bounds = self._builder.bounds(symbol)
-        dtype = narrowest_dtype(int(bounds.min), int(bounds.max))
-        return _Recording(self._folder / str(next(self._numbers)), symbol.shape, dtype)
-
-
-@dataclass(frozen=True)
-class _Recording:
-    """The chunks of one tensor one after the other in a file, in a dtype that holds its bounds."""
-
-    path: Path
-    shape: tuple[int, ...]
-    dtype: str
-
-    def append(self, value: Array) -> None:
-        try:
-            with open(self.path, "ab") as file:
-                file.write(np.ascontiguousarray(value, self.dtype).data)
-        except OSError as error:
-            raise QuantizationError(
-                f"bias correction cannot keep tensors in {self.path.parent}: {error.strerror}; make room, "
-                f"name another folder by TMPDIR, or take fewer samples (calibrate.samples)"
-            ) from error
-
-    def read(self, place: int) -> Array:
-        """The chunk appended as number `place`, mapped from the file."""
-        size = math.prod(self.shape) * np.dtype(self.dtype).itemsize
-        return np.memmap(self.path, self.dtype, "r", place * size, self.shape)
-
-    def remove(self) -> None:
-        self.path.unlink()
-
-
-def _read_by(reduction: Symbol) -> Channels:
+def read_by(reduction: Symbol) -> Channels:
+    """The channels of what a reduction reads."""
     return _channels(reduction.inputs[0], reduction)
 
 
-def _given_by(reduction: Symbol) -> Channels:
+def given_by(reduction: Symbol) -> Channels:
+    """Its output channels."""
     return _channels(reduction, reduction)
 
 
@@ -251,21 +65,11 @@ def _channels(tensor: Symbol, reduction: Symbol) -> Channels:
     return Channels(tensor.name, axis % tensor.type.rank)
 
 
-def _mean_of(reduction: Symbol, channels: Channels, calibration: Calibration) -> Array:
-    if channels not in calibration.means:
+def mean_of(reduction: Symbol, channels: Channels, observed: Calibration) -> Array:
+    """The mean of each of a reduction's channels, float64; QuantizationError where it was not observed."""
+    if channels not in observed.means:
         raise QuantizationError(
             f"{reduction.name} ({reduction.op}): the mean of {channels.tensor} along axis {channels.axis} is missing; "
             f"calibrate with it first"
         )
-    return np.asarray(calibration.means[channels], np.float64)
-
-
-def _mean_sample(reduction: Symbol, calibration: Calibration) -> Array:
-    """One sample of what a reduction reads, (1, ...), each channel at its calibrated mean everywhere."""
-    channels, data = _read_by(reduction), reduction.inputs[0]
-    shape = tuple(-1 if axis == channels.axis else 1 for axis in range(data.type.rank))
-    return np.broadcast_to(_mean_of(reduction, channels, calibration).reshape(shape), (1, *data.shape[1:]))
-
-
-def _all_but(axis: int, rank: int) -> tuple[int, ...]:
-    return tuple(other for other in range(rank) if other != axis)
+    return np.asarray(observed.means[channels], np.float64)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mrt.calibration import Range
+from mrt.quantization.algorithms.algorithm import ChannelChoice, algorithm, find_algorithm
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, group_readers
 from mrt.quantization.granularity import covered_channels, gain_db
@@ -22,6 +23,8 @@ from mrt.quantization.plan.trained import fixed_targets
 from mrt.symbol import Graph, Symbol
 from mrt.symbol.channels import channel_axes
 
+AUTO = "auto"
+"""The granularity that leaves the choice to this algorithm."""
 LEAST_GAIN = 3.0
 """Decibels; half a bit, below which a split is not worth its operations."""
 NEARLY_ALL = 0.8
@@ -46,9 +49,9 @@ class _Candidate:
     quantizer: str
     layers: tuple[Symbol, ...]
 
-    def splits(self, thresholds: Mapping[str, Range]) -> list[_Split]:
+    def splits(self, ranges: Mapping[str, Range]) -> list[_Split]:
         """The splits that are worth it, the best first: as coarse as keeps most of the gain, then coarser."""
-        channels = covered_channels(thresholds[self.symbol.name])
+        channels = covered_channels(ranges[self.symbol.name])
         steps = [1 << power for power in range((len(channels) - 1).bit_length())]
         gains = {step: gain_db(channels, step, self.quantizer) for step in steps}
         wanted = NEARLY_ALL * max(gains.values(), default=0.0)
@@ -60,55 +63,73 @@ class _Candidate:
 
 
 def resolve_granularity(
-    graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig
+    graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig
 ) -> tuple[QuantizationConfig, tuple[str, ...]]:
-    """The config with `granularity: auto` decided for every symbol, and what was chosen, why.
+    """The config with every granularity that names an algorithm decided by it, and what was chosen, why."""
+    notes: list[str] = []
+    for name in config.channel_choices:
+        config, more = find_algorithm(ChannelChoice, name).choose(graph, ranges, config)
+        notes += more
+    return config, tuple(notes)
+
+
+@algorithm(AUTO)
+class GainChoice(ChannelChoice):
+    """Splits where that saves most noise for an operation, within a budget of operations.
 
     The gain of a split is the quantization noise that it saves if every channel holds what calibration saw. Splits are
     taken by gain per operation while the sum of added operations stays within `max_extra_operations` times the
     network's multiplications. A tensor of whose channels calibration saw nothing stays `auto`.
     """
-    candidates = _candidates(graph, thresholds, config)
-    found = {c: c.splits(thresholds) for c in candidates if thresholds[c.symbol.name].channels}
-    total = sum(_multiplications(symbol) for symbol in graph.operators)
-    room = config.max_extra_operations * total
-    notes, overrides = [], dict(config.overrides)
-    for candidate in sorted(found, key=lambda candidate: -_worth(found[candidate])):
-        symbol, splits = candidate.symbol, found[candidate]
-        split = next((split for split in splits if split.operations <= room), None)
-        granularity = None if split is None else ChannelGranularity(channel=split.step)
-        # What carries the tensor's integers on follows its options.
-        override = ActivationOverride(granularity=granularity or "layer")
-        overrides[symbol.name] = Override(activation=override).over(overrides.get(symbol.name))
-        if split is not None:
-            room -= split.operations
-            notes.append(
-                f"{symbol.name} ({symbol.op}): groups of {split.step} channels save {split.gain:.1f} dB of noise for "
-                f"{_share(split, total)} more operations"
-            )
-        elif splits:
-            notes.append(
-                f"{symbol.name} ({symbol.op}): one scale; groups of {splits[0].step} channels would save "
-                f"{splits[0].gain:.1f} dB of noise for {_share(splits[0], total)} more operations, beyond "
-                f"max_extra_operations"
-            )
-    return config.model_copy(update={"overrides": overrides}), tuple(notes)
+
+    def choose(
+        self, graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig
+    ) -> tuple[QuantizationConfig, tuple[str, ...]]:
+        candidates = _candidates(graph, ranges, config)
+        found = {c: c.splits(ranges) for c in candidates if ranges[c.symbol.name].channels}
+        total = sum(_multiplications(symbol) for symbol in graph.operators)
+        room = config.max_extra_operations * total
+        notes, overrides = [], dict(config.overrides)
+        for candidate in sorted(found, key=lambda candidate: -_worth(found[candidate])):
+            symbol, splits = candidate.symbol, found[candidate]
+            split = next((split for split in splits if split.operations <= room), None)
+            granularity = None if split is None else ChannelGranularity(channel=split.step)
+            # What carries the tensor's integers on follows its options.
+            override = ActivationOverride(granularity=granularity or "layer")
+            overrides[symbol.name] = Override(activation=override).over(overrides.get(symbol.name))
+            room -= 0 if split is None else split.operations
+            notes += _notes(symbol, split, splits, total)
+        return config.model_copy(update={"overrides": overrides}), tuple(notes)
 
 
-def _candidates(graph: Graph, thresholds: Mapping[str, Range], config: QuantizationConfig) -> list[_Candidate]:
+def _notes(symbol: Symbol, taken: _Split | None, splits: list[_Split], total: int) -> list[str]:
+    """What was done with a tensor; nothing where no split is worth it."""
+    if not splits:
+        return []
+    split = taken or splits[0]
+    cost = f"{split.gain:.1f} dB of noise for {_share(split, total)} more operations"
+    if taken is not None:
+        return [f"{symbol.name} ({symbol.op}): groups of {split.step} channels save {cost}"]
+    return [
+        f"{symbol.name} ({symbol.op}): one scale; groups of {split.step} channels would save {cost}, beyond "
+        f"max_extra_operations"
+    ]
+
+
+def _candidates(graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig) -> list[_Candidate]:
     """The tensors that are asked to be `auto`, are read in channel groups, and are rounded where they are made."""
     fixed = fixed_targets(graph, config.inputs)
-    asked = asked_options(graph, calibrated_ranges(graph, thresholds, config, fixed), config, fixed)
+    asked = asked_options(graph, calibrated_ranges(graph, ranges, config, fixed), config, fixed)
     axes = channel_axes(graph)
 
     def is_auto(symbol: Symbol) -> bool:
         options = asked[symbol.name]
-        return isinstance(options, ActivationConfig) and options.granularity == "auto"
+        return isinstance(options, ActivationConfig) and options.granularity == AUTO
 
     found = []
     for symbol in graph.operators:
         options = asked[symbol.name]
-        if not isinstance(options, ActivationConfig) or options.granularity != "auto" or _carries(graph, symbol):
+        if not isinstance(options, ActivationConfig) or options.granularity != AUTO or _carries(graph, symbol):
             continue
         read, layers = False, []
         pending = [symbol]
@@ -152,7 +173,7 @@ def _added(layer: Symbol, channels: int, step: int) -> int:
 
 
 def _multiplications(symbol: Symbol) -> int:
-    """Of a layer, per sample; 0 for anything else."""
+    """How many multiplications a layer does for one sample; 0 for other operators."""
     axis = symbol.operator.weight_channel_axis
     if axis is None:
         return 0

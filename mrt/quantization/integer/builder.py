@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from mrt.calibration import Calibration
 from mrt.errors import QuantizationError
 from mrt.quantization.integer.integer_symbols import IntegerSymbols, magnitudes_like
 from mrt.quantization.integer.quantized import Quantized
@@ -24,15 +25,17 @@ SAME_EXACT_SCALE = 2.0**-22
 class IntegerBuilder(IntegerSymbols):
     """Integer symbols, and what they stand for: real = scale * (q - zero_point)."""
 
-    def __init__(self, reserved: Iterable[str]) -> None:
+    def __init__(self, reserved: Iterable[str], observed: Calibration | None = None) -> None:
         super().__init__(reserved)
+        self.observed = observed or Calibration({})
+        """What calibration observed, for algorithms that round weights."""
         self._requantized: dict[_Request, Quantized] = {}
         self.scales: dict[str, Array] = {}
         """The scale of every symbol that stands for real values, by name."""
         self.zero_points: dict[str, Array] = {}
         """The zero points of those symbols, where they are not 0."""
-        self.dequantized_weight: Array | None = None
-        """What the integer weight of the reduction being made stands for, where its correction asks for that."""
+        self.dequantized_weight: Callable[[], Array] | None = None
+        """Gives what the integer weight stands for, if the operator made last is a reduction."""
         self.notes: list[str] = []
         """What was given up to stay within 32 bits, and the error that was accepted."""
 

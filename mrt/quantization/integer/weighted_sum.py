@@ -86,7 +86,7 @@ def fit_weighted_sum(
 
 
 def _powers(factor: Array) -> Array | None:
-    """As `power_of_two`, elements of 0 set aside: they take the power of another, and 0 where there is none."""
+    """`power_of_two` of a factor some of whose elements are 0; these take the power of another element, or 0."""
     others = factor[factor != 0]
     return power_of_two(np.where(factor == 0, others[:1] if others.size else 1.0, factor))
 
@@ -160,7 +160,7 @@ def _digits(whole: Array, levels: int, digit_bits: int) -> list[Array]:
 
 
 def _floor_digits(whole: Array, levels: int, digit_bits: int) -> tuple[Array, ...]:
-    """As `_digits`, all but the leading one at or above 0."""
+    """The digits of `_digits`, all but the leading one at or above 0."""
     mask = (1 << digit_bits) - 1
     lower = [whole >> (digit_bits * (levels - level)) & mask for level in range(1, levels + 1)]
     return (whole >> digit_bits * levels, *lower)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mrt.quantization.algorithms.algorithm import Rounded, UnroundedWeight
+from mrt.quantization.algorithms.nearest_rounding import nearest_integers
 from mrt.quantization.granularity import integer_factors
 from mrt.quantization.integer.requantize import absorbable_ratio, frac_limit, pre_shift_for
 from mrt.quantization.options import WeightConfig
-from mrt.quantization.quantizer import largest, round_half_away
+from mrt.quantization.quantizer import largest
 from mrt.symbol import Array
-from mrt.symbol.types import narrowest_dtype
 
 BIAS_BITS, MOST_BIAS_BITS = 22, 29
 """A bias takes at most so many bits of the accumulator, or as many as the sums; where it would take more, the weight's
@@ -24,8 +25,6 @@ LEAST_RATIO = 2.0**-24
 FACTOR_BITS = 4
 """The scales of one output channel's groups of input channels are at most 2^4 times the finest."""
 ROUNDS = 8
-BLOCK = 2**16
-"""Weights that are rounded at a time: what is made of them in float64 on the way stays in the cache."""
 CORRECTION_SHARE = 64
 """Bias correction finds one part in so many of an accumulator's bound left free for its constant."""
 
@@ -60,21 +59,31 @@ class QuantizedWeight:
         return result
 
 
+@dataclass(frozen=True, eq=False)
+class Accumulator:
+    """What the scales of a weight are settled for.
+
+    step: the scale of the data operand, one or (O,), as the accumulator of each output channel counts it. target: (O,)
+    or one, the scale to which the accumulator is brought, if known. bias: (O,) float, what is added to it. magnitudes:
+    from centred integers like the weight to the largest |accumulator| per channel.
+    """
+
+    step: Array | float
+    target: Array | None
+    bias: Array | None
+    magnitudes: Callable[[Array], Array]
+
+    def offset(self, channels: int) -> Array:
+        """(O,), the |bias|."""
+        return np.zeros(channels) if self.bias is None else np.abs(self.bias).astype(np.float64)
+
+
 def quantize_weight(
-    weight: Array,
-    step: Array | float,
-    config: WeightConfig,
-    ends: list[int],
-    meets: Array | None,
-    bias: Array | None,
-    magnitudes: Callable[[Array], Array],
+    weight: Array, config: WeightConfig, ends: list[int], accumulator: Accumulator, rounded: Rounded = nearest_integers
 ) -> QuantizedWeight:
     """Integers for a float `weight` (O, I, ...), and scales and zero points.
 
-    step: the scale of the data operand, one or (O,), as the accumulator of each output channel counts it. ends: where
-    the groups of input channels end. meets: (O,) or one, the scale to which the accumulator is brought, if known.
-    bias: (O,) float, what is added to the accumulator. magnitudes: from centred integers like the weight to the
-    largest |accumulator| per channel.
+    ends: where the groups of input channels end. rounded: from a weight at its scales to integers.
 
     1. The scale spreads the range of the channel (or layer), in each group of input channels, over the integers: the
        largest |weight| is 2^(bits-1) - 1 if symmetric; if affine the range from the least to the greatest, widened to
@@ -84,52 +93,63 @@ def quantize_weight(
        weights' rounding would be seen in the target.
     3. It rises to the nearest value whose factor to the target is exactly frac * 2^-shift, frac as wide as the
        accumulator's bound allows; then the weight is quantized and the bound is checked again.
+    4. The weight, rounded to the nearest so far, is rounded at these scales as `rounded` says, and the bound is checked
+       once more.
     """
     draft = _draft(weight, config, ends)
-    channels = weight.shape[0]
-    offset = np.zeros(channels) if bias is None else np.abs(bias).astype(np.float64)
+    found = _absorbing(draft, *_fitting(draft, accumulator), accumulator, nearest_integers)
+    if rounded is nearest_integers:
+        return found
+    found = draft.quantized(found.scale, rounded)
+    return _absorbing(draft, found, accumulator.magnitudes(found.centred), accumulator, rounded)
+
+
+def _fitting(draft: _Draft, accumulator: Accumulator) -> tuple[QuantizedWeight, Array]:
+    """Steps 1 and 2 of `quantize_weight`, rounded to the nearest, and the |accumulators| then."""
     live = np.where(draft.scale > 0, draft.scale, draft.scale.max() or 1.0)
-    quantized = draft.quantized(live)
-    sums = magnitudes(quantized.centred)
-    scale = np.maximum(draft.scale, _least_scale(weight, step, meets, offset, sums, magnitudes))
-    if config.scales == "layer":
-        scale = np.full(channels, scale.max())
+    quantized = draft.quantized(live, nearest_integers)
+    sums = accumulator.magnitudes(quantized.centred)
+    scale = np.maximum(draft.scale, _least_scale(draft.weight, accumulator, sums))
+    if draft.config.scales == "layer":
+        scale = np.full(len(scale), scale.max())
     scale[scale == 0] = scale.max() or 1.0
     if not np.array_equal(scale, live):
-        quantized = draft.quantized(scale)
-        sums = magnitudes(quantized.centred)
-    if meets is None:
+        quantized = draft.quantized(scale, nearest_integers)
+        sums = accumulator.magnitudes(quantized.centred)
+    return quantized, sums
+
+
+def _absorbing(
+    draft: _Draft, quantized: QuantizedWeight, sums: Array, accumulator: Accumulator, rounded: Rounded
+) -> QuantizedWeight:
+    """Step 3: at scales at or above those of `quantized`, whose |accumulators| are `sums`."""
+    target = accumulator.target
+    if target is None:
         return quantized
     for _ in range(ROUNDS):
-        exact = _absorbing(quantized.scale, step, meets, offset, sums)
+        exact = _absorbing_scale(quantized.scale, accumulator, target, sums)
         if np.allclose(exact, quantized.scale, rtol=1e-12, atol=0):
             break
-        quantized = draft.quantized(exact)
-        sums = magnitudes(quantized.centred)
+        quantized = draft.quantized(exact, rounded)
+        sums = accumulator.magnitudes(quantized.centred)
     return quantized
 
 
-def _least_scale(
-    weight: Array,
-    step: Array | float,
-    meets: Array | None,
-    offset: Array,
-    sums: Array,
-    magnitudes: Callable[[Array], Array],
-) -> Array:
+def _least_scale(weight: Array, accumulator: Accumulator, sums: Array) -> Array:
     """The scale, one for each output channel, below which the bias or the factor to the target would not fit.
 
-    offset: the |bias|. sums: the |accumulators|.
+    sums: the |accumulators|.
     """
+    step, target, offset = accumulator.step, accumulator.target, accumulator.offset(len(weight))
     floor: Array = offset / (step * np.maximum(2.0**BIAS_BITS, sums))
-    if meets is None:
+    if target is None:
         return floor
     # Weights off by half a scale, at random, are off by less than a step of the target below this scale.
-    each = step * np.maximum(magnitudes(np.broadcast_to(np.int64(1), weight.shape)), 1)
-    unseen = meets * math.sqrt(weight[0].size) / each
+    each = step * np.maximum(accumulator.magnitudes(np.broadcast_to(np.int64(1), weight.shape)), 1)
+    unseen = target * math.sqrt(weight[0].size) / each
     least = offset / (step * np.maximum(2.0**MOST_BIAS_BITS, sums))
     floor = np.maximum(np.minimum(floor, unseen), least)
-    return np.maximum(floor, LEAST_RATIO * meets / step)
+    return np.maximum(floor, LEAST_RATIO * target / step)
 
 
 def spread(values: Array, rank: int) -> Array:
@@ -160,31 +180,17 @@ class _Draft:
     lo: Array
     factors: Array
 
-    def quantized(self, scale: Array) -> QuantizedWeight:
-        """Rounded half away from zero and saturated, at `scale` (O,)."""
-        rank = self.weight.ndim
-        steps = scale[:, None] * _distinct(self.factors)
-        if self.config.quantizer == "symmetric":
-            top = largest(self.config.bits)
-            integers = np.empty(self.weight.shape, narrowest_dtype(-top, top))
-            for rows in self._blocks():
-                exact = self.weight[rows] / spread(steps[rows], rank)
-                # No more than so many steps round to no more than so many.
-                integers[rows] = round_half_away(np.clip(exact, -top, top, out=exact), integers.dtype.type)
-            return QuantizedWeight(integers, scale, np.broadcast_to(np.int64(0), self.factors.shape), self.factors)
-        lowest = -(1 << (self.config.bits - 1))
-        highest = -lowest - 1
-        zero_point = np.clip(np.rint(lowest - _distinct(self.lo) / steps), lowest, highest).astype(np.int64)
-        integers = np.empty(self.weight.shape, narrowest_dtype(lowest, highest))
-        for rows in self._blocks():
-            exact = self.weight[rows] / spread(steps[rows], rank)
-            integers[rows] = np.clip(round_half_away(exact) + spread(zero_point[rows], rank), lowest, highest)
-        return QuantizedWeight(integers, scale, np.broadcast_to(zero_point, self.factors.shape), self.factors)
-
-    def _blocks(self) -> Iterator[slice]:
-        """The output channels in runs of about BLOCK weights."""
-        each = max(BLOCK * len(self.weight) // max(self.weight.size, 1), 1)
-        return (slice(first, first + each) for first in range(0, len(self.weight), each))
+    def quantized(self, scale: Array, rounded: Rounded) -> QuantizedWeight:
+        """The weight at `scale` (O,), rounded and saturated."""
+        rank, steps = self.weight.ndim, scale[:, None] * _distinct(self.factors)
+        lo, hi = -largest(self.config.bits), largest(self.config.bits)
+        zero_points = np.zeros((1, 1), np.int64)
+        if self.config.quantizer == "affine":
+            lo, hi = -(1 << (self.config.bits - 1)), (1 << (self.config.bits - 1)) - 1
+            zero_points = np.clip(np.rint(lo - _distinct(self.lo) / steps), lo, hi).astype(np.int64)
+        whole = np.broadcast_to(zero_points, steps.shape)
+        given = UnroundedWeight(self.weight, spread(steps, rank), spread(whole, rank), lo, hi)
+        return QuantizedWeight(rounded(given), scale, np.broadcast_to(zero_points, self.factors.shape), self.factors)
 
 
 def _draft(weight: Array, config: WeightConfig, ends: list[int]) -> _Draft:
@@ -230,11 +236,12 @@ def with_correction_room(bound: Any) -> Any:
     return bound + -(-bound // CORRECTION_SHARE)
 
 
-def _absorbing(scale: Array, step: Array | float, meets: Array, offset: Array, sums: Array) -> Array:
+def _absorbing_scale(scale: Array, accumulator: Accumulator, target: Array, sums: Array) -> Array:
     """The scales at or above these whose factors to the target are exact multipliers. sums: the |accumulators| then."""
-    bound = sums + np.ceil(offset / (step * scale)).astype(np.int64) + 1
-    if bool((step * scale / meets == (step * scale / meets).flat[0]).all()):
+    step = accumulator.step
+    bound = sums + np.ceil(accumulator.offset(len(scale)) / (step * scale)).astype(np.int64) + 1
+    if bool((step * scale / target == (step * scale / target).flat[0]).all()):
         bound = np.full_like(bound, bound.max())
     pre_shift = pre_shift_for(int(bound.max()))
-    wanted = step * scale / meets * 2.0**pre_shift
-    return absorbable_ratio(wanted, frac_limit(bound, pre_shift)) * 2.0**-pre_shift * meets / step
+    wanted = step * scale / target * 2.0**pre_shift
+    return absorbable_ratio(wanted, frac_limit(bound, pre_shift)) * 2.0**-pre_shift * target / step

@@ -55,8 +55,8 @@ def fold_constants(graph: Graph) -> tuple[Graph, dict[str, ConstantGrid]]:
 
 
 def _constant_grid(dequantized: Sequence[Array], shape: tuple[int, ...]) -> ConstantGrid:
-    """That of integers, scale and zero point. Where a scale is negative, as NNCF gives them, the integers are turned
-    round."""
+    """The grid of (integers, scale, zero point). Where a scale is negative, as NNCF gives them, the integers change
+    sign."""
     integers, scale, zero_point = (ranked(value, len(shape)) for value in dequantized)
     sign = np.where(scale < 0, -1, 1)
     turned = np.broadcast_to(integers.astype(np.int64) * sign, shape)

@@ -52,7 +52,7 @@ def _rescaling(tensor: TensorPlan) -> Iterator[str]:
 
 
 def target_text(target: Target) -> str:
-    """Such as `[-127, 127], scale 0.0123, zero point 3`; of a target that says its scale only, that."""
+    """A target as text, such as `[-127, 127], scale 0.0123, zero point 3`; without limits where it has none."""
     said = [] if target.hi >= UNLIMITED else [f"[{target.lo}, {target.hi}]"]
     said.append(f"scale {target.scale:.6g}")
     if target.groups is not None:

@@ -18,7 +18,7 @@ from mrt.symbol.operators.integer import Dequantize, Quantize
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 
 FINE_BITS = 16
-"""Of inputs that no single grid serves: a level of 8 bits is then told from its neighbours to a part in 2^8."""
+"""The width of inputs that no single grid serves: 2^8 steps within each step of an 8-bit quantizer."""
 
 
 def brings_quantization(graph: Graph) -> bool:

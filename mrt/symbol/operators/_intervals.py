@@ -27,7 +27,7 @@ def output_shape(operator: Operator, *inputs: Interval) -> tuple[int, ...]:
 
 
 def without_nan(x: Interval) -> Interval:
-    """Bounds that float arithmetic could not tell (inf - inf) become infinite."""
+    """Bounds that are NaN (inf - inf) become infinite."""
     if x.lo.dtype.kind != "f":
         return x
     return Interval(np.where(np.isnan(x.lo), -np.inf, x.lo), np.where(np.isnan(x.hi), np.inf, x.hi), x.shape)
@@ -69,7 +69,7 @@ def summed(x: Interval, axes: tuple[int, ...], times: int = 1) -> Interval:
 
 
 def weighted(x: Interval, weight: Interval, groups: int = 1) -> Interval:
-    """Bounds of the sum over i and k of x[g I + i] weight[o, i, k] for every o, which is of group g: of shape (O,).
+    """Bounds, of shape (O,), of the sum over i and k of x[g I + i] weight[o, i, k] for every o, g being its group.
 
     x: bounds of the (groups I,) channels, or one for all. weight: (O, I, *kernel), where groups divides O.
     """
@@ -93,7 +93,7 @@ def weighted(x: Interval, weight: Interval, groups: int = 1) -> Interval:
 
 
 def _weighted_by(rows: Array, lo: Array, hi: Array, taps: int) -> tuple[Array, Array]:
-    """The least and the greatest sum of known weights, (G, O), for lo <= x <= hi: positive ones meet hi in the latter.
+    """The least and the greatest sum of known weights, (G, O), for lo <= x <= hi.
 
     rows: (G, O, inputs * taps). lo, hi: (G, inputs), finite.
     """
@@ -109,7 +109,7 @@ def _is_finite(bound: Array) -> bool:
 
 
 def partial_sums(terms: Interval) -> Interval:
-    """The terms, each of which may not have been added yet: bounds of a sum in any order are sums of these.
+    """The terms, each widened to hold 0: sums of these bound every partial sum, in any order of adding.
 
     Factors of terms serve as well: zero in one of them is zero in the product.
     """

@@ -242,7 +242,7 @@ class DepthToSpace(Operator):
         return blocks.transpose(0, 3, 4, 1, 5, 2).reshape(batch, -1, height * size, width * size)
 
     def bounds(self, x: Interval) -> Interval:
-        """One for each channel: the hull over its positions."""
+        """Bounds for each channel: the hull over its positions."""
         hull, blocks = x.reduced([0, 1]), self.block_size**2
 
         def apart(bound: Array) -> Array:
@@ -281,7 +281,7 @@ class SpaceToDepth(Operator):
         return blocks.transpose(0, 3, 5, 1, 2, 4).reshape(batch, -1, height // size, width // size)
 
     def bounds(self, x: Interval) -> Interval:
-        """One for each channel: the hull over its positions."""
+        """Bounds for each channel: the hull over its positions."""
         hull, blocks = x.reduced([0, 1]), self.block_size**2
 
         def spread(bound: Array) -> Array:

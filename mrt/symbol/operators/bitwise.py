@@ -39,7 +39,7 @@ class BitwiseAnd(Operator):
 
 
 def _by_sign(x: Interval, rank: int) -> list[tuple[Array, Array, bool]]:
-    """The integers of `x` below 0, then those from 0 on: their ends, of this rank, and whether they are below 0."""
+    """The negative integers of `x`, then the others: the ends of each, of this rank, and whether they are negative."""
     limits = np.iinfo(np.int64)
     of_rank = Interval.of(x.lo, x.hi, (1,) * (rank - len(x.shape)) + x.shape)
     lo, hi = (np.clip(end, limits.min, limits.max).astype(np.int64) for end in (of_rank.lo, of_rank.hi))

@@ -75,7 +75,7 @@ class Deconvolution(WindowedLayer):
         return tuple(n - 2 * p + a for n, p, a in zip(self._whole(spatial), pad, adj, strict=True))
 
     def _whole(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
-        """How far the data's taps reach along each axis, before pad cuts it."""
+        """The output's lengths along each axis before pad cuts them."""
         stride, dilate = self.window(len(spatial))
         return tuple(
             (n - 1) * s + (k - 1) * d + 1 for n, k, s, d in zip(spatial, self.kernel, stride, dilate, strict=True)
@@ -113,7 +113,7 @@ class Deconvolution(WindowedLayer):
         return split.swapaxes(1, 2).reshape(groups * outputs, inputs // groups, *weight.shape[2:])
 
     def from_rows(self, rows: Array) -> Array:
-        """What `rows` undoes: (O, C / num_group, *kernel) to (C, O / num_group, *kernel)."""
+        """The inverse of `rows`: (O, C / num_group, *kernel) to (C, O / num_group, *kernel)."""
         (outputs, inputs), groups = rows.shape[:2], self.num_group
         split = rows.reshape(groups, outputs // groups, inputs, *rows.shape[2:])
         return split.swapaxes(1, 2).reshape(groups * inputs, outputs // groups, *rows.shape[2:])

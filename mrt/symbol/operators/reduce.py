@@ -59,7 +59,7 @@ class Reduction(Operator):
         return x.with_shape(self.reduced_shape(x.shape))
 
     def _dropped(self, lo: Array, hi: Array, shape: tuple[int, ...]) -> Interval:
-        """Bounds that kept the reduced axes of `shape`, with length 1, as those of the output."""
+        """Bounds whose reduced axes have length 1, in the shape of the output."""
         axes = self.axes(len(shape))
         if not self.keepdims:
             lo, hi = (bound.squeeze(axes) if bound.ndim > len(axes) else bound.reshape(1) for bound in (lo, hi))
@@ -117,7 +117,7 @@ class Extreme(Reduction):
     """
 
     choose: ClassVar[np.ufunc]
-    """Of two elements the one that is kept."""
+    """The one of two elements that is kept."""
 
     keeps_scale = True
 

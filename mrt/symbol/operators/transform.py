@@ -89,7 +89,7 @@ class Flatten(Operator):
 
 
 def _kept_in_order(axis: int, x: TensorType, y: TensorType) -> int | None:
-    """`kept_axis` where all elements of x stand in y in the same order: as many come before a place of either axis."""
+    """`kept_axis` for an operator whose output y holds all elements of x in the same order."""
     before = prod(x.shape[:axis])
     for behind in range(min(axis, 1), y.rank):
         if prod(y.shape[:behind]) == before and y.shape[behind] % x.shape[axis] == 0:
@@ -131,7 +131,7 @@ class Reshape(Operator):
         return _kept_in_order(axis, inputs[index], self.infer(*inputs))
 
     def batch_obstacle(self, x: TensorType) -> str:
-        """Axis 0 is kept where a longer batch changes the length of the output's axis 0 alone, and alike."""
+        """Why axis 0 of the output is not the batch, or more depends on it than that; "" where neither is so."""
         reason = f"shape {self.shape} does not keep axis 0"
         if not x.rank:
             return reason

@@ -37,7 +37,7 @@ def left_shift(op: LeftShift, node: Node) -> Symbol:
 
 
 def _times_power(node: Node, sign: int) -> Symbol:
-    """x 2^(sign s): by one number where s is a constant that is the same everywhere, else by a tensor."""
+    """x 2^(sign s): a product with one number where s is the same everywhere, else with a tensor."""
     x, shift = node.input(0), node.array(1)
     if shift is None:
         table = _powers(np.arange(_LONGEST_SHIFT + 1), sign)

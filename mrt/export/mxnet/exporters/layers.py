@@ -22,7 +22,7 @@ _MOST_AXES = 2
 
 @exporter(Flatten, Reshape, ExpandDims, Squeeze)
 def reshape(op: Operator, node: Node) -> Symbol:
-    """Where no rank is 0 as the symbol has it, which leaves the batch free."""
+    """With the symbol's own codes, which leave the batch free, unless a rank is 0."""
     if () in (node.symbol.shape, node.symbol.inputs[0].shape):
         return node.reshaped(node.input(0), node.shape)
     return node.apply(op, node.inputs)
@@ -38,7 +38,7 @@ def fully_connected(op: FullyConnected, node: Node) -> Symbol:
 
 @exporter(BatchDot)
 def batch_dot(op: BatchDot, node: Node) -> Symbol:
-    """Over one leading axis, the only one that earlier versions have."""
+    """Over one leading axis: earlier versions know no more."""
     leading = prod(node.shape[:-2])
     matrices = [node.reshaped(x, (leading, *x.shape[-2:])) for x in node.inputs]
     return node.reshaped(node.apply(op, matrices), node.shape)
@@ -46,7 +46,7 @@ def batch_dot(op: BatchDot, node: Node) -> Symbol:
 
 @exporter(Deconvolution)
 def deconvolution(op: Deconvolution, node: Node) -> Symbol:
-    """As it is along one or two axes, else as a convolution."""
+    """The same operator along one or two axes, else a convolution."""
     rank = len(op.kernel)
     if rank <= _MOST_AXES:
         return node.apply(op, node.inputs)
@@ -60,7 +60,7 @@ def deconvolution(op: Deconvolution, node: Node) -> Symbol:
 
 @exporter(Pooling)
 def pooling(op: Pooling, node: Node) -> Symbol:
-    """As it is where both sides of each axis have the same padding, else with a border that changes no result."""
+    """The same operator where both sides of each axis have the same padding, else after a border of its own."""
     shape = node.input_shape(0)
     if is_global(op, shape):
         return node.apply(Pooling(pool_type=op.pool_type, global_pool=True), node.inputs)

@@ -42,7 +42,7 @@ def right_shift(op: RightShift, node: Node) -> Value:
 
 
 def _shifted_by_remainder(node: Node, x: Value) -> Value:
-    """With m = x mod 2^s, 0 <= m < 2^s: (x - m) / 2^s + m div 2^(s - 1), for every x and s.
+    """x / 2^s rounded half up, for every x and s: (x - m) / 2^s + m div 2^(s - 1) with m = x mod 2^s, 0 <= m < 2^s.
 
     The first quotient is exact, since x - m is a multiple of 2^s and no less than -2^31; the second is 1 where m is
     half of 2^s or more. A shift of 0 has m = 0 and divides by 1. 2^31 is no int32: floor(x / 2) is shifted by 30.
@@ -71,7 +71,7 @@ def left_shift(op: LeftShift, node: Node) -> Value:
 
 
 def of_shifts(node: Node, function: Callable[[Array], Array]) -> Value | Array | None:
-    """function(shift) of the symbol's shift: a constant, None for one that is 1 everywhere, else by a table."""
+    """function(shift) for the symbol's shift: a constant (None if 1 everywhere), or a look-up of a computed shift."""
     shift = node.wide(1)
     known = node.array(shift)
     if known is None:
@@ -131,7 +131,7 @@ def integer_sqrt(op: IntegerSqrt, node: Node) -> Value:
 
 @dataclass(frozen=True)
 class _Arithmetic(Roots[Value]):
-    """Of int32."""
+    """The steps of an integer root, in int32."""
 
     node: Node
 

@@ -241,5 +241,5 @@ def dynamic_quantize_linear(node: Node) -> Symbol:
 
 @converter("org.openvinotoolkit.FakeQuantize")
 def fake_quantize(node: Node) -> Value:
-    """As OpenVINO writes its operator into ONNX files."""
+    """FakeQuantize, as OpenVINO writes it into ONNX files."""
     return fake_quantized(node, node.integer("levels", 0))

@@ -19,7 +19,7 @@ from mrt.symbol.types import INTEGER_DTYPES
 
 @converter("divide")
 def divide(node: Node) -> Symbol:
-    """Of floats, and of integers cut towards 0."""
+    """x / y; for integers the quotient is cut towards 0."""
     if node.result_dtype == "float32":
         return elementwise.arithmetic(node)
     return _divided(node, cut_quotient)

@@ -38,7 +38,7 @@ def fixed_point_multiply(node: Node) -> Symbol:
 
 @converter("fixed_point_multiply_per_axis")
 def fixed_point_multiply_per_axis(node: Node) -> Symbol:
-    """As fixed_point_multiply, with a multiplier and shifts to both sides for each element of one axis."""
+    """fixed_point_multiply with a multiplier and shifts to both sides for each element of one axis."""
     data, axes = node.symbol(0), node.sizes("axes")
     if len(axes) != 1:
         raise node.unsupported("attribute axes", axes, "one axis")

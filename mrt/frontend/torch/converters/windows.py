@@ -66,7 +66,7 @@ class _Windows:
 
 
 def _windows(node: Node, data: Expression) -> _Windows:
-    """Those of which PyTorch counts as many as the result has: one that would start in the end border is left out."""
+    """The windows of a pooling, as many as PyTorch counts: one that would start in the end border is left out."""
     spatial = _spatial(node)
     kernel, pad = node.sizes("kernel_size", spatial), node.sizes("padding", spatial)
     stride = node.sizes("stride", spatial) or kernel

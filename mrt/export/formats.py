@@ -1,0 +1,53 @@
+"""The formats in which `mrt export` writes a saved model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """One of them. `QuantizedModel` writes it by its method to_NAME, given a path and the batch.
+
+    default_name: what is written in the model's folder where no path is given. about: what that is. path: what a path
+    names. summary: a line about the files that were written, "" for none.
+    """
+
+    name: str
+    default_name: str
+    about: str
+    path: str = "the file"
+    summary: Callable[[Sequence[Path]], str] = lambda files: ""
+
+
+def _memory(files: Sequence[Path]) -> str:
+    from mrt.export.c import sizes_in
+
+    ram, rom = sizes_in(files[0].read_text())
+    return f"{ram} bytes of RAM between input and output, {rom} bytes of ROM for parameters"
+
+
+EXPORT_FORMATS = (
+    ExportFormat("onnx", "model.onnx", "a model of ONNX's own operators, on integers only"),
+    ExportFormat("relay", "model.relay", "text of Relay's integer operators and model.params, for TVM 0.8 to 0.19"),
+    ExportFormat(
+        name="mxnet",
+        default_name="model",
+        about="model-symbol.json and model-0000.params of MXNet 1.x, exact in float64",
+        path="the prefix of two files",
+    ),
+    ExportFormat(
+        name="c",
+        default_name="c",
+        about="a folder of model.h and model.c, in C99 without floats, libraries and a runtime",
+        path="the folder",
+        summary=_memory,
+    ),
+)
+
+
+def export_format(name: str) -> ExportFormat:
+    """The format of a name, which must be one of EXPORT_FORMATS."""
+    return next(format for format in EXPORT_FORMATS if format.name == name)

@@ -1,0 +1,95 @@
+"""The formats of model files that are read, and the reader for any of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+
+from mrt.errors import GraphError, ModelFileError
+from mrt.frontend.shared.format import Format, check_shapes
+from mrt.paths import as_path
+from mrt.plugins import load_plugins
+from mrt.symbol import Graph
+
+_READ = 4096
+"""How much of a file is looked at."""
+
+FORMATS: tuple[Format, ...] = tuple(
+    import_module(f"mrt.frontend.{folder}").FORMAT
+    for folder in (
+        "torch",
+        "tflite",
+        "openvino",
+        "mxnet",
+        "relay",
+        "onnx",  # last, since one byte tells it
+    )
+)
+"""MRT's own, in the order in which a file is held against them."""
+
+_ADDED: list[Format] = []
+
+
+def add_format(format: Format) -> None:
+    """Adds a plug-in's format, which is tried before MRT's own; GraphError where there is one of its name."""
+    if any(format.name == known.name for known in (*_ADDED, *FORMATS)):
+        raise GraphError(f"there are two formats called {format.name}; rename one")
+    _ADDED.append(format)
+
+
+def all_formats() -> tuple[Format, ...]:
+    """All that are read, in the order in which a file is held against them.
+
+    Those of plug-ins come first: MRT's own take every zip archive and every JSON, to say what is wrong with it.
+    """
+    load_plugins("formats")
+    return (*_ADDED, *FORMATS)
+
+
+def format_of(path: Path) -> Format:
+    """The format of a model file, told by its content; ModelFileError where it is of none.
+
+    A file that no format recognises is taken for what its suffix says: its reader explains what is damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(_READ)
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
+    formats = all_formats()
+    for format in formats:
+        if format.looks_like(start):
+            return format
+    for format in formats:
+        if path.suffix.lower() == format.suffix:
+            return format
+    *files, last = (format.file for format in formats)
+    raise ModelFileError(f"{path} is no model that is read: {', '.join(files)} or {last} is needed")
+
+
+def load_model(
+    path: str | os.PathLike[str], batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
+) -> Graph:
+    """The float graph of a model file, its format told by its content.
+
+    An ONNX file; an MXNet NAME-symbol.json with its NAME-NNNN.params beside it, of which the highest number is taken;
+    a Relay text with its parameters beside it; a TFLite file; the .xml of an OpenVINO IR with its .bin beside it; a
+    .pt2 archive of torch.export.save; what plug-ins read. `batch` is the size that a dynamic batch dimension is fixed
+    to; `shapes` are those of an MXNet model's inputs by name, which its file need not say.
+
+    Raises ModelFileError where the file is missing, is a folder, or is of no format that is read, GraphError where
+    shapes are given for a file that says its own, PluginError where a plug-in fails, and whatever the format's reader
+    raises.
+    """
+    path = as_path(path, "path", to_read=True)
+    check_shapes(shapes)
+    if path.is_dir():
+        raise ModelFileError(f"{path} is a folder; a model file is needed")
+    if not path.exists():
+        raise ModelFileError(f"{path} does not exist; give the path of a model file")
+    format = format_of(path)
+    if shapes and not format.takes_shapes:
+        raise GraphError(f"shapes are given for {', '.join(shapes)}, but {path} says the shapes of its inputs itself")
+    return format.read(path, batch, shapes or {})

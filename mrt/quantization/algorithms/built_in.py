@@ -1,0 +1,12 @@
+"""Imports the algorithms of MRT, which registers them."""
+
+from mrt.quantization.algorithms import (  # noqa: F401
+    channel_choice,
+    fast_bias_correction,
+    historical_range,
+    least_error_range,
+    max_range,
+    nearest_rounding,
+    percentile_range,
+    sequential_bias_correction,
+)

@@ -1,0 +1,58 @@
+"""Bias correction from the calibrated means alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mrt.calibration import Calibration
+from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
+from mrt.quantization.algorithms.bias_correction import mean_of, means_around_reductions, read_by
+from mrt.quantization.expand import Expander, plan_graph
+from mrt.quantization.options import QuantizationConfig
+from mrt.symbol import Array, Graph, Symbol
+
+
+@algorithm("fast")
+class FastBiasCorrection(BiasCorrection):
+    """What the rounding of the weights does to the means."""
+
+    def needs(self, graph: Graph) -> Needs:
+        return means_around_reductions(graph)
+
+    def corrections(
+        self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
+    ) -> dict[str, Array]:
+        return fast_corrections(graph, observed, config)
+
+
+def fast_corrections(graph: Graph, observed: Calibration, config: QuantizationConfig) -> dict[str, Array]:
+    """The shift that the rounding of the weights makes, from the calibrated mean of each input channel.
+
+    E[Y] - E[Y'] = (W - W') E[x] for Y = W x and Y' = W' x, W' being what the integer weight stands for. Source:
+    M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, section 4.2, with
+    the measured mean of x. Every position of a channel is taken to have the channel's mean, the border too; the errors
+    of x itself, its saturation among them, do not show.
+    """
+    expander = Expander(plan_graph(graph, observed.ranges, config), observed)
+    graph = expander.graph
+    corrections: dict[str, Array] = {}
+    for symbol in graph.operators:
+        expander.expand(symbol)
+        dequantized, axis = expander.builder.dequantized_weight, symbol.channel_axis
+        if dequantized is None or axis is None:
+            continue
+        weight = graph.parameters[symbol.inputs[1].name].astype(np.float64)
+        shift = symbol.operator.evaluate(_mean_sample(symbol, observed), weight - dequantized())
+        corrections[symbol.name] = shift.mean(axis=_all_but(axis, shift.ndim))
+    return corrections
+
+
+def _mean_sample(reduction: Symbol, observed: Calibration) -> Array:
+    """One sample of what a reduction reads, (1, ...), each channel at its calibrated mean everywhere."""
+    channels, data = read_by(reduction), reduction.inputs[0]
+    shape = tuple(-1 if axis == channels.axis else 1 for axis in range(data.type.rank))
+    return np.broadcast_to(mean_of(reduction, channels, observed).reshape(shape), (1, *data.shape[1:]))
+
+
+def _all_but(axis: int, rank: int) -> tuple[int, ...]:
+    return tuple(other for other in range(rank) if other != axis)

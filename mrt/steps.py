@@ -1,0 +1,221 @@
+"""What is done to a network, as one list of steps: prepare, calibrate, quantize, compile, evaluate.
+
+`mrt.quantize` runs the first three on what it is given. The pipeline runs all; its stages are steps that are saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, TypeVar
+
+from mrt.batches import Batches
+from mrt.calibration import Calibration, CalibrationConfig, calibrate
+from mrt.compilation import NATIVE, Target, TuneConfig
+from mrt.errors import QuantizationError
+from mrt.model import QuantizedModel, assemble
+from mrt.preparation import PreparationConfig, Prepared, prepare
+from mrt.progress import Reporter, silent
+from mrt.quantization.algorithms.algorithm import BiasCorrection, ParameterChange, Samples, find_algorithm
+from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
+from mrt.quantization.algorithms.needs import needs_of
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.expansion import check_covered
+from mrt.quantization.integer.simplified import simplified
+from mrt.quantization.options import QuantizationConfig
+from mrt.symbol import Array, Graph, Runner
+
+if TYPE_CHECKING:
+    from mrt.datasets import Dataset
+    from mrt.model_evaluation import Evaluated
+    from mrt.runtime import Module
+
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of all steps.
+
+    target, batch, tune: as `QuantizedModel.compile` takes them. tilings: the folder of what tuning measured.
+    batch_size: of the float runs of evaluation. check: the samples whose integers, compiled, must be those of
+    `Graph.evaluate`.
+    """
+
+    prepare: PreparationConfig
+    calibrate: CalibrationConfig
+    quantize: QuantizationConfig
+    target: Target = NATIVE
+    batch: int = 1
+    tune: TuneConfig | None = None
+    tilings: Path | None = None
+    batch_size: int = 16
+    check: int = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What the steps are given, and what those before have found; a step returns it with what it adds.
+
+    graph: the float network as read. data: gives the calibration data for the inputs of the prepared graph; None where
+    there is none. test: what is scored. runner: None for TVM on this machine. is_saved: whether results are saved, so
+    that later steps may run with other options than were known before. notes: what a reader of the model should know.
+    started: when the work began, in seconds of `perf_counter`.
+    """
+
+    graph: Graph
+    settings: Settings
+    data: Callable[[Graph], Batches] | None = None
+    test: Dataset | None = None
+    runner: Runner | None = None
+    report: Reporter = field(default_factory=silent)
+    is_saved: bool = False
+    started: float = field(default_factory=perf_counter)
+    prepared: Prepared | None = None
+    observed: Calibration | None = None
+    notes: tuple[str, ...] = ()
+    model: QuantizedModel | None = None
+    module: Module | None = None
+    evaluated: Evaluated | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the work; it raises subclasses of MRTError."""
+
+    name: str
+    run: Callable[[Work], Work]
+
+
+def run_steps(work: Work, last: Step) -> Work:
+    """The work once the steps up to `last` are done."""
+    for step in STEPS[: STEPS.index(last) + 1]:
+        work = step.run(work)
+    return work
+
+
+def found(result: _Found | None) -> _Found:
+    """What an earlier step found; ValueError where that step was not run."""
+    if result is None:
+        raise ValueError("a step was run before one that it needs; the order is that of STEPS")
+    return result
+
+
+def default_runner() -> Runner:
+    """The runner of whoever names none: TVM on this machine's CPU, each call on one core."""
+    from mrt.backend import ONE_THREAD, TvmRunner
+
+    return TvmRunner(ONE_THREAD)
+
+
+def reads_samples(config: QuantizationConfig) -> bool:
+    """Whether the calibration data is read more than once."""
+    if config.parameter_changes:
+        return True
+    return _corrects_on_samples(config)
+
+
+def _corrects_on_samples(config: QuantizationConfig) -> bool:
+    return config.corrects_biases and find_algorithm(BiasCorrection, config.bias_correction).reads_samples
+
+
+def _prepare(work: Work) -> Work:
+    prepared = prepare(work.graph, work.settings.prepare, work.settings.quantize.tune_ranges)
+    for refusal in prepared.refusals:
+        work.report.line(f"prepare: left alone {refusal}")
+    return replace(work, prepared=prepared, notes=(*work.notes, *prepared.notes))
+
+
+def _calibrate(work: Work) -> Work:
+    graph, settings = found(work.prepared).graph, work.settings
+    check_covered(graph)
+    settings.quantize.check_against(graph)
+    if work.data is None:
+        return replace(work, observed=Calibration({}))
+    data, runner = work.data(graph), work.runner or default_runner()
+    for note in data.notes:
+        work.report.line(f"calibrate: {note}")
+    observed = _observed(work, graph, data, runner)
+    for name in settings.quantize.parameter_changes:
+        graph = _changed(graph, name, observed, Samples(data, settings.calibrate, runner))
+        observed = _observed(work, graph, data, runner)
+    prepared = replace(found(work.prepared), graph=graph)
+    return replace(work, prepared=prepared, observed=observed, notes=(*work.notes, *data.notes))
+
+
+def _changed(graph: Graph, name: str, observed: Calibration, samples: Samples) -> Graph:
+    """The graph with the parameters that an algorithm gives; QuantizationError naming one that the graph does not have,
+    GraphError one of another shape or dtype."""
+    given = find_algorithm(ParameterChange, name).change(graph, observed, samples)
+    unknown = [parameter for parameter in given if parameter not in graph.parameters]
+    if unknown:
+        raise QuantizationError(f"{name} changes {unknown[0]}, which is no parameter of the prepared graph")
+    return Graph(graph.inputs, graph.outputs, {**graph.parameters, **given})
+
+
+def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibration:
+    settings = work.settings
+    needs = needs_of(graph, settings.quantize, work.is_saved)
+    with work.report.progress("calibrate", data.total) as progress:
+        return calibrate(graph, data, needs, settings.calibrate, runner, progress)
+
+
+def _quantize(work: Work) -> Work:
+    prepared, observed, config = found(work.prepared), found(work.observed), work.settings.quantize
+    corrections = _corrections(work, prepared.graph, observed)
+    integer = expand_graph(prepared.graph, observed.ranges, config, corrections, observed)
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, work.notes)
+    for note in model.notes:
+        work.report.line(f"quantize: {note}")
+    return replace(work, model=model)
+
+
+def _corrections(work: Work, graph: Graph, observed: Calibration) -> Mapping[str, Array]:
+    settings = work.settings
+    if work.data is None or not _corrects_on_samples(settings.quantize):
+        return find_corrections(graph, observed, settings.quantize)
+    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
+        samples = Samples(work.data(graph), settings.calibrate, work.runner or default_runner(), progress)
+        return find_corrections(graph, observed, settings.quantize, samples)
+
+
+def compiled(
+    model: QuantizedModel,
+    target: Target,
+    batch: int,
+    tune: TuneConfig | None,
+    tilings: Path | None,
+    report: Reporter,
+) -> Module:
+    """The model compiled as `QuantizedModel.compile` does. tilings: the folder of what tuning measured, used if it is
+    there, and made where `tune` has it measured."""
+    known = tilings if tilings and (tune or tilings.is_dir()) else None
+    if known and not tune:
+        report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
+    return model.compile(target, batch, tune, known, report)
+
+
+def _compile(work: Work) -> Work:
+    settings = work.settings
+    options = settings.target, settings.batch, settings.tune, settings.tilings
+    return replace(work, module=compiled(found(work.model), *options, work.report))
+
+
+def _evaluate(work: Work) -> Work:
+    from mrt.model_evaluation import Networks, evaluate
+
+    networks = Networks(work.graph, found(work.prepared).graph, found(work.model), found(work.module))
+    settings, data = work.settings, found(work.test)
+    return replace(work, evaluated=evaluate(networks, data, settings.batch_size, settings.check, work.report))
+
+
+PREPARE = Step("prepare", _prepare)
+CALIBRATE = Step("calibrate", _calibrate)
+QUANTIZE = Step("quantize", _quantize)
+COMPILE = Step("compile", _compile)
+EVALUATE = Step("evaluate", _evaluate)
+
+STEPS = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE)
+"""In order."""
