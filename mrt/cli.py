@@ -108,7 +108,9 @@ def verify(
 
 @app.command()
 def inspect(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a saved model.")],
+    place: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder of a saved model; with --plan, CONFIG.yaml of a run.")
+    ],
     symbol: Annotated[
         str | None,
         typer.Option("--symbol", metavar="NAME", help="Tell of one symbol, or of what was made from a float symbol."),
@@ -121,39 +123,64 @@ def inspect(
             "ends, and why rewrites left symbols alone.",
         ),
     ] = False,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Show the form that every reader takes of every float tensor, once calibrated."),
+    ] = False,
     target: Annotated[
         str, typer.Option("--target", metavar="TARGET", help="With --compiled: for which CPU, as in compile.target.")
     ] = "native",
 ) -> None:
-    """Show every tensor of a saved model, where the bounds of one come from, or what it is compiled to."""
-    if compiled:
-        with _one_line_errors():
-            import mrt
-            from mrt.backend import compiled_text, explain
-            from mrt.module_record import module_in, record_text
-
-            model = mrt.load(directory)
-            record = module_in(directory, model.digest)
-            told = compiled_text(explain(model.graph, model.inputs, target))
-        typer.echo("no compiled module\n" if record is None else f"{record_text(record)}\n")
-        typer.echo(told)
-        return
+    """Show every tensor of a saved model, where the bounds of one come from, what it is compiled to, or its plan."""
     with _one_line_errors():
-        from rich.console import Console
-
-        import mrt
-        from mrt.report import inspect as report
-        from mrt.report.errors import read_errors
-
-        model, errors, console = mrt.load(directory), read_errors(directory), Console()
-        rows = report.inspect_rows(model, errors) if symbol is None else []
-        text = report.overview(model, errors) if symbol is None else report.explain(model, symbol, errors)
+        if plan:
+            text = _plan_text(place, symbol)
+        elif compiled:
+            text = _compiled_text(place, target)
+        else:
+            text = _tensors_text(place, symbol)
     # Written outside: a reader that closes the pipe early, such as head, is no error of the user's.
-    if rows and console.is_terminal:
+    typer.echo(text, color=True)
+
+
+def _plan_text(config: Path, symbol: str | None) -> str:
+    from mrt.config import load_config
+    from mrt.pipeline import plan_of_run
+    from mrt.quantization.plan.text import plan_text
+
+    return plan_text(plan_of_run(load_config(config)), symbol)
+
+
+def _compiled_text(directory: Path, target: str) -> str:
+    import mrt
+    from mrt.backend import compiled_text, explain
+    from mrt.module_record import module_in, record_text
+
+    model = mrt.load(directory)
+    record = module_in(directory, model.digest)
+    compiled = compiled_text(explain(model.graph, model.inputs, target))
+    return f"{'no compiled module' if record is None else record_text(record)}\n\n{compiled}"
+
+
+def _tensors_text(directory: Path, symbol: str | None) -> str:
+    """What is known of all tensors, as a table, or of one."""
+    from rich.console import Console
+
+    import mrt
+    from mrt.report import inspect as report
+    from mrt.report.errors import read_errors
+
+    model, errors, console = mrt.load(directory), read_errors(directory), Console()
+    if symbol is not None:
+        return report.explain(model, symbol, errors)
+    rows, summary = report.inspect_rows(model, errors), report.overview(model, errors)
+    if not rows:
+        return summary
+    if not console.is_terminal:
+        return f"{report.plain_table(rows)}\n\n{summary}"
+    with console.capture() as captured:
         console.print(report.rich_table(rows, console.width))
-    elif rows:
-        typer.echo(f"{report.plain_table(rows)}\n")
-    typer.echo(text)
+    return f"{captured.get()}{summary}"
 
 
 @app.command("compile")

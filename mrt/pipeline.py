@@ -19,9 +19,13 @@ from mrt.config import RunConfig
 from mrt.errors import ConfigError, MRTError
 from mrt.frontend import load_model
 from mrt.progress import Reporter
+from mrt.quantization.expand import plan_graph
+from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
+from mrt.stages.quantize import QUANTIZE
+from mrt.steps import found
 from mrt.workspace import Origins, Workspace
 
 
@@ -61,6 +65,24 @@ def run_pipeline(
     summary: dict[str, Any] = json.loads(workspace.path(SUMMARY).read_bytes())
     report.table(summary_table(summary))
     return summary
+
+
+def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
+    """What becomes of every tensor of a network that a run has calibrated; it need not have quantized it.
+
+    Raises ConfigError where no run has calibrated it as the configuration says, or one of its overrides fits nothing.
+    """
+    workspace = Workspace(_output(config, output))
+    with workspace.opened():
+        run = Run(config, load_model(config.model.path, shapes=config.model.shapes), workspace, Reporter())
+        needed = STAGES[: STAGES.index(QUANTIZE)]
+        if len(workspace.take(_origins(run, needed[-1]))) < len(needed):
+            raise ConfigError(
+                f"{workspace.folder} holds no calibration made from just this configuration, its model and its data; "
+                f"run it first (mrt run CONFIG.yaml --to {needed[-1].name})"
+            )
+        work = QUANTIZE.load(run)
+        return plan_graph(found(work.prepared).graph, found(work.observed).ranges, config.quantize).plan
 
 
 def _origins(run: Run, last: Stage) -> dict[str, dict[str, str]]:

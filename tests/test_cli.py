@@ -98,6 +98,19 @@ def test_inspect_shows_what_the_model_is_compiled_to(folder: Path) -> None:
     assert "z80" in failure("inspect", folder / "out", "--compiled", "--target", '{"kind": "llvm", "mcpu": "z80"}')
 
 
+def test_inspect_shows_the_plan_once_the_network_is_calibrated(folder: Path) -> None:
+    assert "calibrate" in failure("inspect", folder / "config.yaml", "--plan")
+    assert not (folder / "out").exists()
+    assert call("run", folder / "config.yaml", "--to", "calibrate").exit_code == 0
+    shown = call("inspect", folder / "config.yaml", "--plan")
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.startswith("x (input): [") and "    to conv, input 0: as it is\n" not in shown.stdout
+    assert "    output: [-32767, 32767], scale " in shown.stdout
+    one = call("inspect", folder / "config.yaml", "--plan", "--symbol", "conv")
+    assert one.stdout in shown.stdout and one.stdout.startswith("conv (Convolution)")
+    assert "the nearest are conv" in failure("inspect", folder / "config.yaml", "--plan", "--symbol", "convv")
+
+
 def test_compile_makes_the_module_anew_for_whoever_trusts_none(folder: Path) -> None:
     """What is there is replaced and never loaded: here it is no library at all."""
     out = folder / "out"

@@ -83,12 +83,8 @@ UPWARD: dict[str, str] = {}
 """Arrows that point up, and why."""
 CIRCLES: dict[str, str] = {}
 """Modules in a circle, their names sorted and joined by spaces, and why."""
-LONG_FILES = {
-    "tests/backend/test_kernels.py": "one harness for kernels of every family",
-}
-LONG_FUNCTIONS = {
-    "mrt/cli.py::inspect": "the options of a command are the parameters of its function",
-}
+LONG_FILES: dict[str, str] = {}
+LONG_FUNCTIONS: dict[str, str] = {}
 """`path::function`, and why."""
 COMPARED_NAMES = {
     "mrt/frontend/mxnet/symbols.py": "a node of MXNet's JSON, whose names are those of the file",

@@ -67,9 +67,8 @@ def compile_model(
         builder.add(real, REAL, bounds)
         return builder
 
-    scheduler = schedule_by_rule if tuner is None else tuner.scheduler(lower, machine)
     compiler = KernelCompiler(machine, as_object)
-    builder = lower(scheduler, compiler.add)
+    builder = lower(schedule_by_rule if tuner is None else tuner.scheduler(lower, machine), compiler.add)
     builder.add_bytes(metadata.to_json().encode(), METADATA)
     return Module(compile_linkable(builder.module(), machine, compiler, linker), metadata)
 

@@ -35,7 +35,10 @@ class ByRecord(Generic[_Entry]):
     def find(self, record: type[Operator]) -> _Entry | None:
         """The entry of a record, or of the nearest of its bases that has one; None where none has."""
         self._load_plugins()
-        return next((self._entries[base] for base in record.__mro__ if base in self._entries), None)
+        for base in record.__mro__:
+            if base in self._entries:
+                return self._entries[base]
+        return None
 
     def __contains__(self, record: type[Operator]) -> bool:
         return self.find(record) is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from test_kernels import Layers
+from layers import Layers
 
 from mrt.backend.explain import explain
 from mrt.symbol import Symbol

@@ -14,8 +14,8 @@ import pytest
 import tvm
 from compiled import compare
 from hypothesis import HealthCheck, given, settings
+from layers import Layers, softmax_of
 from networks import IntegerNetwork
-from test_kernels import Layers, softmax_of
 from test_random_graphs import graphs
 from tvm import relax
 from tvm.target import codegen

@@ -9,9 +9,9 @@ import numpy as np
 
 from mrt.backend.computes.elementwise import sum_of
 from mrt.backend.computes.integer import pack_shift, right_shift
+from mrt.backend.kernels.x86.avx512.multiply_high import INT16_BITS, has_int16_vectors
+from mrt.backend.kernels.x86.avx512.multiply_high import multiply_high as high_half
 from mrt.backend.kernels.x86.avx512.requantize_int16 import multiply_high_int16, requantize_int16
-from mrt.backend.kernels.x86.avx512.upper_word import WORD, has_whole
-from mrt.backend.kernels.x86.avx512.upper_word import upper_word as upper_word_of
 from mrt.backend.memory.storage import View
 from mrt.backend.operators.int16 import AddInt16, MultiplyHighInt16, RequantizeInt16, RightShiftInt16
 from mrt.backend.te.operands import Operand, Packed, Surroundings
@@ -28,7 +28,7 @@ compute(RightShiftInt16, kind=Kind.ELEMENTWISE, packings={1: pack_shift})(right_
 
 def pack_factor(symbol: Symbol, factor: Array, surroundings: Surroundings) -> Packed:
     """The form says whether no factor is negative, and whether the machine multiplies vectors of words."""
-    inner, whole = surroundings.walk.inner, has_whole(surroundings.machine)
+    inner, whole = surroundings.walk.inner, has_int16_vectors(surroundings.machine)
     if symbol.inputs[0].dtype == "int32":
         return _in_both_words(symbol, factor, inner, (False, whole))
     non_negative = all(bounds.min >= 0 for bounds in surroundings.bounds)
@@ -43,19 +43,19 @@ def multiply_high(symbol: Symbol, data: Tensor, factor: Operand) -> View:
     def element(x: Expression, *factors: Expression) -> Expression:
         if len(factors) > 1:
             return multiply_high_int16(x, factors, whole)
-        return upper_word_of(x.astype(word), factors[0].astype(word), whole).astype(symbol.dtype)
+        return high_half(x.astype(word), factors[0].astype(word), whole).astype(symbol.dtype)
 
     return elementwise(symbol, data, *factor.views, body=element, non_negative=non_negative)
 
 
 def _in_both_words(symbol: Symbol, factor: Array, inner: int | None, form: Any) -> Packed:
     """A factor as the two words of an int32 are multiplied by it: f, and 2^16 f."""
-    return _joined(form, [laid_operand(symbol, 1, factor.astype(np.int32) << bits, inner) for bits in (0, WORD)])
+    return _joined(form, [laid_operand(symbol, 1, factor.astype(np.int32) << bits, inner) for bits in (0, INT16_BITS)])
 
 
 def pack_scale(symbol: Symbol[RequantizeInt16], factor: Array, surroundings: Surroundings) -> Packed:
     """The factor as the words of x are multiplied by it, of which the form says whether whole vectors of them are."""
-    inner, whole = surroundings.walk.inner, has_whole(surroundings.machine)
+    inner, whole = surroundings.walk.inner, has_int16_vectors(surroundings.machine)
     if symbol.operator.clips_data:
         return laid_operand(symbol, 1, factor.astype(np.int16), inner, whole)
     return _in_both_words(symbol, factor, inner, whole)
@@ -63,7 +63,7 @@ def pack_scale(symbol: Symbol[RequantizeInt16], factor: Array, surroundings: Sur
 
 def pack_rest_of_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Packed:
     """What is left to shift an upper word by, and the halves that are added to it before."""
-    left = shift.astype(np.int16) - np.int16(WORD)
+    left = shift.astype(np.int16) - np.int16(INT16_BITS)
     packed = [laid_operand(symbol, 2, x, surroundings.walk.inner) for x in (left, half_of(left).astype(np.int16))]
     return _joined("rest", packed)
 

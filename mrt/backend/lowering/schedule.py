@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tvm import s_tir
@@ -49,7 +50,7 @@ class Request:
     by_rows: bool = False
     once: bool = False
 
-    @property
+    @cached_property
     def hints(self) -> list[str]:
         """Those of all blocks, one for each block that has it."""
         return [str(hint) for block in blocks_of(self.function) if block is not None for hint in block.annotations]

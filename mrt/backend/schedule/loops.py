@@ -22,12 +22,12 @@ WORKING = 4
 FEW_DOTS = 4
 """Steps of a sum up to which registers hold all its weights, too, for many positions."""
 FIRST_BYTES = 1 << 14
-"""Of data or weights that stay in the first cache while they are walked again: half of a small one."""
+"""Bytes of data or weights that stay in the first cache while they are walked again: half of a small one."""
 SECOND_BYTES, FAR = 1 << 19, 2
-"""Of data or weights that stay in the second cache while they are walked again, beside what else goes through it; and
-times that those take which do not."""
+"""Bytes of data or weights that stay in the second cache while they are walked again, beside what else goes through it;
+how many times as long those take that do not."""
 MOST_BLOCKS = 12
-"""Of output channels in one register tile."""
+"""At most of output channels in one register tile."""
 SHORT_ROW = 64
 """Positions of a row of which few tiles are made, so that the last one may be shorter, and of a map whose lines are
 one row."""
@@ -87,7 +87,7 @@ def leave_first_cache(blocks: int, steps: int, machine: Machine) -> bool:
 
 
 def walk_cost(elements: int, times: int, size: int) -> int:
-    """Of reading so many elements so many times, where they are that many bytes of memory: in those that are near."""
+    """What it costs to read so many elements, of `size` bytes, so many times: in reads from the second cache."""
     return elements * times * (FAR if size > SECOND_BYTES else 1)
 
 

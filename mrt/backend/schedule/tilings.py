@@ -51,11 +51,11 @@ class VectorTiling:
         that make one of a block. steps: dots of a sum. copies: of the accumulators that are held.
         """
         yield self
-        for together in (n for n in divisors(blocks) if n * parts <= MOST_BLOCKS):
-            room = register_room(together * parts, steps, machine, copies)
+        for held in (n for n in divisors(blocks) if n * parts <= MOST_BLOCKS):
+            room = register_room(held * parts, steps, machine, copies)
             for positions in (n for n in divisors(row) if n <= room):
                 for near in divisors(row // positions):
                     for outermost in (False, True):
-                        tiling = VectorTiling(positions, together, near, outermost)
+                        tiling = VectorTiling(positions, held, near, outermost)
                         if tiling != self:
                             yield tiling

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
+from mrt.errors import ConfigError
 from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Symbol
@@ -12,12 +14,19 @@ from mrt.symbol import Symbol
 def plan_text(plan: Plan, name: str | None = None) -> str:
     """What becomes of every tensor that is no parameter, in order; of one, where a name is given.
 
-    Raises KeyError for a name that the plan does not have.
+    Raises ConfigError for a name that the plan does not have.
     """
     if name is not None:
+        if name not in plan.graph.by_name:
+            raise ConfigError(f"{name} is no tensor of the prepared graph{_nearest(name, plan)}")
         return "\n".join(_lines(plan, plan.graph.by_name[name]))
     symbols = dict.fromkeys((*plan.graph.inputs, *plan.graph.operators))
     return "\n".join([*(line for symbol in symbols for line in _lines(plan, symbol)), *_left_alone(plan)])
+
+
+def _nearest(name: str, plan: Plan) -> str:
+    near = get_close_matches(name, plan.graph.by_name)
+    return f"; the nearest are {', '.join(near)}" if near else "; without --symbol all are shown"
 
 
 def _lines(plan: Plan, symbol: Symbol) -> Iterator[str]:

@@ -7,7 +7,7 @@ import pytest
 import tvm
 from blocks import SHAPE, Blocks
 from compiled import compare
-from test_kernels import runnable
+from layers import runnable
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable

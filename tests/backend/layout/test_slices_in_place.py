@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_kernels import Layers, runnable
+from layers import Layers, runnable
 
 from mrt.backend import TvmRunner
 from mrt.backend.explain import explain

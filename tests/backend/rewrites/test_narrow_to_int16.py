@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from blocks import Blocks
 from compiled import Bundle, compare, op
-from test_kernels import runnable
+from layers import runnable
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable

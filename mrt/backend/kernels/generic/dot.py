@@ -172,13 +172,13 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
         *position, block, lane = at
         if form.flat:
             position = unravel(position[0], tuple(positions))
-        near = within[0] if within else 0
-        channel = step * dot.depth + near
+        term = within[0] if within else 0
+        channel = step * dot.depth + term
         if groups > 1:
             channel = tirx.floordiv(block, blocks) * (steps * dot.depth) + channel
         index = places(position, axes)
         held = tensor(*storage.places([*index[:inner], channel, *index[inner:]]))
-        factor = packed(block, *axes, step, lane, near)
+        factor = packed(block, *axes, step, lane, term)
         return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, step, *within])
 
     walked = [math.prod(positions)] if form.flat else list(positions)

@@ -28,14 +28,14 @@ from mrt.symbol import Refusal
 JAM, STORE = "unroll_and_jam", "packed_store"
 """What a refusal of a schedule is about."""
 AHEAD = 32
-"""Steps after which weights are needed that are fetched into the first cache: as long as the third one takes."""
+"""How many steps ahead weights are prefetched into the first cache: as long as the third one takes."""
 FEW_STEPS = 512
-"""Of a sum of one tap, up to which it counts that memory is waited for where it is written."""
+"""A sum of one tap with no more steps waits for the memory that it is written to."""
 
 
 @dataclass(frozen=True)
 class _Extents:
-    """Of what sums of dots go over.
+    """What sums of dots go over.
 
     length, count: positions of a row, and rows. lines: rows of the last axis of these. line: see `DotForm`. blocks,
     group_blocks: of output channels, all and those of a group. depth, dots: products of a sum and what they are formed
@@ -190,11 +190,11 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     tile, held = _registers(extents, machine, may_rest)
     in_row = -(-length // tile)
     # Where the last tile is shorter, an outer loop has it made apart; an inner one would ask at each step.
-    near = 1 if length % tile else in_row if several_rows else _near_tiles(in_row, tile * depth * extents.element)
+    tiles = 1 if length % tile else in_row if several_rows else _near_tiles(in_row, tile * depth * extents.element)
     weights, data = extents.blocks * extents.lanes * depth, count * length * depth
     again = walk_cost(data, extents.blocks // held, data // extents.taps * extents.element)
-    by_blocks = walk_cost(weights, count * in_row // near, weights * extents.element) > again
-    plain = VectorTiling(tile, held // extents.parts, near, by_blocks)
+    by_blocks = walk_cost(weights, count * in_row // tiles, weights * extents.element) > again
+    plain = VectorTiling(tile, held // extents.parts, tiles, by_blocks)
     if not extents.may_jam:
         return plain, (Refusal(JAM, "other blocks are computed within the same loops"),)
     if not by_blocks:
@@ -273,14 +273,14 @@ def _scheduled_sums(plan: Any, sums: Any, around: Sequence[Any], extents: _Exten
     plan.compute_at(sums, around[-1], preserve_unit_loops=True)
     inside = list(plan.get_loops(sums))[len(around) :]
     at, steps = inside[:-reduced], inside[-reduced:]
-    *near, lane = at
+    *spatial, lane = at
     if extents.by_instruction:
         *steps, within = steps
-        plan.reorder(*steps, *near, lane, within)
+        plan.reorder(*steps, *spatial, lane, within)
     else:
-        plan.reorder(*steps, *near, lane)
+        plan.reorder(*steps, *spatial, lane)
         plan.vectorize(lane)
-    for loop in near:
+    for loop in spatial:
         plan.unroll(loop)
     return at, steps
 

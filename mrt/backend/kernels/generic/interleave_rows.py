@@ -51,7 +51,7 @@ def _implementation(dot: Dot) -> Any:
         value = script.cast(script.reinterpret(x, dtype=f"uint{bits}x{lanes}"), whole)
         return value << script.broadcast(script.uint32(bits * k), lanes) if k else value
 
-    def together(rows: Sequence[Any]) -> Any:
+    def interleaved(rows: Sequence[Any]) -> Any:
         value = element(rows[0], 0)
         for k in range(1, depth):
             value = value | element(rows[k], k)
@@ -65,6 +65,6 @@ def _implementation(dot: Dot) -> Any:
         with script.sblock("root"):
             script.reads(x[0:depth, 0:lanes])
             script.writes(y[0:lanes, 0:depth])
-            y[0, script.ramp(0, 1, lanes * depth)] = together([x.vload([k, 0], dtype=row) for k in range(depth)])
+            y[0, script.ramp(0, 1, lanes * depth)] = interleaved([x.vload([k, 0], dtype=row) for k in range(depth)])
 
     return implementation

@@ -20,9 +20,9 @@ from mrt.backend.tir.expressions import Expression, constant
 from mrt.backend.tir.statements import around, loop_around, sequence, serial
 
 LEAD_BYTES = 1 << 19
-"""Of a kernel's weights that are fetched before it begins, the rest by itself: more drives out what is read now."""
+"""Bytes of a kernel's weights that are prefetched before it begins: more would drive out what is read now."""
 COUNT_BYTES = 4
-"""Of how many lines a call fetches."""
+"""Bytes of the number of lines that a call prefetches."""
 
 
 def prefetching_steps(function: Any) -> int:

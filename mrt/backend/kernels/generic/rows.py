@@ -22,7 +22,7 @@ from mrt.symbol.passes import Property
 FEW_ROWS, MANY_ROWS = 8, 32
 """Rows of a tile: numbers of them, one for each row, fill vectors, and what is made on the way stays near."""
 MOST_ROWS = 256
-"""Of a tile where their number has no divisor between these."""
+"""Rows of a tile at most, where their number has no divisor between these."""
 
 COMBINED: dict[Any, tuple[Any, Any]] = {
     te.sum: (lambda a, b: a + b, partial(constant, 0)),

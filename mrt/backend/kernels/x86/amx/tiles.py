@@ -28,9 +28,9 @@ ROWS = 16
 ROW_BYTES = 64
 DOT_BYTES = 4
 SUMS_BYTES = 1 << 14
-"""Of the sums that wait for what is done with them: they stay in the first cache, beside the data."""
+"""At most of sums that wait for the epilogue: they stay in the first cache, beside the data."""
 FAR_BYTES = 1 << 20
-"""Of weights that the second cache does not keep while all data is walked."""
+"""Bytes of weights that the second cache does not keep while all data is walked."""
 FEWEST = 4
 """Positions, and dots in a row of a tile, below which vectors are faster."""
 SHALLOW = 8
@@ -47,7 +47,7 @@ FAR_SUM = 2.5
 
 @dataclass(frozen=True)
 class TileTiling:
-    """What is done together: `lines` x `positions` of the output's last two axes, for `blocks` of output channels.
+    """A part of the output: `lines` x `positions` of the output's last two axes, for `blocks` of output channels.
 
     rows: positions in a tile. dots: in a row of a tile of data. joined: how many positions of data there are from line
     to line where tiles run on from one to the next, and what is summed between them is not used; 0 where they do not.
@@ -86,8 +86,8 @@ class TileTiling:
         """The (line, position) at which a tile begins; joined lines are counted by position."""
         several = self.in_stretch > 1 and not self.joined
         line = tile // self.in_stretch if several else constant(0, "int32") if self.joined else tile
-        near = (tile % self.in_stretch if several else tile if self.joined else constant(0, "int32")) * self.rows
-        return line, near if self.length % self.rows == 0 else tirx.min(near, self.length - self.rows)
+        position = (tile % self.in_stretch if several else tile if self.joined else constant(0, "int32")) * self.rows
+        return line, position if self.length % self.rows == 0 else tirx.min(position, self.length - self.rows)
 
 
 class DotBlock(SumBlock):

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from tvm import ir, sym, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, statement_block, without_marks
+from mrt.backend.kernels.x86.avx512.multiply_high import LANES
 from mrt.backend.kernels.x86.avx512.requantize_int16 import OPERATOR, TURN, picked, requantize_pair
-from mrt.backend.kernels.x86.avx512.upper_word import LANES
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute

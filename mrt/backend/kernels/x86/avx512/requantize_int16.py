@@ -13,12 +13,19 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
-from mrt.backend.kernels.x86.avx512.upper_word import INSTRUCTIONS, LANES, MOST_WORD, PURE, WORD, upper_word
+from mrt.backend.kernels.x86.avx512.multiply_high import (
+    INSTRUCTIONS,
+    INT16_BITS,
+    LANES,
+    PURE,
+    UINT16_MAX,
+    multiply_high,
+)
 from mrt.backend.kernels.x86.vnni.dots import AVX512_VNNI, VPDPWSSD_512
 from mrt.backend.machine import Machine
 from mrt.backend.tir.expressions import Expression, constant, dtype_of
 
-OPERATOR, PRODUCT = "tirx.mrt_scaled_word", "tirx.mrt_product_word"
+OPERATOR, PRODUCT = "tirx.mrt_requantize_int16", "tirx.mrt_multiply_high_int16"
 PACK, PACK_SIGNED = "llvm.x86.avx512.packusdw.512", "llvm.x86.avx512.packssdw.512"
 ADD_PRODUCTS = VPDPWSSD_512.llvm
 TURN = 4
@@ -38,16 +45,16 @@ def requantize_int16(
     """(min(max(w, 0), 2^16 - 1) + half) >> left in uint16, of w = x · f / 2^16 rounded down.
 
     x: an int32. factors: one f of uint16, where x is clipped instead of w, or f and 2^16 f as int32. half, left:
-    uint16. The sum fits a word. whole: see `upper_word.has_whole`.
+    uint16. The sum fits 16 bits. whole: see `multiply_high.has_int16_vectors`.
     """
     if whole:
         return tirx.call_intrin("uint16", OPERATOR, x, half, left, *factors)
-    return _spelt(x, half, left, *factors)
+    return _by_arithmetic(x, half, left, *factors)
 
 
 def multiply_high_int16(x: Expression, factors: Sequence[Expression], whole: bool) -> Expression:
     """x · f / 2^16 rounded down, in int16, which holds it, of an int32 x. factors: f and 2^16 f as int32."""
-    return tirx.call_intrin("int16", PRODUCT, x, *factors) if whole else _upper(x, *factors).astype("int16")
+    return tirx.call_intrin("int16", PRODUCT, x, *factors) if whole else _high_half(x, *factors).astype("int16")
 
 
 def requantize_pair(
@@ -63,12 +70,12 @@ def requantize_pair(
     result.
     """
     late = len(factors[0]) > 1
-    given = [_upper_words(x, *own) for x, own in zip(vectors, factors, strict=True)] if late else vectors
-    words = tirx.call_llvm_pure_intrin(f"uint16x{LANES}", PACK, *given)
-    words = words if interleaved else picked(words, TURNS)
+    given = [_high_halves(x, *own) for x, own in zip(vectors, factors, strict=True)] if late else vectors
+    packed = tirx.call_llvm_pure_intrin(f"uint16x{LANES}", PACK, *given)
+    packed = packed if interleaved else picked(packed, TURNS)
     if not late:
-        words = tirx.call_llvm_pure_intrin(dtype_of(words), INSTRUCTIONS[dtype_of(words)], words, factors[0][0])
-    return (words + half) >> left
+        packed = tirx.call_llvm_pure_intrin(dtype_of(packed), INSTRUCTIONS[dtype_of(packed)], packed, factors[0][0])
+    return (packed + half) >> left
 
 
 def picked(vector: Expression, places: Iterable[int]) -> Expression:
@@ -76,55 +83,55 @@ def picked(vector: Expression, places: Iterable[int]) -> Expression:
     return tirx.Shuffle([vector], [constant(place, "int32") for place in places])
 
 
-def _upper_words(x: Expression, lower: Expression, upper: Expression) -> Expression:
-    """The upper words of x · f in vectors of 16 int32, of the vectors f and 2^16 f, whose words are f and 0."""
-    words = f"int16x{LANES}"
+def _high_halves(x: Expression, lower: Expression, upper: Expression) -> Expression:
+    """x · f / 2^16 in vectors of 16 int32, of the vectors f and 2^16 f, whose halves are f, 0 and 0, f."""
+    int16s = f"int16x{LANES}"
     of_lower = tirx.call_llvm_pure_intrin(
-        f"u{words}", INSTRUCTIONS[f"u{words}"], *(tirx.reinterpret(f"u{words}", each) for each in (x, lower))
+        f"u{int16s}", INSTRUCTIONS[f"u{int16s}"], *(tirx.reinterpret(f"u{int16s}", each) for each in (x, lower))
     )
-    added = [tirx.reinterpret(words, each) for each in (x, upper)]
+    added = [tirx.reinterpret(int16s, each) for each in (x, upper)]
     return tirx.call_llvm_pure_intrin(dtype_of(x), ADD_PRODUCTS, tirx.reinterpret(dtype_of(x), of_lower), *added)
 
 
-def _spelt(x: Expression, half: Expression, left: Expression, *factors: Expression) -> Expression:
+def _by_arithmetic(x: Expression, half: Expression, left: Expression, *factors: Expression) -> Expression:
     kind, _, lanes = dtype_of(x).partition("x")
-    word = dtype_of(x).replace("int32", "uint16")
+    narrow = dtype_of(x).replace("int32", "uint16")
 
     def number(value: int) -> Expression:
         return tirx.Broadcast(constant(value, kind), int(lanes)) if lanes else constant(value, kind)
 
-    def held(value: Expression) -> Expression:
-        return tirx.min(tirx.max(value, number(0)), number(MOST_WORD))
+    def clipped(value: Expression) -> Expression:
+        return tirx.min(tirx.max(value, number(0)), number(UINT16_MAX))
 
     if len(factors) == 1:
-        return (upper_word(held(x).astype(word), factors[0], False) + half) >> left
-    return ((held(_upper(x, *factors)) + half.astype(dtype_of(x))) >> left.astype(dtype_of(x))).astype(word)
+        return (multiply_high(clipped(x).astype(narrow), factors[0], False) + half) >> left
+    return ((clipped(_high_half(x, *factors)) + half.astype(dtype_of(x))) >> left.astype(dtype_of(x))).astype(narrow)
 
 
-def _upper(x: Expression, lower: Expression, upper: Expression) -> Expression:
+def _high_half(x: Expression, lower: Expression, upper: Expression) -> Expression:
     """x · f / 2^16 rounded down in int32, of f and 2^16 f."""
     if dtype_of(x) == f"int32x{LANES // 2}":
-        return _upper_words(x, lower, upper)
+        return _high_halves(x, lower, upper)
     kind, _, lanes = dtype_of(x).partition("x")
-    most, word = (constant(number, kind) for number in (MOST_WORD, WORD))
+    most, bits = (constant(number, kind) for number in (UINT16_MAX, INT16_BITS))
     if lanes:
-        most, word = (tirx.Broadcast(number, int(lanes)) for number in (most, word))
-    return (((x & most) * lower) >> word) + (x >> word) * lower
+        most, bits = (tirx.Broadcast(number, int(lanes)) for number in (most, bits))
+    return (((x & most) * lower) >> bits) + (x >> bits) * lower
 
 
 def _lowered_product(call: Any) -> Expression:
     x, *factors = call.args
     if dtype_of(call) != f"int16x{LANES}":
-        return _upper(x, *factors).astype(dtype_of(call))
+        return _high_half(x, *factors).astype(dtype_of(call))
     halves = [range(first, first + LANES // 2) for first in (0, LANES // 2)]
-    upper = [_upper_words(*(picked(each, places) for each in call.args)) for places in halves]
+    upper = [_high_halves(*(picked(each, places) for each in call.args)) for places in halves]
     return picked(tirx.call_llvm_pure_intrin(dtype_of(call), PACK_SIGNED, *upper), TURNS)
 
 
 def _lowered(call: Any) -> Expression:
     x, half, left, *factors = call.args
     if dtype_of(call) != f"uint16x{LANES}":
-        return _spelt(*call.args)
+        return _by_arithmetic(*call.args)
     halves = [range(first, first + LANES // 2) for first in (0, LANES // 2)]
     own = [factors] * 2 if len(factors) == 1 else [[picked(each, places) for each in factors] for places in halves]
     return requantize_pair([picked(x, places) for places in halves], half, left, own, interleaved=False)

@@ -34,7 +34,7 @@ from mrt.symbol.types import type_of
 DEPTH = 4
 """Taps in a dot."""
 BITS = 8
-"""Of a tap."""
+"""Bits of a tap."""
 LANES = 16
 """Channels of a vector of 512 bits."""
 PLACES = tuple(row * LANES + lane for lane in range(LANES) for row in range(DEPTH))
@@ -131,17 +131,17 @@ def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> Non
     lanes = extent(plan, plan.get_loops(sums)[len(outer) + 3])
     strip = max(n for n in divisors(extent(plan, row)) if n <= STRIP)
     blocks, lane = plan.split(channel, [None, lanes])
-    lines, near_lines = plan.split(line, [None, _lines(plan.get(sums), extent(plan, line))])
-    strips, near = plan.split(row, [None, strip])
-    plan.reorder(*outer, lines, blocks, strips, near_lines, near, lane)
+    lines, inner_lines = plan.split(line, [None, _lines(plan.get(sums), extent(plan, line))])
+    strips, inner = plan.split(row, [None, strip])
+    plan.reorder(*outer, lines, blocks, strips, inner_lines, inner, lane)
     plan.compute_at(sums, strips, preserve_unit_loops=True)
     parallelize(plan, [*outer, lines, blocks])
     if stores_packed(plan, lane):
-        plan.annotate(near_lines, Hint.PACKED_STORE, 0)
+        plan.annotate(inner_lines, Hint.PACKED_STORE, 0)
         return
     plan.vectorize(lane)
-    plan.unroll(near_lines)
-    plan.unroll(near)
+    plan.unroll(inner_lines)
+    plan.unroll(inner)
 
 
 def _lines(block: Any, count: int) -> int:

@@ -1,4 +1,4 @@
-"""The upper word of a product of words: an operator of TVM that vectors go through whole, by one instruction."""
+"""The high half of a product of int16s: an operator of TVM that vectors go through whole, by one instruction."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from tvm.tirx.op import register_intrin_lowering
 from mrt.backend.machine import Machine
 from mrt.backend.tir.expressions import Expression, constant, dtype_of
 
-OPERATOR = "tirx.mrt_upper_word"
-WORD = 16
-"""Bits of a word."""
-MOST_WORD = 2**WORD - 1
-"""The largest word without a sign."""
+OPERATOR = "tirx.mrt_multiply_high"
+INT16_BITS = 16
+UINT16_MAX = 2**INT16_BITS - 1
 LANES = 32
-"""Words of a vector."""
+"""int16s of a vector."""
 INSTRUCTIONS = {
     f"int16x{LANES}": "llvm.x86.avx512.pmulh.w.512",
     f"uint16x{LANES}": "llvm.x86.avx512.pmulhu.w.512",
@@ -26,26 +24,26 @@ PURE = 1
 """tvm::tirx::CallEffectKind::kPure."""
 
 
-def has_whole(machine: Machine) -> bool:
-    """Whether a machine multiplies LANES words at once."""
+def has_int16_vectors(machine: Machine) -> bool:
+    """Whether a machine multiplies LANES int16s at once."""
     return machine.has("avx512bw")
 
 
-def upper_word(x: Expression, y: Expression, whole: bool) -> Expression:
-    """floor(x · y / 2^16) of two int16 or two uint16, in their dtype. whole: see `has_whole`."""
-    return tirx.call_intrin(dtype_of(x), OPERATOR, x, y) if whole else _spelt(x, y)
+def multiply_high(x: Expression, y: Expression, whole: bool) -> Expression:
+    """floor(x · y / 2^16) of two int16 or two uint16, in their dtype. whole: see `has_int16_vectors`."""
+    return tirx.call_intrin(dtype_of(x), OPERATOR, x, y) if whole else _by_arithmetic(x, y)
 
 
-def _spelt(x: Expression, y: Expression) -> Expression:
+def _by_arithmetic(x: Expression, y: Expression) -> Expression:
     dtype = dtype_of(x)
     wide = dtype.replace("int16", "int32")
-    return ((x.astype(wide) * y.astype(wide)) >> constant(WORD, wide.partition("x")[0])).astype(dtype)
+    return ((x.astype(wide) * y.astype(wide)) >> constant(INT16_BITS, wide.partition("x")[0])).astype(dtype)
 
 
 def _lowered(call: Any) -> Expression:
     instruction = INSTRUCTIONS.get(dtype_of(call))
     if instruction is None:
-        return _spelt(*call.args)
+        return _by_arithmetic(*call.args)
     return tirx.call_llvm_pure_intrin(dtype_of(call), instruction, *call.args)
 
 

@@ -1,0 +1,19 @@
+"""Every family of kernels, on every level of the CPU that this machine or an emulator can run."""
+
+from __future__ import annotations
+
+import pytest
+from emulated import emulated
+from layers import EMULATED, TARGETS, runnable
+
+from mrt.backend import TvmRunner
+from mrt.symbol import Runner
+
+
+@pytest.fixture(params=[*TARGETS, *EMULATED])
+def runner(request: pytest.FixtureRequest) -> Runner:
+    if request.param in EMULATED:
+        return emulated(EMULATED[request.param], request.param)
+    if request.param not in runnable():
+        pytest.skip(f"this machine does not run code for {request.param}")
+    return TvmRunner(TARGETS[request.param])

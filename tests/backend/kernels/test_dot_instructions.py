@@ -1,0 +1,88 @@
+"""Which instruction multiplies, and that it is in the code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from layers import TARGETS, Layers
+
+from mrt.backend.build import compile_executable
+from mrt.backend.kernels.dot_instructions import choose_dot, joined_bytes, weight_bytes
+from mrt.backend.lowering.module import ModuleBuilder
+from mrt.backend.machine import Machine
+
+
+def test_instructions_are_those_of_the_machine() -> None:
+    weight = np.ones((16, 16, 1, 1), np.int8)
+    expected = {
+        "x86-64": "llvm.x86.sse2.pmadd.wd",
+        "x86-64-v3": "llvm.x86.avx2.pmadd.wd",
+        "x86-64-v4": "llvm.x86.avx512.pmaddw.d.512",
+        "alderlake": "llvm.x86.avx512.vpdpbusd.256",
+        "cascadelake": "llvm.x86.avx512.vpdpbusd.512",
+    }
+    for cpu, instruction in expected.items():
+        assert choose_dot("uint8", weight, "int32", Machine.of(TARGETS[cpu])).instruction == instruction
+
+
+def test_a_dot_of_bytes_is_used_only_where_its_sums_fit() -> None:
+    """int8 data is taken as 128 more: 383 per unit of weight, against 2^31 - 1."""
+    machine = Machine.of(TARGETS["cascadelake"])
+    depth = (2**31 - 1) // (383 * 127)
+    fits, exceeds = (np.full((1, n, 1, 1), 127, np.int8) for n in (depth, depth + 1))
+    assert choose_dot("int8", fits, "int32", machine).depth == 4
+    assert choose_dot("int8", exceeds, "int32", machine).depth == 2
+    assert choose_dot("uint8", exceeds, "int32", machine).depth == 4
+    assert choose_dot("int16", np.full((1, 4), -(2**15), np.int16), "int32", machine).depth == 1
+
+
+def test_wide_weights_are_multiplied_byte_by_byte_where_their_sums_fit() -> None:
+    machine = Machine.of(TARGETS["cascadelake"])
+    wide, wider = (np.full((1, 4), value, np.int16) for value in (2**15 - 129, 2**15 - 128))
+    assert [choose_dot("int8", weight, "int32", machine).parts for weight in (wide, wider)] == [2, 3]
+    many = np.full((1, 300), 2**15 - 129, np.int16)
+    dots = [choose_dot(data, many, "int32", machine) for data in ("uint8", "int16")]
+    assert [(dot.data, dot.parts) for dot in dots] == [("int16", 1)] * 2
+
+
+def test_the_bytes_of_every_word_join_to_it() -> None:
+    words = np.arange(-(2**15), 2**15).astype(np.int16)
+    np.testing.assert_array_equal(joined_bytes(weight_bytes(words).astype(np.int64)), words)
+
+
+def assembly(target: dict[str, Any], dtype: str) -> str:
+    """The machine code of one convolution, for a CPU that this machine need not be."""
+    layers = Layers()
+    data = layers.hidden("clip", layers.input(layers.integers((1, 16, 8, 8), dtype)), a_min=-1e4, a_max=1e4)
+    layers.add("relu", layers.convolution(data, 32, (3, 3)))
+    machine = Machine.of(target)
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(layers.graph(), "main")
+    kernels = compile_executable(module_builder.module(), machine).kernels[0]
+    return str(kernels.inspect_source("asm"))
+
+
+def operations(code: str) -> set[str]:
+    """The mnemonics in an assembly text."""
+    return {line.split()[0] for line in code.splitlines() if line[:1].isspace() and line.strip()}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(
+    ("cpu", "used"),
+    [("x86-64", "pmaddwd"), ("x86-64-v3", "vpmaddwd"), ("x86-64-v4", "vpmaddwd"), ("cascadelake", "vpdpbusd")],
+)
+def test_no_instruction_saturates(cpu: str, used: str, dtype: str) -> None:
+    found = operations(assembly(TARGETS[cpu], dtype))
+    assert used in found
+    assert not {name for name in found if name.lstrip("v").startswith(("pmaddubsw", "pdpbusds", "pdpwssds"))}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+@pytest.mark.parametrize(("cpu", "used"), [("neoverse-n1", "sdot"), ("cortex-a53", "smlal")])
+def test_code_for_another_processor(cpu: str, used: str, dtype: str) -> None:
+    """With dot products of bytes where it has them, else by widening multiplications."""
+    found = operations(assembly({"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": cpu}, dtype))
+    assert used in found

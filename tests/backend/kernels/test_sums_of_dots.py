@@ -1,0 +1,99 @@
+"""Sums of dots, for the shapes that layouts and tiles find awkward."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from layers import Layers
+
+from mrt.symbol import Runner
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_convolutions(runner: Runner, dtype: str) -> None:
+    layers = Layers()
+    for shape, filters, kernel, attributes in [
+        ((3, 3, 9, 11), 7, (3, 3), {}),
+        ((1, 17, 7, 5), 33, (1, 1), {}),
+        ((2, 16, 13, 13), 16, (2, 3), {"stride": (3, 2)}),
+        ((1, 5, 9, 9), 20, (1, 1), {"stride": (2, 3)}),
+        ((1, 18, 9, 23), 48, (3, 3), {"dilate": (2, 1), "pad": (2, 1)}),
+        ((1, 32, 1, 1), 40, (1, 1), {}),
+        ((1, 64, 4, 4), 32, (4, 4), {}),
+        ((1, 32, 6, 6), 64, (3, 3), {"num_group": 2}),
+        ((1, 12, 6, 6), 24, (3, 3), {"num_group": 4}),
+        ((2, 4, 19), 9, (5,), {"stride": (2,)}),
+        ((1, 3, 4, 5, 6), 18, (2, 3, 2), {}),
+        ((1, 16, 5, 5), 1, (1, 1), {}),
+        ((1, 1, 7, 6), 1, (3, 3), {}),
+    ]:
+        first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
+        layers.finish(layers.requantized(layers.convolution(first, filters, kernel, **attributes)))
+    layers.check(runner=runner)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_convolutions_in_slices(runner: Runner, dtype: str) -> None:
+    """Slices of 16, of 4 and of 1 channel, of different lengths, and the last one short."""
+    layers = Layers()
+    for shape, lengths, filters, kernel, attributes in [
+        ((1, 32, 8, 8), (16, 16), 24, (3, 3), {}),
+        ((2, 35, 5, 7), (16, 16, 3), 48, (1, 1), {}),
+        ((1, 16, 9, 9), (4, 4, 4, 4), 16, (3, 3), {"stride": (2, 2), "pad": (1, 1)}),
+        ((1, 12, 7, 7), (4, 4, 4), 7, (1, 1), {}),
+        ((1, 5, 6, 6), (1, 1, 1, 1, 1), 20, (3, 3), {"dilate": (2, 1)}),
+        ((1, 24, 6, 6), (4, 12, 8), 16, (2, 3), {}),
+        ((1, 21, 11), (8, 8, 5), 33, (4,), {}),
+    ]:
+        first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
+        layers.finish(layers.requantized(layers.sliced(first, lengths, filters, kernel, **attributes)))
+    layers.check(runner=runner)
+
+
+def test_wide_and_narrow_factors(runner: Runner) -> None:
+    """16-bit data, 16-bit weights, both, and data that two convolutions request in different dtypes."""
+    layers = Layers()
+    narrow = layers.requantized(layers.input(layers.integers((1, 20, 6, 6), "int16", -200, 200)), "int8")
+    wide = layers.requantized(layers.input(layers.integers((1, 20, 6, 6), "int16", -20000, 20000)), "int16")
+    for data in (narrow, wide):
+        for dtype, reach in (("int8", 7), ("int16", 300)):
+            weight = layers.parameter_of((24, 20, 3, 3), dtype, -reach, reach)
+            layers.add("Convolution", data, weight, kernel=(3, 3), num_filter=24, no_bias=True)
+    layers.check(runner=runner)
+
+
+def test_extremes_stay_exact(runner: Runner) -> None:
+    """255 times 127, and -128 times -127, in every product: what saturating instructions lose."""
+    layers = Layers()
+    for value, dtype, weight in ((255, "uint8", 127), (-128, "int8", -127), (-128, "int8", 127)):
+        given = layers.input(np.full((1, 64, 5, 5), value, dtype))
+        data = layers.hidden("clip", given, a_min=-1e4, a_max=1e4)
+        factors = layers.parameter(np.full((16, 64, 3, 3), weight, np.int8))
+        layers.add("Convolution", data, factors, kernel=(3, 3), num_filter=16, no_bias=True)
+        flat = layers.hidden("Flatten", data)
+        layers.add(
+            "FullyConnected", flat, layers.parameter(np.full((9, 1600), weight, np.int8)), num_hidden=9, no_bias=True
+        )
+    layers.check(runner=runner)
+
+
+def test_residuals_pools_concatenations_and_flattened_rows(runner: Runner) -> None:
+    layers = Layers()
+    data = layers.requantized(layers.input(layers.integers((2, 3, 12, 10), "int16", -200, 200)), "int8")
+    stem = layers.requantized(layers.convolution(layers.padded(data, 1, 2, 0, 1, value=-3), 24, (3, 3)))
+    left = layers.requantized(layers.convolution(layers.padded(stem, 1, 1, 1, 1), 24, (3, 3)), "int16")
+    right = layers.requantized(layers.convolution(stem, 24, (1, 1)), "int16")
+    summed = layers.hidden("elemwise_add", layers.hidden("Cast", left, dtype="int32"), right)
+    joined = layers.requantized(summed, "int8")
+    pooled = layers.hidden("Pooling", joined, kernel=(3, 2), stride=(2, 2), pad=(1, 1), pool_type="max")
+    total = layers.hidden("Pooling", joined, kernel=(3, 2), stride=(2, 2), pad=(1, 1), pool_type="sum")
+    both = layers.hidden("Concat", pooled, layers.requantized(total, "int8"), dim=1)
+    upsampled = layers.hidden("UpSampling", both, scale=2, sample_type="nearest")
+    tail = layers.requantized(layers.convolution(layers.padded(upsampled, 0, 1, 2, 0), 10, (3, 3), stride=(2, 2)))
+    flat = layers.hidden("Flatten", tail)
+    weight = layers.parameter_of((11, flat.shape[1]), "int8", -127, 127)
+    layers.add("FullyConnected", flat, weight, num_hidden=11, no_bias=True)
+    layers.add("Pooling", tail, global_pool=True, kernel=(1, 1), pool_type="sum")
+    layers.check(runner=runner)

@@ -1,0 +1,117 @@
+"""Chains of layers as integer networks have them, and the CPUs that their kernels are run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from compiled import Bundle
+
+from mrt.symbol import Symbol
+
+TARGETS: dict[str, dict[str, Any]] = {
+    cpu: {"kind": "llvm", "mcpu": cpu}
+    for cpu in ("x86-64", "x86-64-v3", "x86-64-v4", "alderlake", "cascadelake", "sapphirerapids")
+}
+"""No vectors of 256 bits; AVX2; AVX-512 without products of bytes; those in 256 bits; those in 512."""
+
+
+def runnable() -> list[str]:
+    """The targets whose instructions this machine has."""
+    needed = {
+        "x86-64": "sse2",
+        "x86-64-v3": "avx2",
+        "x86-64-v4": "avx512bw",
+        "alderlake": "avx_vnni",
+        "sapphirerapids": "amx_int8",
+    }
+    flags = set()
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith("flags"):
+                flags = set(line.split())
+                break
+    return [cpu for cpu in TARGETS if needed.get(cpu, "avx512_vnni") in flags]
+
+
+EMULATED: dict[str, dict[str, Any]] = {
+    "neoverse-n1": {"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1", "threads": 1},
+    "cortex-a57": {"mtriple": "aarch64-linux-gnu", "threads": 2},
+}
+"""By the CPU that is emulated: with products of bytes and without."""
+
+
+class Layers(Bundle):
+    """Chains as an integer network has them, so that tensors lie as their readers request."""
+
+    def parameter_of(self, shape: tuple[int, ...], dtype: str, lo: int, hi: int) -> Symbol:
+        return self.parameter(self.integers(shape, dtype, lo, hi))
+
+    def requantized(self, data: Symbol, dtype: str = "uint8") -> Symbol:
+        """Bias, multiplier, shift, clip and cast of every output channel."""
+        shape = (1, data.shape[1], *(1,) * (data.type.rank - 2))
+        limits = {"uint8": (0.0, 255.0), "int8": (-127.0, 127.0), "int16": (-32767.0, 32767.0)}[dtype]
+        biased = self.hidden("broadcast_add", data, self.parameter_of(shape, "int16", -3000, 3000))
+        scaled = self.hidden("broadcast_mul", biased, self.parameter_of(shape, "int8", 1, 5))
+        shifted = self.hidden("right_shift", scaled, self.parameter_of(shape, "int8", 0, 8))
+        clipped = self.hidden("clip", shifted, a_min=limits[0], a_max=limits[1])
+        return self.hidden("Cast", clipped, dtype=dtype)
+
+    def convolution(self, data: Symbol, filters: int, kernel: tuple[int, ...], **attributes: Any) -> Symbol:
+        groups = attributes.get("num_group", 1)
+        weight = self.parameter_of((filters, data.shape[1] // groups, *kernel), "int8", -127, 127)
+        attributes = {"kernel": kernel, "num_filter": filters, "no_bias": True, **attributes}
+        return self.hidden("Convolution", data, weight, **attributes)
+
+    def padded(self, data: Symbol, *widths: int, value: int = 0) -> Symbol:
+        return self.hidden("Pad", data, pad_width=(0, 0, 0, 0, *widths), constant_value=float(value))
+
+    def sliced(
+        self, data: Symbol, lengths: Sequence[int], filters: int, kernel: tuple[int, ...], **more: Any
+    ) -> Symbol:
+        """The sum of convolutions of slices of the channels, each times a factor for each output channel."""
+        terms = []
+        for index, length in enumerate(lengths):
+            begin = sum(lengths[:index])
+            part = self.hidden("slice_axis", data, axis=1, begin=begin, end=begin + length)
+            factors = self.parameter_of((filters, *(1,) * len(kernel)), "int16", 1, 256)
+            terms.append(self.hidden("broadcast_mul", self.convolution(part, filters, kernel, **more), factors))
+        return self.hidden("add_n", *terms)
+
+    def finish(self, data: Symbol) -> None:
+        self.add("relu", data)
+
+
+def softmax_of(layers: Layers, data: Symbol) -> Symbol:
+    """Shares of each row, as integer networks compute them: powers from a table, one division."""
+    highest = layers.hidden("max", data, axis=(-1,), keepdims=True)
+    below = layers.hidden("clip", layers.hidden("broadcast_sub", data, highest), a_min=-128.0, a_max=0.0)
+    table = layers.parameter(np.round(5e6 * np.exp(np.arange(-128, 1) / 40)).astype(np.int32))
+    power = layers.hidden("table_lookup", layers.hidden("Cast", below, dtype="int8"), table, offset=128)
+    total = layers.hidden("sum", power, axis=(-1,), keepdims=True)
+    total = layers.hidden("clip", total, a_min=5e6, a_max=2.0**31 - 1)
+    half = layers.hidden("floor_divide", total, layers.parameter(np.full((1,) * data.type.rank, 2, np.int8)))
+    scaled = layers.hidden("broadcast_mul", power, layers.parameter(np.full((1,) * data.type.rank, 127, np.int8)))
+    return layers.hidden("floor_divide", layers.hidden("broadcast_add", scaled, half), total)
+
+
+def normalized(layers: Layers, data: Symbol) -> list[Symbol]:
+    """Rows less their means over the roots of their squares' sums, for two readers."""
+    total = layers.hidden("sum", data, axis=(-1,), keepdims=True)
+    centred = layers.hidden(
+        "broadcast_sub",
+        layers.hidden("broadcast_mul", data, layers.parameter(np.full((1,) * data.type.rank, data.shape[-1], np.int8))),
+        total,
+    )
+    short = layers.hidden("right_shift", centred, layers.parameter(np.full((1,) * data.type.rank, 3, np.int8)))
+    squares = layers.hidden("sum", layers.hidden("elemwise_mul", short, short), axis=(-1,), keepdims=True)
+    root = layers.hidden("integer_sqrt", layers.hidden("clip", squares, a_min=1.0, a_max=2.0**31 - 1), fraction_bits=3)
+    return [
+        layers.hidden(
+            "floor_divide",
+            layers.hidden("broadcast_mul", centred, layers.parameter(np.full((1,) * data.type.rank, n, np.int16))),
+            root,
+        )
+        for n in (900, -700)
+    ]

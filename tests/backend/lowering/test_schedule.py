@@ -1,0 +1,116 @@
+"""Schedules and kernel passes: which one is taken, what is lowered, and why something is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from compiled import Bundle
+from networks import IntegerNetwork
+from tvm import tirx
+
+from mrt.backend import compiled_text, explain
+from mrt.backend.kernels import KERNEL_PASSES
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, marks_of, without_marks
+from mrt.backend.lowering.plan_calls import plan_calls
+from mrt.backend.machine import Machine
+from mrt.backend.tir.statements import plain_block, serial, with_root
+from mrt.errors import GraphError
+from mrt.symbol import Graph
+from mrt.symbol.passes import BaseResult, Property, run_in_order
+
+CPUS = ("sapphirerapids", "cascadelake", "haswell", "x86-64")
+
+
+def convolution(shape: tuple[int, ...], filters: int, byte_results: bool = True) -> Graph:
+    """A 1 x 1 convolution of uint8 data that is clipped at 0, and scaled to bytes or left as it is."""
+    bundle = Bundle()
+    data = bundle.hidden("clip", bundle.input(bundle.integers(shape, "uint8")), a_min=0.0, a_max=255.0)
+    weight = bundle.parameter(bundle.integers((filters, shape[1], 1, 1), lo=-127))
+    attributes: dict[str, Any] = {"kernel": (1, 1), "num_filter": filters, "no_bias": True}
+    if not byte_results:
+        bundle.add("Convolution", data, weight, **attributes)
+        return bundle.graph()
+    made = bundle.hidden("Convolution", data, weight, **attributes)
+    scaled = bundle.hidden("broadcast_mul", made, bundle.parameter(bundle.integers((1, filters, 1, 1), lo=1)))
+    shifted = bundle.hidden("right_shift", scaled, bundle.parameter(bundle.integers((1, filters, 1, 1), lo=17, hi=18)))
+    bundle.add("Cast", bundle.hidden("clip", shifted, a_min=0.0, a_max=255.0), dtype="uint8")
+    return bundle.graph()
+
+
+def refusals(graph: Graph, cpu: str, threads: int = 1) -> dict[str, str]:
+    """Of the kernel of the only convolution, by what it does without."""
+    machine = Machine.of({"mcpu": cpu, "threads": threads})
+    plan = plan_calls(graph, machine, lambda key, name, make: name, {}, {})
+    (lowered,) = [
+        call.lowered
+        for call in plan.calls
+        if call.lowered is not None and any(symbol.op == "Convolution" for symbol in call.lowered.region.symbols)
+    ]
+    return {each.symbol: each.reason for each in lowered.refusals(machine)}
+
+
+def test_tiles_are_refused_where_vectors_are_faster() -> None:
+    found = refusals(convolution((1, 64, 1, 2), 64), "sapphirerapids")
+    assert found["amx_tiles"] == "fewer than 4 positions or dots are in a row"
+    assert "amx_tiles" not in refusals(convolution((1, 64, 14, 14), 64), "sapphirerapids")
+    assert "amx_tiles" not in refusals(convolution((1, 64, 1, 2), 64), "cascadelake")
+
+
+def test_results_that_are_no_bytes_are_not_stored_packed() -> None:
+    wide = refusals(convolution((1, 64, 14, 14), 64, byte_results=False), "cascadelake")
+    assert wide["packed_store"] == "results are no bytes that were requantized by int16"
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ((1, 512, 28, 28), "rows of 784 positions can be cut into equal tiles"),
+        ((1, 16, 7, 7), "the data is walked once, so that its loads are what counts"),
+    ],
+)
+def test_tiles_are_jammed_only_where_that_saves_loads(shape: tuple[int, ...], reason: str) -> None:
+    assert refusals(convolution(shape, 128), "cascadelake")["unroll_and_jam"] == reason
+
+
+def test_inspect_tells_what_kernels_do_without() -> None:
+    graph = convolution((1, 64, 14, 14), 64, byte_results=False)
+    text = compiled_text(explain(graph, [], {"mcpu": "cascadelake"}))
+    assert "    without packed_store: results are no bytes that were requantized by int16" in text.splitlines()
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_no_mark_of_a_pass_is_left(cpu: str) -> None:
+    """Nothing that a schedule asks for is forgotten, in any kernel of a network."""
+    lowered = {mark for each in KERNEL_PASSES if isinstance(each, KernelPass) for mark in each.marks}
+    left: list[str] = []
+
+    def add(key: Any, name: str, make: Any) -> str:
+        function = make(lambda function, scheduled: scheduled(lambda tilings: next(iter(tilings))))
+        left.extend(mark for mark in marks_of(function.body.block.body) if mark in lowered)
+        return name
+
+    plan_calls(IntegerNetwork(1).graph, Machine.of({"mcpu": cpu, "threads": 1}), add, {}, {})
+    assert left == []
+
+
+@dataclass(frozen=True)
+class Renamed(KernelPass):
+    """A pass that keeps the mark that it says it lowers."""
+
+    marks: ClassVar[tuple[str, ...]] = ("kept",)
+    ensures: ClassVar[tuple[Property, ...]] = (without_marks("kept"),)
+
+    def lower(self, function: Any) -> Any:
+        return function
+
+
+def test_passes_on_functions_are_held_to_what_they_ensure() -> None:
+    """By the runner that serves passes on graphs, too."""
+    empty = tirx.PrimFunc([], tirx.Evaluate(tirx.const(0, "int32")))
+    root = tirx.PrimFunc([], plain_block("root", empty.body, []))
+    loop = serial(tirx.Var("i", "int32"), 2, empty.body, "kept")
+    assert run_in_order(root, (Renamed(),)) == BaseResult(root)
+    with pytest.raises(GraphError, match="pass renamed: no kept left does not hold: kept"):
+        run_in_order(with_root(root, loop), (Renamed(),))
