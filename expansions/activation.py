@@ -16,9 +16,9 @@ from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, all_inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
-from mrt.quantization.plan.trained import told_range
+from mrt.quantization.plan.trained import saturation_range
 from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.tensor_plan import UNLIMITED, Plan
 from mrt.symbol import Array, Graph, Operator, Symbol
 from mrt.symbol.interval import signed_bits
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, per_channel
@@ -33,7 +33,7 @@ ON_GRID = 1e-4
 FINER_BITS = 8
 
 
-def _relu_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _relu_form(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     """The steps that are left of the input's, counted from the real zero."""
     source = sources[0]
     if source is None:
@@ -45,7 +45,7 @@ def _relu_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) 
     return replace(source, lo=0, hi=most, groups=source.groups.centred)
 
 
-@expansion(Relu, demands=Demand.WIDE, fixes=_relu_fixes)
+@expansion(Relu, demands=Demand.WIDE, trained_form=_relu_form)
 def expand_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = max(0, Xq - zx) at sx: relu of "MRT Generalized Quantization Math Formalization". Exact at any scale."""
     data = builder.centred(inputs.quantized(0))
@@ -55,7 +55,7 @@ def expand_relu(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder)
     return builder.quantized(builder.apply(Relu(), [data.symbol]), data.scale, groups=groups)
 
 
-def _clip_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _clip_form(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     """The input's form, saturated earlier, where the limits are integers of it or beyond what it holds."""
     source = sources[0]
     if source is None or source.groups is not None:
@@ -69,7 +69,14 @@ def _clip_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) 
     return replace(source, lo=lo, hi=hi) if all(on_grid) else None
 
 
-@expansion(Clip, MaximumScalar, MinimumScalar, demands=Demand.OUTPUT, fixes=_clip_fixes, waits=lambda symbol: True)
+@expansion(
+    Clip,
+    MaximumScalar,
+    MinimumScalar,
+    demands=Demand.OUTPUT,
+    trained_form=_clip_form,
+    defers_rounding=lambda symbol: True,
+)
 def expand_clip(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The input at the output's quantizer, saturated at round(limit / s) + z, in channel groups at each one's.
 
@@ -78,7 +85,7 @@ def expand_clip(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder)
     """
     data, limits = inputs.quantized(0), op.operator.limits
     if plan.edge(op, 0) is None:
-        limits = _needed(limits, told_range(plan.graph, op))
+        limits = _needed(limits, saturation_range(plan.graph, op))
         data = _finer(op, _at_quantizer(op, data, limits, plan, builder), limits, builder)
     steps = [np.clip(limit / data.scale, -(2.0**31), 2.0**31) for limit in limits]
     least, most = (round_half_away(limit) + data.zero_points for limit in steps)

@@ -11,8 +11,8 @@ from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, all_inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import round_half_away
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastSub
 from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseSub

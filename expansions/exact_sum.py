@@ -10,7 +10,7 @@ import numpy as np
 from mrt.errors import QuantizationError
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
+from mrt.quantization.tensor_plan import UNLIMITED, Plan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.types import INT32_MAX
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from expansions.addition import GUARD_BITS
 from mrt.errors import QuantizationError
+from mrt.quantization.constant_grids import grid_target
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.constant_grids import grid_target
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import SMALLEST_SCALE, Target
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.grid import Grid, ranked
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
@@ -40,7 +40,7 @@ def _fake_quantize_grid(symbol: Symbol[FakeQuantize], graph: Graph) -> Target | 
     return replace(target, ties_to_odd=(target.zero_point - target.lo) % 2 == 1)
 
 
-def _fake_quantize_fixes(symbol: Symbol[FakeQuantize], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _fake_quantize_form(symbol: Symbol[FakeQuantize], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     grid = _grid(symbol, [graph.value(source) for source in symbol.inputs[1:]])
     return None if grid is None else _output_target(grid, symbol.type.rank)
 
@@ -66,9 +66,9 @@ def _fake_quantize_resolves(symbol: Symbol[FakeQuantize], graph: Graph) -> float
     FakeQuantize,
     demands=_fake_quantize_demands,
     gain=lambda symbol, graph: 0.0,
-    resolves=_fake_quantize_resolves,
+    resolution=_fake_quantize_resolves,
     grid=_fake_quantize_grid,
-    fixes=_fake_quantize_fixes,
+    trained_form=_fake_quantize_form,
 )
 def expand_fake_quantize(op: Symbol[FakeQuantize], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """q = clip(round(X / Si + Zi), lo, hi), which stands for So (q - Zo): one requantization of what X is summed up in.
@@ -183,12 +183,12 @@ def _quantize_grid(symbol: Symbol[Quantize], graph: Graph) -> Target | None:
     return grid_target(*_parameters(symbol, graph), operator.a_min, operator.a_max, symbol.type.rank)
 
 
-def _quantize_fixes(symbol: Symbol[Quantize], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _quantize_form(symbol: Symbol[Quantize], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     grid = _quantize_grid(symbol, graph)
     return None if grid is None else replace(grid, scale=1.0, zero_point=0, groups=None)
 
 
-@expansion(Quantize, demands=Demand.GRID, grid=_quantize_grid, fixes=_quantize_fixes)
+@expansion(Quantize, demands=Demand.GRID, grid=_quantize_grid, trained_form=_quantize_form)
 def expand_quantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """q = clip(round(X / s) + z, a_min, a_max), integers that stand for themselves; the producer rescales X to them.
 
@@ -203,7 +203,7 @@ def expand_quantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuil
     return at_target(inputs.quantized(0).symbol, target)
 
 
-def _dequantize_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _dequantize_form(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     source = sources[0]
     if source is None or source.groups is not None or source.scale != 1.0 or source.zero_point:
         return None
@@ -215,7 +215,7 @@ def _dequantize_gain(symbol: Symbol, graph: Graph) -> float:
     return float(scale.max())
 
 
-@expansion(Dequantize, demands=Demand.WIDE, gain=_dequantize_gain, fixes=_dequantize_fixes)
+@expansion(Dequantize, demands=Demand.WIDE, gain=_dequantize_gain, trained_form=_dequantize_form)
 def expand_dequantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The integers q stand for s (q - z): nothing is computed, but where they were sums with a scale of their own.
 

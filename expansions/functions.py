@@ -8,8 +8,8 @@ from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import ChannelGroups, Target
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Symbol
 from mrt.symbol.operators.functions import Abs, Negative, Square
 

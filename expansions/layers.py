@@ -8,7 +8,7 @@ from expansions.reduction import Form, expand_reduction, reduction_demands
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import Plan
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.linear import FullyConnected

@@ -6,13 +6,13 @@ from expansions.multiplication import product_of
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import symmetric_target
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Symbol
 from mrt.symbol.operators.linear import BatchDot
 
 
-@expansion(BatchDot, mixes="adds up products of two tensors")
+@expansion(BatchDot, why_one_scale="adds up products of two tensors")
 def expand_matrix_product(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Z = X Y for any pair of symmetric and affine quantizers.
 

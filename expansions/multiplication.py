@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from expansions.functions import factor, multiplied_groups
-from expansions.transform import groups_behind
+from expansions.transform import output_groups
 from mrt.errors import QuantizationError
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, all_inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import FRAC_BITS, PRODUCT_LIMIT, pre_shift_for
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import SMALLEST_SCALE, ChannelGroups, quantize_parameter
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Interval, Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.elementwise import ElemwiseMul
@@ -64,7 +64,7 @@ def expand_product(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuild
     along different axes, the second tensor is brought to one scale, which takes 8 bits more at most.
     """
     operands = [builder.centred(inputs.quantized(index)) for index in (0, 1)]
-    behind = [groups_behind(op, operand, index) for index, operand in enumerate(operands)]
+    behind = [output_groups(op, operand, index) for index, operand in enumerate(operands)]
     if all(behind) and len({groups.axis for groups in behind if groups is not None}) > 1:
         operands[1], behind[1] = builder.at_one_scale(operands[1]), None
     return product_of(op, operands, builder, multiplied_groups(*behind))

@@ -13,8 +13,8 @@ from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import shifted_magnitude
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import quantize_parameter, round_half_away
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
@@ -38,7 +38,7 @@ BETA_LIMIT = 2.0**22
 bits instead."""
 
 
-@expansion(LayerNorm, mixes="adds up elements and their squares")
+@expansion(LayerNorm, why_one_scale="adds up elements and their squares")
 def expand_layer_norm(op: Symbol[LayerNorm], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = gamma (X - mean) / sqrt(variance + eps) + beta over an axis of C elements.
 
@@ -59,13 +59,13 @@ def expand_layer_norm(op: Symbol[LayerNorm], inputs: Inputs, plan: Plan, builder
     return _of_moments(op, inputs, (axis,), axis, op.operator.eps, plan, builder)
 
 
-@expansion(InstanceNorm, mixes="takes the roots of all channels' squares at one scale")
+@expansion(InstanceNorm, why_one_scale="takes the roots of all channels' squares at one scale")
 def expand_instance_norm(op: Symbol[InstanceNorm], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """LayerNorm over the axes after the channels, with gamma and beta for each channel."""
     return _of_moments(op, inputs, tuple(range(2, op.type.rank)), 1, op.operator.eps, plan, builder)
 
 
-@expansion(L2Normalization, mixes="adds up squares")
+@expansion(L2Normalization, why_one_scale="adds up squares")
 def expand_l2_normalization(
     op: Symbol[L2Normalization], inputs: Inputs, plan: Plan, builder: IntegerBuilder
 ) -> Quantized:
@@ -101,7 +101,7 @@ def _of_moments(
         BroadcastSub(), [builder.apply(BroadcastMul(), [symbol, factor], "_times"), total], "_centre"
     )
     # To intervals the sum is independent of its terms; an element is at most the spread away from the mean.
-    centre = builder.narrow_range(centre, -spread * count, spread * count)
+    centre = builder.clip_to(centre, -spread * count, spread * count)
     constant = eps * count**3 / step / step
     result = normalized(op, centre, axes, constant, math.sqrt(count), step / count / math.sqrt(eps or 1.0), builder)
     return _guarded(op, _affine(op, result, gamma, beta, channel_axis, builder), plan, builder)
@@ -150,12 +150,12 @@ def normalized(
     reach = min(1.0, gain * magnitude / math.sqrt(constant)) if constant else 1.0
     fraction_bits = _fraction_bits(magnitude, most, gain * down, STEP * reach)
     root = builder.apply(IntegerSqrt(fraction_bits=fraction_bits), [variance], "_root")
-    root = builder.narrow_range(root, 1, INT32_MAX)
+    root = builder.clip_to(root, 1, INT32_MAX)
     factor = _factor(magnitude, int(builder.bounds(root).max))
     quotient = _quotient(op, data, factor, root, builder)
     scale = gain * down * 2.0**fraction_bits / factor
     limit = math.ceil(gain / scale) + 1
-    return builder.quantized(builder.narrow_range(quotient, -limit, limit), scale)
+    return builder.quantized(builder.clip_to(quotient, -limit, limit), scale)
 
 
 def _quotient(op: Symbol, data: Symbol, factor: int, root: Symbol, builder: IntegerBuilder) -> Symbol:
@@ -186,7 +186,7 @@ def _sum_of_squares(
     element = _shifted(data, squares.element, "_short", op, builder)
     square = builder.apply(BroadcastMul(), [element, element], "_square")
     # To intervals the two factors are independent, so that their product might be negative.
-    square = builder.narrow_range(square, 0, INT32_MAX)
+    square = builder.clip_to(square, 0, INT32_MAX)
     total = builder.apply(Sum(axis=axes[-1:], keepdims=True), [square], "_squares")
     total = _shifted(total, squares.partial, "_partial", op, builder)
     if len(axes) > 1:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from expansions.addition import at_common
-from expansions.transform import carried, expand_same_scale, passed_on
+from expansions.transform import carried, expand_same_scale, reach_of_output
 from mrt.errors import QuantizationError
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import Target
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.arrangement import (
     DepthToSpace,
@@ -47,7 +47,7 @@ INDEX_ERROR = 0.5
 expansion(
     *(SwapAxis, Tile, Repeat, DepthToSpace, SpaceToDepth, UpSampling, Min),
     demands=Demand.CHANNELS,
-    reach=passed_on,
+    reach=reach_of_output,
 )(expand_same_scale)
 
 

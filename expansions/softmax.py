@@ -13,8 +13,8 @@ from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import shifted_magnitude
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.tensor_plan import UNLIMITED, Plan
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
 from mrt.symbol.operators.integer import RightShift
@@ -30,7 +30,7 @@ MOST_LOG_CLASSES = 2**14
 """The most elements of which a logarithm of the sum is taken: the table tells it to 1/5 then."""
 
 
-@expansion(Softmax, mixes="compares elements and adds up their powers")
+@expansion(Softmax, why_one_scale="compares elements and adds up their powers")
 def expand_softmax(op: Symbol[Softmax], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Y = exp(X / t) / sum(exp(X / t)) along an axis of N elements, t the temperature.
 
@@ -63,7 +63,7 @@ def expand_softmax(op: Symbol[Softmax], inputs: Inputs, plan: Plan, builder: Int
     return builder.quantized(builder.narrow(share, 0, _limit(op, plan, top)), 1.0 / top)
 
 
-@expansion(LogSoftmax, guard_bits=GUARD_BITS, mixes="compares elements and adds up their powers")
+@expansion(LogSoftmax, guard_bits=GUARD_BITS, why_one_scale="compares elements and adds up their powers")
 def expand_log_softmax(op: Symbol[LogSoftmax], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """X / t - log(sum(exp(X / t))) along an axis of N elements, t the temperature, at the common scale s.
 
@@ -84,7 +84,7 @@ def expand_log_softmax(op: Symbol[LogSoftmax], inputs: Inputs, plan: Plan, build
         )
     unit = INT32_MAX // classes
     sums = _power_sums(op, operator.axis, operator.temperature, inputs.quantized(0), unit, builder)
-    total = builder.narrow_range(sums.total, unit, unit * classes)
+    total = builder.clip_to(sums.total, unit, unit * classes)
     shift = next(
         by for by in range(32) if shifted_magnitude(unit * classes, by) - shifted_magnitude(unit, by) < MAX_ENTRIES
     )
@@ -132,7 +132,7 @@ def _power_sums(
     table = builder.constant(f"{op.name}_powers", entries)
     power = builder.apply(TableLookup(offset=reach), [held, table], "_power")
     total = builder.apply(Sum(axis=(axis,), keepdims=True), [power], "_total")
-    return _PowerSums(distance, step, power, builder.narrow_range(total, unit, INT32_MAX))
+    return _PowerSums(distance, step, power, builder.clip_to(total, unit, INT32_MAX))
 
 
 def _top(op: Symbol, plan: Plan) -> int:

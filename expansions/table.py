@@ -12,8 +12,8 @@ from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import SAME_SCALE, IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.functions import FloatFunction
 from mrt.symbol.operators.table import MAX_ENTRIES, TableLookup
@@ -38,7 +38,7 @@ def table_reach(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[
         grid = np.linspace(lo, hi, MAX_ENTRIES + 1)
         values = _values(op, grid)
         rises = np.zeros(MAX_ENTRIES, bool)
-        for target in _target(planned).of_groups:
+        for target in _target(planned).group_targets:
             rises |= np.diff(_entries(values, target)) != 0
         changes = np.flatnonzero(rises)
         if not changes.size:
@@ -141,7 +141,7 @@ def _forms(symbol: Symbol, data: Quantized, target: Target, axis: int | None, bu
         return list(np.broadcast_to(along, (length,)).tolist())
 
     scales, zero_points = each(data.scale), each(data.zero_points)
-    targets = target.of_channels(length)
+    targets = target.channel_targets(length)
     found = [_Form(*form) for form in zip(each(bounds.lo), each(bounds.hi), scales, zero_points, targets, strict=True)]
     hulls: dict[_Form, _Form] = {}
     for form in found:

@@ -10,11 +10,11 @@ import numpy as np
 from expansions.addition import at_common
 from mrt.errors import QuantizationError
 from mrt.quantization.demand import Demand
-from mrt.quantization.expansion import Inputs, carried_target, expansion
+from mrt.quantization.expansion import Inputs, expansion, kept_target
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.quantization.quantizer import ChannelGroups, Target, round_half_away
+from mrt.quantization.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
@@ -23,7 +23,7 @@ from mrt.symbol.operators.transform import Concat, ExpandDims, Flatten, Reshape,
 from mrt.symbol.types import narrowest_dtype
 
 
-def passed_on(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[float, float]:
+def reach_of_output(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[float, float]:
     """What matters of the output: values that are moved or selected may saturate before as well as behind."""
     part = planned.used
     return (lo, hi) if part is None else (min(max(lo, part.lo), hi), max(min(hi, part.hi), lo))
@@ -32,8 +32,8 @@ def passed_on(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[fl
 @expansion(
     *(Flatten, Reshape, Transpose, ExpandDims, Squeeze, Slice, SliceAxis, Max),
     demands=Demand.CHANNELS,
-    reach=passed_on,
-    waits=lambda symbol: True,
+    reach=reach_of_output,
+    defers_rounding=lambda symbol: True,
 )
 def expand_same_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = op(Xq) at sx and zx: flatten and its like in "MRT Generalized Quantization Math Formalization".
@@ -47,7 +47,7 @@ def expand_same_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
 
 def carried(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
     """`made`, of the shape of `op`, standing for reals as `data`, its first input, does."""
-    groups = groups_behind(op, data)
+    groups = output_groups(op, data)
     if groups is None and not data.is_uniform:
         return _carried_scales(op, made, data, builder)
     if groups is None:
@@ -83,7 +83,7 @@ def apart(op: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
     return builder.requantize(data, Target(scale, -UNLIMITED, UNLIMITED, pinned=True, exact=True))
 
 
-def groups_behind(op: Symbol, data: Quantized, index: int = 0) -> ChannelGroups | None:
+def output_groups(op: Symbol, data: Quantized, index: int = 0) -> ChannelGroups | None:
     """The channel groups of `data`, input `index` of `op`, as they lie in its output; None where there are none."""
     if data.groups is None:
         return None
@@ -98,7 +98,7 @@ def _is_maximum(symbol: Symbol[Pooling]) -> bool:
     return symbol.operator.pool_type == "max"
 
 
-@expansion(Pooling, demands=Demand.CHANNELS, waits=_is_maximum)
+@expansion(Pooling, demands=Demand.CHANNELS, defers_rounding=_is_maximum)
 def expand_pooling(op: Symbol[Pooling], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Maximum: Ye = max(Xq) at sx and zx, of the window's elements only, so that the border never shows.
 
@@ -122,7 +122,7 @@ def expand_sum(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) 
 def _sum(op: Symbol, inputs: Inputs, counts: Array, builder: IntegerBuilder) -> Quantized:
     """counts: the number of elements in each sum, broadcastable to the output."""
     data = inputs.quantized(0)
-    groups = groups_behind(op, data)
+    groups = output_groups(op, data)
     total = builder.apply(op.operator, [data.symbol])
     if not data.is_centred:
         elements = np.rint(counts).astype(np.int64)
@@ -133,9 +133,9 @@ def _sum(op: Symbol, inputs: Inputs, counts: Array, builder: IntegerBuilder) -> 
     return builder.grouped(total, data.step, groups)
 
 
-def _pad_fixes(symbol: Symbol[Pad], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _pad_form(symbol: Symbol[Pad], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     """The input's form, with room for the border, where that is one of its integers."""
-    target, operator = carried_target(symbol, graph, sources), symbol.operator
+    target, operator = kept_target(symbol, graph, sources), symbol.operator
     if target is None or operator.mode != "constant":
         return target
     if target.groups is not None:
@@ -147,7 +147,7 @@ def _pad_fixes(symbol: Symbol[Pad], graph: Graph, sources: Sequence[Target | Non
     return replace(target, lo=min(target.lo, nearest), hi=max(target.hi, nearest))
 
 
-@expansion(Pad, demands=Demand.CHANNELS, fixes=_pad_fixes, waits=lambda symbol: True)
+@expansion(Pad, demands=Demand.CHANNELS, trained_form=_pad_form, defers_rounding=lambda symbol: True)
 def expand_pad(op: Symbol[Pad], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """The border holds round(constant / sx) + zx: pad of "MRT Generalized Quantization Math Formalization".
 
@@ -189,7 +189,7 @@ def _pad_channels(operator: Pad, data: Quantized, builder: IntegerBuilder) -> Qu
     return builder.like(builder.narrow(back, lo, hi), data)
 
 
-def _concat_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def _concat_form(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     """The form that all inputs have, with room for each."""
     first = sources[0]
     if first is None or first.groups is not None:
@@ -201,7 +201,7 @@ def _concat_fixes(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]
     return replace(first, lo=min(target.lo for target in targets), hi=max(target.hi for target in targets))
 
 
-@expansion(Concat, demands=Demand.COMMON, fixes=_concat_fixes)
+@expansion(Concat, demands=Demand.COMMON, trained_form=_concat_form)
 def expand_concat(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Inputs at one scale, then Concat: Quantize Scale of "MRT Generalized Quantization Math Formalization"."""
     values = [at_common(op, inputs, index, plan, builder) for index in range(len(inputs.values))]

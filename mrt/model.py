@@ -29,7 +29,7 @@ from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import CompilationError, DataError, ModelFileError, QuantizationError
 from mrt.messages import short
 from mrt.paths import as_path
-from mrt.quantization.expand import IntegerGraph, input_quantization
+from mrt.quantization.integer.integer_graph import IntegerGraph, input_quantization
 from mrt.result_folder import current, save_all
 from mrt.symbol import Array, Graph, Interval
 from mrt.symbol.files import atomic_write_all, graph_to_bytes, indented_json

@@ -20,8 +20,8 @@ from mrt.errors import ConfigError, MRTError
 from mrt.frontend import load_model
 from mrt.progress import Reporter
 from mrt.quantization.expand import plan_graph
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.plan.trained import brings_quantization
+from mrt.quantization.tensor_plan import Plan
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.quantize import QUANTIZE

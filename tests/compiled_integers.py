@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mrt.backend import TvmRunner
-from mrt.quantization.expand import IntegerGraph
+from mrt.quantization.integer.integer_graph import IntegerGraph
 from tests.matrix import extreme_feeds
 
 

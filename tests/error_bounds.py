@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mrt.quantization.expand import IntegerGraph
+from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.tensor_plan import Plan
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Symbol
 from tests.quantization.networks import proven_bounds
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mrt.calibration import Range
 from mrt.preparation import AveragePoolingToSum, ScalarsToConstants, SeparateBias, SeparatePad
-from mrt.quantization.expand import IntegerGraph
+from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.make import make_plan
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType, run_passes

@@ -58,7 +58,7 @@ class _Emission:
         if weight.zero_point.any() or constant.size > operands.output_count:
             # The terms are correlated; what they can reach together is what the centred operands can.
             interval = operands.reached(weight.centred)
-            total = self.builder.narrow_range(total, int(interval.min), int(interval.max))
+            total = self.builder.clip_to(total, int(interval.min), int(interval.max))
         return total
 
     def _merged(self, slices: Sequence[Slice]) -> Symbol:

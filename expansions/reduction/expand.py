@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from expansions.given_weight import given_weight
 from expansions.reduction.cuts import Cut, cuts, weight_ends
 from expansions.reduction.emission import emit
 from expansions.reduction.form import Form
 from expansions.reduction.operands import Operands
 from expansions.reduction.partial_sums import PartialSums
+from expansions.trained_weight import trained_weight
 from mrt.calibration import Calibration
 from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.algorithm import Rounding, find_algorithm
@@ -24,7 +24,7 @@ from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.weights import Accumulator, QuantizedWeight, quantize_weight, with_correction_room
 from mrt.quantization.options import WeightConfig
-from mrt.quantization.plan.tensor_plan import Plan
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 
 
@@ -50,7 +50,7 @@ def expand_reduction(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBui
     """
     if len(inputs.values) != 2:
         raise QuantizationError(f"{op.name} ({op.op}): separate its bias first (preparation does)")
-    given = given_weight(plan[op.inputs[1]].constant, op, form.rows, builder)
+    given = trained_weight(plan[op.inputs[1]].constant, op, form.rows, builder)
     data = inputs.quantized(0)
     operands = Operands(op, data, builder.bounds(data.symbol), form.rows(inputs.parameter(1)), form)
     choice = _Choice(operands, plan, builder.observed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,40 +11,23 @@ from mrt.calibration import Calibration, Range
 from mrt.collector import paused_collector
 from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.channel_choice import resolve_granularity
+from mrt.quantization.constant_grids import fold_constants
 from mrt.quantization.expansion import Inputs, check_covered, expansion_of
 from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.integer_graph import IntegerGraph, input_target
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.constant_grids import fold_constants
-from mrt.quantization.plan.lost_values import fixed_output_note, lost_notes
+from mrt.quantization.plan.lost_values import fixed_output_note, unresolved_range_notes
 from mrt.quantization.plan.make import make_plan
 from mrt.quantization.plan.missing_ranges import check_ranges
 from mrt.quantization.plan.ranges import calibrated_ranges
-from mrt.quantization.plan.rounded_anew import rounded_anew_notes
-from mrt.quantization.plan.tensor_plan import Plan
+from mrt.quantization.plan.rounded_anew import requantization_notes
 from mrt.quantization.plan.trained import fixed_targets
 from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
-from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.types import narrowest_dtype
-
-
-@dataclass(frozen=True, eq=False)
-class IntegerGraph:
-    """What quantization makes: the integer graph, its inputs and outputs with their scales, and all scales by name.
-
-    An input's range is what its quantizer saturates to. corrections: what was added to the real output of reductions,
-    by the name of the prepared float symbol, one value for each output channel.
-    """
-
-    graph: Graph
-    inputs: tuple[tuple[Symbol, Target], ...]
-    outputs: tuple[Quantized, ...]
-    scales: Mapping[str, Array]
-    zero_points: Mapping[str, Array]
-    notes: tuple[str, ...] = ()
-    corrections: Mapping[str, Array] = field(default_factory=dict)
 
 
 @paused_collector()
@@ -75,20 +58,6 @@ def expand_graph(
     return expander.finish()
 
 
-def input_quantization(symbol: Symbol, target: Target) -> TensorQuantization:
-    """How real values become the integers of an input of the integer graph."""
-    return TensorQuantization(
-        symbol.name,
-        symbol.shape,
-        symbol.dtype,
-        np.float64(target.scale),
-        target.zero_point,
-        target.lo,
-        target.hi,
-        target.pinned,
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class PlannedGraph:
     """A prepared float graph with its plan.
@@ -113,7 +82,7 @@ def plan_graph(graph: Graph, calibrated: Mapping[str, Range], config: Quantizati
     config, chosen = resolve_granularity(graph, ranges, config)
     plan = make_plan(graph, ranges, config, constants)
     check_ranges(plan, calibrated)
-    notes = (*chosen, *plan.left_alone, *rounded_anew_notes(plan), *lost_notes(plan, calibrated))
+    notes = (*chosen, *plan.left_alone, *requantization_notes(plan), *unresolved_range_notes(plan, calibrated))
     return PlannedGraph(plan, ranges, notes)
 
 
@@ -217,11 +186,3 @@ class Expander:
         # Whoever takes the output subtracts its zero point, which may lie beyond all that the output reaches.
         dtype = narrowest_dtype(min(int(bounds.min), zero), max(int(bounds.max), zero))
         return self.builder.quantized(self.builder.cast(output.symbol, dtype), output.scale, output.zero_points)
-
-
-def input_target(target: Target) -> Target:
-    """A target whose scale is a float32, as the quantization of float inputs needs."""
-    if target.exact:
-        return target
-    scale = float(np.nextafter(np.float32(target.scale), np.float32(np.inf)))
-    return replace(target, scale=scale)

@@ -11,8 +11,8 @@ from mrt.errors import QuantizationError, UnsupportedOperatorError
 from mrt.quantization.demand import Demand
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.plan.tensor_plan import Plan, TensorPlan
 from mrt.quantization.quantizer import Target
+from mrt.quantization.tensor_plan import Plan, TensorPlan
 from mrt.symbol import Array, Graph, Operator, Symbol
 from mrt.symbol.operator import registered_operators
 from mrt.symbol.registry import ByRecord
@@ -49,9 +49,9 @@ Expand = Callable[[Symbol[_Record], Inputs, Plan, IntegerBuilder], Quantized]
 Demands = Callable[[Symbol[_Record], Graph], tuple[Demand, ...]]
 Reach = Callable[[Symbol[_Record], TensorPlan, float, float], tuple[float, float]]
 Grid = Callable[[Symbol[_Record], Graph], Target | None]
-Fixes = Callable[[Symbol[_Record], Graph, Sequence[Target | None]], Target | None]
+TrainedForm = Callable[[Symbol[_Record], Graph, Sequence[Target | None]], Target | None]
 Factor = Callable[[Symbol[_Record], Graph], float]
-Waits = Callable[[Symbol[_Record]], bool]
+Defers = Callable[[Symbol[_Record]], bool]
 
 
 def no_grid(symbol: Symbol, graph: Graph) -> Target | None:
@@ -59,7 +59,7 @@ def no_grid(symbol: Symbol, graph: Graph) -> Target | None:
     return None
 
 
-def carried_target(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
+def kept_target(symbol: Symbol, graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     """The target of the data, for operators whose output holds its values; channel groups follow their channels."""
     target = sources[0]
     if target is None or not symbol.operator.keeps_scale:
@@ -83,11 +83,11 @@ class Expansion:
     at its own scale, as a bias does. reach: of the real values [lo, hi] of a NARROW input, and the plan of the
     operator's own output, the interval beyond which the output stays what it is at its end, so that the input may
     saturate there; None where all of them matter.
-    mixes: what it does to NARROW inputs for which they need one scale, as a note has it. grid: of a quantizer with a
-    GRID input, the integers to which it rounds that; resolves: of one with a WIDE input, the scale that tells its
-    levels well apart, 0 for none. fixes: the form of the output that follows from those of the inputs (None where
-    nothing fixes one), where trained quantization has a say in it. waits: whether it takes its data as it is where what
-    reads it rounds or adds it up; see `waiting`.
+    why_one_scale: what it does to NARROW inputs for which they need one scale, as a note has it. grid: of a quantizer
+    with a GRID input, the integers to which it rounds that. resolution: of a quantizer with a WIDE input, the scale
+    that tells its levels well apart, 0 for none. trained_form: the form of the output that trained quantization gives,
+    by those of the inputs; None where it gives none. defers_rounding: whether it takes its data as it is where what
+    reads it rounds or adds it up; see `deferring`.
     """
 
     expand: Expand[Any]
@@ -96,11 +96,11 @@ class Expansion:
     gain: Factor[Any] = lambda symbol, graph: 1.0
     adds_constant: bool = False
     reach: Reach[Any] | None = None
-    mixes: str = "does not keep their channels apart"
+    why_one_scale: str = "does not keep their channels apart"
     grid: Grid[Any] = no_grid
-    fixes: Fixes[Any] = carried_target
-    resolves: Factor[Any] = lambda symbol, graph: 0.0
-    waits: Waits[Any] = lambda symbol: False
+    trained_form: TrainedForm[Any] = kept_target
+    resolution: Factor[Any] = lambda symbol, graph: 0.0
+    defers_rounding: Defers[Any] = lambda symbol: False
 
 
 _EXPANSIONS: ByRecord[Expansion] = ByRecord("expansion", "expansions")
@@ -118,11 +118,11 @@ def expansion(
     gain: Factor[_Record] = Expansion.gain,
     adds_constant: bool = False,
     reach: Reach[_Record] | None = None,
-    mixes: str = Expansion.mixes,
+    why_one_scale: str = Expansion.why_one_scale,
     grid: Grid[_Record] = no_grid,
-    fixes: Fixes[_Record] = carried_target,
-    resolves: Factor[_Record] = Expansion.resolves,
-    waits: Waits[_Record] | None = None,
+    trained_form: TrainedForm[_Record] = kept_target,
+    resolution: Factor[_Record] = Expansion.resolution,
+    defers_rounding: Defers[_Record] | None = None,
 ) -> Callable[[Expand[_Record]], Expand[_Record]]:
     """Registers a function as the expansion of the operators of `records`, and of records derived from these that have
     none of their own. The other arguments are those of `Expansion`."""
@@ -131,16 +131,16 @@ def expansion(
         wanted = all_inputs(demands) if isinstance(demands, Demand) else demands
         made = Expansion(
             function,
-            wanted if waits is None else _patient(wanted),
+            wanted if defers_rounding is None else _deferred(wanted),
             guard_bits,
             gain,
             adds_constant,
             reach,
-            mixes,
+            why_one_scale,
             grid,
-            fixes,
-            resolves,
-            waits or Expansion.waits,
+            trained_form,
+            resolution,
+            defers_rounding or Expansion.defers_rounding,
         )
         for record in records:
             _EXPANSIONS.add(record, made)
@@ -157,45 +157,45 @@ def expansion_of(symbol: Symbol) -> Expansion:
     return found
 
 
-def waiting(graph: Graph) -> frozenset[Symbol]:
+def deferring(graph: Graph) -> frozenset[Symbol]:
     """The operators that take their data as it is, since what reads them rounds it or sums it up.
 
     They are such that move, select or limit values, in a graph that brings quantizers: these round once, and nothing is
     to be rounded before. Where one of their readers wants narrow integers they take these too.
     """
-    if graph not in _WAITING:
+    if graph not in _DEFERRING:
         found: set[Symbol] = set()
         if any(expansion_of(symbol).grid is not no_grid for symbol in graph.operators):
             for symbol in reversed(graph.operators):
                 readers = graph.consumers[symbol]
                 leaves = symbol in graph.outputs or not readers
                 if (
-                    expansion_of(symbol).waits(symbol)
+                    expansion_of(symbol).defers_rounding(symbol)
                     and not leaves
                     and all(_takes_wide(reader, symbol, graph, found) for reader in readers)
                 ):
                     found.add(symbol)
-        _WAITING[graph] = frozenset(found)
-    return _WAITING[graph]
+        _DEFERRING[graph] = frozenset(found)
+    return _DEFERRING[graph]
 
 
-_WAITING: WeakKeyDictionary[Graph, frozenset[Symbol]] = WeakKeyDictionary()
+_DEFERRING: WeakKeyDictionary[Graph, frozenset[Symbol]] = WeakKeyDictionary()
 
 
 def _takes_wide(reader: Symbol, symbol: Symbol, graph: Graph, found: set[Symbol]) -> bool:
     expansion = expansion_of(reader)
-    if expansion.waits(reader):
+    if expansion.defers_rounding(reader):
         return reader in found
     wanted = expansion.demands(reader, graph)[reader.inputs.index(symbol)]
     return wanted in (Demand.WIDE, Demand.COMMON, Demand.GRID)
 
 
-def _patient(demands: Demands[_Record]) -> Demands[_Record]:
-    """`demands`, the data as it is for operators that are waiting."""
+def _deferred(demands: Demands[_Record]) -> Demands[_Record]:
+    """`demands`, the data as it is for operators that defer rounding."""
 
     def wanted(symbol: Symbol[_Record], graph: Graph) -> tuple[Demand, ...]:
         found = demands(symbol, graph)
-        return (Demand.WIDE, *found[1:]) if symbol in waiting(graph) else found
+        return (Demand.WIDE, *found[1:]) if symbol in deferring(graph) else found
 
     return wanted
 

@@ -22,7 +22,7 @@ ENOUGH = 10_000
 """A channel's range is taken as it was seen where so many of its values or more were seen."""
 
 
-def covered_channels(found: Range) -> tuple[tuple[float, float], ...]:
+def channel_ranges_with_margin(found: Range) -> tuple[tuple[float, float], ...]:
     """The range that each channel's quantizer covers: what calibration saw, and a margin where it saw little.
 
     The next of n + 1 independent values of one distribution is the largest with probability 1 / (n + 1): a tensor has

@@ -67,20 +67,20 @@ class Target:
         return max(max(abs(self.lo - zero), abs(self.hi - zero)) for zero in zero_points)
 
     @property
-    def of_groups(self) -> tuple[Target, ...]:
+    def group_targets(self) -> tuple[Target, ...]:
         """The forms with one scale each that its channel groups have, equal ones once; itself where it has none."""
-        return tuple(dict.fromkeys(self._of_each_group()))
+        return tuple(dict.fromkeys(self._each_group_target()))
 
-    def of_channels(self, channels: int) -> tuple[Target, ...]:
+    def channel_targets(self, channels: int) -> tuple[Target, ...]:
         """The form with one scale that each of so many channels has."""
-        each = self._of_each_group()
+        each = self._each_group_target()
         step = channels if self.groups is None else self.groups.step
         return tuple(each[channel // step] for channel in range(channels))
 
     @property
     def real_range(self) -> tuple[float, float]:
         """The least and the greatest real value that the form holds."""
-        each = self.of_groups
+        each = self.group_targets
         return (
             min(part.scale * (part.lo - part.zero_point) for part in each),
             max(part.scale * (part.hi - part.zero_point) for part in each),
@@ -93,10 +93,10 @@ class Target:
             return self
         lo, hi = self.real_range
         steps = max(self.hi - self.lo, 1)
-        scale = max(max(part.scale for part in self.of_groups), (max(hi, 0.0) - min(lo, 0.0)) / steps)
+        scale = max(max(part.scale for part in self.group_targets), (max(hi, 0.0) - min(lo, 0.0)) / steps)
         return Target(scale, self.lo, self.hi, zero_point=int(np.rint(self.lo - min(lo, 0.0) / scale)))
 
-    def _of_each_group(self) -> list[Target]:
+    def _each_group_target(self) -> list[Target]:
         if self.groups is None:
             return [self]
         pairs = zip(self.groups.factors, self.groups.zero_points, strict=True)

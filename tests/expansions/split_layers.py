@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mrt.quantization.expand import IntegerGraph, expand_graph
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Operator, Symbol
 from mrt.symbol.operators.activation import Clip, Relu

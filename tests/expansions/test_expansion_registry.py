@@ -18,7 +18,7 @@ from mrt.quantization.expansion import Inputs, check_covered, expansion, expansi
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.tensor_plan import Plan
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType
 from mrt.symbol.operators.functions import FloatFunction, increasing
 from mrt.symbol.operators.linear import BatchDot

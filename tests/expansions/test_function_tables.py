@@ -10,7 +10,8 @@ import pytest
 
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
-from mrt.quantization.expand import IntegerGraph, expand_graph
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Graph, GraphBuilder, Operator, TensorType
 from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh

@@ -16,7 +16,8 @@ from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.errors import VerificationError
 from mrt.model import assemble
-from mrt.quantization.expand import IntegerGraph, expand_graph
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.symbol import Array, Graph, Operator, Symbol, run_passes
 from mrt.symbol.operators.activation import Sigmoid
 from mrt.symbol.operators.convolution import Convolution

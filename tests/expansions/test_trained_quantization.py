@@ -11,9 +11,9 @@ import pytest
 import mrt
 from mrt.errors import DataError, QuantizationError
 from mrt.preparation import prepare
+from mrt.quantization.constant_grids import fold_constants
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.constant_grids import fold_constants
 from mrt.symbol import Graph, GraphBuilder, NumpyRunner, Symbol, TensorType
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Sigmoid
 from mrt.symbol.operators.broadcast import BroadcastMul

@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mrt.calibration import Range
-from mrt.quantization.expand import IntegerGraph, expand_graph
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.bounds import analyse_bounds

@@ -12,7 +12,7 @@ from mrt.quantization.algorithms.channel_choice import resolve_granularity
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.make import make_plan
-from mrt.quantization.plan.tensor_plan import Plan
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Operator
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastMul

@@ -18,7 +18,8 @@ from mrt.quantization.algorithms.algorithm import Samples
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
 from mrt.quantization.algorithms.fast_bias_correction import fast_corrections
 from mrt.quantization.algorithms.sequential_bias_correction import sequential_corrections
-from mrt.quantization.expand import IntegerGraph, expand_graph, input_quantization
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.integer.integer_graph import IntegerGraph, input_quantization
 from mrt.quantization.options import QuantizationConfig
 from mrt.report.inspect import explain
 from mrt.symbol import Array, Graph, NumpyRunner, Operator

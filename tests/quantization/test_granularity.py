@@ -14,7 +14,7 @@ from mrt.quantization.expand import expand_graph
 from mrt.quantization.granularity import (
     ENOUGH,
     FACTOR_BITS,
-    covered_channels,
+    channel_ranges_with_margin,
     gain_db,
     group_ranges,
     grouped_target,
@@ -159,17 +159,17 @@ def test_a_range_seen_rarely_has_the_margin_that_an_exponential_tail_needs(count
     rng = np.random.default_rng(count)
     seen = rng.exponential(2.0, (4000, count)).max(axis=1).mean()
     enough = np.mean([rng.exponential(2.0, ENOUGH).max() for _ in range(400)])
-    ((lo, hi),) = covered_channels(Range(-1e9, 1e9, ((-seen / 2, seen),), count))
+    ((lo, hi),) = channel_ranges_with_margin(Range(-1e9, 1e9, ((-seen / 2, seen),), count))
     assert hi == pytest.approx(enough, rel=0.03) and lo == pytest.approx(-hi / 2)
 
 
 def test_the_margin_ends_at_the_range_of_the_tensor_and_with_enough_observations() -> None:
     channels = ((-1.0, 2.0), (0.0, 0.0), (0.5, 4.0), (-3.0, -1.0))
     whole = Range(-3.0, 4.0, channels, 1)
-    assert covered_channels(whole) == ((-3.0, 4.0), (0.0, 0.0), (0.5, 4.0), (-3.0, -1.0))
+    assert channel_ranges_with_margin(whole) == ((-3.0, 4.0), (0.0, 0.0), (0.5, 4.0), (-3.0, -1.0))
     for count in (0, ENOUGH, 10**9):
-        assert covered_channels(replace(whole, observations=count)) == channels
-    widths = [covered_channels(replace(whole, observations=count))[0][1] for count in (10, 100, 1000, 10**5)]
+        assert channel_ranges_with_margin(replace(whole, observations=count)) == channels
+    widths = [channel_ranges_with_margin(replace(whole, observations=count))[0][1] for count in (10, 100, 1000, 10**5)]
     assert widths == sorted(widths, reverse=True) and widths[-1] == 2.0 < widths[-2]
 
 
@@ -180,7 +180,7 @@ def test_pooled_channels_of_new_samples_saturate_no_more_often_than_the_margin_s
     seen, new = draw(60), draw(20_000)
     ends = tuple((float(c.min()), float(c.max())) for c in seen.T)
     found = Range(float(seen.min()), float(seen.max()), ends, 60)
-    bare, wide = (np.array(t)[:, 1] for t in (ends, covered_channels(found)))
+    bare, wide = (np.array(t)[:, 1] for t in (ends, channel_ranges_with_margin(found)))
     inner = slice(0, 8)  # the widest channels end where the tensor does
     assert (new > bare)[:, inner].mean() > 1 / 61 / 3 and (new > wide)[:, inner].mean() < 1 / ENOUGH
 

@@ -9,7 +9,7 @@ from mrt.calibration import Range
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.make import make_plan
-from mrt.quantization.plan.tensor_plan import Plan
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Graph, Operator
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd

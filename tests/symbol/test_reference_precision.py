@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mrt.calibration import Range
-from mrt.quantization.expand import IntegerGraph, expand_graph
+from mrt.quantization.expand import expand_graph
+from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Graph, Interval, Operator, Symbol
 from mrt.symbol.bounds import analyse_bounds

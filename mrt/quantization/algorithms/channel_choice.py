@@ -9,7 +9,7 @@ from mrt.calibration import Range
 from mrt.quantization.algorithms.algorithm import ChannelChoice, algorithm, find_algorithm
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, group_readers
-from mrt.quantization.granularity import covered_channels, gain_db
+from mrt.quantization.granularity import channel_ranges_with_margin, gain_db
 from mrt.quantization.options import (
     ActivationConfig,
     ActivationOverride,
@@ -17,7 +17,7 @@ from mrt.quantization.options import (
     Override,
     QuantizationConfig,
 )
-from mrt.quantization.plan.own_quantizers import asked_options
+from mrt.quantization.plan.own_quantizers import quantizer_options
 from mrt.quantization.plan.ranges import calibrated_ranges
 from mrt.quantization.plan.trained import fixed_targets
 from mrt.symbol import Graph, Symbol
@@ -51,7 +51,7 @@ class _Candidate:
 
     def splits(self, ranges: Mapping[str, Range]) -> list[_Split]:
         """The splits that are worth it, the best first: as coarse as keeps most of the gain, then coarser."""
-        channels = covered_channels(ranges[self.symbol.name])
+        channels = channel_ranges_with_margin(ranges[self.symbol.name])
         steps = [1 << power for power in range((len(channels) - 1).bit_length())]
         gains = {step: gain_db(channels, step, self.quantizer) for step in steps}
         wanted = NEARLY_ALL * max(gains.values(), default=0.0)
@@ -119,7 +119,7 @@ def _notes(symbol: Symbol, taken: _Split | None, splits: list[_Split], total: in
 def _candidates(graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig) -> list[_Candidate]:
     """The tensors that are asked to be `auto`, are read in channel groups, and are rounded where they are made."""
     fixed = fixed_targets(graph, config.inputs)
-    asked = asked_options(graph, calibrated_ranges(graph, ranges, config, fixed), config, fixed)
+    asked = quantizer_options(graph, calibrated_ranges(graph, ranges, config, fixed), config, fixed)
     axes = channel_axes(graph)
 
     def is_auto(symbol: Symbol) -> bool:

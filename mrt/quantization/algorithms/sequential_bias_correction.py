@@ -19,7 +19,8 @@ from mrt.calibration.stream import Chunk, chunks
 from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
 from mrt.quantization.algorithms.bias_correction import given_by, mean_of, means_around_reductions
-from mrt.quantization.expand import Expander, input_quantization, plan_graph
+from mrt.quantization.expand import Expander, plan_graph
+from mrt.quantization.integer.integer_graph import input_quantization
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.rebatch import batch_of, sized

@@ -111,11 +111,11 @@ class IntegerSymbols:
 
     def narrow(self, symbol: Symbol, lo: int, hi: int) -> Symbol:
         """`symbol` clipped to [lo, hi] where its bounds exceed that, in the narrowest dtype."""
-        symbol = self.narrow_range(symbol, lo, hi)
+        symbol = self.clip_to(symbol, lo, hi)
         bounds = self.bounds(symbol)
         return self.cast(symbol, narrowest_dtype(int(bounds.min), int(bounds.max)))
 
-    def narrow_range(self, symbol: Symbol, lo: int, hi: int) -> Symbol:
+    def clip_to(self, symbol: Symbol, lo: int, hi: int) -> Symbol:
         """`symbol` clipped to [lo, hi] where its bounds exceed that; limits that no value reaches are drawn in."""
         bounds = self.bounds(symbol)
         if bounds.min >= lo and bounds.max <= hi:
@@ -138,7 +138,7 @@ class IntegerSymbols:
         has_room = magnitude.bit_length() <= SMALL_BITS and reach < 2 ** (31 - EXACT_BITS)
         if has_room or magnitude < 2 * max(abs(lo), abs(hi)):
             return symbol
-        return self.narrow_range(symbol, lo, hi)
+        return self.clip_to(symbol, lo, hi)
 
     def shifted(self, symbol: Symbol, by: int, suffix: str) -> Symbol:
         """`symbol` shifted right, rounding half up."""
@@ -213,7 +213,7 @@ class IntegerSymbols:
         amount = self.constant(f"{self._origin}_high_by", np.full((1,) * symbol.type.rank, by))
         low = self.apply(BroadcastSub(), [symbol, self.apply(LeftShift(), [high, amount], "_high_part")], "_low")
         # What rounding to the nearest leaves: the difference alone would be bounded as if both were independent.
-        low = self.narrow_range(low, -(1 << (by - 1)), (1 << (by - 1)) - 1)
+        low = self.clip_to(low, -(1 << (by - 1)), (1 << (by - 1)) - 1)
         return [(high, np.ldexp(factor, by + spare)), (low, np.ldexp(factor, spare))]
 
     def _ties_moved(self, symbol: Symbol, shift: Array, ties_to_odd: bool) -> Symbol:
@@ -228,7 +228,7 @@ class IntegerSymbols:
         two = self.constant(f"{self._origin}_two", np.full_like(shift, 2))
         parity = self.apply(BroadcastSub(), [floors, self.apply(BroadcastMul(), [pairs, two], "_even")], "_parity")
         # Which the bounds do not see: they count both as independent.
-        parity = self.narrow_range(parity, 0, 1)
+        parity = self.clip_to(parity, 0, 1)
         if ties_to_odd:
             return self.apply(BroadcastSub(), [symbol, parity], "_tied")
         return self.add_constant(

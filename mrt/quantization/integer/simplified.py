@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from mrt.collector import paused_collector
-from mrt.quantization.expand import IntegerGraph
+from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.simplification import SimplifyChains
 from mrt.symbol import Interval
 from mrt.symbol.bounds import analyse_bounds

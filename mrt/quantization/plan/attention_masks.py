@@ -31,7 +31,7 @@ def masked_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]
                 found[symbol.name] = Range(least, max(own.hi, least))
             for source in passed_on(symbol):
                 lows.setdefault(source, []).append(least)
-        matters, scores = masked_range(graph, symbol, ranges), scores_of(graph, symbol, ranges)
+        matters, scores = masked_range(graph, symbol, ranges), masked_scores_of(graph, symbol, ranges)
         if matters is not None and scores is not None:
             found[symbol.name] = matters
             # What is chosen instead of scores forbids as it is, what is added to them below the highest.
@@ -49,7 +49,7 @@ def masked_range(graph: Graph, symbol: Symbol, ranges: Mapping[str, Range]) -> R
     stands instead of X for the whole row, a row forbids some and not all: where it forbids all they are alike,
     saturated or not.
     """
-    scores = scores_of(graph, symbol, ranges)
+    scores = masked_scores_of(graph, symbol, ranges)
     if scores is None:
         return None
     least = ranges[scores.name].lo
@@ -65,7 +65,7 @@ def masked_range(graph: Graph, symbol: Symbol, ranges: Mapping[str, Range]) -> R
     return Range(max(found.lo, min(least, found.hi)), found.hi)
 
 
-def scores_of(graph: Graph, symbol: Symbol, ranges: Mapping[str, Range]) -> Symbol | None:
+def masked_scores_of(graph: Graph, symbol: Symbol, ranges: Mapping[str, Range]) -> Symbol | None:
     """The scores that `symbol` masks for softmaxes alone, by a constant or by a tensor of zeros and MASK or less."""
     found = masked_scores(graph, symbol)
     if found is None and not isinstance(symbol.operator, Where):
@@ -93,7 +93,7 @@ def _is_alike(constant: Array, rank: int, axis: int) -> bool:
     return place < 0 or bool(np.all(constant == constant.take([0], axis=place)))
 
 
-def bits_besides(found: Range, scores: Range) -> int:
+def extra_mask_bits(found: Range, scores: Range) -> int:
     """The bits by which masked scores of a range are wider than the scores at the same step."""
     reach, own = (max(abs(each.lo), abs(each.hi)) for each in (found, scores))
     return max(math.ceil(math.log2(reach / own)), 0) if own > 0 else 0

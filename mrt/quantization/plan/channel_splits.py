@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, group_readers, named
-from mrt.quantization.granularity import covered_channels
+from mrt.quantization.granularity import channel_ranges_with_margin
 from mrt.quantization.options import ActivationConfig, ChannelGranularity
 from mrt.quantization.plan.channel_split import ChannelSplit
 from mrt.quantization.plan.facts import FactPass, Facts
@@ -29,7 +29,7 @@ def channel_splits(facts: Facts) -> dict[str, ChannelSplit]:
             continue
         calibrated = facts.calibrated[symbol.name]
         if calibrated.channels:
-            channels = covered_channels(calibrated)
+            channels = channel_ranges_with_margin(calibrated)
             found[symbol.name] = ChannelSplit(channels, axis, step, options, facts.never_negative[symbol.name])
     return found
 
@@ -49,7 +49,7 @@ def unsplit_notes(facts: Facts) -> tuple[str, ...]:
             unseen.append(symbol.name)
         elif _granularity(facts, symbol) != "auto":
             for consumer in _reading_at_one_scale(facts.graph, symbol, taking):
-                readers.setdefault((consumer.op, expansion_of(consumer).mixes), []).append(symbol.name)
+                readers.setdefault((consumer.op, expansion_of(consumer).why_one_scale), []).append(symbol.name)
     notes = [f"one scale for what {op} reads, which {mixes}: {named(names)}" for (op, mixes), names in readers.items()]
     if unseen:
         notes.append(f"one scale where calibration saw no channels, since axis 0 counts no samples: {named(unseen)}")

@@ -8,11 +8,11 @@ from typing import Any
 
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
+from mrt.quantization.constant_grids import ConstantGrid
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.channel_split import ChannelSplit
-from mrt.quantization.plan.constant_grids import ConstantGrid
-from mrt.quantization.plan.tensor_plan import QuantizerOptions
 from mrt.quantization.quantizer import Target
+from mrt.quantization.tensor_plan import QuantizerOptions
 from mrt.symbol import Graph
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from mrt.calibration import Range
 from mrt.quantization.expansion import named
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.quantizer import largest
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Interval, Symbol
 
 
-def lost_notes(plan: Plan, calibrated: Mapping[str, Range]) -> tuple[str, ...]:
+def unresolved_range_notes(plan: Plan, calibrated: Mapping[str, Range]) -> tuple[str, ...]:
     """Notes on the data and the tensors of which no integer but that of 0 is left.
 
     calibrated: those that calibration found.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mrt.calibration import Range
+from mrt.quantization.constant_grids import ConstantGrid, fold_constants
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.channel_splits import CHANNEL_SPLITS
-from mrt.quantization.plan.constant_grids import ConstantGrid, fold_constants
 from mrt.quantization.plan.facts import Facts, run_fact_passes
 from mrt.quantization.plan.own_quantizers import OPTIONS, OWN_QUANTIZERS
 from mrt.quantization.plan.ranges import NEVER_NEGATIVE, RANGES
-from mrt.quantization.plan.tensor_plan import Plan
 from mrt.quantization.plan.trained import FIXED_FORMS, fixed_targets
 from mrt.quantization.plan.walk import plan_tensors
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Graph
 
 FACT_PASSES = (FIXED_FORMS, RANGES, NEVER_NEGATIVE, OPTIONS, OWN_QUANTIZERS, CHANNEL_SPLITS)

@@ -9,8 +9,8 @@ from mrt.errors import QuantizationError
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, named
 from mrt.quantization.plan.ranges import REAL_LIMIT
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan
 from mrt.quantization.plan.trained import interpolates
+from mrt.quantization.tensor_plan import UNLIMITED, Plan
 from mrt.symbol import Graph, Interval, Symbol
 
 LARGEST_PART = 0.5

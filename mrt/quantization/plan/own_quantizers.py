@@ -9,15 +9,15 @@ import numpy as np
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.options import MOST_BITS, InputConfig, QuantizationConfig
-from mrt.quantization.plan.attention_masks import bits_besides, scores_of
+from mrt.quantization.plan.attention_masks import extra_mask_bits, masked_scores_of
 from mrt.quantization.plan.facts import FactPass
-from mrt.quantization.plan.tensor_plan import QuantizerOptions
-from mrt.quantization.plan.trained import FINE_BITS, fine_tensors
+from mrt.quantization.plan.trained import FINE_BITS, unquantized_tensors
 from mrt.quantization.quantizer import Target, affine_target, symmetric_target
+from mrt.quantization.tensor_plan import QuantizerOptions
 from mrt.symbol import Graph, Symbol
 
 
-def asked_options(
+def quantizer_options(
     graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig, fixed: Mapping[str, Target]
 ) -> dict[str, QuantizerOptions]:
     """What is asked of every tensor's quantizer; the first of these that holds.
@@ -33,13 +33,13 @@ def asked_options(
     7. Any other has its own options.
     """
     asked: dict[str, QuantizerOptions] = {}
-    fine = fine_tensors(graph, fixed)
+    fine = unquantized_tensors(graph, fixed)
     for symbol in (*graph.inputs, *graph.symbols):
         name, own = symbol.name, config.activation_of(symbol.name)
         is_named = config.overrides_activation(name)
         source = symbol.inputs[0].name if symbol.operator.keeps_scale else ""
         followed = asked.get(source)
-        scores = scores_of(graph, symbol, ranges)
+        scores = masked_scores_of(graph, symbol, ranges)
         if name in fixed:  # Case 1
             asked[name] = fixed[name]
         elif name in fine and not is_named:  # Case 2
@@ -49,7 +49,7 @@ def asked_options(
         elif symbol.is_variable and name in config.inputs:  # Case 4
             asked[name] = config.inputs[name]
         elif scores is not None and not is_named:  # Case 5
-            besides = bits_besides(ranges[name], ranges[scores.name])
+            besides = extra_mask_bits(ranges[name], ranges[scores.name])
             asked[name] = own.model_copy(update={"bits": min(own.bits + besides, MOST_BITS)})
         elif isinstance(followed, InputConfig):  # Case 6, of given integers
             asked[name] = followed if not is_named and _is_same(ranges[name], ranges[source]) else own
@@ -83,7 +83,7 @@ def own_target(graph: Graph, symbol: Symbol, options: QuantizerOptions, found: R
 
 OPTIONS = FactPass(
     "options",
-    lambda facts: asked_options(facts.graph, facts.ranges, facts.config, facts.fixed),
+    lambda facts: quantizer_options(facts.graph, facts.ranges, facts.config, facts.fixed),
     ("ranges", "fixed"),
 )
 OWN_QUANTIZERS = FactPass(

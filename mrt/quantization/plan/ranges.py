@@ -12,7 +12,7 @@ from mrt.quantization.expansion import named
 from mrt.quantization.options import InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import masked_ranges
 from mrt.quantization.plan.facts import FactPass, Facts
-from mrt.quantization.plan.trained import told_range
+from mrt.quantization.plan.trained import saturation_range
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Graph, Interval, Symbol
 
@@ -71,7 +71,7 @@ def calibrated_ranges(
     known |= proven_ranges(graph, known) if fixed else {}
     symbols = tuple(dict.fromkeys((*graph.inputs, *graph.symbols)))
     for symbol in graph.operators if fixed else ():
-        told = told_range(graph, symbol) if symbol.name not in known else None
+        told = saturation_range(graph, symbol) if symbol.name not in known else None
         if told is not None:
             known[symbol.name] = Range(*told)
     missing = [s for s in symbols if graph.value(s) is None and s.name not in known]

@@ -8,14 +8,14 @@ import numpy as np
 
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, named
-from mrt.quantization.plan.tensor_plan import Plan
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.fake_quantize import FakeQuantize
 
 _ROUNDING = (Demand.NARROW, Demand.CHANNELS, Demand.OUTPUT)
 
 
-def rounded_anew_notes(plan: Plan) -> tuple[str, ...]:
+def requantization_notes(plan: Plan) -> tuple[str, ...]:
     """A note for every reason, none where the network brings no quantizers.
 
     1. An operator rounds what was made of dequantized integers, since no quantizer of the network stands before it.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from difflib import get_close_matches
 
 from mrt.errors import ConfigError
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.quantization.quantizer import Target
+from mrt.quantization.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.symbol import Symbol
 
 

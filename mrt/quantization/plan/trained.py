@@ -39,7 +39,7 @@ def fixed_targets(graph: Graph, given: Mapping[str, object]) -> dict[str, Target
             found[symbol.name] = target
     for symbol in graph.operators:
         sources = tuple(found.get(source.name) for source in symbol.inputs)
-        target = expansion_of(symbol).fixes(symbol, graph, sources)
+        target = expansion_of(symbol).trained_form(symbol, graph, sources)
         if target is not None:
             found[symbol.name] = target
     return found
@@ -51,7 +51,7 @@ def interpolates(graph: Graph, symbol: Symbol) -> bool:
     return weight is not None and isinstance(symbol.operator, FullyConnected) and symbol.operator.interpolates(weight)
 
 
-def fine_tensors(graph: Graph, fixed: Mapping[str, Target]) -> frozenset[str]:
+def unquantized_tensors(graph: Graph, fixed: Mapping[str, Target]) -> frozenset[str]:
     """What is rounded with at least FINE_BITS, in a network that brings quantizers: that network does not round it.
 
     It is what no quantizer fixes, something rounds, and no layer or matrix product reads, also behind what moves it:
@@ -101,7 +101,7 @@ def _read_by(graph: Graph, symbol: Symbol) -> list[Symbol]:
         if given in graph.outputs or not graph.consumers[given]:
             return []
         for reader in graph.consumers[given]:
-            carries = reader.operator.keeps_scale and expansion_of(reader).waits(reader)
+            carries = reader.operator.keeps_scale and expansion_of(reader).defers_rounding(reader)
             if not carries:
                 found[reader] = None
             elif reader not in found:
@@ -129,7 +129,7 @@ def _fine_target(graph: Graph, readers: list[Symbol]) -> Target | None:
     return Target(scale, -top, top, zero_point=-int(np.rint((lo + hi) / 2 / scale)), exact=True)
 
 
-def told_range(graph: Graph, symbol: Symbol) -> tuple[float, float] | None:
+def saturation_range(graph: Graph, symbol: Symbol) -> tuple[float, float] | None:
     """The real range outside of which all saturates that reads a tensor, where quantizers alone do; None elsewhere."""
     return _told_by(graph, _read_by(graph, symbol))
 

@@ -12,8 +12,8 @@ from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, takes_groups
 from mrt.quantization.plan.facts import Facts
 from mrt.quantization.plan.own_quantizers import own_target
-from mrt.quantization.plan.tensor_plan import UNLIMITED, Edge, Plan, TensorPlan, was_zero
 from mrt.quantization.quantizer import Target, symmetric_target
+from mrt.quantization.tensor_plan import UNLIMITED, Edge, Plan, TensorPlan, was_zero
 from mrt.symbol import Array, Graph, Symbol
 
 EXACT_GUARD_BITS = 14
@@ -244,7 +244,7 @@ def _target_behind(symbol: Symbol, reader: Symbol, graph: Graph, finished: Finis
     Behind one that changes values, such as the addition of a bias, the range is another. Channel groups of a tensor of
     another rank lie along another axis; there it is their coarsest scale.
     """
-    resolved = expansion_of(reader).resolves(reader, graph)
+    resolved = expansion_of(reader).resolution(reader, graph)
     if resolved:
         return Target(resolved, -UNLIMITED, UNLIMITED, pinned=True, exact=True)
     target = finished[reader.name].next_target

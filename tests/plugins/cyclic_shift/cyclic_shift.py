@@ -46,7 +46,7 @@ def expand() -> None:
     from mrt.quantization.expansion import Demand, Inputs, expansion
     from mrt.quantization.integer.builder import IntegerBuilder
     from mrt.quantization.integer.quantized import Quantized
-    from mrt.quantization.plan.tensor_plan import Plan
+    from mrt.quantization.tensor_plan import Plan
 
     @expansion(CyclicShift, demands=Demand.NARROW)
     def expand(op: Symbol[CyclicShift], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mrt.calibration import Range
+from mrt.quantization.constant_grids import ConstantGrid
 from mrt.quantization.options import ActivationConfig, InputConfig, QuantizationConfig
-from mrt.quantization.plan.constant_grids import ConstantGrid
 from mrt.quantization.quantizer import SMALLEST_SCALE, Target
 from mrt.symbol import Array, Graph, Symbol
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mrt.quantization.constant_grids import ConstantGrid
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.weights import QuantizedWeight
-from mrt.quantization.plan.constant_grids import ConstantGrid
 from mrt.symbol import Array, Symbol
 
 _BYTE = np.iinfo(np.int8)
 
 
-def given_weight(
+def trained_weight(
     grid: ConstantGrid | None, op: Symbol, rows: Callable[[Array], Array], builder: IntegerBuilder
 ) -> QuantizedWeight | None:
     """The integers that the weight of `op` came with; None where it came with none, or with scales that no accumulator
