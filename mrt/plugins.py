@@ -21,7 +21,7 @@ PARTS_OF_FORMATS = {"converters": "frontend", "exporters": "export"}
 """The same for the formats that MRT has such folders for: `converters.onnx` is what mrt/frontend/onnx/converters is."""
 
 _lock = threading.RLock()
-_begun: dict[str, PluginError | None] = {}
+_asked_for: dict[str, PluginError | None] = {}
 """The parts that were asked for, each with what failed."""
 _loaded: set[str] = set()
 
@@ -36,18 +36,18 @@ def load_plugins(part: str) -> None:
     if part in _loaded:
         return
     with _lock:
-        if part not in _begun:
+        if part not in _asked_for:
             # Noted first: what registers may look up what is registered.
-            _begun[part] = None
+            _asked_for[part] = None
             try:
                 for point in _entry_points():
                     if point.name == part:
                         _register(point)
             except PluginError as error:
-                _begun[part] = error
+                _asked_for[part] = error
             else:
                 _loaded.add(part)
-        failed = _begun[part]
+        failed = _asked_for[part]
         if failed is not None:
             raise PluginError(str(failed)) from failed.__cause__
 
