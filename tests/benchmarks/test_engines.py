@@ -67,11 +67,12 @@ def test_samples_are_run_one_by_one_and_kept_in_order() -> None:
 
 
 def test_data_of_channels_first_are_arranged_for_the_network() -> None:
+    arranged = load_benchmark("engine_networks").arranged
     x = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
-    assert engines.arranged(x, (3, 4, 5)) is x
-    last = engines.arranged(x, (4, 5, 3))
+    assert arranged(x, (3, 4, 5)) is x
+    last = arranged(x, (4, 5, 3))
     assert all(last[n, i, j, c] == x[n, c, i, j] for n, c, i, j in np.ndindex(x.shape))
-    np.testing.assert_array_equal(engines.arranged(x, (60,)), last.reshape(2, 60))
+    np.testing.assert_array_equal(arranged(x, (60,)), last.reshape(2, 60))
 
 
 def test_integers_in_another_dtype_are_taken_only_where_they_are_integers() -> None:
