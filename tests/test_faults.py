@@ -215,6 +215,7 @@ run_pipeline(load_config(Path(sys.argv[1]), sys.argv[3:]), output=Path(sys.argv[
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("line", ["calibrate: done", "compile: done", "evaluate: done"])
 def test_a_process_that_is_killed_leaves_the_former_result_or_the_new_one(

@@ -19,6 +19,7 @@ RISCV = {"mtriple": "riscv64-linux-gnu", "features": ["m", "a", "f", "d", "c"]}
 """Those of its Linux, whose objects are linked only with such as use its registers of floats alike."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("saved", [False, True], ids=["objects", "library"])
 @pytest.mark.parametrize(
     ("target", "cpu"),

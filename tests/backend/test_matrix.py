@@ -55,7 +55,7 @@ def check(cases: list[Case], pair: tuple[str, str], bits: int) -> None:
         compare(graph, run(feeds), graph.evaluate(feeds))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("module", range(MODULES))
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_compiled_equals_evaluated(pair: tuple[str, str], module: int) -> None:

@@ -92,6 +92,7 @@ def save_arrays(network: IntegerNetwork, folder: Path) -> None:
     np.savez(folder / "arrays.npz", fed, *network.graph.evaluate({"image": fed}))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_module_for_any_cpu_needs_tvm_only(tmp_path: Path) -> None:
     """In a process that never loads MRT; on a CPU that this machine is not the code is made and not run."""
@@ -167,6 +168,7 @@ def test_rows_matrices_and_concatenations_in_place() -> None:
     layers.check(runner=Portable())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())

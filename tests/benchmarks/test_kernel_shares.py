@@ -45,6 +45,7 @@ def test_every_output_takes_a_multiplication_for_each_of_its_weights() -> None:
     assert kernel_shares.described([relu]) == "relu"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(VPDPBUSD_512 not in dots_of(Machine.of()), reason="this machine has no AVX512-VNNI")
 @pytest.mark.parametrize("options", [["--isa", "native"], ["--isa", "vnni"], ["--float"]], ids=" ".join)
 def test_a_network_reaches_a_part_of_the_peak(options: list[str], tmp_path: Path) -> None:

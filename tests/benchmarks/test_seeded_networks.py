@@ -34,6 +34,7 @@ def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_network_is_a_valid_model_of_any_batch(name: str) -> None:
     model = network(name)

@@ -243,7 +243,7 @@ def test_parts_that_tvm_imports(
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(4)
+@pytest.mark.exhaustive
 @QUANTIZERS
 def test_segmentation(segmentation: Network, activation: str, weight: str, tmp_path: Path) -> None:
     model = segmentation.quantized(activation, weight)

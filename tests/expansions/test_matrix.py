@@ -75,6 +75,7 @@ def test_eight_bits(case: Case, tmp_path: Path) -> None:
     assert mrt.verify(tmp_path).max_bits <= 32
 
 
+@pytest.mark.sampled(2)
 @EVERY_CASE
 def test_kinds_of_data(case: Case) -> None:
     """Zero points at both ends of the range and outside, ties, constants, extremes; quantizers, and groups, in turn."""

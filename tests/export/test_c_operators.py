@@ -42,13 +42,14 @@ def check(places: range, folder: Path, *flags: str, machine: Emulation | None = 
             raise AssertionError(f"{CASES[place]}: {error}") from error
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_operator(group: int, tmp_path: Path) -> None:
     check(range(group, len(CASES), GROUPS), tmp_path, *SANITIZED)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", MACHINES)
 def test_operators_on_other_machines(machine: str, tmp_path: Path) -> None:

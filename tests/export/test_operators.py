@@ -31,7 +31,7 @@ def quantized(case: Case, bits: int) -> list[tuple[QuantizedModel, list[dict[str
     return found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @in_every_format
 @pytest.mark.parametrize("group", range(GROUPS))
 @pytest.mark.parametrize("bits", [8, 16])

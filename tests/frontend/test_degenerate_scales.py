@@ -126,6 +126,7 @@ def all_images() -> Array:
     return values
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fused", FUSED)
 @pytest.mark.parametrize("kind", ["convolution", "depthwise"])
 @pytest.mark.parametrize("name", LAYERS)

@@ -48,7 +48,7 @@ def test_pixel_shuffle(shape: tuple[int, ...], factor: int) -> None:
 _COORDINATES = ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "tf_half_pixel_for_nn"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("coordinates", _COORDINATES[:4])
 @pytest.mark.parametrize("method", ["linear", "cubic"])
 @pytest.mark.parametrize("exclude", [0, 1])
@@ -79,6 +79,7 @@ def test_resize_of_other_layouts_and_ranks_by_interpolation() -> None:
     check(body, x=(1, 4, 5, 2), y=(1, 2, 2, 3, 2))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("coordinates", _COORDINATES)
 @pytest.mark.parametrize("rounding", ["", "round", "floor", "ceil", "round_prefer_floor", "round_prefer_ceil"])
 def test_resize_to_the_nearest(coordinates: str, rounding: str) -> None:

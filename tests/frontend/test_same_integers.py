@@ -67,7 +67,7 @@ def assert_same(graphs: Sequence[Graph], calibration: Array, tested: Array) -> N
                 np.testing.assert_array_equal(b, a)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(7)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_files_of_one_network(name: str, data_folder: Path, load_data: Loader) -> None:
@@ -143,6 +143,7 @@ def keyword_spotting_in_torch(arrays: dict[str, Array]) -> Graph:
     return from_torch(torch.export.export(network, (torch.zeros(1, 1, 49, 10),)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mxnet", "torch"])
 def test_a_network_rebuilt_in_another_framework(

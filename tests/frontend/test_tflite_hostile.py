@@ -162,6 +162,7 @@ def test_no_graph() -> None:
     assert "the model holds no graph" in said
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [2**32 - 1, 2**31 - 1, 2**31, 2**30, 2**16, 0, 1])
 def test_every_number_of_the_file_as_another(number: int) -> None:
     """Each aligned word, be it a count, an offset or a value: read, or refused, and in bounded memory."""

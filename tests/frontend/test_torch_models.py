@@ -91,6 +91,7 @@ def mobilenet() -> Any:
     return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(), nn.Linear(12, 5))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("make", [resnet, mobilenet, Transformer])
 @pytest.mark.parametrize("any_batch", [False, True])
 def test_a_network_gives_what_pytorch_gives(make: Callable[[], Any], any_batch: bool, tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def test_a_seed_makes_the_same_graph_and_the_same_damage() -> None:
     assert len(found) == 1 and content not in found
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_the_command_says_what_it_tried() -> None:
     command = [sys.executable, "-m", "tests.fuzz", "--kind", "graphs", "--cases", "1", "--seed", "5"]

@@ -185,7 +185,7 @@ REAL_NETWORKS = {
 """For each: the least agreement with float, and how many samples are compared with NumPy bit for bit."""
 
 
-LARGE = ("resnet20_cifar10", "mobilenet_v1_0.25_224")
+LARGE = ("mlperf_resnet8_cifar10", "resnet20_cifar10", "mobilenet_v1_0.25_224")
 
 
 @pytest.mark.slow

@@ -147,6 +147,7 @@ def test_a_constant_output_needs_no_batch() -> None:
     assert [output.shape for output in prepared.outputs] == [(1, 4), p.shape, p.shape]
 
 
+@pytest.mark.exhaustive
 def test_chain_of_ten_thousand_operators() -> None:
     builder = GraphBuilder()
     y = builder.input("x", TensorType((1, 2)))

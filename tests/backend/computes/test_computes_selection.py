@@ -81,6 +81,7 @@ def test_selections_agree(dtype: str) -> None:
     bundle.check()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "float32"])
 @pytest.mark.parametrize(
     ("shape", "attributes"),

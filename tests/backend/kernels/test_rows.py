@@ -9,7 +9,7 @@ from mrt.backend.explain import explain
 from mrt.symbol import Runner
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("shape", [(3, 33, 19), (1, 5, 16), (2, 2, 7, 40), (4, 3)])
 def test_rows(runner: Runner, shape: tuple[int, ...]) -> None:
     """Softmax and normalization of rows that fill vectors or do not, written padded or in the graph's order."""

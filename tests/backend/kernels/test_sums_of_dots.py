@@ -9,7 +9,7 @@ from layers import Layers
 from mrt.symbol import Runner
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_convolutions(runner: Runner, dtype: str) -> None:
     layers = Layers()

@@ -54,6 +54,7 @@ print(made.record.sha256)
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_another_process_gives_the_same_file() -> None:
     """So that who does not trust a module can compile it anew and compare digests."""

@@ -159,6 +159,7 @@ def test_chains_compile_without_recursion(reshape: bool) -> None:
     np.testing.assert_array_equal(TvmRunner().prepare(graph)(feeds)[0], graph.evaluate(feeds)[0])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_ten_thousand_operators_compile() -> None:
     graph = chain(10_000, reshape=True)
