@@ -19,7 +19,7 @@ from mrt.config import RunConfig
 from mrt.errors import ConfigError, DataError, QuantizationError
 from mrt.pipeline import run_pipeline
 from mrt.progress import silent
-from mrt.quantization.algorithms.algorithm import UnroundedWeight
+from mrt.quantization.algorithms.algorithm import Rounding, UnroundedWeight
 from mrt.quantization.algorithms.nearest_rounding import nearest_integers
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.plan.make import observed_tensors
@@ -207,6 +207,15 @@ def test_a_name_has_one_meaning() -> None:
         @algorithm("max")
         class Other:
             option = "calibrate.method"
+
+
+def test_what_lacks_its_method_is_refused_where_it_is_registered() -> None:
+    class Halfway(Rounding):
+        """A rounding that rounds nothing."""
+
+    with pytest.raises(TypeError, match=r"Halfway.*of_layer"):
+        algorithm("halfway")(Halfway)
+    assert "halfway" not in names_of(Rounding.option)
 
 
 @pytest.mark.usefixtures("toys")

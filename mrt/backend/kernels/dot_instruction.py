@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ INT16_HOLDS = ("int8", "uint8", "int16")
 
 
 @dataclass(frozen=True)
-class DotInstruction:
+class DotInstruction(ABC):
     """An instruction that multiplies `depth` neighbours of the data by those of each lane's weights, exactly, in int32.
 
     llvm: LLVM's name of it. features: what a CPU must have, all of them. bits: of its vectors. data, weight: the dtypes
@@ -32,12 +33,12 @@ class DotInstruction:
     weights: tuple[str, ...]
     adds: bool = True
 
+    @abstractmethod
     def fits(self, data: str, reach: int, least: int) -> bool:
         """Whether no sum can leave 32 bits.
 
         reach: what the absolute values of the weights of one output channel add up to at most; least: the least weight.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ what they need comes as arguments, and what they find is what they return.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -59,11 +60,12 @@ class Algorithm:
         return Needs()
 
 
-class ChannelChoice(Algorithm):
+class ChannelChoice(Algorithm, ABC):
     """Says which of the tensors whose granularity has the algorithm's name are split into groups, and into which."""
 
     option: ClassVar[str] = "quantize.activation.granularity"
 
+    @abstractmethod
     def choose(
         self, graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig
     ) -> tuple[QuantizationConfig, tuple[str, ...]]:
@@ -71,7 +73,6 @@ class ChannelChoice(Algorithm):
 
         ranges: of all tensors of the prepared float graph, with those of their channels where they have channels.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,17 +100,17 @@ Rounded = Callable[[UnroundedWeight], Array]
 """From a weight to its integers, of the weight's shape and of any dtype that holds them."""
 
 
-class Rounding(Algorithm):
+class Rounding(Algorithm, ABC):
     """Rounds the weights of reductions."""
 
     option: ClassVar[str] = "quantize.weight.rounding"
 
+    @abstractmethod
     def of_layer(self, layer: Symbol, observed: Calibration) -> Rounded:
         """What gives the integers of the layer's weight, of [lo, hi], at any scales at which it is tried.
 
         layer: the reduction, a symbol of the prepared float graph.
         """
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -126,21 +127,21 @@ class Samples:
     progress: Callable[[int], None] | None = None
 
 
-class ParameterChange(Algorithm):
+class ParameterChange(Algorithm, ABC):
     """Gives float parameters that lose less in integers, such as scaled ones whose layers compute the same together."""
 
     option: ClassVar[str] = "quantize.parameter_changes"
     costly: ClassVar[bool] = True
 
+    @abstractmethod
     def change(self, graph: Graph, observed: Calibration, samples: Samples) -> Mapping[str, Array]:
         """Parameters by name, of the shapes and dtypes that they have. Ranges are observed anew behind it.
 
         graph: prepared, float, as changed by those before. observed: of this graph.
         """
-        raise NotImplementedError
 
 
-class BiasCorrection(Algorithm):
+class BiasCorrection(Algorithm, ABC):
     """Finds what the quantization of weights and tensors takes from the means of a reduction's output channels.
 
     reads_samples: whether it runs on samples.
@@ -149,6 +150,7 @@ class BiasCorrection(Algorithm):
     option: ClassVar[str] = "quantize.bias_correction"
     reads_samples: ClassVar[bool] = False
 
+    @abstractmethod
     def corrections(
         self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
     ) -> Mapping[str, Array]:
@@ -156,4 +158,3 @@ class BiasCorrection(Algorithm):
 
         graph: prepared, float. samples: none where the algorithm does not say that it reads them.
         """
-        raise NotImplementedError

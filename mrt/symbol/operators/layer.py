@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from mrt.symbol.interval import Array
 from mrt.symbol.operator import Operator
 
 
-class Layer(Operator):
+class Layer(Operator, ABC):
     """Base of the operators of data (N, C, ...), a weight and, unless `no_bias`, a bias of one value a channel.
 
     The subclasses repeat the field, since a dataclass declares its own.
@@ -31,9 +32,9 @@ class Layer(Operator):
         """The layer with or without a bias."""
         return self._with(no_bias=not has_bias)
 
+    @abstractmethod
     def part(self, outputs: int, groups: int) -> Self:
         """The layer for so many output channels in so many groups."""
-        raise NotImplementedError
 
     def rows(self, weight: Array) -> Array:
         """A weight with its output channels first: (O, I, *kernel), I those that one of them is summed over."""
