@@ -62,10 +62,12 @@ class Bundle:
     def check(self, tolerance: float | None = None, runner: Runner | None = None) -> None:
         """Compiled values equal the graph's: bit for bit, floats within `tolerance` where one is given."""
         graph = self.graph()
-        compare(graph, (runner or TvmRunner()).prepare(graph)(self.feeds), graph.evaluate(self.feeds), tolerance)
+        assert_same_values(
+            graph, (runner or TvmRunner()).prepare(graph)(self.feeds), graph.evaluate(self.feeds), tolerance
+        )
 
 
-def compare(graph: Graph, found: list[Array], expected: list[Array], tolerance: float | None = None) -> None:
+def assert_same_values(graph: Graph, found: list[Array], expected: list[Array], tolerance: float | None = None) -> None:
     assert len(found) == len(expected)
     for symbol, a, b in zip(graph.outputs, found, expected, strict=True):
         assert (a.shape, a.dtype.name) == (symbol.shape, symbol.dtype), symbol

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import compare
+from compiled import assert_same_values
 from emulated import emulated
 from hypothesis import HealthCheck, given, settings
 from networks import IntegerNetwork
@@ -36,7 +36,7 @@ def test_a_network_gives_the_same_integers(target: dict[str, Any], cpu: str, sav
     network = IntegerNetwork(batch=2)
     feeds = {"image": network.inputs[0].quantize(network.images(2))}
     found = emulated(target, cpu, saved).prepare(network.graph)(feeds)
-    compare(network.graph, found, network.graph.evaluate(feeds))
+    assert_same_values(network.graph, found, network.graph.evaluate(feeds))
     assert len(np.unique(found[1])) > 50  # not all saturated
 
 
@@ -54,4 +54,4 @@ def test_the_emulator_lacks_what_the_cpu_lacks() -> None:
 def test_random_graphs(drawn: tuple[Graph, np.ndarray]) -> None:
     graph, fed = drawn
     feeds = {"x": fed}
-    compare(graph, emulated(NEOVERSE, "neoverse-n1").prepare(graph)(feeds), graph.evaluate(feeds))
+    assert_same_values(graph, emulated(NEOVERSE, "neoverse-n1").prepare(graph)(feeds), graph.evaluate(feeds))

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tvm
-from compiled import compare
+from compiled import assert_same_values
 from hypothesis import HealthCheck, given, settings
 from layers import Layers, softmax_of
 from networks import IntegerNetwork
@@ -130,7 +130,7 @@ def test_a_module_for_this_machine_uses_its_instructions() -> None:
     network = IntegerNetwork(2)
     feeds = {"image": network.inputs[0].quantize(network.images(2))}
     found = Portable("native", machine.target.export()).prepare(network.graph)(feeds)
-    compare(network.graph, found, network.graph.evaluate(feeds))
+    assert_same_values(network.graph, found, network.graph.evaluate(feeds))
 
 
 def test_a_module_for_any_cpu_holds_no_instruction() -> None:
@@ -177,4 +177,4 @@ def test_random_graphs(drawn: tuple[Graph, np.ndarray]) -> None:
     feeds = {"x": fed}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(serial, "WORTH_THREADS", 0)
-        compare(graph, Portable().prepare(graph)(feeds), graph.evaluate(feeds))
+        assert_same_values(graph, Portable().prepare(graph)(feeds), graph.evaluate(feeds))

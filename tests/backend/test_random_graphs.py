@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiled import compare, op
+from compiled import assert_same_values, op
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -210,4 +210,4 @@ def test_compiled_equals_evaluated(target: str, drawn: tuple[Graph, np.ndarray])
     feeds = {"x": fed}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(serial, "WORTH_THREADS", 0)
-        compare(graph, runner.prepare(graph)(feeds), graph.evaluate(feeds))
+        assert_same_values(graph, runner.prepare(graph)(feeds), graph.evaluate(feeds))

@@ -47,7 +47,7 @@ def tailed(tmp_path: Path) -> Path:
     return tmp_path / "tailed"
 
 
-def refused(folder: Path, match: str | None = None) -> None:
+def assert_refused(folder: Path, match: str | None = None) -> None:
     """Both that check and that load refuse it, by one line."""
     for act in (verify, mrt.load):
         with pytest.raises(VerificationError, match=match) as caught:
@@ -109,7 +109,7 @@ def put(kind: str, **values: object) -> Callable[[Facts], None]:
 def test_a_fact_of_another_kind_is_named(folder: Path, change: Callable[[Facts], None], match: str) -> None:
     edit_json(folder / QUANTIZATION, change)
     refresh_digests(folder)
-    refused(folder, f"{QUANTIZATION}.*{match}")
+    assert_refused(folder, f"{QUANTIZATION}.*{match}")
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "[" * 100_000])
@@ -117,7 +117,7 @@ def test_a_number_that_is_none_is_named(folder: Path, text: str) -> None:
     path = folder / QUANTIZATION
     path.write_text(path.read_text().replace('"lo": -127', f'"lo": {text}', 1))
     refresh_digests(folder)
-    refused(folder, QUANTIZATION)
+    assert_refused(folder, QUANTIZATION)
 
 
 @pytest.mark.parametrize("name", [CERTIFICATE_FILE, QUANTIZATION, GRAPH])
@@ -130,7 +130,7 @@ def test_a_key_that_stands_twice_is_refused(folder: Path, name: str) -> None:
     )
     if name != CERTIFICATE_FILE:
         refresh_digests(folder)
-    refused(folder, f"{name}.*stands twice")
+    assert_refused(folder, f"{name}.*stands twice")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_key_that_stands_twice_is_refused(folder: Path, name: str) -> None:
 def test_a_graph_file_holds_nothing_that_is_not_read(folder: Path, change: Callable[[Facts], None]) -> None:
     edit_json(folder / GRAPH, change)
     refresh_digests(folder)
-    refused(folder)
+    assert_refused(folder)
 
 
 NEVER_READ: Facts = {"attrs": {"__shape__": "(1,)", "__dtype__": "5", "__input__": "True"}}
@@ -160,7 +160,7 @@ def test_a_parameter_that_is_not_read_is_refused(folder: Path) -> None:
     path = folder / "params.safetensors"
     path.write_bytes(safetensors.numpy.save(safetensors.numpy.load(path.read_bytes()) | {"more": np.zeros(3, np.int8)}))
     refresh_digests(folder)
-    refused(folder, "it holds more")
+    assert_refused(folder, "it holds more")
 
 
 def test_a_layout_of_lines_is_no_matter(folder: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_layout_of_lines_is_no_matter(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "../graph.json", "/dev/zero", "", "model.so", "postprocess.json"])
 def test_only_the_files_of_a_model_are_vouched_for(folder: Path, name: str) -> None:
     edit_json(folder / CERTIFICATE_FILE, lambda data: data["files"].update({name: "0" * 64}))
-    refused(folder, f"{CERTIFICATE_FILE} names")
+    assert_refused(folder, f"{CERTIFICATE_FILE} names")
 
 
 @pytest.mark.parametrize("name", ["x\0", "\ud800", "a\nb\x1b[31m", "x" * 10_000])
@@ -183,7 +183,7 @@ def test_names_that_no_terminal_prints_are_told_in_one_line(folder: Path, name: 
 
     edit_json(folder / GRAPH, rename)
     refresh_digests(folder)
-    refused(folder)
+    assert_refused(folder)
 
 
 @pytest.mark.parametrize("name", [CERTIFICATE_FILE, GRAPH, "params.safetensors", QUANTIZATION])
@@ -211,27 +211,27 @@ def test_only_regular_files_are_read(folder: Path, name: str, kind: str) -> None
 
 def test_a_file_beyond_the_limit_is_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRT_MAX_FILE_BYTES", "100")
-    refused(folder, "at most 100 are read: set MRT_MAX_FILE_BYTES")
+    assert_refused(folder, "at most 100 are read: set MRT_MAX_FILE_BYTES")
     monkeypatch.setenv("MRT_MAX_FILE_BYTES", "many")
-    refused(folder, "MRT_MAX_FILE_BYTES is 'many'; a positive whole number is needed")
+    assert_refused(folder, "MRT_MAX_FILE_BYTES is 'many'; a positive whole number is needed")
 
 
 @pytest.mark.parametrize("directory", [None, 3, b"bytes", ["list"]])
 def test_what_is_no_path_is_named(directory: Any) -> None:
-    refused(directory, "is no path")
+    assert_refused(directory, "is no path")
 
 
 @pytest.mark.parametrize("missing", ["postprocess.json", "postprocess.safetensors"])
 def test_half_of_a_tail_is_refused(tailed: Path, missing: str) -> None:
     verify(tailed)
     edit_json(tailed / CERTIFICATE_FILE, lambda data: data["files"].pop(missing))
-    refused(tailed, "both or neither")
+    assert_refused(tailed, "both or neither")
 
 
 def test_the_tail_is_checked(tailed: Path) -> None:
     (tailed / "postprocess.json").write_text("{}")
     refresh_digests(tailed)
-    refused(tailed, "postprocess.json")
+    assert_refused(tailed, "postprocess.json")
 
 
 def test_a_tail_that_takes_other_tensors_is_refused(tailed: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_tail_that_takes_other_tensors_is_refused(tailed: Path) -> None:
 
     edit_json(tailed / "postprocess.json", widen)
     refresh_digests(tailed)
-    refused(tailed, "postprocess.json takes")
+    assert_refused(tailed, "postprocess.json takes")
 
 
 def test_an_input_is_held_to_what_its_dtype_holds() -> None:
@@ -326,9 +326,9 @@ def test_a_small_graph_allocates_no_more_than_it_says(tmp_path: Path) -> None:
 
 def test_a_user_allows_more_elements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_hostile(tmp_path, "repeat", {"repeats": str(2**23)}, {})
-    refused(tmp_path, f"33554432 elements would be made, 16777216 are allowed.*set {ELEMENTS_VARIABLE}")
+    assert_refused(tmp_path, f"33554432 elements would be made, 16777216 are allowed.*set {ELEMENTS_VARIABLE}")
     monkeypatch.setenv(ELEMENTS_VARIABLE, str(2**25))
-    refused(tmp_path, "is not in the certificate")
+    assert_refused(tmp_path, "is not in the certificate")
 
 
 def write_hostile(folder: Path, op: str, attributes: dict[str, str], weights: dict[str, tuple[int, ...]]) -> None:

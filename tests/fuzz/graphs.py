@@ -14,7 +14,7 @@ from mrt.certificate.certificate import derive
 from mrt.compilation import Target
 from mrt.errors import MRTError, UnsupportedOperatorError
 from mrt.symbol.bounds import analyse_bounds
-from tests.backend.compiled import compare
+from tests.backend.compiled import assert_same_values
 from tests.benchmarks.loaded import load_benchmark
 from tests.export import c_programs, exported
 from tests.fuzz.case import Outcome
@@ -96,7 +96,7 @@ def compiled(found: Grown, target: Target, is_told: bool = True) -> None:
     """is_told: whether the compiler knows the ranges of inputs, or their dtypes only."""
     run = TvmRunner(target, found.intervals if is_told else {}).prepare(found.graph)
     for feeds in found.feeds:
-        compare(found.graph, run(feeds), found.graph.evaluate(feeds))
+        assert_same_values(found.graph, run(feeds), found.graph.evaluate(feeds))
 
 
 def onnx_runtime(found: Grown) -> None:

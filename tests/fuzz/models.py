@@ -17,7 +17,7 @@ from mrt.errors import MRTError
 from mrt.model import QuantizedModel
 from mrt.symbol import Interval
 from mrt.symbol.files import graph_from_bytes
-from tests.backend.compiled import compare
+from tests.backend.compiled import assert_same_values
 from tests.fuzz import corpus
 from tests.fuzz.case import Outcome
 from tests.fuzz.draw import Draw
@@ -97,7 +97,7 @@ def _use(model: QuantizedModel, draw: Draw, outcome: Outcome) -> None:
         if compiled is not None:
             outcome.tried["compiled"] += 1
             given = compiled.run_integer(feeds if len(feeds) > 1 else next(iter(feeds.values())))
-            compare(model.graph, given if isinstance(given, list) else [given], model.graph.evaluate(feeds))
+            assert_same_values(model.graph, given if isinstance(given, list) else [given], model.graph.evaluate(feeds))
 
 
 def _fed(draw: Draw, kind: int, lo: int, hi: int, shape: tuple[int, ...]) -> np.ndarray:

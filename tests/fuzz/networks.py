@@ -18,7 +18,7 @@ from mrt.model import QuantizedModel
 from mrt.preparation import PreparationConfig
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType, find_operator
-from tests.backend.compiled import compare
+from tests.backend.compiled import assert_same_values
 from tests.fuzz.case import Outcome
 from tests.fuzz.draw import Draw
 from tests.matrix_cases import CASES
@@ -245,6 +245,6 @@ def _check(model: QuantizedModel, data: list[dict[str, Array]]) -> None:
             assert fact.lo <= value.min() and value.max() <= fact.hi, (symbol, fact)
         given = module.run_integer(feeds)
         expected = loaded.graph.evaluate(feeds)
-        compare(loaded.graph, given if isinstance(given, list) else [given], expected)
+        assert_same_values(loaded.graph, given if isinstance(given, list) else [given], expected)
         for x in loaded.dequantize_outputs(expected):
             assert np.isfinite(x).all()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tvm
 from blocks import SHAPE, Blocks
-from compiled import compare
+from compiled import assert_same_values
 from layers import runnable
 
 from mrt.backend import TvmRunner
@@ -41,7 +41,7 @@ def test_what_is_written_over_is_right_in_every_call() -> None:
     (name,) = blocks.feeds
     for seed in range(3):
         feeds = {name: np.random.default_rng(seed).integers(-200, 200, SHAPE).astype(np.int16)}
-        compare(graph, run(feeds), graph.evaluate(feeds))
+        assert_same_values(graph, run(feeds), graph.evaluate(feeds))
 
 
 @pytest.mark.parametrize("cpu", ["native", "x86-64-v3", "cascadelake"])
@@ -113,4 +113,4 @@ def test_two_threads_sum_in_place() -> None:
     module_builder.add(graph, "main")
     run = virtual_machine(compile_executable(module_builder.module(), machine))["main"]
     found = run(*(tvm.runtime.tensor(blocks.feeds[symbol.name]) for symbol in graph.inputs))
-    compare(graph, [each.numpy() for each in found], graph.evaluate(blocks.feeds))
+    assert_same_values(graph, [each.numpy() for each in found], graph.evaluate(blocks.feeds))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiled import compare, op
+from compiled import assert_same_values, op
 
 from mrt.backend import compile_model
 from mrt.backend.rewrites.bias_into_sum import BiasIntoSum
@@ -42,7 +42,7 @@ def test_a_constant_for_each_output_channel_is_the_bias(graph: Graph, is_early: 
     found = BiasIntoSum()(graph)
     assert ("broadcast_add" not in {symbol.op for symbol in found.operators}) is is_early
     feeds = {"x": np.random.default_rng(0).integers(0, 256, (1, 4, 5, 5)).astype(np.uint8)}
-    compare(found, found.evaluate(feeds), graph.evaluate(feeds))
+    assert_same_values(found, found.evaluate(feeds), graph.evaluate(feeds))
 
 
 @pytest.mark.parametrize("is_given", [True, False])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from compiled import compare
+from compiled import assert_same_values
 from requantized import ALL, requantized
 
 from mrt.backend import TvmRunner
@@ -20,8 +20,8 @@ def test_a_limit_at_0_is_a_relu_before_the_scaling_where_rounding_gains_by_it() 
     graph = requantized(65534, 24, (0, 100), "uint8")
     found, refusals = rewritten(graph)
     assert [s.op for s in found.operators] == ["relu", "broadcast_mul", "right_shift", "clip", "Cast"] and not refusals
-    compare(found, found.evaluate(ALL), graph.evaluate(ALL))
-    compare(graph, TvmRunner().prepare(graph)(ALL), graph.evaluate(ALL))
+    assert_same_values(found, found.evaluate(ALL), graph.evaluate(ALL))
+    assert_same_values(graph, TvmRunner().prepare(graph)(ALL), graph.evaluate(ALL))
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_a_limit_at_0_is_a_relu_before_the_scaling_where_rounding_gains_by_it() 
 def test_a_relu_is_not_moved_where_it_gains_nothing_or_is_wrong(graph: Graph, said: tuple[str, ...]) -> None:
     found, refusals = rewritten(graph)
     assert refusals == said and found.operators == graph.operators
-    compare(graph, TvmRunner().prepare(graph)(ALL), graph.evaluate(ALL))
+    assert_same_values(graph, TvmRunner().prepare(graph)(ALL), graph.evaluate(ALL))

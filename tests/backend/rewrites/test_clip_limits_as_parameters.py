@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiled import compare, op
+from compiled import assert_same_values, op
 
 from mrt.backend import TvmRunner, build_module
 from mrt.backend.operators.clip_to import ClipTo
@@ -32,8 +32,8 @@ def test_limits_of_any_kind_give_the_same_integers(dtype: str) -> None:
     x = np.random.default_rng(0).integers(info.min, info.max, (2, 5, 3), dtype, endpoint=True)
     x.flat[:9] = info.min, info.max, -8, -7, 0, 8, 9, 10, 300
     expected = graph.evaluate({"x": x})
-    compare(found, found.evaluate({"x": x}), expected)
-    compare(graph, TvmRunner().prepare(graph)({"x": x}), expected)
+    assert_same_values(found, found.evaluate({"x": x}), expected)
+    assert_same_values(graph, TvmRunner().prepare(graph)({"x": x}), expected)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_layers_with_limits_of_their_own_share_a_kernel() -> None:
     alike, apart = layers(900, 900, 900), layers(901, 1234, 567)
     assert len(build_module(apart).functions) == len(build_module(alike).functions)
     feeds = {"x": np.random.default_rng(2).integers(-128, 128, (1, 16, 6, 6), "int8")}
-    compare(apart, TvmRunner().prepare(apart)(feeds), apart.evaluate(feeds))
+    assert_same_values(apart, TvmRunner().prepare(apart)(feeds), apart.evaluate(feeds))
 
 
 @pytest.mark.parametrize(("least", "most"), [(True, True), (True, False), (False, True)])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from compiled import compare
+from compiled import assert_same_values
 
 from mrt.backend import TvmRunner
 from mrt.backend.machine import Machine
@@ -64,8 +64,8 @@ def test_split_reductions_become_one_and_give_the_same_integers(name: str, pair:
     run = TvmRunner().prepare(integer.graph)
     for feeds in extreme_feeds(integer):
         expected = integer.graph.evaluate(feeds)
-        compare(merged, merged.evaluate(feeds), expected)
-        compare(integer.graph, run(feeds), expected)
+        assert_same_values(merged, merged.evaluate(feeds), expected)
+        assert_same_values(integer.graph, run(feeds), expected)
 
 
 def slices_of(
@@ -95,7 +95,7 @@ def is_merged(graph: Graph) -> bool:
     merged = MergeSlices()(graph)
     rng = np.random.default_rng(0)
     values = rng.integers(-128, 127, (1, 6, 3, 3), endpoint=True).astype(graph.inputs[0].dtype)
-    compare(merged, merged.evaluate({"x": values}), graph.evaluate({"x": values}))
+    assert_same_values(merged, merged.evaluate({"x": values}), graph.evaluate({"x": values}))
     if count(merged, "add_n"):
         assert len(merged.operators) == len(graph.operators)
         return False
@@ -187,7 +187,7 @@ def test_slices_of_enough_whole_dots_stay_apart_within_one_operator(
     assert getattr(merged.operator, "width", 0) == width
     assert merged.op == ("sliced_convolution" if width else "Convolution")
     values = np.random.default_rng(0).integers(0, 255, graph.inputs[0].shape, "uint8", endpoint=True)
-    compare(graph, MergeSlices(Facts(VECTORS))(graph).evaluate({"x": values}), graph.evaluate({"x": values}))
+    assert_same_values(graph, MergeSlices(Facts(VECTORS))(graph).evaluate({"x": values}), graph.evaluate({"x": values}))
 
 
 @pytest.mark.parametrize("factor", [0, -2])

@@ -8,7 +8,7 @@ from math import floor
 import numpy as np
 import pytest
 from blocks import Blocks
-from compiled import Bundle, compare, op
+from compiled import Bundle, assert_same_values, op
 from layers import runnable
 
 from mrt.backend import TvmRunner
@@ -86,8 +86,8 @@ def test_what_fits_is_computed_in_int16(graph: Graph, narrow: set[str]) -> None:
         "right_shift_int16",
     } == narrow
     feeds = {"x": ALL, "y": np.random.default_rng(0).permutation(ALL)}
-    compare(found, found.evaluate(feeds), graph.evaluate(feeds))
-    compare(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
+    assert_same_values(found, found.evaluate(feeds), graph.evaluate(feeds))
+    assert_same_values(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
 
 
 def test_each_channel_may_have_a_shift_where_vectors_of_int16_do() -> None:
@@ -95,8 +95,8 @@ def test_each_channel_may_have_a_shift_where_vectors_of_int16_do() -> None:
     found = NarrowToInt16(VNNI)(graph)
     assert {"add_int16", "multiply_high_int16", "right_shift_int16"} <= {symbol.op for symbol in found.operators}
     feeds = {"x": ALL, "y": np.random.default_rng(0).permutation(ALL)}
-    compare(found, found.evaluate(feeds), graph.evaluate(feeds))
-    compare(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
+    assert_same_values(found, found.evaluate(feeds), graph.evaluate(feeds))
+    assert_same_values(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
 
 
 @pytest.mark.parametrize("reader", ["Concat", "an output", "a convolution"])
@@ -132,8 +132,8 @@ def test_a_cast_of_what_is_clipped_is_a_clip_of_what_saturates() -> None:
     found = NarrowToInt16()(graph)
     assert [(s.op, s.dtype) for s in found.operators] == [("clip", "int32"), ("Cast", "int16"), ("clip", "int16")]
     feeds = {"x": np.append(ALL[1:].astype(np.int32) * 2**16, 391)}
-    compare(found, found.evaluate(feeds), graph.evaluate(feeds))
-    compare(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
+    assert_same_values(found, found.evaluate(feeds), graph.evaluate(feeds))
+    assert_same_values(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
 
 
 @pytest.mark.parametrize("cpu", ["sapphirerapids", "cascadelake", "x86-64-v3"])
@@ -154,7 +154,7 @@ def test_vectors_of_int16_are_multiplied_by_one_instruction(cpu: str) -> None:
     for instruction in ("vpmulhuw", "vpmulhw"):
         assert any(instruction in line and register in line for line in code.splitlines()), instruction
     if cpu in runnable():
-        compare(graph, TvmRunner({"mcpu": cpu}).prepare(graph)(blocks.feeds), graph.evaluate(blocks.feeds))
+        assert_same_values(graph, TvmRunner({"mcpu": cpu}).prepare(graph)(blocks.feeds), graph.evaluate(blocks.feeds))
 
 
 def scaled(factor: int, shift: int, highest: int = 2**18, limits: tuple[int, int] = (0, 255)) -> Graph:
@@ -199,8 +199,8 @@ def test_sums_are_requantized_in_int16_where_they_hold_what_counts(
     for facts, is_narrow in ((Facts(), early), (VNNI, late)):
         found = NarrowToInt16(facts)(graph)
         assert ("requantize_int16" in {symbol.op for symbol in found.operators}) is is_narrow
-        compare(found, found.evaluate(feeds), expected)
-    compare(graph, TvmRunner().prepare(graph)(feeds), expected)
+        assert_same_values(found, found.evaluate(feeds), expected)
+    assert_same_values(graph, TvmRunner().prepare(graph)(feeds), expected)
 
 
 @pytest.mark.parametrize(("factor", "shift", "is_narrow"), [(8190, 24, True), (5, 17, True), (500, 16, False)])
@@ -211,8 +211,8 @@ def test_sums_of_either_sign_are_requantized_in_int16(factor: int, shift: int, i
     assert ({"multiply_high_int16", "right_shift_int16"} <= {symbol.op for symbol in found.operators}) is is_narrow
     exact = [(x * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
     expected = [np.array([min(max(x, -127), 127) for x in exact], np.int8)]
-    compare(found, found.evaluate(feeds), expected)
-    compare(graph, TvmRunner().prepare(graph)(feeds), expected)
+    assert_same_values(found, found.evaluate(feeds), expected)
+    assert_same_values(graph, TvmRunner().prepare(graph)(feeds), expected)
 
 
 @pytest.mark.parametrize("early", [True, False])

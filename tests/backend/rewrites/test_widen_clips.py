@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import Bundle, compare, op
+from compiled import Bundle, assert_same_values, op
 from requantized import ALL, requantized
 
 from mrt.backend import TvmRunner
@@ -41,8 +41,8 @@ def test_idle_limits_are_opened(
     found = WidenClips()(graph)
     clip: Any = found.by_name["clipped"].operator
     assert (clip.a_min, clip.a_max) == opened
-    compare(found, found.evaluate(ALL), graph.evaluate(ALL))
-    compare(graph, TvmRunner().prepare(graph)(ALL), graph.evaluate(ALL))
+    assert_same_values(found, found.evaluate(ALL), graph.evaluate(ALL))
+    assert_same_values(graph, TvmRunner().prepare(graph)(ALL), graph.evaluate(ALL))
 
 
 def mnemonics(factor: int, shift: int, limits: tuple[int, int], dtype: str) -> set[str]:
