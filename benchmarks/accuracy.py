@@ -33,6 +33,7 @@ from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
 from mrt.quantization.algorithms.algorithm import Samples
 from mrt.quantization.algorithms.bias_correction import find_corrections
+from mrt.quantization.algorithms.moments import with_moments
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
@@ -95,23 +96,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--bits",
         nargs="+",
-        type=_choice("bits", "a whole number from 2 to 16", int),
-        default=[8, 6, 5],
-        help="of activations and weights",
+        type=_choice("bits", "a whole number from 2 to 16 (after a slash again)"),
+        default=["8", "6", "5"],
+        help="of activations and weights; after a slash of weights, where they have others",
     )
     return parser
 
 
-def _choice(field: str, needed: str, convert: Callable[[str], object] = str) -> Callable[[str], Any]:
+def _choice(field: str, needed: str) -> Callable[[str], Any]:
     """What reads a value of one field of a Case; the quantizer's own options decide what is allowed."""
 
     def read(text: str) -> Any:
         try:
-            value = convert(text)
-            dataclasses.replace(PLAIN, **{field: value}).options(QuantizationConfig())
+            dataclasses.replace(PLAIN, **{field: text}).options(QuantizationConfig())
         except (ConfigError, ValueError):
             raise argparse.ArgumentTypeError(f"{text!r} was found; {needed} is needed") from None
-        return value
+        return text
 
     return read
 
@@ -123,14 +123,17 @@ class Case:
     quantizer: str
     granularity: str
     bias_correction: str
-    bits: int
+    bits: str
 
     def options(self, base: QuantizationConfig) -> QuantizationConfig:
         """`base` with what this combination sets; ConfigError where that is not allowed."""
         quantizer, *weight_quantizer = self.quantizer.split("/", 1)
         granularity, *weight_granularity = self.granularity.split("/", 1)
-        activation = _options(self.bits, quantizer, granularity)
-        weight = _options(self.bits, *(weight_quantizer or [quantizer]), *(weight_granularity or ["layer"]))
+        bits, *weight_bits = self.bits.split("/", 1)
+        activation = _options(bits, quantizer, granularity)
+        weight = _options(
+            *(weight_bits or [bits]), *(weight_quantizer or [quantizer]), *(weight_granularity or ["layer"])
+        )
         given = base.model_dump(exclude_unset=True)
         changed = {
             "activation": given.get("activation", {}) | activation,
@@ -141,16 +144,16 @@ class Case:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        return str(self.bits), self.quantizer, self.granularity, self.bias_correction
+        return self.bits, self.quantizer, self.granularity, self.bias_correction
 
 
-PLAIN = Case("symmetric", "layer", "none", 8)
+PLAIN = Case("symmetric", "layer", "none", "8")
 """In which each option's values are tried."""
 
 
-def _options(bits: int, quantizer: str, granularity: str) -> dict[str, object]:
+def _options(bits: str, quantizer: str, granularity: str) -> dict[str, object]:
     step = {"channel": int(granularity)} if granularity.isdecimal() else granularity
-    return {"bits": bits, "quantizer": quantizer, "granularity": step}
+    return {"bits": int(bits), "quantizer": quantizer, "granularity": step}
 
 
 def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
@@ -202,8 +205,9 @@ class Network:
         started = time.perf_counter()
         options = case.options(self.config.quantize)
         try:
-            corrections = find_corrections(self.graph, self.calibration, options, self.samples)
-            integer = expand_graph(self.graph, self.calibration.ranges, options, corrections, self.calibration)
+            observed = with_moments(self.graph, self.calibration, options, self.samples)
+            corrections = find_corrections(self.graph, observed, options, self.samples)
+            integer = expand_graph(self.graph, observed.ranges, options, corrections, observed)
         except MRTError as error:
             return (f"refused: {error}",)
         found = self._compare(assemble(integer, None, self.calibration.ranges))

@@ -20,6 +20,7 @@ from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
 from mrt.quantization.algorithms.algorithm import BiasCorrection, ParameterChange, Samples, find_algorithm
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
+from mrt.quantization.algorithms.moments import reading_moments, with_moments
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.expansion import check_covered
@@ -112,9 +113,7 @@ def default_runner() -> Runner:
 
 def reads_samples(config: QuantizationConfig) -> bool:
     """Whether the calibration data is read more than once."""
-    if config.parameter_changes:
-        return True
-    return _corrects_on_samples(config)
+    return bool(config.parameter_changes or reading_moments(config)) or _corrects_on_samples(config)
 
 
 def _corrects_on_samples(config: QuantizationConfig) -> bool:
@@ -163,13 +162,23 @@ def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibr
 
 
 def _quantize(work: Work) -> Work:
-    prepared, observed, config = found(work.prepared), found(work.observed), work.settings.quantize
+    prepared, config = found(work.prepared), work.settings.quantize
+    observed = _with_moments(work, prepared.graph, found(work.observed))
     corrections = _corrections(work, prepared.graph, observed)
     integer = expand_graph(prepared.graph, observed.ranges, config, corrections, observed)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, work.notes)
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model)
+
+
+def _with_moments(work: Work, graph: Graph, observed: Calibration) -> Calibration:
+    settings = work.settings
+    if work.data is None or not reading_moments(settings.quantize):
+        return with_moments(graph, observed, settings.quantize)
+    data = work.data(graph)
+    samples = Samples(data, settings.calibrate, work.runner or default_runner(), total=data.total)
+    return with_moments(graph, observed, settings.quantize, samples)
 
 
 def _corrections(work: Work, graph: Graph, observed: Calibration) -> Mapping[str, Array]:

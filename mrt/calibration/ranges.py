@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from mrt.calibration.layer_moments import Moments
 from mrt.calibration.observers import Ranging
 
 FORMAT_VERSION = 3
@@ -72,10 +73,14 @@ class Needs:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a calibration run finds: ranges by tensor name, and the mean of every channel of some tensors."""
+    """What a calibration run finds: ranges by tensor name, and the mean of every channel of some tensors.
+
+    moments: of layers whose rounding needs them; gathered once it is known how what they read is quantized, not saved.
+    """
 
     ranges: Ranges
     means: Mapping[Channels, tuple[float, ...]] = field(default_factory=dict)
+    moments: Moments | None = None
 
     def to_json(self) -> dict[str, Any]:
         """JSON's types; floats survive unchanged.

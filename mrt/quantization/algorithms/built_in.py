@@ -3,8 +3,10 @@
 from mrt.quantization.algorithms import (  # noqa: F401
     channel_choice,
     fast_bias_correction,
+    gptq_rounding,
     historical_range,
     least_error_range,
+    least_error_rounding,
     max_range,
     nearest_rounding,
     percentile_range,
