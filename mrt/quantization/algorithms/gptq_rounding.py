@@ -96,17 +96,6 @@ class GptqRounding(Rounding):
         return tuple(found)
 
 
-def corrections_from_moments(moments: LayerMoments, rows: Array) -> Array:
-    """What a layer's real output lacks in the mean, float64 (O,): E[y] - W E[x].
-
-    rows: what the integer weights stand for, output channels first, (O, I, ...).
-    """
-    groups = len(moments.x)
-    weight = rows.reshape(groups, len(rows) // groups, -1)
-    mean: Array = moments.y_mean - np.matmul(weight, moments.x_mean[:, :, None]).reshape(-1)
-    return mean
-
-
 @dataclass
 class _Memory:
     """What was found of a layer already, as it is asked for by each graph that is expanded.

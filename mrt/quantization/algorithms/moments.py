@@ -88,6 +88,17 @@ def readings_of(plan: Plan) -> tuple[list[Reading], dict[str, str]]:
     return [reading for reading in found if reading.layer.name in kept], left_alone
 
 
+def corrections_from_moments(moments: LayerMoments, rows: Array) -> Array:
+    """What a layer's real output lacks in the mean, float64 (O,): E[y] - W E[x].
+
+    rows: what the integer weights stand for, output channels first, (O, I, ...).
+    """
+    groups = len(moments.x)
+    weight = rows.reshape(groups, len(rows) // groups, -1)
+    mean: Array = moments.y_mean - np.matmul(weight, moments.x_mean[:, :, None]).reshape(-1)
+    return mean
+
+
 def _reading(plan: Plan, layer: Symbol, crosses: bool) -> Reading:
     data = layer.inputs[0]
     target = plan.edge(layer, 0) or plan[data].own

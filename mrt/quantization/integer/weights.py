@@ -198,7 +198,8 @@ class _Draft:
         """With scales for these shares (O,) of what they cover now; one share where the layer has one scale."""
         if self.config.scales == "layer":
             shares = np.broadcast_to(shares.max(), shares.shape)
-        return replace(self, scale=self.scale * shares, lo=self.lo * shares[:, None])
+        lo = np.broadcast_to(_distinct(self.lo) * shares[:, None], self.lo.shape)
+        return replace(self, scale=self.scale * shares, lo=lo)
 
     def at_shares(self, shares: Array) -> UnroundedWeight:
         """The weight at scales that cover such shares (O,) of its range."""
