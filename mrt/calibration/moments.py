@@ -35,7 +35,8 @@ class Reading:
 
     layer: of an operator that has `patches`. scales, zero_points: of the quantizer of what it reads, of the rank of
     that, each axis 1 or full; lo, hi: the quantizer's integers. y_step: that outputs are rounded to. positions: the
-    most that are taken of all samples. crosses: whether the products of inputs and outputs are asked for.
+    most that are taken of all samples. crosses: whether the products of inputs and outputs are asked for. splits: into
+    how many runs the inputs are cut, as in LayerMoments.
     """
 
     layer: Symbol
@@ -46,15 +47,16 @@ class Reading:
     y_step: float
     positions: int
     crosses: bool = False
+    splits: int = 1
 
     @property
     def x_steps(self) -> Array:
-        """(groups, K): the scale of what each weight is multiplied with."""
+        """(parts, K): the scale of what each weight is multiplied with."""
         operator, (data, weight) = self.layer.operator, self.layer.inputs[:2]
         axis, groups = operator.data_channel_axis(data.type.rank), operator.weight_groups()
         scales = np.broadcast_to(self.scales.reshape(-1), (1 if axis is None else data.shape[axis],))
         inputs = weight.type.size // self.outputs
-        steps: Array = np.repeat(scales, inputs * groups // len(scales)).reshape(groups, inputs)
+        steps: Array = np.repeat(scales, inputs * groups // len(scales)).reshape(groups * self.splits, -1)
         return steps
 
     @property
@@ -74,8 +76,8 @@ class Reading:
     @property
     def bytes(self) -> int:
         """What its sums take."""
-        groups, inputs = self.x_steps.shape
-        sums: int = groups * inputs * inputs + (inputs * self.outputs if self.crosses else 0)
+        parts, inputs = self.x_steps.shape
+        sums: int = parts * inputs * inputs + (inputs * self.outputs if self.crosses else 0)
         return 8 * sums
 
     @property
@@ -139,13 +141,13 @@ class _Sums:
     def __init__(self, reading: Reading, samples: int) -> None:
         self.reading = reading
         self._samples = samples
-        groups, inputs = reading.x_steps.shape
-        crossed = np.zeros((groups, inputs, reading.outputs // groups)) if reading.crosses else None
-        sums = (np.zeros((groups, inputs, inputs)), np.zeros((groups, inputs)), np.zeros(reading.outputs), crossed)
-        self._found = LayerMoments(0, reading.x_steps, reading.y_step, *sums)
+        parts, inputs = reading.x_steps.shape
+        crossed = np.zeros((parts, inputs, reading.outputs // parts)) if reading.crosses else None
+        sums = (np.zeros((parts, inputs, inputs)), np.zeros((parts, inputs)), np.zeros(reading.outputs), crossed)
+        self._found = LayerMoments(0, reading.x_steps, reading.y_step, *sums, reading.splits)
         self._lock = Lock()
         self._rows: list[Array] = []
-        """Of x, (groups, R, K), whose products are still to be summed."""
+        """Of x, (parts, R, K), whose products are still to be summed."""
 
     def add(self, x: Array, y: Array, chunk: Chunk, length: int) -> None:
         layer = self.reading.layer
@@ -156,6 +158,7 @@ class _Sums:
         rows = layer.operator.patches(self.reading.integers(x), where)
         if rows is None:
             raise ValueError(f"{layer.name} ({layer.op}) has no patches")
+        rows = _by_run(rows, self.reading.splits)
         at = np.unravel_index(where, outputs.shape[:-1]) if outputs.ndim > 1 else (None,)
         given = np.rint(outputs[at].astype(np.float64) / self.reading.y_step)
         crossed = _crossed(rows, given) if self.reading.crosses else None
@@ -201,6 +204,15 @@ class _Sums:
             drawn = _drawn(before, each, min(after - before, ONE_SAMPLE))
             found.append(drawn + place * each)
         return np.concatenate(found)
+
+
+def _by_run(rows: Array, splits: int) -> Array:
+    """(groups, R, inputs) as (parts, R, K)."""
+    if splits == 1:
+        return rows
+    groups, count, inputs = rows.shape
+    apart = rows.reshape(groups, count, splits, inputs // splits).transpose(0, 2, 1, 3)
+    return apart.reshape(groups * splits, count, inputs // splits)
 
 
 def _crossed(rows: Array, given: Array) -> Array:

@@ -23,10 +23,11 @@ from mrt.quantization.algorithms.algorithm import (
     algorithm,
 )
 from mrt.quantization.algorithms.integer_least_squares import (
+    SWEEPS,
     Metric,
     Steps,
     descend,
-    least_squares_factor,
+    projections,
     successive,
 )
 from mrt.quantization.algorithms.least_error_rounding import least_error_shares
@@ -39,10 +40,15 @@ FEW_BITS = 6
 """Below so many bits the weights are fitted to the layer's outputs, and far smaller scales are tried."""
 SHARES_AT_FEW_BITS, SHARES = np.linspace(1.0, 0.4, 25), np.linspace(1.0, 0.9, 5)
 LEAST_DAMPING, DAMPING = 0.05, 0.3
-ROUNDS = 2
-"""How often the scale is fitted to the integers, and these to the scale."""
+ROUNDS_AT_FEW_BITS, ROUNDS, FEW_SWEEPS = 2, 1, 3
+"""How often the scale is fitted to the integers, and these to the scale; and how many sweeps that takes at 6 bits and
+more, where little is left to gain."""
 RESULTS = 8
 """How many of a layer's weights and shares are kept for when they are asked for again."""
+CHEAP, DEAR = 2**26, 2**28
+"""Multiplications of H with all weights of a layer. Above CHEAP, scales of weights of 6 bits and more are those of the
+largest weight and descent is one sweep, above DEAR none; under 6 bits every COARSER-th share is tried above DEAR."""
+COARSER = 5
 BLOCK = 2**22
 """Weights, one for each share that is tried, that are rounded at once."""
 
@@ -55,8 +61,9 @@ class GptqRounding(Rounding):
     fewer positions, the less is believed of what is off the diagonal. The target t is the float weight w0, or under 6
     bits what fits the layer's outputs y best: t = H^-1 (cov(x, y) + (H - C) w0), of least E|y - t x|^2 + (t - w0)'
     (H - C) (t - w0). Integers are found by `successive`, then moved by `descend`. The scale of each output channel is
-    the best of 25 shares of that of the largest weight, from 0.4 to 1 (under 6 bits) or of 5 from 0.9, then twice
-    fitted by least squares.
+    the best of 25 shares of that of the largest weight, from 0.4 to 1 (under 6 bits) or of 5 from 0.9, then fitted by
+    least squares. Large layers get less (CHEAP, DEAR), and those of very many inputs are cut into runs of inputs, as if
+    different runs were not correlated.
 
     Source: E. Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers",
     2022. Layers without moments are rounded to the nearest, under 6 bits at the scale of least squared error.
@@ -100,11 +107,13 @@ class GptqRounding(Rounding):
 class _Memory:
     """What was found of a layer already, as it is asked for by each graph that is expanded.
 
-    results: by what was asked. nearest, least: the error of rounding to the nearest at the scale of the largest weight,
+    results: by what was asked. start: what was found when scales were chosen: the integers less their zero point, like
+    the target. nearest, least: the error of rounding to the nearest at the scale of the largest weight,
     and that of the integers found last, of all channels.
     """
 
     results: dict[bytes, Array] = field(default_factory=dict)
+    start: Array | None = None
     nearest: float = math.nan
     least: float = math.nan
 
@@ -149,30 +158,60 @@ class _Layer:
         """The integers at settled scales: of those found and the nearest, for each channel, the ones that err less."""
         key = _key(weight)
         if key not in self.memory.results:
-            metric, target, steps = self.metric, self._target(weight), self._steps([weight])
-            found = descend(target, metric, steps, successive(target, metric, steps)[0])
+            target, steps = self._target(weight), self._steps([weight])
             nearest = steps.nearest(self._columns(weight.values))
-            errors = metric.of(target - steps.real(found)), metric.of(target - steps.real(nearest))
-            found = np.where((errors[0] <= errors[1])[:, None], found, nearest)
-            self.memory.least = float(np.minimum(*errors).sum())
-            integers = found.transpose(0, 2, 1).reshape(weight.values.shape)
+            errors = self.metric.of(target - steps.real(nearest))
+            found, least = self._found(target, steps, weight)
+            behind = self._of_outputs(least) > self._of_outputs(errors)
+            found = np.where(self._for_parts(behind)[:, None], nearest, found)
+            if not self._tries_scales(weight):
+                self.memory.nearest = float(errors.sum())
+            self.memory.least = float(np.minimum(self._of_outputs(least), self._of_outputs(errors)).sum())
+            integers = self.moments.by_output(found).reshape(weight.values.shape)
             self.memory.kept(key, integers.astype(narrowest_dtype(weight.lo, weight.hi)))
         return self.memory.results[key]
 
     def shares(self, at: AtShares, options: WeightConfig) -> Array:
         """The shares of the largest weight that scales cover at the least error, (O,)."""
         whole = at(np.ones(self._outputs))
+        if not self._tries_scales(whole):
+            return np.ones(self._outputs)
         key = _key(whole) + options.scales.encode()
         if key in self.memory.results:
             return self.memory.results[key]
-        target, metric, steps = self._target(whole), self.metric, self._steps([whole])
-        nearest = steps.nearest(self._columns(whole.values))
-        self.memory.nearest = float(metric.of(target - steps.real(nearest)).sum())
-        tried = SHARES_AT_FEW_BITS if _bits(whole) < FEW_BITS else SHARES
+        target, steps = self._target(whole), self._steps([whole])
+        self.memory.nearest = float(
+            self.metric.of(target - steps.real(steps.nearest(self._columns(whole.values)))).sum()
+        )
+        tried = SHARES_AT_FEW_BITS[:: 1 if self._work <= DEAR else COARSER] if _bits(whole) < FEW_BITS else SHARES
         errors = np.stack(list(self._errors(target, at, tried)))
         if options.scales == "layer":
             return self.memory.kept(key, np.full(self._outputs, tried[errors.sum(axis=1).argmin()]))
         return self.memory.kept(key, self._fitted(target, at, tried[errors.argmin(axis=0)]))
+
+    def _tries_scales(self, weight: UnroundedWeight) -> bool:
+        """Whether scales other than that of the largest weight are tried: they gain little at many bits."""
+        return _bits(weight) < FEW_BITS or self._work <= CHEAP
+
+    def _found(self, target: Array, steps: Steps, weight: UnroundedWeight) -> tuple[Array, Array]:
+        """Integers and their error, (parts, O / groups), from what choosing the scales has left or anew."""
+        start = self.memory.start
+        if start is None or not self._tries_scales(weight):
+            start, error = successive(target, self.metric, steps)
+            if not self._tries_scales(weight):
+                return (start, error) if self._work > DEAR else descend(target, self.metric, steps, start, 1)
+        else:
+            start = np.clip(start + steps.zero, steps.lo, steps.hi)
+        return descend(target, self.metric, steps, start, _sweeps(steps))
+
+    def _of_outputs(self, errors: Array) -> Array:
+        """(O,), or (rows of a group times groups,), the errors (parts, rows) of all runs."""
+        total: Array = errors.reshape(self.moments.groups, self.moments.splits, -1).sum(axis=1)
+        return total
+
+    def _for_parts(self, values: Array) -> Array:
+        """(groups, rows) for each of the parts."""
+        return np.repeat(values, self.moments.splits, axis=0)
 
     @property
     def metric(self) -> Metric:
@@ -182,6 +221,12 @@ class _Layer:
             _METRICS.clear()
             found = _METRICS[self.moments] = Metric(self._damped())
         return found
+
+    @property
+    def _work(self) -> int:
+        """The multiplications of H with all weights."""
+        inputs: int = self.moments.x.shape[1]
+        return len(self.moments.y) * self.moments.splits * inputs**2
 
     @property
     def _outputs(self) -> int:
@@ -215,33 +260,39 @@ class _Layer:
         for first in range(0, len(tried), most):
             shares = tried[first : first + most]
             steps = self._steps([at(np.full(self._outputs, share)) for share in shares.tolist()])
-            repeated = np.tile(target, (1, 1, len(shares)))
-            errors = successive(repeated, self.metric, steps)[1]
-            yield from errors.reshape(len(errors), len(shares), -1).transpose(1, 0, 2).reshape(len(shares), -1)
+            errors = successive(np.tile(target, (1, 1, len(shares))), self.metric, steps)[1]
+            by_share = self._of_outputs(errors).reshape(self.moments.groups, len(shares), -1)
+            yield from by_share.transpose(1, 0, 2).reshape(len(shares), -1)
 
     def _fitted(self, target: Array, at: AtShares, shares: Array) -> Array:
         """The shares, one by one moved to where the scale fits the integers best, and these fit the scale."""
         metric, steps = self.metric, self._steps([at(shares)])
-        found = descend(target, metric, steps, successive(target, metric, steps)[0])
-        error = metric.of(target - steps.real(found))
-        for _ in range(ROUNDS):
-            moved = shares * least_squares_factor(target, metric, steps.real(found)).reshape(-1)
+        sweeps = _sweeps(steps)
+        found, error = descend(target, metric, steps, successive(target, metric, steps)[0], sweeps)
+        for _ in range(ROUNDS_AT_FEW_BITS if sweeps == SWEEPS else ROUNDS):
+            along, square = (self._of_outputs(each) for each in projections(target, metric, steps.real(found)))
+            moved = shares * np.where((along > 0) & (square > 0), along / np.where(square > 0, square, 1), 1).reshape(
+                -1
+            )
             other = self._steps([at(moved)])
-            tried = descend(target, metric, other, np.clip(found - steps.zero + other.zero, other.lo, other.hi))
-            new = metric.of(target - other.real(tried))
-            better = new < error
+            start = np.clip(found - steps.zero + other.zero, other.lo, other.hi)
+            tried, new = descend(target, metric, other, start, sweeps)
+            better = self._of_outputs(new) < self._of_outputs(error)
             shares = np.where(better.reshape(-1), moved, shares)
-            found = np.where(better[:, None], tried, found)
-            error, steps = np.minimum(error, new), self._steps([at(shares)])
+            taken = self._for_parts(better)
+            found, error = np.where(taken[:, None], tried, found), np.where(taken, new, error)
+            steps = self._steps([at(shares)])
+        self.memory.start = found - steps.zero
         return shares
 
     def _columns(self, values: Array) -> Array:
-        """(O, I, ...) as (groups, K, O / groups); where one value stands for all inputs, (groups, 1, O / groups)."""
-        groups, inputs = self.moments.x.shape
+        """(O, I, ...) as (parts, K, O / groups); where one value stands for all inputs, (parts, 1, O / groups)."""
         rows = np.asarray(values, np.float64)
-        if rows.shape[1] > 1:
-            rows = np.repeat(rows.reshape(*rows.shape[:2], -1), inputs // rows[0].size, axis=2)
-        return np.ascontiguousarray(rows.reshape(groups, self._outputs // groups, -1).transpose(0, 2, 1))
+        if rows.size == len(rows):
+            return np.repeat(rows.reshape(self.moments.groups, 1, -1), self.moments.splits, axis=0)
+        inputs = self.moments.x.shape[1] * self.moments.splits
+        rows = np.repeat(rows.reshape(*rows.shape[:2], -1), inputs // rows[0].size, axis=2)
+        return self.moments.by_part(rows)
 
     def _steps(self, weights: Sequence[UnroundedWeight]) -> Steps:
         """The scales of these weights one after the other, as rows."""
@@ -252,9 +303,14 @@ class _Layer:
         return Steps(step, zero, weights[0].lo, weights[0].hi)
 
 
-def _bits(weight: UnroundedWeight) -> int:
+def _bits(weight: UnroundedWeight | Steps) -> int:
     """The width of its integers."""
     return (weight.hi - weight.lo).bit_length()
+
+
+def _sweeps(steps: Steps) -> int:
+    """How many sweeps of descent there are at most."""
+    return SWEEPS if _bits(steps) < FEW_BITS else FEW_SWEEPS
 
 
 def _key(weight: UnroundedWeight) -> bytes:

@@ -1,7 +1,7 @@
 """Integers q that make (t - w(q))' H (t - w(q)) small, w(q) = step * (q - zero point): one column after the other.
 
 All arrays have the axes (groups, columns, rows): a row is one output channel (or one channel at one choice of scales),
-its columns are what it is multiplied with, and all rows of a group share the group's H.
+its columns are what it is multiplied with, and all rows of a group share the group's H. Groups are apart.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from mrt.symbol import Array
 BLOCK = 64
 """Columns after which what they leave is brought to the columns behind them, by one product of matrices."""
 SWEEPS = 20
+DENSE = 0.3
+"""Of so many rows as a share all are changed, since to pick them takes longer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +33,11 @@ class Metric:
 
     @cached_property
     def factor(self) -> Array:
-        """R, upper triangular, with R R' = H, the columns of H in their order; (groups, K, K)."""
+        """L, lower triangular, with L' L = H, the columns of H in their order; (groups, K, K)."""
         order = self.order[:, ::-1]
-        sorted_ = np.take_along_axis(self.matrix, order[:, :, None], axis=1)
-        sorted_ = np.take_along_axis(sorted_, order[:, None], axis=2)
-        return np.linalg.cholesky(sorted_)[:, ::-1, ::-1]
+        backwards = np.take_along_axis(self.matrix, order[:, :, None], axis=1)
+        backwards = np.take_along_axis(backwards, order[:, None], axis=2)
+        return np.ascontiguousarray(np.linalg.cholesky(backwards)[:, ::-1, ::-1].transpose(0, 2, 1))
 
     def of(self, off: Array) -> Array:
         """e' H e for each row of `off`; (groups, rows)."""
@@ -86,7 +88,7 @@ class Steps:
 def successive(target: Array, metric: Metric, steps: Steps) -> tuple[Array, Array]:
     """Integers found column by column, each making up for those before, and their error (groups, rows).
 
-    With R R' = H, R upper triangular, the error is sum_j (R_jj e_j + sum_(i<j) R_ij e_i)^2 for e = t - w(q): of falling
+    With L' L = H, L lower triangular, the error is sum_j (L_jj e_j + sum_(i<j) L_ji e_i)^2 for e = t - w(q): of falling
     diagonal, each q_j makes its own term as small as it can. It is what GPTQ finds, which changes the columns to come
     instead (E. Frantar et al., "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained Transformers",
     2022), and Babai's nearest plane (L. Babai, "On Lovasz' lattice reduction and the nearest lattice point problem",
@@ -99,10 +101,11 @@ def successive(target: Array, metric: Metric, steps: Steps) -> tuple[Array, Arra
     error = np.zeros((len(target), target.shape[2]))
     for first in range(0, target.shape[1], BLOCK):
         last = min(first + BLOCK, target.shape[1])
-        carried = np.matmul(factor[:, :first, first:last].transpose(0, 2, 1), off[:, :first])
+        carried = np.matmul(factor[:, first:last, :first], off[:, :first])
         for place in range(first, last):
-            weights = factor[:, first:place, place]
-            before = carried[:, place - first] + np.matmul(weights[:, None], off[:, first:place])[:, 0]
+            before = (
+                carried[:, place - first] + np.matmul(factor[:, place, None, first:place], off[:, first:place])[:, 0]
+            )
             own, column = factor[:, place, place][:, None], steps.column(place)
             found = column.nearest((ordered[:, place] + before / own)[:, None])
             integers[:, place] = found[:, 0]
@@ -113,52 +116,52 @@ def successive(target: Array, metric: Metric, steps: Steps) -> tuple[Array, Arra
     return unordered, error
 
 
-def descend(target: Array, metric: Metric, steps: Steps, integers: Array) -> Array:
-    """`integers` moved by coordinate descent: each column to where the error is least, the others as they are.
+def descend(target: Array, metric: Metric, steps: Steps, integers: Array, sweeps: int = SWEEPS) -> tuple[Array, Array]:
+    """`integers` moved by coordinate descent, and their error (groups, rows), which is never larger than before.
 
-    At most SWEEPS sweeps over the rows that moved in the sweep before; the error never rises.
+    Each column goes to where the error is least, the others as they are; at most so many sweeps over the rows that
+    moved in the sweep before.
     """
     found = integers.copy()
     active = np.arange(target.shape[2])
     slope = np.matmul(metric.matrix, target - steps.real(found))
-    for _ in range(SWEEPS):
+    error = np.zeros((len(target), target.shape[2]))
+    for sweep in range(sweeps):
         part: Array = found[:, :, active]
         moved: Array = np.zeros(len(active), bool)
         rows = steps.rows(active)
         for first in range(0, target.shape[1], BLOCK):
             moved = np.logical_or(moved, _sweep_block(slice(first, first + BLOCK), metric.matrix, rows, part, slope))
         found[:, :, active] = part
-        if not moved.any():
+        error[:, active] = np.einsum("gkr,gkr->gr", target[:, :, active] - rows.real(part), slope)
+        if not moved.any() or sweep == sweeps - 1:
             break
         active, slope = active[moved], slope[:, :, moved]
-    return found
+    return found, error
 
 
 def _sweep_block(block: slice, matrix: Array, steps: Steps, integers: Array, slope: Array) -> Array:
     """Moves the columns of a block in `integers`, and `slope` = H (t - w(q)) with them; which rows have moved."""
-    here = slope[:, block].copy()
-    change = np.zeros_like(here)
-    for place in range(here.shape[1]):
-        column = block.start + place
-        own, grid = matrix[:, column, column][:, None], steps.column(column)
-        old = integers[:, column]
+    start, stop = block.start, min(block.stop, integers.shape[1])
+    change = np.zeros((len(integers), stop - start, integers.shape[2]))
+    for place in range(stop - start):
+        column = start + place
+        own, grid, old = matrix[:, column, column][:, None], steps.column(column), integers[:, column]
+        moved = np.matmul(matrix[:, column, None, start:column], change[:, :place])[:, 0]
         step = grid.step[:, 0]
-        new = np.clip(np.rint(old + here[:, place] / (own * step)), grid.lo, grid.hi)
-        at = np.flatnonzero((new != old).any(axis=0))
-        if at.size:
-            change[:, place, at] = ((new - old) * step)[:, at]
-            here[:, :, at] -= matrix[:, block, column][:, :, None] * change[:, place, at][:, None]
-            integers[:, column] = new
-    moved: Array = np.asarray(change.any(axis=(0, 1)))
-    at = np.flatnonzero(moved)
-    if at.size:
-        slope[:, :, at] -= np.matmul(matrix[:, :, block], change[:, :, at])
-    return moved
+        new = np.clip(np.rint(old + (slope[:, column] - moved) / (own * step)), grid.lo, grid.hi)
+        change[:, place] = (new - old) * step
+        integers[:, column] = new
+    rows: Array = np.asarray(change.any(axis=(0, 1)))
+    if rows.mean() > DENSE:
+        slope -= np.matmul(matrix[:, :, start:stop], change)
+    elif rows.any():
+        at = np.flatnonzero(rows)
+        slope[:, :, at] -= np.matmul(matrix[:, :, start:stop], change[:, :, at])
+    return rows
 
 
-def least_squares_factor(target: Array, metric: Metric, real: Array) -> Array:
-    """(groups, rows): the a at which a * real is nearest to the target, where it is positive; else 1."""
+def projections(target: Array, metric: Metric, real: Array) -> tuple[Array, Array]:
+    """t' H w and w' H w of each row, (groups, rows): their ratio is the factor of w that is nearest to the target."""
     weighted = np.matmul(metric.matrix, real)
-    along, square = (np.einsum("gkr,gkr->gr", weighted, each) for each in (target, real))
-    factor = np.divide(along, square, out=np.ones_like(along), where=square > 0)
-    return np.where(factor > 0, factor, 1.0)
+    return np.einsum("gkr,gkr->gr", weighted, target), np.einsum("gkr,gkr->gr", weighted, real)

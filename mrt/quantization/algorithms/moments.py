@@ -21,10 +21,14 @@ from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Runner, Symbol
 from mrt.symbol.rebatch import batch_of, sized
 
-MULTIPLICATIONS = 2**33
-"""What the moments of one layer may take; four times as many where they fit its outputs, which pays at few bits."""
+MOST_INPUTS = 1152
+"""A layer of more inputs an output is cut into runs of at most so many; twice as many where its outputs are fitted."""
+MOST_RUNS = 4
+"""Runs are at least this part of what they may be: short ones would tell little."""
+MULTIPLICATIONS, FITTING = 2**32, 8
+"""What the moments of one layer may take; so many times as many where they fit its outputs, which pays at few bits."""
 LEAST_SHARE = 0.5
-"""A layer is left alone that has fewer positions than this share of its inputs: they would say too little of it."""
+"""A layer is left alone that has fewer positions than this share of a run: they would say too little of it."""
 MOST_BYTES = 2**29
 """What the moments of all layers may take; the smallest come first."""
 Y_STEPS = 2**15
@@ -58,7 +62,8 @@ def reading_moments(config: QuantizationConfig) -> tuple[str, ...]:
 def readings_of(plan: Plan) -> tuple[list[Reading], dict[str, str]]:
     """How the layers whose rounding needs moments are observed; and by name why others are not.
 
-    Left alone is what has no patches, what has too many inputs for MULTIPLICATIONS, and what exceeds MOST_BYTES.
+    Left alone is what has no patches, what has too many inputs for MULTIPLICATIONS to give it LEAST_SHARE of them as
+    positions, and what exceeds MOST_BYTES.
     """
     found: list[Reading] = []
     left_alone: dict[str, str] = {}
@@ -77,8 +82,8 @@ def readings_of(plan: Plan) -> tuple[list[Reading], dict[str, str]]:
         inputs = reading.x_steps.shape[1]
         if reading.positions < LEAST_SHARE * inputs:
             left_alone[reading.layer.name] = (
-                f"{inputs} inputs ask for {inputs**2} moments of {int(LEAST_SHARE * inputs)} positions or more, and "
-                f"{reading.positions} positions are what {MULTIPLICATIONS:.2g} multiplications are enough for"
+                f"the moments of {reading.x_steps.size} inputs would take more than {MULTIPLICATIONS:.2g} "
+                f"multiplications"
             )
         elif reading.bytes > room:
             left_alone[reading.layer.name] = f"the moments of all layers would exceed {MOST_BYTES >> 20} MiB"
@@ -93,9 +98,8 @@ def corrections_from_moments(moments: LayerMoments, rows: Array) -> Array:
 
     rows: what the integer weights stand for, output channels first, (O, I, ...).
     """
-    groups = len(moments.x)
-    weight = rows.reshape(groups, len(rows) // groups, -1)
-    mean: Array = moments.y_mean - np.matmul(weight, moments.x_mean[:, :, None]).reshape(-1)
+    means = np.matmul(moments.x_mean[:, None], moments.by_part(rows.reshape(len(rows), -1)))
+    mean: Array = moments.y_mean - moments.by_output(means).sum(axis=1)
     return mean
 
 
@@ -106,9 +110,17 @@ def _reading(plan: Plan, layer: Symbol, crosses: bool) -> Reading:
     magnitude = plan[layer].magnitude
     y_step = 2.0 ** math.ceil(math.log2(magnitude / Y_STEPS)) if magnitude > 0 else 1.0
     wide = Reading(layer, *grid, y_step, 1, crosses)
+    splits = _splits(wide.x_steps.shape[1], (2 if crosses else 1) * MOST_INPUTS)
+    wide = replace(wide, crosses=crosses and splits == 1, splits=splits)
     inputs = wide.x_steps.shape[1]
-    affordable = (4 if crosses else 1) * MULTIPLICATIONS // (wide.bytes // 8)
+    affordable = (FITTING if crosses else 1) * MULTIPLICATIONS // (wide.bytes // 8)
     return replace(wide, positions=min(max(ROWS, ROWS_FOR_EACH_INPUT * inputs), affordable))
+
+
+def _splits(inputs: int, most: int) -> int:
+    """Into how few equal runs of at most so many inputs they can be cut; 1 where they are short or cannot."""
+    runs = range(-(-inputs // most), MOST_RUNS * -(-inputs // most) + 1)
+    return next((count for count in runs if inputs % count == 0), 1)
 
 
 def _has_patches(layer: Symbol) -> bool:
