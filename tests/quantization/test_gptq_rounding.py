@@ -15,6 +15,7 @@ from mrt.quantization.algorithms.algorithm import Samples
 from mrt.quantization.algorithms.integer_least_squares import Metric, Steps, descend, projections, successive
 from mrt.quantization.algorithms.moments import corrections_from_moments, with_moments
 from mrt.quantization.algorithms.needs import needs_of
+from mrt.quantization.expand import expand_graph
 from mrt.symbol import Array, Graph, NumpyRunner
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.convolution import Convolution
@@ -146,7 +147,7 @@ def network() -> Graph:
 
 
 def quantize(graph: Graph, data: Array = IMAGES, **options: object) -> mrt.QuantizedModel:
-    config = mrt.QuantizationConfig.model_validate({"activation": {"bits": 12}} | options)
+    config = mrt.QuantizationConfig.model_validate({"preset": "mrt", "activation": {"bits": 12}} | options)
     return mrt.quantize(graph, [data], config, runner=NumpyRunner())
 
 
@@ -194,7 +195,7 @@ def test_a_network_loses_less_than_by_the_nearest(options: Mapping[str, object],
 def test_the_same_integers_for_any_batches_and_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, digests = network(), set()
     config = mrt.QuantizationConfig.model_validate(
-        {"weight": {"bits": 4, "rounding": "gptq"}, "bias_correction": "fast"}
+        {"preset": "mrt", "weight": {"bits": 4, "rounding": "gptq"}, "bias_correction": "fast"}
     )
     for cores, batches, size in ((1, [IMAGES], 16), (3, [IMAGES[:5], IMAGES[5:]], 3), (2, list(IMAGES[:, None]), 5)):
         monkeypatch.setattr("mrt.workers.cores", lambda count=cores: count)
@@ -267,8 +268,29 @@ def test_channels_that_were_always_zero_keep_their_weights() -> None:
     assert constant.graph.parameters[constant.graph.by_name["s1"].inputs[1].name].any()
 
 
+def test_inputs_are_cut_into_runs_where_there_are_very_many() -> None:
+    """As if different runs were not correlated: each is then rounded by itself."""
+    graph = chain((1, 2400), (FullyConnected(num_hidden=3, no_bias=True), [weight(3, 2400)]))
+    mixed = np.random.default_rng(4).normal(size=(1200, 30)) @ np.random.default_rng(5).normal(size=(30, 2400))
+    config = mrt.QuantizationConfig.model_validate({"weight": {"rounding": "gptq", "bits": 6}})
+    samples = Samples([mixed.astype(np.float32)], mrt.CalibrationConfig(), NumpyRunner())
+    ranges = calibrate(graph, samples.batches, needs_of(graph, config), samples.config, samples.runner)
+    observed = with_moments(graph, ranges, config, samples)
+    moments = observed.moments.layers["s0"]
+    assert moments.x.shape == (3, 800) and moments.splits == 3
+    rows = np.arange(3 * 2400).reshape(3, 2400)
+    np.testing.assert_array_equal(moments.by_output(moments.by_part(rows)), rows)
+    np.testing.assert_array_equal(moments.by_part(rows)[1, :, 2], rows[2, 800:1600])
+    np.testing.assert_allclose(moments.x_mean.reshape(-1), mixed.mean(axis=0), atol=0.05)
+    rough = np.round(graph.parameters["p0_0"], 1)
+    wanted = (mixed @ (graph.parameters["p0_0"] - rough).T).mean(axis=0)
+    np.testing.assert_allclose(corrections_from_moments(moments, rough), wanted, atol=0.3)
+    (note,) = (note for note in expand_graph(graph, ranges.ranges, config, {}, observed).notes if "gptq" in note)
+    assert float(note.split("outputs is ")[1].split(" dB")[0]) > 3
+
+
 def test_it_needs_data() -> None:
-    config = mrt.QuantizationConfig.model_validate({"weight": {"rounding": "gptq"}})
+    config = mrt.QuantizationConfig.model_validate({"preset": "mrt", "weight": {"rounding": "gptq"}})
     with pytest.raises(DataError, match="rounding by gptq needs calibration data, and batches is None"):
         mrt.quantize(network(), None, config)
     with pytest.raises(DataError, match="rounding by gptq reads the calibration data twice"):
