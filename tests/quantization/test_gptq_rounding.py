@@ -252,6 +252,15 @@ def test_what_is_left_alone_is_said() -> None:
     assert note.startswith("s0 (FullyConnected): not rounded by gptq, the moments of 40000 inputs would take")
 
 
+def test_moments_keep_to_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The smallest layers come first."""
+    monkeypatch.setattr("mrt.quantization.algorithms.moments.MOST_BYTES", 2**15)
+    model = quantize(network(), weight={"bits": 4, "rounding": "gptq"})
+    found = [note for note in model.notes if "gptq" in note]
+    assert found[0] == "s5 (FullyConnected): not rounded by gptq, the moments of all layers would exceed 0 MiB"
+    assert found[1].startswith("the weights of 2 layers were rounded by gptq")
+
+
 def test_channels_that_were_always_zero_keep_their_weights() -> None:
     """What calibration never saw says nothing of the weights that multiply it."""
     data = IMAGES.copy()
