@@ -34,6 +34,7 @@ class Operator:
       working_size(*input types) -> int        elements of the largest array that `evaluate` makes beside its output
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
+      homogeneous_in(inputs) -> places         inputs whose common positive factor becomes the output's
       is_identity(*input types) -> bool        whether it changes nothing, its output being of the type of its data
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
       batch_obstacle_among(types, batched)     the same where it matters which inputs hold the batch
@@ -75,6 +76,16 @@ class Operator:
         return False
 
     @property
+    def selects(self) -> bool:
+        """Whether every element of the output is one of the data inputs', or zero."""
+        return self.keeps_scale
+
+    @property
+    def affine_axis(self) -> int | None:
+        """Axis along which inputs 1 and 2 lie, by which it multiplies last and which it then adds; None for others."""
+        return None
+
+    @property
     def exact_in_integers(self) -> bool:
         """Whether integers compute it as it is, at scales that follow from those of its tensors."""
         return False
@@ -109,6 +120,14 @@ class Operator:
         shape = self.infer(*inputs).shape
         behind = axis + len(shape) - inputs[index].rank
         return behind if shape[behind] == inputs[index].shape[axis] else None
+
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        """The places of those among so many inputs that are scaled together: f(c x, y) = c f(x, y) for every c > 0.
+
+        An element of the output takes the factor of those that it depends on, where they have one. () where there is
+        no such factor. Of a product's two factors the first is named; any other one alone would do.
+        """
+        return (0,) if self.keeps_scale and {abs(limit) for limit in self.limits} <= {0.0, math.inf} else ()
 
     def is_identity(self, *inputs: TensorType) -> bool:
         """Whether the output, which is known to have the type of the first input, is that input."""

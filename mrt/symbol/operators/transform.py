@@ -23,6 +23,7 @@ class Concat(Operator):
     dim: int = 1
 
     ignored = frozenset({"num_args"})
+    selects = True
 
     def infer(self, *data: TensorType) -> TensorType:
         if not data:
@@ -52,6 +53,9 @@ class Concat(Operator):
             _joined([getattr(x, side) for x in data], [x.shape[axis] for x in data], axis) for side in ("lo", "hi")
         )
         return Interval(lo, hi, shape)
+
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return tuple(range(inputs))
 
     def batch_obstacle(self, *data: TensorType) -> str:
         return "inputs are joined along axis 0" if normalize_axis(self.dim, data[0].rank) == 0 else ""
