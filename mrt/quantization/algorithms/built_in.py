@@ -2,6 +2,7 @@
 
 from mrt.quantization.algorithms import (  # noqa: F401
     channel_choice,
+    equalize,
     fast_bias_correction,
     historical_range,
     least_error_range,
@@ -9,4 +10,5 @@ from mrt.quantization.algorithms import (  # noqa: F401
     nearest_rounding,
     percentile_range,
     sequential_bias_correction,
+    smooth,
 )
