@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from mrt.symbol import Array, Graph, NumpyRunner, Operator, Symbol
 from mrt.symbol.operators.activation import Clip, Relu, Sigmoid
 from mrt.symbol.operators.arrangement import DepthToSpace
 from mrt.symbol.operators.elementwise import ElemwiseMul
+from mrt.symbol.operators.normalization import BatchNorm
 from mrt.symbol.operators.selection import BroadcastMinimum
+from mrt.symbol.operators.transform import Flatten
 from tests.quantization.scaled_networks import SCALED, Network, behind, feeds, normalized
 
 CONFIG = CalibrationConfig(batch_size=4)
@@ -265,6 +268,27 @@ def quantized(graph: Graph, batches: object, changes: Sequence[str], **options: 
     fine = {"x": {"activation": {"bits": 12}}}
     config = QuantizationConfig.model_validate({"parameter_changes": changes, "overrides": fine, **options})
     return mrt.quantize(graph, batches, config, CONFIG, runner=NumpyRunner())  # type: ignore[arg-type]
+
+
+def with_batch_norms() -> Graph:
+    net = Network()
+    y = net.x
+    for outputs in (6, 5):
+        y = net.conv(y, outputs, 3)
+        shift, scale, mean = (net.parameter(name, outputs) for name in ("beta", "gamma", "mean"))
+        variance = net.builder.parameter("variance", np.linspace(0.1, 9, outputs).astype(np.float32))
+        y = net.apply(Relu(), net.apply(BatchNorm(fix_gamma=False), y, scale, shift, mean, variance))
+    return net.graph(net.dense(net.apply(Flatten(), y), 3))
+
+
+@pytest.mark.parametrize("name", [*SCALED, "batch norms"])
+def test_integers_are_proven_and_near(name: str, tmp_path: Path) -> None:
+    """From the network as read to the saved model, whose certificate is derived again."""
+    graph = SCALED[name]() if name in SCALED else with_batch_norms()
+    model = quantized(graph, feeds(graph, 20), ("equalize",), activation={"quantizer": "affine"})
+    model.save(tmp_path)
+    assert mrt.verify(tmp_path).max_bits <= 32
+    assert error_db(model, graph, feeds(graph, 5)) < -22
 
 
 @pytest.mark.parametrize("quantizer", ["symmetric", "affine"])

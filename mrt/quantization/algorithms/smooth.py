@@ -35,11 +35,12 @@ class Smooth(ParameterChange):
 def _shares(group: Group, quantizers: Quantizers) -> dict[str, Array]:
     data, weights = np.zeros(group.count), np.zeros(group.count)
     for tensor, (lo, hi) in group.ends.items():
-        np.maximum.at(data, group.numbers[tensor], np.maximum(-lo, hi))
+        np.maximum.at(data, group.places[tensor], np.maximum(-lo, hi))
     for reader in group.readers:
         rows = rows_of(reader.layer, quantizers.graph.parameters[reader.layer.inputs[1].name])
         largest = np.maximum(rows.max(axis=2), -rows.min(axis=2)).reshape(len(rows), -1)
-        np.maximum.at(weights, reader.numbers, _by_column(largest, len(reader.numbers)))
+        places = reader.columns(group.places[reader.data])
+        np.maximum.at(weights, places, _by_column(largest, len(places)))
     seen = (data > 0) & (weights > 0)
     x, w = np.where(seen, data, 1.0), np.where(seen, weights, 1.0)
     found = {}

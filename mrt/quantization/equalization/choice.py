@@ -18,7 +18,6 @@ from mrt.quantization.equalization.factor_sets import (
     Reader,
     SourceAxis,
     find_factor_sets,
-    sources_of,
 )
 from mrt.quantization.equalization.scaling import ScaledNetwork
 from mrt.quantization.expansion import named
@@ -40,16 +39,36 @@ class Group:
     """Tensors whose channels are scaled together.
 
     readers: the layers that read them. ends: by the data of a reader, the least and the greatest value of each of its
-    channels. count: of all factors of the network.
+    channels. places: by the same, where their factors stand in an array of those of the group. members: int64, sorted,
+    the numbers of these factors in the network.
     """
 
     readers: tuple[Reader, ...]
     ends: Mapping[Symbol, tuple[Array, Array]]
-    numbers: Mapping[Symbol, Array]
-    count: int
+    places: Mapping[Symbol, Array]
+    members: Array
+
+    @classmethod
+    def of(cls, sets: FactorSets, readers: tuple[Reader, ...], observed: Calibration) -> Group | None:
+        """The group that these layers read; None where calibration did not tell the channels of its tensors apart."""
+        ends = {}
+        for tensor in dict.fromkeys(reader.data for reader in readers):
+            found = sets.channels(tensor, observed.ranges)
+            if found is None:
+                return None
+            lo, hi = np.array(channel_ranges_with_margin(found), np.float64).T
+            ends[tensor] = lo, hi
+        members = np.unique(np.concatenate([sets.along[tensor].numbers for tensor in ends]))
+        places = {tensor: np.searchsorted(members, sets.along[tensor].numbers) for tensor in ends}
+        return cls(readers, ends, places, members)
+
+    @property
+    def count(self) -> int:
+        """How many factors the group has."""
+        return len(self.members)
 
     def spread(self, quantizers: Quantizers) -> Array:
-        """For each factor by its number, float64: the largest share of a tensor's range that its channel takes, with
+        """For each factor, float64: the largest share of a tensor's range that its channel takes, with
         HEADROOM; at most 1."""
         shares = np.zeros(self.count)
         for tensor, (lo, hi) in self.ends.items():
@@ -58,12 +77,12 @@ class Group:
                 below = above = max(below, above)
             parts = [np.maximum(end, 0) / whole for end, whole in ((-lo, below), (hi, above)) if whole > 0]
             if parts:
-                np.maximum.at(shares, self.numbers[tensor], np.max(parts, axis=0))
+                np.maximum.at(shares, self.places[tensor], np.max(parts, axis=0))
         return np.minimum(HEADROOM * shares, 1.0)
 
 
 Ways = Callable[[Group, Quantizers], "dict[str, Array]"]
-"""From a group to the factors that are proposed, by what a note calls them: float64, positive, by number."""
+"""From a group to its factors as they are proposed, by what a note calls them: float64 (count,), positive."""
 
 
 def squares_needed(graph: Graph, source_axis: SourceAxis) -> Needs:
@@ -89,26 +108,27 @@ def scale_channels(
     quantizers = Quantizers.of(graph, config, observed)
     closed = {*quantizers.fixed, *(s.name for s in graph.operators if not _may_be_scaled(s, quantizers))}
     sets = find_factor_sets(graph, source_axis, closed)
-    factors, notes, idle = np.ones(len(sets.groups)), list[str](), list[str]()
-    for number, readers in sets.members.items():
-        first = next((source.name for source in sources_of(sets, number)), None)
-        group = _group(sets, readers, observed)
-        if first is None:
-            continue
+    factors, notes = np.ones(len(sets.groups)), list[str]()
+    idle, unseen = list[str](), list[str]()
+    for number, maker in ((n, maker) for n, maker in sets.makers.items() if n in sets.members):
+        group = Group.of(sets, sets.members[number], observed)
         if group is None:
-            notes.append(f"{name}: {first} is left, since calibration did not tell the channels apart")
+            unseen.append(maker.name)
             continue
         way, chosen, gain = _least(group, ways(group, quantizers), quantizers)
         if gain < LEAST_GAIN:
-            idle.append(first)
+            idle.append(maker.name)
             continue
-        factors *= chosen
+        factors[group.members] = chosen
         tensors = named([tensor.name for tensor in group.ends])
         notes.append(
             f"{name}: {tensors} scaled by {way}, factors from {chosen.min():.3g} to {chosen.max():.3g}; the expected "
             f"error of what reads it falls by {100 * gain:.0f} %"
         )
-    notes += _left_notes(name, sets, idle)
+    reasons = {"since little is gained": idle, "since calibration did not tell the channels apart": unseen}
+    for source, why in sets.obstacles.items():
+        reasons.setdefault(f"since factors would have to pass {why}", []).append(source)
+    notes += [f"{name}: left alone, {why}: {_several(left)}" for why, left in reasons.items() if left]
     if (factors == 1).all():
         return Changed(graph, tuple(notes), observed)
     scaled = ScaledNetwork.of(sets, factors)
@@ -132,41 +152,18 @@ def _may_be_scaled(symbol: Symbol, quantizers: Quantizers) -> bool:
     )
 
 
-def _group(sets: FactorSets, readers: Sequence[Reader], observed: Calibration) -> Group | None:
-    ends = {}
-    for tensor in dict.fromkeys(reader.data for reader in readers):
-        found = sets.channels(tensor, observed.ranges)
-        if found is None:
-            return None
-        lo, hi = np.array(channel_ranges_with_margin(found), np.float64).T
-        ends[tensor] = lo, hi
-    numbers = {tensor: sets.along[tensor].numbers for tensor in ends}
-    return Group(tuple(readers), ends, numbers, len(sets.groups))
-
-
 def _least(group: Group, ways: Mapping[str, Array], quantizers: Quantizers) -> tuple[str, Array, float]:
     """The way of least expected error, its factors, and the share of the error that it saves."""
     proposed = [np.ones(group.count), *ways.values()]
     for factors in proposed:
-        factors[FIXED] = 1.0
+        factors[group.members == FIXED] = 1.0
     total = np.zeros(len(proposed))
     for reader in group.readers:
-        numbers = group.numbers[reader.data]
-        total += expected_errors(reader, group.ends[reader.data], [each[numbers] for each in proposed], quantizers)
+        places = group.places[reader.data]
+        total += expected_errors(reader, group.ends[reader.data], [each[places] for each in proposed], quantizers)
     best = int(total.argmin())
     gain = 1 - float(total[best] / total[0]) if total[0] > 0 else 0.0
     return ["", *ways][best], proposed[best], gain
-
-
-def _left_notes(name: str, sets: FactorSets, idle: Sequence[str]) -> list[str]:
-    """What keeps its scales, by reason."""
-    reasons: dict[str, list[str]] = {}
-    for source, why in sets.obstacles.items():
-        reasons.setdefault(why, []).append(source)
-    notes = [
-        f"{name}: left alone, since factors would have to pass {why}: {_several(kept)}" for why, kept in reasons.items()
-    ]
-    return notes + ([f"{name}: left alone, since little is gained: {_several(idle)}"] if idle else [])
 
 
 def _several(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ factors carry them on; layers that read the tensor multiply the columns of their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,8 +23,9 @@ from mrt.symbol.places import NOWHERE, Places, places_behind
 FIXED = 0
 """The number of the factor that is 1 since something stands in its way."""
 
-SourceAxis = Callable[[Graph, Symbol], "int | None"]
-"""Along which axis an operator's own parameters divide what it makes by factors; None where they cannot."""
+SourceAxis = Callable[[Graph, Symbol, Mapping[str, int]], "int | None"]
+"""Along which axis an operator's own parameters divide what it makes by factors, by the channel axes of all symbols of
+its graph; None where they cannot."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,26 +71,23 @@ def columns_of(layer: Symbol, axis: int, values: Array) -> Array:
 class FactorSets:
     """The factors of a graph, numbered; equal ones have one number.
 
-    along: of the tensors that have factors. sources: that divide by them. groups: int64 by the number of a factor, the
-    least number of those that meet in some tensor, and so are chosen together. obstacles: by the name of a source none
-    of whose factors is free, why.
+    channel_axes: of the graph. along: of the tensors that have factors. sources: that divide by them. groups: int64 by
+    the number of a factor, the least number of those that meet in some tensor, and so are chosen together. obstacles:
+    by the name of a source none of whose factors is free, why.
     """
 
     graph: Graph
+    channel_axes: Mapping[str, int]
     along: Mapping[Symbol, Along]
     sources: tuple[Symbol, ...]
     readers: tuple[Reader, ...]
     groups: Array
     obstacles: Mapping[str, str]
 
-    @cached_property
-    def _channel_axes(self) -> Mapping[str, int]:
-        return channel_axes(self.graph)
-
     def channels(self, tensor: Symbol, ranges: Mapping[str, Range]) -> Range | None:
         """The range of a tensor, with those of the channels along its axis; None where these were not told apart."""
         found, axis = ranges.get(tensor.name), self.along[tensor].axis
-        if found is None or self._channel_axes.get(tensor.name) != axis or len(found.channels) != tensor.shape[axis]:
+        if found is None or self.channel_axes.get(tensor.name) != axis or len(found.channels) != tensor.shape[axis]:
             return None
         return found
 
@@ -103,6 +101,16 @@ class FactorSets:
                 found.setdefault(int(self.groups[free[0]]), []).append(reader)
         return {group: tuple(readers) for group, readers in found.items()}
 
+    @cached_property
+    def makers(self) -> Mapping[int, Symbol]:
+        """By the number of a group, the first source that divides by its factors."""
+        found: dict[int, Symbol] = {}
+        for source in self.sources:
+            numbers = self.along[source].numbers
+            for group in set(self.groups[numbers[numbers != FIXED]].tolist()):
+                found.setdefault(group, source)
+        return found
+
 
 def find_factor_sets(graph: Graph, source_axis: SourceAxis, closed: Collection[str] = ()) -> FactorSets:
     """The factors that a prepared float graph leaves free.
@@ -115,14 +123,14 @@ def find_factor_sets(graph: Graph, source_axis: SourceAxis, closed: Collection[s
     return walk.found()
 
 
-def layer_axis(graph: Graph, symbol: Symbol) -> int | None:
+def layer_axis(graph: Graph, symbol: Symbol, axes: Mapping[str, int]) -> int | None:
     """The axis of a layer's output channels, if its weight and its bias are parameters."""
     if not has_rows(symbol) or not _are_parameters(graph, symbol, 1):
         return None
     return symbol.channel_axis
 
 
-def normalization_axis(graph: Graph, symbol: Symbol) -> int | None:
+def normalization_axis(graph: Graph, symbol: Symbol, axes: Mapping[str, int]) -> int | None:
     """The axis of the factors and terms with which a normalisation ends, or a multiplication by a constant vector."""
     axis, rank = symbol.operator.affine_axis, symbol.type.rank
     if axis is not None:
@@ -130,7 +138,7 @@ def normalization_axis(graph: Graph, symbol: Symbol) -> int | None:
     constants = [graph.value(source) for source in symbol.inputs]
     if symbol.operator.operation is not Operation.MULTIPLY or len(constants) != 2 or rank == 0:
         return None
-    axis, vectors = channel_axes(graph)[symbol.name], [value for value in constants if value is not None]
+    axis, vectors = axes[symbol.name], [value for value in constants if value is not None]
     shapes = [(1,) * (rank - vector.ndim) + vector.shape for vector in vectors]
     is_vector = len(shapes) == 1 and shapes[0][axis] == symbol.shape[axis] > 1
     return axis if is_vector and vectors[0].dtype.kind == "f" else None
@@ -161,6 +169,7 @@ class _Walk:
 
     def __init__(self, graph: Graph, source_axis: SourceAxis, closed: Collection[str]) -> None:
         self._graph, self._source_axis, self._closed = graph, source_axis, frozenset(closed)
+        self._axes = channel_axes(graph)
         self._outputs = frozenset(graph.outputs)
         self._along: dict[Symbol, Along] = {}
         self._equal: list[tuple[Array, Array]] = []
@@ -182,7 +191,8 @@ class _Walk:
             self._fix(symbol, "a tensor whose scale is given")
 
     def _made_by(self, symbol: Symbol) -> Along | None:
-        axis, is_layer = self._source_axis(self._graph, symbol), symbol.operator.weight_channel_axis is not None
+        axis = self._source_axis(self._graph, symbol, self._axes)
+        is_layer = symbol.operator.weight_channel_axis is not None
         if is_layer:
             self._read(symbol)
         elif axis is not None:
@@ -263,7 +273,7 @@ class _Walk:
         }
         readers = tuple(replace(reader, numbers=least[reader.numbers]) for reader in self._readers)
         groups = _least_equal(self._count, together)
-        return FactorSets(self._graph, along, tuple(self._sources), readers, groups, stuck)
+        return FactorSets(self._graph, self._axes, along, tuple(self._sources), readers, groups, stuck)
 
 
 def _least_equal(count: int, pairs: Collection[tuple[Array, Array]]) -> Array:
@@ -277,11 +287,3 @@ def _least_equal(count: int, pairs: Collection[tuple[Array, Array]]) -> Array:
         np.minimum.at(least, np.maximum(a, b), np.minimum(a, b))
         while not np.array_equal(least, least[least]):
             least = least[least]
-
-
-def sources_of(sets: FactorSets, group: int) -> Iterator[Symbol]:
-    """The sources that divide by factors of a group, in order."""
-    for source in sets.sources:
-        numbers = sets.along[source].numbers
-        if (sets.groups[numbers[numbers != FIXED]] == group).any():
-            yield source

@@ -72,21 +72,21 @@ class ScaledNetwork:
 
         It is so only of ranges that go from the least to the greatest value.
         """
+        scaled = {symbol: _along(self.sets, self.factors, symbol) for symbol in self.sets.along}
+        moved = {symbol.name: (symbol, by) for symbol, by in scaled.items() if by is not None and (by != 1).any()}
         ranges = dict(before.ranges)
+        for name in ranges.keys() & moved.keys():
+            symbol, factor = moved[name]
+            if self.sets.channels(symbol, ranges) is None:
+                return None
+            ranges[name] = _scaled_range(ranges[name], factor)
         means, squares = dict(before.means), dict(before.squares)
-        for symbol in self.sets.along:
-            factor = _along(self.sets, self.factors, symbol)
-            if factor is None or (factor == 1).all():
-                continue
-            if symbol.name in ranges:
-                if self.sets.channels(symbol, ranges) is None:
+        for table, power in ((means, 1), (squares, 2)):
+            for channels in [each for each in table if each.tensor in moved]:
+                symbol, factor = moved[channels.tensor]
+                if channels.axis != self.sets.along[symbol].axis:
                     return None
-                ranges[symbol.name] = _scaled_range(ranges[symbol.name], factor)
-            for table, by in ((means, factor), (squares, np.square(factor))):
-                for channels in [each for each in table if each.tensor == symbol.name]:
-                    if channels.axis != self.sets.along[symbol].axis:
-                        return None
-                    table[channels] = tuple((np.asarray(table[channels]) / by).tolist())
+                table[channels] = tuple((np.asarray(table[channels]) / factor**power).tolist())
         for name, limited in self.limits.items():
             if limited.source not in ranges:
                 return None
