@@ -33,6 +33,7 @@ class Operator:
       intermediates(*input intervals)          intervals of what a kernel holds on the way, such as partial sums
       working_size(*input types) -> int        elements of the largest array that `evaluate` makes beside its output
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
+      summed_products(*input types) -> int     products of two computed tensors that an output element sums up
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
       homogeneous_in(inputs) -> places         inputs whose common positive factor becomes the output's
       is_identity(*input types) -> bool        whether it changes nothing, its output being of the type of its data
@@ -48,6 +49,8 @@ class Operator:
     """Whether an input's least and greatest value, beside parameters, become the output's: `bounds` gives its range."""
     keeps_order: ClassVar[bool] = False
     """Whether the output holds the elements of the data in their order, whatever its shape."""
+    joins_inputs: ClassVar[bool] = False
+    """Whether the output holds the elements of all inputs, one after another."""
     operation: ClassVar[Operation | None] = None
     """What it computes of two operands, two tensors or a tensor and a number; None for other operators."""
     expression_arity: ClassVar[int] = 0
@@ -78,7 +81,7 @@ class Operator:
     @property
     def selects(self) -> bool:
         """Whether every element of the output is one of the data inputs', or zero."""
-        return self.keeps_scale
+        return self.keeps_scale or self.joins_inputs
 
     @property
     def affine_axis(self) -> int | None:
@@ -108,6 +111,9 @@ class Operator:
 
     def data_channel_axis(self, rank: int) -> int | None:
         return None
+
+    def summed_products(self, *inputs: TensorType) -> int:
+        return 0
 
     def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
         """The axis of the output that keeps `axis` of input `index` apart; None where the operator mixes or cuts that.

@@ -388,18 +388,3 @@ def test_a_sum_behind_two_branches() -> None:
     outcome = quantize_and_run(graph, random_samples(graph), quantizers("affine"))
     assert outcome.relative_error < EIGHT_BITS
     assert_compiled_alike(outcome.integer)
-
-
-@QUANTIZERS
-@pytest.mark.parametrize("record", [BroadcastMinimum, BroadcastMaximum])
-def test_a_comparison_that_always_takes_one_operand_is_that(record: type[Operator], quantizer: str) -> None:
-    """Behind a relu, against limits by channel beyond all that its quantizer holds, and against such as are not."""
-    beyond, within = (
-        ([9.0, 7.0, 8.0, 1e3], [9.0, 0.5, 8.0, 1e3]) if record is BroadcastMinimum else ([0.0] * 4, [0.5] * 4)
-    )
-    for limits, left in ((beyond, 0), (within, 1)):
-        graph = chain((1, 4, 3), (Relu(), []), (record(), [np.reshape(limits, (4, 1))]), (Sum(axis=(1,)), []))
-        options = QuantizationConfig.model_validate({"activation": {"quantizer": quantizer}})
-        outcome = quantize_and_run(graph, random_samples(graph), options)
-        assert sum(isinstance(symbol.operator, record) for symbol in outcome.integer.graph.operators) == left
-        assert outcome.relative_error < 0.02

@@ -23,8 +23,10 @@ from mrt.symbol.operators.activation import Clip, Relu, Sigmoid
 from mrt.symbol.operators.arrangement import DepthToSpace
 from mrt.symbol.operators.elementwise import ElemwiseMul
 from mrt.symbol.operators.normalization import BatchNorm
-from mrt.symbol.operators.selection import BroadcastMinimum
+from mrt.symbol.operators.reduce import Sum
+from mrt.symbol.operators.selection import BroadcastMaximum, BroadcastMinimum
 from mrt.symbol.operators.transform import Flatten
+from tests.quantization.networks import chain, quantize_and_run, random_samples
 from tests.quantization.scaled_networks import SCALED, Network, behind, feeds, normalized
 
 CONFIG = CalibrationConfig(batch_size=4)
@@ -266,7 +268,9 @@ def error_db(model: mrt.QuantizedModel, graph: Graph, data: list[dict[str, Array
 
 def quantized(graph: Graph, batches: object, changes: Sequence[str], **options: object) -> mrt.QuantizedModel:
     fine = {"x": {"activation": {"bits": 12}}}
-    config = QuantizationConfig.model_validate({"parameter_changes": changes, "overrides": fine, **options})
+    config = QuantizationConfig.model_validate(
+        {"preset": "mrt", "parameter_changes": changes, "overrides": fine, **options}
+    )
     return mrt.quantize(graph, batches, config, CONFIG, runner=NumpyRunner())  # type: ignore[arg-type]
 
 
@@ -316,7 +320,7 @@ def test_limits_cost_the_integers_nothing() -> None:
 def test_data_are_read_again_only_where_ranges_do_not_follow(method: str, reads: int) -> None:
     graph = spread()
     batches = Counted(feeds(graph, 10))
-    config = QuantizationConfig(parameter_changes=("equalize",))
+    config = QuantizationConfig(preset="mrt", parameter_changes=("equalize",))
     mrt.quantize(graph, batches, config, CalibrationConfig(method=method), runner=NumpyRunner())
     assert len(batches.read) == reads
 
@@ -326,3 +330,18 @@ def test_a_weight_with_one_scale_and_a_tensor_with_groups_are_left() -> None:
     for options in ({"weight": {"scales": "layer"}}, {"activation": {"granularity": {"channel": 1}}}):
         changed = change("equalize", graph, QuantizationConfig.model_validate(options))
         assert changed.graph is graph
+
+
+@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
+@pytest.mark.parametrize("record", [BroadcastMinimum, BroadcastMaximum])
+def test_a_comparison_that_always_takes_one_operand_is_that(record: type[Operator], quantizer: str) -> None:
+    """Behind a relu, against limits by channel beyond all that its quantizer holds, and against such as are not."""
+    beyond, within = (
+        ([9.0, 7.0, 8.0, 1e3], [9.0, 0.5, 8.0, 1e3]) if record is BroadcastMinimum else ([0.0] * 4, [0.5] * 4)
+    )
+    for limits, left in ((beyond, 0), (within, 1)):
+        graph = chain((1, 4, 3), (Relu(), []), (record(), [np.reshape(limits, (4, 1))]), (Sum(axis=(1,)), []))
+        options = QuantizationConfig.model_validate({"activation": {"quantizer": quantizer}})
+        outcome = quantize_and_run(graph, random_samples(graph), options)
+        assert sum(isinstance(symbol.operator, record) for symbol in outcome.integer.graph.operators) == left
+        assert outcome.relative_error < 0.02

@@ -50,9 +50,9 @@ class Quantizers:
         return isinstance(options, ActivationConfig) and options.channel_step is not None
 
     def is_affine(self, tensor: Symbol) -> bool:
-        """Whether a tensor has a quantizer that covers either side as far as it goes."""
+        """Whether a tensor has, or may have, a quantizer that covers either side as far as it goes."""
         options = self.options[tensor.name]
-        return isinstance(options, ActivationConfig) and options.quantizer == "affine"
+        return isinstance(options, ActivationConfig) and options.quantizer != "symmetric"
 
     def step(self, tensor: Symbol, lo: float, hi: float) -> float:
         """The step of a tensor's quantizer, should the tensor have that range."""
