@@ -25,6 +25,7 @@ from mrt.quantization.tensor_plan import Plan
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.quantize import QUANTIZE
+from mrt.stages.stage import output_folder
 from mrt.steps import found
 from mrt.workspace import Origins, Workspace
 
@@ -47,7 +48,7 @@ def run_pipeline(
     """
     started = time.perf_counter()
     todo = _chosen(first, last)
-    workspace = Workspace(_output(config, output))
+    workspace = Workspace(output_folder(config, output))
     report = report or Reporter()
     with workspace.opened() as has_locks:
         if not has_locks:
@@ -72,7 +73,7 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
 
     Raises ConfigError where no run has calibrated it as the configuration says, or one of its overrides fits nothing.
     """
-    workspace = Workspace(_output(config, output))
+    workspace = Workspace(output_folder(config, output))
     with workspace.opened():
         run = Run(config, load_model(config.model.path, shapes=config.model.shapes), workspace, Reporter())
         needed = STAGES[: STAGES.index(QUANTIZE)]
@@ -180,10 +181,3 @@ def _check_sections(run: Run, todo: Sequence[Stage]) -> None:
         raise ConfigError(f"data.calibration is missing; stage quantize needs it for bias_correction: {correction}")
     if "evaluate" in names and config.data.test is None:
         raise ConfigError("data.test is missing; stage evaluate needs it (to do without, stop by --to compile)")
-
-
-def _output(config: RunConfig, output: Path | None) -> Path:
-    folder = output or config.output
-    if folder is None:
-        raise ConfigError("output is missing; name the folder of the results there or by --output")
-    return folder

@@ -87,7 +87,7 @@ class GainChoice(ChannelChoice):
     ) -> tuple[QuantizationConfig, tuple[str, ...]]:
         candidates = _candidates(graph, ranges, config)
         found = {c: c.splits(ranges) for c in candidates if ranges[c.symbol.name].channels}
-        total = sum(_multiplications(symbol) for symbol in graph.operators)
+        total = sum(multiplications(symbol) for symbol in graph.operators)
         room = config.max_extra_operations * total
         notes, overrides = [], dict(config.overrides)
         for candidate in sorted(found, key=lambda candidate: -_worth(found[candidate])):
@@ -172,7 +172,7 @@ def _added(layer: Symbol, channels: int, step: int) -> int:
     return 2 * terms * layer.type.size // max(layer.shape[0], 1) if terms > 1 else 0
 
 
-def _multiplications(symbol: Symbol) -> int:
+def multiplications(symbol: Symbol) -> int:
     """How many multiplications a layer does for one sample; 0 for other operators."""
     axis = symbol.operator.weight_channel_axis
     if axis is None:
