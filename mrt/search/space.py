@@ -1,0 +1,185 @@
+"""What may be chosen: the bits of each weight and each tensor, and the algorithms; a candidate is a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from mrt.algorithm_registry import names_of
+from mrt.calibration import Range
+from mrt.quantization.algorithms.algorithm import BiasCorrection, ChannelChoice, ParameterChange, Rounding
+from mrt.quantization.algorithms.bias_correction import reductions
+from mrt.quantization.algorithms.channel_choice import multiplications
+from mrt.quantization.expand import plan_graph
+from mrt.quantization.options import (
+    ActivationConfig,
+    ActivationOverride,
+    Override,
+    QuantizationConfig,
+    WeightOverride,
+)
+from mrt.quantization.tensor_plan import Plan
+from mrt.symbol import Graph, Symbol
+
+Kind = Literal["weight", "activation"]
+Key = tuple[Kind, str]
+"""What is chosen: the weight that a symbol takes, or the tensor that it gives."""
+Widths = Mapping[Key, int]
+WIDTHS: Mapping[Kind, tuple[int, ...]] = {"weight": (2, 3, 4, 5, 6, 8), "activation": (4, 6, 8, 10, 12, 16)}
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something whose bits may be chosen.
+
+    members: the tensors whose integers follow from it; of a weight its parameter. multiplications: of the layers that
+    read it, for one sample. size: the number of weights, or 0. values: the values of a tensor, for one sample, or 0.
+    """
+
+    kind: Kind
+    name: str
+    members: tuple[str, ...]
+    multiplications: int
+    size: int = 0
+    values: int = 0
+
+    @property
+    def key(self) -> Key:
+        return self.kind, self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The items of a network, and the configuration that candidates differ from.
+
+    layers: all with a weight. What an override of the configuration gives bits, and what the network or its inputs fix,
+    stays as it is and is no item.
+    """
+
+    config: QuantizationConfig
+    items: tuple[Item, ...]
+    layers: tuple[Symbol, ...]
+
+    @staticmethod
+    def of(graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig) -> Space:
+        """graph: prepared, float. ranges: as calibrated."""
+        plan = plan_graph(graph, ranges, config).plan
+        layers = tuple(symbol for symbol in reductions(plan.graph) if len(symbol.inputs) > 1)
+        return Space(config, (*_weights(plan, layers), *_activations(plan)), layers)
+
+    @cached_property
+    def by_key(self) -> Mapping[Key, Item]:
+        return {item.key: item for item in self.items}
+
+    def with_widths(self, config: QuantizationConfig, widths: Widths) -> QuantizationConfig:
+        """`config` with these bits, and without any that were given items before."""
+        overrides = dict(self.config.overrides)
+        for (kind, name), bits in sorted(widths.items()):
+            if bits == self.default(kind):
+                continue
+            chosen = (
+                Override(weight=WeightOverride(bits=bits))
+                if kind == "weight"
+                else Override(activation=ActivationOverride(bits=bits))
+            )
+            overrides[name] = chosen.over(overrides.pop(name, None))
+        return config.model_copy(update={"overrides": overrides})
+
+    def widths(self, config: QuantizationConfig) -> Widths:
+        """The bits of all items."""
+        return {item.key: bits_of(config, item.key) for item in self.items}
+
+    def default(self, kind: Kind) -> int:
+        """The bits of what no override names."""
+        return self.config.weight.bits if kind == "weight" else self.config.activation.bits
+
+    def mean_bits(self, config: QuantizationConfig) -> float:
+        """Of all weights, those that are no items among them."""
+        sizes = {layer.name: layer.inputs[1].type.size for layer in self.layers}
+        total = sum(sizes.values())
+        return sum(size * config.weight_of(name).bits for name, size in sizes.items()) / max(total, 1)
+
+
+def bits_of(config: QuantizationConfig, key: Key) -> int:
+    """The bits that a configuration gives an item."""
+    kind, name = key
+    return config.weight_of(name).bits if kind == "weight" else config.activation_of(name).bits
+
+
+def algorithms_of(config: QuantizationConfig) -> tuple[str, ...]:
+    """The kind of quantizer and the algorithms of a configuration, named as in `alternatives`."""
+    return (
+        f"activation.quantizer: {config.activation.quantizer}",
+        *(f"parameter_changes: {name}" for name in config.parameter_changes),
+        f"weight.rounding: {config.weight.rounding}",
+        f"bias_correction: {config.bias_correction}",
+        f"activation.granularity: {config.activation.granularity}",
+    )
+
+
+def alternatives(config: QuantizationConfig) -> Iterator[tuple[str, QuantizationConfig]]:
+    """What differs from a configuration in one of the algorithms, or in the kind of quantizer, with what differs."""
+    every = [
+        *((f"activation.quantizer: {q}", _changed(config, "activation", quantizer=q)) for q in ("affine", "symmetric")),
+        *((f"parameter_changes: {n}", _with_change(config, n)) for n in names_of(ParameterChange.option)),
+        *((f"weight.rounding: {n}", _changed(config, "weight", rounding=n)) for n in names_of(Rounding.option)),
+        *((f"bias_correction: {n}", _with_correction(config, n)) for n in (*names_of(BiasCorrection.option), "none")),
+        *(
+            (f"activation.granularity: {n}", _changed(config, "activation", granularity=n))
+            for n in (*names_of(ChannelChoice.option), "layer")
+        ),
+    ]
+    own = algorithms_of(config)
+    yield from ((name, changed) for name, changed in every if name not in own)
+
+
+def _with_change(config: QuantizationConfig, name: str) -> QuantizationConfig:
+    return config.model_copy(update={"parameter_changes": (*config.parameter_changes, name)})
+
+
+def _with_correction(config: QuantizationConfig, name: str) -> QuantizationConfig:
+    return config.model_copy(update={"bias_correction": name})
+
+
+def _changed(config: QuantizationConfig, section: str, **options: Any) -> QuantizationConfig:
+    return config.model_copy(update={section: getattr(config, section).model_copy(update=options)})
+
+
+def _weights(plan: Plan, layers: tuple[Symbol, ...]) -> Iterator[Item]:
+    config = plan.config
+    for layer in layers:
+        weight = layer.inputs[1]
+        is_free = plan.graph.value(weight) is not None and plan[weight].constant is None and plan[weight].fixed is None
+        if is_free and config.weight_of(layer.name).bits == config.weight.bits:
+            yield Item("weight", layer.name, (weight.name,), multiplications(layer), weight.type.size)
+
+
+def _activations(plan: Plan) -> Iterator[Item]:
+    """The tensors that are rounded for a reader, those whose integers they carry on taken together."""
+    rounded: dict[str, list[str]] = {}
+    readers: dict[str, dict[str, int]] = {}
+    for symbol in (*plan.graph.inputs, *plan.graph.operators):
+        targets = plan[symbol].edges.values()
+        if not any(target is not None for target in targets):
+            continue
+        root = _root(plan, symbol)
+        rounded.setdefault(root, []).append(symbol.name)
+        for reader in plan.graph.consumers[symbol]:
+            readers.setdefault(root, {})[reader.name] = multiplications(reader)
+    config = plan.config
+    for root, members in rounded.items():
+        tensor = plan.tensors[root]
+        if not isinstance(tensor.options, ActivationConfig) or tensor.fixed is not None:
+            continue
+        if tensor.options.bits == config.activation.bits == config.activation_of(root).bits:
+            values = plan.graph.by_name[root].type.size // max(plan.graph.by_name[root].shape[0], 1)
+            yield Item("activation", root, tuple(members), sum(readers[root].values()), values=values)
+
+
+def _root(plan: Plan, symbol: Symbol) -> str:
+    """The tensor whose options the integers of `symbol` follow."""
+    while symbol.operator.keeps_scale and not symbol.is_variable and plan.graph.value(symbol.inputs[0]) is None:
+        symbol = symbol.inputs[0]
+    return symbol.name
