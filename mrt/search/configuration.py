@@ -11,10 +11,9 @@ from mrt.config import RunConfig
 from mrt.quantization.options import QuantizationConfig
 
 
-def tuned_config(config: RunConfig, quantize: QuantizationConfig, samples: int | None, output: Path) -> RunConfig:
-    """The run of `quantize`. samples: of the calibration data, those that calibrate; None for what `config` says."""
-    calibrate = config.calibrate if samples is None else config.calibrate.model_copy(update={"samples": samples})
-    return config.model_copy(update={"quantize": quantize, "calibrate": calibrate, "output": output})
+def tuned_config(config: RunConfig, quantize: QuantizationConfig, output: Path) -> RunConfig:
+    """The run of `quantize`, whose results go to `output`."""
+    return config.model_copy(update={"quantize": quantize, "output": output})
 
 
 def config_yaml(config: RunConfig, about: str) -> bytes:

@@ -222,7 +222,7 @@ class _Tuner:
 
     def _write(self, tuned: Tuned) -> None:
         folder, config = tuned.configuration.parent, self.run.config
-        chosen = tuned_config(config, tuned.best.config, config.calibrate.samples, folder.resolve() / RESULTS)
+        chosen = tuned_config(config, tuned.best.config, folder.resolve() / RESULTS)
         atomic_write_all(
             {folder / OUTCOME: to_json(tuned.to_json()), tuned.configuration: config_yaml(chosen, tuned.verdict)}
         )
