@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from mrt.algorithm_registry import names_of
 from mrt.calibration import Range
 from mrt.quantization.algorithms.algorithm import BiasCorrection, ChannelChoice, ParameterChange, Rounding
 from mrt.quantization.algorithms.bias_correction import reductions
 from mrt.quantization.algorithms.channel_choice import multiplications
+from mrt.quantization.demand import Demand
 from mrt.quantization.expand import plan_graph
+from mrt.quantization.expansion import expansion_of
 from mrt.quantization.options import (
     ActivationConfig,
     ActivationOverride,
@@ -29,19 +31,22 @@ Key = tuple[Kind, str]
 Widths = Mapping[Key, int]
 WIDTHS: Mapping[Kind, tuple[int, ...]] = {"weight": (2, 3, 4, 5, 6, 8), "activation": (4, 6, 8, 10, 12, 16)}
 
+QUANTIZERS: tuple[str, ...] = get_args(ActivationConfig.model_fields["quantizer"].annotation)
+
 
 @dataclass(frozen=True)
 class Item:
     """Something whose bits may be chosen.
 
-    members: the tensors whose integers follow from it; of a weight its parameter. multiplications: of the layers that
-    read it, for one sample. size: the number of weights, or 0. values: the values of a tensor, for one sample, or 0.
+    multiplications: of the layers that read it, for one sample. edges: the inputs of readers that are rounded as a
+    tensor's bits say, by the names of tensor and reader and the place. size: the number of weights, or 0. values: those
+    of a tensor, for one sample, or 0.
     """
 
     kind: Kind
     name: str
-    members: tuple[str, ...]
     multiplications: int
+    edges: tuple[tuple[str, str, int], ...] = ()
     size: int = 0
     values: int = 0
 
@@ -122,7 +127,7 @@ def algorithms_of(config: QuantizationConfig) -> tuple[str, ...]:
 def alternatives(config: QuantizationConfig) -> Iterator[tuple[str, QuantizationConfig]]:
     """What differs from a configuration in one of the algorithms, or in the kind of quantizer, with what differs."""
     every = [
-        *((f"activation.quantizer: {q}", _changed(config, "activation", quantizer=q)) for q in ("affine", "symmetric")),
+        *((f"activation.quantizer: {q}", _changed(config, "activation", quantizer=q)) for q in QUANTIZERS),
         *((f"parameter_changes: {n}", _with_change(config, n)) for n in names_of(ParameterChange.option)),
         *((f"weight.rounding: {n}", _changed(config, "weight", rounding=n)) for n in names_of(Rounding.option)),
         *((f"bias_correction: {n}", _with_correction(config, n)) for n in (*names_of(BiasCorrection.option), "none")),
@@ -153,29 +158,27 @@ def _weights(plan: Plan, layers: tuple[Symbol, ...]) -> Iterator[Item]:
         weight = layer.inputs[1]
         is_free = plan.graph.value(weight) is not None and plan[weight].constant is None and plan[weight].fixed is None
         if is_free and config.weight_of(layer.name).bits == config.weight.bits:
-            yield Item("weight", layer.name, (weight.name,), multiplications(layer), weight.type.size)
+            yield Item("weight", layer.name, multiplications(layer), size=weight.type.size)
 
 
 def _activations(plan: Plan) -> Iterator[Item]:
-    """The tensors that are rounded for a reader, those whose integers they carry on taken together."""
-    rounded: dict[str, list[str]] = {}
-    readers: dict[str, dict[str, int]] = {}
-    for symbol in (*plan.graph.inputs, *plan.graph.operators):
-        targets = plan[symbol].edges.values()
-        if not any(target is not None for target in targets):
-            continue
-        root = _root(plan, symbol)
-        rounded.setdefault(root, []).append(symbol.name)
-        for reader in plan.graph.consumers[symbol]:
-            readers.setdefault(root, {})[reader.name] = multiplications(reader)
-    config = plan.config
-    for root, members in rounded.items():
-        tensor = plan.tensors[root]
+    """The tensors whose bits say how a reader's input is rounded."""
+    edges: dict[str, list[tuple[str, str, int]]] = {}
+    for reader in plan.graph.operators:
+        demands = expansion_of(reader).demands(reader, plan.graph)
+        for index, source in enumerate(reader.inputs):
+            if plan.graph.value(source) is None and plan.edge(reader, index) is not None:
+                decides = reader if demands[index] in (Demand.OUTPUT, Demand.COMMON) else source
+                edges.setdefault(_root(plan, decides), []).append((source.name, reader.name, index))
+    config, by_name = plan.config, plan.graph.by_name
+    for root, found in edges.items():
+        tensor, symbol = plan.tensors[root], by_name[root]
         if not isinstance(tensor.options, ActivationConfig) or tensor.fixed is not None:
             continue
         if tensor.options.bits == config.activation.bits == config.activation_of(root).bits:
-            values = plan.graph.by_name[root].type.size // max(plan.graph.by_name[root].shape[0], 1)
-            yield Item("activation", root, tuple(members), sum(readers[root].values()), values=values)
+            readers = {reader for _, reader, _ in found}
+            count = sum(multiplications(by_name[reader]) for reader in sorted(readers))
+            yield Item("activation", root, count, tuple(found), values=symbol.type.size // max(symbol.shape[0], 1))
 
 
 def _root(plan: Plan, symbol: Symbol) -> str:

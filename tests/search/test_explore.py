@@ -37,7 +37,7 @@ class Network:
     def __post_init__(self) -> None:
         random = np.random.default_rng(3)
         self.items = tuple(
-            Item(kind, f"{kind}{k}", (), 100 * (k + 1), 10 ** (k + 1) if kind == "weight" else 0)
+            Item(kind, f"{kind}{k}", 100 * (k + 1), size=10 ** (k + 1) if kind == "weight" else 0)
             for kind in ("weight", "activation")
             for k in range(3)
         )

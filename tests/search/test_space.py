@@ -48,7 +48,9 @@ def test_items_are_layers_and_rounded_tensors(graph: Graph, observed: Calibratio
     assert weights == {conv: (54, 54 * 4), dense: (36, 36)}
     tensors = [item for item in space.items if item.kind == "activation"]
     assert [(item.multiplications, item.values) for item in tensors] == [(54 * 4, 32), (36, 12)]
-    assert tensors[0].name == "x" and {"relu", "flat"} <= set(tensors[1].members)
+    edges = [[(tensor, reader) for tensor, reader, _ in item.edges] for item in tensors]
+    assert edges == [[("x", conv)], [("relu", "flat"), ("flat", dense)]]
+    assert tensors[0].name == "x" and graph.by_name[tensors[1].name].shape == (1, 3, 2, 2)
 
 
 def test_what_an_override_says_is_no_item(graph: Graph, observed: Calibration) -> None:
