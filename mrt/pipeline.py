@@ -54,7 +54,7 @@ def run_pipeline(
     with workspace.opened() as has_locks:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        run = _run_of(config, workspace, report)
+        run = run_of(config, workspace, report)
         _check_sections(run, todo)
         origins = _origins(run, todo[-1])
         missing = _missing(run, todo, origins, None if first is None else todo[0])
@@ -76,7 +76,7 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
     """
     workspace = Workspace(output_folder(config, output))
     with workspace.opened():
-        run = _run_of(config, workspace, Reporter())
+        run = run_of(config, workspace, Reporter())
         needed = STAGES[: STAGES.index(QUANTIZE)]
         if len(workspace.take(_origins(run, needed[-1]))) < len(needed):
             raise ConfigError(
@@ -87,7 +87,7 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
         return plan_graph(found(work.prepared).graph, found(work.observed).ranges, run.config.quantize).plan
 
 
-def _run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
+def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
     """The run of a configuration, with what its preset means for its network."""
     graph = load_model(config.model.path, shapes=config.model.shapes)
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)

@@ -22,11 +22,11 @@ from typing import Protocol
 import numpy as np
 
 from mrt.quantization.options import QuantizationConfig
-from mrt.search.cost import Objective, predicted
+from mrt.search.cost import Objective, predicted, predicted_cost
 from mrt.search.knapsack import Assignment, Option, hull, lagrange_path
 from mrt.search.laboratory import Result
 from mrt.search.sensitivity import Sensitivity
-from mrt.search.space import WIDTHS, Space, Widths, algorithms_of, alternatives, bits_of
+from mrt.search.space import WIDTHS, Space, algorithms_of, alternatives
 
 
 class Answers(Protocol):
@@ -34,6 +34,9 @@ class Answers(Protocol):
 
     def trial(self, config: QuantizationConfig, why: str) -> Result:
         """What becomes of a configuration. why: for people."""
+
+    def explicit(self, config: QuantizationConfig) -> QuantizationConfig:
+        """The configuration with the bits that an algorithm of its own chooses as overrides."""
 
     def sensitivity(self, config: QuantizationConfig) -> Sensitivity:
         """That of all items beside a configuration."""
@@ -66,10 +69,10 @@ class Explorer:
     sensitivity: Sensitivity = field(default_factory=dict)
     _tried: dict[str, Result] = field(default_factory=dict)
 
-    def search(self) -> None:
-        """Asks until there is nothing left to ask."""
-        base = self.space.config
-        first = self._try(base, "the configuration as it is")
+    def search(self, given: QuantizationConfig) -> None:
+        """Asks until there is nothing left to ask. given: the configuration that is tried first."""
+        first = self._try(given, "the configuration as it is")
+        base = self.answers.explicit(given)
         if not first.judged.is_met:
             widths = {item.key: 16 for item in self.space.items if item.kind == "activation"}
             self._try(self.space.with_widths(base, widths), "every tensor at 16 bits")
@@ -99,11 +102,11 @@ class Explorer:
 
     def _choose_algorithms(self, base: QuantizationConfig) -> QuantizationConfig:
         """The algorithms that lower the error, each beside those before it."""
-        few: Widths = {}
+        few = dict(self.space.widths(base))
         if self.objective == "bits":
-            few = {item.key: min(LOW_BITS, self.space.default("weight")) for item in self.space.items if item.size}
+            few |= {key: min(LOW_BITS, bits) for key, bits in few.items() if key[0] == "weight"}
         recipe = base
-        found = self._try(self.space.with_widths(recipe, few), "the weights at few bits")
+        found = self._try(self.space.with_widths(recipe, few), "where algorithms are compared")
         done = set(algorithms_of(recipe))
         while True:
             option = next(((name, c) for name, c in alternatives(recipe) if name not in done), None)
@@ -115,13 +118,12 @@ class Explorer:
             cheap = result.cost.of(self.objective) <= found.cost.of(self.objective) * (1 + 1e-6)
             if is_better(result, found) and (cheap or not found.judged.is_met):
                 recipe, found = config, result
-        if few:
-            self._try(recipe, "these algorithms at the configuration's widths")
+        self._try(self.space.with_widths(recipe, self.space.widths(base)), "these algorithms at the first bits")
         return recipe
 
     def _options(self, factors: Sequence[float] | None = None) -> list[list[Option]]:
         """Each item's widths. factors: by which sensitivities differ from those measured."""
-        costs = predicted(self.space.items, self.objective)
+        costs = predicted(self.space, self.objective)
         options = []
         for place, item in enumerate(self.space.items):
             errors, factor = self.sensitivity[item.key], 1.0 if factors is None else factors[place]
@@ -196,7 +198,7 @@ class Explorer:
             return
         config, result = self.best
         base = recipe if not result.judged.is_met else self._algorithms_of(config)
-        reached = self._predicted_cost(config)
+        reached = predicted_cost(self.space, self.space.widths(config), self.objective)
         wanted: Callable[[Assignment], bool] = (
             (lambda found: found.cost < reached - 1e-12) if result.judged.is_met else lambda found: found.cost > reached
         )
@@ -207,10 +209,6 @@ class Explorer:
 
     def _algorithms_of(self, config: QuantizationConfig) -> QuantizationConfig:
         return config.model_copy(update={"overrides": self.space.config.overrides})
-
-    def _predicted_cost(self, config: QuantizationConfig) -> float:
-        costs = predicted(self.space.items, self.objective)
-        return sum(costs[item.kind, item.name, bits_of(config, item.key)] for item in self.space.items)
 
 
 def is_better(found: Result, other: Result) -> bool:

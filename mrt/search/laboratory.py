@@ -16,12 +16,13 @@ from mrt.datasets import Dataset
 from mrt.errors import CompilationError, DataError, MRTError, QuantizationError
 from mrt.evaluation import run_batched
 from mrt.model import QuantizedModel
+from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, find_algorithm
 from mrt.quantization.algorithms.needs import costly_choices
 from mrt.quantization.options import QuantizationConfig
 from mrt.runtime import Module
 from mrt.search.cost import Cost, cost_of
 from mrt.search.metric import Demand, Judged, Outputs, energies
-from mrt.search.sensitivity import MOST_SAMPLES, Sensitivity, measure_sensitivity
+from mrt.search.sensitivity import Sensitivity, measure_sensitivity
 from mrt.search.space import Space
 from mrt.steps import CALIBRATE, PREPARE, QUANTIZE, Work, default_runner, found
 from mrt.symbol import Array, Graph
@@ -115,20 +116,21 @@ class Laboratory:
         work = self._observed(config)
         return Space.of(found(work.prepared).graph, found(work.observed).ranges, config)
 
+    def explicit(self, config: QuantizationConfig) -> QuantizationConfig:
+        """`config` with the bits that its algorithm of more bits chooses as overrides."""
+        work = self._observed(config)
+        if config.more_bits == "none":
+            return config
+        chooses = find_algorithm(WidthChoice, config.more_bits)
+        given = chooses.choose(found(work.prepared).graph, found(work.observed), config, self._samples(work))[0]
+        return given.model_copy(update={"more_bits": "none"})
+
     def sensitivity(self, config: QuantizationConfig, space: Space) -> Sensitivity:
         """That of all items, on calibration data, with the parameters and ranges that `config` asks for."""
         work = self._observed(config)
-        graph, ranges = found(work.prepared).graph, found(work.observed).ranges
-        most = min(work.settings.calibrate.samples or MOST_SAMPLES, MOST_SAMPLES)
-        parts, count = [], 0
-        for part in found(work.data)(graph):
-            parts.append(part)
-            count += len(next(iter(part.values())))
-            if count >= most:
-                break
-        samples = {name: np.concatenate([part[name] for part in parts])[:most] for name in parts[0]}
-        with self._work.report.progress("sensitivity", len(space.items), "items") as progress:
-            return measure_sensitivity(graph, ranges, config, space.items, samples, default_runner(), progress)
+        graph, observed = found(work.prepared).graph, found(work.observed)
+        with work.report.progress("sensitivity", len(space.items), "items") as progress:
+            return measure_sensitivity(graph, observed, config, space, self._samples(work), progress)
 
     def model(self, config: QuantizationConfig) -> QuantizedModel:
         """The network of a configuration, as `mrt run` makes it."""
@@ -193,6 +195,9 @@ class Laboratory:
             return Outputs(logits, logits)
         names = [symbol.name for symbol in found(found(self._work.prepared).postprocess).inputs]
         return Outputs(self._tail(dict(zip(names, logits, strict=True))), logits)
+
+    def _samples(self, work: Work) -> Samples:
+        return Samples(found(work.data)(found(work.prepared).graph), work.settings.calibrate, default_runner())
 
     def _observed(self, config: QuantizationConfig) -> Work:
         """The work calibrated as `config` needs it; once for all configurations that need the same."""

@@ -11,10 +11,8 @@ from mrt.algorithm_registry import names_of
 from mrt.calibration import Range
 from mrt.quantization.algorithms.algorithm import BiasCorrection, ChannelChoice, ParameterChange, Rounding
 from mrt.quantization.algorithms.bias_correction import reductions
-from mrt.quantization.algorithms.channel_choice import multiplications
-from mrt.quantization.demand import Demand
+from mrt.quantization.cost import multiplications
 from mrt.quantization.expand import plan_graph
-from mrt.quantization.expansion import expansion_of
 from mrt.quantization.options import (
     ActivationConfig,
     ActivationOverride,
@@ -22,6 +20,7 @@ from mrt.quantization.options import (
     QuantizationConfig,
     WeightOverride,
 )
+from mrt.quantization.simulation.rounded_graph import rounded_graph
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Graph, Symbol
 
@@ -38,15 +37,13 @@ QUANTIZERS: tuple[str, ...] = get_args(ActivationConfig.model_fields["quantizer"
 class Item:
     """Something whose bits may be chosen.
 
-    multiplications: of the layers that read it, for one sample. edges: the inputs of readers that are rounded as a
-    tensor's bits say, by the names of tensor and reader and the place. size: the number of weights, or 0. values: those
-    of a tensor, for one sample, or 0.
+    multiplications: of the layers that read it, for one sample. size: the number of weights, or 0. values: those of a
+    tensor, for one sample, or 0.
     """
 
     kind: Kind
     name: str
     multiplications: int
-    edges: tuple[tuple[str, str, int], ...] = ()
     size: int = 0
     values: int = 0
 
@@ -57,22 +54,25 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """The items of a network, and the configuration that candidates differ from.
+    """The items of a network, and the configuration that candidates differ from, in which no algorithm chooses bits.
 
-    layers: all with a weight. What an override of the configuration gives bits, and what the network or its inputs fix,
-    stays as it is and is no item.
+    layers: all with a weight. multiplications: of the network, for one sample. What an override of the configuration
+    gives bits, and what the network or its inputs fix, stays as it is and is no item.
     """
 
     config: QuantizationConfig
     items: tuple[Item, ...]
     layers: tuple[Symbol, ...]
+    multiplications: int
 
     @staticmethod
     def of(graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig) -> Space:
         """graph: prepared, float. ranges: as calibrated."""
+        config = config.model_copy(update={"more_bits": "none"})
         plan = plan_graph(graph, ranges, config).plan
         layers = tuple(symbol for symbol in reductions(plan.graph) if len(symbol.inputs) > 1)
-        return Space(config, (*_weights(plan, layers), *_activations(plan)), layers)
+        total = sum(multiplications(symbol) for symbol in plan.graph.operators)
+        return Space(config, (*_weights(plan, layers), *_activations(plan)), layers, total)
 
     @cached_property
     def by_key(self) -> Mapping[Key, Item]:
@@ -90,7 +90,7 @@ class Space:
                 else Override(activation=ActivationOverride(bits=bits))
             )
             overrides[name] = chosen.over(overrides.pop(name, None))
-        return config.model_copy(update={"overrides": overrides})
+        return config.model_copy(update={"overrides": overrides, "more_bits": "none"})
 
     def widths(self, config: QuantizationConfig) -> Widths:
         """The bits of all items."""
@@ -162,27 +162,16 @@ def _weights(plan: Plan, layers: tuple[Symbol, ...]) -> Iterator[Item]:
 
 
 def _activations(plan: Plan) -> Iterator[Item]:
-    """The tensors whose bits say how a reader's input is rounded."""
-    edges: dict[str, list[tuple[str, str, int]]] = {}
-    for reader in plan.graph.operators:
-        demands = expansion_of(reader).demands(reader, plan.graph)
-        for index, source in enumerate(reader.inputs):
-            if plan.graph.value(source) is None and plan.edge(reader, index) is not None:
-                decides = reader if demands[index] in (Demand.OUTPUT, Demand.COMMON) else source
-                edges.setdefault(_root(plan, decides), []).append((source.name, reader.name, index))
+    """The tensors whose bits say how others are rounded."""
+    readers: dict[str, set[str]] = {}
+    for site in rounded_graph(plan, 1, {}).sites:
+        if site.edge is not None:
+            readers.setdefault(site.decided_by, set()).add(site.edge[0])
     config, by_name = plan.config, plan.graph.by_name
-    for root, found in edges.items():
-        tensor, symbol = plan.tensors[root], by_name[root]
+    for name, found in readers.items():
+        tensor, symbol = plan.tensors[name], by_name[name]
         if not isinstance(tensor.options, ActivationConfig) or tensor.fixed is not None:
             continue
-        if tensor.options.bits == config.activation.bits == config.activation_of(root).bits:
-            readers = {reader for _, reader, _ in found}
-            count = sum(multiplications(by_name[reader]) for reader in sorted(readers))
-            yield Item("activation", root, count, tuple(found), values=symbol.type.size // max(symbol.shape[0], 1))
-
-
-def _root(plan: Plan, symbol: Symbol) -> str:
-    """The tensor whose options the integers of `symbol` follow."""
-    while symbol.operator.keeps_scale and not symbol.is_variable and plan.graph.value(symbol.inputs[0]) is None:
-        symbol = symbol.inputs[0]
-    return symbol.name
+        if tensor.options.bits == config.activation.bits == config.activation_of(name).bits:
+            count = sum(multiplications(by_name[reader]) for reader in sorted(found))
+            yield Item("activation", name, count, values=symbol.type.size // max(symbol.shape[0], 1))

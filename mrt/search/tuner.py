@@ -15,10 +15,10 @@ from mrt.algorithm_registry import names_of
 from mrt.config import RunConfig, load_config
 from mrt.datasets import Dataset
 from mrt.errors import ConfigError, DataError
-from mrt.frontend import load_model
 from mrt.messages import short
+from mrt.pipeline import run_of
 from mrt.progress import Reporter, silent
-from mrt.quantization.algorithms.algorithm import BiasCorrection, ChannelChoice, ParameterChange, Rounding
+from mrt.quantization.algorithms.algorithm import BiasCorrection, ChannelChoice, ParameterChange, Rounding, WidthChoice
 from mrt.quantization.options import QuantizationConfig
 from mrt.search.configuration import config_yaml, tuned_config
 from mrt.search.cost import Objective, objective_of
@@ -73,8 +73,7 @@ def tune(
     with workspace.opened() as has_locks:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        graph = load_model(settings.model.path, shapes=settings.model.shapes)
-        run, judging = _split(Run(settings, graph, workspace, report))
+        run, judging = _split(run_of(settings, workspace, report))
         options = {"objective": objective, "seed": seed, "demand": wanted.text, "metric": wanted.name}
         file = TrialFile(workspace.folder / FOLDER / TRIALS, _origins(run, wanted, options))
         if file.begun_anew:
@@ -119,7 +118,7 @@ def _origins(run: Run, wanted: Demand, options: Json) -> dict[str, Any]:
     data, most = run.config.data, run.config.evaluate.samples
     judging = data_origin("data.calibration", data.calibration, None)
     judging |= {} if data.validation is None else data_origin("data.validation", data.validation, most)
-    kinds = (ParameterChange, Rounding, BiasCorrection, ChannelChoice)
+    kinds = (ParameterChange, WidthChoice, Rounding, BiasCorrection, ChannelChoice)
     known = {f"algorithms of {kind.option}": list(names_of(kind.option)) for kind in kinds}
     metric = {"metric's file": sha256_of(wanted.file)} if isinstance(wanted, FunctionScore) else {}
     found: dict[str, Any] = {}
@@ -151,7 +150,7 @@ class _Tuner:
         self.explorer = Explorer(self.laboratory.space(self.run.config.quantize), self.objective, seed, self)
         finished = True
         try:
-            self.explorer.search()
+            self.explorer.search(self.run.config.quantize)
         except OutOfTime:
             finished = False
         if self.explorer.best is None:
@@ -167,6 +166,9 @@ class _Tuner:
         result = Result.from_json(answer)
         self.trials.append(Trial(len(self.trials), why, config, result))
         return result
+
+    def explicit(self, config: QuantizationConfig) -> QuantizationConfig:
+        return self.laboratory.explicit(config)
 
     def sensitivity(self, config: QuantizationConfig) -> Sensitivity:
         def measured() -> Json:

@@ -45,8 +45,11 @@ class Network:
             item.key: {bits: float(4.0**-bits * scale) for bits in WIDTHS[item.kind]}
             for item, scale in zip(self.items, random.uniform(0.2, 5, len(self.items)), strict=True)
         }
-        self.costs = predicted(self.items, self.objective)
-        self.space = Space(PLAIN, self.items, ())
+        self.space = Space(PLAIN, self.items, (), 600)
+        self.costs = predicted(self.space, self.objective)
+
+    def explicit(self, config: QuantizationConfig) -> QuantizationConfig:
+        return config
 
     def sensitivity(self, config: QuantizationConfig) -> Sensitivity:
         return self.errors
@@ -73,7 +76,7 @@ class Network:
     def search(self, seed: int = 0) -> Explorer:
         explorer = Explorer(self.space, self.objective, seed, self)
         with suppress(OutOfTime):
-            explorer.search()
+            explorer.search(PLAIN)
         return explorer
 
     def least_cost(self) -> float:

@@ -179,7 +179,8 @@ def test_a_network_that_cannot_be_made_is_a_trial_that_failed(config: Path, monk
 def test_trials_that_are_not_made_again_are_refused(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tuned = tune(config, seconds=0)
     other = Laboratory.model
-    changed = tuned.best.config.model_copy(update={"bias_correction": "fast"})
+    weight = tuned.best.config.weight.model_copy(update={"bits": 5})
+    changed = tuned.best.config.model_copy(update={"weight": weight})
     monkeypatch.setattr(Laboratory, "model", lambda self, quantize: other(self, changed))
     with pytest.raises(DataError, match=r"trials\.jsonl: the best trial.*remove the file"):
         tune(config, seconds=0)
