@@ -5,17 +5,17 @@ and the answers alone, not from time or cores. Its phases:
 
 1. The configuration as it is, then, where that does not meet the demand, all tensors at 16 bits: an answer from the
    first seconds on.
-2. Algorithms, one after the other, at the widths at which they matter; each is kept where it lowers the error by more
-   than chance.
-3. The sensitivity of each weight and tensor to each width, once; its Lagrange path from the cheapest network to the
+2. The sensitivity of each weight and tensor to each width, once; its Lagrange path from the cheapest network to the
    most accurate one, and on it, by bisection, the cheapest that meets the demand.
+3. Algorithms, one after the other, at the widths found; each is kept where it lowers the error by more than chance. If
+   any is, phase 2 is done again with them, on what is cheaper.
 4. Small changes of the best, until none is left: one item less, the path for sensitivities that are a little off,
    algorithms again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -49,8 +49,8 @@ class OutOfTime(Exception):  # noqa: N818 - nothing is wrong
     """There is no time for another trial; what was found until then holds."""
 
 
-LOW_BITS = 4
-"""The weights at which algorithms are compared where few bits are wanted."""
+LEAST_SAVED = 1e-9
+"""What costs less by no more than this costs the same."""
 SPREAD = 0.5
 """The deviation of the logarithm by which sensitivities are varied: predicted energies are off by as much."""
 PATIENCE = 24
@@ -76,10 +76,11 @@ class Explorer:
         if not first.judged.is_met:
             widths = {item.key: 16 for item in self.space.items if item.kind == "activation"}
             self._try(self.space.with_widths(base, widths), "every tensor at 16 bits")
+        self.sensitivity = self.answers.sensitivity(base)
+        self._bisect(base)
         recipe = self._choose_algorithms(base)
-        self.sensitivity = self.answers.sensitivity(recipe)
-        path = lagrange_path(self._options())
-        self._bisect(recipe, path)
+        if recipe != base:
+            self._bisect(recipe)
         self._improve(recipe)
 
     def key(self, result: Result) -> tuple[float, float, float]:
@@ -101,25 +102,21 @@ class Explorer:
         return self._tried[key]
 
     def _choose_algorithms(self, base: QuantizationConfig) -> QuantizationConfig:
-        """The algorithms that lower the error, each beside those before it."""
-        few = dict(self.space.widths(base))
-        if self.objective == "bits":
-            few |= {key: min(LOW_BITS, bits) for key, bits in few.items() if key[0] == "weight"}
-        recipe = base
-        found = self._try(self.space.with_widths(recipe, few), "where algorithms are compared")
+        """The algorithms that lower the error at the widths of the best, each beside those before it."""
+        best = base if self.best is None else self.best[0]
+        widths, recipe = self.space.widths(best), base
+        found = self._try(self.space.with_widths(recipe, widths), "where algorithms are compared")
         done = set(algorithms_of(recipe))
         while True:
             option = next(((name, c) for name, c in alternatives(recipe) if name not in done), None)
             if option is None:
-                break
+                return recipe
             name, config = option
             done.add(name)
-            result = self._try(self.space.with_widths(config, few), name)
+            result = self._try(self.space.with_widths(config, widths), name)
             cheap = result.cost.of(self.objective) <= found.cost.of(self.objective) * (1 + 1e-6)
             if is_better(result, found) and (cheap or not found.judged.is_met):
                 recipe, found = config, result
-        self._try(self.space.with_widths(recipe, self.space.widths(base)), "these algorithms at the first bits")
-        return recipe
 
     def _options(self, factors: Sequence[float] | None = None) -> list[list[Option]]:
         """Each item's widths. factors: by which sensitivities differ from those measured."""
@@ -134,13 +131,21 @@ class Explorer:
         keys = (item.key for item in self.space.items)
         return self.space.with_widths(recipe, dict(zip(keys, found.choices, strict=True)))
 
-    def _bisect(self, recipe: QuantizationConfig, path: Sequence[Assignment]) -> None:
-        """The cheapest network of a path that meets the demand, if its accuracy rises along it."""
-        low, high = 0, len(path) - 1
-        result = self._try(self._config(recipe, path[high]), "the most accurate widths")
-        while low < high and (result.judged.is_met or high < len(path) - 1 or low > 0):
+    def _bisect(self, recipe: QuantizationConfig) -> None:
+        """The cheapest network of the path that meets the demand, if its accuracy rises along it.
+
+        Where the best meets it already only what is cheaper is looked at, else first whether the most accurate does.
+        """
+        path = list(lagrange_path(self._options()))
+        if self.best is not None and self.best[1].judged.is_met:
+            reached = predicted_cost(self.space, self.space.widths(self.best[0]), self.objective)
+            path = [point for point in path if point.cost < reached - LEAST_SAVED]
+        elif not self._try(self._config(recipe, path.pop()), "the most accurate widths").judged.is_met:
+            return
+        low, high, length = 0, len(path), len(path)
+        while low < high:
             middle = (low + high) // 2
-            why = f"step {middle} of {len(path) - 1} from the cheapest widths to the most accurate"
+            why = f"step {middle} of {length} from the cheapest widths to the most accurate"
             result = self._try(self._config(recipe, path[middle]), why)
             low, high = (low, middle) if result.judged.is_met else (middle + 1, high)
 
@@ -199,12 +204,11 @@ class Explorer:
         config, result = self.best
         base = recipe if not result.judged.is_met else self._algorithms_of(config)
         reached = predicted_cost(self.space, self.space.widths(config), self.objective)
-        wanted: Callable[[Assignment], bool] = (
-            (lambda found: found.cost < reached - 1e-12) if result.judged.is_met else lambda found: found.cost > reached
-        )
-        fitting = [found for found in path if wanted(found)]
-        if fitting:
-            found = fitting[-1] if result.judged.is_met else fitting[0]
+        if result.judged.is_met:
+            found = next((point for point in reversed(path) if point.cost < reached - LEAST_SAVED), None)
+        else:
+            found = next((point for point in path if point.cost > reached + LEAST_SAVED), None)
+        if found is not None:
             self._try(self._config(base, found), "widths for sensitivities that are a little off")
 
     def _algorithms_of(self, config: QuantizationConfig) -> QuantizationConfig:
