@@ -21,14 +21,18 @@ def multiplications(symbol: Symbol) -> int:
     return each * symbol.operator.summed_products(*(source.type for source in symbol.inputs))
 
 
+CALL = 2e5
+"""What it costs to call a kernel for a sample, in such multiplications."""
+
+
 def operations(symbol: Symbol) -> float:
     """What a symbol costs for one sample where its tensors have at most NARROW_BITS."""
     return multiplications(symbol) + PASS * symbol.type.size / max(symbol.shape[0] if symbol.shape else 1, 1)
 
 
 def network_operations(graph: Graph) -> float:
-    """The sum of `operations`."""
-    return sum(operations(symbol) for symbol in graph.operators)
+    """What a sample costs."""
+    return sum(operations(symbol) + CALL for symbol in graph.operators)
 
 
 def widening(readers: set[Symbol]) -> float:

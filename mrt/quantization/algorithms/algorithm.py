@@ -115,12 +115,13 @@ class Rounding(Algorithm, ABC):
         """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Samples:
     """Calibration data once more, and what runs integer graphs on it.
 
     batches: as `calibrate` takes them. config: its `samples` and `batch_size` hold here too. progress: told the number
-    of reductions done. simulations: of graphs that were tried on the samples already, see `simulation_of`.
+    of reductions done. simulations: of graphs that were tried on the samples already, weights: what was made of the
+    last configuration; see `mrt.quantization.simulation`.
     """
 
     batches: Iterable[Batch | Array]
@@ -128,6 +129,7 @@ class Samples:
     runner: Runner
     progress: Callable[[int], None] | None = None
     simulations: dict[Graph, Any] = field(default_factory=dict)
+    weights: Any = None
 
 
 class ParameterChange(Algorithm, ABC):

@@ -8,14 +8,15 @@ from typing import ClassVar
 from mrt.calibration import Calibration, Needs
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Samples, algorithm
 from mrt.quantization.algorithms.bias_correction import means_around_reductions
-from mrt.quantization.algorithms.fast_bias_correction import fast_corrections
-from mrt.quantization.expand import plan_graph
+from mrt.quantization.algorithms.fast_bias_correction import shifts_of
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.simulation.simulation import Trial, simulation_of
+from mrt.quantization.simulation.simulation import Trial, planned_weights, simulation_of
 from mrt.symbol import Array, Graph
 
-BLOCKS = 8
+BLOCKS = 6
 """Runs of neighbouring layers that are corrected or left together."""
+TRIED_OPERATIONS = 1.5e11
+"""What the trials may take, which bounds the samples on which they are run."""
 LEAST_GAIN = 1.01
 """How many times less the error must be for layers to be left uncorrected."""
 _Errors = Callable[[Sequence[Mapping[str, Array]]], list[float]]
@@ -39,9 +40,14 @@ class SelectedBiasCorrection(BiasCorrection):
         self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
     ) -> dict[str, Array]:
         simulation = simulation_of(graph, observed, config, samples)
-        plan = plan_graph(graph, observed.ranges, config).plan
-        every = fast_corrections(graph, observed, config)
-        return _selected(every, lambda tried: simulation.errors([Trial(plan, None, each) for each in tried]))
+        planned, weights = planned_weights(graph, observed, config, samples)
+        every = shifts_of(planned.plan.graph, observed, weights)
+        few = simulation.affordable(BLOCKS + 2, TRIED_OPERATIONS)
+
+        def errors(tried: Sequence[Mapping[str, Array]]) -> list[float]:
+            return simulation.errors([Trial(corrections=each, plan=planned.plan, samples=few) for each in tried])
+
+        return _selected(every, errors)
 
 
 def _selected(every: Mapping[str, Array], errors: _Errors) -> dict[str, Array]:

@@ -12,7 +12,6 @@ from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, algorith
 from mrt.quantization.algorithms.bias_correction import means_around_reductions
 from mrt.quantization.algorithms.fast_bias_correction import shifts_of
 from mrt.quantization.cost import network_operations, widening
-from mrt.quantization.expand import plan_graph, rounded_weights
 from mrt.quantization.options import (
     MOST_BITS,
     ActivationConfig,
@@ -21,7 +20,7 @@ from mrt.quantization.options import (
     QuantizationConfig,
 )
 from mrt.quantization.simulation.rounded_graph import Site
-from mrt.quantization.simulation.simulation import Simulation, Trial, simulation_of
+from mrt.quantization.simulation.simulation import Simulation, Trial, planned_weights, simulation_of
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 
@@ -34,11 +33,13 @@ GOOD = 1e-3
 MOST_COST = 1.5
 """The operations that a network may take, those of 8 bits being 1."""
 LEAST_SHARE = 0.005
-"""A tensor that causes less of the error stays as it is."""
+"""A tensor that causes less of the error that is left stays as it is."""
 LEAST_GAIN = 0.1
 """Decibels that a longer list must gain to be taken."""
-TRIED_OPERATIONS = 6e11
-"""What trying all tensors may take, which bounds the samples on which they are tried."""
+PARTS = 4
+"""Beginnings of the list are tried in steps of this part of it."""
+TRIED_OPERATIONS, TRIED_TOGETHER = 3e11, 1e11
+"""What trying all tensors, and beginnings of the list, may take: it bounds the samples on which they are tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +71,14 @@ class SensitiveTensors(WidthChoice):
     ) -> tuple[QuantizationConfig, tuple[str, ...]]:
         simulation = simulation_of(graph, observed, config, samples)
         corrections = shifts_of(simulation.plan.graph, observed, simulation.weights)
-        exact = Trial(simulation.plan, frozenset(), corrections)
+        exact = Trial(frozenset(), corrections=corrections)
         ordered = _ordered(_measured(simulation, exact), simulation.error(exact))
-        if not ordered:
-            return config, ()
-        chosen, before, after = _best_beginning(graph, observed, config, simulation, corrections, ordered)
-        return _widened(config, chosen), _notes(chosen, before, after)
+        for length, before, after in _beginnings(simulation, corrections, ordered):
+            chosen = ordered[:length]
+            widened = _widened(config, chosen)
+            if _fits(graph, observed, widened, samples):
+                return widened, _notes(chosen, before, after)
+        return config, ()
 
 
 def _measured(simulation: Simulation, exact: Trial) -> list[_Candidate]:
@@ -88,9 +91,9 @@ def _measured(simulation: Simulation, exact: Trial) -> list[_Candidate]:
     graph = plan.graph
     free = [(graph.by_name[name], sites) for name, sites in by_tensor.items() if _is_free(plan, name)]
     each = network_operations(graph)
-    samples = max(int(TRIED_OPERATIONS / max(each * len(free), 1)), 1)
+    few = simulation.affordable(len(free), TRIED_OPERATIONS)
     named = [frozenset(site.name for site in sites) for _, sites in free]
-    errors = simulation.errors([Trial(plan, names, exact.corrections, samples) for names in named], exact)
+    errors = simulation.errors([Trial(names, corrections=exact.corrections, samples=few) for names in named], exact)
     return [
         _Candidate(symbol, _options(plan, symbol).bits, names, error, _cost(graph, sites) / each)
         for (symbol, sites), names, error in zip(free, named, errors, strict=True)
@@ -123,10 +126,11 @@ def _cost(graph: Graph, sites: Sequence[Site]) -> float:
 def _ordered(candidates: Sequence[_Candidate], rest: float) -> list[_Candidate]:
     """Those to be lifted, in the order in which they pay. rest: the error of all that is not a candidate's."""
     remaining = rest + sum(each.alone for each in candidates)
-    least, room, taken = LEAST_SHARE * remaining, MOST_COST - 1, []
+    room, taken = MOST_COST - 1, []
     for each in sorted(candidates, key=lambda each: (-each.alone / (each.cost + 1e-3), each.symbol.name)):
         is_worth = each.alone / remaining >= WORTH * each.cost if remaining else False
-        if each.alone < least or each.cost > room or not (is_worth or remaining > GOOD):
+        is_needed = each.alone >= LEAST_SHARE * remaining and (is_worth or remaining > GOOD)
+        if not is_needed or each.cost > room:
             continue
         taken.append(each)
         room -= each.cost
@@ -134,39 +138,41 @@ def _ordered(candidates: Sequence[_Candidate], rest: float) -> list[_Candidate]:
     return taken
 
 
-def _best_beginning(
-    graph: Graph,
-    observed: Calibration,
-    config: QuantizationConfig,
-    simulation: Simulation,
-    corrections: Mapping[str, Array],
-    ordered: Sequence[_Candidate],
-) -> tuple[list[_Candidate], float, float]:
-    """The beginning of the list with the least error that fits 32 bits, and the errors before and with it."""
-    lengths = sorted({0, len(ordered), *(math.ceil(len(ordered) * part) for part in (0.25, 0.5, 0.75))})
-    plans = {n: plan_graph(graph, observed.ranges, _widened(config, ordered[:n])).plan for n in lengths}
-    errors = simulation.errors([Trial(plans[n], None, corrections) for n in lengths])
-    found = dict(zip(lengths, errors, strict=True))
-    best = 0
-    for length in lengths[1:]:
-        if found[length] < found[best] * 10 ** (-LEAST_GAIN / 10) and _fits(graph, observed, config, ordered[:length]):
-            best = length
-    return list(ordered[:best]), found[0], found[best]
+def _beginnings(
+    simulation: Simulation, corrections: Mapping[str, Array], ordered: Sequence[_Candidate]
+) -> list[tuple[int, float, float]]:
+    """The lengths of beginnings of the list that lower the error, the best first, with the errors before and behind."""
+    lengths = sorted({0, *(math.ceil(len(ordered) * part / PARTS) for part in range(PARTS + 1))})
+    few = simulation.affordable(len(lengths), TRIED_TOGETHER)
+    finer = [{name: _more(each) for each in ordered[:length] for name in each.sites} for length in lengths]
+    errors = simulation.errors([Trial(finer=each, corrections=corrections, samples=few) for each in finer])
+    best: list[tuple[int, float, float]] = []
+    least = errors[0] * 10 ** (-LEAST_GAIN / 10)
+    for length, error in zip(lengths[1:], errors[1:], strict=True):
+        if error < least:
+            best.insert(0, (length, errors[0], error))
+            least = error * 10 ** (-LEAST_GAIN / 10)
+    return best
 
 
-def _fits(graph: Graph, observed: Calibration, config: QuantizationConfig, chosen: Sequence[_Candidate]) -> bool:
+def _fits(graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> bool:
+    """Whether everything fits 32 bits."""
     try:
-        rounded_weights(plan_graph(graph, observed.ranges, _widened(config, chosen)), observed)
+        planned_weights(graph, observed, config, samples)
     except QuantizationError:
         return False
     return True
+
+
+def _more(each: _Candidate) -> int:
+    return min(MORE, MOST_BITS - each.bits)
 
 
 def _widened(config: QuantizationConfig, chosen: Sequence[_Candidate]) -> QuantizationConfig:
     """The config with the bits of these tensors as overrides."""
     overrides = dict(config.overrides)
     for each in chosen:
-        override = Override(activation=ActivationOverride(bits=min(each.bits + MORE, MOST_BITS)))
+        override = Override(activation=ActivationOverride(bits=each.bits + _more(each)))
         overrides[each.symbol.name] = override.over(overrides.get(each.symbol.name))
     return config.model_copy(update={"overrides": overrides})
 
@@ -177,7 +183,7 @@ def _notes(chosen: Sequence[_Candidate], before: float, after: float) -> tuple[s
     cost = 100 * sum(each.cost for each in chosen)
     total = f"{_decibels(before)} dB become {_decibels(after)} dB for {cost:.2g} % more operations"
     each = (
-        f"{c.symbol.name} ({c.symbol.op}): {min(c.bits + MORE, MOST_BITS)} bits; rounded alone to {c.bits} it leaves "
+        f"{c.symbol.name} ({c.symbol.op}): {c.bits + _more(c)} bits; rounded alone to {c.bits} it leaves "
         f"{_decibels(c.alone)} dB"
         for c in chosen
     )

@@ -36,9 +36,17 @@ class Site:
     axis: int
     channels: int
 
-    def grid(self, plan: Plan) -> Array:
-        """The grid that a plan of the same graph asks for."""
-        return self._numbers(self._target(plan))
+    def grid(self, plan: Plan, finer: int = 0) -> Array:
+        """The grid that a plan of the same graph asks for. finer: how many bits more it has."""
+        target = self._target(plan)
+        if target is None:
+            raise ValueError(f"{self.tensor.name}: the plan does not round it")
+        each, parts = target.channel_targets(self.channels), 2**finer
+        rows = [
+            (parts / one.scale, parts * (one.lo - one.zero_point), parts * (one.hi - one.zero_point), one.scale / parts)
+            for one in each
+        ]
+        return np.array(rows, np.float32).T.copy()
 
     def unrounded(self, plan: Plan) -> Array:
         """A grid that changes nothing."""
@@ -52,13 +60,6 @@ class Site:
     def _target(self, plan: Plan) -> Target | None:
         planned = plan[self.tensor]
         return planned.output if self.edge is None else planned.edges[self.edge]
-
-    def _numbers(self, target: Target | None) -> Array:
-        if target is None:
-            raise ValueError(f"{self.tensor.name}: the plan does not round it")
-        each = target.channel_targets(self.channels)
-        rows = [(1 / one.scale, one.lo - one.zero_point, one.hi - one.zero_point, one.scale) for one in each]
-        return np.array(rows, np.float32).T.copy()
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from mrt.calibration import Calibration
 from mrt.calibration.stream import Chunk, chunks
 from mrt.collector import paused_collector
 from mrt.quantization.algorithms.algorithm import Samples
+from mrt.quantization.cost import network_operations
 from mrt.quantization.expand import PlannedGraph, plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.rounded_graph import measured, rounded_graph
@@ -26,12 +27,17 @@ MOST_SAMPLES, MOST_BATCH = 32, 4
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What is tried. plan: says the grids. rounded: the names of the sites that round, None for all of them.
-    corrections: what is added to outputs of reductions, (O,) by name. samples: how many, None for all there are."""
+    """What is tried.
 
-    plan: Plan
+    rounded: the names of the sites that round, None for all of them. finer: how many bits more than planned sites have,
+    by name. corrections: what is added to outputs of reductions, (O,) by name. plan: that says the grids, by default
+    the simulation's. samples: how many are run, None for all there are.
+    """
+
     rounded: frozenset[str] | None = None
+    finer: Mapping[str, int] = field(default_factory=dict)
     corrections: Mapping[str, Array] = field(default_factory=dict)
+    plan: Plan | None = None
     samples: int | None = None
 
 
@@ -42,12 +48,9 @@ class Simulation:
     sites: where tensors are rounded. Results depend on neither the number of cores nor what was tried before.
     """
 
-    def __init__(self, planned: PlannedGraph, observed: Calibration, samples: Samples) -> None:
-        """samples: errors are taken over the last quarter of them, at most MOST_SAMPLES.
-
-        Raises what `expand_graph` does.
-        """
-        self.plan, self.weights = planned.plan, rounded_weights(planned, observed)
+    def __init__(self, plan: Plan, weights: Mapping[str, Array], samples: Samples) -> None:
+        """samples: errors are taken over the last quarter of them, at most MOST_SAMPLES."""
+        self.plan, self.weights = plan, weights
         graph = self.plan.graph
         self._chunks = _held_apart(graph, samples)
         self._batch = _length(self._chunks[0])
@@ -73,6 +76,10 @@ class Simulation:
             totals[number] += part
         return [_share(total) for total in totals]
 
+    def affordable(self, trials: int, operations: float) -> int:
+        """On how many samples so many trials run within so many operations, at least 1."""
+        return max(int(operations / max(network_operations(self.plan.graph) * trials, 1)), 1)
+
     def error(self, trial: Trial) -> float:
         """`errors` of one."""
         return self.errors([trial])[0]
@@ -89,10 +96,11 @@ class Simulation:
             done += chunk.count
 
     def _feeds(self, trial: Trial) -> dict[str, Array]:
+        plan = trial.plan or self.plan
         feeds = {
-            site.name: site.grid(trial.plan)
+            site.name: site.grid(plan, trial.finer.get(site.name, 0))
             if trial.rounded is None or site.name in trial.rounded
-            else site.unrounded(trial.plan)
+            else site.unrounded(plan)
             for site in self.sites
         }
         for name, symbol in self._corrected.items():
@@ -155,6 +163,19 @@ def simulation_of(graph: Graph, observed: Calibration, config: QuantizationConfi
     A configuration that differs in the bits of activations has nearly the same weights, and trials say its plan.
     """
     if graph not in samples.simulations:
-        samples.simulations[graph] = Simulation(plan_graph(graph, observed.ranges, config), observed, samples)
+        planned, weights = planned_weights(graph, observed, config, samples)
+        samples.simulations[graph] = Simulation(planned.plan, weights, samples)
     found: Simulation = samples.simulations[graph]
+    return found
+
+
+def planned_weights(
+    graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
+) -> tuple[PlannedGraph, dict[str, Array]]:
+    """The plan of a prepared float graph and its `rounded_weights`; those made last are kept with the samples."""
+    key = graph, config.model_dump_json()
+    if samples.weights is None or samples.weights[0] != key:
+        planned = plan_graph(graph, observed.ranges, config)
+        samples.weights = key, (planned, rounded_weights(planned, observed))
+    found: tuple[PlannedGraph, dict[str, Array]] = samples.weights[1]
     return found

@@ -49,5 +49,7 @@ class RoundToGrid(Operator):
         return np.asarray(np.clip(steps, least, greatest) * step)
 
     def bounds(self, data: Interval, grid: Interval) -> Interval:
-        """Anything: the grid is not known."""
-        return Interval.of(-np.inf, np.inf, data.shape)
+        """All that the limits of any channel allow."""
+        known = grid.expanded()
+        corners = [limit * step for limit in (known.lo[1:3], known.hi[1:3]) for step in (known.lo[3], known.hi[3])]
+        return Interval.of(min(c.min() for c in corners), max(c.max() for c in corners), data.shape)
