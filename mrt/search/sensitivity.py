@@ -49,15 +49,15 @@ def measure_sensitivity(
     """
     tell = progress or (lambda done: None)
     config = config.model_copy(update={"more_bits": "none"})
-    plan = plan_graph(graph, observed.ranges, config)
+    plan = plan_graph(graph, observed.ranges, config).plan
     weights = [item for item in space.items if item.kind == "weight"]
     tensors = [item for item in space.items if item.kind == "activation"]
     found: dict[Key, Mapping[int, float]] = {}
     if weights:
-        found |= _of_weights(plan.plan.graph, weights, samples, _most(space, len(weights)))
+        found |= _of_weights(plan.graph, weights, samples, _most(space, len(weights)))
     tell(len(weights))
     if tensors:
-        simulation = Simulation(plan, observed, samples)
+        simulation = Simulation(plan, {}, samples)
         plans = {bits: _plan(graph, observed, config, bits) for bits in WIDTHS["activation"]}
         most = _most(space, len(tensors) * len(plans))
         for done, item in enumerate(tensors):
@@ -79,9 +79,8 @@ def _plan(graph: Graph, observed: Calibration, config: QuantizationConfig, bits:
 
 def _of_tensor(simulation: Simulation, item: Item, plans: Mapping[int, Plan], most: int) -> dict[int, float]:
     names = frozenset(s.name for s in simulation.sites if s.edge is not None and s.decided_by == item.name)
-    exact = Trial(simulation.plan, frozenset(), samples=most)
-    trials = [Trial(plan, names, samples=most) for plan in plans.values()]
-    return dict(zip(plans, simulation.errors(trials, exact), strict=True))
+    trials = [Trial(names, plan=plan, samples=most) for plan in plans.values()]
+    return dict(zip(plans, simulation.errors(trials, Trial(frozenset())), strict=True))
 
 
 def _of_weights(graph: Graph, items: Sequence[Item], samples: Samples, most: int) -> dict[Key, Mapping[int, float]]:
