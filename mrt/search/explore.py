@@ -71,8 +71,8 @@ class Explorer:
 
     def search(self, given: QuantizationConfig) -> None:
         """Asks until there is nothing left to ask. given: the configuration that is tried first."""
-        first = self._try(given, "the configuration as it is")
         base = self.answers.explicit(given)
+        first = self._try(base, "the configuration as it is")
         if not first.judged.is_met:
             widths = {item.key: 16 for item in self.space.items if item.kind == "activation"}
             self._try(self.space.with_widths(base, widths), "every tensor at 16 bits")

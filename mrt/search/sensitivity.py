@@ -45,10 +45,11 @@ def measure_sensitivity(
 ) -> Sensitivity:
     """The sensitivity of every item to every width of WIDTHS.
 
-    graph: prepared, float. samples: those that calibrate. progress: told the number of items done.
+    graph: prepared, float. config: whatever bits it gives items. samples: those that calibrate. progress: told the
+    number of items done.
     """
     tell = progress or (lambda done: None)
-    config = config.model_copy(update={"more_bits": "none"})
+    config = space.with_widths(config, {})
     plan = plan_graph(graph, observed.ranges, config).plan
     weights = [item for item in space.items if item.kind == "weight"]
     tensors = [item for item in space.items if item.kind == "activation"]

@@ -16,6 +16,7 @@ from mrt.config import load_config
 from mrt.errors import ConfigError, DataError, MRTError, QuantizationError
 from mrt.pipeline import run_pipeline
 from mrt.progress import silent
+from mrt.quantization.options import ActivationOverride, Override, QuantizationConfig
 from mrt.search.laboratory import Laboratory
 from mrt.search.outcome import Tuned
 from tests.search.networks import run_by_numpy, save_run
@@ -107,6 +108,27 @@ def test_variables_of_the_environment_stay_text_in_what_is_written(config: Path)
     folder.mkdir()
     moved = save_run(folder)
     assert load_config(tune(moved, seconds=0).configuration).model.path == folder / "net.onnx"
+
+
+def test_bits_that_an_algorithm_chooses_are_where_the_search_begins(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As overrides, which the search may take back, and which the sensitivity of other widths does not see."""
+
+    def explicit(self: Laboratory, given: QuantizationConfig) -> QuantizationConfig:
+        assert given.more_bits == "auto"
+        return given.model_copy(
+            update={"more_bits": "none", "overrides": {"x": Override(activation=ActivationOverride(bits=12))}}
+        )
+
+    monkeypatch.setattr(Laboratory, "explicit", explicit)
+    tuned = tune(config)
+    first = tuned.trials[0]
+    assert (first.config.activation_of("x").bits, first.config.more_bits) == (12, "none")
+    assert first.result.cost.latency > 1
+    item = next(choice for choice in tuned.choices if choice.name == "x")
+    assert item.configured == 8 and "% of the error" in item.why
+    assert any(trial.config.activation_of("x").bits == 8 for trial in tuned.trials)
 
 
 def test_samples_that_judge_do_not_calibrate(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
