@@ -76,7 +76,7 @@ def test_options_that_do_not_fit(metric: str, drop: float | None, least: float |
 
 
 FUNCTIONS = """
-from beside import SIGN
+from sign_of_scores import SIGN
 def good(outputs, labels): return [SIGN * abs(float(row[0])) for row in outputs[0]]
 def short(outputs, labels): return [1.0]
 def text(outputs, labels): return "best"
@@ -88,7 +88,7 @@ number = 3
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    (tmp_path / "beside.py").write_text("SIGN = -1.0")
+    (tmp_path / "sign_of_scores.py").write_text("SIGN = -1.0")
     (tmp_path / "metric.py").write_text(FUNCTIONS)
     return tmp_path / "metric.py"
 
