@@ -33,6 +33,7 @@ ARROWS = arrows(FILES)
 ORDER = (
     "mrt.cli",
     "mrt",
+    "mrt.search",
     "mrt.transform mrt.pipeline",
     "mrt.api mrt.stages",
     "mrt.steps",

@@ -92,6 +92,14 @@ def work_of(run: Run) -> Work:
     return Work(run.graph, settings, report=run.report, is_saved=True)
 
 
+def output_folder(config: RunConfig, output: Path | None) -> Path:
+    """The folder of the results: `output` or, without it, the configuration's; ConfigError where there is none."""
+    folder = output or config.output
+    if folder is None:
+        raise ConfigError("output is missing; name the folder of the results there or by --output")
+    return folder
+
+
 def dataset_of(run: Run, config: DatasetConfig | None, name: str) -> Dataset:
     """The data of a section that the run needs; ConfigError naming it where it is missing."""
     if config is None:
