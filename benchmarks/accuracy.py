@@ -33,6 +33,7 @@ from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
 from mrt.quantization.algorithms.algorithm import ParameterChange, Samples, find_algorithm
 from mrt.quantization.algorithms.bias_correction import find_corrections
+from mrt.quantization.algorithms.moments import with_moments
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
@@ -162,9 +163,9 @@ PLAIN = Case("symmetric", "layer", "none", "8")
 """In which each option's values are tried."""
 
 
-def _options(bits: int, quantizer: str, granularity: str) -> dict[str, object]:
+def _options(bits: str, quantizer: str, granularity: str) -> dict[str, object]:
     step = {"channel": int(granularity)} if granularity.isdecimal() else granularity
-    return {"bits": bits, "quantizer": quantizer, "granularity": step}
+    return {"bits": int(bits), "quantizer": quantizer, "granularity": step}
 
 
 def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
@@ -221,6 +222,7 @@ class Network:
         options = case.options(self.config.quantize)
         try:
             graph, observed = self._changed(options)
+            observed = with_moments(graph, observed, options, self.samples)
             corrections = find_corrections(graph, observed, options, self.samples)
             integer = expand_graph(graph, observed.ranges, options, corrections, observed)
         except MRTError as error:

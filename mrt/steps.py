@@ -27,6 +27,7 @@ from mrt.quantization.algorithms.algorithm import (
     find_algorithm,
 )
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
+from mrt.quantization.algorithms.moments import reading_moments, with_moments
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.expansion import check_covered
@@ -119,7 +120,7 @@ def default_runner() -> Runner:
 
 def reads_samples(config: QuantizationConfig) -> bool:
     """Whether the calibration data is read more than once."""
-    if config.parameter_changes or config.more_bits != "none":
+    if config.parameter_changes or config.more_bits != "none" or reading_moments(config):
         return True
     return _corrects_on_samples(config)
 
@@ -184,6 +185,7 @@ def _quantize(work: Work) -> Work:
     graph, config = prepared.graph, work.settings.quantize
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress) if reads_samples(config) else None
+        observed = with_moments(graph, observed, config, samples)
         config, chosen = _with_more_bits(config, graph, observed, samples)
         corrections = find_corrections(graph, observed, config, samples)
     integer = expand_graph(graph, observed.ranges, config, corrections, observed)
@@ -196,7 +198,8 @@ def _quantize(work: Work) -> Work:
 def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Samples | None:
     if work.data is None:
         return None
-    return Samples(work.data(graph), work.settings.calibrate, work.runner or default_runner(), progress)
+    data = work.data(graph)
+    return Samples(data, work.settings.calibrate, work.runner or default_runner(), progress, total=data.total)
 
 
 def _with_more_bits(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from mrt.calibration.layer_moments import Moments
 from mrt.calibration.observers import Ranging
 
 FORMAT_VERSION = 4
@@ -74,11 +75,15 @@ class Needs:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a calibration run finds: ranges by tensor name, the mean and the mean square of every channel of some."""
+    """What a calibration run finds: ranges by tensor name, the mean and the mean square of every channel of some.
+
+    moments: of layers whose rounding needs them; gathered once it is known how what they read is quantized, not saved.
+    """
 
     ranges: Ranges
     means: Mapping[Channels, tuple[float, ...]] = field(default_factory=dict)
     squares: Mapping[Channels, tuple[float, ...]] = field(default_factory=dict)
+    moments: Moments | None = None
 
     def covers(self, needs: Needs) -> bool:
         """Whether it holds all that is needed."""

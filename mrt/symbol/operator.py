@@ -33,6 +33,8 @@ class Operator:
       intermediates(*input intervals)          intervals of what a kernel holds on the way, such as partial sums
       working_size(*input types) -> int        elements of the largest array that `evaluate` makes beside its output
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
+      weight_groups() -> int                   groups of input channels, each with output channels of its own
+      patches(x, positions) -> array           what some outputs are sums of, each times its weight
       summed_products(*input types) -> int     products of two computed tensors that an output element sums up
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
       homogeneous_in(inputs) -> places         inputs whose common positive factor becomes the output's
@@ -110,6 +112,17 @@ class Operator:
         return 0
 
     def data_channel_axis(self, rank: int) -> int | None:
+        return None
+
+    def weight_groups(self) -> int:
+        return 1
+
+    def patches(self, x: Array, positions: Array) -> Array | None:
+        """What some outputs are sums of, each times its weight: (groups, R, K), of the dtype of the data `x`.
+
+        positions: int64 (R,), of the output, numbered over all axes but that of its channels. K counts the weights of
+        one output in their order. None where there is no weight, or outputs are sums of other numbers of products.
+        """
         return None
 
     def summed_products(self, *inputs: TensorType) -> int:

@@ -196,7 +196,7 @@ def test_a_choice_of_channel_groups() -> None:
         ),
         (
             lambda: mrt.QuantizationConfig(weight={"rounding": "up"}),
-            "weight.rounding is 'up': 'floor', 'nearest' or 'outwards' is needed",
+            "weight.rounding is 'up': 'floor', 'gptq', 'mse', 'nearest' or 'outwards' is needed",
         ),
         (
             lambda: mrt.QuantizationConfig(activation={"granularity": "triples"}),

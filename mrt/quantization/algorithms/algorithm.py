@@ -16,7 +16,7 @@ what they need comes as arguments, and what they find is what they return.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -25,15 +25,17 @@ from mrt.calibration import Calibration, CalibrationConfig, Channels, Needs, Ran
 from mrt.calibration.range_method import RangeMethod
 from mrt.calibration.stream import Batch
 from mrt.errors import QuantizationError
-from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.options import QuantizationConfig, WeightConfig
 from mrt.symbol import Array, Graph, Runner, Symbol
 
 __all__ = [
     "Algorithm",
+    "AtShares",
     "BiasCorrection",
     "Changed",
     "ChannelChoice",
     "Channels",
+    "Covering",
     "Needs",
     "ParameterChange",
     "RangeMethod",
@@ -102,12 +104,20 @@ class UnroundedWeight:
 
 Rounded = Callable[[UnroundedWeight], Array]
 """From a weight to its integers, of the weight's shape and of any dtype that holds them."""
+AtShares = Callable[[Array], UnroundedWeight]
+"""From shares of the largest weight of each output channel, (O,), to the weight at scales that cover them."""
+Covering = Callable[[AtShares], Array]
+"""Finds the shares, float64 (O,) and positive, at which a weight loses least: what lies beyond them saturates."""
 
 
 class Rounding(Algorithm, ABC):
-    """Rounds the weights of reductions."""
+    """Rounds the weights of reductions.
+
+    reads_moments: whether it needs the moments of its layers (`observed.moments`), gathered on samples.
+    """
 
     option: ClassVar[str] = "quantize.weight.rounding"
+    reads_moments: ClassVar[bool] = False
 
     @abstractmethod
     def of_layer(self, layer: Symbol, observed: Calibration) -> Rounded:
@@ -116,6 +126,21 @@ class Rounding(Algorithm, ABC):
         layer: the reduction, a symbol of the prepared float graph.
         """
 
+    def covering(self, layer: Symbol, observed: Calibration, options: WeightConfig) -> Covering | None:
+        """What finds how much of the layer's largest weights the scales cover; None where they cover all of them.
+
+        Where `options` ask for one scale a layer it gives the same share for all channels.
+        """
+        return None
+
+    def crosses(self, options: WeightConfig) -> bool:
+        """Whether it needs the products of what the layer reads with what it gives, among its moments."""
+        return False
+
+    def notes(self, layers: Sequence[Symbol], observed: Calibration) -> tuple[str, ...]:
+        """What a reader of the model should know of how these layers, all that name it, were rounded."""
+        return ()
+
 
 @dataclass
 class Samples:
@@ -123,7 +148,7 @@ class Samples:
 
     batches: as `calibrate` takes them. config: its `samples` and `batch_size` hold here too. progress: told the number
     of reductions done. simulations: of graphs that were tried on the samples already, weights: what was made of the
-    last configuration; see `mrt.quantization.simulation`.
+    last configuration; see `mrt.quantization.simulation`. total: how many samples there are; 0 where that is not known.
     """
 
     batches: Iterable[Batch | Array]
@@ -132,6 +157,7 @@ class Samples:
     progress: Callable[[int], None] | None = None
     simulations: dict[Graph, Any] = field(default_factory=dict)
     weights: Any = None
+    total: int = 0
 
 
 @dataclass(frozen=True, eq=False)
