@@ -16,9 +16,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from argparse import ArgumentTypeError, Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -27,9 +27,18 @@ from typing import Any
 import numpy as np
 from command_line import Parser, folder, listed, new_file, one_of, whole, work_folder
 from in_turns import ChildError, Store, machine, making_time, row, version_of
-from makers import IR, LABELS_FILE, NETWORK, OUTPUTS_FILE, VALIDATION_LABELS_FILE, Array
+from makers import (
+    CALIBRATION_FILE,
+    IR,
+    LABELS_FILE,
+    NETWORK,
+    OUTPUTS_FILE,
+    VALIDATION_LABELS_FILE,
+    Array,
+    samples_of,
+)
+from peer_choices import NEEDS, TOOLS, W8A8, Choice, choices, widths_of
 
-from mrt.config.source import Source
 from mrt.errors import MRTError
 from mrt.evaluation import agreement, quantization_noise, top1
 
@@ -38,108 +47,8 @@ TRANSFORMER, MXNET_NETWORK = "kwt1_speechcommands12", "cifar_resnet20_v1"
 NETWORKS = (*ONNX_NETWORKS, TRANSFORMER, MXNET_NETWORK)
 IMAGE = (1, 3, 32, 32)
 """The input of the network that MXNet wrote, which its file does not say."""
-OURS = "MRT"
-W8A8, W4A8 = "W8A8", "W4A8"
-NEEDS = {OURS: (), "ONNX Runtime": ("onnxruntime", "sympy"), "NNCF": ("nncf", "openvino")}
-TOOLS = {"mrt": OURS, "onnxruntime": "ONNX Runtime", "nncf": "NNCF"}
 PACKAGES = ("apache-tvm", "onnxruntime", "openvino", "nncf")
 COLUMNS = ("network", "widths", "tool", "how", "top-1, float", "top-1", "agreement", "SQNR", "seconds")
-
-
-# What is tried
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One way to quantize. rows: what its row is called; the best of those with the same name is shown.
-
-    maker, arguments: of `makers.py`. outputs: the maker that runs what it makes. widths: those that it can make.
-    """
-
-    tool: str
-    rows: str
-    how: str
-    maker: str
-    arguments: Mapping[str, Any]
-    outputs: str
-    widths: tuple[str, ...] = (W8A8, W4A8)
-    validates: bool = False
-    for_transformers: bool = False
-
-    def arguments_for(self, widths: str) -> dict[str, Any]:
-        weight, activation = bits_of(widths)
-        if self.tool == OURS:
-            return {**self.arguments, "options": with_bits(self.arguments["options"], weight, activation)}
-        return {**self.arguments, **({} if widths == W8A8 else {"weight_bits": weight})}
-
-
-def choices(tools: Iterable[str], settings: Sequence[str]) -> list[Choice]:
-    """All ways of some tools. settings: of MRT, as --set takes them."""
-    found: list[Choice] = []
-    if OURS in tools:
-        options, calibrate = own_options(settings)
-        arguments = {"options": options, "calibrate": calibrate}
-        how = ", ".join(settings) or "default"
-        found.append(Choice(OURS, OURS, how, "mrt-model", arguments, "mrt-outputs", widths=()))
-    if "ONNX Runtime" in tools:
-        found += _of_onnx_runtime()
-    if "NNCF" in tools:
-        found += _of_nncf()
-    return found
-
-
-def _of_onnx_runtime() -> Iterator[Choice]:
-    for calibration, symmetric in product(("MinMax", "Entropy", "Percentile"), (False, True)):
-        how = f"{calibration}, {'symmetric' if symmetric else 'asymmetric'}"
-        arguments = {"calibration": calibration, "symmetric": symmetric}
-        yield Choice("ONNX Runtime", "ONNX Runtime", how, "ort-int8", arguments, "ort-outputs")
-
-
-def _of_nncf() -> Iterator[Choice]:
-    tool, outputs = "NNCF", "openvino-outputs"
-    presets = ("performance", "mixed")
-    for preset, correction, transformer in product(presets, ("none", "fast", "accurate"), (False, True)):
-        how = f"{preset}, correction {correction}{', transformer' * transformer}"
-        arguments = {"preset": preset, "correction": correction, "transformer": transformer}
-        yield Choice(tool, tool, how, "openvino-nncf", arguments, outputs, for_transformers=transformer)
-    for preset in presets:
-        rows, arguments = "NNCF, accuracy-aware", {"preset": preset}
-        yield Choice(tool, rows, preset, "openvino-nncf-accuracy", arguments, outputs, (W8A8,), validates=True)
-
-
-def bits_of(widths: str) -> tuple[int, int]:
-    """The bits of weights and activations: W4A8."""
-    weight, _, activation = widths.upper().removeprefix("W").partition("A")
-    if not (widths.upper().startswith("W") and weight.isdecimal() and activation.isdecimal()):
-        raise ArgumentTypeError(f"{widths!r} was found; bits of weights and activations are needed, such as {W4A8}")
-    return int(weight), int(activation)
-
-
-def widths_of(text: str) -> str:
-    """What reads widths."""
-    weight, activation = bits_of(text)
-    return f"W{weight}A{activation}"
-
-
-def with_bits(options: Mapping[str, Any], weight: int, activation: int) -> dict[str, Any]:
-    """Options with other bits than 8, which are not set: with nothing set MRT chooses."""
-    found = dict(options)
-    for name, bits in (("weight", weight), ("activation", activation)):
-        if bits != 8:
-            found[name] = {**found.get(name, {}), "bits": bits}
-    return found
-
-
-def own_options(settings: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What `--set` says of quantization and of calibration; SystemExit for other sections."""
-    source = Source({}, {(): "--set"})
-    for setting in settings:
-        source = source.overridden(setting)
-    found = dict(source.expanded())
-    options, calibrate = found.pop("quantize", {}), found.pop("calibrate", {})
-    if found:
-        sys.exit(f"--set {', '.join(found)}: quantize.KEY=VALUE or calibrate.KEY=VALUE is needed")
-    return options, calibrate
 
 
 # Figures
@@ -152,7 +61,7 @@ class Row:
     network: str
     widths: str
     tool: str
-    rows: str
+    title: str
     how: str
     calibration: int
     samples: int
@@ -162,12 +71,12 @@ class Row:
     sqnr: list[float | None]
     seconds: float
     quantizers: int | None = None
-    error: float = field(default=0.0)
+    error: float = 0.0
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What no two rows share."""
-        return self.network, self.widths, self.rows, self.how, self.calibration, self.samples
+        return self.network, self.widths, self.title, self.how, self.calibration, self.samples
 
     @property
     def cells(self) -> list[str]:
@@ -175,14 +84,14 @@ class Row:
         found = ["-" if share is None else f"{100 * share:.2f} %" for share in shares]
         noise = " / ".join("exact" if ratio is None else f"{ratio:.2f}" for ratio in self.sqnr)
         kept = "" if self.quantizers is None else f", {self.quantizers} quantizers kept"
-        return [self.network, self.widths, self.rows, self.how + kept, *found, f"{noise} dB", f"{self.seconds:.0f}"]
+        return [self.network, self.widths, self.title, self.how + kept, *found, f"{noise} dB", f"{self.seconds:.0f}"]
 
 
 def best(rows: Iterable[Row]) -> list[Row]:
-    """For each network, widths and name the row with the least error, in the order of the first of them."""
+    """For each network, widths and title the row with the least error, in the order of the first of them."""
     found: dict[tuple[str, str, str], Row] = {}
     for each in rows:
-        place = (each.network, each.widths, each.rows)
+        place = (each.network, each.widths, each.title)
         if place not in found or each.error < found[place].error:
             found[place] = each
     return list(found.values())
@@ -214,11 +123,15 @@ def scored(reference: Sequence[Array], found: Sequence[Array], labels: Array | N
 
 @dataclass(frozen=True)
 class Case:
-    """A network with its data, as a folder of the store. calibration: how many samples calibrate."""
+    """A network with its data, as a folder of the store."""
 
     name: str
     place: Path
-    calibration: int
+
+    @property
+    def calibration(self) -> int:
+        """How many samples calibrate: those asked for, or all that there are."""
+        return len(next(iter(samples_of(self.place / CALIBRATION_FILE).values())))
 
     @property
     def labels(self) -> Array | None:
@@ -236,7 +149,7 @@ class Case:
             return False
         if choice.validates and not (self.place / VALIDATION_LABELS_FILE).is_file():
             return False
-        return self.is_transformer or not choice.for_transformers
+        return not choice.for_transformers or self.is_transformer
 
     def row(self, choice: Choice, widths: str, store: Store) -> Row:
         """Quantizes in one way and runs all test samples; ChildError where that fails."""
@@ -246,7 +159,7 @@ class Case:
         kept = (model / IR).read_text().count('type="FakeQuantize"') if choice.validates else None
         figures = scored(reference, found, self.labels)
         counts = {"calibration": self.calibration, "samples": len(reference[0]), "quantizers": kept}
-        names = {"network": self.name, "widths": widths, "tool": choice.tool, "rows": choice.rows, "how": choice.how}
+        names = {"network": self.name, "widths": widths, "tool": choice.tool, "title": choice.title, "how": choice.how}
         return Row(**names, **counts, **figures, seconds=making_time(model))
 
 
@@ -309,7 +222,7 @@ def measure_all(arguments: Namespace, store: Store) -> int:
             print(f"{name}: {error}", file=sys.stderr)
             failed = True
             continue
-        for found in _rows(Case(name, place, arguments.calibration), choices(tools, arguments.set), arguments, store):
+        for found in _rows(Case(name, place), choices(tools, arguments.set), arguments, store):
             failed |= found is None
             measured += [] if found is None else [found]
             save(arguments.json, merged(rows, measured))
@@ -326,7 +239,7 @@ def _rows(case: Case, tried: Sequence[Choice], arguments: Namespace, store: Stor
         try:
             found = case.row(choice, widths, store)
         except (ChildError, MRTError) as error:
-            print(f"{case.name}, {widths}, {choice.rows}, {choice.how}: {error}", file=sys.stderr)
+            print(f"{case.name}, {widths}, {choice.title}, {choice.how}: {error}", file=sys.stderr)
             yield None
             continue
         print(row(found.cells), file=sys.stderr, flush=True)

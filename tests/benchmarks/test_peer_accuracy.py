@@ -28,14 +28,15 @@ from mrt.symbol.operators.pooling import Pooling
 
 makers = load_benchmark("makers")
 peers = load_benchmark("peer_accuracy")
+tried = load_benchmark("peer_choices")
 float_onnx = load_benchmark("float_onnx")
 in_turns = load_benchmark("in_turns")
 ROW = peers.Row("net", "W8A8", "NNCF", "NNCF", "mixed", 8, 4, 0.5, 0.25, 0.75, [20.0, None], 3.4, None, 0.01)
 
 
-def test_the_row_with_the_least_error_is_shown_for_each_network_widths_and_name() -> None:
+def test_the_row_with_the_least_error_is_shown_for_each_network_widths_and_title() -> None:
     worse, better = replace(ROW, how="a", error=0.02), replace(ROW, how="b", error=0.001)
-    apart = [replace(ROW, widths="W4A8"), replace(ROW, rows="NNCF, accuracy-aware"), replace(ROW, network="other")]
+    apart = [replace(ROW, widths="W4A8"), replace(ROW, title="NNCF, accuracy-aware"), replace(ROW, network="other")]
     assert peers.best([worse, ROW, better, *apart]) == [better, *apart]
     exact = replace(ROW, how="c", error=0.0)
     assert peers.best([better, exact]) == [exact]
@@ -68,7 +69,7 @@ def test_figures_are_those_of_all_samples() -> None:
 
 
 def test_every_calibration_preset_and_correction_is_tried() -> None:
-    found = peers.choices(peers.TOOLS.values(), ["quantize.weight.bits=6", "calibrate.method=mse"])
+    found = tried.choices(tried.TOOLS.values(), ["quantize.weight.bits=6", "calibrate.method=mse"])
     assert found[0].arguments == {"options": {"weight": {"bits": 6}}, "calibrate": {"method": "mse"}}
     ort = {
         (choice.arguments["calibration"], choice.arguments["symmetric"]) for choice in found if "ort" in choice.maker
@@ -81,18 +82,18 @@ def test_every_calibration_preset_and_correction_is_tried() -> None:
 
 
 def test_widths_of_8_bits_are_not_set() -> None:
-    own, *_ = peers.choices([peers.OURS], ["quantize.activation.quantizer=affine"])
+    own, *_ = tried.choices([tried.OURS], ["quantize.activation.quantizer=affine"])
     assert own.arguments_for("W8A8")["options"] == {"activation": {"quantizer": "affine"}}
     assert own.arguments_for("W4A8")["options"] == {"activation": {"quantizer": "affine"}, "weight": {"bits": 4}}
     assert own.arguments_for("W4A4")["options"]["activation"] == {"quantizer": "affine", "bits": 4}
-    (other, *_) = peers.choices(["ONNX Runtime"], [])
+    (other, *_) = tried.choices(["ONNX Runtime"], [])
     assert other.arguments_for("W4A8") == {**other.arguments, "weight_bits": 4}
-    assert peers.widths_of("w4a8") == "W4A8"
+    assert tried.widths_of("w4a8") == "W4A8"
     for wrong in ("8", "A8W8", "W4", "W4A8.5"):
         with pytest.raises(argparse.ArgumentTypeError, match="are needed, such as W4A8"):
-            peers.widths_of(wrong)
+            tried.widths_of(wrong)
     with pytest.raises(SystemExit, match=r"prepare: quantize\.KEY=VALUE"):
-        peers.own_options(["prepare.split=relu"])
+        tried.own_options(["prepare.split=relu"])
 
 
 # Networks
