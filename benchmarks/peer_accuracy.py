@@ -212,10 +212,10 @@ def measure_all(arguments: Namespace, store: Store) -> int:
     rows = earlier_rows(arguments.json)
     failed = False
     measured: list[Row] = []
-    described_networks = configurations(arguments)
-    if not described_networks:
+    asked = configurations(arguments)
+    if not asked:
         return 0
-    for name, config in described_networks.items():
+    for name, config in asked.items():
         try:
             place = store.get("case", config=config, calibration=arguments.calibration, samples=arguments.samples)
         except ChildError as error:
@@ -226,7 +226,7 @@ def measure_all(arguments: Namespace, store: Store) -> int:
             failed |= found is None
             measured += [] if found is None else [found]
             save(arguments.json, merged(rows, measured))
-    shown = [each for each in merged(rows, measured) if each.network in {each.network for each in measured}]
+    shown = [each for each in merged(rows, measured) if each.network in asked]
     print(table(shown if arguments.all else best(shown)))
     return 1 if failed else 0
 
