@@ -33,6 +33,7 @@ class Operator:
       intermediates(*input intervals)          intervals of what a kernel holds on the way, such as partial sums
       working_size(*input types) -> int        elements of the largest array that `evaluate` makes beside its output
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
+      summed_products(*input types) -> int     products of two computed tensors that an output element sums up
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
       is_identity(*input types) -> bool        whether it changes nothing, its output being of the type of its data
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
@@ -47,6 +48,8 @@ class Operator:
     """Whether an input's least and greatest value, beside parameters, become the output's: `bounds` gives its range."""
     keeps_order: ClassVar[bool] = False
     """Whether the output holds the elements of the data in their order, whatever its shape."""
+    joins_inputs: ClassVar[bool] = False
+    """Whether the output holds the elements of all inputs, one after another."""
     operation: ClassVar[Operation | None] = None
     """What it computes of two operands, two tensors or a tensor and a number; None for other operators."""
     expression_arity: ClassVar[int] = 0
@@ -97,6 +100,9 @@ class Operator:
 
     def data_channel_axis(self, rank: int) -> int | None:
         return None
+
+    def summed_products(self, *inputs: TensorType) -> int:
+        return 0
 
     def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
         """The axis of the output that keeps `axis` of input `index` apart; None where the operator mixes or cuts that.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mrt.calibration import Range
 from mrt.quantization.algorithms.algorithm import ChannelChoice, algorithm, find_algorithm
+from mrt.quantization.cost import multiplications
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, group_readers
 from mrt.quantization.granularity import channel_ranges_with_margin, gain_db
@@ -87,7 +88,7 @@ class GainChoice(ChannelChoice):
     ) -> tuple[QuantizationConfig, tuple[str, ...]]:
         candidates = _candidates(graph, ranges, config)
         found = {c: c.splits(ranges) for c in candidates if ranges[c.symbol.name].channels}
-        total = sum(_multiplications(symbol) for symbol in graph.operators)
+        total = sum(multiplications(symbol) for symbol in graph.operators)
         room = config.max_extra_operations * total
         notes, overrides = [], dict(config.overrides)
         for candidate in sorted(found, key=lambda candidate: -_worth(found[candidate])):
@@ -142,7 +143,7 @@ def _candidates(graph: Graph, ranges: Mapping[str, Range], config: QuantizationC
                 elif _carries(graph, reader) and is_auto(reader):
                     pending.append(reader)
         if read:
-            found.append(_Candidate(symbol, options.quantizer, tuple(layers)))
+            found.append(_Candidate(symbol, options.group_quantizer, tuple(layers)))
     return found
 
 
@@ -170,12 +171,3 @@ def _added(layer: Symbol, channels: int, step: int) -> int:
         len({channel // step for channel in range(first, first + width)}) for first in range(0, channels, width)
     )
     return 2 * terms * layer.type.size // max(layer.shape[0], 1) if terms > 1 else 0
-
-
-def _multiplications(symbol: Symbol) -> int:
-    """How many multiplications a layer does for one sample; 0 for other operators."""
-    axis = symbol.operator.weight_channel_axis
-    if axis is None:
-        return 0
-    weight = symbol.inputs[1].shape
-    return symbol.type.size // max(symbol.shape[0], 1) * (symbol.inputs[1].type.size // weight[axis])

@@ -23,6 +23,7 @@ class Concat(Operator):
     dim: int = 1
 
     ignored = frozenset({"num_args"})
+    joins_inputs = True
 
     def infer(self, *data: TensorType) -> TensorType:
         if not data:
