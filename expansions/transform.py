@@ -13,14 +13,17 @@ from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, expansion, kept_target
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.integer.requantize import shifted_magnitude
 from mrt.quantization.quantizer import ChannelGroups, Target, round_half_away
 from mrt.quantization.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastSub
+from mrt.symbol.operators.integer import LeftShift
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Sum
 from mrt.symbol.operators.transform import Concat, ExpandDims, Flatten, Reshape, Slice, SliceAxis, Squeeze, Transpose
-from mrt.symbol.types import narrowest_dtype
+from mrt.symbol.types import INT32_MAX, narrowest_dtype
 
 
 def reach_of_output(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[float, float]:
@@ -121,7 +124,11 @@ def expand_sum(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) 
 
 def _sum(op: Symbol, inputs: Inputs, counts: Array, builder: IntegerBuilder) -> Quantized:
     """counts: the number of elements in each sum, broadcastable to the output."""
-    data = inputs.quantized(0)
+    data, count = inputs.quantized(0), int(np.rint(counts.max()))
+    bounds = builder.bounds(data.symbol)
+    centred = bounds.map(lambda end: end - data.zero_points)
+    if count * int(max(bounds.magnitude, centred.magnitude)) > INT32_MAX:
+        return _split_sum(op, data, count, builder)
     groups = output_groups(op, data)
     total = builder.apply(op.operator, [data.symbol])
     if not data.is_centred:
@@ -131,6 +138,24 @@ def _sum(op: Symbol, inputs: Inputs, counts: Array, builder: IntegerBuilder) -> 
         zero_points = data.zero_point if groups is None else groups.spread(groups.zero_points, op.shape)
         total = builder.add_constant(total, f"{op.name}_zero_point", -zero_points * elements, "_centred")
     return builder.grouped(total, data.step, groups)
+
+
+def _split_sum(op: Symbol, data: Quantized, count: int, builder: IntegerBuilder) -> Quantized:
+    """The sums of so many elements of `data`, centred, 2^n times as coarse, n the least for which they fit 32 bits.
+
+    sum(Xq) >> n = sum(H) + (sum(Xq - 2^n H) >> n),  H = Xq >> n, so that a sum is rounded once, not each element.
+    """
+    data = builder.centred(data)
+    magnitude = int(builder.bounds(data.symbol).magnitude)
+    shift = next(by for by in range(1, 32) if count * (shifted_magnitude(magnitude, by) + 1) <= INT32_MAX or by == 31)
+    high = builder.shifted(data.symbol, shift, "_high")
+    by = builder.constant(f"{op.name}_high_by", np.full((1,) * data.symbol.type.rank, shift))
+    low = builder.apply(BroadcastSub(), [data.symbol, builder.apply(LeftShift(), [high, by], "_high_part")], "_low")
+    # What rounding to the nearest leaves: the difference alone would be bounded as if both were independent.
+    low = builder.clip_to(low, -(1 << (shift - 1)), (1 << (shift - 1)) - 1)
+    highs, lows = (builder.apply(op.operator, [part], f"_{name}s") for part, name in ((high, "high"), (low, "low")))
+    total = builder.apply(BroadcastAdd(), [highs, builder.shifted(lows, shift, "_rest")])
+    return builder.grouped(total, data.step * 2.0**shift, output_groups(op, data))
 
 
 def _pad_form(symbol: Symbol[Pad], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
