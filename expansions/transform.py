@@ -228,10 +228,17 @@ def _concat_form(symbol: Symbol, graph: Graph, sources: Sequence[Target | None])
 
 @expansion(Concat, demands=Demand.COMMON, trained_form=_concat_form)
 def expand_concat(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
-    """Inputs at one scale, then Concat: Quantize Scale of "MRT Generalized Quantization Math Formalization"."""
+    """Inputs at one scale, then Concat: Quantize Scale of "MRT Generalized Quantization Math Formalization".
+
+    Inputs that keep scales of their own are channel groups of the result.
+    """
     values = [at_common(op, inputs, index, plan, builder) for index in range(len(inputs.values))]
     operands = [value.symbol for value in values]
     bounds = [builder.bounds(operand) for operand in operands]
     dtype = narrowest_dtype(int(min(b.min for b in bounds)), int(max(b.max for b in bounds)))
     same = [builder.cast(operand, dtype) for operand in operands]
-    return builder.quantized(builder.apply(op.operator, same), plan[op].common_scale, values[0].zero_point)
+    joined, read = builder.apply(op.operator, same), plan[op].next_target
+    if plan[op].parts is None or read is None or read.groups is None:
+        return builder.quantized(joined, plan[op].common_scale, values[0].zero_point)
+    groups = read.groups if read.hi < UNLIMITED else read.groups.centred
+    return builder.quantized(joined, read.scales(op.shape), groups.spread(groups.zero_points, op.shape), groups)

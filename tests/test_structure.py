@@ -78,7 +78,7 @@ QUANTIZATION = tuple(
         "algorithms.nearest_rounding algorithms.max_range algorithms.percentile_range algorithms.historical_range "
         "algorithms.least_error_range",
         "algorithms.algorithm",
-        "constant_grids options granularity",
+        "constant_grids options granularity group_costs",
         "quantizer",
     )
 )

@@ -34,6 +34,7 @@ class Operator:
       working_size(*input types) -> int        elements of the largest array that `evaluate` makes beside its output
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
+      joined_axis(rank) -> int                 axis of an output of this rank along which the inputs are joined
       is_identity(*input types) -> bool        whether it changes nothing, its output being of the type of its data
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
       batch_obstacle_among(types, batched)     the same where it matters which inputs hold the batch
@@ -96,6 +97,9 @@ class Operator:
         return 0
 
     def data_channel_axis(self, rank: int) -> int | None:
+        return None
+
+    def joined_axis(self, rank: int) -> int | None:
         return None
 
     def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:

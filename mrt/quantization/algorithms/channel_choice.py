@@ -10,6 +10,7 @@ from mrt.quantization.algorithms.algorithm import ChannelChoice, algorithm, find
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, group_readers
 from mrt.quantization.granularity import channel_ranges_with_margin, gain_db
+from mrt.quantization.group_costs import added_operations, multiplications
 from mrt.quantization.options import (
     ActivationConfig,
     ActivationOverride,
@@ -56,7 +57,14 @@ class _Candidate:
         gains = {step: gain_db(channels, step, self.quantizer) for step in steps}
         wanted = NEARLY_ALL * max(gains.values(), default=0.0)
         return [
-            _Split(step, gains[step], sum(_added(layer, len(channels), step) for layer in self.layers))
+            _Split(
+                step,
+                gains[step],
+                sum(
+                    added_operations(layer, [channel // step for channel in range(len(channels))])
+                    for layer in self.layers
+                ),
+            )
             for step in sorted(steps, key=lambda step: (gains[step] < wanted, -step if gains[step] >= wanted else step))
             if gains[step] >= LEAST_GAIN
         ]
@@ -87,7 +95,7 @@ class GainChoice(ChannelChoice):
     ) -> tuple[QuantizationConfig, tuple[str, ...]]:
         candidates = _candidates(graph, ranges, config)
         found = {c: c.splits(ranges) for c in candidates if ranges[c.symbol.name].channels}
-        total = sum(_multiplications(symbol) for symbol in graph.operators)
+        total = sum(multiplications(symbol) for symbol in graph.operators)
         room = config.max_extra_operations * total
         notes, overrides = [], dict(config.overrides)
         for candidate in sorted(found, key=lambda candidate: -_worth(found[candidate])):
@@ -157,25 +165,3 @@ def _worth(splits: list[_Split]) -> float:
 
 def _share(split: _Split, total: int) -> str:
     return f"{100 * split.operations / max(total, 1):.2g} %"
-
-
-def _added(layer: Symbol, channels: int, step: int) -> int:
-    """Multiplications by factors and additions, per sample, where a layer sums over several groups.
-
-    A layer with groups of its own sums within each of them; where all of those read one scale nothing is added.
-    """
-    own = int(getattr(layer.operator, "num_group", 1))
-    width = channels // own
-    terms = max(
-        len({channel // step for channel in range(first, first + width)}) for first in range(0, channels, width)
-    )
-    return 2 * terms * layer.type.size // max(layer.shape[0], 1) if terms > 1 else 0
-
-
-def _multiplications(symbol: Symbol) -> int:
-    """How many multiplications a layer does for one sample; 0 for other operators."""
-    axis = symbol.operator.weight_channel_axis
-    if axis is None:
-        return 0
-    weight = symbol.inputs[1].shape
-    return symbol.type.size // max(symbol.shape[0], 1) * (symbol.inputs[1].type.size // weight[axis])

@@ -58,6 +58,11 @@ class Facts:
         return self._table("own")
 
     @property
+    def part_splits(self) -> Mapping[str, ChannelSplit]:
+        """The tensors that are joined of parts which keep scales of their own."""
+        return self._table("part_splits")
+
+    @property
     def splits(self) -> Mapping[str, ChannelSplit]:
         """The tensors that have channel groups."""
         return self._table("splits")

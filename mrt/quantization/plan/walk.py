@@ -10,6 +10,7 @@ import numpy as np
 from mrt.calibration import Range
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, takes_groups
+from mrt.quantization.plan.concat_parts import part_targets
 from mrt.quantization.plan.facts import Facts
 from mrt.quantization.plan.own_quantizers import own_target
 from mrt.quantization.quantizer import Target, symmetric_target
@@ -64,6 +65,7 @@ def _planned(symbol: Symbol, facts: Facts, finished: Finished) -> TensorPlan:
         next_target=forms.next_target,
         saturates=forms.saturates,
         common_scale=max(common_scale, _coarse_enough(symbol, added, facts)),
+        parts=part_targets(symbol, facts, forms.next_target),
         added_constant=added,
     )
 
@@ -168,6 +170,8 @@ def _edge(
             return planned.output_quantizer(was_zero(found, quantizers.own))
         case Demand.COMMON if planned.is_summed_exactly:
             return None
+        case Demand.COMMON if planned.parts is not None:
+            return planned.parts[index]
         case Demand.COMMON:
             return planned.common_target(found, facts.never_negative[symbol.name], len(reader.inputs))
 

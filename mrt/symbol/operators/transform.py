@@ -53,6 +53,9 @@ class Concat(Operator):
         )
         return Interval(lo, hi, shape)
 
+    def joined_axis(self, rank: int) -> int | None:
+        return normalize_axis(self.dim, rank)
+
     def batch_obstacle(self, *data: TensorType) -> str:
         return "inputs are joined along axis 0" if normalize_axis(self.dim, data[0].rank) == 0 else ""
 
