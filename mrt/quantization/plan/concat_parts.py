@@ -16,37 +16,18 @@ from mrt.quantization.group_costs import added_operations, multiplications
 from mrt.quantization.options import ActivationConfig
 from mrt.quantization.plan.channel_split import ChannelSplit
 from mrt.quantization.plan.facts import FactPass, Facts
+from mrt.quantization.plan.parts import Parts
 from mrt.quantization.quantizer import ChannelGroups, Target
 from mrt.quantization.tensor_plan import UNLIMITED, Plan
 from mrt.symbol import Graph, Interval, Symbol
+from mrt.symbol.interval import signed_bits
 
+LEAST_PART_BITS = 12
+"""The bits that each part of an output has at least, where nothing is asked of its bits."""
+MOST_OUTPUT_BITS = 24
+"""The most bits of an output: float32 holds them."""
 LEAST_GAIN = 3.0
 """Decibels; half a bit of one part, below which a scale of its own is not worth its operations."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The parts of which a tensor consists along `axis`: how many channels each has, and the values that it takes."""
-
-    axis: int
-    lengths: tuple[int, ...]
-    ranges: tuple[tuple[float, float], ...]
-
-    @property
-    def step(self) -> int:
-        """The most channels of which every part is a multiple."""
-        return math.gcd(*self.lengths)
-
-    @property
-    def channels(self) -> tuple[tuple[float, float], ...]:
-        """The range of every channel."""
-        pairs = zip(self.lengths, self.ranges, strict=True)
-        return tuple(found for length, found in pairs for _ in range(length))
-
-    def within(self, found: Range) -> Parts:
-        """The same with ranges that do not leave that of the tensor."""
-        held = tuple((min(max(lo, found.lo), found.hi), max(min(hi, found.hi), found.lo)) for lo, hi in self.ranges)
-        return Parts(self.axis, self.lengths, held)
 
 
 def parts_of(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Parts]:
@@ -122,7 +103,7 @@ class _Candidate:
 
 def _candidates(facts: Facts) -> Iterator[_Candidate]:
     """The tensors of which a part gains by a scale of its own."""
-    graph, parts = facts.graph, parts_of(facts.graph, facts.ranges)
+    graph, parts = facts.graph, facts.parts
     for symbol in graph.operators:
         if symbol.name not in parts or (_carries(graph, symbol) and symbol.inputs[0].name in parts):
             continue
@@ -199,7 +180,21 @@ def _too_dear(facts: Facts) -> tuple[str, ...]:
     )
 
 
-PART_SPLITS = FactPass("part_splits", part_splits, ("fixed", "ranges", "options", "own", "never_negative"), _too_dear)
+PARTS = FactPass("parts", lambda facts: parts_of(facts.graph, facts.ranges), ("ranges",))
+PART_SPLITS = FactPass("part_splits", part_splits, ("fixed", "parts", "options", "own", "never_negative"), _too_dear)
+
+
+def output_bits(name: str, facts: Facts) -> int:
+    """The bits of an output: as asked, or where nothing is as many as leave its narrowest part LEAST_PART_BITS.
+
+    An output has one scale, that of boxes and of their scores in one tensor.
+    """
+    asked, parts = facts.config.output, facts.parts.get(name)
+    if parts is None or "bits" in asked.model_fields_set:
+        return asked.bits
+    magnitudes = [max(abs(lo), abs(hi)) for lo, hi in parts.ranges]
+    ratio = max(magnitudes) / min((each for each in magnitudes if each > 0), default=1.0)
+    return int(np.clip(math.ceil(math.log2(max(ratio, 1.0))) + LEAST_PART_BITS, asked.bits, MOST_OUTPUT_BITS))
 
 
 def part_targets(symbol: Symbol, facts: Facts, read: Target | None) -> tuple[Target, ...] | None:
@@ -241,7 +236,7 @@ def _slice(read: Target, start: int, end: int, magnitude: float) -> Target:
 
 
 def part_notes(plan: Plan) -> tuple[str, ...]:
-    """A note for every operator whose inputs keep scales of their own."""
+    """A note for every operator whose inputs keep scales of their own, and for every output that has more bits."""
     notes = []
     for symbol in plan.graph.operators:
         parts = plan[symbol].parts
@@ -252,4 +247,8 @@ def part_notes(plan: Plan) -> tuple[str, ...]:
         notes.append(
             f"{symbol.name} ({symbol.op}): its parts keep their own scales, up to {gain:.1f} dB less noise in one"
         )
+    for symbol in plan.graph.outputs:
+        tensor, bits = plan[symbol], signed_bits(plan[symbol].output.hi)
+        if tensor.fixed is None and bits > plan.config.output.bits:
+            notes.append(f"output {symbol.name}: {bits} bits, so that the narrowest of its parts has {LEAST_PART_BITS}")
     return tuple(notes)
