@@ -33,10 +33,11 @@ def reach_of_output(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tu
 
 
 @expansion(
-    *(Flatten, Reshape, Transpose, ExpandDims, Squeeze, Slice, SliceAxis, Max),
+    *(Flatten, Reshape, Transpose, ExpandDims, Squeeze, Slice, SliceAxis),
     demands=Demand.CHANNELS,
     reach=reach_of_output,
     defers_rounding=lambda symbol: True,
+    moves=True,
 )
 def expand_same_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = op(Xq) at sx and zx: flatten and its like in "MRT Generalized Quantization Math Formalization".
@@ -46,6 +47,11 @@ def expand_same_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
     """
     data = apart(op, inputs.quantized(0), builder)
     return carried(op, builder.apply(op.operator, [data.symbol]), data, builder)
+
+
+expansion(*(Max,), demands=Demand.CHANNELS, reach=reach_of_output, defers_rounding=lambda symbol: True)(
+    expand_same_scale
+)
 
 
 def carried(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
@@ -74,13 +80,17 @@ def _varying_axis(data: Quantized) -> int:
 
 
 def apart(op: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
-    """`data` as `op` can carry it on: an accumulator whose channels have scales that would not stay apart at one, as
-    fine as the finest of them as far as 28 bits allow."""
-    if data.groups is not None or data.is_uniform:
+    """`data` as `op` can carry it on: channels that have scales which would not stay apart at one, those of groups at
+    their common one, exactly, those of an accumulator as fine as the finest of them as far as 28 bits allow."""
+    if data.groups is None and data.is_uniform:
         return data
+    axis = _varying_axis(data) if data.groups is None else data.groups.axis
+    if op.operator.kept_axis(axis, 0, *(source.type for source in op.inputs)) is not None:
+        return data if data.groups is not None else builder.centred(data)
     data = builder.centred(data)
-    if op.operator.kept_axis(_varying_axis(data), 0, *(source.type for source in op.inputs)) is not None:
-        return data
+    largest = max(data.groups.factors) if data.groups is not None else 1
+    if data.groups is not None and largest * builder.bounds(data.symbol).magnitude <= INT32_MAX:
+        return builder.at_one_scale(data)
     reach = float((builder.bounds(data.symbol).magnitude * data.scale).max())
     scale = max(float(data.scale.min()), reach * 2.0**-28)
     return builder.requantize(data, Target(scale, -UNLIMITED, UNLIMITED, pinned=True, exact=True))

@@ -244,8 +244,8 @@ def _ends_behind(reader: Symbol, finished: Finished) -> Ends:
 def _target_behind(symbol: Symbol, reader: Symbol, graph: Graph, finished: Finished) -> Target | None:
     """What a wide tensor is rescaled to behind an operator that passes it on, in the tensor's own scale.
 
-    Behind one that changes values, such as the addition of a bias, the range is another. Channel groups of a tensor of
-    another rank lie along another axis; there it is their coarsest scale.
+    Behind one that changes values, such as the addition of a bias, the range is another. Channel groups that
+    lie along no axis of the tensor are their coarsest scale there.
     """
     resolved = expansion_of(reader).resolution(reader, graph)
     if resolved:
@@ -254,10 +254,22 @@ def _target_behind(symbol: Symbol, reader: Symbol, graph: Graph, finished: Finis
     gain = expansion_of(reader).gain(reader, graph)
     if target is None or gain == 0:
         return None
-    if target.groups is not None and reader.type.rank != symbol.type.rank:
-        target = _unlimited(replace(target, scale=float(target.scales(reader.shape).max()), groups=None))
+    target = _before(target, symbol, reader)
     found = replace(target, scale=target.scale / gain)
     return found if reader.operator.keeps_scale else _unlimited(found)
+
+
+def _before(target: Target, symbol: Symbol, reader: Symbol) -> Target:
+    """A target of what `reader` makes of `symbol`, its channel groups along that axis of it which becomes theirs."""
+    groups, index = target.groups, reader.inputs.index(symbol)
+    if groups is None:
+        return target
+    types = [source.type for source in reader.inputs]
+    for axis in range(1, symbol.type.rank):
+        is_kept = reader.operator.kept_axis(axis, index, *types) == groups.axis
+        if is_kept and symbol.shape[axis] == reader.shape[groups.axis]:
+            return replace(target, groups=replace(groups, axis=axis))
+    return _unlimited(replace(target, scale=float(target.scales(reader.shape).max()), groups=None))
 
 
 def _unlimited(target: Target) -> Target:
