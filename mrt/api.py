@@ -16,6 +16,7 @@ from mrt.options import checked
 from mrt.preparation import PreparationConfig
 from mrt.progress import Reporter
 from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.presets import with_preset
 from mrt.steps import CALIBRATE, QUANTIZE, Settings, Work, found, reads_samples, run_steps
 from mrt.symbol import Array, Graph, Runner
 
@@ -34,8 +35,8 @@ def quantize(
     """The integer form of a float graph, calibrated on `batches`.
 
     batches: arrays (or arrays by input name) of any number of samples each, axis 0 the batch; or one such batch. They
-    hold real values; of an input that `quantization.inputs` declares they may hold its integers. With
-    sequential bias correction they are read twice, so that an iterator does not serve. None for a network whose own
+    hold real values; of an input that `quantization.inputs` declares they may hold its integers. They are read several
+    times, unless the preset is fast or mrt, and an iterator is kept as a list. None for a network whose own
     quantizers say all ranges: where they do not, the error names the tensors that need data.
     runner: what runs the float graph, and parts of the integer one, called from several threads at once; TVM by
     default. progress: told the number of samples calibrated.
@@ -46,6 +47,9 @@ def quantize(
     preparation = checked(preparation, PreparationConfig, "preparation")
     _check_arguments(graph, runner, progress)
     _check_corrected(quantization, batches)
+    quantization = with_preset(quantization, graph, batches is not None)
+    if isinstance(batches, Iterator) and reads_samples(quantization):
+        batches = _Kept(batches)
     work = Work(
         graph,
         Settings(preparation, calibration, quantization),
@@ -54,6 +58,20 @@ def quantize(
         report=_CalibrationProgress(progress),
     )
     return found(run_steps(work, QUANTIZE).model)
+
+
+class _Kept:
+    """What an iterator gives, kept so that it can be read more than once."""
+
+    def __init__(self, source: Iterator[Array | Mapping[str, Array]]) -> None:
+        self._source = source
+        self._kept: list[Array | Mapping[str, Array]] = []
+
+    def __iter__(self) -> Iterator[Array | Mapping[str, Array]]:
+        yield from self._kept
+        for batch in self._source:
+            self._kept.append(batch)
+            yield batch
 
 
 class _CalibrationProgress(Reporter):

@@ -21,6 +21,7 @@ from mrt.frontend import load_model
 from mrt.progress import Reporter
 from mrt.quantization.expand import plan_graph
 from mrt.quantization.plan.trained import brings_quantization
+from mrt.quantization.presets import with_preset
 from mrt.quantization.tensor_plan import Plan
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
@@ -52,7 +53,7 @@ def run_pipeline(
     with workspace.opened() as has_locks:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        run = Run(config, load_model(config.model.path, shapes=config.model.shapes), workspace, report)
+        run = _run_of(config, workspace, report)
         _check_sections(run, todo)
         origins = _origins(run, todo[-1])
         missing = _missing(run, todo, origins, None if first is None else todo[0])
@@ -74,7 +75,7 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
     """
     workspace = Workspace(_output(config, output))
     with workspace.opened():
-        run = Run(config, load_model(config.model.path, shapes=config.model.shapes), workspace, Reporter())
+        run = _run_of(config, workspace, Reporter())
         needed = STAGES[: STAGES.index(QUANTIZE)]
         if len(workspace.take(_origins(run, needed[-1]))) < len(needed):
             raise ConfigError(
@@ -82,7 +83,14 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
                 f"run it first (mrt run CONFIG.yaml --to {needed[-1].name})"
             )
         work = QUANTIZE.load(run)
-        return plan_graph(found(work.prepared).graph, found(work.observed).ranges, config.quantize).plan
+        return plan_graph(found(work.prepared).graph, found(work.observed).ranges, run.config.quantize).plan
+
+
+def _run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
+    """The run of a configuration, with what its preset means for its network."""
+    graph = load_model(config.model.path, shapes=config.model.shapes)
+    quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
+    return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report)
 
 
 def _origins(run: Run, last: Stage) -> dict[str, dict[str, str]]:

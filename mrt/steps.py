@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -18,14 +18,14 @@ from mrt.errors import QuantizationError
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
-from mrt.quantization.algorithms.algorithm import BiasCorrection, ParameterChange, Samples, find_algorithm
+from mrt.quantization.algorithms.algorithm import BiasCorrection, ParameterChange, Samples, WidthChoice, find_algorithm
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.integer.simplified import simplified
 from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Array, Graph, Runner
+from mrt.symbol import Graph, Runner
 
 if TYPE_CHECKING:
     from mrt.datasets import Dataset
@@ -112,7 +112,7 @@ def default_runner() -> Runner:
 
 def reads_samples(config: QuantizationConfig) -> bool:
     """Whether the calibration data is read more than once."""
-    if config.parameter_changes:
+    if config.parameter_changes or config.more_bits != "none":
         return True
     return _corrects_on_samples(config)
 
@@ -163,22 +163,32 @@ def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibr
 
 
 def _quantize(work: Work) -> Work:
-    prepared, observed, config = found(work.prepared), found(work.observed), work.settings.quantize
-    corrections = _corrections(work, prepared.graph, observed)
-    integer = expand_graph(prepared.graph, observed.ranges, config, corrections, observed)
-    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, work.notes)
+    prepared, observed = found(work.prepared), found(work.observed)
+    graph, config = prepared.graph, work.settings.quantize
+    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
+        samples = _samples(work, graph, progress) if reads_samples(config) else None
+        config, chosen = _with_more_bits(config, graph, observed, samples)
+        corrections = find_corrections(graph, observed, config, samples)
+    integer = expand_graph(graph, observed.ranges, config, corrections, observed)
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen))
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model)
 
 
-def _corrections(work: Work, graph: Graph, observed: Calibration) -> Mapping[str, Array]:
-    settings = work.settings
-    if work.data is None or not _corrects_on_samples(settings.quantize):
-        return find_corrections(graph, observed, settings.quantize)
-    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
-        samples = Samples(work.data(graph), settings.calibrate, work.runner or default_runner(), progress)
-        return find_corrections(graph, observed, settings.quantize, samples)
+def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Samples | None:
+    if work.data is None:
+        return None
+    return Samples(work.data(graph), work.settings.calibrate, work.runner or default_runner(), progress)
+
+
+def _with_more_bits(
+    config: QuantizationConfig, graph: Graph, observed: Calibration, samples: Samples | None
+) -> tuple[QuantizationConfig, tuple[str, ...]]:
+    """The configuration with the bits that single tensors get, and notes of them."""
+    if config.more_bits == "none" or samples is None:
+        return config, ()
+    return find_algorithm(WidthChoice, config.more_bits).choose(graph, observed, config, samples)
 
 
 def compiled(

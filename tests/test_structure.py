@@ -68,7 +68,9 @@ QUANTIZATION = tuple(
     for line in (
         " algorithms",
         "algorithms.built_in",
-        "algorithms.needs algorithms.fast_bias_correction algorithms.sequential_bias_correction",
+        "algorithms.needs algorithms.sensitive_tensors algorithms.selected_bias_correction presets",
+        "simulation",
+        "algorithms.fast_bias_correction algorithms.sequential_bias_correction",
         "algorithms.bias_correction",
         "expand",
         "algorithms.channel_choice",
@@ -78,7 +80,7 @@ QUANTIZATION = tuple(
         "algorithms.nearest_rounding algorithms.max_range algorithms.percentile_range algorithms.historical_range "
         "algorithms.least_error_range",
         "algorithms.algorithm",
-        "constant_grids options granularity group_costs",
+        "constant_grids options granularity cost",
         "quantizer",
     )
 )

@@ -193,3 +193,18 @@ class Expander:
         # Whoever takes the output subtracts its zero point, which may lie beyond all that the output reaches.
         dtype = narrowest_dtype(min(int(bounds.min), zero), max(int(bounds.max), zero))
         return self.builder.quantized(self.builder.cast(output.symbol, dtype), output.scale, output.zero_points)
+
+
+def rounded_weights(planned: PlannedGraph, observed: Calibration | None = None) -> dict[str, Array]:
+    """The real values of the integer weight of every reduction, float64 of the weight's shape, by the reduction's name.
+
+    Raises what `expand_graph` does.
+    """
+    expander = Expander(planned, observed)
+    found: dict[str, Array] = {}
+    for symbol in expander.graph.operators:
+        expander.expand(symbol)
+        dequantized = expander.builder.dequantized_weight
+        if dequantized is not None and symbol.channel_axis is not None:
+            found[symbol.name] = dequantized()
+    return found

@@ -16,8 +16,11 @@ from mrt.options import Options
 from mrt.quantization.quantizer import SMALLEST_SCALE
 from mrt.symbol import Graph
 
+Preset = Literal["best", "fast", "mrt"]
 Quantizer = Literal["symmetric", "affine"]
+ActivationQuantizer = Literal["symmetric", "affine", "auto"]
 ParameterChangeName = Annotated[str, naming("quantize.parameter_changes")]
+MoreBitsName = Annotated[str, naming("quantize.more_bits", "none")]
 BiasCorrectionName = Annotated[str, naming("quantize.bias_correction", "none")]
 RoundingName = Annotated[str, naming("quantize.weight.rounding")]
 ChannelChoiceName = Annotated[str, naming("quantize.activation.granularity", "layer")]
@@ -43,12 +46,13 @@ class ActivationConfig(_Options):
 
     granularity: one scale per tensor (layer), one for each so many channels, or the algorithm that chooses: auto splits
     where calibration shows that it pays. quantizer: symmetric has zero point 0, and one bit more where a tensor is
-    never negative; affine maps the calibrated range to all integers. storage: signed or unsigned integers of an affine
+    never negative; affine maps the calibrated range to all integers; auto is affine where that has the finer steps by
+    a tenth. storage: signed or unsigned integers of an affine
     quantizer; auto is unsigned up to 8 bits and signed above.
     """
 
     bits: int = Bits
-    quantizer: Quantizer = "symmetric"
+    quantizer: ActivationQuantizer = "symmetric"
     storage: Literal["auto", "signed", "unsigned"] = "auto"
     granularity: ChannelGranularity | ChannelChoiceName = "layer"
 
@@ -56,6 +60,11 @@ class ActivationConfig(_Options):
     def channel_step(self) -> int | None:
         """How many channels share one scale; None where all do."""
         return self.granularity.channel if isinstance(self.granularity, ChannelGranularity) else None
+
+    @property
+    def group_quantizer(self) -> Quantizer:
+        """That of channel groups."""
+        return "affine" if self.quantizer == "auto" else self.quantizer
 
     @property
     def is_signed(self) -> bool:
@@ -126,7 +135,7 @@ class ActivationOverride(_Options):
     """What differs for the activation that a symbol gives."""
 
     bits: int | None = Field(default=None, ge=2, le=16)
-    quantizer: Quantizer | None = None
+    quantizer: ActivationQuantizer | None = None
     storage: Literal["auto", "signed", "unsigned"] | None = None
     granularity: ChannelGranularity | ChannelChoiceName | None = None
 
@@ -160,13 +169,19 @@ class QuantizationConfig(_Options):
     `max_extra_operations`: what granularity auto may add, as a share of the network's multiplications.
     `inputs` names inputs that are given as integers; the others are quantized from their calibrated range.
 
+    preset: what options mean that are not set, for `mrt.quantize` and `mrt run`: best is what simulation finds on the
+    data, fast what one pass over it gives, mrt the rules that the other defaults are: symmetric, largest magnitudes, no
+    correction. Whoever plans or expands a graph himself has these.
+
     Where several patterns match a symbol the last one that sets an option decides. parameter_changes: the algorithms
-    that change float parameters, in order. bias_correction: how the shift of each output channel's mean is found that a
+    that change float parameters, in order. more_bits: the algorithm that gives some activations more bits than asked;
+    "none" leaves them. bias_correction: how the shift of each output channel's mean is found that a
     constant then takes back; "none" leaves it.
     tune_ranges: whether ranges that the network brings (FakeQuantize) are moved, by less than a step, so that their
     zero is an integer; else a constant makes up for it. It is noted, and done in preparation.
     """
 
+    preset: Preset = "best"
     activation: ActivationConfig = ActivationConfig()
     weight: WeightConfig = WeightConfig()
     output: OutputConfig = OutputConfig()
@@ -174,6 +189,7 @@ class QuantizationConfig(_Options):
     inputs: Mapping[str, InputConfig] = Field(default_factory=dict)
     overrides: Mapping[str, Override] = Field(default_factory=dict)
     parameter_changes: tuple[ParameterChangeName, ...] = ()
+    more_bits: MoreBitsName = "none"
     bias_correction: BiasCorrectionName = "none"
     tune_ranges: bool = False
 

@@ -33,6 +33,7 @@ class Operator:
       intermediates(*input intervals)          intervals of what a kernel holds on the way, such as partial sums
       working_size(*input types) -> int        elements of the largest array that `evaluate` makes beside its output
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
+      summed_products(*input types) -> int     products of two computed tensors that an output element sums up
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
       joined_axis(rank) -> int                 axis of an output of this rank along which the inputs are joined
       is_identity(*input types) -> bool        whether it changes nothing, its output being of the type of its data
@@ -101,6 +102,9 @@ class Operator:
 
     def joined_axis(self, rank: int) -> int | None:
         return None
+
+    def summed_products(self, *inputs: TensorType) -> int:
+        return 0
 
     def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
         """The axis of the output that keeps `axis` of input `index` apart; None where the operator mixes or cuts that.

@@ -60,7 +60,7 @@ def network() -> Graph:
 
 
 def quantize(quantization: dict[str, object] | None = None, method: str = "max") -> mrt.QuantizedModel:
-    config = mrt.QuantizationConfig.model_validate(quantization or {})
+    config = mrt.QuantizationConfig.model_validate({"preset": "mrt", **(quantization or {})})
     return mrt.quantize(network(), [X], config, mrt.CalibrationConfig(method=method), runner=NumpyRunner())
 
 
@@ -183,7 +183,7 @@ def test_a_choice_of_channel_groups() -> None:
         (lambda: mrt.CalibrationConfig(method="half_"), "method is 'half_': 'half', 'historical', 'max', 'mse' or"),
         (
             lambda: mrt.QuantizationConfig(bias_correction="slow"),
-            "bias_correction is 'slow': 'none', 'counted', 'fast', 'quarter' or 'sequential' is needed",
+            "bias_correction is 'slow': 'none', 'counted', 'fast', 'quarter', 'selected' or 'sequential' is needed",
         ),
         (
             lambda: mrt.QuantizationConfig(weight={"rounding": "up"}),

@@ -29,7 +29,7 @@ def network(first: float = 1.0, second: float = 1.0, bias: float = 0.0) -> Graph
 
 def notes(graph: Graph, x: np.ndarray = X, **options: object) -> tuple[list[str], bool]:
     """The notes on what is lost, and whether the integers are the same for all samples and for noise."""
-    model = mrt.quantize(graph, [x], mrt.QuantizationConfig(**options), runner=NumpyRunner())
+    model = mrt.quantize(graph, [x], mrt.QuantizationConfig(**{"preset": "mrt", **options}), runner=NumpyRunner())
     fed = model.quantize_inputs(np.concatenate([x, RNG.standard_normal((50, 8)) * np.abs(x).max()]))
     (found,) = model.rebatched(len(fed["x"])).graph.evaluate(fed)
     told = [note for note in model.notes if "for every input" in note or "throughout" in note]

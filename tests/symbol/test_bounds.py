@@ -57,6 +57,7 @@ from mrt.symbol.operators.periodic import Cos
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.operators.region import ElementwiseRegion
+from mrt.symbol.operators.round_to_grid import RoundToGrid
 from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar, PlusScalar, RDivScalar, RMinusScalar
 from mrt.symbol.operators.selection import (
     ArgMax,
@@ -195,6 +196,7 @@ INTEGER = [
     Case(Cast(dtype="float32")),
 ]
 FLOAT = [
+    Case(RoundToGrid(), (A, (4, 1))),
     Case(LeakyReLU(slope=0.25)),
     Case(LeakyReLU(slope=-2.0)),
     Case(LeakyReLU(act_type="prelu"), (A, (3,))),

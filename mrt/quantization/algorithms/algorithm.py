@@ -5,6 +5,7 @@
 | `RangeMethod` | `calibrate.method` | the range of a tensor |
 | `ParameterChange` | `quantize.parameter_changes` | float parameters instead of those of the prepared network |
 | `ChannelChoice` | `quantize.activation.granularity` | which tensors are split into channel groups |
+| `WidthChoice` | `quantize.more_bits` | which tensors get more bits |
 | `Rounding` | `quantize.weight.rounding` | the integers of a weight |
 | `BiasCorrection` | `quantize.bias_correction` | what is added to the output of a reduction |
 
@@ -16,8 +17,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from mrt.algorithm_registry import algorithm, find_algorithm
 from mrt.calibration import Calibration, CalibrationConfig, Channels, Needs, Range
@@ -38,6 +39,7 @@ __all__ = [
     "Rounding",
     "Samples",
     "UnroundedWeight",
+    "WidthChoice",
     "algorithm",
     "find_algorithm",
 ]
@@ -113,18 +115,21 @@ class Rounding(Algorithm, ABC):
         """
 
 
-@dataclass(frozen=True)
+@dataclass
 class Samples:
     """Calibration data once more, and what runs integer graphs on it.
 
     batches: as `calibrate` takes them. config: its `samples` and `batch_size` hold here too. progress: told the number
-    of reductions done.
+    of reductions done. simulations: of graphs that were tried on the samples already, weights: what was made of the
+    last configuration; see `mrt.quantization.simulation`.
     """
 
     batches: Iterable[Batch | Array]
     config: CalibrationConfig
     runner: Runner
     progress: Callable[[int], None] | None = None
+    simulations: dict[Graph, Any] = field(default_factory=dict)
+    weights: Any = None
 
 
 class ParameterChange(Algorithm, ABC):
@@ -138,6 +143,21 @@ class ParameterChange(Algorithm, ABC):
         """Parameters by name, of the shapes and dtypes that they have. Ranges are observed anew behind it.
 
         graph: prepared, float, as changed by those before. observed: of this graph.
+        """
+
+
+class WidthChoice(Algorithm, ABC):
+    """Gives some activations more bits than the configuration asks for."""
+
+    option: ClassVar[str] = "quantize.more_bits"
+
+    @abstractmethod
+    def choose(
+        self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
+    ) -> tuple[QuantizationConfig, tuple[str, ...]]:
+        """The config with the bits as overrides, and notes of what was chosen, why.
+
+        graph: prepared, float. What the configuration says of single tensors stays.
         """
 
 

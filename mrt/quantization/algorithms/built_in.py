@@ -8,5 +8,7 @@ from mrt.quantization.algorithms import (  # noqa: F401
     max_range,
     nearest_rounding,
     percentile_range,
+    selected_bias_correction,
+    sensitive_tensors,
     sequential_bias_correction,
 )

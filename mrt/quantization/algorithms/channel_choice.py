@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from mrt.calibration import Range
 from mrt.quantization.algorithms.algorithm import ChannelChoice, algorithm, find_algorithm
+from mrt.quantization.cost import added_operations, multiplications
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, group_readers
 from mrt.quantization.granularity import channel_ranges_with_margin, gain_db
-from mrt.quantization.group_costs import added_operations, multiplications
 from mrt.quantization.options import (
     ActivationConfig,
     ActivationOverride,
@@ -50,6 +50,10 @@ class _Candidate:
     quantizer: str
     layers: tuple[Symbol, ...]
 
+    def _added(self, channels: int, step: int) -> int:
+        groups = [channel // step for channel in range(channels)]
+        return sum(added_operations(layer, groups) for layer in self.layers)
+
     def splits(self, ranges: Mapping[str, Range]) -> list[_Split]:
         """The splits that are worth it, the best first: as coarse as keeps most of the gain, then coarser."""
         channels = channel_ranges_with_margin(ranges[self.symbol.name])
@@ -57,14 +61,7 @@ class _Candidate:
         gains = {step: gain_db(channels, step, self.quantizer) for step in steps}
         wanted = NEARLY_ALL * max(gains.values(), default=0.0)
         return [
-            _Split(
-                step,
-                gains[step],
-                sum(
-                    added_operations(layer, [channel // step for channel in range(len(channels))])
-                    for layer in self.layers
-                ),
-            )
+            _Split(step, gains[step], self._added(len(channels), step))
             for step in sorted(steps, key=lambda step: (gains[step] < wanted, -step if gains[step] >= wanted else step))
             if gains[step] >= LEAST_GAIN
         ]
@@ -150,7 +147,7 @@ def _candidates(graph: Graph, ranges: Mapping[str, Range], config: QuantizationC
                 elif _carries(graph, reader) and is_auto(reader):
                     pending.append(reader)
         if read:
-            found.append(_Candidate(symbol, options.quantizer, tuple(layers)))
+            found.append(_Candidate(symbol, options.group_quantizer, tuple(layers)))
     return found
 
 

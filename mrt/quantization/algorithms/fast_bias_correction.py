@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from mrt.calibration import Calibration
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
 from mrt.quantization.algorithms.bias_correction import mean_of, means_around_reductions, read_by
-from mrt.quantization.expand import Expander, plan_graph
+from mrt.quantization.expand import plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Symbol
 
@@ -33,17 +35,18 @@ def fast_corrections(graph: Graph, observed: Calibration, config: QuantizationCo
     the measured mean of x. Every position of a channel is taken to have the channel's mean, the border too; the errors
     of x itself, its saturation among them, do not show.
     """
-    expander = Expander(plan_graph(graph, observed.ranges, config), observed)
-    graph = expander.graph
+    planned = plan_graph(graph, observed.ranges, config)
+    return shifts_of(planned.plan.graph, observed, rounded_weights(planned, observed))
+
+
+def shifts_of(graph: Graph, observed: Calibration, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """The shifts that these weights make. weights: what the integers stand for, by the name of a reduction."""
     corrections: dict[str, Array] = {}
-    for symbol in graph.operators:
-        expander.expand(symbol)
-        dequantized, axis = expander.builder.dequantized_weight, symbol.channel_axis
-        if dequantized is None or axis is None:
-            continue
+    for name, rounded in weights.items():
+        symbol = graph.by_name[name]
         weight = graph.parameters[symbol.inputs[1].name].astype(np.float64)
-        shift = symbol.operator.evaluate(_mean_sample(symbol, observed), weight - dequantized())
-        corrections[symbol.name] = shift.mean(axis=_all_but(axis, shift.ndim))
+        shift = symbol.operator.evaluate(_mean_sample(symbol, observed), weight - rounded)
+        corrections[name] = shift.mean(axis=tuple(axis for axis in range(shift.ndim) if axis != symbol.channel_axis))
     return corrections
 
 
@@ -52,7 +55,3 @@ def _mean_sample(reduction: Symbol, observed: Calibration) -> Array:
     channels, data = read_by(reduction), reduction.inputs[0]
     shape = tuple(-1 if axis == channels.axis else 1 for axis in range(data.type.rank))
     return np.broadcast_to(mean_of(reduction, channels, observed).reshape(shape), (1, *data.shape[1:]))
-
-
-def _all_but(axis: int, rank: int) -> tuple[int, ...]:
-    return tuple(other for other in range(rank) if other != axis)

@@ -10,6 +10,7 @@ from mrt.quantization.algorithms.algorithm import (
     ChannelChoice,
     ParameterChange,
     Rounding,
+    WidthChoice,
     find_algorithm,
 )
 from mrt.quantization.options import QuantizationConfig
@@ -38,18 +39,25 @@ def chosen_algorithms(config: QuantizationConfig) -> tuple[Algorithm, ...]:
     return tuple(_chosen(config))
 
 
-_Kind = ParameterChange | ChannelChoice | Rounding | BiasCorrection
+_Kind = ParameterChange | ChannelChoice | WidthChoice | Rounding | BiasCorrection
 
 
 def _chosen(config: QuantizationConfig) -> dict[_Kind, str]:
     found: dict[_Kind, str] = {find_algorithm(ParameterChange, name): name for name in config.parameter_changes}
     found |= {find_algorithm(ChannelChoice, name): name for name in config.channel_choices}
     found |= {find_algorithm(Rounding, name): name for name in config.roundings}
+    if config.more_bits != "none":
+        found[find_algorithm(WidthChoice, config.more_bits)] = config.more_bits
     if config.corrects_biases:
         found[find_algorithm(BiasCorrection, config.bias_correction)] = config.bias_correction
     return found
 
 
 def _cheap_algorithms() -> tuple[Algorithm, ...]:
-    every = (*algorithms_of(ChannelChoice), *algorithms_of(Rounding), *algorithms_of(BiasCorrection))
+    every = (
+        *algorithms_of(ChannelChoice),
+        *algorithms_of(WidthChoice),
+        *algorithms_of(Rounding),
+        *algorithms_of(BiasCorrection),
+    )
     return tuple(each for each in every if not each.costly)

@@ -31,5 +31,6 @@ class ChannelSplit:
         lo = max(lo, 0.0) if self.never_negative else lo
         channels = [(min(max(least, lo), hi), min(max(most, lo), hi)) for least, most in self.channels]
         options = self.options
-        signed = options.is_signed if options.quantizer == "affine" else not self.never_negative
-        return grouped_target(channels, self.axis, self.step, options.bits, options.quantizer, signed)
+        quantizer = options.group_quantizer
+        signed = options.is_signed if quantizer == "affine" else not self.never_negative
+        return grouped_target(channels, self.axis, self.step, options.bits, quantizer, signed)

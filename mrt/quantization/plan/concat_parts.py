@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 
 from mrt.calibration import Range
+from mrt.quantization.cost import added_operations, multiplications
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, group_readers
-from mrt.quantization.group_costs import added_operations, multiplications
 from mrt.quantization.options import ActivationConfig
 from mrt.quantization.plan.channel_split import ChannelSplit
 from mrt.quantization.plan.facts import FactPass, Facts

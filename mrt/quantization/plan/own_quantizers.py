@@ -16,6 +16,9 @@ from mrt.quantization.quantizer import Target, affine_target, symmetric_target
 from mrt.quantization.tensor_plan import QuantizerOptions
 from mrt.symbol import Graph, Symbol
 
+LOPSIDED = 1.1
+"""By how much the steps of a symmetric quantizer must be wider than those of an affine one, for that to be taken."""
+
 
 def quantizer_options(
     graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig, fixed: Mapping[str, Target]
@@ -75,10 +78,18 @@ def own_target(graph: Graph, symbol: Symbol, options: QuantizerOptions, found: R
         return Target(options.scale, *options.limits, pinned=True, zero_point=options.zero_point)
     if symbol.is_variable and symbol.type.is_integer and not is_parameter:
         raise QuantizationError(f"input {symbol.name} is {symbol.type}; say what its integers are: quantize.inputs")
-    if options.quantizer == "affine" and not is_parameter:
+    if not is_parameter and is_affine(options.quantizer, found, never_negative):
         lo = max(found.lo, 0.0) if never_negative else found.lo
         return affine_target(lo, found.hi, options.bits, options.is_signed)
     return symmetric_target(found.magnitude, options.bits, signed=not never_negative)
+
+
+def is_affine(quantizer: str, found: Range, never_negative: bool) -> bool:
+    """Whether a tensor of this range gets an affine quantizer; `auto` one where its steps are finer by LOPSIDED."""
+    if quantizer != "auto":
+        return quantizer == "affine"
+    width = max(found.hi, 0.0) - min(found.lo, 0.0)
+    return not never_negative and 2 * found.magnitude > LOPSIDED * width
 
 
 OPTIONS = FactPass(

@@ -113,6 +113,9 @@ class BatchDot(Operator):
             raise GraphError(f"operands are {lhs} and {rhs}; sums over {inner} and {other} elements do not fit")
         return TensorType((*lhs.shape[:-2], rows, columns), arithmetic_dtype(lhs, rhs))
 
+    def summed_products(self, *inputs: TensorType) -> int:
+        return inputs[0].shape[-2 if self.transpose_a else -1]
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         a, b = self._swapped(lhs, rhs)
         return sum_of_products(np.matmul, a, b, a.shape[-1])

@@ -1,0 +1,194 @@
+"""More bits for the few activations that cause most of the outputs' error, found together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mrt.calibration import Calibration, Needs
+from mrt.errors import QuantizationError
+from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, algorithm
+from mrt.quantization.algorithms.bias_correction import means_around_reductions
+from mrt.quantization.algorithms.fast_bias_correction import shifts_of
+from mrt.quantization.cost import network_operations, widening
+from mrt.quantization.options import (
+    MOST_BITS,
+    ActivationConfig,
+    ActivationOverride,
+    Override,
+    QuantizationConfig,
+)
+from mrt.quantization.simulation.rounded_graph import Site
+from mrt.quantization.simulation.simulation import Simulation, Trial, planned_weights, simulation_of
+from mrt.quantization.tensor_plan import Plan
+from mrt.symbol import Array, Graph, Symbol
+
+MORE = 4
+"""How many bits more a tensor gets: its error falls to 1/256."""
+WORTH = 3.0
+"""A tensor gets them where its share of the error is so many times the share that it adds to the operations."""
+GOOD = 1e-3
+"""The error, as a share of the signal, from which on only what is worth it is taken: 30 dB."""
+MOST_COST = 1.5
+"""The operations that a network may take, those of 8 bits being 1."""
+LEAST_SHARE = 0.005
+"""A tensor that causes less of the error that is left stays as it is."""
+LEAST_GAIN = 0.1
+"""Decibels that a longer list must gain to be taken."""
+PARTS = 4
+"""Beginnings of the list are tried in steps of this part of it."""
+TRIED_OPERATIONS, TRIED_TOGETHER = 3e11, 1e11
+"""What trying all tensors, and beginnings of the list, may take: it bounds the samples on which they are tried."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidate:
+    """A tensor that may get more bits. sites: the names of those that it decides. alone: the error, as a share of the
+    signal, that its rounding makes alone. cost: the operations added, as a share of the network's."""
+
+    symbol: Symbol
+    bits: int
+    sites: frozenset[str]
+    alone: float
+    cost: float
+
+
+@algorithm("auto")
+class SensitiveTensors(WidthChoice):
+    """Lifts the tensors by the error that each makes alone, as a set, as long as operations allow.
+
+    One tensor lifted alone may gain nothing where several cause the error. So all are measured alone, the float network
+    rounded at that tensor only; the errors add up. Beginnings of the list, by error for an operation, are then tried
+    whole on samples held apart, and the best of them is taken.
+    """
+
+    def needs(self, graph: Graph) -> Needs:
+        return means_around_reductions(graph)
+
+    def choose(
+        self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
+    ) -> tuple[QuantizationConfig, tuple[str, ...]]:
+        simulation = simulation_of(graph, observed, config, samples)
+        corrections = shifts_of(simulation.plan.graph, observed, simulation.weights)
+        exact = Trial(frozenset(), corrections=corrections)
+        ordered = _ordered(_measured(simulation, exact), simulation.error(exact))
+        for length, before, after in _beginnings(simulation, corrections, ordered):
+            chosen = ordered[:length]
+            widened = _widened(config, chosen)
+            if _fits(graph, observed, widened, samples):
+                return widened, _notes(chosen, before, after)
+        return config, ()
+
+
+def _measured(simulation: Simulation, exact: Trial) -> list[_Candidate]:
+    """All tensors whose bits may rise, with the error that each makes alone. exact: rounds none of them."""
+    plan = simulation.plan
+    by_tensor: dict[str, list[Site]] = {}
+    for site in simulation.sites:
+        if site.edge is not None:
+            by_tensor.setdefault(site.decided_by, []).append(site)
+    graph = plan.graph
+    free = [(graph.by_name[name], sites) for name, sites in by_tensor.items() if _is_free(plan, name)]
+    each = network_operations(graph)
+    few = simulation.affordable(len(free), TRIED_OPERATIONS)
+    named = [frozenset(site.name for site in sites) for _, sites in free]
+    errors = simulation.errors([Trial(names, corrections=exact.corrections, samples=few) for names in named], exact)
+    return [
+        _Candidate(symbol, _options(plan, symbol).bits, names, error, _cost(graph, sites) / each)
+        for (symbol, sites), names, error in zip(free, named, errors, strict=True)
+    ]
+
+
+def _is_free(plan: Plan, name: str) -> bool:
+    """Whether a tensor's bits are for the algorithm to choose."""
+    options = plan.tensors[name].options
+    return (
+        isinstance(options, ActivationConfig)
+        and options.bits < MOST_BITS
+        and not plan.config.overrides_activation(name)
+    )
+
+
+def _options(plan: Plan, symbol: Symbol) -> ActivationConfig:
+    options = plan[symbol].options
+    if not isinstance(options, ActivationConfig):
+        raise ValueError(f"{symbol.name} has no options of its own")
+    return options
+
+
+def _cost(graph: Graph, sites: Sequence[Site]) -> float:
+    """The operations that wider data of these sites adds."""
+    readers = {graph.by_name[site.edge[0]] for site in sites if site.edge is not None}
+    return widening(readers) + sum(site.tensor.type.size / max(site.tensor.shape[0], 1) for site in sites)
+
+
+def _ordered(candidates: Sequence[_Candidate], rest: float) -> list[_Candidate]:
+    """Those to be lifted, in the order in which they pay. rest: the error of all that is not a candidate's."""
+    remaining = rest + sum(each.alone for each in candidates)
+    room, taken = MOST_COST - 1, []
+    for each in sorted(candidates, key=lambda each: (-each.alone / (each.cost + 1e-3), each.symbol.name)):
+        is_worth = each.alone / remaining >= WORTH * each.cost if remaining else False
+        is_needed = each.alone >= LEAST_SHARE * remaining and (is_worth or remaining > GOOD)
+        if not is_needed or each.cost > room:
+            continue
+        taken.append(each)
+        room -= each.cost
+        remaining -= each.alone
+    return taken
+
+
+def _beginnings(
+    simulation: Simulation, corrections: Mapping[str, Array], ordered: Sequence[_Candidate]
+) -> list[tuple[int, float, float]]:
+    """The lengths of beginnings of the list that lower the error, the best first, with the errors before and behind."""
+    lengths = sorted({0, *(math.ceil(len(ordered) * part / PARTS) for part in range(PARTS + 1))})
+    few = simulation.affordable(len(lengths), TRIED_TOGETHER)
+    finer = [{name: _more(each) for each in ordered[:length] for name in each.sites} for length in lengths]
+    errors = simulation.errors([Trial(finer=each, corrections=corrections, samples=few) for each in finer])
+    best: list[tuple[int, float, float]] = []
+    least = errors[0] * 10 ** (-LEAST_GAIN / 10)
+    for length, error in zip(lengths[1:], errors[1:], strict=True):
+        if error < least:
+            best.insert(0, (length, errors[0], error))
+            least = error * 10 ** (-LEAST_GAIN / 10)
+    return best
+
+
+def _fits(graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> bool:
+    """Whether everything fits 32 bits."""
+    try:
+        planned_weights(graph, observed, config, samples)
+    except QuantizationError:
+        return False
+    return True
+
+
+def _more(each: _Candidate) -> int:
+    return min(MORE, MOST_BITS - each.bits)
+
+
+def _widened(config: QuantizationConfig, chosen: Sequence[_Candidate]) -> QuantizationConfig:
+    """The config with the bits of these tensors as overrides."""
+    overrides = dict(config.overrides)
+    for each in chosen:
+        override = Override(activation=ActivationOverride(bits=each.bits + _more(each)))
+        overrides[each.symbol.name] = override.over(overrides.get(each.symbol.name))
+    return config.model_copy(update={"overrides": overrides})
+
+
+def _notes(chosen: Sequence[_Candidate], before: float, after: float) -> tuple[str, ...]:
+    if not chosen:
+        return ()
+    cost = 100 * sum(each.cost for each in chosen)
+    total = f"{_decibels(before)} dB become {_decibels(after)} dB for {cost:.2g} % more operations"
+    each = (
+        f"{c.symbol.name} ({c.symbol.op}): {c.bits + _more(c)} bits; rounded alone to {c.bits} it leaves "
+        f"{_decibels(c.alone)} dB"
+        for c in chosen
+    )
+    return (f"{len(chosen)} tensors with more bits: {total}, by simulation on held-apart samples", *each)
+
+
+def _decibels(error: float) -> str:
+    return f"{-10 * math.log10(error):.1f}" if error > 0 else "all"

@@ -1,0 +1,40 @@
+"""Presets: what options mean that nobody sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.plan.trained import brings_quantization
+from mrt.symbol import Graph
+
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "best": {"activation.quantizer": "auto", "more_bits": "auto", "bias_correction": "selected"},
+    "fast": {"activation.quantizer": "auto", "bias_correction": "fast"},
+    "mrt": {},
+}
+"""By name: the options that it sets where the configuration does not; the others have their own defaults."""
+
+
+def with_preset(config: QuantizationConfig, graph: Graph, has_data: bool) -> QuantizationConfig:
+    """The options with those that the preset sets.
+
+    A network that brings quantizers keeps to them, and without data nothing can be measured: there the preset is mrt.
+    Where the bits of activations are set, no tensor gets more.
+    """
+    chosen = PRESETS[config.preset if has_data and not brings_quantization(graph) else "mrt"]
+    activation, update = config.activation, dict[str, Any]()
+    for key, value in chosen.items():
+        section, _, name = key.rpartition(".")
+        if section == "activation" and name not in activation.model_fields_set:
+            activation = activation.model_copy(update={name: value})
+        elif not section and not _is_set(config, name):
+            update[name] = value
+    return config.model_copy(update={**update, "activation": activation, "preset": "mrt"})
+
+
+def _is_set(config: QuantizationConfig, name: str) -> bool:
+    if name == "more_bits" and "bits" in config.activation.model_fields_set:
+        return True
+    return name in config.model_fields_set

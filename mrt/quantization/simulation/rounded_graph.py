@@ -1,0 +1,182 @@
+"""The float network with a rounding at every place where its integer form rounds a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import expansion_of
+from mrt.quantization.quantizer import Target
+from mrt.quantization.tensor_plan import Edge, Plan
+from mrt.symbol import Array, Graph, Symbol, TensorType
+from mrt.symbol.builder import GraphBuilder
+from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.round_to_grid import NUMBERS, RoundToGrid
+from mrt.symbol.rebatch import sized
+
+UNROUNDED = 2.0**-40
+"""The step, as a share of a tensor's range, of a grid that is finer than float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A place where a tensor is rounded.
+
+    name: of the input that is its grid, (NUMBERS, 1) or (NUMBERS, channels). edge: a reader that takes it so; None
+    where the graph gives it. decided_by: the tensor whose bits decide how fine the grid is. axis: that counts channels.
+    """
+
+    name: str
+    tensor: Symbol
+    edge: Edge | None
+    decided_by: str
+    axis: int
+    channels: int
+
+    def grid(self, plan: Plan, finer: int = 0) -> Array:
+        """The grid that a plan of the same graph asks for. finer: how many bits more it has."""
+        target = self._target(plan)
+        if target is None:
+            raise ValueError(f"{self.tensor.name}: the plan does not round it")
+        each, parts = target.channel_targets(self.channels), 2**finer
+        rows = [
+            (parts / one.scale, parts * (one.lo - one.zero_point), parts * (one.hi - one.zero_point), one.scale / parts)
+            for one in each
+        ]
+        return np.array(rows, np.float32).T.copy()
+
+    def unrounded(self, plan: Plan) -> Array:
+        """A grid that changes nothing."""
+        target = self._target(plan)
+        reach = 1.0 if target is None else max(map(abs, target.real_range))
+        step = max(reach * UNROUNDED, float(np.finfo(np.float32).tiny))
+        everything = float(np.finfo(np.float32).max)
+        numbers = np.array([[1 / step], [-everything], [everything], [step]], np.float32)
+        return np.repeat(numbers, self.channels, axis=1)
+
+    def _target(self, plan: Plan) -> Target | None:
+        planned = plan[self.tensor]
+        return planned.output if self.edge is None else planned.edges[self.edge]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedGraph:
+    """graph: its inputs are those of the network, the grids of `sites`, and corrections named by `corrected`.
+
+    corrected: by the name of a reduction, the input that is added to its output, (1, O, 1, …).
+    """
+
+    graph: Graph
+    sites: tuple[Site, ...]
+    corrected: Mapping[str, Symbol]
+
+
+def rounded_graph(plan: Plan, batch: int, weights: Mapping[str, Array]) -> RoundedGraph:
+    """The planned network for `batch` samples at once, or as many as it bakes in; its outputs are `measured` ones.
+
+    weights: by the name of a reduction, what is to stand for its weight.
+    """
+    return _Rounding(plan, sized(plan.graph, batch), weights).made()
+
+
+def measured(graph: Graph) -> tuple[Symbol, ...]:
+    """The float tensors whose errors are the network's: its outputs, and instead of a Concat's its parts.
+
+    A part that is small, such as scores beside boxes, would not be seen in the whole.
+    """
+    found: dict[Symbol, None] = {}
+    pending = list(reversed(graph.outputs))
+    while pending:
+        symbol = pending.pop()
+        parts = [source for source in symbol.inputs if graph.value(source) is None]
+        if len(parts) > 1 and symbol.operator.joined_axis(symbol.type.rank) is not None:
+            pending += reversed(parts)
+        elif symbol.operator.keeps_scale and _leads_to_parts(symbol):
+            pending += parts
+        elif symbol.type.is_float and graph.value(symbol) is None:
+            found[symbol] = None
+    return tuple(found)
+
+
+def _leads_to_parts(symbol: Symbol) -> bool:
+    root = root_of(symbol)
+    return len(root.inputs) > 1 and root.operator.joined_axis(root.type.rank) is not None
+
+
+class _Rounding:
+    """Makes the rounded graph."""
+
+    def __init__(self, plan: Plan, graph: Graph, weights: Mapping[str, Array]) -> None:
+        self._plan, self._graph, self._weights = plan, graph, weights
+        self._builder = GraphBuilder(reserved=graph.by_name)
+        self._new: dict[Symbol, Symbol] = {}
+        self._sites: dict[tuple[Symbol, Target], tuple[Site, Symbol]] = {}
+        self._corrected: dict[str, Symbol] = {}
+
+    def made(self) -> RoundedGraph:
+        graph, builder = self._graph, self._builder
+        for symbol in graph.inputs:
+            self._new[symbol] = builder.adopt_input(symbol)
+        for symbol in graph.symbols:
+            if symbol not in self._new:
+                self._new[symbol] = self._symbol(symbol)
+        given = set(graph.outputs)
+        outputs = [self._output(s) if s in given else self._new[s] for s in measured(graph)]
+        sites = tuple(site for site, _ in self._sites.values())
+        return RoundedGraph(builder.graph(outputs), sites, self._corrected)
+
+    def _symbol(self, symbol: Symbol) -> Symbol:
+        if symbol.is_variable:
+            return self._builder.adopt(symbol, self._graph.value(symbol))
+        inputs = [self._read(symbol, index) for index in range(len(symbol.inputs))]
+        if symbol.name in self._weights:
+            weight = self._weights[symbol.name].astype(symbol.inputs[1].dtype)
+            inputs[1] = self._builder.parameter(f"{symbol.name}_rounded_weight", weight)
+        made = self._builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
+        return made if symbol.channel_axis is None else self._with_correction(symbol, made)
+
+    def _with_correction(self, reduction: Symbol, made: Symbol) -> Symbol:
+        axis = reduction.channel_axis
+        shape = tuple(length if place == axis else 1 for place, length in enumerate(reduction.shape))
+        self._corrected[reduction.name] = correction = self._input(f"{reduction.name}_correction", shape)
+        return self._builder.apply(BroadcastAdd(), [made, correction], f"{reduction.name}_corrected")
+
+    def _read(self, reader: Symbol, index: int) -> Symbol:
+        source = reader.inputs[index]
+        if self._graph.value(source) is not None or not source.type.is_float:
+            return self._new[source]
+        target = self._plan.tensors[source.name].edges[reader.name, index]
+        if target is None:
+            return self._new[source]
+        demand = expansion_of(reader).demands(reader, self._graph)[index]
+        decided_by = reader if demand in (Demand.OUTPUT, Demand.COMMON) else source
+        return self._rounded(source, target, (reader.name, index), decided_by)
+
+    def _output(self, symbol: Symbol) -> Symbol:
+        return self._rounded(symbol, self._plan.tensors[symbol.name].output, None, symbol)
+
+    def _rounded(self, source: Symbol, target: Target, edge: Edge | None, decided_by: Symbol) -> Symbol:
+        key = (source, target)
+        if key not in self._sites:
+            axis = 1 if target.groups is None else target.groups.axis
+            channels = 1 if target.groups is None else source.shape[axis]
+            grid = self._input(f"{source.name}_grid_{len(self._sites)}", (NUMBERS, channels))
+            site = Site(grid.name, source, edge, root_of(decided_by).name, axis, channels)
+            rounded = self._builder.apply(RoundToGrid(axis), [self._new[source], grid], f"{source.name}_rounded")
+            self._sites[key] = site, rounded
+        return self._sites[key][1]
+
+    def _input(self, name: str, shape: tuple[int, ...]) -> Symbol:
+        while name in self._graph.by_name:
+            name += "_"
+        return self._builder.input(name, TensorType(shape, "float32"))
+
+
+def root_of(symbol: Symbol) -> Symbol:
+    """The tensor whose quantizer a tensor that only holds values of another follows."""
+    while symbol.operator.keeps_scale and not symbol.is_variable:
+        symbol = symbol.inputs[0]
+    return symbol

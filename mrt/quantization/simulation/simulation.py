@@ -1,0 +1,181 @@
+"""Running a network as many quantizations would have it, and the errors of its outputs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mrt.calibration import Calibration
+from mrt.calibration.stream import Chunk, chunks
+from mrt.collector import paused_collector
+from mrt.quantization.algorithms.algorithm import Samples
+from mrt.quantization.cost import network_operations
+from mrt.quantization.expand import PlannedGraph, plan_graph, rounded_weights
+from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.simulation.rounded_graph import measured, rounded_graph
+from mrt.quantization.tensor_plan import Plan
+from mrt.symbol import Array, Graph
+from mrt.symbol.rebatch import batch_of, sized
+from mrt.workers import in_order
+
+MOST_SAMPLES, MOST_BATCH = 32, 4
+"""How many samples errors are taken over at most, and how many run at once on a core."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What is tried.
+
+    rounded: the names of the sites that round, None for all of them. finer: how many bits more than planned sites have,
+    by name. corrections: what is added to outputs of reductions, (O,) by name. plan: that says the grids, by default
+    the simulation's. samples: how many are run, None for all there are.
+    """
+
+    rounded: frozenset[str] | None = None
+    finer: Mapping[str, int] = field(default_factory=dict)
+    corrections: Mapping[str, Array] = field(default_factory=dict)
+    plan: Plan | None = None
+    samples: int | None = None
+
+
+class Simulation:
+    """A network with the weights that its integers stand for, at grids and with corrections that each trial says.
+
+    plan: of the network as it was configured. weights: what its integer weights stand for, by the name of a reduction.
+    sites: where tensors are rounded. Results depend on neither the number of cores nor what was tried before.
+    """
+
+    def __init__(self, plan: Plan, weights: Mapping[str, Array], samples: Samples) -> None:
+        """samples: errors are taken over the last quarter of them, at most MOST_SAMPLES."""
+        self.plan, self.weights = plan, weights
+        graph = self.plan.graph
+        self._chunks = _held_apart(graph, samples)
+        self._batch = _length(self._chunks[0])
+        rounded = rounded_graph(self.plan, self._batch, self.weights)
+        self.sites, self._corrected = rounded.sites, rounded.corrected
+        with paused_collector():
+            self._run = samples.runner.prepare(rounded.graph)
+            exact = samples.runner.prepare(sized(graph.with_outputs(measured(graph)), self._batch))
+        self._exact = list(in_order(lambda chunk: _copied(exact(chunk.arrays)), self._chunks))
+
+    def errors(self, trials: Sequence[Trial], since: Trial | None = None) -> list[float]:
+        """Of each trial the error energy of the outputs as a share of their signal's, the mean over the outputs.
+
+        since: errors are those against the outputs of this trial, not against the float network's. An output without
+        signal does not count.
+        """
+        references = self._exact if since is None else self._outputs(since)
+        feeds = [self._feeds(trial) for trial in trials]
+        wanted = [(number, place) for number, trial in enumerate(trials) for place in self._places(trial)]
+        parts = in_order(lambda item: self._energies(feeds[item[0]], item[1], references[item[1]]), wanted)
+        totals = [np.zeros((2, len(self._exact[0]))) for _ in trials]
+        for (number, _), part in zip(wanted, parts, strict=True):
+            totals[number] += part
+        return [_share(total) for total in totals]
+
+    def affordable(self, trials: int, operations: float) -> int:
+        """On how many samples so many trials run within so many operations, at least 1."""
+        return max(int(operations / max(network_operations(self.plan.graph) * trials, 1)), 1)
+
+    def error(self, trial: Trial) -> float:
+        """`errors` of one."""
+        return self.errors([trial])[0]
+
+    def _outputs(self, trial: Trial) -> list[list[Array]]:
+        feeds = self._feeds(trial)
+        return list(in_order(lambda chunk: _copied(self._run({**chunk.arrays, **feeds})), self._chunks))
+
+    def _places(self, trial: Trial) -> Iterable[int]:
+        done = 0
+        for place, chunk in enumerate(self._chunks):
+            if trial.samples is None or done < trial.samples:
+                yield place
+            done += chunk.count
+
+    def _feeds(self, trial: Trial) -> dict[str, Array]:
+        plan = trial.plan or self.plan
+        feeds = {
+            site.name: site.grid(plan, trial.finer.get(site.name, 0))
+            if trial.rounded is None or site.name in trial.rounded
+            else site.unrounded(plan)
+            for site in self.sites
+        }
+        for name, symbol in self._corrected.items():
+            given = trial.corrections.get(name)
+            value = np.zeros(symbol.shape) if given is None else given.reshape(symbol.shape)
+            feeds[symbol.name] = value.astype(np.float32)
+        return feeds
+
+    def _energies(self, feeds: Mapping[str, Array], place: int, reference: Sequence[Array]) -> Array:
+        """(2, outputs): of signal and error of one chunk."""
+        chunk, exact = self._chunks[place], self._exact[place]
+        found = self._run({**chunk.arrays, **feeds})
+        pairs = [
+            (_energy(_real(signal, chunk)), _energy(_real(wanted, chunk) - _real(value, chunk)))
+            for signal, wanted, value in zip(exact, reference, found, strict=True)
+        ]
+        return np.array(pairs).T
+
+
+def _held_apart(graph: Graph, samples: Samples) -> list[Chunk]:
+    """The last quarter of the samples, at most MOST_SAMPLES."""
+    single = sized(graph, 1)
+    latest: deque[Chunk] = deque(maxlen=MOST_SAMPLES)
+    count = 0
+    for chunk in chunks(samples.batches, single.inputs, batch_of(single), samples.config.samples):
+        latest.append(chunk)
+        count += 1
+    taken = list(latest)[-max(count // 4, 1) :]
+    batch = max(min(MOST_BATCH, len(taken) // 4), 1)
+    whole = sized(graph, batch)
+    if batch_of(whole) == batch_of(single):
+        return taken
+    return list(chunks([chunk.arrays for chunk in taken], whole.inputs, batch, None))
+
+
+def _length(chunk: Chunk) -> int:
+    return len(next(iter(chunk.arrays.values()))) if chunk.arrays else 1
+
+
+def _real(value: Array, chunk: Chunk) -> Array:
+    return value[: chunk.count] if value.shape[:1] == (_length(chunk),) else value
+
+
+def _energy(values: Array) -> float:
+    return float(np.square(values, dtype=np.float64).sum())
+
+
+def _copied(values: Iterable[Array]) -> list[Array]:
+    return [np.array(value) for value in values]
+
+
+def _share(energies: Array) -> float:
+    shares = [error / signal for signal, error in energies.T if signal > 0]
+    return float(np.mean(shares)) if shares else 0.0
+
+
+def simulation_of(graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Simulation:
+    """The simulation of a prepared float graph, made once for the samples: of the first configuration that asks.
+
+    A configuration that differs in the bits of activations has nearly the same weights, and trials say its plan.
+    """
+    if graph not in samples.simulations:
+        planned, weights = planned_weights(graph, observed, config, samples)
+        samples.simulations[graph] = Simulation(planned.plan, weights, samples)
+    found: Simulation = samples.simulations[graph]
+    return found
+
+
+def planned_weights(
+    graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
+) -> tuple[PlannedGraph, dict[str, Array]]:
+    """The plan of a prepared float graph and its `rounded_weights`; those made last are kept with the samples."""
+    key = graph, config.model_dump_json()
+    if samples.weights is None or samples.weights[0] != key:
+        planned = plan_graph(graph, observed.ranges, config)
+        samples.weights = key, (planned, rounded_weights(planned, observed))
+    found: tuple[PlannedGraph, dict[str, Array]] = samples.weights[1]
+    return found

@@ -1,0 +1,166 @@
+"""What is simulated is what the integers do; what follows from it helps, and leaves alone what the user has said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+import mrt
+from mrt import workers
+from mrt.backend import TvmRunner
+from mrt.quantization.algorithms.algorithm import Samples
+from mrt.quantization.algorithms.selected_bias_correction import _selected
+from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.presets import with_preset
+from mrt.quantization.quantizer import affine_target
+from mrt.quantization.simulation.rounded_graph import measured
+from mrt.quantization.simulation.simulation import Simulation, Trial
+from mrt.symbol import Array, Graph, NumpyRunner, TensorType
+from mrt.symbol.builder import GraphBuilder
+from mrt.symbol.operators.activation import Relu, Sigmoid
+from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.round_to_grid import RoundToGrid
+from mrt.symbol.operators.transform import Concat, Reshape, Transpose
+from tests.quantization.corrected_networks import calibrated
+
+RNG = np.random.default_rng(5)
+WIDTH = 24
+X = RNG.standard_normal((64, WIDTH)).astype(np.float32)
+X[:, 0] *= 60  # what 8 bits spend their steps on
+
+
+def network() -> Graph:
+    """Three layers; what the first channel of the input brings is taken out again by weights near zero."""
+    builder = GraphBuilder()
+    value = builder.input("x", TensorType((1, WIDTH)))
+    for layer in range(3):
+        weight = RNG.standard_normal((WIDTH, WIDTH)).astype(np.float32) / math.sqrt(WIDTH)
+        if layer == 0:
+            weight[:, 0] *= 0.01
+        parameter = builder.parameter(f"w{layer}", weight)
+        value = builder.apply(FullyConnected(num_hidden=WIDTH, no_bias=True), [value, parameter], f"s{layer}")
+        if layer < 2:
+            value = builder.apply(Relu(), [value], f"relu{layer}")
+    return builder.graph([value])
+
+
+GRAPH = network()
+
+
+def error(model: mrt.QuantizedModel, x: Array, graph: Graph = GRAPH) -> float:
+    """Of the integer outputs against the float ones, as a share of the energy of these."""
+    wanted = np.concatenate([graph.evaluate({"x": row[None]})[0] for row in x]).astype(np.float64)
+    rows = [model.graph.evaluate(model.quantize_inputs(row[None]))[0] for row in x]
+    found = model.dequantize_outputs([np.concatenate(rows)])[0]
+    return float(np.square(wanted - found).sum() / np.square(wanted).sum())
+
+
+def quantized(x: Array = X, **options: object) -> mrt.QuantizedModel:
+    return mrt.quantize(GRAPH, [x], QuantizationConfig.model_validate(options), runner=NumpyRunner())
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_rounding_to_a_grid_is_what_a_quantizer_does(channels: int) -> None:
+    targets = [affine_target(-1.0 - c, 2.0 + c, 4, False) for c in range(channels)]
+    rows = [(1 / t.scale, t.lo - t.zero_point, t.hi - t.zero_point, t.scale) for t in targets]
+    data = RNG.standard_normal((2, 3, 5)).astype(np.float32) * 3
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType(data.shape))
+    grid = builder.input("grid", TensorType((4, channels)))
+    graph = builder.graph([builder.apply(RoundToGrid(), [x, grid])])
+    feeds = {"x": data, "grid": np.array(rows, np.float32).T.copy()}
+    for runner in (NumpyRunner(), TvmRunner()):
+        (found,) = runner.prepare(graph)(feeds)
+        for channel in range(3):
+            target = targets[channel % channels]
+            integers = np.clip(np.rint(data[:, channel] / target.scale) + target.zero_point, target.lo, target.hi)
+            wanted = target.scale * (integers - target.zero_point)
+            np.testing.assert_allclose(found[:, channel], wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"activation": {"quantizer": "affine"}}, {"weight": {"bits": 4}}])
+def test_the_simulated_error_is_that_of_the_integers(options: dict[str, object]) -> None:
+    config = QuantizationConfig.model_validate(options)
+    observed = calibrated(GRAPH, X)
+    simulation = simulated(observed, config, X)
+    held_apart = X[-16:]
+    model = quantized(preset="mrt", **options)
+    assert simulation.error(Trial()) == pytest.approx(error(model, held_apart), rel=0.15)
+    # Rounded nowhere, only the weights differ; finer grids come close to that.
+    unrounded = simulation.error(Trial(frozenset()))
+    assert unrounded < simulation.error(Trial())
+    finest = simulation.error(Trial(finer={site.name: 8 for site in simulation.sites}))
+    assert finest == pytest.approx(unrounded, rel=0.05)
+
+
+def simulated(observed: mrt.Calibration, config: QuantizationConfig, x: Array) -> Simulation:
+    from mrt.quantization.simulation.simulation import simulation_of
+
+    return simulation_of(GRAPH, observed, config, Samples([x], mrt.CalibrationConfig(), NumpyRunner()))
+
+
+def test_the_tensor_that_needs_more_bits_gets_them() -> None:
+    model, plain = quantized(), quantized(activation={"bits": 8})
+    assert any(note.startswith("x (null): 12 bits") for note in model.notes)
+    fresh = RNG.standard_normal((32, WIDTH)).astype(np.float32)
+    fresh[:, 0] *= 40
+    assert error(model, fresh) < 0.05 * error(plain, fresh)
+    assert not any("more bits" in note for note in plain.notes)
+
+
+def test_what_is_said_of_a_tensor_stays() -> None:
+    model = quantized(overrides={"x": {"activation": {"bits": 6}}})
+    assert (model.inputs[0].lo, model.inputs[0].hi) == (-31, 31) or model.inputs[0].hi - model.inputs[0].lo == 63
+
+
+def test_choices_depend_on_neither_cores_nor_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = {quantized().digest}
+    monkeypatch.setattr(workers, "cores", lambda: 1)
+    digests.add(quantized().digest)
+    digests.add(mrt.quantize(GRAPH, iter([X[:3], X[3:40], X[40:]]), runner=NumpyRunner()).digest)
+    assert len(digests) == 1
+
+
+def test_corrections_that_do_harm_are_left_out() -> None:
+    """The errors are those of a sum that every layer's correction moves: some of them away from zero."""
+    moves = dict(zip("abcdefghijkl", (3.0, 1.0, -2.0, 5.0, 0.5, -4.0, 2.0, 1.0, -3.0, 6.0, -1.0, 2.0), strict=True))
+
+    def errors(tried: Sequence[Mapping[str, Array]]) -> list[float]:
+        return [(4.0 - sum(moves[name] for name in each)) ** 2 for each in tried]
+
+    every = {name: np.ones(2) for name in moves}
+    found = _selected(every, errors)
+    assert set(found) < set(every) and errors([found])[0] < min(errors([{}, every]))
+    assert _selected({}, errors) == {}
+
+
+def test_parts_of_an_output_are_measured_apart() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 4, 2)))
+    scores = builder.apply(Sigmoid(), [x], "scores")
+    joined = builder.apply(Concat(dim=1), [x, scores], "joined")
+    moved = builder.apply(Transpose(axes=(0, 2, 1)), [joined], "moved")
+    plain = builder.apply(Reshape(shape=(1, 8)), [scores], "plain")
+    graph = builder.graph([moved, plain])
+    assert [symbol.name for symbol in measured(graph)] == ["x", "scores", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("given", "bits", "quantizer", "correction"),
+    [
+        ({}, "auto", "auto", "selected"),
+        ({"activation": {"bits": 8}}, "none", "auto", "selected"),
+        ({"activation": {"bits": 8}, "more_bits": "auto"}, "auto", "auto", "selected"),
+        ({"activation": {"quantizer": "symmetric"}, "bias_correction": "none"}, "auto", "symmetric", "none"),
+        ({"preset": "fast"}, "none", "auto", "fast"),
+        ({"preset": "mrt"}, "none", "symmetric", "none"),
+    ],
+)
+def test_presets_set_what_is_not_set(given: dict[str, object], bits: str, quantizer: str, correction: str) -> None:
+    found = with_preset(QuantizationConfig.model_validate(given), GRAPH, has_data=True)
+    assert (found.more_bits, found.activation.quantizer, found.bias_correction) == (bits, quantizer, correction)
+    without = with_preset(QuantizationConfig(), GRAPH, has_data=False)
+    assert (without.more_bits, without.activation.quantizer, without.bias_correction) == ("none", "symmetric", "none")
