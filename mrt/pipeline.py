@@ -26,6 +26,7 @@ from mrt.quantization.tensor_plan import Plan
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.quantize import QUANTIZE
+from mrt.stages.stage import output_folder
 from mrt.steps import found
 from mrt.workspace import Origins, Workspace
 
@@ -48,12 +49,12 @@ def run_pipeline(
     """
     started = time.perf_counter()
     todo = _chosen(first, last)
-    workspace = Workspace(_output(config, output))
+    workspace = Workspace(output_folder(config, output))
     report = report or Reporter()
     with workspace.opened() as has_locks:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        run = _run_of(config, workspace, report)
+        run = run_of(config, workspace, report)
         _check_sections(run, todo)
         origins = _origins(run, todo[-1])
         missing = _missing(run, todo, origins, None if first is None else todo[0])
@@ -73,9 +74,9 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
 
     Raises ConfigError where no run has calibrated it as the configuration says, or one of its overrides fits nothing.
     """
-    workspace = Workspace(_output(config, output))
+    workspace = Workspace(output_folder(config, output))
     with workspace.opened():
-        run = _run_of(config, workspace, Reporter())
+        run = run_of(config, workspace, Reporter())
         needed = STAGES[: STAGES.index(QUANTIZE)]
         if len(workspace.take(_origins(run, needed[-1]))) < len(needed):
             raise ConfigError(
@@ -86,7 +87,7 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
         return plan_graph(found(work.prepared).graph, found(work.observed).ranges, run.config.quantize).plan
 
 
-def _run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
+def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
     """The run of a configuration, with what its preset means for its network."""
     graph = load_model(config.model.path, shapes=config.model.shapes)
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
@@ -188,10 +189,3 @@ def _check_sections(run: Run, todo: Sequence[Stage]) -> None:
         raise ConfigError(f"data.calibration is missing; stage quantize needs it for bias_correction: {correction}")
     if "evaluate" in names and config.data.test is None:
         raise ConfigError("data.test is missing; stage evaluate needs it (to do without, stop by --to compile)")
-
-
-def _output(config: RunConfig, output: Path | None) -> Path:
-    folder = output or config.output
-    if folder is None:
-        raise ConfigError("output is missing; name the folder of the results there or by --output")
-    return folder

@@ -14,11 +14,18 @@ from typing import TYPE_CHECKING, TypeVar
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import QuantizationError
+from mrt.errors import MRTError, QuantizationError
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
-from mrt.quantization.algorithms.algorithm import BiasCorrection, ParameterChange, Samples, WidthChoice, find_algorithm
+from mrt.quantization.algorithms.algorithm import (
+    BiasCorrection,
+    Changed,
+    ParameterChange,
+    Samples,
+    WidthChoice,
+    find_algorithm,
+)
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
 from mrt.quantization.algorithms.moments import reading_moments, with_moments
 from mrt.quantization.algorithms.needs import needs_of
@@ -139,21 +146,31 @@ def _calibrate(work: Work) -> Work:
     for note in data.notes:
         work.report.line(f"calibrate: {note}")
     observed = _observed(work, graph, data, runner)
+    notes: tuple[str, ...] = ()
     for name in settings.quantize.parameter_changes:
-        graph = _changed(graph, name, observed, Samples(data, settings.calibrate, runner))
-        observed = _observed(work, graph, data, runner)
-    prepared = replace(found(work.prepared), graph=graph)
-    return replace(work, prepared=prepared, observed=observed, notes=(*work.notes, *data.notes))
+        changed = _changed(graph, name, observed, settings.quantize, Samples(data, settings.calibrate, runner))
+        graph, notes, known = changed.graph, (*notes, *changed.notes), changed.observed
+        is_known = known is not None and known.covers(needs_of(graph, settings.quantize, work.is_saved))
+        observed = known if known is not None and is_known else _observed(work, graph, data, runner)
+    prepared = found(work.prepared)
+    prepared = replace(prepared, graph=graph, notes=(*prepared.notes, *notes))
+    return replace(work, prepared=prepared, observed=observed, notes=(*work.notes, *data.notes, *notes))
 
 
-def _changed(graph: Graph, name: str, observed: Calibration, samples: Samples) -> Graph:
-    """The graph with the parameters that an algorithm gives; QuantizationError naming one that the graph does not have,
-    GraphError one of another shape or dtype."""
-    given = find_algorithm(ParameterChange, name).change(graph, observed, samples)
-    unknown = [parameter for parameter in given if parameter not in graph.parameters]
-    if unknown:
-        raise QuantizationError(f"{name} changes {unknown[0]}, which is no parameter of the prepared graph")
-    return Graph(graph.inputs, graph.outputs, {**graph.parameters, **given})
+def _changed(graph: Graph, name: str, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Changed:
+    """What an algorithm makes of the graph; its errors, and QuantizationError for other inputs or outputs, name it."""
+    try:
+        changed = find_algorithm(ParameterChange, name).change(graph, observed, config, samples)
+    except MRTError as error:
+        raise type(error)(f"{name}: {error}") from error
+    for what, before, after in (
+        ("inputs", graph.inputs, changed.graph.inputs),
+        ("outputs", graph.outputs, changed.graph.outputs),
+    ):
+        needed, given = ([(symbol.name, symbol.type) for symbol in symbols] for symbols in (before, after))
+        if needed != given:
+            raise QuantizationError(f"{name} gives a network of the {what} {given}; {needed} are needed")
+    return changed
 
 
 def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibration:

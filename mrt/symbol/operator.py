@@ -37,6 +37,8 @@ class Operator:
       patches(x, positions) -> array           what some outputs are sums of, each times its weight
       summed_products(*input types) -> int     products of two computed tensors that an output element sums up
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
+      homogeneous_in(inputs) -> places         inputs whose common positive factor becomes the output's
+      joined_axis(rank) -> int                 axis of an output of this rank along which the inputs are joined
       is_identity(*input types) -> bool        whether it changes nothing, its output being of the type of its data
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
       batch_obstacle_among(types, batched)     the same where it matters which inputs hold the batch
@@ -50,8 +52,6 @@ class Operator:
     """Whether an input's least and greatest value, beside parameters, become the output's: `bounds` gives its range."""
     keeps_order: ClassVar[bool] = False
     """Whether the output holds the elements of the data in their order, whatever its shape."""
-    joins_inputs: ClassVar[bool] = False
-    """Whether the output holds the elements of all inputs, one after another."""
     operation: ClassVar[Operation | None] = None
     """What it computes of two operands, two tensors or a tensor and a number; None for other operators."""
     expression_arity: ClassVar[int] = 0
@@ -78,6 +78,16 @@ class Operator:
     def keeps_scale(self) -> bool:
         """Whether the output holds values of the (one) data input only, at the same scale and zero point."""
         return False
+
+    @property
+    def selects(self) -> bool:
+        """Whether every element of the output is one of the data inputs', or zero."""
+        return self.keeps_scale or self.joins_inputs
+
+    @property
+    def affine_axis(self) -> int | None:
+        """Axis along which inputs 1 and 2 lie, by which it multiplies last and which it then adds; None for others."""
+        return None
 
     @property
     def exact_in_integers(self) -> bool:
@@ -114,6 +124,9 @@ class Operator:
         """
         return None
 
+    def joined_axis(self, rank: int) -> int | None:
+        return None
+
     def summed_products(self, *inputs: TensorType) -> int:
         return 0
 
@@ -128,6 +141,14 @@ class Operator:
         shape = self.infer(*inputs).shape
         behind = axis + len(shape) - inputs[index].rank
         return behind if shape[behind] == inputs[index].shape[axis] else None
+
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        """The places of those among so many inputs that are scaled together: f(c x, y) = c f(x, y) for every c > 0.
+
+        An element of the output takes the factor of those that it depends on, where they have one. () where there is
+        no such factor. Of a product's two factors the first is named; any other one alone would do.
+        """
+        return (0,) if self.keeps_scale and {abs(limit) for limit in self.limits} <= {0.0, math.inf} else ()
 
     def is_identity(self, *inputs: TensorType) -> bool:
         """Whether the output, which is known to have the type of the first input, is that input."""

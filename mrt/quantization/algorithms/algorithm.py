@@ -3,7 +3,7 @@
 | kind | named by | gives |
 |---|---|---|
 | `RangeMethod` | `calibrate.method` | the range of a tensor |
-| `ParameterChange` | `quantize.parameter_changes` | float parameters instead of those of the prepared network |
+| `ParameterChange` | `quantize.parameter_changes` | a float network that computes the same by other parameters |
 | `ChannelChoice` | `quantize.activation.granularity` | which tensors are split into channel groups |
 | `WidthChoice` | `quantize.more_bits` | which tensors get more bits |
 | `Rounding` | `quantize.weight.rounding` | the integers of a weight |
@@ -24,6 +24,7 @@ from mrt.algorithm_registry import algorithm, find_algorithm
 from mrt.calibration import Calibration, CalibrationConfig, Channels, Needs, Range
 from mrt.calibration.range_method import RangeMethod
 from mrt.calibration.stream import Batch
+from mrt.errors import QuantizationError
 from mrt.quantization.options import QuantizationConfig, WeightConfig
 from mrt.symbol import Array, Graph, Runner, Symbol
 
@@ -31,6 +32,7 @@ __all__ = [
     "Algorithm",
     "AtShares",
     "BiasCorrection",
+    "Changed",
     "ChannelChoice",
     "Channels",
     "Covering",
@@ -158,6 +160,29 @@ class Samples:
     total: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class Changed:
+    """A float network that gives the outputs that it gave, to rounding.
+
+    graph: of the same inputs, outputs of the same names and types; tensors that are still there keep their names, since
+    options and reports name them. notes: what was chosen, and why. observed: what calibration finds in it, where that
+    follows from what it found before; else it is run anew.
+    """
+
+    graph: Graph
+    notes: tuple[str, ...] = ()
+    observed: Calibration | None = None
+
+    @classmethod
+    def by_parameters(cls, graph: Graph, given: Mapping[str, Array], notes: tuple[str, ...] = ()) -> Changed:
+        """The graph with other parameters, by name; QuantizationError naming one that it does not have, GraphError one
+        of another shape or dtype."""
+        unknown = [name for name in given if name not in graph.parameters]
+        if unknown:
+            raise QuantizationError(f"{unknown[0]} is given, which is no parameter of the prepared graph")
+        return cls(Graph(graph.inputs, graph.outputs, {**graph.parameters, **given}), notes)
+
+
 class ParameterChange(Algorithm, ABC):
     """Gives float parameters that lose less in integers, such as scaled ones whose layers compute the same together."""
 
@@ -165,10 +190,11 @@ class ParameterChange(Algorithm, ABC):
     costly: ClassVar[bool] = True
 
     @abstractmethod
-    def change(self, graph: Graph, observed: Calibration, samples: Samples) -> Mapping[str, Array]:
-        """Parameters by name, of the shapes and dtypes that they have. Ranges are observed anew behind it.
+    def change(self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Changed:
+        """The changed network.
 
-        graph: prepared, float, as changed by those before. observed: of this graph.
+        graph: prepared, float, as changed by those before. observed: of this graph. config: what is asked of the
+        quantizers of its tensors and weights.
         """
 
 

@@ -2,6 +2,7 @@
 
 from mrt.quantization.algorithms import (  # noqa: F401
     channel_choice,
+    equalize,
     fast_bias_correction,
     gptq_rounding,
     historical_range,
@@ -13,4 +14,5 @@ from mrt.quantization.algorithms import (  # noqa: F401
     selected_bias_correction,
     sensitive_tensors,
     sequential_bias_correction,
+    smooth,
 )
