@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import QuantizationError
+from mrt.errors import ConfigError, QuantizationError
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
@@ -25,7 +25,9 @@ from mrt.quantization.expand import expand_graph
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.integer.simplified import simplified
 from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Graph, Runner
+from mrt.quantization.simulation.sensitivity import Sensitivity, sensitivity_of
+from mrt.quantization.simulation.simulation import Simulation, planned_weights
+from mrt.symbol import Array, Graph, Runner
 
 if TYPE_CHECKING:
     from mrt.datasets import Dataset
@@ -167,13 +169,34 @@ def _quantize(work: Work) -> Work:
     graph, config = prepared.graph, work.settings.quantize
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress) if reads_samples(config) else None
-        config, chosen = _with_more_bits(config, graph, observed, samples)
-        corrections = find_corrections(graph, observed, config, samples)
+        config, chosen, corrections = _choices(work, samples)
     integer = expand_graph(graph, observed.ranges, config, corrections, observed)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen))
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model)
+
+
+def sensitivity(work: Work) -> Sensitivity:
+    """What each rounding costs of the accuracy, quantized as the step `quantize` would do it, by simulation.
+
+    work: calibrated. Raises ConfigError where it has no data to run the network on, and what the step raises.
+    """
+    graph, observed = found(work.prepared).graph, found(work.observed)
+    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
+        samples = _samples(work, graph, progress)
+        if samples is None:
+            raise ConfigError("data.calibration is missing; the sensitivity is measured on it")
+        config, _, corrections = _choices(work, samples)
+    planned, weights = planned_weights(graph, observed, config, samples)
+    return sensitivity_of(Simulation(planned.plan, weights, samples, has_gates=True), corrections, work.report)
+
+
+def _choices(work: Work, samples: Samples | None) -> tuple[QuantizationConfig, tuple[str, ...], Mapping[str, Array]]:
+    """The configuration with what algorithms choose, notes of that, and the corrections of biases."""
+    graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
+    config, notes = _with_more_bits(config, graph, observed, samples)
+    return config, notes, find_corrections(graph, observed, config, samples)
 
 
 def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Samples | None:
