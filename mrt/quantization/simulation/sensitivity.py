@@ -14,7 +14,7 @@ from mrt.symbol import Array
 
 WEIGHT, TENSOR, OUTPUT = "weight", "tensor", "output"
 """What is rounded: the weight of a layer, what operators take, or a tensor once more as the network gives it."""
-TRIED_OPERATIONS = 1e12
+TRIED_OPERATIONS = 5e11
 """What all trials together may take: it bounds the samples on which they are run."""
 AT_ONCE = 8
 """Roundings that are tried between two tellings of the progress."""
