@@ -1,4 +1,4 @@
-"""Accuracy of a network by granularity, bias correction and bits; one line for every combination.
+"""Accuracy of a network by granularity, changes of parameters, bias correction and bits; a line for each combination.
 
     MRT_DATA=/path/to/data python benchmarks/accuracy.py configs/mobilenet_v1_0.25_224.yaml
     MRT_DATA=/path/to/data python benchmarks/accuracy.py configs/resnet20_cifar10.yaml --rescaled
@@ -31,8 +31,9 @@ from mrt.evaluation import Comparison, Measured, compare, run_batched
 from mrt.frontend import load_model
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
-from mrt.quantization.algorithms.algorithm import Samples
+from mrt.quantization.algorithms.algorithm import ParameterChange, Samples, find_algorithm
 from mrt.quantization.algorithms.bias_correction import find_corrections
+from mrt.quantization.algorithms.moments import with_moments
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
@@ -49,7 +50,7 @@ WIDEST = 64.0
 SAME = 1e-4
 """How far rescaling may move a logit, as a share of the largest: float32 rounding through twenty layers."""
 COLUMNS = (
-    *("bits", "quantizer", "granularity", "correction"),
+    *("bits", "quantizer", "granularity", "changes", "correction"),
     *("top-1, float", "top-1", "agreement", "SQNR", "operators", "seconds"),
 )
 
@@ -87,6 +88,13 @@ def _parser() -> argparse.ArgumentParser:
         help="of activations: symmetric or affine; after a slash that of weights, where it is another",
     )
     parser.add_argument(
+        "--parameter-changes",
+        nargs="+",
+        type=_choice("parameter_changes", "none, equalize, smooth or several, joined by a plus"),
+        default=["none"],
+        help="what is done to the float parameters before, such as equalize or equalize+smooth",
+    )
+    parser.add_argument(
         "--bias-correction",
         nargs="+",
         type=_choice("bias_correction", "none, fast or sequential"),
@@ -95,69 +103,78 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--bits",
         nargs="+",
-        type=_choice("bits", "a whole number from 2 to 16", int),
-        default=[8, 6, 5],
-        help="of activations and weights",
+        type=_choice("bits", "a whole number from 2 to 16"),
+        default=["8", "6", "5"],
+        help="of activations and weights; after a slash those of weights, where they are others",
     )
     return parser
 
 
-def _choice(field: str, needed: str, convert: Callable[[str], object] = str) -> Callable[[str], Any]:
+def _choice(field: str, needed: str) -> Callable[[str], Any]:
     """What reads a value of one field of a Case; the quantizer's own options decide what is allowed."""
 
     def read(text: str) -> Any:
         try:
-            value = convert(text)
-            dataclasses.replace(PLAIN, **{field: value}).options(QuantizationConfig())
+            dataclasses.replace(PLAIN, **{field: text}).options(QuantizationConfig())
         except (ConfigError, ValueError):
             raise argparse.ArgumentTypeError(f"{text!r} was found; {needed} is needed") from None
-        return value
+        return text
 
     return read
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One combination, as on the command line; bits of activations and of weights."""
+    """One combination, as on the command line."""
 
     quantizer: str
     granularity: str
     bias_correction: str
-    bits: int
+    bits: str
+    parameter_changes: str = "none"
 
     def options(self, base: QuantizationConfig) -> QuantizationConfig:
         """`base` with what this combination sets; ConfigError where that is not allowed."""
         quantizer, *weight_quantizer = self.quantizer.split("/", 1)
         granularity, *weight_granularity = self.granularity.split("/", 1)
-        activation = _options(self.bits, quantizer, granularity)
-        weight = _options(self.bits, *(weight_quantizer or [quantizer]), *(weight_granularity or ["layer"]))
+        bits, *weight_bits = (int(part) for part in self.bits.split("/", 1))
+        activation = _options(bits, quantizer, granularity)
+        quantizers, granularities = weight_quantizer or [quantizer], weight_granularity or ["layer"]
+        weight = _options(*(weight_bits or [bits]), *quantizers, *granularities)
         given = base.model_dump(exclude_unset=True)
         changed = {
             "activation": given.get("activation", {}) | activation,
             "weight": given.get("weight", {}) | weight,
             "bias_correction": self.bias_correction,
+            "parameter_changes": self.changes,
         }
         return QuantizationConfig.model_validate(given | changed)
 
     @property
+    def changes(self) -> list[str]:
+        return [] if self.parameter_changes == "none" else self.parameter_changes.split("+")
+
+    @property
     def cells(self) -> tuple[str, ...]:
-        return str(self.bits), self.quantizer, self.granularity, self.bias_correction
+        return self.bits, self.quantizer, self.granularity, self.parameter_changes, self.bias_correction
 
 
-PLAIN = Case("symmetric", "layer", "none", 8)
+PLAIN = Case("symmetric", "layer", "none", "8")
 """In which each option's values are tried."""
 
 
-def _options(bits: int, quantizer: str, granularity: str) -> dict[str, object]:
+def _options(bits: str, quantizer: str, granularity: str) -> dict[str, object]:
     step = {"channel": int(granularity)} if granularity.isdecimal() else granularity
-    return {"bits": bits, "quantizer": quantizer, "granularity": step}
+    return {"bits": int(bits), "quantizer": quantizer, "granularity": step}
 
 
 def _cases(arguments: argparse.Namespace) -> Iterator[Case]:
-    """The combinations by bits, then by quantizer, granularity and correction."""
-    choices = (arguments.bits, arguments.quantizer, arguments.granularity, arguments.bias_correction)
-    for bits, quantizer, granularity, correction in itertools.product(*choices):
-        yield Case(quantizer, granularity, correction, bits)
+    """The combinations by bits, then by quantizer, granularity, changes of parameters and correction."""
+    shapes = (arguments.bits, arguments.quantizer, arguments.granularity)
+    for bits, quantizer, granularity, changes, correction in itertools.product(
+        *shapes, arguments.parameter_changes, arguments.bias_correction
+    ):
+        yield Case(quantizer, granularity, correction, bits, changes)
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -194,7 +211,9 @@ class Network:
                 sys.exit(f"rescaling moved the logits by {moved:.2g} of the largest; {SAME:g} are allowed")
         data = _data(config.data.calibration, graph, "data.calibration")
         batches, runner = _Batches(data, config.calibrate.batch_size), TvmRunner()
-        found = calibrate(graph, batches, needs_of(graph, config.quantize, also_later=True), config.calibrate, runner)
+        changes = dict.fromkeys(name for case in _cases(arguments) for name in case.changes)
+        every = config.quantize.model_copy(update={"parameter_changes": tuple(changes)})
+        found = calibrate(graph, batches, needs_of(graph, every, also_later=True), config.calibrate, runner)
         return cls(config, graph, found, Samples(batches, config.calibrate, runner), test, logits)
 
     def score(self, case: Case) -> tuple[str, ...]:
@@ -202,15 +221,29 @@ class Network:
         started = time.perf_counter()
         options = case.options(self.config.quantize)
         try:
-            corrections = find_corrections(self.graph, self.calibration, options, self.samples)
-            integer = expand_graph(self.graph, self.calibration.ranges, options, corrections, self.calibration)
+            graph, observed = self._changed(options)
+            observed = with_moments(graph, observed, options, self.samples)
+            corrections = find_corrections(graph, observed, options, self.samples)
+            integer = expand_graph(graph, observed.ranges, options, corrections, observed)
         except MRTError as error:
             return (f"refused: {error}",)
-        found = self._compare(assemble(integer, None, self.calibration.ranges))
+        found = self._compare(assemble(integer, None, observed.ranges))
         shares = (found.float_top1, found.integer_top1, found.agreement)
         figures = ["-" if share.value is None else f"{100 * share.value:.2f} %" for share in shares]
         noise = "-" if found.noise.sqnr_db is None else f"{found.noise.sqnr_db:.2f} dB"
         return *figures, noise, str(len(integer.graph.operators)), f"{time.perf_counter() - started:.0f}"
+
+    def _changed(self, options: QuantizationConfig) -> tuple[Graph, Calibration]:
+        """The network with its parameters changed, and its calibration."""
+        graph, observed, samples = self.graph, self.calibration, self.samples
+        for name in options.parameter_changes:
+            changed = find_algorithm(ParameterChange, name).change(graph, observed, options, samples)
+            graph, known = changed.graph, changed.observed
+            needs = needs_of(graph, options, also_later=True)
+            if known is None or not known.covers(needs):
+                known = calibrate(graph, samples.batches, needs, samples.config, samples.runner)
+            observed = known
+        return graph, observed
 
     def _compare(self, model: QuantizedModel) -> Comparison:
         module = model.compile(self.config.compile.target, self.config.compile.batch)

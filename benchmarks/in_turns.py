@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from makers import HERE, MAKERS
 from numpy.typing import NDArray
-from peers import ISA, MAKERS
+from peers import ISA
 
 SCRIPT = Path(__file__).with_name("peers.py")
 PAUSE = 0.05
@@ -78,7 +79,7 @@ class Store:
         facts = MAKERS[maker]
         named = {name: value.name if isinstance(value, Path) else value for name, value in arguments.items()}
         packages = {package: version_of(package) for package in facts.packages}
-        content = [maker, named, packages, _digest((*facts.sources, SCRIPT))]
+        content = [maker, named, packages, _digest((*facts.sources, HERE / "makers.py"))]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

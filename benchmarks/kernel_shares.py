@@ -26,7 +26,7 @@ from typing import Any
 from command_line import Parser, add_isa, listed, one_of, whole, work_folder
 from in_turns import Store, machine, row
 from latency import MODELS
-from peers import NETWORK, isa_target
+from makers import NETWORK, isa_target
 
 ACCUMULATORS, LANES, DOT_PRODUCTS = 12, 16, 64
 """Enough sums for two instructions at a time with four cycles each; products of one vpdpbusd of 512 bits."""

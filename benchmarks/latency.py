@@ -35,7 +35,7 @@ from in_turns import (
     row,
     version_of,
 )
-from peers import IR, NETWORK
+from makers import IR, NETWORK
 
 MODELS = (
     *("resnet50", "resnet18", "mobilenetv2", "mobilenetv1_025"),

@@ -1,4 +1,8 @@
-"""What benchmarks run, ours and others': how their files are made, and how they are called; one process each.
+"""What benchmarks run, ours and others': how files are made (`makers.py`) and engines called; one process each.
+
+    python benchmarks/peers.py --accuracy
+
+compares how accurate quantized networks are, `peer_accuracy.py`, which has options of its own (--help).
 
     python benchmarks/peers.py '{"do": "make", …}'
     python benchmarks/peers.py '{"do": "run", …}'
@@ -17,137 +21,20 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
+from makers import MAKERS, MODULE, NETWORK, TEST_FILE, Array, isa_target, samples_of
 
-Array = NDArray[np.float32]
 Call = Callable[[], Any]
 """Runs once; gives the output."""
 Bind = Callable[[Array], Call]
 """From a batch of inputs to what runs on it."""
 
-CALIBRATION, TEST = 32, 16
-"""Samples that quantizers are given, and others that outputs are compared on."""
-CALIBRATION_SEED, TEST_SEED = 1, 2
 LEAST = 3
 """Timed calls of a turn, however long one takes."""
-
-
-# Files
-
-
-@dataclass(frozen=True)
-class Maker:
-    """A function that makes files in a folder, from arguments that JSON can hold; paths are those of other makers.
-
-    modules: what it imports, before its time is taken. packages: whose versions decide what it makes. sources: files
-    and folders that do.
-    """
-
-    make: Callable[..., None]
-    modules: tuple[str, ...]
-    packages: tuple[str, ...]
-    sources: tuple[Path, ...]
-
-
-def make_network(folder: Path, name: str, spread: float) -> None:
-    """A seeded network, the samples that calibrate it and those that it is compared on."""
-    import onnx
-    from seeded_networks import NETWORKS, input_shape, samples
-
-    model = NETWORKS[name](spread)
-    onnx.save(model, folder / NETWORK)
-    for file, count, seed in ((CALIBRATION_FILE, CALIBRATION, CALIBRATION_SEED), (TEST_FILE, TEST, TEST_SEED)):
-        np.save(folder / file, samples(input_shape(model), count, seed))
-
-
-def quantize_with_mrt(folder: Path, network: str, options: Mapping[str, Any]) -> None:
-    """The network in integers, saved and verified. options: of a QuantizationConfig."""
-    import mrt
-
-    graph = mrt.load_model(Path(network) / NETWORK)
-    config = mrt.QuantizationConfig.model_validate(options)
-    mrt.quantize(graph, np.load(Path(network) / CALIBRATION_FILE), config).save(folder)
-    mrt.verify(folder)
-
-
-def compile_with_mrt(folder: Path, model: str, threads: int, batch: int, machine: str, isa: str = "native") -> None:
-    """The module of an integer network. machine: that it is made for, which is this one. isa: one of `ISA`."""
-    import mrt
-
-    mrt.load(model).compile(isa_target(threads, isa), batch).save(folder / MODULE)
-
-
-def quantize_with_onnx_runtime(folder: Path, network: str, form: str = "QDQ") -> None:
-    """uint8 activations, int8 weights per channel.
-
-    form: QDQ, operators between QuantizeLinear and DequantizeLinear, or QOperator, operators on integers.
-    """
-    import onnx
-    from onnxruntime import quantization
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    name = onnx.load(Path(network) / NETWORK).graph.input[0].name
-
-    class Samples(quantization.CalibrationDataReader):
-        def __init__(self) -> None:
-            self._left = iter(np.load(Path(network) / CALIBRATION_FILE)[:, None])
-
-        def get_next(self) -> dict[str, Array] | None:
-            sample = next(self._left, None)
-            return None if sample is None else {name: sample}
-
-    processed = folder / "processed.onnx"
-    quant_pre_process(Path(network) / NETWORK, processed)
-    quantization.quantize_static(
-        processed,
-        folder / NETWORK,
-        Samples(),
-        quant_format=quantization.QuantFormat[form],
-        activation_type=quantization.QuantType.QUInt8,
-        weight_type=quantization.QuantType.QInt8,
-        per_channel=True,
-        calibrate_method=quantization.CalibrationMethod.MinMax,
-    )
-    processed.unlink()
-
-
-def quantize_with_nncf(folder: Path, network: str) -> None:
-    """NNCF's post-training quantization, as it is by default."""
-    import nncf
-    import openvino
-
-    # As read, weights of groups are reshaped in the graph, and NNCF gives scales along the wrong axis of them.
-    model = openvino.convert_model(Path(network) / NETWORK)
-    samples = np.load(Path(network) / CALIBRATION_FILE)[:, None]
-    model.reshape(list(samples[0].shape))
-    openvino.save_model(nncf.quantize(model, nncf.Dataset(list(samples)), subset_size=len(samples)), folder / IR)
-
-
-NETWORK, CALIBRATION_FILE, TEST_FILE = "network.onnx", "calibration.npy", "test.npy"
-MODULE, IR = "model.so", "model.xml"
-OWN = ("mrt.api", "mrt.backend", "mrt.frontend", "mrt.certificate")
-MRT_SOURCES = tuple(
-    Path(spec.origin).parent for name in ("mrt", "expansions") if (spec := find_spec(name)) and spec.origin
-)
-MAKERS = {
-    "network": Maker(make_network, ("onnx",), ("numpy", "onnx"), (Path(__file__).with_name("seeded_networks.py"),)),
-    "mrt-model": Maker(quantize_with_mrt, OWN, ("numpy", "apache-tvm"), MRT_SOURCES),
-    "mrt-module": Maker(compile_with_mrt, OWN, ("apache-tvm",), MRT_SOURCES),
-    "ort-int8": Maker(quantize_with_onnx_runtime, ("onnxruntime.quantization",), ("onnxruntime",), ()),
-    "openvino-nncf": Maker(quantize_with_nncf, ("nncf", "openvino"), ("nncf", "openvino"), ()),
-}
-
-
-def isa_target(threads: int, isa: str = "native") -> dict[str, Any]:
-    """This machine's CPU, of which `threads` cores are used, as far as one of `ISA` goes."""
-    return {"mcpu": "native", "threads": threads} | ({} if isa == "native" else {"features": ["-amx-int8"]})
 
 
 # Engines
@@ -321,7 +208,7 @@ def run(
     if isa != "native":
         refuse_amx()
     bind = STARTS[engine](**arguments, threads=threads, batch=batch)
-    samples = np.load(Path(test) / TEST_FILE)
+    (samples,) = samples_of(Path(test) / TEST_FILE).values()
     _say(replies, {"outputs": outputs_of(bind, samples, batch).tolist()})
     call = bind(np.resize(samples, (batch, *samples.shape[1:])))
     for line in sys.stdin:
@@ -333,6 +220,11 @@ def _say(replies: TextIO, content: object) -> None:
 
 
 def main() -> None:
+    if "--accuracy" in sys.argv:
+        import peer_accuracy
+
+        peer_accuracy.main()
+        return
     asked = json.loads(sys.argv[1])
     with os.fdopen(os.dup(1), "w") as replies:
         os.dup2(2, 1)

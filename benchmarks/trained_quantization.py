@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from command_line import Parser, add_turns, listed, one_of, whole, work_folder
 from in_turns import ChildError, Launch, machine, measure, row, version_of
-from peers import (
+from makers import (
     CALIBRATION_FILE,
     IR,
     MODULE,
@@ -291,8 +291,7 @@ def made(network: str, form: Form, work: Path, data: Path) -> Path:
         source.mkdir(parents=True, exist_ok=True)
         shutil.copy(data / "models" / "onnx" / f"{network}.onnx", source / NETWORK)
         for split, file, count in (("calibration", CALIBRATION_FILE, CALIBRATION), ("test", TEST_FILE, TEST)):
-            (samples,) = next(dataset(network, split).first(count).batches(count)).values()
-            np.save(source / file, samples)
+            np.savez(source / file, **next(dataset(network, split).first(count).batches(count)))
     folder.mkdir(exist_ok=True)
     form.make(folder, str(source))
     shutil.copy(source / TEST_FILE, folder / TEST_FILE)

@@ -14,6 +14,7 @@ from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.quantizer import Target
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.operation import Operation
 from mrt.symbol.operators.arrangement import (
     DepthToSpace,
     Repeat,
@@ -62,13 +63,24 @@ def expand_slice_like(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
 
 @expansion(ElemwiseMaximum, ElemwiseMinimum, BroadcastMaximum, BroadcastMinimum, demands=Demand.COMMON)
 def expand_comparison(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
-    """Both operands at one scale, then compared: exact there.
+    """Both operands at one scale, then compared: exact there. One that is proven to be chosen everywhere is the result.
 
     Source: Quantize Scale of "MRT Generalized Quantization Math Formalization".
     """
     operands = [at_common(op, inputs, index, plan, builder) for index in (0, 1)]
+    for one, other in (operands, operands[::-1]):
+        if one.symbol.shape == op.shape and _is_chosen(op, one, other, builder):
+            return one
     result = builder.apply(op.operator, _of_one_dtype(operands, builder))
     return builder.quantized(result, operands[0].step, operands[0].zero_point)
+
+
+def _is_chosen(op: Symbol, one: Quantized, other: Quantized, builder: IntegerBuilder) -> bool:
+    """Whether a maximum or minimum always takes `one`."""
+    mine, theirs = builder.bounds(one.symbol), builder.bounds(other.symbol)
+    if op.operator.operation is Operation.MINIMUM:
+        return bool((mine.hi <= theirs.lo).all())
+    return bool((mine.lo >= theirs.hi).all())
 
 
 def _where_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:

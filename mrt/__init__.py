@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mrt.preparation import PreparationConfig
     from mrt.quantization.options import QuantizationConfig
     from mrt.runtime import Module, load_module
+    from mrt.search import tune
 
 _HOMES = {
     "CalibrationConfig": "mrt.calibration",
@@ -43,6 +44,7 @@ _HOMES = {
     "load_module": "mrt.runtime",
     "quantize": "mrt.api",
     "transform": "mrt.transform",
+    "tune": "mrt.search",
     "verify": "mrt.certificate",
 }
 """Where each public name lives; imported on first use, so that `import mrt` does not load TVM."""
@@ -81,5 +83,6 @@ __all__ = [
     "load_module",
     "quantize",
     "transform",
+    "tune",
     "verify",
 ]

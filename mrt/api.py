@@ -15,6 +15,7 @@ from mrt.model import QuantizedModel
 from mrt.options import checked
 from mrt.preparation import PreparationConfig
 from mrt.progress import Reporter
+from mrt.quantization.algorithms.moments import reading_moments
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.presets import with_preset
 from mrt.steps import CALIBRATE, QUANTIZE, Settings, Work, found, reads_samples, run_steps
@@ -97,7 +98,7 @@ def _check_arguments(graph: object, runner: object, progress: object) -> None:
 
 def _check_corrected(quantization: QuantizationConfig, batches: object) -> None:
     """DataError where an algorithm cannot read the data as often as it needs."""
-    chosen = [*quantization.parameter_changes]
+    chosen = [*quantization.parameter_changes, *(f"rounding by {name}" for name in reading_moments(quantization))]
     chosen += [f"{quantization.bias_correction} bias correction"] if quantization.corrects_biases else []
     if isinstance(batches, Iterator) and reads_samples(quantization):
         raise DataError(

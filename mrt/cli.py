@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mrt.config import RunConfig
 
-INTERRUPTED = 130
+INTERRUPTED, UNMET = 130, 3
 
 app = typer.Typer(
     help="Trained float networks in, integer-only networks with a proof out.",
@@ -98,6 +98,49 @@ def run(
 
         settings = load_config(config, set_ or ())
         run_pipeline(settings, from_ and from_.value, to and to.value, output)
+
+
+@app.command()
+def tune(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="What to quantize, as for mrt run.")],
+    drop: Annotated[
+        float | None,
+        typer.Option("--drop", metavar="D", help="How much the metric may fall; of top1 in percentage points."),
+    ] = None,
+    metric: Annotated[
+        str, typer.Option("--metric", metavar="top1|sqnr|FILE.py:FUNCTION", help="What the network is judged by.")
+    ] = "top1",
+    least: Annotated[
+        float | None, typer.Option("--least", metavar="DB", help="With --metric sqnr: the least SQNR in dB.")
+    ] = None,
+    seconds: Annotated[float, typer.Option("--seconds", metavar="S", help="No trial begins later.")] = 120.0,
+    objective: Annotated[str, typer.Option("--objective", metavar="latency|bytes|bits", help="What is least.")] = (
+        "latency"
+    ),
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Of the order of trials.")] = 0,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set a key of the configuration; the value is YAML."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", metavar="DIR", help="The folder of the results, instead of `output`.")
+    ] = None,
+) -> None:
+    """Search the fastest or smallest network whose metric falls by no more than is allowed."""
+    with _one_line_errors():
+        from mrt import search
+        from mrt.config import load_config
+        from mrt.progress import Reporter
+
+        settings, report = load_config(config, set_ or ()), Reporter()
+        wanted = search.objective_of(objective)
+        tuned = search.tune(settings, drop, metric, least, seconds, wanted, seed, output, report)
+        for table in tuned.tables():
+            report.table(table)
+        report.line(tuned.verdict)
+        report.line(f"mrt run {tuned.configuration} makes it")
+    if not tuned.meets:
+        raise typer.Exit(UNMET)
 
 
 @app.command()

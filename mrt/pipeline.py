@@ -27,6 +27,7 @@ from mrt.quantization.tensor_plan import Plan
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.quantize import QUANTIZE
+from mrt.stages.stage import output_folder
 from mrt.steps import Work, found, sensitivity
 from mrt.workspace import Origins, Workspace
 
@@ -49,12 +50,12 @@ def run_pipeline(
     """
     started = time.perf_counter()
     todo = _chosen(first, last)
-    workspace = Workspace(_output(config, output))
+    workspace = Workspace(output_folder(config, output))
     report = report or Reporter()
     with workspace.opened() as has_locks:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        run = _run_of(config, workspace, report)
+        run = run_of(config, workspace, report)
         _check_sections(run, todo)
         origins = _origins(run, todo[-1])
         missing = _missing(run, todo, origins, None if first is None else todo[0])
@@ -90,9 +91,9 @@ def sensitivity_of_run(config: RunConfig, output: Path | None = None, report: Re
 @contextmanager
 def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Iterator[Work]:
     """The work of a run in front of the stage quantize; ConfigError where that was not done."""
-    workspace = Workspace(_output(config, output))
+    workspace = Workspace(output_folder(config, output))
     with workspace.opened():
-        run = _run_of(config, workspace, report)
+        run = run_of(config, workspace, report)
         needed = STAGES[: STAGES.index(QUANTIZE)]
         if len(workspace.take(_origins(run, needed[-1]))) < len(needed):
             raise ConfigError(
@@ -102,7 +103,7 @@ def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Ite
         yield QUANTIZE.load(run)
 
 
-def _run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
+def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
     """The run of a configuration, with what its preset means for its network."""
     graph = load_model(config.model.path, shapes=config.model.shapes)
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
@@ -204,10 +205,3 @@ def _check_sections(run: Run, todo: Sequence[Stage]) -> None:
         raise ConfigError(f"data.calibration is missing; stage quantize needs it for bias_correction: {correction}")
     if "evaluate" in names and config.data.test is None:
         raise ConfigError("data.test is missing; stage evaluate needs it (to do without, stop by --to compile)")
-
-
-def _output(config: RunConfig, output: Path | None) -> Path:
-    folder = output or config.output
-    if folder is None:
-        raise ConfigError("output is missing; name the folder of the results there or by --output")
-    return folder

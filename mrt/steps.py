@@ -14,12 +14,20 @@ from typing import TYPE_CHECKING, TypeVar
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import ConfigError, QuantizationError
+from mrt.errors import ConfigError, MRTError, QuantizationError
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
-from mrt.quantization.algorithms.algorithm import BiasCorrection, ParameterChange, Samples, WidthChoice, find_algorithm
+from mrt.quantization.algorithms.algorithm import (
+    BiasCorrection,
+    Changed,
+    ParameterChange,
+    Samples,
+    WidthChoice,
+    find_algorithm,
+)
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
+from mrt.quantization.algorithms.moments import reading_moments, with_moments
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.expansion import check_covered
@@ -114,7 +122,7 @@ def default_runner() -> Runner:
 
 def reads_samples(config: QuantizationConfig) -> bool:
     """Whether the calibration data is read more than once."""
-    if config.parameter_changes or config.more_bits != "none":
+    if config.parameter_changes or config.more_bits != "none" or reading_moments(config):
         return True
     return _corrects_on_samples(config)
 
@@ -140,21 +148,31 @@ def _calibrate(work: Work) -> Work:
     for note in data.notes:
         work.report.line(f"calibrate: {note}")
     observed = _observed(work, graph, data, runner)
+    notes: tuple[str, ...] = ()
     for name in settings.quantize.parameter_changes:
-        graph = _changed(graph, name, observed, Samples(data, settings.calibrate, runner))
-        observed = _observed(work, graph, data, runner)
-    prepared = replace(found(work.prepared), graph=graph)
-    return replace(work, prepared=prepared, observed=observed, notes=(*work.notes, *data.notes))
+        changed = _changed(graph, name, observed, settings.quantize, Samples(data, settings.calibrate, runner))
+        graph, notes, known = changed.graph, (*notes, *changed.notes), changed.observed
+        is_known = known is not None and known.covers(needs_of(graph, settings.quantize, work.is_saved))
+        observed = known if known is not None and is_known else _observed(work, graph, data, runner)
+    prepared = found(work.prepared)
+    prepared = replace(prepared, graph=graph, notes=(*prepared.notes, *notes))
+    return replace(work, prepared=prepared, observed=observed, notes=(*work.notes, *data.notes, *notes))
 
 
-def _changed(graph: Graph, name: str, observed: Calibration, samples: Samples) -> Graph:
-    """The graph with the parameters that an algorithm gives; QuantizationError naming one that the graph does not have,
-    GraphError one of another shape or dtype."""
-    given = find_algorithm(ParameterChange, name).change(graph, observed, samples)
-    unknown = [parameter for parameter in given if parameter not in graph.parameters]
-    if unknown:
-        raise QuantizationError(f"{name} changes {unknown[0]}, which is no parameter of the prepared graph")
-    return Graph(graph.inputs, graph.outputs, {**graph.parameters, **given})
+def _changed(graph: Graph, name: str, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Changed:
+    """What an algorithm makes of the graph; its errors, and QuantizationError for other inputs or outputs, name it."""
+    try:
+        changed = find_algorithm(ParameterChange, name).change(graph, observed, config, samples)
+    except MRTError as error:
+        raise type(error)(f"{name}: {error}") from error
+    for what, before, after in (
+        ("inputs", graph.inputs, changed.graph.inputs),
+        ("outputs", graph.outputs, changed.graph.outputs),
+    ):
+        needed, given = ([(symbol.name, symbol.type) for symbol in symbols] for symbols in (before, after))
+        if needed != given:
+            raise QuantizationError(f"{name} gives a network of the {what} {given}; {needed} are needed")
+    return changed
 
 
 def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibration:
@@ -165,13 +183,14 @@ def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibr
 
 
 def _quantize(work: Work) -> Work:
-    prepared, observed = found(work.prepared), found(work.observed)
-    graph, config = prepared.graph, work.settings.quantize
+    prepared, config = found(work.prepared), work.settings.quantize
+    graph = prepared.graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress) if reads_samples(config) else None
-        config, chosen, corrections = _choices(work, samples)
-    integer = expand_graph(graph, observed.ranges, config, corrections, observed)
-    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen))
+        chosen = _choices(work, samples)
+    observed = chosen.observed
+    integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen.notes))
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model)
@@ -182,27 +201,40 @@ def sensitivity(work: Work) -> Sensitivity:
 
     work: calibrated. Raises ConfigError where it has no data to run the network on, and what the step raises.
     """
-    graph, observed = found(work.prepared).graph, found(work.observed)
+    graph = found(work.prepared).graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress)
         if samples is None:
             raise ConfigError("data.calibration is missing; the sensitivity is measured on it")
-        config, _, corrections = _choices(work, samples)
-    planned, weights = planned_weights(graph, observed, config, samples)
-    return sensitivity_of(Simulation(planned.plan, weights, samples, has_gates=True), corrections, work.report)
+        chosen = _choices(work, samples)
+    planned, weights = planned_weights(graph, chosen.observed, chosen.config, samples)
+    simulation = Simulation(planned.plan, weights, samples, has_gates=True)
+    return sensitivity_of(simulation, chosen.corrections, work.report)
 
 
-def _choices(work: Work, samples: Samples | None) -> tuple[QuantizationConfig, tuple[str, ...], Mapping[str, Array]]:
-    """The configuration with what algorithms choose, notes of that, and the corrections of biases."""
-    graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
+@dataclass(frozen=True, eq=False)
+class _Choices:
+    """What algorithms choose: the configuration with it, notes, and the corrections of biases. observed: with what
+    rounding needs."""
+
+    observed: Calibration
+    config: QuantizationConfig
+    notes: tuple[str, ...]
+    corrections: Mapping[str, Array]
+
+
+def _choices(work: Work, samples: Samples | None) -> _Choices:
+    graph, config = found(work.prepared).graph, work.settings.quantize
+    observed = with_moments(graph, found(work.observed), config, samples)
     config, notes = _with_more_bits(config, graph, observed, samples)
-    return config, notes, find_corrections(graph, observed, config, samples)
+    return _Choices(observed, config, notes, find_corrections(graph, observed, config, samples))
 
 
 def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Samples | None:
     if work.data is None:
         return None
-    return Samples(work.data(graph), work.settings.calibrate, work.runner or default_runner(), progress)
+    data = work.data(graph)
+    return Samples(data, work.settings.calibrate, work.runner or default_runner(), progress, total=data.total)
 
 
 def _with_more_bits(

@@ -33,6 +33,7 @@ ARROWS = arrows(FILES)
 ORDER = (
     "mrt.cli",
     "mrt",
+    "mrt.search",
     "mrt.transform mrt.pipeline",
     "mrt.api mrt.stages",
     "mrt.steps",
@@ -69,16 +70,20 @@ QUANTIZATION = tuple(
         " algorithms",
         "algorithms.built_in",
         "algorithms.needs algorithms.sensitive_tensors algorithms.selected_bias_correction presets",
+        "algorithms.equalize algorithms.smooth",
+        "equalization",
         "simulation",
         "algorithms.fast_bias_correction algorithms.sequential_bias_correction",
-        "algorithms.bias_correction",
+        "algorithms.bias_correction algorithms.moments",
         "expand",
         "algorithms.channel_choice",
         "plan",
         "expansion",
         "integer tensor_plan demand",
+        "algorithms.gptq_rounding",
+        "algorithms.least_error_rounding",
         "algorithms.nearest_rounding algorithms.max_range algorithms.percentile_range algorithms.historical_range "
-        "algorithms.least_error_range",
+        "algorithms.least_error_range algorithms.integer_least_squares",
         "algorithms.algorithm",
         "constant_grids options granularity cost",
         "quantizer",
@@ -126,6 +131,7 @@ RECORDS = {
         mrt/backend/rewrites/known_bounds.py mrt/backend/rewrites/merge_slices.py
         mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/tile_as_concat.py
         mrt/backend/rewrites/widen_clips.py mrt/export/onnx/node.py mrt/simplification/integer.py""",
+    "what scales the rows of a weight asks for a layer, which has them": "mrt/quantization/equalization/layers.py",
     "what a network masks is seen by the operators in front of a softmax": "mrt/quantization/plan/attention_masks.py",
     "a network that was quantized in training is told by its quantizers": """
         mrt/quantization/constant_grids.py mrt/quantization/plan/rounded_anew.py

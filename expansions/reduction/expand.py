@@ -130,9 +130,11 @@ class _Choice:
             return np.broadcast_to(self._with_room(shifted), (operands.output_count,))
 
         step, ends = operands.step * 2.0**cut.shift, weight_ends(operands, options)
-        rounded = find_algorithm(Rounding, options.rounding).of_layer(operands.op, self.observed)
+        rounding = find_algorithm(Rounding, options.rounding)
+        rounded = rounding.of_layer(operands.op, self.observed)
+        covering = rounding.covering(operands.op, self.observed, options)
         accumulator = Accumulator(step, self._wanted, self._bias, magnitudes)
-        return quantize_weight(operands.weight, options, ends, accumulator, rounded)
+        return quantize_weight(operands.weight, options, ends, accumulator, rounded, covering)
 
     @cached_property
     def _joins_exactly(self) -> bool:

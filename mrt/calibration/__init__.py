@@ -1,4 +1,4 @@
-"""Calibration: ranges and means of the tensors of a float graph over samples of real data."""
+"""Calibration: ranges, means and mean squares of the tensors of a float graph over samples of real data."""
 
 from mrt.calibration.options import CalibrationConfig
 from mrt.calibration.ranges import Calibration, Channels, Needs, Range, Ranges

@@ -108,28 +108,32 @@ class HistoricalObserver:
 
 @dataclass(frozen=True, eq=False)
 class MeanObserver:
-    """The mean of every channel over samples and positions.
+    """The mean of every channel over samples and positions, or that of its values' squares.
 
-    channels: how many; inner: elements of one sample between an element and the same of the next channel. count:
-    elements seen of each channel. parts: arrays (channels,) of which no two overlap in bits and whose sum is exactly
-    that of the samples' sums, so that their order cannot show. A sample is summed in float64, one at a time.
+    power: 1 or 2. channels: how many; inner: elements of one sample between an element and the same of the next
+    channel. count: elements seen of each channel. parts: arrays (channels,) of which no two overlap in bits and whose
+    sum is exactly that of the samples' sums, so that their order cannot show. A sample is summed in float64, one at a
+    time.
     """
 
     channels: int
     inner: int
     count: int = 0
     parts: tuple[Array, ...] = ()
+    power: int = 1
 
     @classmethod
-    def along(cls, shape: Sequence[int], axis: int) -> MeanObserver:
+    def along(cls, shape: Sequence[int], axis: int, power: int = 1) -> MeanObserver:
         """For tensors of `shape`, whose `axis` counts channels."""
-        return cls(shape[axis], math.prod(shape[axis + 1 :]))
+        return cls(shape[axis], math.prod(shape[axis + 1 :]), power=power)
 
     def observe(self, samples: Array) -> MeanObserver:
         parts, count = self.parts, self.count
         for sample in samples:
             # In the tensor's own order, whatever that of memory: NumPy's sums depend on it.
             apart = sample.astype(np.float64, order="C").reshape(-1, self.channels, self.inner)
+            if self.power == 2:
+                apart = np.square(apart)
             parts = _exact_sum(parts, apart.sum(axis=(0, 2)))
             count += apart.shape[0] * apart.shape[2]
         return replace(self, count=count, parts=parts)

@@ -1,14 +1,15 @@
-"""What calibration is asked for, and what it finds: ranges of tensors, means of channels."""
+"""What calibration is asked for, and what it finds: ranges of tensors, means and mean squares of channels."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from mrt.calibration.layer_moments import Moments
 from mrt.calibration.observers import Ranging
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -59,34 +60,46 @@ class Channels:
 
 @dataclass(frozen=True)
 class Needs:
-    """What is to be observed. ranges: of the tensors of these names. means: of every channel of these."""
+    """What is to be observed. ranges: of the tensors of these names. means: of every channel of these. squares: the
+    mean squares of every channel of these."""
 
     ranges: tuple[str, ...] = ()
     means: tuple[Channels, ...] = ()
+    squares: tuple[Channels, ...] = ()
 
     def __or__(self, other: Needs) -> Needs:
         """What both name, each once."""
-        ranges, means = (*self.ranges, *other.ranges), (*self.means, *other.means)
-        return Needs(tuple(dict.fromkeys(ranges)), tuple(dict.fromkeys(means)))
+        both = {f.name: (*getattr(self, f.name), *getattr(other, f.name)) for f in fields(self)}
+        return Needs(**{name: tuple(dict.fromkeys(named)) for name, named in both.items()})
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a calibration run finds: ranges by tensor name, and the mean of every channel of some tensors."""
+    """What a calibration run finds: ranges by tensor name, the mean and the mean square of every channel of some.
+
+    moments: of layers whose rounding needs them; gathered once it is known how what they read is quantized, not saved.
+    """
 
     ranges: Ranges
     means: Mapping[Channels, tuple[float, ...]] = field(default_factory=dict)
+    squares: Mapping[Channels, tuple[float, ...]] = field(default_factory=dict)
+    moments: Moments | None = None
+
+    def covers(self, needs: Needs) -> bool:
+        """Whether it holds all that is needed."""
+        return all(getattr(self, f.name).keys() >= set(getattr(needs, f.name)) for f in fields(needs))
 
     def to_json(self) -> dict[str, Any]:
         """JSON's types; floats survive unchanged.
 
-        {"format_version": 3, "thresholds": {tensor: {"lo", "hi", "channels": [[lo, hi]], "observations"}},
-        "means": [{"tensor", "axis", "mean": [one for each channel]}]}
+        {"format_version": 4, "thresholds": {tensor: {"lo", "hi", "channels": [[lo, hi]], "observations"}},
+        "means": [{"tensor", "axis", "mean": [one for each channel]}], "squares": the same of mean squares}
         """
         return {
             "format_version": FORMAT_VERSION,
             "thresholds": {name: found.to_json() for name, found in self.ranges.items()},
-            "means": [asdict(channels) | {"mean": list(mean)} for channels, mean in self.means.items()],
+            "means": _means_to_json(self.means),
+            "squares": _means_to_json(self.squares),
         }
 
     @classmethod
@@ -95,11 +108,18 @@ class Calibration:
         if data["format_version"] != FORMAT_VERSION:
             raise ValueError(f"format_version is {data['format_version']}, {FORMAT_VERSION} is needed")
         ranges = {name: Range.from_json(entry) for name, entry in data["thresholds"].items()}
-        means = {
-            Channels(str(entry["tensor"]), int(entry["axis"])): tuple(float(value) for value in entry["mean"])
-            for entry in data["means"]
-        }
-        return cls(ranges, means)
+        return cls(ranges, _means_from_json(data["means"]), _means_from_json(data["squares"]))
+
+
+def _means_to_json(means: Mapping[Channels, tuple[float, ...]]) -> list[dict[str, Any]]:
+    return [asdict(channels) | {"mean": list(mean)} for channels, mean in means.items()]
+
+
+def _means_from_json(entries: Sequence[Mapping[str, Any]]) -> dict[Channels, tuple[float, ...]]:
+    return {
+        Channels(str(entry["tensor"]), int(entry["axis"])): tuple(float(value) for value in entry["mean"])
+        for entry in entries
+    }
 
 
 def range_of(observer: Ranging) -> Range:

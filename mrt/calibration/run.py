@@ -27,6 +27,9 @@ CHUNK_BYTES, OBSERVED_BYTES = 2**25, 2**29
 """What the observed tensors of one chunk of samples may take, 32 MiB, and those of all chunks that run at once. What is
 small stays in the cache from the kernel that makes it to the one that reads it."""
 
+_Moment = tuple[Channels, int]
+"""The mean of the values of channels, to this power."""
+
 
 def calibrate(
     graph: Graph,
@@ -48,17 +51,18 @@ def calibrate(
 
     Raises GraphError for an unknown name, DataError for unusable data, naming the sample that makes NaN or infinity.
     """
-    symbols = _find(graph, [*needs.ranges, *(channels.tensor for channels in needs.means)])
+    moments = [*((channels, 1) for channels in needs.means), *((channels, 2) for channels in needs.squares)]
+    symbols = _find(graph, [*needs.ranges, *(channels.tensor for channels, _ in moments)])
     depends = graph.dependents(graph.inputs)
     constants = [symbol for symbol in symbols if symbol not in depends]
     fed = [symbol for symbol in symbols if symbol in graph.inputs]
     computed = [symbol for symbol in symbols if symbol in depends and not symbol.is_variable]
     axes = _channels_apart(graph, computed)
     method = find_algorithm(RangeMethod, config.method)
-    seen = _unobserved(graph, symbols, depends, axes, needs.means, method, config)
+    seen = _unobserved(graph, symbols, depends, axes, moments, method, config)
     for symbol, value in zip(constants, _constant_values(graph, constants), strict=True):
         seen[symbol.name].observe(symbol, value[None], 0)
-    observed = {graph.by_name[channels.tensor] for channels in needs.means}
+    observed = {graph.by_name[channels.tensor] for channels, _ in moments}
     derived = find_derived(graph, axes, observed) if method.covers_all else {}
     if fed or computed:
         run = [symbol for symbol in computed if symbol not in derived]
@@ -66,7 +70,10 @@ def calibrate(
     _derive_rest(graph, derived, axes, seen)
     return Calibration(
         {name: seen[name].found() for name in needs.ranges},
-        {channels: seen[channels.tensor].means[channels].mean for channels in needs.means},
+        *(
+            {channels: seen[channels.tensor].means[channels, power].mean for channels in asked}
+            for power, asked in ((1, needs.means), (2, needs.squares))
+        ),
     )
 
 
@@ -86,7 +93,7 @@ def _unobserved(
     symbols: Sequence[Symbol],
     depends: Collection[Symbol],
     axes: Mapping[Symbol, int],
-    means: Sequence[Channels],
+    moments: Sequence[_Moment],
     method: RangeMethod,
     config: CalibrationConfig,
 ) -> dict[str, _Seen]:
@@ -96,8 +103,9 @@ def _unobserved(
         seen[symbol.name].channels = _Split(axis - 1, method.channel_observer(symbol.shape[axis], config))
         if method.covers_all:
             seen[symbol.name].range = None
-    for channels in means:
-        seen[channels.tensor].means[channels] = MeanObserver.along(graph.by_name[channels.tensor].shape, channels.axis)
+    for channels, power in moments:
+        shape = graph.by_name[channels.tensor].shape
+        seen[channels.tensor].means[channels, power] = MeanObserver.along(shape, channels.axis, power)
     return seen
 
 
@@ -156,7 +164,7 @@ class _Seen:
 
     range: Ranging | None
     channels: _Split | None = None
-    means: dict[Channels, MeanObserver] = field(default_factory=dict)
+    means: dict[_Moment, MeanObserver] = field(default_factory=dict)
 
     @property
     def split(self) -> _Split:
@@ -178,7 +186,7 @@ class _Seen:
         reject_non_finite(rows, len(rows), symbol.name, symbol.type, first)
         if self.range is not None:
             self.range = self.range.observe(rows)
-        self.means = {channels: observer.observe(rows) for channels, observer in self.means.items()}
+        self.means = {moment: observer.observe(rows) for moment, observer in self.means.items()}
 
     def copy(self) -> _Seen:
         return replace(self, means=dict(self.means))
@@ -189,7 +197,7 @@ class _Seen:
             self.channels = self.channels.merge(other.channels)
         if self.range is not None and other.range is not None:
             self.range = self.range.merge(other.range)
-        self.means = {channels: observer.merge(other.means[channels]) for channels, observer in self.means.items()}
+        self.means = {moment: observer.merge(other.means[moment]) for moment, observer in self.means.items()}
 
     def found(self) -> Range:
         if self.channels is None:

@@ -146,7 +146,8 @@ _KINDS = ("npz", "folder", "loader")
 
 
 def _kind(value: Any) -> str | None:
-    found = [kind for kind in _KINDS if isinstance(value, Mapping) and kind in value]
+    keys = value if isinstance(value, Mapping) else getattr(type(value), "model_fields", ())
+    found = [kind for kind in _KINDS if kind in keys]
     return f"<{found[0]}>" if len(found) == 1 else None
 
 
@@ -163,9 +164,11 @@ DatasetConfig = Annotated[
 
 
 class DataSection(Options):
-    """`data`: the samples that calibrate, and those that are scored."""
+    """`data`: the samples that calibrate, those that are scored, and those that `mrt tune` judges by: without
+    `validation`, the ones of `calibration` that do not calibrate."""
 
     calibration: DatasetConfig | None = None
+    validation: DatasetConfig | None = None
     test: DatasetConfig | None = None
 
 

@@ -39,6 +39,12 @@ class Dataset:
             raise DataError(f"{self.name}: {count} samples are asked for, there are {self.size}")
         return replace(self, size=count, labels=None if self.labels is None else self.labels[:count])
 
+    def after(self, count: int) -> Dataset:
+        """The samples behind the first `count`, of which there must be at least so many."""
+        labels = None if self.labels is None else self.labels[count:]
+        rows: Rows = lambda start, stop: self.rows(start + count, stop + count)  # noqa: E731
+        return replace(self, size=self.size - count, labels=labels, rows=rows)
+
     def batches(self, batch_size: int) -> Iterator[dict[str, Array]]:
         """Arrays by input name, in the inputs' dtypes; the last batch may be shorter.
 

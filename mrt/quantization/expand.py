@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from mrt.calibration import Calibration, Range
 from mrt.collector import paused_collector
 from mrt.errors import QuantizationError
+from mrt.quantization.algorithms.algorithm import Rounding, find_algorithm
 from mrt.quantization.algorithms.channel_choice import resolve_granularity
 from mrt.quantization.constant_grids import fold_constants
 from mrt.quantization.expansion import Inputs, check_covered, expansion_of
@@ -163,12 +164,20 @@ class Expander:
         """The integer graph; every operator of the float graph must have been expanded."""
         builder = self.builder
         outputs = tuple(self._output(symbol) for symbol in self.graph.outputs)
+        builder.notes += self._rounding_notes()
         integer = builder.graph([output.symbol for output in outputs])
         scales = {name: scale for name, scale in builder.scales.items() if name in integer.by_name}
         zero_points = {name: zero for name, zero in builder.zero_points.items() if name in integer.by_name}
         return IntegerGraph(
             integer, self.inputs, outputs, scales, zero_points, tuple(builder.notes), dict(self._corrections)
         )
+
+    def _rounding_notes(self) -> Iterator[str]:
+        config = self.plan.config
+        for name in config.roundings:
+            layers = [s for s in self.graph.operators if s.channel_axis is not None]
+            naming = [layer for layer in layers if config.weight_of(layer.name).rounding == name]
+            yield from find_algorithm(Rounding, name).notes(naming, self.builder.observed)
 
     def _output(self, symbol: Symbol) -> Quantized:
         self.builder.begin(symbol)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from mrt.quantization.algorithms.needs import costly_choices
 from mrt.stages.stage import (
     CHANGED,
+    CHANGED_NOTES,
     THRESHOLDS,
     Run,
     Save,
@@ -31,18 +32,21 @@ def _load(run: Run) -> Work:
 def _save(run: Run, work: Work) -> Save:
     files = {THRESHOLDS: to_json(found(work.observed).to_json())}
     if work.settings.quantize.parameter_changes:
-        files |= dict(zip(CHANGED, graph_to_bytes(found(work.prepared).graph), strict=True))
+        prepared = found(work.prepared)
+        files |= dict(zip(CHANGED, graph_to_bytes(prepared.graph), strict=True))
+        files[CHANGED_NOTES] = to_json({"notes": list(prepared.notes)})
     return lambda: run.workspace.write(files)
 
 
 def _origins(run: Run) -> Mapping[str, str]:
-    """What costly algorithms need is observed for them alone."""
-    costly = costly_choices(run.config.quantize)
+    """What costly algorithms need is observed for them alone; what is changed may depend on all that is asked."""
+    costly, changes = costly_choices(run.config.quantize), run.config.quantize.parameter_changes
     return {
         **data_origin("data.calibration", run.config.data.calibration, run.config.calibrate.samples),
         **section_origin("calibrate", run.config.calibrate),
         **({"algorithms": ", ".join(costly)} if costly else {}),
+        **(section_origin("quantize", run.config.quantize) if changes else {}),
     }
 
 
-CALIBRATE = Stage(STEP, _load, _save, _origins, spoils=CHANGED)
+CALIBRATE = Stage(STEP, _load, _save, _origins, spoils=(*CHANGED, CHANGED_NOTES))

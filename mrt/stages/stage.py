@@ -26,6 +26,7 @@ from mrt.workspace import Workspace
 PREPARED = ("stages/prepare/graph.json", "stages/prepare/params.safetensors")
 POSTPROCESS = ("stages/prepare/postprocess.json", "stages/prepare/postprocess.safetensors")
 CHANGED = ("stages/calibrate/graph.json", "stages/calibrate/params.safetensors")
+CHANGED_NOTES = "stages/calibrate/notes.json"
 NOTES = "stages/prepare/notes.json"
 THRESHOLDS = "stages/calibrate/thresholds.json"
 MODULE = MODULE_FILE
@@ -91,6 +92,14 @@ def work_of(run: Run) -> Work:
     return Work(run.graph, settings, report=run.report, is_saved=True)
 
 
+def output_folder(config: RunConfig, output: Path | None) -> Path:
+    """The folder of the results: `output` or, without it, the configuration's; ConfigError where there is none."""
+    folder = output or config.output
+    if folder is None:
+        raise ConfigError("output is missing; name the folder of the results there or by --output")
+    return folder
+
+
 def dataset_of(run: Run, config: DatasetConfig | None, name: str) -> Dataset:
     """The data of a section that the run needs; ConfigError naming it where it is missing."""
     if config is None:
@@ -125,12 +134,14 @@ class _Repeated:
 
 
 def with_prepared(run: Run, work: Work) -> Work:
-    """The work with what the stage prepare saved, its parameters as calibration changed them, if it did."""
+    """The work with what the stage prepare saved, as calibration changed it, if it did."""
     workspace = run.workspace
-    graph = read_graph(*(workspace.path(name) for name in (CHANGED if workspace.has(CHANGED[0]) else PREPARED)))
+    is_changed = workspace.has(CHANGED[0])
+    graph = read_graph(*(workspace.path(name) for name in (CHANGED if is_changed else PREPARED)))
     has_tail = workspace.has(POSTPROCESS[0])
     tail = read_graph(*(workspace.path(name) for name in POSTPROCESS)) if has_tail else None
-    notes = tuple(json.loads(workspace.path(NOTES).read_bytes())["notes"]) if workspace.has(NOTES) else ()
+    noted = CHANGED_NOTES if is_changed else NOTES
+    notes = tuple(json.loads(workspace.path(noted).read_bytes())["notes"]) if workspace.has(noted) else ()
     return replace(work, prepared=Prepared(graph, tail, (), notes), notes=notes)
 
 

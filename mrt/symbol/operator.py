@@ -33,8 +33,11 @@ class Operator:
       intermediates(*input intervals)          intervals of what a kernel holds on the way, such as partial sums
       working_size(*input types) -> int        elements of the largest array that `evaluate` makes beside its output
       data_channel_axis(rank) -> int           axis of data of this rank that a weight's input channels lie along
+      weight_groups() -> int                   groups of input channels, each with output channels of its own
+      patches(x, positions) -> array           what some outputs are sums of, each times its weight
       summed_products(*input types) -> int     products of two computed tensors that an output element sums up
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
+      homogeneous_in(inputs) -> places         inputs whose common positive factor becomes the output's
       is_identity(*input types) -> bool        whether it changes nothing, its output being of the type of its data
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
       batch_obstacle_among(types, batched)     the same where it matters which inputs hold the batch
@@ -78,6 +81,16 @@ class Operator:
         return False
 
     @property
+    def selects(self) -> bool:
+        """Whether every element of the output is one of the data inputs', or zero."""
+        return self.keeps_scale or self.joins_inputs
+
+    @property
+    def affine_axis(self) -> int | None:
+        """Axis along which inputs 1 and 2 lie, by which it multiplies last and which it then adds; None for others."""
+        return None
+
+    @property
     def exact_in_integers(self) -> bool:
         """Whether integers compute it as it is, at scales that follow from those of its tensors."""
         return False
@@ -101,6 +114,17 @@ class Operator:
     def data_channel_axis(self, rank: int) -> int | None:
         return None
 
+    def weight_groups(self) -> int:
+        return 1
+
+    def patches(self, x: Array, positions: Array) -> Array | None:
+        """What some outputs are sums of, each times its weight: (groups, R, K), of the dtype of the data `x`.
+
+        positions: int64 (R,), of the output, numbered over all axes but that of its channels. K counts the weights of
+        one output in their order. None where there is no weight, or outputs are sums of other numbers of products.
+        """
+        return None
+
     def summed_products(self, *inputs: TensorType) -> int:
         return 0
 
@@ -115,6 +139,14 @@ class Operator:
         shape = self.infer(*inputs).shape
         behind = axis + len(shape) - inputs[index].rank
         return behind if shape[behind] == inputs[index].shape[axis] else None
+
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        """The places of those among so many inputs that are scaled together: f(c x, y) = c f(x, y) for every c > 0.
+
+        An element of the output takes the factor of those that it depends on, where they have one. () where there is
+        no such factor. Of a product's two factors the first is named; any other one alone would do.
+        """
+        return (0,) if self.keeps_scale and {abs(limit) for limit in self.limits} <= {0.0, math.inf} else ()
 
     def is_identity(self, *inputs: TensorType) -> bool:
         """Whether the output, which is known to have the type of the first input, is that input."""

@@ -33,6 +33,8 @@ SHAPES = {"w": (8, 3, 3, 3), "b": (1, 8, 1, 1), "v": (4, 8, 3, 3)}
         ("--bits", "1", "from 2 to 16"),
         ("--bits", "17", "from 2 to 16"),
         ("--bits", "8.0", "from 2 to 16"),
+        ("--bits", "8/1", "from 2 to 16"),
+        ("--parameter-changes", "equalise", "none, equalize, smooth or several, joined by a plus"),
         ("--samples", "0", "from 1 on"),
         ("--seed", "-1", "from 0 on"),
     ],
@@ -57,6 +59,15 @@ def test_values_are_options_of_the_quantizer() -> None:
     steps = [(o.activation.granularity, o.weight.granularity) for o in found[:6:3]]
     assert steps == [(ChannelGranularity(channel=16), "layer"), ("auto", ChannelGranularity(channel=2))]
     assert [o.bias_correction for o in found[:3]] == ["none", "fast", "sequential"]
+
+
+def test_widths_of_weights_and_changes_of_parameters() -> None:
+    given = ["net.yaml", "--bits", "8/4", "--parameter-changes", "none", "equalize+smooth", "--bias-correction", "none"]
+    cases = list(accuracy._cases(PARSER.parse_args([*given, "--granularity", "layer"])))
+    found = [case.options(QuantizationConfig()) for case in cases]
+    assert [(o.activation.bits, o.weight.bits) for o in found] == [(8, 4)] * 2
+    assert [o.parameter_changes for o in found] == [(), ("equalize", "smooth")]
+    assert len(cases[0].cells) == len(accuracy.COLUMNS) - 6
 
 
 def two_convolutions() -> Graph:

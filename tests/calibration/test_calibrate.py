@@ -163,12 +163,36 @@ def test_means_are_those_of_numpy(baked: bool) -> None:
     assert found.means[Channels("folded", 1)] == (0.0, 2.0, 3.0, 4.0)
 
 
+def test_mean_squares_are_those_of_numpy_however_batched() -> None:
+    asked = (Channels("act", 1), Channels("x", 1))
+    config = CalibrationConfig(batch_size=8)
+    found = [
+        calibrate(_graph(), _batches(*lengths), Needs(("x",), (asked[1],), asked), config, NumpyRunner())
+        for lengths in ((10, 13), (1, 5, 17))
+    ]
+    assert found[0] == found[1]
+    positive = np.maximum(X.astype(np.float64) @ WEIGHT.astype(np.float64).T, 0)
+    for channels, values in zip(asked, (positive, X.astype(np.float64)), strict=True):
+        np.testing.assert_allclose(found[0].squares[channels], np.square(values).mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(found[0].means[asked[1]], X.mean(axis=0, dtype=np.float64), rtol=1e-6)
+
+
+def test_a_calibration_covers_what_it_holds() -> None:
+    a, b = Channels("a", 1), Channels("b", 1)
+    found = Calibration({"a": Range(0.0, 1.0)}, {a: (0.5,)}, {a: (1.0,), b: (2.0,)})
+    for held in (Needs(), Needs(("a",), (a,), (b, a))):
+        assert found.covers(held)
+    for missing in (Needs(("b",)), Needs(means=(b,)), Needs(squares=(Channels("a", 2),))):
+        assert not found.covers(missing)
+
+
 def test_a_calibration_survives_its_file() -> None:
     means = {Channels("a", 1): (0.1, -1e-300, 1 / 3), Channels("a", 2): (5.0,)}
     split = Range(-1.0, 2.0, ((-1.0, 1 / 3), (0.0, 2.0)), 70)
-    found = Calibration({"a": Range(-1 / 3, 1e30), "b": Range(0.0, 0.0), "c": split}, means)
+    squares = {Channels("b", 1): (1e300, 2 / 3)}
+    found = Calibration({"a": Range(-1 / 3, 1e30), "b": Range(0.0, 0.0), "c": split}, means, squares)
     assert Calibration.from_json(json.loads(json.dumps(found.to_json()))) == found
-    with pytest.raises(ValueError, match="format_version is 1, 3 is needed"):
+    with pytest.raises(ValueError, match="format_version is 1, 4 is needed"):
         Calibration.from_json({"format_version": 1, "thresholds": {}})
 
 

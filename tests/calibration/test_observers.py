@@ -114,9 +114,10 @@ def test_a_mean_is_exact_whatever_the_parts_and_their_order(cuts, seed, spread) 
 @pytest.mark.parametrize(("shape", "axis"), [((4, 3, 5, 2), 1), ((4, 5, 3), 2), ((4, 3), 1)])
 def test_a_mean_is_of_each_channel(shape: tuple[int, ...], axis: int) -> None:
     samples = np.random.default_rng(1).normal(size=shape)
-    seen = MeanObserver.along(shape, axis).observe(samples.reshape(4, -1))
     others = tuple(k for k in range(len(shape)) if k != axis)
-    np.testing.assert_allclose(seen.mean, samples.mean(axis=others), rtol=1e-13)
+    for power in (1, 2):
+        seen = MeanObserver.along(shape, axis, power).observe(samples.reshape(4, -1))
+        np.testing.assert_allclose(seen.mean, (samples**power).mean(axis=others), rtol=1e-13)
 
 
 def test_a_mean_of_nothing_is_zero() -> None:

@@ -218,5 +218,5 @@ def test_thresholds_of_an_earlier_format_are_refused(copy: Path) -> None:
     done = json.loads(record.read_text())
     done["files"]["stages/calibrate/thresholds.json"] = hashlib.sha256(thresholds.read_bytes()).hexdigest()
     record.write_text(json.dumps(done))
-    with pytest.raises(ConfigError, match="format_version is 1, 3 is needed.*--from calibrate"):
+    with pytest.raises(ConfigError, match="format_version is 1, 4 is needed.*--from calibrate"):
         run(copy, first="quantize")

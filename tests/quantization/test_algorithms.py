@@ -140,8 +140,14 @@ def test_a_change_of_parameters() -> None:
     config = mrt.QuantizationConfig(parameter_changes=("doubled",))
     with pytest.raises(DataError, match="doubled needs calibration data"):
         mrt.quantize(network(), None, config)
-    with pytest.raises(QuantizationError, match="lost changes w9, which is no parameter"):
+    with pytest.raises(QuantizationError, match="lost: w9 is given, which is no parameter"):
         quantize({"parameter_changes": ["lost"]})
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_change_of_outputs_is_refused() -> None:
+    with pytest.raises(QuantizationError, match=r"cut gives a network of the outputs \[\('s1'.*\('s2'.* are needed"):
+        quantize({"parameter_changes": ["cut"]})
 
 
 @pytest.mark.usefixtures("toys")
@@ -158,10 +164,13 @@ def test_a_run_saves_the_network_that_calibration_changed(tmp_path: Path) -> Non
         options = f"quantize.parameter_changes=[{','.join(names)}]"
         run_pipeline(config_of(tmp_path, options), last="calibrate", report=silent())
         assert changed.exists() == bool(names)
+        assert (changed.parent / "notes.json").exists() == bool(names)
         run_pipeline(config_of(tmp_path, options), last="quantize", report=silent())
         config = mrt.QuantizationConfig.model_validate({"parameter_changes": names})
         graph = mrt.load_model(tmp_path / "net.onnx")
-        found.append(mrt.load(tmp_path / "out").digest)
+        saved = mrt.load(tmp_path / "out")
+        assert any("doubled " in note for note in saved.notes) == bool(names)
+        found.append(saved.digest)
         assert found[-1] == mrt.quantize(graph, [x], config, mrt.CalibrationConfig(batch_size=8)).digest
     assert found[0] == found[2] != found[1]
 
@@ -187,7 +196,7 @@ def test_a_choice_of_channel_groups() -> None:
         ),
         (
             lambda: mrt.QuantizationConfig(weight={"rounding": "up"}),
-            "weight.rounding is 'up': 'floor', 'nearest' or 'outwards' is needed",
+            "weight.rounding is 'up': 'floor', 'gptq', 'mse', 'nearest' or 'outwards' is needed",
         ),
         (
             lambda: mrt.QuantizationConfig(activation={"granularity": "triples"}),

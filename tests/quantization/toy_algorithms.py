@@ -11,6 +11,7 @@ from mrt.calibration import Calibration, CalibrationConfig, Range
 from mrt.calibration.observers import RangeObserver, Ranging
 from mrt.quantization.algorithms.algorithm import (
     BiasCorrection,
+    Changed,
     ChannelChoice,
     Needs,
     ParameterChange,
@@ -117,17 +118,26 @@ class CountedCorrection(BiasCorrection):
 class DoubledChange(ParameterChange):
     """The first reduction's weight times 2, the second's over 2: behind a relu that is the same network."""
 
-    def change(self, graph: Graph, observed: Calibration, samples: Samples) -> Mapping[str, Array]:
+    def change(self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Changed:
         first, second = (symbol.inputs[1].name for symbol in reductions(graph))
-        return {first: graph.parameters[first] * np.float32(2), second: graph.parameters[second] / np.float32(2)}
+        weights = {first: graph.parameters[first] * np.float32(2), second: graph.parameters[second] / np.float32(2)}
+        return Changed.by_parameters(graph, weights, (f"doubled {first}",))
+
+
+@algorithm("cut")
+class CutChange(ParameterChange):
+    """Without its last layer."""
+
+    def change(self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Changed:
+        return Changed(graph.with_outputs(graph.outputs[0].inputs[:1]))
 
 
 @algorithm("lost")
 class LostChange(ParameterChange):
     """Of a parameter that is not there."""
 
-    def change(self, graph: Graph, observed: Calibration, samples: Samples) -> Mapping[str, Array]:
-        return {"w9": np.zeros(3, np.float32)}
+    def change(self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Changed:
+        return Changed.by_parameters(graph, {"w9": np.zeros(3, np.float32)})
 
 
 @algorithm("pairs")

@@ -3,7 +3,7 @@
 | kind | named by | gives |
 |---|---|---|
 | `RangeMethod` | `calibrate.method` | the range of a tensor |
-| `ParameterChange` | `quantize.parameter_changes` | float parameters instead of those of the prepared network |
+| `ParameterChange` | `quantize.parameter_changes` | a float network that computes the same by other parameters |
 | `ChannelChoice` | `quantize.activation.granularity` | which tensors are split into channel groups |
 | `WidthChoice` | `quantize.more_bits` | which tensors get more bits |
 | `Rounding` | `quantize.weight.rounding` | the integers of a weight |
@@ -16,7 +16,7 @@ what they need comes as arguments, and what they find is what they return.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -24,14 +24,18 @@ from mrt.algorithm_registry import algorithm, find_algorithm
 from mrt.calibration import Calibration, CalibrationConfig, Channels, Needs, Range
 from mrt.calibration.range_method import RangeMethod
 from mrt.calibration.stream import Batch
-from mrt.quantization.options import QuantizationConfig
+from mrt.errors import QuantizationError
+from mrt.quantization.options import QuantizationConfig, WeightConfig
 from mrt.symbol import Array, Graph, Runner, Symbol
 
 __all__ = [
     "Algorithm",
+    "AtShares",
     "BiasCorrection",
+    "Changed",
     "ChannelChoice",
     "Channels",
+    "Covering",
     "Needs",
     "ParameterChange",
     "RangeMethod",
@@ -100,12 +104,20 @@ class UnroundedWeight:
 
 Rounded = Callable[[UnroundedWeight], Array]
 """From a weight to its integers, of the weight's shape and of any dtype that holds them."""
+AtShares = Callable[[Array], UnroundedWeight]
+"""From shares of the largest weight of each output channel, (O,), to the weight at scales that cover them."""
+Covering = Callable[[AtShares], Array]
+"""Finds the shares, float64 (O,) and positive, at which a weight loses least: what lies beyond them saturates."""
 
 
 class Rounding(Algorithm, ABC):
-    """Rounds the weights of reductions."""
+    """Rounds the weights of reductions.
+
+    reads_moments: whether it needs the moments of its layers (`observed.moments`), gathered on samples.
+    """
 
     option: ClassVar[str] = "quantize.weight.rounding"
+    reads_moments: ClassVar[bool] = False
 
     @abstractmethod
     def of_layer(self, layer: Symbol, observed: Calibration) -> Rounded:
@@ -114,6 +126,21 @@ class Rounding(Algorithm, ABC):
         layer: the reduction, a symbol of the prepared float graph.
         """
 
+    def covering(self, layer: Symbol, observed: Calibration, options: WeightConfig) -> Covering | None:
+        """What finds how much of the layer's largest weights the scales cover; None where they cover all of them.
+
+        Where `options` ask for one scale a layer it gives the same share for all channels.
+        """
+        return None
+
+    def crosses(self, options: WeightConfig) -> bool:
+        """Whether it needs the products of what the layer reads with what it gives, among its moments."""
+        return False
+
+    def notes(self, layers: Sequence[Symbol], observed: Calibration) -> tuple[str, ...]:
+        """What a reader of the model should know of how these layers, all that name it, were rounded."""
+        return ()
+
 
 @dataclass
 class Samples:
@@ -121,7 +148,7 @@ class Samples:
 
     batches: as `calibrate` takes them. config: its `samples` and `batch_size` hold here too. progress: told the number
     of reductions done. simulations: of graphs that were tried on the samples already, weights: what was made of the
-    last configuration; see `mrt.quantization.simulation`.
+    last configuration; see `mrt.quantization.simulation`. total: how many samples there are; 0 where that is not known.
     """
 
     batches: Iterable[Batch | Array]
@@ -130,6 +157,30 @@ class Samples:
     progress: Callable[[int], None] | None = None
     simulations: dict[Graph, Any] = field(default_factory=dict)
     weights: Any = None
+    total: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Changed:
+    """A float network that gives the outputs that it gave, to rounding.
+
+    graph: of the same inputs, outputs of the same names and types; tensors that are still there keep their names, since
+    options and reports name them. notes: what was chosen, and why. observed: what calibration finds in it, where that
+    follows from what it found before; else it is run anew.
+    """
+
+    graph: Graph
+    notes: tuple[str, ...] = ()
+    observed: Calibration | None = None
+
+    @classmethod
+    def by_parameters(cls, graph: Graph, given: Mapping[str, Array], notes: tuple[str, ...] = ()) -> Changed:
+        """The graph with other parameters, by name; QuantizationError naming one that it does not have, GraphError one
+        of another shape or dtype."""
+        unknown = [name for name in given if name not in graph.parameters]
+        if unknown:
+            raise QuantizationError(f"{unknown[0]} is given, which is no parameter of the prepared graph")
+        return cls(Graph(graph.inputs, graph.outputs, {**graph.parameters, **given}), notes)
 
 
 class ParameterChange(Algorithm, ABC):
@@ -139,10 +190,11 @@ class ParameterChange(Algorithm, ABC):
     costly: ClassVar[bool] = True
 
     @abstractmethod
-    def change(self, graph: Graph, observed: Calibration, samples: Samples) -> Mapping[str, Array]:
-        """Parameters by name, of the shapes and dtypes that they have. Ranges are observed anew behind it.
+    def change(self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Changed:
+        """The changed network.
 
-        graph: prepared, float, as changed by those before. observed: of this graph.
+        graph: prepared, float, as changed by those before. observed: of this graph. config: what is asked of the
+        quantizers of its tensors and weights.
         """
 
 

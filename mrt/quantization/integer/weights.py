@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mrt.quantization.algorithms.algorithm import Rounded, UnroundedWeight
+from mrt.quantization.algorithms.algorithm import Covering, Rounded, UnroundedWeight
 from mrt.quantization.algorithms.nearest_rounding import nearest_integers
 from mrt.quantization.granularity import integer_factors
 from mrt.quantization.integer.requantize import absorbable_ratio, frac_limit, pre_shift_for
@@ -79,15 +79,22 @@ class Accumulator:
 
 
 def quantize_weight(
-    weight: Array, config: WeightConfig, ends: list[int], accumulator: Accumulator, rounded: Rounded = nearest_integers
+    weight: Array,
+    config: WeightConfig,
+    ends: list[int],
+    accumulator: Accumulator,
+    rounded: Rounded = nearest_integers,
+    covering: Covering | None = None,
 ) -> QuantizedWeight:
     """Integers for a float `weight` (O, I, ...), and scales and zero points.
 
-    ends: where the groups of input channels end. rounded: from a weight at its scales to integers.
+    ends: where the groups of input channels end. rounded: from a weight at its scales to integers. covering: finds the
+    share of the range that the scales cover; all of it where there is none.
 
     1. The scale spreads the range of the channel (or layer), in each group of input channels, over the integers: the
        largest |weight| is 2^(bits-1) - 1 if symmetric; if affine the range from the least to the greatest, widened to
-       hold zero, takes all 2^bits. Groups have integer multiples of their output channel's scale.
+       hold zero, takes all 2^bits. Groups have integer multiples of their output channel's scale. Where less of the
+       range is covered, the rest saturates.
     2. It rises where the bias, or the factor to the target, would not fit otherwise; an all-zero channel gets
        its scale from this alone. A bias fits that takes 22 bits, or as many as the sums, or 29 where the
        weights' rounding would be seen in the target.
@@ -97,6 +104,8 @@ def quantize_weight(
        once more.
     """
     draft = _draft(weight, config, ends)
+    if covering is not None:
+        draft = draft.covering(covering(draft.at_shares))
     found = _absorbing(draft, *_fitting(draft, accumulator), accumulator, nearest_integers)
     if rounded is nearest_integers:
         return found
@@ -106,7 +115,7 @@ def quantize_weight(
 
 def _fitting(draft: _Draft, accumulator: Accumulator) -> tuple[QuantizedWeight, Array]:
     """Steps 1 and 2 of `quantize_weight`, rounded to the nearest, and the |accumulators| then."""
-    live = np.where(draft.scale > 0, draft.scale, draft.scale.max() or 1.0)
+    live = draft.live
     quantized = draft.quantized(live, nearest_integers)
     sums = accumulator.magnitudes(quantized.centred)
     scale = np.maximum(draft.scale, _least_scale(draft.weight, accumulator, sums))
@@ -180,8 +189,30 @@ class _Draft:
     lo: Array
     factors: Array
 
+    @property
+    def live(self) -> Array:
+        """`scale`, with that of others for channels that are zero."""
+        return np.where(self.scale > 0, self.scale, self.scale.max() or 1.0)
+
+    def covering(self, shares: Array) -> _Draft:
+        """With scales for these shares (O,) of what they cover now; one share where the layer has one scale."""
+        if self.config.scales == "layer":
+            shares = np.broadcast_to(shares.max(), shares.shape)
+        lo = np.broadcast_to(_distinct(self.lo) * shares[:, None], self.lo.shape)
+        return replace(self, scale=self.scale * shares, lo=lo)
+
+    def at_shares(self, shares: Array) -> UnroundedWeight:
+        """The weight at scales that cover such shares (O,) of its range."""
+        made = self.covering(shares)
+        return made.at(made.live)[0]
+
     def quantized(self, scale: Array, rounded: Rounded) -> QuantizedWeight:
         """The weight at `scale` (O,), rounded and saturated."""
+        given, zero_points = self.at(scale)
+        return QuantizedWeight(rounded(given), scale, np.broadcast_to(zero_points, self.factors.shape), self.factors)
+
+    def at(self, scale: Array) -> tuple[UnroundedWeight, Array]:
+        """The weight at `scale` (O,), and its zero points, (O or 1, I or 1)."""
         rank, steps = self.weight.ndim, scale[:, None] * _distinct(self.factors)
         lo, hi = -largest(self.config.bits), largest(self.config.bits)
         zero_points = np.zeros((1, 1), np.int64)
@@ -189,8 +220,7 @@ class _Draft:
             lo, hi = -(1 << (self.config.bits - 1)), (1 << (self.config.bits - 1)) - 1
             zero_points = np.clip(np.rint(lo - _distinct(self.lo) / steps), lo, hi).astype(np.int64)
         whole = np.broadcast_to(zero_points, steps.shape)
-        given = UnroundedWeight(self.weight, spread(steps, rank), spread(whole, rank), lo, hi)
-        return QuantizedWeight(rounded(given), scale, np.broadcast_to(zero_points, self.factors.shape), self.factors)
+        return UnroundedWeight(self.weight, spread(steps, rank), spread(whole, rank), lo, hi), zero_points
 
 
 def _draft(weight: Array, config: WeightConfig, ends: list[int]) -> _Draft:

@@ -40,14 +40,14 @@ def convolve(x: Array, weight: Array, stride: tuple[int, ...], dilate: tuple[int
     """Convolution of the padded (N, C, *spatial) with the weight (O, C / groups, *kernel), in their own dtype."""
     if groups > 1 and weight.shape[1] == 1:
         return _convolve_depthwise(x, weight, stride, dilate, groups)
-    windows = _windows(x, weight.shape[2:], stride, dilate)
+    view = windows(x, weight.shape[2:], stride, dilate)
     spatial_rank = weight.ndim - 2
-    batch, outputs, spatial = x.shape[0], weight.shape[0], windows.shape[2 : 2 + spatial_rank]
+    batch, outputs, spatial = x.shape[0], weight.shape[0], view.shape[2 : 2 + spatial_rank]
     result = np.empty((batch, outputs, *spatial), x.dtype)
     matrices = weight.reshape(groups, outputs // groups, -1)
     taps_first = (0, 1, *range(2 + spatial_rank, 2 + 2 * spatial_rank), *range(2, 2 + spatial_rank))
     for samples, rows in _blocks(batch, spatial[0], matrices[0, 0].size * groups * int(np.prod(spatial[1:]))):
-        block = windows[samples, :, rows].transpose(taps_first)
+        block = view[samples, :, rows].transpose(taps_first)
         columns = block.reshape(block.shape[0], groups, matrices.shape[2], -1)
         result[samples, :, rows] = np.matmul(matrices, columns).reshape(result[samples, :, rows].shape)
     return result
@@ -72,7 +72,7 @@ def _convolve_depthwise(
     return result.reshape(x.shape[0], -1, *spatial)
 
 
-def _windows(x: Array, kernel: tuple[int, ...], stride: tuple[int, ...], dilate: tuple[int, ...]) -> Array:
+def windows(x: Array, kernel: tuple[int, ...], stride: tuple[int, ...], dilate: tuple[int, ...]) -> Array:
     """A view (N, C, *output spatial, *kernel) of every window."""
     spans = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilate, strict=True))
     axes: Any = tuple(range(2, x.ndim))  # NumPy 2.2 is annotated for a single axis only.

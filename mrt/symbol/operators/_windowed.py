@@ -25,6 +25,9 @@ class WindowedLayer(Layer):
 
     ignored = frozenset({"workspace", "cudnn_tune", "cudnn_off"})
 
+    def weight_groups(self) -> int:
+        return self.num_group
+
     def part(self, outputs: int, groups: int) -> Self:
         return self._with(num_filter=outputs, num_group=groups)
 

@@ -122,6 +122,9 @@ class LeakyReLU(Operator):
     def exact_in_integers(self) -> bool:
         return self.is_linear
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,) if self.is_linear else ()
+
     def evaluate(self, x: Array, gamma: Array | None = None) -> Array:
         x = real(x)
         if self.act_type in _GELUS:

@@ -30,6 +30,9 @@ class BroadcastAdd(_Arithmetic):
     operation = Operation.ADD
     exact_in_integers = True
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return tuple(range(inputs))
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return add(lhs, rhs)
 
@@ -44,6 +47,9 @@ class BroadcastSub(_Arithmetic):
     operation = Operation.SUBTRACT
     exact_in_integers = True
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return tuple(range(inputs))
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return subtract(lhs, rhs)
 
@@ -56,6 +62,9 @@ class BroadcastMul(_Arithmetic):
     """lhs * rhs with broadcasting. Integers give int32."""
 
     operation = Operation.MULTIPLY
+
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,)
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return multiply(lhs, rhs)
@@ -73,6 +82,9 @@ class BroadcastDiv(_Arithmetic):
 
     def infer(self, lhs: TensorType, rhs: TensorType) -> TensorType:
         return super().infer(require_float(lhs), require_float(rhs))
+
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,)
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         with np.errstate(all="ignore"):

@@ -11,7 +11,7 @@ from mrt.symbol.interval import Array, Interval, add
 from mrt.symbol.operator import operator
 from mrt.symbol.operators._checks import per_axis
 from mrt.symbol.operators._intervals import added, output_shape, partial_sums, weighted
-from mrt.symbol.operators._products import convolve, sum_of_products
+from mrt.symbol.operators._products import convolve, sum_of_products, windows
 from mrt.symbol.operators._windowed import WindowedLayer
 from mrt.symbol.types import TensorType
 
@@ -61,12 +61,18 @@ class Convolution(WindowedLayer):
 
     def evaluate(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
         stride, dilate, pad = self.window(x.ndim - 2)
-        if any(pad):
-            x = np.pad(x, ((0, 0), (0, 0), *((p, p) for p in pad)))
+        x = _padded(x, pad)
         result = sum_of_products(
             lambda data, taps: convolve(data, taps, stride, dilate, self.num_group), x, weight, prod(weight.shape[1:])
         )
         return result if bias is None else add(result, bias.reshape(-1, *(1,) * (x.ndim - 2)))
+
+    def patches(self, x: Array, positions: Array) -> Array:
+        stride, dilate, pad = self.window(x.ndim - 2)
+        view = np.moveaxis(windows(_padded(x, pad), self.kernel, stride, dilate), 1, x.ndim - 1)
+        found = view[np.unravel_index(positions, view.shape[: x.ndim - 1])]
+        terms = prod(view.shape[x.ndim - 1 :]) // self.num_group
+        return found.reshape(len(positions), self.num_group, terms).transpose(1, 0, 2)
 
     def bounds(self, x: Interval, weight: Interval, bias: Interval | None = None) -> Interval:
         seen = (x.including(0) if any(self.pad) else x).reduced([1])
@@ -78,3 +84,7 @@ class Convolution(WindowedLayer):
 
     def intermediates(self, x: Interval, weight: Interval, bias: Interval | None = None) -> tuple[Interval, ...]:
         return (self.bounds(partial_sums(x), weight, None if bias is None else partial_sums(bias)),)
+
+
+def _padded(x: Array, pad: tuple[int, ...]) -> Array:
+    return np.pad(x, ((0, 0), (0, 0), *((p, p) for p in pad))) if any(pad) else x

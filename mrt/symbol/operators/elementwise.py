@@ -37,6 +37,9 @@ class ElemwiseAdd(_Arithmetic):
     operation = Operation.ADD
     exact_in_integers = True
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return tuple(range(inputs))
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return add(lhs, rhs)
 
@@ -51,6 +54,9 @@ class ElemwiseSub(_Arithmetic):
     operation = Operation.SUBTRACT
     exact_in_integers = True
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return tuple(range(inputs))
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return subtract(lhs, rhs)
 
@@ -63,6 +69,9 @@ class ElemwiseMul(_Arithmetic):
     """lhs * rhs, tensors of one shape. Integers give int32."""
 
     operation = Operation.MULTIPLY
+
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,)
 
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return multiply(lhs, rhs)
@@ -87,6 +96,9 @@ class AddN(Operator):
 
     def is_identity(self, *inputs: TensorType) -> bool:
         return len(inputs) == 1
+
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return tuple(range(inputs))
 
     def evaluate(self, *args: Array) -> Array:
         result = args[0]

@@ -167,6 +167,9 @@ class Negative(Operator):
     def infer(self, x: TensorType) -> TensorType:
         return x.with_dtype(arithmetic_dtype(x))
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,)
+
     def evaluate(self, x: Array) -> Array:
         return subtract(np.zeros_like(x), x)
 

@@ -25,6 +25,10 @@ class InstanceNorm(Operator):
 
     input_names = ("data", "gamma", "beta")
 
+    @property
+    def affine_axis(self) -> int:
+        return 1
+
     def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> TensorType:
         require_float(x)
         if x.rank < 3 or 0 in x.shape[2:]:

@@ -73,6 +73,10 @@ class FullyConnected(Layer):
         result = result if bias is None else add(result, bias)
         return result if self.flatten else result.reshape(*x.shape[:-1], self.num_hidden)
 
+    def patches(self, x: Array, positions: Array) -> Array:
+        rows = x.reshape(len(x), -1) if self.flatten else x.reshape(-1, x.shape[-1])
+        return rows[positions][None]
+
     def bounds(self, x: Interval, weight: Interval, bias: Interval | None = None) -> Interval:
         if self.flatten:
             rows = x.reduced(range(1, len(x.shape)))

@@ -79,6 +79,10 @@ class LayerNorm(Operator):
     ignored = frozenset({"output_mean_var"})
     input_names = ("data", "gamma", "beta")
 
+    @property
+    def affine_axis(self) -> int:
+        return self.axis
+
     def infer(self, x: TensorType, gamma: TensorType, beta: TensorType) -> TensorType:
         require_float(x)
         length = (x.shape[normalize_axis(self.axis, x.rank)],)

@@ -68,6 +68,9 @@ class Pad(Operator):
     def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
         return None if any(self.widths[axis]) else axis
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,) if self.mode != "constant" or self.constant_value == 0 else ()
+
     def batch_obstacle(self, x: TensorType) -> str:
         return f"pad_width {self.pad_width} pads axis 0" if any(self.pad_width[:2]) else ""
 

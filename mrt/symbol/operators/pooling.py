@@ -50,6 +50,9 @@ class Pooling(Operator):
     def kept_axis(self, axis: int, index: int, *inputs: TensorType) -> int | None:
         return axis if axis < 2 else None
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,)
+
     def infer(self, x: TensorType) -> TensorType:
         if self.pool_type not in ("max", "avg", "sum"):
             raise GraphError(f"pool_type is {self.pool_type}; max, avg or sum is needed")

@@ -49,6 +49,9 @@ class Reduction(Operator):
             return None
         return axis if self.keepdims else axis - sum(a < axis for a in axes)
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,)
+
     def batch_obstacle(self, x: TensorType) -> str:
         axes = self.axes(x.rank)
         return f"axes {axes} with axis 0 are reduced" if 0 in axes else ""

@@ -121,6 +121,9 @@ class MulScalar(_Arithmetic):
     def is_identity(self, *inputs: TensorType) -> bool:
         return self.scalar == 1
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,)
+
     def evaluate(self, x: Array) -> Array:
         return multiply(x, _like(x, self.scalar))
 
@@ -142,6 +145,9 @@ class DivScalar(_Arithmetic):
 
     def is_identity(self, *inputs: TensorType) -> bool:
         return self.scalar == 1
+
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return (0,)
 
     def evaluate(self, x: Array) -> Array:
         with np.errstate(all="ignore"):

@@ -105,6 +105,9 @@ class _OfTwo(Operator):
     is_elementwise = True
     input_names = ("lhs", "rhs")
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return tuple(range(inputs))
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return np.asarray(self.choose(lhs, rhs))
 

@@ -54,6 +54,9 @@ class Concat(Operator):
         )
         return Interval(lo, hi, shape)
 
+    def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
+        return tuple(range(inputs))
+
     def batch_obstacle(self, *data: TensorType) -> str:
         return "inputs are joined along axis 0" if normalize_axis(self.dim, data[0].rank) == 0 else ""
 
