@@ -13,14 +13,17 @@ from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, expansion, kept_target
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.integer.requantize import shifted_magnitude
 from mrt.quantization.quantizer import ChannelGroups, Target, round_half_away
 from mrt.quantization.tensor_plan import UNLIMITED, Plan, TensorPlan
 from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastSub
+from mrt.symbol.operators.integer import LeftShift
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Sum
 from mrt.symbol.operators.transform import Concat, ExpandDims, Flatten, Reshape, Slice, SliceAxis, Squeeze, Transpose
-from mrt.symbol.types import narrowest_dtype
+from mrt.symbol.types import INT32_MAX, narrowest_dtype
 
 
 def reach_of_output(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tuple[float, float]:
@@ -30,10 +33,11 @@ def reach_of_output(op: Symbol, planned: TensorPlan, lo: float, hi: float) -> tu
 
 
 @expansion(
-    *(Flatten, Reshape, Transpose, ExpandDims, Squeeze, Slice, SliceAxis, Max),
+    *(Flatten, Reshape, Transpose, ExpandDims, Squeeze, Slice, SliceAxis),
     demands=Demand.CHANNELS,
     reach=reach_of_output,
     defers_rounding=lambda symbol: True,
+    moves=True,
 )
 def expand_same_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Ye = op(Xq) at sx and zx: flatten and its like in "MRT Generalized Quantization Math Formalization".
@@ -43,6 +47,11 @@ def expand_same_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBu
     """
     data = apart(op, inputs.quantized(0), builder)
     return carried(op, builder.apply(op.operator, [data.symbol]), data, builder)
+
+
+expansion(*(Max,), demands=Demand.CHANNELS, reach=reach_of_output, defers_rounding=lambda symbol: True)(
+    expand_same_scale
+)
 
 
 def carried(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
@@ -71,13 +80,17 @@ def _varying_axis(data: Quantized) -> int:
 
 
 def apart(op: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
-    """`data` as `op` can carry it on: an accumulator whose channels have scales that would not stay apart at one, as
-    fine as the finest of them as far as 28 bits allow."""
-    if data.groups is not None or data.is_uniform:
+    """`data` as `op` can carry it on: channels that have scales which would not stay apart at one, those of groups at
+    their common one, exactly, those of an accumulator as fine as the finest of them as far as 28 bits allow."""
+    if data.groups is None and data.is_uniform:
         return data
+    axis = _varying_axis(data) if data.groups is None else data.groups.axis
+    if op.operator.kept_axis(axis, 0, *(source.type for source in op.inputs)) is not None:
+        return data if data.groups is not None else builder.centred(data)
     data = builder.centred(data)
-    if op.operator.kept_axis(_varying_axis(data), 0, *(source.type for source in op.inputs)) is not None:
-        return data
+    largest = max(data.groups.factors) if data.groups is not None else 1
+    if data.groups is not None and largest * builder.bounds(data.symbol).magnitude <= INT32_MAX:
+        return builder.at_one_scale(data)
     reach = float((builder.bounds(data.symbol).magnitude * data.scale).max())
     scale = max(float(data.scale.min()), reach * 2.0**-28)
     return builder.requantize(data, Target(scale, -UNLIMITED, UNLIMITED, pinned=True, exact=True))
@@ -121,7 +134,11 @@ def expand_sum(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) 
 
 def _sum(op: Symbol, inputs: Inputs, counts: Array, builder: IntegerBuilder) -> Quantized:
     """counts: the number of elements in each sum, broadcastable to the output."""
-    data = inputs.quantized(0)
+    data, count = inputs.quantized(0), int(np.rint(counts.max()))
+    bounds = builder.bounds(data.symbol)
+    centred = bounds.map(lambda end: end - data.zero_points)
+    if count * int(max(bounds.magnitude, centred.magnitude)) > INT32_MAX:
+        return _split_sum(op, data, count, builder)
     groups = output_groups(op, data)
     total = builder.apply(op.operator, [data.symbol])
     if not data.is_centred:
@@ -131,6 +148,24 @@ def _sum(op: Symbol, inputs: Inputs, counts: Array, builder: IntegerBuilder) -> 
         zero_points = data.zero_point if groups is None else groups.spread(groups.zero_points, op.shape)
         total = builder.add_constant(total, f"{op.name}_zero_point", -zero_points * elements, "_centred")
     return builder.grouped(total, data.step, groups)
+
+
+def _split_sum(op: Symbol, data: Quantized, count: int, builder: IntegerBuilder) -> Quantized:
+    """The sums of so many elements of `data`, centred, 2^n times as coarse, n the least for which they fit 32 bits.
+
+    sum(Xq) >> n = sum(H) + (sum(Xq - 2^n H) >> n),  H = Xq >> n, so that a sum is rounded once, not each element.
+    """
+    data = builder.centred(data)
+    magnitude = int(builder.bounds(data.symbol).magnitude)
+    shift = next(by for by in range(1, 32) if count * (shifted_magnitude(magnitude, by) + 1) <= INT32_MAX or by == 31)
+    high = builder.shifted(data.symbol, shift, "_high")
+    by = builder.constant(f"{op.name}_high_by", np.full((1,) * data.symbol.type.rank, shift))
+    low = builder.apply(BroadcastSub(), [data.symbol, builder.apply(LeftShift(), [high, by], "_high_part")], "_low")
+    # What rounding to the nearest leaves: the difference alone would be bounded as if both were independent.
+    low = builder.clip_to(low, -(1 << (shift - 1)), (1 << (shift - 1)) - 1)
+    highs, lows = (builder.apply(op.operator, [part], f"_{name}s") for part, name in ((high, "high"), (low, "low")))
+    total = builder.apply(BroadcastAdd(), [highs, builder.shifted(lows, shift, "_rest")])
+    return builder.grouped(total, data.step * 2.0**shift, output_groups(op, data))
 
 
 def _pad_form(symbol: Symbol[Pad], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
@@ -203,10 +238,17 @@ def _concat_form(symbol: Symbol, graph: Graph, sources: Sequence[Target | None])
 
 @expansion(Concat, demands=Demand.COMMON, trained_form=_concat_form)
 def expand_concat(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
-    """Inputs at one scale, then Concat: Quantize Scale of "MRT Generalized Quantization Math Formalization"."""
+    """Inputs at one scale, then Concat: Quantize Scale of "MRT Generalized Quantization Math Formalization".
+
+    Inputs that keep scales of their own are channel groups of the result.
+    """
     values = [at_common(op, inputs, index, plan, builder) for index in range(len(inputs.values))]
     operands = [value.symbol for value in values]
     bounds = [builder.bounds(operand) for operand in operands]
     dtype = narrowest_dtype(int(min(b.min for b in bounds)), int(max(b.max for b in bounds)))
     same = [builder.cast(operand, dtype) for operand in operands]
-    return builder.quantized(builder.apply(op.operator, same), plan[op].common_scale, values[0].zero_point)
+    joined, read = builder.apply(op.operator, same), plan[op].next_target
+    if plan[op].parts is None or read is None or read.groups is None:
+        return builder.quantized(joined, plan[op].common_scale, values[0].zero_point)
+    groups = read.groups if read.hi < UNLIMITED else read.groups.centred
+    return builder.quantized(joined, read.scales(op.shape), groups.spread(groups.zero_points, op.shape), groups)

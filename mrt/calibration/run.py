@@ -68,13 +68,11 @@ def calibrate(
         run = [symbol for symbol in computed if symbol not in derived]
         _observe_samples(graph, batches, fed, run, seen, config, runner, progress)
     _derive_rest(graph, derived, axes, seen)
-    return Calibration(
-        {name: seen[name].found() for name in needs.ranges},
-        *(
-            {channels: seen[channels.tensor].means[channels, power].mean for channels in asked}
-            for power, asked in ((1, needs.means), (2, needs.squares))
-        ),
+    means, squares = (
+        {channels: seen[channels.tensor].means[channels, power].mean for channels in asked}
+        for power, asked in ((1, needs.means), (2, needs.squares))
     )
+    return Calibration({name: seen[name].found() for name in needs.ranges}, means, squares)
 
 
 def _derive_rest(

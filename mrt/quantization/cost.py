@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+
 from mrt.symbol import Graph, Symbol
 
 NARROW_BITS = 8
@@ -38,3 +41,15 @@ def network_operations(graph: Graph) -> float:
 def widening(readers: set[Symbol]) -> float:
     """What it costs besides that operators read data of more than NARROW_BITS."""
     return (WIDE_FACTOR - 1) * sum(multiplications(reader) for reader in readers)
+
+
+def added_operations(layer: Symbol, groups: Sequence[int]) -> int:
+    """Multiplications by factors and additions, per sample, where a layer sums over several groups.
+
+    groups: of every channel that it reads, which group that is in. A layer with groups of its own sums within each of
+    them; where all of those read one scale nothing is added.
+    """
+    own = int(getattr(layer.operator, "num_group", 1))
+    width = len(groups) // own
+    terms = max(len(list(groupby(groups[first : first + width]))) for first in range(0, len(groups), width))
+    return 2 * terms * layer.type.size // max(layer.shape[0], 1) if terms > 1 else 0

@@ -18,6 +18,7 @@ from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.integer_graph import IntegerGraph, input_target
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.plan.concat_parts import part_notes
 from mrt.quantization.plan.lost_values import fixed_output_note, unresolved_range_notes
 from mrt.quantization.plan.make import make_plan
 from mrt.quantization.plan.missing_ranges import check_ranges
@@ -83,7 +84,13 @@ def plan_graph(graph: Graph, calibrated: Mapping[str, Range], config: Quantizati
     config, chosen = resolve_granularity(graph, ranges, config)
     plan = make_plan(graph, ranges, config, constants)
     check_ranges(plan, calibrated)
-    notes = (*chosen, *plan.left_alone, *requantization_notes(plan), *unresolved_range_notes(plan, calibrated))
+    notes = (
+        *chosen,
+        *plan.left_alone,
+        *part_notes(plan),
+        *requantization_notes(plan),
+        *unresolved_range_notes(plan, calibrated),
+    )
     return PlannedGraph(plan, ranges, notes)
 
 

@@ -87,7 +87,8 @@ class Expansion:
     with a GRID input, the integers to which it rounds that. resolution: of a quantizer with a WIDE input, the scale
     that tells its levels well apart, 0 for none. trained_form: the form of the output that trained quantization gives,
     by those of the inputs; None where it gives none. defers_rounding: whether it takes its data as it is where what
-    reads it rounds or adds it up; see `deferring`.
+    reads it rounds or adds it up, in a network that brings quantizers; moves: whether it does so in any network, since
+    it only moves or selects elements. See `deferring`.
     """
 
     expand: Expand[Any]
@@ -101,6 +102,7 @@ class Expansion:
     trained_form: TrainedForm[Any] = kept_target
     resolution: Factor[Any] = lambda symbol, graph: 0.0
     defers_rounding: Defers[Any] = lambda symbol: False
+    moves: bool = False
 
 
 _EXPANSIONS: ByRecord[Expansion] = ByRecord("expansion", "expansions")
@@ -123,6 +125,7 @@ def expansion(
     trained_form: TrainedForm[_Record] = kept_target,
     resolution: Factor[_Record] = Expansion.resolution,
     defers_rounding: Defers[_Record] | None = None,
+    moves: bool = False,
 ) -> Callable[[Expand[_Record]], Expand[_Record]]:
     """Registers a function as the expansion of the operators of `records`, and of records derived from these that have
     none of their own. The other arguments are those of `Expansion`."""
@@ -141,6 +144,7 @@ def expansion(
             trained_form,
             resolution,
             defers_rounding or Expansion.defers_rounding,
+            moves,
         )
         for record in records:
             _EXPANSIONS.add(record, made)
@@ -160,21 +164,20 @@ def expansion_of(symbol: Symbol) -> Expansion:
 def deferring(graph: Graph) -> frozenset[Symbol]:
     """The operators that take their data as it is, since what reads them rounds it or sums it up.
 
-    They are such that move, select or limit values, in a graph that brings quantizers: these round once, and nothing is
-    to be rounded before. Where one of their readers wants narrow integers they take these too.
+    They are such that move or select values, as between a layer and the sum that it is added to: what moves an
+    accumulator need not round it. In a graph that brings quantizers also such that limit values or compare them: these
+    round once, and nothing is to be rounded before. Where one of their readers wants narrow integers they take these
+    too.
     """
     if graph not in _DEFERRING:
         found: set[Symbol] = set()
-        if any(expansion_of(symbol).grid is not no_grid for symbol in graph.operators):
-            for symbol in reversed(graph.operators):
-                readers = graph.consumers[symbol]
-                leaves = symbol in graph.outputs or not readers
-                if (
-                    expansion_of(symbol).defers_rounding(symbol)
-                    and not leaves
-                    and all(_takes_wide(reader, symbol, graph, found) for reader in readers)
-                ):
-                    found.add(symbol)
+        brings = any(expansion_of(symbol).grid is not no_grid for symbol in graph.operators)
+        for symbol in reversed(graph.operators):
+            readers, expansion = graph.consumers[symbol], expansion_of(symbol)
+            defers = expansion.defers_rounding(symbol) and (brings or expansion.moves)
+            leaves = symbol in graph.outputs or not readers
+            if defers and not leaves and all(_takes_wide(reader, symbol, graph, found) for reader in readers):
+                found.add(symbol)
         _DEFERRING[graph] = frozenset(found)
     return _DEFERRING[graph]
 

@@ -92,7 +92,11 @@ class WeightConfig(_Options):
 
 
 class OutputConfig(_Options):
-    """How the integer outputs are given: one scale per tensor, at most this many bits."""
+    """How the integer outputs are given: one scale per tensor, at most this many bits.
+
+    Where no bits are given, an output that is joined of parts of other ranges has as many more as leave each part 12,
+    up to 24.
+    """
 
     bits: int = Field(default=16, ge=2, le=16)
 

@@ -41,7 +41,8 @@ class TensorPlan:
     edges: the form that each reader takes, None where that is any. next_target: the finest of the forms to which its
     integers are rescaled next, at the tensor's own scale; None where nothing rescales them. saturates: the real
     interval outside of which all readers saturate; infinite where one does not. common_scale: the scale to which its
-    operator brings COMMON inputs. added_constant: the constant operand of a sum, float64, as far
+    operator brings COMMON inputs. parts: the forms of these where each keeps a scale of its own, None where all have
+    that one. added_constant: the constant operand of a sum, float64, as far
     as it makes a difference.
     """
 
@@ -62,6 +63,7 @@ class TensorPlan:
     saturates: tuple[float, float]
     common_scale: float
     added_constant: Array | None
+    parts: tuple[Target, ...] | None = None
 
     @property
     def magnitude(self) -> float:
@@ -144,5 +146,7 @@ class Plan:
 
     def common_target(self, consumer: Symbol, index: int) -> Target:
         """The form to which `consumer` brings input `index` where it wants it as COMMON."""
-        source = self[consumer.inputs[index]]
+        source, parts = self[consumer.inputs[index]], self[consumer].parts
+        if parts is not None:
+            return parts[index]
         return self[consumer].common_target(source.range, source.never_negative, len(consumer.inputs))

@@ -38,6 +38,7 @@ class Operator:
       summed_products(*input types) -> int     products of two computed tensors that an output element sums up
       kept_axis(axis, index, *types) -> int    axis of the output along which that of an input stays apart
       homogeneous_in(inputs) -> places         inputs whose common positive factor becomes the output's
+      joined_axis(rank) -> int                 axis of an output of this rank along which the inputs are joined
       is_identity(*input types) -> bool        whether it changes nothing, its output being of the type of its data
       batch_obstacle(*input types) -> str      why axis 0 cannot be the batch ("" where samples stay apart)
       batch_obstacle_among(types, batched)     the same where it matters which inputs hold the batch
@@ -51,8 +52,6 @@ class Operator:
     """Whether an input's least and greatest value, beside parameters, become the output's: `bounds` gives its range."""
     keeps_order: ClassVar[bool] = False
     """Whether the output holds the elements of the data in their order, whatever its shape."""
-    joins_inputs: ClassVar[bool] = False
-    """Whether the output holds the elements of all inputs, one after another."""
     operation: ClassVar[Operation | None] = None
     """What it computes of two operands, two tensors or a tensor and a number; None for other operators."""
     expression_arity: ClassVar[int] = 0
@@ -123,6 +122,9 @@ class Operator:
         positions: int64 (R,), of the output, numbered over all axes but that of its channels. K counts the weights of
         one output in their order. None where there is no weight, or outputs are sums of other numbers of products.
         """
+        return None
+
+    def joined_axis(self, rank: int) -> int | None:
         return None
 
     def summed_products(self, *inputs: TensorType) -> int:

@@ -48,6 +48,18 @@ def test_fifteen_bits_where_they_fit(ratio: float, magnitude: int) -> None:
     assert abs(float(m.ratio[0]) - ratio) <= ratio * 2.0**-14
 
 
+@given(st.floats(2.0**-16, 2.0**-9), st.integers(-(2**31) + 1, 2**31 - 1))
+def test_results_of_many_bits_are_off_by_few_steps(ratio: float, x: int) -> None:
+    """Beside 31 bits a multiplier of 8 would be off by up to 2^-9 of a result that has 15 to 22."""
+    magnitude = 2**31 - 1
+    m = fit_multiplier(np.array([ratio]), np.array([magnitude]), int(magnitude * ratio))
+    frac, shift = int(m.frac[0]), int(m.shift[0])
+    assert rounded_shift(magnitude, m.pre_shift) * frac <= PRODUCT_LIMIT
+    off = rounded_shift(rounded_shift(x, m.pre_shift) * frac, shift) - Fraction(ratio) * x
+    # 15 bits of frac round away 2^-15 of the result, and what is shifted out for them 2^-17.
+    assert abs(off) <= max(16, 1.25 * magnitude * ratio * 2.0**-15) + 1
+
+
 def test_a_power_of_two_is_a_pure_shift() -> None:
     m = fit_multiplier(np.array([1 / 16]), np.array([4000]), None)
     assert (int(m.frac[0]), int(m.shift[0]), m.pre_shift) == (1, 4, 0)

@@ -94,8 +94,8 @@ def test_a_residual_sum_is_four_bits_finer_than_what_reads_it() -> None:
 
 
 def test_a_missing_range_is_named() -> None:
-    with pytest.raises(QuantizationError, match=r"s1 \(broadcast_add\) has no range"):
-        expand_graph(GRAPH, {k: v for k, v in RANGES.items() if k != "s1"}, QuantizationConfig())
+    with pytest.raises(QuantizationError, match=r"x \(null\) has no range; calibrate it first"):
+        expand_graph(GRAPH, {k: v for k, v in RANGES.items() if k != "x"}, QuantizationConfig())
 
 
 def test_an_infinite_range_is_named() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mrt.calibration import Range
 from mrt.quantization.algorithms.algorithm import ChannelChoice, algorithm, find_algorithm
-from mrt.quantization.cost import multiplications
+from mrt.quantization.cost import added_operations, multiplications
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, group_readers
 from mrt.quantization.granularity import channel_ranges_with_margin, gain_db
@@ -50,6 +50,10 @@ class _Candidate:
     quantizer: str
     layers: tuple[Symbol, ...]
 
+    def _added(self, channels: int, step: int) -> int:
+        groups = [channel // step for channel in range(channels)]
+        return sum(added_operations(layer, groups) for layer in self.layers)
+
     def splits(self, ranges: Mapping[str, Range]) -> list[_Split]:
         """The splits that are worth it, the best first: as coarse as keeps most of the gain, then coarser."""
         channels = channel_ranges_with_margin(ranges[self.symbol.name])
@@ -57,7 +61,7 @@ class _Candidate:
         gains = {step: gain_db(channels, step, self.quantizer) for step in steps}
         wanted = NEARLY_ALL * max(gains.values(), default=0.0)
         return [
-            _Split(step, gains[step], sum(_added(layer, len(channels), step) for layer in self.layers))
+            _Split(step, gains[step], self._added(len(channels), step))
             for step in sorted(steps, key=lambda step: (gains[step] < wanted, -step if gains[step] >= wanted else step))
             if gains[step] >= LEAST_GAIN
         ]
@@ -158,16 +162,3 @@ def _worth(splits: list[_Split]) -> float:
 
 def _share(split: _Split, total: int) -> str:
     return f"{100 * split.operations / max(total, 1):.2g} %"
-
-
-def _added(layer: Symbol, channels: int, step: int) -> int:
-    """Multiplications by factors and additions, per sample, where a layer sums over several groups.
-
-    A layer with groups of its own sums within each of them; where all of those read one scale nothing is added.
-    """
-    own = int(getattr(layer.operator, "num_group", 1))
-    width = channels // own
-    terms = max(
-        len({channel // step for channel in range(first, first + width)}) for first in range(0, channels, width)
-    )
-    return 2 * terms * layer.type.size // max(layer.shape[0], 1) if terms > 1 else 0

@@ -14,6 +14,10 @@ PRODUCT_LIMIT = 2**31 - 2
 FRAC_BITS = 15
 LEAST_FRAC_BITS = 8
 MAX_SHIFT = 31
+FEW_BITS = 13
+"""Results of at most so many bits do not show what LEAST_FRAC_BITS round away: they are 8 bits with guard bits."""
+SHOWS = 16
+"""An error of more steps of the result shows: one step, where the result has four guard bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +67,28 @@ def fit_multiplier(ratio: Array, magnitudes: Array, saturates_at: int | None, at
     Takes frac as wide as the product allows, at most 15 bits, and shift at most 31. A ratio above every such frac is
     met by the largest frac that fits, provided that any non-zero value then saturates at `saturates_at`. With `at_most`
     the multiplier is not above the ratio, so that a scale that follows it never shrinks below the asked one.
-    Raises QuantizationError where that is impossible.
+    Where results have more than FEW_BITS bits and the rounding of frac shows in them, a larger pre-shift gives it as
+    many bits as make the error of both least. Raises QuantizationError where that is impossible.
     """
-    pre_shift = pre_shift_for(int(magnitudes.max()))
+    least = pre_shift_for(int(magnitudes.max()))
+    found = _with_pre_shift(least, ratio, magnitudes, saturates_at, at_most)
+    if at_most or saturates_at is None or saturates_at < 1 << FEW_BITS:
+        return found
+    largest = np.minimum(magnitudes, (saturates_at + 1) / ratio)
+
+    def error(multiplier: Multiplier) -> float:
+        shifted = 2.0 ** (multiplier.pre_shift - 1) if multiplier.pre_shift else 0.0
+        return float((np.abs(multiplier.ratio - ratio) * largest + shifted * ratio).max())
+
+    finer = range(least + 1, least + 1 + FRAC_BITS - LEAST_FRAC_BITS) if error(found) > SHOWS else ()
+    fitting = [by for by in finer if (np.rint(ratio * 2.0**by) <= frac_limit(magnitudes, by)).all()]
+    return min([found, *(_with_pre_shift(by, ratio, magnitudes, saturates_at, at_most) for by in fitting)], key=error)
+
+
+def _with_pre_shift(
+    pre_shift: int, ratio: Array, magnitudes: Array, saturates_at: int | None, at_most: bool
+) -> Multiplier:
+    """`fit_multiplier` with this pre-shift."""
     limit = frac_limit(magnitudes, pre_shift)
     wanted = ratio * 2.0**pre_shift
     shift = best_shift(wanted, limit)

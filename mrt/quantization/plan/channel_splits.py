@@ -15,12 +15,12 @@ from mrt.symbol.channels import channel_axes
 
 
 def channel_splits(facts: Facts) -> dict[str, ChannelSplit]:
-    """The tensors, by name, that the options split and that some reader takes in channel groups.
+    """The tensors, by name, that the options split and that some reader takes in channel groups; those whose parts do.
 
     Inputs keep one scale: they come from outside as integers of one scale. So do tensors of whose channels calibration
     saw nothing.
     """
-    found = {}
+    found = dict(facts.part_splits)
     axes = channel_axes(facts.graph)
     for symbol in facts.graph.operators:
         options, axis = facts.options[symbol.name], axes.get(symbol.name, 0)
@@ -56,7 +56,7 @@ def unsplit_notes(facts: Facts) -> tuple[str, ...]:
     return tuple(notes)
 
 
-CHANNEL_SPLITS = FactPass("splits", channel_splits, ("options", "never_negative"), unsplit_notes)
+CHANNEL_SPLITS = FactPass("splits", channel_splits, ("options", "never_negative", "part_splits"), unsplit_notes)
 
 
 def _split_by_options(facts: Facts) -> Iterator[tuple[Symbol, int]]:

@@ -11,6 +11,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.constant_grids import ConstantGrid
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.channel_split import ChannelSplit
+from mrt.quantization.plan.parts import Parts
 from mrt.quantization.quantizer import Target
 from mrt.quantization.tensor_plan import QuantizerOptions
 from mrt.symbol import Graph
@@ -56,6 +57,16 @@ class Facts:
     def own(self) -> Mapping[str, Target]:
         """The quantizer of each tensor's whole range, with one scale."""
         return self._table("own")
+
+    @property
+    def parts(self) -> Mapping[str, Parts]:
+        """The tensors that are joined of others, and what keeps the parts apart behind."""
+        return self._table("parts")
+
+    @property
+    def part_splits(self) -> Mapping[str, ChannelSplit]:
+        """The tensors that are joined of parts which keep scales of their own."""
+        return self._table("part_splits")
 
     @property
     def splits(self) -> Mapping[str, ChannelSplit]:

@@ -8,6 +8,7 @@ from mrt.calibration import Range
 from mrt.quantization.constant_grids import ConstantGrid, fold_constants
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.channel_splits import CHANNEL_SPLITS
+from mrt.quantization.plan.concat_parts import PART_SPLITS, PARTS
 from mrt.quantization.plan.facts import Facts, run_fact_passes
 from mrt.quantization.plan.own_quantizers import OPTIONS, OWN_QUANTIZERS
 from mrt.quantization.plan.ranges import NEVER_NEGATIVE, RANGES
@@ -16,7 +17,7 @@ from mrt.quantization.plan.walk import plan_tensors
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Graph
 
-FACT_PASSES = (FIXED_FORMS, RANGES, NEVER_NEGATIVE, OPTIONS, OWN_QUANTIZERS, CHANNEL_SPLITS)
+FACT_PASSES = (FIXED_FORMS, RANGES, NEVER_NEGATIVE, OPTIONS, OWN_QUANTIZERS, PARTS, PART_SPLITS, CHANNEL_SPLITS)
 """What is found of the tensors themselves, in order; the walk from the outputs then makes the plan of each."""
 
 

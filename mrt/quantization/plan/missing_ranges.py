@@ -8,8 +8,9 @@ from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, named
+from mrt.quantization.options import ActivationConfig
 from mrt.quantization.plan.ranges import REAL_LIMIT
-from mrt.quantization.plan.trained import interpolates
+from mrt.quantization.plan.trained import FINE_BITS, interpolates
 from mrt.quantization.tensor_plan import UNLIMITED, Plan
 from mrt.symbol import Graph, Interval, Symbol
 
@@ -28,11 +29,10 @@ def check_ranges(plan: Plan, calibrated: Mapping[str, Range]) -> None:
     unseen = {symbol.name for symbol in graph.operators} - set(calibrated)
     far: set[str] = set()
     for symbol in graph.operators:
-        if symbol.name in unseen and plan[symbol].fixed is None and not _is_bounded(graph, symbol):
-            is_sum = symbol.operator.data_channel_axis(symbol.inputs[0].type.rank) is not None
-            is_sum = is_sum and not interpolates(graph, symbol)
-            if is_sum or any(source.name in far for source in symbol.inputs):
-                far.add(symbol.name)
+        if symbol.name not in unseen or plan[symbol].fixed is not None or _is_bounded(graph, symbol):
+            continue
+        if _sums_products(plan, symbol) or any(source.name in far for source in symbol.inputs):
+            far.add(symbol.name)
     wanted: dict[str, None] = {}
     for symbol in graph.operators:
         if plan[symbol].ends_graph:
@@ -49,6 +49,18 @@ def check_ranges(plan: Plan, calibrated: Mapping[str, Range]) -> None:
             f"the range of {len(wanted)} tensors that are rounded is not known without data: {named(list(wanted))}; no "
             f"quantizer of the network gives it, calibrate with data"
         )
+
+
+def _sums_products(plan: Plan, symbol: Symbol) -> bool:
+    """Whether a symbol adds up so many products that its proven range says little of what occurs.
+
+    Of products of two tensors that is not so where their quantizer has FINE_BITS: these leave enough of them.
+    """
+    if symbol.operator.data_channel_axis(symbol.inputs[0].type.rank) is not None:
+        return not interpolates(plan.graph, symbol)
+    options = plan[symbol].options
+    is_fine = not isinstance(options, ActivationConfig) or options.bits >= FINE_BITS
+    return not is_fine and symbol.operator.summed_products(*(source.type for source in symbol.inputs)) > 1
 
 
 def _is_bounded(graph: Graph, symbol: Symbol) -> bool:

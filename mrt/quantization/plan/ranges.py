@@ -59,8 +59,8 @@ def calibrated_ranges(
     """The range of every tensor, parameters included; QuantizationError naming those that were not calibrated, and an
     input that was calibrated beyond what is declared of it.
 
-    A tensor that trained quantization fixes has the range of its form. Where others were not calibrated, since there is
-    no data, theirs follow from these, and from the integers of given inputs, by the records' bounds; where these know
+    A tensor that trained quantization fixes has the range of its form. Where others were not calibrated, theirs follow
+    from these, from the integers of given inputs, and from those that were, by the records' bounds; where these know
     none it is what the quantizers tell apart that read the tensor. Of masked scores it is what softmaxes tell apart.
     """
     _check_declared(calibrated, config)
@@ -68,7 +68,7 @@ def calibrated_ranges(
     given = {symbol.name: Range(0.0, 0.0) for symbol in unread if fixed}
     given |= {name: _given_range(options) for name, options in config.inputs.items() if fixed}
     known = {**given, **calibrated} | {name: Range(*target.real_range) for name, target in fixed.items()}
-    known |= proven_ranges(graph, known) if fixed else {}
+    known |= proven_ranges(graph, known)
     symbols = tuple(dict.fromkeys((*graph.inputs, *graph.symbols)))
     for symbol in graph.operators if fixed else ():
         told = saturation_range(graph, symbol) if symbol.name not in known else None

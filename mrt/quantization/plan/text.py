@@ -56,6 +56,8 @@ def _short(target: Target, tensor: TensorPlan) -> str:
 def _rescaling(tensor: TensorPlan) -> Iterator[str]:
     if tensor.next_target is not None:
         yield f"    rescaled next to: {target_text(tensor.next_target)}"
+    for index, part in enumerate(tensor.parts or ()):
+        yield f"    its input {index} at: {target_text(part)}"
     if tensor.guard_bits:
         yield f"    its operands at: scale {tensor.common_scale:.6g}"
 

@@ -10,6 +10,7 @@ import numpy as np
 from mrt.calibration import Range
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, takes_groups
+from mrt.quantization.plan.concat_parts import output_bits, part_targets
 from mrt.quantization.plan.facts import Facts
 from mrt.quantization.plan.own_quantizers import own_target
 from mrt.quantization.quantizer import Target, symmetric_target
@@ -39,8 +40,7 @@ def _planned(symbol: Symbol, facts: Facts, finished: Finished) -> TensorPlan:
     name, graph = symbol.name, facts.graph
     quantizers, fixed = _quantizers(symbol, facts, finished), facts.fixed.get(symbol.name)
     edges = _edges(symbol, quantizers, facts, finished)
-    bits = facts.config.output.bits
-    output = symmetric_target(facts.ranges[name].magnitude, bits, signed=True)
+    output = symmetric_target(facts.ranges[name].magnitude, output_bits(name, facts), signed=True)
     output = fixed if fixed is not None and fixed.groups is None else output
     forms = _Forms.of(symbol, output, edges, graph, finished)
     guard_bits = 0 if symbol.is_variable else expansion_of(symbol).guard_bits
@@ -64,6 +64,7 @@ def _planned(symbol: Symbol, facts: Facts, finished: Finished) -> TensorPlan:
         next_target=forms.next_target,
         saturates=forms.saturates,
         common_scale=max(common_scale, _coarse_enough(symbol, added, facts)),
+        parts=part_targets(symbol, facts, forms.next_target),
         added_constant=added,
     )
 
@@ -168,6 +169,8 @@ def _edge(
             return planned.output_quantizer(was_zero(found, quantizers.own))
         case Demand.COMMON if planned.is_summed_exactly:
             return None
+        case Demand.COMMON if planned.parts is not None:
+            return planned.parts[index]
         case Demand.COMMON:
             return planned.common_target(found, facts.never_negative[symbol.name], len(reader.inputs))
 
@@ -241,8 +244,8 @@ def _ends_behind(reader: Symbol, finished: Finished) -> Ends:
 def _target_behind(symbol: Symbol, reader: Symbol, graph: Graph, finished: Finished) -> Target | None:
     """What a wide tensor is rescaled to behind an operator that passes it on, in the tensor's own scale.
 
-    Behind one that changes values, such as the addition of a bias, the range is another. Channel groups of a tensor of
-    another rank lie along another axis; there it is their coarsest scale.
+    Behind one that changes values, such as the addition of a bias, the range is another. Channel groups that
+    lie along no axis of the tensor are their coarsest scale there.
     """
     resolved = expansion_of(reader).resolution(reader, graph)
     if resolved:
@@ -251,10 +254,22 @@ def _target_behind(symbol: Symbol, reader: Symbol, graph: Graph, finished: Finis
     gain = expansion_of(reader).gain(reader, graph)
     if target is None or gain == 0:
         return None
-    if target.groups is not None and reader.type.rank != symbol.type.rank:
-        target = _unlimited(replace(target, scale=float(target.scales(reader.shape).max()), groups=None))
+    target = _before(target, symbol, reader)
     found = replace(target, scale=target.scale / gain)
     return found if reader.operator.keeps_scale else _unlimited(found)
+
+
+def _before(target: Target, symbol: Symbol, reader: Symbol) -> Target:
+    """A target of what `reader` makes of `symbol`, its channel groups along that axis of it which becomes theirs."""
+    groups, index = target.groups, reader.inputs.index(symbol)
+    if groups is None:
+        return target
+    types = [source.type for source in reader.inputs]
+    for axis in range(1, symbol.type.rank):
+        is_kept = reader.operator.kept_axis(axis, index, *types) == groups.axis
+        if is_kept and symbol.shape[axis] == reader.shape[groups.axis]:
+            return replace(target, groups=replace(groups, axis=axis))
+    return _unlimited(replace(target, scale=float(target.scales(reader.shape).max()), groups=None))
 
 
 def _unlimited(target: Target) -> Target:

@@ -96,7 +96,7 @@ def measured(graph: Graph) -> tuple[Symbol, ...]:
     while pending:
         symbol = pending.pop()
         parts = [source for source in symbol.inputs if graph.value(source) is None]
-        if len(parts) > 1 and symbol.operator.joins_inputs:
+        if len(parts) > 1 and symbol.operator.joined_axis(symbol.type.rank) is not None:
             pending += reversed(parts)
         elif symbol.operator.keeps_scale and _leads_to_parts(symbol):
             pending += parts
@@ -106,7 +106,12 @@ def measured(graph: Graph) -> tuple[Symbol, ...]:
 
 
 def _leads_to_parts(symbol: Symbol) -> bool:
-    return len(root_of(symbol).inputs) > 1 and root_of(symbol).operator.joins_inputs
+    root = root_of(symbol)
+    return len(root.inputs) > 1 and root.operator.joined_axis(root.type.rank) is not None
+
+
+def _joins(symbol: Symbol) -> bool:
+    return symbol.operator.joined_axis(symbol.type.rank) is not None
 
 
 class _Rounding:

@@ -23,7 +23,6 @@ class Concat(Operator):
     dim: int = 1
 
     ignored = frozenset({"num_args"})
-    joins_inputs = True
 
     def infer(self, *data: TensorType) -> TensorType:
         if not data:
@@ -56,6 +55,9 @@ class Concat(Operator):
 
     def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
         return tuple(range(inputs))
+
+    def joined_axis(self, rank: int) -> int | None:
+        return normalize_axis(self.dim, rank)
 
     def batch_obstacle(self, *data: TensorType) -> str:
         return "inputs are joined along axis 0" if normalize_axis(self.dim, data[0].rank) == 0 else ""
