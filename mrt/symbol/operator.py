@@ -82,7 +82,7 @@ class Operator:
     @property
     def selects(self) -> bool:
         """Whether every element of the output is one of the data inputs', or zero."""
-        return self.keeps_scale or self.joins_inputs
+        return self.keeps_scale
 
     @property
     def affine_axis(self) -> int | None:

@@ -56,6 +56,10 @@ class Concat(Operator):
     def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
         return tuple(range(inputs))
 
+    @property
+    def selects(self) -> bool:
+        return True
+
     def joined_axis(self, rank: int) -> int | None:
         return normalize_axis(self.dim, rank)
 
