@@ -5,16 +5,21 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mrt.errors import MRTError
 from mrt.export.formats import EXPORT_FORMATS, export_format
 from mrt.version import __version__
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mrt.config import RunConfig
 
 INTERRUPTED, UNMET = 130, 3
 
@@ -152,7 +157,7 @@ def verify(
 @app.command()
 def inspect(
     place: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder of a saved model; with --plan, CONFIG.yaml of a run.")
+        Path, typer.Argument(metavar="DIR", help="A saved model; with --plan or --sensitivity, CONFIG.yaml of a run.")
     ],
     symbol: Annotated[
         str | None,
@@ -170,13 +175,20 @@ def inspect(
         bool,
         typer.Option("--plan", help="Show the form that every reader takes of every float tensor, once calibrated."),
     ] = False,
+    sensitivity: Annotated[
+        bool,
+        typer.Option("--sensitivity", help="Show the outputs' error that each rounding causes, once calibrated."),
+    ] = False,
     target: Annotated[
         str, typer.Option("--target", metavar="TARGET", help="With --compiled: for which CPU, as in compile.target.")
     ] = "native",
 ) -> None:
-    """Show every tensor of a saved model, where the bounds of one come from, what it is compiled to, or its plan."""
+    """Show every tensor of a saved model, where the bounds of one come from, what it is compiled to, its plan, or where
+    it loses accuracy."""
     with _one_line_errors():
-        if plan:
+        if sensitivity:
+            text = _sensitivity_text(place, symbol)
+        elif plan:
             text = _plan_text(place, symbol)
         elif compiled:
             text = _compiled_text(place, target)
@@ -187,11 +199,48 @@ def inspect(
 
 
 def _plan_text(config: Path, symbol: str | None) -> str:
-    from mrt.config import load_config
     from mrt.pipeline import plan_of_run
     from mrt.quantization.plan.text import plan_text
 
-    return plan_text(plan_of_run(load_config(config)), symbol)
+    return plan_text(plan_of_run(_configuration(config, "--plan")), symbol)
+
+
+def _sensitivity_text(config: Path, symbol: str | None) -> str:
+    from rich.console import Console
+
+    from mrt.pipeline import sensitivity_of_run
+    from mrt.progress import Reporter
+    from mrt.report import sensitivity as report
+
+    settings = _configuration(config, "--sensitivity")
+    found = sensitivity_of_run(settings, report=Reporter(Console(stderr=True)))
+    lines = report.sensitivity_lines(found, symbol)
+    return _table_text(
+        report.plain_sensitivity(lines), lambda width: report.rich_sensitivity(lines), report.overview(found)
+    )
+
+
+def _configuration(place: Path, option: str) -> RunConfig:
+    """The configuration of a run; MRTError for a folder, which does not say what it was made from."""
+    from mrt.config import load_config
+
+    if place.is_dir():
+        raise MRTError(
+            f"{place} is a folder; {option} needs the CONFIG.yaml of its run, which names the model and the data"
+        )
+    return load_config(place)
+
+
+def _table_text(plain: str, rich: Callable[[int], Table], below: str) -> str:
+    """A table, for a terminal of its width or as plain text, and what stands below it."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        return f"{plain}\n\n{below}"
+    with console.capture() as captured:
+        console.print(rich(console.width))
+    return f"{captured.get()}{below}"
 
 
 def _compiled_text(directory: Path, target: str) -> str:
@@ -207,23 +256,17 @@ def _compiled_text(directory: Path, target: str) -> str:
 
 def _tensors_text(directory: Path, symbol: str | None) -> str:
     """What is known of all tensors, as a table, or of one."""
-    from rich.console import Console
-
     import mrt
     from mrt.report import inspect as report
     from mrt.report.errors import read_errors
 
-    model, errors, console = mrt.load(directory), read_errors(directory), Console()
+    model, errors = mrt.load(directory), read_errors(directory)
     if symbol is not None:
         return report.explain(model, symbol, errors)
     rows, summary = report.inspect_rows(model, errors), report.overview(model, errors)
     if not rows:
         return summary
-    if not console.is_terminal:
-        return f"{report.plain_table(rows)}\n\n{summary}"
-    with console.capture() as captured:
-        console.print(report.rich_table(rows, console.width))
-    return f"{captured.get()}{summary}"
+    return _table_text(report.plain_table(rows), lambda width: report.rich_table(rows, width), summary)
 
 
 @app.command("compile")

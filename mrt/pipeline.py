@@ -22,12 +22,13 @@ from mrt.progress import Reporter
 from mrt.quantization.expand import plan_graph
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.quantization.presets import with_preset
+from mrt.quantization.simulation.sensitivity import Sensitivity
 from mrt.quantization.tensor_plan import Plan
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.quantize import QUANTIZE
 from mrt.stages.stage import output_folder
-from mrt.steps import found
+from mrt.steps import Work, found, sensitivity
 from mrt.workspace import Origins, Workspace
 
 
@@ -74,17 +75,32 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
 
     Raises ConfigError where no run has calibrated it as the configuration says, or one of its overrides fits nothing.
     """
+    with _calibrated(config, output, Reporter()) as work:
+        return plan_graph(found(work.prepared).graph, found(work.observed).ranges, work.settings.quantize).plan
+
+
+def sensitivity_of_run(config: RunConfig, output: Path | None = None, report: Reporter | None = None) -> Sensitivity:
+    """What each rounding costs of the accuracy of a network that a run has calibrated, as it would be quantized.
+
+    Raises ConfigError as `plan_of_run` does, or where there is no calibration data to measure that on.
+    """
+    with _calibrated(config, output, report or Reporter()) as work:
+        return sensitivity(work)
+
+
+@contextmanager
+def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Iterator[Work]:
+    """The work of a run in front of the stage quantize; ConfigError where that was not done."""
     workspace = Workspace(output_folder(config, output))
     with workspace.opened():
-        run = run_of(config, workspace, Reporter())
+        run = run_of(config, workspace, report)
         needed = STAGES[: STAGES.index(QUANTIZE)]
         if len(workspace.take(_origins(run, needed[-1]))) < len(needed):
             raise ConfigError(
                 f"{workspace.folder} holds no calibration made from just this configuration, its model and its data; "
                 f"run it first (mrt run CONFIG.yaml --to {needed[-1].name})"
             )
-        work = QUANTIZE.load(run)
-        return plan_graph(found(work.prepared).graph, found(work.observed).ranges, run.config.quantize).plan
+        yield QUANTIZE.load(run)
 
 
 def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:

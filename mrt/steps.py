@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import MRTError, QuantizationError
+from mrt.errors import ConfigError, MRTError, QuantizationError
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
@@ -33,7 +33,9 @@ from mrt.quantization.expand import expand_graph
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.integer.simplified import simplified
 from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Graph, Runner
+from mrt.quantization.simulation.sensitivity import Sensitivity, sensitivity_of
+from mrt.quantization.simulation.simulation import Simulation, planned_weights
+from mrt.symbol import Array, Graph, Runner
 
 if TYPE_CHECKING:
     from mrt.datasets import Dataset
@@ -181,18 +183,51 @@ def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibr
 
 
 def _quantize(work: Work) -> Work:
-    prepared, observed = found(work.prepared), found(work.observed)
-    graph, config = prepared.graph, work.settings.quantize
+    prepared, config = found(work.prepared), work.settings.quantize
+    graph = prepared.graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress) if reads_samples(config) else None
-        observed = with_moments(graph, observed, config, samples)
-        config, chosen = _with_more_bits(config, graph, observed, samples)
-        corrections = find_corrections(graph, observed, config, samples)
-    integer = expand_graph(graph, observed.ranges, config, corrections, observed)
-    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen))
+        chosen = _choices(work, samples)
+    observed = chosen.observed
+    integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen.notes))
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model)
+
+
+def sensitivity(work: Work) -> Sensitivity:
+    """What each rounding costs of the accuracy, quantized as the step `quantize` would do it, by simulation.
+
+    work: calibrated. Raises ConfigError where it has no data to run the network on, and what the step raises.
+    """
+    graph = found(work.prepared).graph
+    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
+        samples = _samples(work, graph, progress)
+        if samples is None:
+            raise ConfigError("data.calibration is missing; the sensitivity is measured on it")
+        chosen = _choices(work, samples)
+    planned, weights = planned_weights(graph, chosen.observed, chosen.config, samples)
+    simulation = Simulation(planned.plan, weights, samples, has_gates=True)
+    return sensitivity_of(simulation, chosen.corrections, work.report)
+
+
+@dataclass(frozen=True, eq=False)
+class _Choices:
+    """What algorithms choose: the configuration with it, notes, and the corrections of biases. observed: with what
+    rounding needs."""
+
+    observed: Calibration
+    config: QuantizationConfig
+    notes: tuple[str, ...]
+    corrections: Mapping[str, Array]
+
+
+def _choices(work: Work, samples: Samples | None) -> _Choices:
+    graph, config = found(work.prepared).graph, work.settings.quantize
+    observed = with_moments(graph, found(work.observed), config, samples)
+    config, notes = _with_more_bits(config, graph, observed, samples)
+    return _Choices(observed, config, notes, find_corrections(graph, observed, config, samples))
 
 
 def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Samples | None:

@@ -111,6 +111,23 @@ def test_inspect_shows_the_plan_once_the_network_is_calibrated(folder: Path) -> 
     assert "the nearest are conv" in failure("inspect", folder / "config.yaml", "--plan", "--symbol", "convv")
 
 
+def test_inspect_shows_where_accuracy_is_lost(folder: Path) -> None:
+    assert "--to calibrate" in failure("inspect", folder / "config.yaml", "--sensitivity")
+    assert not (folder / "out").exists()
+    assert call("run", folder / "config.yaml", "--to", "calibrate").exit_code == 0
+    assert "CONFIG.yaml" in failure("inspect", folder / "out", "--sensitivity")
+    shown = call("inspect", folder / "config.yaml", "--sensitivity")
+    assert shown.exit_code == 0, shown.output
+    table, told = shown.stdout.split("\n\n")
+    lines = [line.split() for line in table.splitlines()]
+    assert lines[0][:5] == ["rounded", "operator", "what", "bits", "share"]
+    assert ["conv", "Convolution", "weight", "8"] in [line[:4] for line in lines]
+    assert sum(float(line[4]) for line in lines[1:]) == pytest.approx(100, abs=0.1 * len(lines))
+    assert told.startswith("all rounded: ") and "1 held-apart sample" in told
+    one = call("inspect", folder / "config.yaml", "--sensitivity", "--symbol", "conv")
+    assert {line.split()[0] for line in one.stdout.split("\n\n")[0].splitlines()} == {"rounded", "conv"}
+
+
 def test_compile_makes_the_module_anew_for_whoever_trusts_none(folder: Path) -> None:
     """What is there is replaced and never loaded: here it is no library at all."""
     out = folder / "out"
@@ -158,7 +175,8 @@ def test_inspect_on_a_terminal_shows_every_tensor_too(folder: Path, columns: int
 def test_inspect_without_errors_and_without_a_model(folder: Path) -> None:
     assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0
     result = call("inspect", folder / "out")
-    assert result.exit_code == 0 and "not measured" in result.stdout and " dB" not in result.stdout
+    assert result.exit_code == 0 and "not measured" in result.stdout
+    assert " dB" not in result.stdout.split("\n\n")[0]
     (folder / "out" / "errors.json").write_text("[")
     assert "errors.json is malformed" in failure("inspect", folder / "out")
     assert "certificate.json" in failure("inspect", folder)

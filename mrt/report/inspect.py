@@ -16,6 +16,7 @@ from mrt.errors import MRTError
 from mrt.evaluation import CENTRED
 from mrt.model import QuantizedModel
 from mrt.report.errors import ErrorFact, ErrorTable
+from mrt.report.table import aligned, widths
 from mrt.symbol import Array, Graph, Interval, Symbol
 from mrt.symbol.bounds import analyse_bounds
 
@@ -90,9 +91,7 @@ def _row(symbol: Symbol, model: QuantizedModel, errors: ErrorTable | None) -> Ro
 
 def plain_table(rows: Iterable[Row]) -> str:
     """The rows as text in aligned columns, however wide."""
-    cells = [COLUMNS, *(row.cells for row in rows)]
-    widths = _widths(cells)
-    return "\n".join(_aligned(line, widths) for line in cells)
+    return aligned([COLUMNS, *(row.cells for row in rows)], NUMBERS)
 
 
 def rich_table(rows: Sequence[Row], width: int) -> Table:
@@ -100,7 +99,7 @@ def rich_table(rows: Sequence[Row], width: int) -> Table:
 
     What is too wide even then is folded; nothing is cut.
     """
-    fits = sum(_widths([COLUMNS, *(row.cells for row in rows)])) + GAP * len(COLUMNS) <= width
+    fits = sum(widths([COLUMNS, *(row.cells for row in rows)])) + GAP * len(COLUMNS) <= width
     groups: Sequence[tuple[int, ...]] = [(k,) for k in range(len(COLUMNS))] if fits else PAIRS
     table = Table(box=box.SIMPLE_HEAD, padding=(0, GAP - 1, 0, 0), show_edge=False)
     for group in groups:
@@ -276,15 +275,3 @@ def _zero_point(zero_points: Array) -> str:
 
 def _steps(fact: ErrorFact) -> str:
     return UNKNOWN if fact.worst_steps is None else f"{fact.worst_steps:.4g} steps"
-
-
-def _widths(cells: Sequence[Sequence[str]]) -> list[int]:
-    return [max(len(line[k]) for line in cells) for k in range(len(COLUMNS))]
-
-
-def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [
-        cell.rjust(width) if column in NUMBERS else cell.ljust(width)
-        for cell, width, column in zip(cells, widths, COLUMNS, strict=True)
-    ]
-    return "  ".join(padded).rstrip()

@@ -13,7 +13,8 @@ from mrt.quantization.quantizer import Target
 from mrt.quantization.tensor_plan import Edge, Plan
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.builder import GraphBuilder
-from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.round_to_grid import NUMBERS, RoundToGrid
 from mrt.symbol.rebatch import sized
 
@@ -64,22 +65,25 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class RoundedGraph:
-    """graph: its inputs are those of the network, the grids of `sites`, and corrections named by `corrected`.
+    """graph: its inputs are those of the network, the grids of `sites`, corrections named by `corrected`, and `gates`.
 
-    corrected: by the name of a reduction, the input that is added to its output, (1, O, 1, …).
+    corrected: by the name of a reduction, the input that is added to its output, (1, O, 1, …). gates: by that name, the
+    input that says how much of the rounding of its weight shows, (1, …): 0 nothing, 1 all.
     """
 
     graph: Graph
     sites: tuple[Site, ...]
     corrected: Mapping[str, Symbol]
+    gates: Mapping[str, Symbol]
 
 
-def rounded_graph(plan: Plan, batch: int, weights: Mapping[str, Array]) -> RoundedGraph:
+def rounded_graph(plan: Plan, batch: int, weights: Mapping[str, Array], has_gates: bool = False) -> RoundedGraph:
     """The planned network for `batch` samples at once, or as many as it bakes in; its outputs are `measured` ones.
 
-    weights: by the name of a reduction, what is to stand for its weight.
+    weights: by the name of a reduction, what is to stand for its weight. has_gates: whether each of these can be turned
+    off, for which a reduction does twice the work: f(x, W) + gate f(x, W' - W), f being linear in the weight.
     """
-    return _Rounding(plan, sized(plan.graph, batch), weights).made()
+    return _Rounding(plan, sized(plan.graph, batch), weights, has_gates).made()
 
 
 def measured(graph: Graph) -> tuple[Symbol, ...]:
@@ -113,12 +117,13 @@ def _joins(symbol: Symbol) -> bool:
 class _Rounding:
     """Makes the rounded graph."""
 
-    def __init__(self, plan: Plan, graph: Graph, weights: Mapping[str, Array]) -> None:
-        self._plan, self._graph, self._weights = plan, graph, weights
+    def __init__(self, plan: Plan, graph: Graph, weights: Mapping[str, Array], has_gates: bool) -> None:
+        self._plan, self._graph, self._weights, self._has_gates = plan, graph, weights, has_gates
         self._builder = GraphBuilder(reserved=graph.by_name)
         self._new: dict[Symbol, Symbol] = {}
         self._sites: dict[tuple[Symbol, Target], tuple[Site, Symbol]] = {}
         self._corrected: dict[str, Symbol] = {}
+        self._gates: dict[str, Symbol] = {}
 
     def made(self) -> RoundedGraph:
         graph, builder = self._graph, self._builder
@@ -130,17 +135,30 @@ class _Rounding:
         given = set(graph.outputs)
         outputs = [self._output(s) if s in given else self._new[s] for s in measured(graph)]
         sites = tuple(site for site, _ in self._sites.values())
-        return RoundedGraph(builder.graph(outputs), sites, self._corrected)
+        return RoundedGraph(builder.graph(outputs), sites, self._corrected, self._gates)
 
     def _symbol(self, symbol: Symbol) -> Symbol:
         if symbol.is_variable:
             return self._builder.adopt(symbol, self._graph.value(symbol))
         inputs = [self._read(symbol, index) for index in range(len(symbol.inputs))]
-        if symbol.name in self._weights:
-            weight = self._weights[symbol.name].astype(symbol.inputs[1].dtype)
-            inputs[1] = self._builder.parameter(f"{symbol.name}_rounded_weight", weight)
+        if symbol.name in self._weights and not self._has_gates:
+            inputs[1] = self._parameter(f"{symbol.name}_rounded_weight", self._weights[symbol.name], symbol)
         made = self._builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
+        if symbol.name in self._weights and self._has_gates:
+            made = self._with_gate(symbol, inputs[0], made)
         return made if symbol.channel_axis is None else self._with_correction(symbol, made)
+
+    def _with_gate(self, reduction: Symbol, data: Symbol, exact: Symbol) -> Symbol:
+        name, builder = reduction.name, self._builder
+        difference = self._weights[name] - self._graph.parameters[reduction.inputs[1].name].astype(np.float64)
+        weight = self._parameter(f"{name}_weight_error", difference, reduction)
+        self._gates[name] = gate = self._input(f"{name}_gate", (1,) * reduction.type.rank)
+        error = builder.apply(reduction.operator, [data, weight], f"{name}_error")
+        shown = builder.apply(BroadcastMul(), [error, gate], f"{name}_gated_error")
+        return builder.apply(ElemwiseAdd(), [exact, shown], f"{name}_gated")
+
+    def _parameter(self, name: str, weight: Array, reduction: Symbol) -> Symbol:
+        return self._builder.parameter(name, weight.astype(reduction.inputs[1].dtype))
 
     def _with_correction(self, reduction: Symbol, made: Symbol) -> Symbol:
         axis = reduction.channel_axis

@@ -31,7 +31,8 @@ class Trial:
 
     rounded: the names of the sites that round, None for all of them. finer: how many bits more than planned sites have,
     by name. corrections: what is added to outputs of reductions, (O,) by name. plan: that says the grids, by default
-    the simulation's. samples: how many are run, None for all there are.
+    the simulation's. samples: how many are run, None for all there are. weights: the names of the reductions whose
+    weights are rounded, None for all of them; a simulation without gates knows no other.
     """
 
     rounded: frozenset[str] | None = None
@@ -39,23 +40,27 @@ class Trial:
     corrections: Mapping[str, Array] = field(default_factory=dict)
     plan: Plan | None = None
     samples: int | None = None
+    weights: frozenset[str] | None = None
 
 
 class Simulation:
     """A network with the weights that its integers stand for, at grids and with corrections that each trial says.
 
     plan: of the network as it was configured. weights: what its integer weights stand for, by the name of a reduction.
-    sites: where tensors are rounded. Results depend on neither the number of cores nor what was tried before.
+    sites: where tensors are rounded. outputs: the names of the tensors whose errors are taken. Results depend on
+    neither the number of cores nor what was tried before.
     """
 
-    def __init__(self, plan: Plan, weights: Mapping[str, Array], samples: Samples) -> None:
-        """samples: errors are taken over the last quarter of them, at most MOST_SAMPLES."""
+    def __init__(self, plan: Plan, weights: Mapping[str, Array], samples: Samples, has_gates: bool = False) -> None:
+        """samples: errors are taken over the last quarter of them, at most MOST_SAMPLES. has_gates: whether trials may
+        say which weights are rounded, for which reductions do twice the work."""
         self.plan, self.weights = plan, weights
         graph = self.plan.graph
         self._chunks = _held_apart(graph, samples)
         self._batch = _length(self._chunks[0])
-        rounded = rounded_graph(self.plan, self._batch, self.weights)
-        self.sites, self._corrected = rounded.sites, rounded.corrected
+        rounded = rounded_graph(self.plan, self._batch, self.weights, has_gates)
+        self.sites, self._corrected, self._gates = rounded.sites, rounded.corrected, rounded.gates
+        self.outputs = tuple(symbol.name for symbol in measured(graph))
         with paused_collector():
             self._run = samples.runner.prepare(rounded.graph)
             exact = samples.runner.prepare(sized(graph.with_outputs(measured(graph)), self._batch))
@@ -67,6 +72,10 @@ class Simulation:
         since: errors are those against the outputs of this trial, not against the float network's. An output without
         signal does not count.
         """
+        return [mean_error(each) for each in self.output_errors(trials, since)]
+
+    def output_errors(self, trials: Sequence[Trial], since: Trial | None = None) -> Array:
+        """`errors` of each output, (trials, outputs); NaN of an output without signal."""
         references = self._exact if since is None else self._outputs(since)
         feeds = [self._feeds(trial) for trial in trials]
         wanted = [(number, place) for number, trial in enumerate(trials) for place in self._places(trial)]
@@ -74,7 +83,11 @@ class Simulation:
         totals = [np.zeros((2, len(self._exact[0]))) for _ in trials]
         for (number, _), part in zip(wanted, parts, strict=True):
             totals[number] += part
-        return [_share(total) for total in totals]
+        return np.array([_shares(total) for total in totals]).reshape(len(trials), len(self.outputs))
+
+    def sample_count(self, trial: Trial) -> int:
+        """On how many samples a trial is run."""
+        return sum(self._chunks[place].count for place in self._places(trial))
 
     def affordable(self, trials: int, operations: float) -> int:
         """On how many samples so many trials run within so many operations, at least 1."""
@@ -107,7 +120,15 @@ class Simulation:
             given = trial.corrections.get(name)
             value = np.zeros(symbol.shape) if given is None else given.reshape(symbol.shape)
             feeds[symbol.name] = value.astype(np.float32)
-        return feeds
+        return feeds | self._gate_feeds(trial)
+
+    def _gate_feeds(self, trial: Trial) -> dict[str, Array]:
+        if trial.weights is not None and not self._gates and self.weights:
+            raise ValueError("a trial says which weights are rounded, but the simulation has no gates")
+        return {
+            symbol.name: np.full(symbol.shape, trial.weights is None or name in trial.weights, np.float32)
+            for name, symbol in self._gates.items()
+        }
 
     def _energies(self, feeds: Mapping[str, Array], place: int, reference: Sequence[Array]) -> Array:
         """(2, outputs): of signal and error of one chunk."""
@@ -152,9 +173,14 @@ def _copied(values: Iterable[Array]) -> list[Array]:
     return [np.array(value) for value in values]
 
 
-def _share(energies: Array) -> float:
-    shares = [error / signal for signal, error in energies.T if signal > 0]
-    return float(np.mean(shares)) if shares else 0.0
+def _shares(energies: Array) -> list[float]:
+    return [error / signal if signal > 0 else np.nan for signal, error in energies.T]
+
+
+def mean_error(errors: Array) -> float:
+    """The mean over the outputs that have a signal; 0 where none has."""
+    known = errors[~np.isnan(errors)]
+    return float(known.mean()) if known.size else 0.0
 
 
 def simulation_of(graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Simulation:
