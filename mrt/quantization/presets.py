@@ -10,7 +10,12 @@ from mrt.quantization.plan.trained import brings_quantization
 from mrt.symbol import Graph
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "best": {"activation.quantizer": "auto", "more_bits": "auto", "bias_correction": "selected"},
+    "best": {
+        "activation.quantizer": "auto",
+        "weight.rounding": "gptq",
+        "more_bits": "auto",
+        "bias_correction": "selected",
+    },
     "fast": {"activation.quantizer": "auto", "bias_correction": "fast"},
     "mrt": {},
 }
@@ -24,14 +29,14 @@ def with_preset(config: QuantizationConfig, graph: Graph, has_data: bool) -> Qua
     Where the bits of activations are set, no tensor gets more.
     """
     chosen = PRESETS[config.preset if has_data and not brings_quantization(graph) else "mrt"]
-    activation, update = config.activation, dict[str, Any]()
+    update: dict[str, Any] = {"preset": "mrt", "activation": config.activation, "weight": config.weight}
     for key, value in chosen.items():
         section, _, name = key.rpartition(".")
-        if section == "activation" and name not in activation.model_fields_set:
-            activation = activation.model_copy(update={name: value})
+        if section and name not in update[section].model_fields_set:
+            update[section] = update[section].model_copy(update={name: value})
         elif not section and not _is_set(config, name):
             update[name] = value
-    return config.model_copy(update={**update, "activation": activation, "preset": "mrt"})
+    return config.model_copy(update=update)
 
 
 def _is_set(config: QuantizationConfig, name: str) -> bool:

@@ -210,7 +210,7 @@ def _quantized() -> dict[str, QuantizedModel]:
     given = {"inputs": {"tokens": {"dtype": "uint8", "range": [0, 5]}}}
 
     def quantized(graph: mrt.Graph, **options: object) -> QuantizedModel:
-        config = QuantizationConfig.model_validate(options)
+        config = QuantizationConfig.model_validate({"preset": "mrt", **options})
         shape = (8, *graph.inputs[0].shape[1:])
         data = random.integers(0, 6, shape) if "inputs" in options else random.standard_normal(shape)
         return mrt.quantize(graph, data.astype(np.float32), config)

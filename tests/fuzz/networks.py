@@ -194,7 +194,9 @@ def _options(draw: Draw) -> tuple[QuantizationConfig, CalibrationConfig]:
         "bias_correction": draw.choice(("none", "none", "fast", "sequential")),
     }
     calibration = {"method": draw.choice(("max", "max", "historical", "percentile", "mse"))}
-    return QuantizationConfig.model_validate(options), CalibrationConfig.model_validate(calibration)
+    return QuantizationConfig.model_validate({"preset": "mrt", **options}), CalibrationConfig.model_validate(
+        calibration
+    )
 
 
 def _data(draw: Draw, graph: Graph) -> list[dict[str, Array]]:

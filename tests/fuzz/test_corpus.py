@@ -13,6 +13,7 @@ from tests.fuzz.files import read
 from tests.fuzz.growers import GROWERS
 
 FLOAT_ONLY = """
+    round_to_grid
     broadcast_div exp log sqrt rsqrt floor ceil trunc round rint round_half_even sign reciprocal erf softsign
     hard_sigmoid softrelu silu hard_swish mish _power_scalar LeakyReLU tanh sigmoid FakeQuantize InstanceNorm
     L2Normalization quantize dequantize BatchNorm LayerNorm softmax log_softmax mean elementwise_region _div_scalar

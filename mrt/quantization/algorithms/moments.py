@@ -29,8 +29,9 @@ MULTIPLICATIONS, FITTING = 2**32, 8
 """What the moments of one layer may take; so many times as many where they fit its outputs, which pays at few bits."""
 LEAST_SHARE = 0.5
 """A layer is left alone that has fewer positions than this share of a run: they would say too little of it."""
-MOST_BYTES = 2**29
-"""What the moments of all layers may take; the smallest come first."""
+MOST_BYTES, MOST_BYTES_TO_REFINE = 2**29, 2**26
+"""What the moments of all layers may take, where some are to fit their outputs and where none is; the smallest come
+first. What layers of 8 bits gain is little, and rounding takes a time that grows with their moments."""
 Y_STEPS = 2**15
 """Outputs are rounded to steps of at least one part in so many of their largest magnitude: noise at -90 dB or less."""
 
@@ -76,7 +77,7 @@ def readings_of(plan: Plan) -> tuple[list[Reading], dict[str, str]]:
             found.append(_reading(plan, layer, rounding.crosses(options)))
         else:
             left_alone[layer.name] = "its outputs are sums of different numbers of products"
-    room = MOST_BYTES
+    room = most = MOST_BYTES if any(reading.crosses for reading in found) else MOST_BYTES_TO_REFINE
     kept = set()
     for reading in sorted(found, key=lambda each: each.bytes):
         inputs = reading.x_steps.shape[1]
@@ -86,7 +87,7 @@ def readings_of(plan: Plan) -> tuple[list[Reading], dict[str, str]]:
                 f"multiplications"
             )
         elif reading.bytes > room:
-            left_alone[reading.layer.name] = f"the moments of all layers would exceed {MOST_BYTES >> 20} MiB"
+            left_alone[reading.layer.name] = f"the moments of all layers would exceed {most >> 20} MiB"
         else:
             room -= reading.bytes
             kept.add(reading.layer.name)
