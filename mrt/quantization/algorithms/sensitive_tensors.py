@@ -28,12 +28,12 @@ MORE = 4
 """How many bits more a tensor gets: its error falls to 1/256."""
 WORTH = 3.0
 """A tensor gets them where its share of the error is so many times the share that it adds to the operations."""
-GOOD = 1e-3
-"""The error, as a share of the signal, from which on only what is worth it is taken: 30 dB."""
+GOOD, ENOUGH = 1e-3, 1e-4
+"""The errors, as shares of the signal, from which on only what is worth it is taken, and nothing: 30 and 40 dB."""
 MOST_COST = 1.5
 """The operations that a network may take, those of 8 bits being 1."""
-LEAST_SHARE = 0.005
-"""A tensor that causes less of the error that is left stays as it is."""
+LEAST_SHARE, LEAST_NEEDED_SHARE = 0.005, 0.03
+"""A tensor that causes less of the error that is left stays as it is: one that is worth it, and any other."""
 LEAST_GAIN = 0.1
 """Decibels that a longer list must gain to be taken."""
 PARTS = 4
@@ -129,7 +129,8 @@ def _ordered(candidates: Sequence[_Candidate], rest: float) -> list[_Candidate]:
     room, taken = MOST_COST - 1, []
     for each in sorted(candidates, key=lambda each: (-each.alone / (each.cost + 1e-3), each.symbol.name)):
         is_worth = each.alone / remaining >= WORTH * each.cost if remaining else False
-        is_needed = each.alone >= LEAST_SHARE * remaining and (is_worth or remaining > GOOD)
+        least = LEAST_SHARE if is_worth else LEAST_NEEDED_SHARE
+        is_needed = each.alone >= least * remaining and remaining > (ENOUGH if is_worth else GOOD)
         if not is_needed or each.cost > room:
             continue
         taken.append(each)
