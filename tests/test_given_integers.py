@@ -59,7 +59,7 @@ def convolution() -> Graph:
 
 
 def quantized(graph: Graph, data: Any, **inputs: Any) -> mrt.QuantizedModel:
-    return mrt.quantize(graph, data, mrt.QuantizationConfig(inputs=inputs), runner=NumpyRunner())
+    return mrt.quantize(graph, data, mrt.QuantizationConfig(preset="mrt", inputs=inputs), runner=NumpyRunner())
 
 
 def images(count: int = 4) -> np.ndarray:

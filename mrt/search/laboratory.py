@@ -17,6 +17,7 @@ from mrt.errors import CompilationError, DataError, MRTError, QuantizationError
 from mrt.evaluation import run_batched
 from mrt.model import QuantizedModel
 from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, find_algorithm
+from mrt.quantization.algorithms.moments import with_moments
 from mrt.quantization.algorithms.needs import costly_choices
 from mrt.quantization.options import QuantizationConfig
 from mrt.runtime import Module
@@ -121,8 +122,9 @@ class Laboratory:
         work = self._observed(config)
         if config.more_bits == "none":
             return config
-        chooses = find_algorithm(WidthChoice, config.more_bits)
-        given = chooses.choose(found(work.prepared).graph, found(work.observed), config, self._samples(work))[0]
+        graph, samples = found(work.prepared).graph, self._samples(work)
+        observed = with_moments(graph, found(work.observed), config, samples)
+        given = find_algorithm(WidthChoice, config.more_bits).choose(graph, observed, config, samples)[0]
         return given.model_copy(update={"more_bits": "none"})
 
     def sensitivity(self, config: QuantizationConfig, space: Space) -> Sensitivity:

@@ -10,6 +10,7 @@ from mrt.frontend import load_model
 from mrt.preparation import prepare
 from mrt.quantization.algorithms.algorithm import Samples
 from mrt.quantization.algorithms.needs import needs_of
+from mrt.quantization.cost import WIDE_FACTOR
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.search.cost import cost_of, predicted
@@ -87,7 +88,7 @@ def test_alternatives_differ_in_one_option() -> None:
     assert {"activation.quantizer: affine", "bias_correction: fast"} <= {name for name, _ in alternatives(PLAIN)}
 
 
-def test_wide_data_costs_twice_and_few_bits_are_bytes_as_stored(graph: Graph, observed: Calibration) -> None:
+def test_wide_data_costs_more_and_few_bits_are_bytes_as_stored(graph: Graph, observed: Calibration) -> None:
     space = space_of(graph, observed)
 
     def cost(**widths: int) -> tuple[float, float]:
@@ -98,7 +99,7 @@ def test_wide_data_costs_twice_and_few_bits_are_bytes_as_stored(graph: Graph, ob
 
     assert cost(weight=8, activation=8) == (1.0, 8.0)
     assert cost(weight=3, activation=8) == (1.0, 3.0)
-    assert cost(weight=8, activation=12) == (2.0, 8.0)
+    assert cost(weight=8, activation=12) == (WIDE_FACTOR, 8.0)
     few = space.with_widths(PLAIN, {item.key: 3 for item in space.items if item.kind == "weight"})
     stored = [
         cost_of(expand_graph(graph, observed.ranges, config, observed=observed).graph, 8, 90).bytes
@@ -115,7 +116,7 @@ def test_predicted_costs_add_up_to_that_of_a_candidate(graph: Graph, observed: C
     latency = predicted(space, "latency")
     total = 54 * 4 + 36
     assert sum(latency[item.kind, item.name, 8] for item in items) == 0
-    assert latency["activation", "x", 10] == pytest.approx((54 * 4 + 32) / total)
+    assert latency["activation", "x", 10] == pytest.approx(((WIDE_FACTOR - 1) * 54 * 4 + 32) / total)
 
 
 def rounded(values: np.ndarray, step: float, lo: int, hi: int) -> np.ndarray:
