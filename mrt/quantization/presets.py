@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from mrt.quantization.cost import network_operations
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.symbol import Graph
@@ -20,17 +21,21 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "mrt": {},
 }
 """By name: the options that it sets where the configuration does not; the others have their own defaults."""
+MOST_OPERATIONS, FEW_BITS = 1e9, 6
+"""Of a network whose weights, of so many bits and more, are worth the time that rounding them by data takes."""
 
 
 def with_preset(config: QuantizationConfig, graph: Graph, has_data: bool) -> QuantizationConfig:
     """The options with those that the preset sets.
 
     A network that brings quantizers keeps to them, and without data nothing can be measured: there the preset is mrt.
-    Where the bits of activations are set, no tensor gets more.
+    Where the bits of activations are set, no tensor gets more. Weights of a large network are rounded to the nearest.
     """
     chosen = PRESETS[config.preset if has_data and not brings_quantization(graph) else "mrt"]
     update: dict[str, Any] = {"preset": "mrt", "activation": config.activation, "weight": config.weight}
     for key, value in chosen.items():
+        if key == "weight.rounding" and config.weight.bits >= FEW_BITS and network_operations(graph) > MOST_OPERATIONS:
+            continue
         section, _, name = key.rpartition(".")
         if section and name not in update[section].model_fields_set:
             update[section] = update[section].model_copy(update={name: value})

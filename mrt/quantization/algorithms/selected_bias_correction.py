@@ -15,7 +15,7 @@ from mrt.symbol import Array, Graph
 
 BLOCKS = 6
 """Runs of neighbouring layers that are corrected or left together."""
-TRIED_OPERATIONS = 1.5e11
+TRIED_OPERATIONS = 8e10
 """What the trials may take, which bounds the samples on which they are run."""
 LEAST_GAIN = 1.01
 """How many times less the error must be for layers to be left uncorrected."""

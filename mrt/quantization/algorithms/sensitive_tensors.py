@@ -38,7 +38,7 @@ LEAST_GAIN = 0.1
 """Decibels that a longer list must gain to be taken."""
 PARTS = 4
 """Beginnings of the list are tried in steps of this part of it."""
-TRIED_OPERATIONS, TRIED_TOGETHER = 3e11, 1e11
+TRIED_OPERATIONS, TRIED_TOGETHER = 2e11, 6e10
 """What trying all tensors, and beginnings of the list, may take: it bounds the samples on which they are tried."""
 
 
