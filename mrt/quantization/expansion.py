@@ -134,7 +134,7 @@ def expansion(
         wanted = all_inputs(demands) if isinstance(demands, Demand) else demands
         made = Expansion(
             function,
-            wanted if defers_rounding is None else _deferred(wanted),
+            wanted if defers_rounding is None else _deferred(wanted, defers_rounding),
             guard_bits,
             gain,
             adds_constant,
@@ -193,12 +193,13 @@ def _takes_wide(reader: Symbol, symbol: Symbol, graph: Graph, found: set[Symbol]
     return wanted in (Demand.WIDE, Demand.COMMON, Demand.GRID)
 
 
-def _deferred(demands: Demands[_Record]) -> Demands[_Record]:
+def _deferred(demands: Demands[_Record], defers: Defers[_Record]) -> Demands[_Record]:
     """`demands`, the data as it is for operators that defer rounding."""
 
     def wanted(symbol: Symbol[_Record], graph: Graph) -> tuple[Demand, ...]:
         found = demands(symbol, graph)
-        return (Demand.WIDE, *found[1:]) if symbol in deferring(graph) else found
+        # `deferring` asks for the demands of those that never do.
+        return (Demand.WIDE, *found[1:]) if defers(symbol) and symbol in deferring(graph) else found
 
     return wanted
 

@@ -15,6 +15,7 @@ from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.functions import Negative
 from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.transform import ExpandDims, Reshape, Slice, Squeeze, Transpose
 from tests.matrix import QUANTIZERS, extreme_feeds
 from tests.quantization.networks import observe, quantize_and_run, random_samples
@@ -93,3 +94,12 @@ def test_compiled_integers_are_those_of_numpy() -> None:
     for feeds in extreme_feeds(integer):
         (expected,), (found,) = integer.graph.evaluate(feeds), run(feeds)
         np.testing.assert_array_equal(found, expected)
+
+
+def test_a_reader_that_sometimes_defers_is_asked_what_it_takes() -> None:
+    """A pooling defers where it takes maxima; one that averages behind a reshape rounds."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 8, 4)))
+    moved = builder.apply(Reshape((1, 8, 2, 2)), [x], "moved")
+    pooled = builder.apply(Pooling(kernel=(1, 1), pool_type="avg", stride=(1, 2)), [moved], "pooled")
+    assert not deferring(builder.graph([pooled]))

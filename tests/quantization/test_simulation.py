@@ -23,6 +23,7 @@ from mrt.symbol.builder import GraphBuilder
 from mrt.symbol.operators.activation import Relu, Sigmoid
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.round_to_grid import RoundToGrid
+from mrt.symbol.operators.selection import ArgMax
 from mrt.symbol.operators.transform import Concat, Reshape, Transpose
 from tests.quantization.corrected_networks import calibrated
 
@@ -144,8 +145,9 @@ def test_parts_of_an_output_are_measured_apart() -> None:
     joined = builder.apply(Concat(dim=1), [x, scores], "joined")
     moved = builder.apply(Transpose(axes=(0, 2, 1)), [joined], "moved")
     plain = builder.apply(Reshape(shape=(1, 8)), [scores], "plain")
-    graph = builder.graph([moved, plain])
-    assert [symbol.name for symbol in measured(graph)] == ["x", "scores", "plain"]
+    best = builder.apply(ArgMax(axis=1), [scores], "best")
+    assert [symbol.name for symbol in measured(builder.graph([moved, plain]))] == ["x", "scores", "plain"]
+    assert [symbol.name for symbol in measured(builder.graph([best]))] == ["best"]
 
 
 @pytest.mark.parametrize(

@@ -89,17 +89,20 @@ def rounded_graph(plan: Plan, batch: int, weights: Mapping[str, Array], has_gate
 def measured(graph: Graph) -> tuple[Symbol, ...]:
     """The float tensors whose errors are the network's: its outputs, and instead of a Concat's its parts.
 
-    A part that is small, such as scores beside boxes, would not be seen in the whole.
+    A part that is small, such as scores beside boxes, would not be seen in the whole. Of integers, such as the places of
+    largest values, the floats from which they follow.
     """
     found: dict[Symbol, None] = {}
     pending = list(reversed(graph.outputs))
     while pending:
         symbol = pending.pop()
         parts = [source for source in symbol.inputs if graph.value(source) is None]
-        if len(parts) > 1 and symbol.operator.joined_axis(symbol.type.rank) is not None:
+        if (
+            (len(parts) > 1 and symbol.operator.joined_axis(symbol.type.rank) is not None)
+            or (symbol.operator.keeps_scale and _leads_to_parts(symbol))
+            or not symbol.type.is_float
+        ):
             pending += reversed(parts)
-        elif symbol.operator.keeps_scale and _leads_to_parts(symbol):
-            pending += parts
         elif symbol.type.is_float and graph.value(symbol) is None:
             found[symbol] = None
     return tuple(found)
