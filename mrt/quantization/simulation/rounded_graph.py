@@ -89,32 +89,23 @@ def rounded_graph(plan: Plan, batch: int, weights: Mapping[str, Array], has_gate
 def measured(graph: Graph) -> tuple[Symbol, ...]:
     """The float tensors whose errors are the network's: its outputs, and instead of a Concat's its parts.
 
-    A part that is small, such as scores beside boxes, would not be seen in the whole. Of integers, such as the places of
-    largest values, the floats from which they follow.
+    A part that is small, such as scores beside boxes, would not be seen in the whole. Instead of an output of integers
+    there are the floats from which it follows.
     """
     found: dict[Symbol, None] = {}
     pending = list(reversed(graph.outputs))
     while pending:
         symbol = pending.pop()
         parts = [source for source in symbol.inputs if graph.value(source) is None]
-        if (
-            (len(parts) > 1 and symbol.operator.joined_axis(symbol.type.rank) is not None)
-            or (symbol.operator.keeps_scale and _leads_to_parts(symbol))
-            or not symbol.type.is_float
-        ):
+        if _joins(symbol) or (symbol.operator.keeps_scale and _joins(root_of(symbol))) or not symbol.type.is_float:
             pending += reversed(parts)
-        elif symbol.type.is_float and graph.value(symbol) is None:
+        elif graph.value(symbol) is None:
             found[symbol] = None
     return tuple(found)
 
 
-def _leads_to_parts(symbol: Symbol) -> bool:
-    root = root_of(symbol)
-    return len(root.inputs) > 1 and root.operator.joined_axis(root.type.rank) is not None
-
-
 def _joins(symbol: Symbol) -> bool:
-    return symbol.operator.joined_axis(symbol.type.rank) is not None
+    return len(symbol.inputs) > 1 and symbol.operator.joined_axis(symbol.type.rank) is not None
 
 
 class _Rounding:
