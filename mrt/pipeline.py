@@ -19,7 +19,6 @@ from mrt.config import RunConfig
 from mrt.errors import ConfigError, MRTError
 from mrt.frontend import load_model
 from mrt.progress import Reporter
-from mrt.quantization.expand import plan_graph
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.quantization.presets import with_preset
 from mrt.quantization.simulation.sensitivity import Sensitivity
@@ -28,7 +27,7 @@ from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.quantize import QUANTIZE
 from mrt.stages.stage import output_folder
-from mrt.steps import Work, found, sensitivity
+from mrt.steps import Work, plan, sensitivity
 from mrt.workspace import Origins, Workspace
 
 
@@ -76,7 +75,7 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
     Raises ConfigError where no run has calibrated it as the configuration says, or one of its overrides fits nothing.
     """
     with _calibrated(config, output, Reporter()) as work:
-        return plan_graph(found(work.prepared).graph, found(work.observed).ranges, work.settings.quantize).plan
+        return plan(work)
 
 
 def sensitivity_of_run(config: RunConfig, output: Path | None = None, report: Reporter | None = None) -> Sensitivity:

@@ -29,12 +29,13 @@ from mrt.quantization.algorithms.algorithm import (
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
 from mrt.quantization.algorithms.moments import reading_moments, with_moments
 from mrt.quantization.algorithms.needs import needs_of
-from mrt.quantization.expand import expand_graph
+from mrt.quantization.expand import expand_graph, plan_graph
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.integer.simplified import simplified
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.sensitivity import Sensitivity, sensitivity_of
 from mrt.quantization.simulation.simulation import Simulation, planned_weights
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Runner
 
 if TYPE_CHECKING:
@@ -194,6 +195,16 @@ def _quantize(work: Work) -> Work:
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model)
+
+
+def plan(work: Work) -> Plan:
+    """The plan by which the step `quantize` would expand the network. work: calibrated."""
+    graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
+    samples = None if config.more_bits == "none" else _samples(work, graph, lambda done: None)
+    if samples is not None:
+        observed = with_moments(graph, observed, config, samples)
+        config, _ = _with_more_bits(config, graph, observed, samples)
+    return plan_graph(graph, observed.ranges, config).plan
 
 
 def sensitivity(work: Work) -> Sensitivity:
