@@ -93,7 +93,7 @@ def as_it_is(store: Store, network: Path, case: Case, isa: str) -> Arguments:
 
 
 def own_module(store: Store, network: Path, case: Case, isa: str) -> Arguments:
-    model = store.get("mrt-model", network=network, options={})
+    model = store.get("mrt-model", network=network, options={"preset": "mrt"})
     facts = {"threads": case.threads, "batch": case.batch, "machine": machine(), "isa": isa}
     return {"module": store.get("mrt-module", model=model, **facts)}
 
@@ -285,7 +285,7 @@ def making_times(
         try:
             network = store.get("network", name=model, spread=1.0)
             if "mrt-int8" in engines:
-                integer = store.get("mrt-model", network=network, options={})
+                integer = store.get("mrt-model", network=network, options={"preset": "mrt"})
                 case = next(iter(cases([model], arguments.threads, arguments.batch)))
                 module = own_module(store, network, case, arguments.isa)["module"]
                 parts.append(f"mrt {making_time(integer):.1f} s and {making_time(module):.1f} s to compile")
