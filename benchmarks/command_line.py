@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from peers import ISA
+from instruction_sets import ISA
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ def seconds(text: str) -> float:
 
 
 def add_isa(parser: argparse.ArgumentParser) -> None:
-    """Adds the option of `peers.ISA`."""
+    """Adds the option of `instruction_sets.ISA`."""
     parser.add_argument("--isa", type=one_of(list(ISA)), default="native", help="native, or vnni: without AMX")
 
 

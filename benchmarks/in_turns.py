@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from instruction_sets import ISA
 from makers import HERE, MAKERS
 from numpy.typing import NDArray
-from peers import ISA
 
 SCRIPT = Path(__file__).with_name("peers.py")
 PAUSE = 0.05
@@ -173,7 +173,7 @@ def _plain(arguments: Mapping[str, Any]) -> dict[str, Any]:
 class Launch:
     """What a process runs: an engine of `peers.py` with its arguments. test: the folder of the samples it begins with.
 
-    isa: the instruction set that it is limited to, one of `peers.ISA`.
+    isa: the instruction set that it is limited to, one of `ISA`.
     """
 
     engine: str

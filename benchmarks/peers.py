@@ -140,9 +140,6 @@ def times_of(call: Call, seconds: float) -> list[float]:
 
 # Instructions
 
-ISA = {"native": {}, "vnni": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "DNNL_MAX_CPU_ISA": "AVX512_CORE_VNNI"}}
-"""What limits oneDNN, which OpenVINO is built with, to an instruction set: variables of a process's environment."""
-
 ARCH_PRCTL, REQUEST_PERMISSION, MACHINE_X86_64 = 158, 0x1023, 0xC000003E
 NO_NEW_PRIVILEGES, SET_SECCOMP, SECCOMP_FILTER = 38, 22, 2
 LOAD_WORD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
