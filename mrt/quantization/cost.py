@@ -13,11 +13,18 @@ WIDE_FACTOR = 3.0
 a layer by itself where vectors multiply words, more in a network, measured by AVX512-VNNI."""
 PASS = 4
 """What it costs to compute one element of any tensor, in multiplications of 8 bits."""
+CALL = 2e5
+"""What it costs to call a kernel for a sample, in such multiplications."""
+
+
+def elements(symbol: Symbol) -> int:
+    """How many elements a tensor has for one sample, axis 0 counting samples."""
+    return symbol.type.size // max(symbol.shape[0], 1) if symbol.shape else 1
 
 
 def multiplications(symbol: Symbol) -> int:
     """How many multiplications a layer or a product of two tensors does for one sample; 0 for other operators."""
-    each = symbol.type.size // max(symbol.shape[0], 1) if symbol.shape else 1
+    each = elements(symbol)
     axis = symbol.operator.weight_channel_axis
     if axis is not None:
         weight = symbol.inputs[1]
@@ -25,13 +32,9 @@ def multiplications(symbol: Symbol) -> int:
     return each * symbol.operator.summed_products(*(source.type for source in symbol.inputs))
 
 
-CALL = 2e5
-"""What it costs to call a kernel for a sample, in such multiplications."""
-
-
 def operations(symbol: Symbol) -> float:
     """What a symbol costs for one sample where its tensors have at most NARROW_BITS."""
-    return multiplications(symbol) + PASS * symbol.type.size / max(symbol.shape[0] if symbol.shape else 1, 1)
+    return multiplications(symbol) + PASS * elements(symbol)
 
 
 def network_operations(graph: Graph) -> float:
@@ -53,4 +56,4 @@ def added_operations(layer: Symbol, groups: Sequence[int]) -> int:
     own = int(getattr(layer.operator, "num_group", 1))
     width = len(groups) // own
     terms = max(len(list(groupby(groups[first : first + width]))) for first in range(0, len(groups), width))
-    return 2 * terms * layer.type.size // max(layer.shape[0], 1) if terms > 1 else 0
+    return 2 * terms * elements(layer) if terms > 1 else 0

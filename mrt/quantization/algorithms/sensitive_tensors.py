@@ -11,7 +11,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, algorithm
 from mrt.quantization.algorithms.bias_correction import means_around_reductions
 from mrt.quantization.algorithms.fast_bias_correction import shifts_of
-from mrt.quantization.cost import network_operations, widening
+from mrt.quantization.cost import elements, network_operations, widening
 from mrt.quantization.options import (
     MOST_BITS,
     ActivationConfig,
@@ -58,9 +58,9 @@ class _Candidate:
 class SensitiveTensors(WidthChoice):
     """Lifts the tensors by the error that each makes alone, as a set, as long as operations allow.
 
-    One tensor lifted alone may gain nothing where several cause the error. So all are measured alone, the float network
-    rounded at that tensor only; the errors add up. Beginnings of the list, by error for an operation, are then tried
-    whole on samples held apart, and the best of them is taken.
+    One tensor lifted alone may gain nothing where several cause the error. So all are measured alone: the network, its
+    weights rounded, with that tensor rounded only, against the same with none; the errors add up. Beginnings of the
+    list, by error for an operation, are then tried whole on samples held apart, and the best of them is taken.
     """
 
     def needs(self, graph: Graph) -> Needs:
@@ -120,7 +120,7 @@ def _options(plan: Plan, symbol: Symbol) -> ActivationConfig:
 def _cost(graph: Graph, sites: Sequence[Site]) -> float:
     """The operations that wider data of these sites adds."""
     readers = {graph.by_name[site.edge[0]] for site in sites if site.edge is not None}
-    return widening(readers) + sum(site.tensor.type.size / max(site.tensor.shape[0], 1) for site in sites)
+    return widening(readers) + sum(elements(site.tensor) for site in sites)
 
 
 def _ordered(candidates: Sequence[_Candidate], rest: float) -> list[_Candidate]:
