@@ -6,18 +6,26 @@ import numpy as np
 import pytest
 import tflite_arrangement_cases
 import tflite_elementwise_cases
+import tflite_resizing_cases
 import tflite_window_cases
-from tflite_files import interpreted
+from tflite_files import File, interpreted
 
+from mrt.errors import UnsupportedOperatorError
 from mrt.frontend.tflite import converters, from_tflite
 from mrt.frontend.tflite.node import covered_operators
 
-CASES = tflite_window_cases.CASES | tflite_elementwise_cases.CASES | tflite_arrangement_cases.CASES
+CASES = (
+    tflite_window_cases.CASES
+    | tflite_elementwise_cases.CASES
+    | tflite_arrangement_cases.CASES
+    | tflite_resizing_cases.CASES
+)
 TESTED_ELSEWHERE = {
-    *("DEQUANTIZE", "QUANTIZE", "FILL", "RANGE", "RANK", "REDUCE_PROD", "SHAPE", "ZEROS_LIKE"),
+    *("DENSIFY", "DEQUANTIZE", "QUANTIZE", "FILL", "RANGE", "RANK", "REDUCE_PROD", "SHAPE", "ZEROS_LIKE"),
     *("FLOOR_DIV", "FLOOR_MOD", "LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR"),
 }
-"""By files of constants, in test_tflite_models.py, and of integers, in test_tflite_quantized.py."""
+"""By files of constants, in test_tflite_models.py, of sparse ones, in test_tflite_sparsity.py, and of integers, in
+test_tflite_quantized.py."""
 
 
 def test_every_operator_has_a_case() -> None:
@@ -40,3 +48,12 @@ def test_what_is_expected_is_what_tensorflow_gives(name: str) -> None:
     case = CASES[name]
     for found, expected in zip(interpreted(case.content(), case.feeds), case.results, strict=True):
         np.testing.assert_allclose(found, expected, rtol=case.tolerance, atol=case.tolerance)
+
+
+def test_places_that_tflite_does_not_define_are_refused() -> None:
+    file = File()
+    data, result = file.input((1, 2, 2, 1)), file.tensor((1, 4, 4, 1))
+    both = {"AlignCorners": True, "HalfPixelCenters": True}
+    file.operator("RESIZE_BILINEAR", [data, file.constant(np.int32([4, 4]))], [result], "ResizeBilinearOptions", **both)
+    with pytest.raises(UnsupportedOperatorError, match="AlignCorners is set beside HalfPixelCenters; one of them"):
+        from_tflite(file.write([result]))

@@ -133,23 +133,6 @@ strided(
 )
 strided("fewer entries", X[:, 1:], ints(0, 1), ints(2, 3), ints(1, 1))
 
-for size, (corners, half) in product([(14, 12), (7, 18), (5, 9), (3, 3), (1, 1)], [(0, 0), (0, 1), (1, 0), (1, 1)]):
-
-    def nearest(old: int, new: int, corners: int = corners, half: int = half) -> Array:
-        scale = np.float32(old - 1) / np.float32(new - 1) if corners and new > 1 else np.float32(old) / np.float32(new)
-        places = (np.arange(new, dtype=np.float32) + np.float32(0.5 * half)) * scale
-        found = np.floor(places + np.float32(0.5)) if corners else np.floor(places)
-        return np.clip(found, 0, old - 1).astype(int)
-
-    case(
-        f"resize to {size} corners {corners} half {half}",
-        "RESIZE_NEAREST_NEIGHBOR",
-        [Computed(IMAGE), ints(*size)],
-        IMAGE[:, nearest(7, size[0])][:, :, nearest(6, size[1])],
-        "ResizeNearestNeighborOptions",
-        {"AlignCorners": bool(corners), "HalfPixelCenters": bool(half)},
-    )
-
 BLOCKS = random(2, 4, 6, 8)
 case(
     "depth to space",

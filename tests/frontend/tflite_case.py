@@ -31,11 +31,12 @@ class Case:
     options: str = ""
     attributes: dict[str, Any] = field(default_factory=dict)
     tolerance: float = 1e-5
+    custom: bytes = b""
 
     @property
     def has_kernel(self) -> bool:
         """Whether TensorFlow computes it: its kernels overlook a TANH that is built in, which the schema has."""
-        return self.attributes.get("FusedActivationFunction") != TANH
+        return self.attributes.get("FusedActivationFunction") != TANH and not self.kind.startswith("CUSTOM")
 
     @property
     def results(self) -> list[Array]:
@@ -45,7 +46,7 @@ class Case:
         file = File()
         numbers = [self._add(file, given) for given in self.inputs]
         outputs = [file.tensor(result.shape, result.dtype.name) for result in self.results]
-        file.operator(self.kind, numbers, outputs, self.options, **self.attributes)
+        file.operator(self.kind, numbers, outputs, self.options, self.custom, **self.attributes)
         return file.write(outputs)
 
     @staticmethod

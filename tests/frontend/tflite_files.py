@@ -49,11 +49,20 @@ class File:
         return self.tensor(array.shape, array.dtype.name, **{"buffer": len(self.buffers) - 1, **fields})
 
     def operator(
-        self, kind: str, inputs: Sequence[int], outputs: Sequence[int], options: str = "", **attributes: Any
+        self,
+        kind: str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: str = "",
+        custom: bytes = b"",
+        **attributes: Any,
     ) -> None:
-        """An operator; `options` is the schema's name of their table, `attributes` are its fields."""
+        """An operator; `options` is the schema's name of their table, `attributes` are its fields.
+
+        custom: the attributes of a custom operator.
+        """
         told = {"kind": kind, "inputs": inputs, "outputs": outputs, "options": options, "attributes": attributes}
-        self.operators.append(told)
+        self.operators.append(told | {"custom": custom})
 
     def write(self, outputs: Sequence[int], version: int = 3, identifier: bytes = b"TFL3") -> bytes:
         builder = flatbuffers.Builder(1024)
@@ -146,7 +155,39 @@ def _tensor(builder: flatbuffers.Builder, told: Mapping[str, Any]) -> int:
         Buffer=told["buffer"],
         Name=builder.CreateString(told["name"]),
         Quantization=quantization,
+        Sparsity=_sparsity(builder, told["sparsity"]) if "sparsity" in told else None,
         HasRank=True,
+    )
+
+
+def _sparsity(builder: flatbuffers.Builder, told: Mapping[str, Any]) -> int:
+    """order, block_map, and the levels: a size, or segments and indices as arrays of a dtype that the schema has."""
+
+    def places(array: np.ndarray) -> tuple[int, int]:
+        kind = {"int32": "Int32Vector", "uint16": "Uint16Vector", "uint8": "Uint8Vector"}[array.dtype.name]
+        made = table(builder, kind, Values=vector(builder, array, array.dtype.name))
+        return getattr(tflite.SparseIndexVector, kind), made
+
+    def level(stored: int | tuple[np.ndarray, np.ndarray]) -> int:
+        if isinstance(stored, int):
+            return table(builder, "DimensionMetadata", Format=0, DenseSize=stored)
+        (segments_kind, segments), (indices_kind, indices) = map(places, stored)
+        return table(
+            builder,
+            "DimensionMetadata",
+            Format=1,
+            ArraySegmentsType=segments_kind,
+            ArraySegments=segments,
+            ArrayIndicesType=indices_kind,
+            ArrayIndices=indices,
+        )
+
+    return table(
+        builder,
+        "SparsityParameters",
+        TraversalOrder=vector(builder, told["order"]),
+        BlockMap=vector(builder, told.get("block_map")),
+        DimMetadata=offsets(builder, [level(stored) for stored in told["levels"]]),
     )
 
 
@@ -158,6 +199,7 @@ def _operator(builder: flatbuffers.Builder, told: Mapping[str, Any], codes: Sequ
             name: vector(builder, value) if name in VECTORS else value for name, value in told["attributes"].items()
         }
         options = table(builder, kind, **fields)
+    custom = told.get("custom")
     return table(
         builder,
         "Operator",
@@ -166,6 +208,7 @@ def _operator(builder: flatbuffers.Builder, told: Mapping[str, Any], codes: Sequ
         Outputs=vector(builder, told["outputs"]),
         BuiltinOptionsType=getattr(tflite.BuiltinOptions, kind) if kind else None,
         BuiltinOptions=options,
+        CustomOptions=vector(builder, list(custom), "uint8") if custom else None,
     )
 
 

@@ -1,17 +1,15 @@
-"""Bytes of a TFLite model: the flatbuffer, of which nothing is trusted, as plain records and arrays.
+"""What a TFLite file says, as plain records, and the arrays that stand in it.
 
 The schema's classes read the bytes. They follow whatever offset stands there, so that a damaged file gives nonsense or
-an error of theirs: what they give is checked here, and their errors are told as the file's.
+an error of theirs: what they give is checked, and their errors are told as the file's.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,11 +17,10 @@ import tflite
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
 from mrt.frontend.shared.quantized import QuantizedConstant, dequantized_constant
-from mrt.frontend.tflite.signature import looks_like_tflite
-from mrt.paths import as_path
+from mrt.frontend.shared.refusals import MAX_MADE, check_size
+from mrt.frontend.tflite.sparsity import Sparsity
 from mrt.symbol import Array
 
-_VERSION = 3
 _DTYPES = {
     "FLOAT32": "<f4",
     "FLOAT16": "<f2",
@@ -37,10 +34,6 @@ _DTYPES = {
 }
 """NumPy's dtype for the values of each type of tensor that is read."""
 
-_SHARED = 16
-"""How often the bytes of a file may be read: writers store equal names and shapes once, a damaged file reads one
-place for everything."""
-
 _EMPTY_TABLE = struct.pack("<HHi", 4, 4, 4)
 """A flatbuffer table, at byte 4, in which no field is set, so that each has the schema's default."""
 
@@ -50,11 +43,6 @@ _T = TypeVar("_T")
 def names_of(enumeration: type) -> dict[int, str]:
     """The names of one of the schema's enumerations by their numbers."""
     return {value: name for name, value in vars(enumeration).items() if isinstance(value, int)}
-
-
-_OPERATORS = names_of(tflite.BuiltinOperator)
-_OPTIONS = names_of(tflite.BuiltinOptions)
-_TYPES = names_of(tflite.TensorType)
 
 
 @dataclass(frozen=True)
@@ -74,6 +62,7 @@ class Tensor:
     channel_axis: int
     flaw: str
     """In which form that is not read the values are stored, "" where they are."""
+    sparsity: Sparsity | None = None
 
     @property
     def is_quantized(self) -> bool:
@@ -103,17 +92,17 @@ class Options:
     table: Any
 
     def integer(self, name: str) -> int:
-        return _reading(self.label, lambda: int(getattr(self.table, name)()))
+        return reading(self.label, lambda: int(getattr(self.table, name)()))
 
     def number(self, name: str) -> float:
-        return _reading(self.label, lambda: float(getattr(self.table, name)()))
+        return reading(self.label, lambda: float(getattr(self.table, name)()))
 
     def flag(self, name: str) -> bool:
         return bool(self.integer(name))
 
     def integers(self, name: str) -> tuple[int, ...]:
         """A list of integers, empty where it is not given."""
-        return _reading(self.label, lambda: _numbers(getattr(self.table, f"{name}AsNumpy")()))
+        return reading(self.label, lambda: numbers(getattr(self.table, f"{name}AsNumpy")()))
 
 
 @dataclass(frozen=True)
@@ -126,6 +115,8 @@ class StoredOperator:
     outputs: tuple[int, ...]
     options_kind: str
     table: Any
+    custom: bytes = b""
+    """The attributes of a custom operator, in a form of its own."""
 
     def options(self, kind: str, label: str) -> Options:
         """The options, which must be of this kind; where there are none each has the schema's default."""
@@ -135,7 +126,7 @@ class StoredOperator:
         if self.options_kind == "NONE" or self.table is None:
             options.Init(_EMPTY_TABLE, 4)
         else:
-            _reading(label, lambda: options.Init(self.table.Bytes, self.table.Pos))
+            reading(label, lambda: options.Init(self.table.Bytes, self.table.Pos))
         return Options(label, options)
 
 
@@ -184,12 +175,14 @@ class StoredModel:
 
     def _stored(self, tensor: Tensor) -> Array | None:
         """The numbers that stand in the file for a tensor."""
-        stored = _reading(self.title, lambda: self._bytes(tensor.buffer))
+        stored = reading(self.title, lambda: self._bytes(tensor.buffer))
         if not stored.size and 0 not in tensor.shape:
             return None
         if tensor.flaw:
             raise UnsupportedOperatorError(f"tensor {tensor.name} is stored {tensor.flaw}; store it as plain numbers")
         dtype = np.dtype(_DTYPES[tensor.readable_kind()])
+        if tensor.sparsity is not None:
+            return self._sparse(tensor, tensor.sparsity, stored, dtype)
         needed = math.prod(tensor.shape) * dtype.itemsize
         if stored.size != needed:
             raise ModelFileError(
@@ -197,6 +190,12 @@ class StoredModel:
                 f"its buffer holds {stored.size}; the file is damaged"
             )
         return np.frombuffer(stored.tobytes(), dtype).reshape(tensor.shape)
+
+    def _sparse(self, tensor: Tensor, sparsity: Sparsity, stored: Array, dtype: np.dtype[Any]) -> Array:
+        """The numbers of a sparse tensor in the places where they belong."""
+        check_size(f"tensor {tensor.name}", tensor.shape, MAX_MADE)
+        label = f"{self.title}: tensor {tensor.name}, which is sparse"
+        return reading(label, lambda: sparsity.dense(np.frombuffer(stored.tobytes(), dtype), tensor.shape))
 
     def _bytes(self, buffer: int) -> Array:
         """What a buffer holds: in the flatbuffer, or behind it in files that are too large for one."""
@@ -226,28 +225,7 @@ class StoredModel:
         return np.asarray(tensor.scales, np.float32).reshape(column), np.asarray(zeros, np.int64).reshape(column)
 
 
-def read_model(model: str | os.PathLike[str] | bytes) -> StoredModel:
-    """The main graph of a file, given as a path or as its bytes; ModelFileError where it is no whole TFLite model."""
-    title, content = (
-        ("the model", model) if isinstance(model, bytes) else _content(as_path(model, "model", to_read=True))
-    )
-    if not looks_like_tflite(content):
-        raise ModelFileError(f"{title} is no TFLite model: bytes 4 to 7 are not TFL3")
-    return _reading(title, lambda: _Source(title, content).model())
-
-
-def _content(path: Path) -> tuple[str, bytes]:
-    try:
-        return str(path), path.read_bytes()
-    except IsADirectoryError:
-        raise ModelFileError(f"{path} is a folder; a TFLite file is needed") from None
-    except FileNotFoundError:
-        raise ModelFileError(f"{path} does not exist; give the path of a TFLite file") from None
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _reading(title: str, read: Callable[[], _T]) -> _T:
+def reading(title: str, read: Callable[[], _T]) -> _T:
     """What `read` gives; ModelFileError where the bytes are not what the schema's classes take them for."""
     try:
         return read()
@@ -256,117 +234,6 @@ def _reading(title: str, read: Callable[[], _T]) -> _T:
         raise ModelFileError(f"{title}: the file is damaged or truncated: {reason}; export or copy it again") from None
 
 
-def _numbers(array: Any) -> tuple[Any, ...]:
+def numbers(array: Any) -> tuple[Any, ...]:
     """A vector of the file as numbers; the schema's classes give 0 where there is none."""
     return tuple(array.tolist()) if isinstance(array, np.ndarray) else ()
-
-
-class _Source:
-    """Reads the tables of one file, in time and memory that its length bounds."""
-
-    def __init__(self, title: str, content: bytes) -> None:
-        self._title = title
-        self._content = content
-        self._root = tflite.Model.GetRootAsModel(content, 0)
-        self._left = _SHARED * len(content)
-
-    def model(self) -> StoredModel:
-        if self._root.Version() != _VERSION:
-            raise ModelFileError(f"{self._title} is of schema version {self._root.Version()}; {_VERSION} is read")
-        if not self._count(self._root.SubgraphsLength()):
-            raise ModelFileError(f"{self._title} holds no graph; export it again")
-        graph = self._root.Subgraphs(0)
-        tensors = tuple(
-            self._tensor(graph.Tensors(index), index) for index in range(self._count(graph.TensorsLength()))
-        )
-        kinds = [
-            self._kind(self._root.OperatorCodes(index))
-            for index in range(self._count(self._root.OperatorCodesLength()))
-        ]
-        operators = tuple(
-            self._operator(graph.Operators(index), kinds, len(tensors))
-            for index in range(self._count(graph.OperatorsLength()))
-        )
-        inputs, outputs = (
-            self._indices(numbers, len(tensors), 0) for numbers in (graph.InputsAsNumpy(), graph.OutputsAsNumpy())
-        )
-        if not outputs:
-            raise ModelFileError(f"{self._title} has no outputs; export it with at least one")
-        return StoredModel(self._title, tensors, operators, inputs, outputs, self._content, self._root)
-
-    def _count(self, count: int) -> int:
-        """A number of tables, each of which an offset of four bytes stands for."""
-        self._spend(4 * count)
-        return int(count)
-
-    def _spend(self, size: int) -> None:
-        self._left -= size
-        if self._left < 0:
-            raise ValueError("it states more than its bytes can hold")
-
-    def _vector(self, array: Any) -> tuple[Any, ...]:
-        self._spend(array.nbytes if isinstance(array, np.ndarray) else 0)
-        return _numbers(array)
-
-    def _text(self, text: bytes | None) -> str:
-        self._spend(len(text or b""))
-        decoded = (text or b"").decode()
-        if any(ord(letter) < ord(" ") for letter in decoded):
-            raise ValueError(f"the name {decoded!r} is no text on one line")
-        return decoded
-
-    def _tensor(self, table: Any, index: int) -> Tensor:
-        kind, shape = table.Type(), self._vector(table.ShapeAsNumpy())
-        if kind not in _TYPES:
-            raise ValueError(f"tensor {index} is of type {kind}, which there is not")
-        if min(shape, default=0) < 0:
-            raise ValueError(f"tensor {index} has shape {shape}")
-        signature = self._vector(table.ShapeSignatureAsNumpy()) or shape
-        if len(signature) != len(shape) or any(s not in (n, -1) for s, n in zip(signature, shape, strict=True)):
-            raise ValueError(f"tensor {index} has shape {shape}, but signature {signature}")
-        quantization = table.Quantization()
-        given = quantization is not None
-        flaws = {
-            "sparsely": table.Sparsity() is not None,
-            "with a quantization of its own": given and bool(quantization.DetailsType()),
-        }
-        return Tensor(
-            name=self._text(table.Name()) or f"tensor{index}",
-            kind=_TYPES[kind],
-            shape=shape,
-            sizes=tuple(None if size < 0 else size for size in signature),
-            buffer=table.Buffer(),
-            scales=self._vector(quantization.ScaleAsNumpy()) if given else (),
-            zero_points=self._vector(quantization.ZeroPointAsNumpy()) if given else (),
-            channel_axis=quantization.QuantizedDimension() if given else 0,
-            flaw=next((flaw for flaw, has in flaws.items() if has), ""),
-        )
-
-    def _kind(self, code: Any) -> str:
-        """An operator's name. Its number stands in one of two fields; the older one has 8 bits."""
-        number = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
-        if number not in _OPERATORS:
-            raise ValueError(f"operator code {number} is none of the schema's")
-        custom = self._text(code.CustomCode())
-        return f"CUSTOM {custom}".strip() if number == tflite.BuiltinOperator.CUSTOM else _OPERATORS[number]
-
-    def _operator(self, table: Any, kinds: list[str], tensors: int) -> StoredOperator:
-        code, options = table.OpcodeIndex(), table.BuiltinOptionsType()
-        if not 0 <= code < len(kinds) or options not in _OPTIONS:
-            raise ValueError(f"an operator has code {code} and options {options}")
-        outputs = self._indices(table.OutputsAsNumpy(), tensors, 0)
-        if not outputs:
-            raise ValueError(f"{kinds[code]} has no output")
-        return StoredOperator(
-            kinds[code],
-            self._indices(table.InputsAsNumpy(), tensors, -1),
-            outputs,
-            _OPTIONS[options],
-            table.BuiltinOptions(),
-        )
-
-    def _indices(self, array: Any, tensors: int, lowest: int) -> tuple[int, ...]:
-        numbers = self._vector(array)
-        if any(not lowest <= number < tensors for number in numbers):
-            raise ValueError(f"tensors {numbers[:8]} are named, of {tensors}")
-        return numbers

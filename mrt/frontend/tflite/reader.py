@@ -13,8 +13,9 @@ from mrt.frontend.shared.folding import folded
 from mrt.frontend.shared.node import Value, ValueScope
 from mrt.frontend.shared.quantized import STORAGE
 from mrt.frontend.shared.refusals import check_static, list_uncovered
-from mrt.frontend.tflite.files import StoredModel, StoredOperator, read_model
+from mrt.frontend.tflite.files import StoredModel, StoredOperator
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter
+from mrt.frontend.tflite.source import read_model
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.integer import Dequantize, Quantize

@@ -59,9 +59,9 @@ def cast(node: Node) -> Symbol:
     return data if dtype == data.dtype else node.apply(Cast(dtype=dtype), [data])
 
 
-@converter("DEQUANTIZE", "QUANTIZE")
+@converter("DENSIFY", "DEQUANTIZE", "QUANTIZE")
 def dequantize(node: Node) -> Value:
-    """Nothing: integers that stand for real numbers are read as those, every float is float32, and each tensor that has
-    integers is rounded to them.
+    """Nothing: integers that stand for real numbers are read as those, every float is float32, each tensor that has
+    integers is rounded to them, and a sparse constant is read as the dense one that it stands for.
     """
     return node.input(0)
