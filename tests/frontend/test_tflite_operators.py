@@ -22,7 +22,8 @@ CASES = (
 )
 TESTED_ELSEWHERE = {
     *("DENSIFY", "DEQUANTIZE", "QUANTIZE", "FILL", "RANGE", "RANK", "REDUCE_PROD", "SHAPE", "ZEROS_LIKE"),
-    *("FLOOR_DIV", "FLOOR_MOD", "LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR"),
+    *("BITWISE_XOR", "BROADCAST_ARGS", "FLOOR_DIV", "FLOOR_MOD", "RIGHT_SHIFT", "SCATTER_ND", "WHERE"),
+    *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR"),
 }
 """By files of constants, in test_tflite_models.py, of sparse ones, in test_tflite_sparsity.py, and of integers, in
 test_tflite_quantized.py."""
@@ -57,3 +58,18 @@ def test_places_that_tflite_does_not_define_are_refused() -> None:
     file.operator("RESIZE_BILINEAR", [data, file.constant(np.int32([4, 4]))], [result], "ResizeBilinearOptions", **both)
     with pytest.raises(UnsupportedOperatorError, match="AlignCorners is set beside HalfPixelCenters; one of them"):
         from_tflite(file.write([result]))
+
+
+def test_logic_of_comparisons() -> None:
+    """Truth values that depend on the data are 1 and 0; the interpreter gives booleans."""
+    file = File()
+    data = [file.input((2, 3)), file.input((2, 3))]
+    less, equal, either, result = (file.tensor((2, 3), "bool") for _ in range(4))
+    file.operator("LESS", data, [less])
+    file.operator("EQUAL", data, [equal])
+    file.operator("LOGICAL_OR", [less, equal], [either])
+    file.operator("LOGICAL_NOT", [either], [result])
+    graph = from_tflite(file.write([result]))
+    x, y = np.float32([[1, 2, 3], [4, 5, 6]]), np.float32([[1, 3, 2], [5, 5, 5]])
+    (found,) = graph.evaluate(dict(zip((symbol.name for symbol in graph.inputs), (x, y), strict=True)))
+    np.testing.assert_array_equal(found, (x > y).astype(np.float32))

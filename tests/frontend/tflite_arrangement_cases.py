@@ -150,3 +150,61 @@ case(
     "SpaceToDepthOptions",
     {"BlockSize": 2},
 )
+
+
+def spread(data: Array, blocks: tuple[int, ...], pads: list[tuple[int, int]]) -> Array:
+    """Sample (i, j, ..) of each old one holds every b-th element from place i on, every c-th from j on, .."""
+    data = np.pad(data, [(0, 0), *pads, *[(0, 0)] * (data.ndim - 1 - len(pads))])
+    parts = []
+    for place in product(*map(range, blocks)):
+        steps = tuple(slice(first, None, size) for first, size in zip(place, blocks, strict=True))
+        parts.append(data[(slice(None), *steps)])
+    return np.concatenate(parts)
+
+
+for blocks, pads in {(2, 3): [(0, 1), (1, 2)], (2, 1): [(1, 0), (0, 0)], (4,): [(1, 0)]}.items():
+    whole = IMAGE if len(blocks) == 2 else IMAGE[:, :, 0].copy()
+    dealt = spread(whole, blocks, pads)
+    case(f"space to batch {blocks}", "SPACE_TO_BATCH_ND", [Computed(whole), ints(*blocks), np.int32(pads)], dealt)
+    case(f"batch to space {blocks}", "BATCH_TO_SPACE_ND", [Computed(dealt), ints(*blocks), np.int32(pads)], whole)
+
+for exclusive, backwards in product([False, True], repeat=2):
+    ordered = X[:, ::-1] if backwards else X
+    sums = np.cumsum(ordered, axis=1) - (ordered if exclusive else 0)
+    case(
+        f"cumsum exclusive {exclusive} reverse {backwards}",
+        "CUMSUM",
+        [Computed(X), ints(1)[0]],
+        f(sums[:, ::-1] if backwards else sums),
+        "CumsumOptions",
+        {"Exclusive": exclusive, "Reverse": backwards},
+    )
+
+ROWS = ints(3, 1, 0, 2).reshape(2, 2)
+for given in (ROWS, Computed(ROWS)):
+    is_known = given is ROWS
+    table = random(2, 4, 3)
+    case(
+        f"gather in batches, known {is_known}",
+        "GATHER",
+        [Computed(table), given] if is_known else [table, given],
+        np.stack([table[0][ROWS[0]], table[1][ROWS[1]]]),
+        "GatherOptions",
+        {"Axis": 1, "BatchDims": 1},
+    )
+PLACES = ints(1, 2, 0, 0, 1, 1).reshape(3, 2)
+case("gather parts", "GATHER_ND", [Computed(X), PLACES], X[PLACES[:, 0], PLACES[:, 1]])
+case(
+    "gather elements", "GATHER_ND", [Computed(X), np.int32([[[1, 2, 3]], [[0, 1, 0]]])], f([[X[1, 2, 3]], [X[0, 1, 0]]])
+)
+
+for axis in (-1, 0):
+    picked = ints(2, 0, 5, 1).reshape(2, 2)
+    case(
+        f"one hot along {axis}",
+        "ONE_HOT",
+        [Computed(picked), ints(3)[0], f(2), f(-1)],
+        f(np.moveaxis(np.where(picked[..., None] == np.arange(3), 2, -1), -1, axis)),
+        "OneHotOptions",
+        {"Axis": axis},
+    )

@@ -235,3 +235,22 @@ case(
 )
 case("argmax", "ARG_MAX", [Computed(IMAGE), ints(3)[0]], IMAGE.argmax(axis=3), "ArgMaxOptions", {"OutputType": 4})
 case("argmin", "ARG_MIN", [Computed(IMAGE), ints(1)[0]], IMAGE.argmin(axis=1), "ArgMinOptions", {"OutputType": 4})
+
+
+case("cos", "COS", [Computed(X)], np.cos(X))
+
+# Normalisation over neighbouring channels
+
+for radius in (0, 1, 5):
+    image = random(2, 3, 4, 6, seed=3)
+    energy = np.stack(
+        [(image[..., max(0, c - radius) : c + radius + 1] ** 2).sum(-1) for c in range(image.shape[-1])], axis=-1
+    )
+    case(
+        f"local response {radius}",
+        "LOCAL_RESPONSE_NORMALIZATION",
+        [Computed(image)],
+        f(image * (1.5 + 0.2 * energy) ** -0.75),
+        "LocalResponseNormalizationOptions",
+        {"Radius": radius, "Bias": 1.5, "Alpha": 0.2, "Beta": 0.75},
+    )

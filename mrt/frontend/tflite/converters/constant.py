@@ -46,11 +46,10 @@ def range_(node: Node) -> Array:
 
 
 _NUMPY: dict[str, Callable[..., Any]] = {
+    "BITWISE_XOR": np.bitwise_xor,
     "FLOOR_DIV": np.floor_divide,
     "FLOOR_MOD": np.mod,
-    "LOGICAL_AND": np.logical_and,
-    "LOGICAL_NOT": np.logical_not,
-    "LOGICAL_OR": np.logical_or,
+    "RIGHT_SHIFT": np.right_shift,
 }
 """Operators that graphs do not have; they are computed where no input depends on the data."""
 
@@ -64,6 +63,38 @@ def compute(node: Node) -> Array:
             return np.asarray(_NUMPY[node.operator](*values)).astype(node.outputs[0].dtype())
     except (TypeError, ValueError) as error:
         raise GraphError(f"{node.label}: cannot be computed on its constant inputs: {error}") from None
+
+
+@converter("BROADCAST_ARGS")
+def broadcast_shape(node: Node) -> Array:
+    """The shape to which tensors of two known shapes broadcast."""
+    shapes = node.known_integers(0, "shape"), node.known_integers(1, "shape")
+    try:
+        return np.asarray(np.broadcast_shapes(*shapes), dtype=node.outputs[0].dtype())
+    except ValueError:
+        raise GraphError(f"{node.label}: shapes {shapes[0]} and {shapes[1]} do not broadcast") from None
+
+
+@converter("WHERE")
+def places_of(node: Node) -> Array:
+    """The places where a known condition holds, one in each row."""
+    return np.argwhere(node.known(0, "condition")).astype(node.outputs[0].dtype())
+
+
+@converter("SCATTER_ND")
+def scattered(node: Node) -> Array:
+    """Known updates added at known places of zeros."""
+    indices, updates = node.known(0, "indices"), node.known(1, "updates")
+    result = np.zeros(node.made(node.known_integers(2, "shape")), updates.dtype)
+    if indices.dtype.kind != "i" or not indices.ndim or indices.shape[-1] > result.ndim:
+        raise GraphError(f"{node.label}: indices of shape {indices.shape} for the shape {result.shape}")
+    limits = result.shape[: indices.shape[-1]]
+    if indices.size and ((indices < 0).any() or (indices >= np.asarray(limits)).any()):
+        raise GraphError(f"{node.label}: indices reach beyond the shape {result.shape}")
+    if updates.shape != indices.shape[:-1] + result.shape[len(limits) :]:
+        raise GraphError(f"{node.label}: updates of shape {updates.shape} for indices of shape {indices.shape}")
+    np.add.at(result, tuple(np.moveaxis(indices, -1, 0)), updates)
+    return result
 
 
 @converter("REDUCE_PROD")

@@ -26,12 +26,14 @@ from mrt.symbol.operators.functions import (
     Sqrt,
     Square,
 )
+from mrt.symbol.operators.periodic import Cos
 from mrt.symbol.operators.scalar import MulScalar
 from mrt.symbol.operators.selection import MinimumScalar
 
 _FUNCTIONS: dict[str, Callable[[], Operator]] = ACTIVATIONS | {
     "ABS": Abs,
     "CEIL": Ceil,
+    "COS": Cos,
     "ELU": lambda: LeakyReLU(act_type="elu", slope=1.0),
     "EXP": Exp,
     "FLOOR": Floor,

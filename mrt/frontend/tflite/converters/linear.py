@@ -1,4 +1,4 @@
-"""Matrix products: FULLY_CONNECTED and BATCH_MATMUL."""
+"""Matrix products: FULLY_CONNECTED, BATCH_MATMUL, and CUMSUM, which is one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.shared.channels_first import transposed
+from mrt.frontend.shared.mapping import mapped
 from mrt.frontend.shared.node import Value
 from mrt.frontend.shared.shaping import reshaped
 from mrt.frontend.tflite.activation import activated
@@ -81,3 +82,14 @@ def _adjoint(node: Node, index: int, role: str) -> Value:
     if isinstance(value, np.ndarray):
         return value.transpose(axes)
     return transposed(node, node.symbol(index), axes, f"{role}_adjoint")
+
+
+@converter("CUMSUM")
+def cumulated(node: Node) -> Symbol:
+    """The sums of the elements up to each along an axis, without itself if Exclusive, from the end if Reverse."""
+    options, data = node.options("CumsumOptions"), node.symbol(0)
+    axis = node.known_axis(1, data.type.rank)
+    length = data.shape[axis]
+    node.made((length, length))
+    triangle = np.tri(length, k=-1 if options.flag("Exclusive") else 0)
+    return mapped(node, data, axis, triangle[::-1, ::-1] if options.flag("Reverse") else triangle)

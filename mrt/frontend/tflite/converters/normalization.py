@@ -1,13 +1,13 @@
-"""Normalisation: SOFTMAX, its logarithm, and L2_NORMALIZATION."""
+"""Normalisation: SOFTMAX, its logarithm, L2_NORMALIZATION and LOCAL_RESPONSE_NORMALIZATION."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from mrt.errors import GraphError
-from mrt.frontend.shared.normalization import length_normalized
+from mrt.frontend.shared.normalization import length_normalized, locally_normalized
 from mrt.frontend.tflite.activation import activated
-from mrt.frontend.tflite.layouts import channels_last, channels_second
+from mrt.frontend.tflite.layouts import channels_last, channels_second, image
 from mrt.frontend.tflite.node import Node, converter
 from mrt.symbol import Symbol
 from mrt.symbol.operators.normalization import LogSoftmax, Softmax
@@ -49,3 +49,16 @@ def l2_normalization(node: Node) -> Symbol:
     if rank < 3:
         return activated(node, options, make)
     return channels_last(node, rank, partial(activated, node, options, make))
+
+
+@converter("LOCAL_RESPONSE_NORMALIZATION")
+def local_response_normalization(node: Node) -> Symbol:
+    """Over Radius channels before and after each."""
+    options = node.options("LocalResponseNormalizationOptions")
+    radius, data = options.integer("Radius"), image(node)
+    alpha, beta, bias = (options.number(name) for name in ("Alpha", "Beta", "Bias"))
+
+    def make(suffix: str) -> Symbol:
+        return locally_normalized(node, data, (radius, radius), alpha, beta, bias, suffix)
+
+    return channels_last(node, 4, make)

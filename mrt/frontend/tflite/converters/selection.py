@@ -1,10 +1,11 @@
-"""Choosing among values: SELECT, comparisons, the place of an extreme."""
+"""Choosing among values: SELECT, comparisons, logic, the place of an extreme, ONE_HOT."""
 
 from __future__ import annotations
 
 from mrt.frontend.shared.arithmetic import SUBTRACT, combined
-from mrt.frontend.shared.comparison import compared
-from mrt.frontend.shared.selection import chosen, placed
+from mrt.frontend.shared.comparison import compared, logic
+from mrt.frontend.shared.selection import chosen, hot_rows, placed
+from mrt.frontend.shared.shaping import moved_last
 from mrt.frontend.tflite.node import Node, converter
 from mrt.symbol import Symbol
 from mrt.symbol.operators.selection import ArgMax, ArgMin, Where
@@ -44,3 +45,23 @@ def place(node: Node) -> Symbol:
     """The axis goes."""
     axis = node.known_axis(1, len(node.shape(0)))
     return placed(node, ArgMax if node.operator == "ARG_MAX" else ArgMin, axis, keepdims=False)
+
+
+_LOGIC = {"LOGICAL_AND": "and", "LOGICAL_NOT": "not", "LOGICAL_OR": "or"}
+
+
+@converter(*_LOGIC)
+def combine(node: Node) -> Symbol:
+    """Of truth values: 1 where it holds, else 0, as floats."""
+    return logic(node, _LOGIC[node.operator])
+
+
+@converter("ONE_HOT")
+def one_hot(node: Node) -> Symbol:
+    """on along a new axis at the index, off elsewhere and for an index outside."""
+    data, (depth,) = node.symbol(0), node.known_integers(1, "depth") or (0,)
+    node.made((depth,))
+    rank = data.type.rank + 1
+    axis = node.axis(node.options("OneHotOptions").integer("Axis"), rank)
+    on, off = node.known_number(2, "on"), node.known_number(3, "off")
+    return moved_last(node, hot_rows(node, data, depth, off, on, "" if axis == rank - 1 else "last"), axis)

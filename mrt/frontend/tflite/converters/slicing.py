@@ -1,9 +1,8 @@
-"""Parts of a tensor and borders around it: slices, splits, GATHER, PAD."""
+"""Parts of a tensor and borders around it: slices, splits, PAD."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 import numpy as np
@@ -12,11 +11,10 @@ import tflite
 from mrt.errors import GraphError
 from mrt.frontend.shared.node import Value
 from mrt.frontend.shared.resizing import resized
-from mrt.frontend.shared.slicing import Index, indexed, padded, sliced, taken
+from mrt.frontend.shared.slicing import Index, indexed, padded, sliced
 from mrt.frontend.tflite.files import names_of
 from mrt.frontend.tflite.node import Node, converter
 from mrt.symbol import Symbol
-from mrt.symbol.operators.transform import Take
 
 
 @converter("SLICE")
@@ -109,34 +107,6 @@ def unpack(node: Node) -> Value:
         raise GraphError(f"{node.label}: {len(node.outputs)} outputs for an axis of size {data.shape[axis]}")
     whole = [slice(None)] * axis
     return tuple(indexed(node, data, [*whole, place], str(place)) for place in range(len(node.outputs)))
-
-
-@converter("GATHER")
-def gather(node: Node) -> Symbol:
-    """Elements along an axis, at constant indices or computed ones."""
-    options = node.options("GatherOptions")
-    if options.integer("BatchDims"):
-        raise node.unsupported("BatchDims", options.integer("BatchDims"), "0")
-    data = node.symbol(0, "table")
-    return _elements(node, data, node.axis(options.integer("Axis"), data.type.rank), 1)
-
-
-@converter("EMBEDDING_LOOKUP")
-def embedding_lookup(node: Node) -> Symbol:
-    """Rows of the second input at the indices of the first."""
-    moved = replace(node, inputs=(node.input(1), node.input(0)))
-    table = moved.symbol(0, "table")
-    return _elements(moved, table, node.axis(0, table.type.rank), 1)
-
-
-def _elements(node: Node, data: Symbol, axis: int, index: int) -> Symbol:
-    """The elements of `data` at the indices that an input gives."""
-    if not node.is_known(index):
-        return node.apply(Take(axis=axis), [data, node.symbol(index)])
-    indices, size = node.known(index, "indices"), data.shape[axis]
-    if indices.dtype.kind != "i" or (indices.size and (indices.min() < 0 or indices.max() >= size)):
-        raise GraphError(f"{node.label}: indices are no integers in [0, {size})")
-    return taken(node, data, axis, indices, f"below_{size}")
 
 
 @converter("REVERSE_V2")
