@@ -143,5 +143,10 @@ def _top(op: Symbol, plan: Plan) -> int:
 
 
 def _limit(op: Symbol, plan: Plan, top: int) -> int:
-    """Where the output saturates: at the calibrated range, but not where it is all of [0, 1]."""
+    """Where the output saturates: at the calibrated range, but not where it is all of [0, 1], nor before a quantizer of
+    the network, which saturates where the network says.
+    """
+    read = plan[op].next_target
+    if read is not None and read.exact:
+        return top
     return min(top, round(plan[op].magnitude * top))

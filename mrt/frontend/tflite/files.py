@@ -143,13 +143,12 @@ class StoredModel:
     content: bytes
     root: Any
 
-    def constant(self, index: int) -> Array | None:
+    def constant(self, tensor: Tensor) -> Array | None:
         """The values of a tensor that stands in the file, None where none do.
 
         Integers with scales are the real numbers that they stand for, scale (q - zero point), in float32. Raises
         ModelFileError where the bytes do not fill the shape, UnsupportedOperatorError for a form that is not read.
         """
-        tensor = self.tensors[index]
         values = self._stored(tensor)
         if values is None:
             return None
@@ -164,12 +163,13 @@ class StoredModel:
             shifted = values.astype(exact) - zeros.astype(exact)
             return np.asarray(shifted.astype(np.float32) * scales)
 
-    def quantized_constant(self, index: int) -> QuantizedConstant | None:
+    def quantized_constant(self, tensor: Tensor) -> QuantizedConstant | None:
         """A constant of integers with scales as these; None for any other tensor."""
-        tensor = self.tensors[index]
         values = self._stored(tensor) if tensor.is_quantized else None
         if values is None:
             return None
+        if values.dtype == np.int64 and values.size and np.abs(values).max() <= np.iinfo(np.int32).max:
+            values = values.astype(np.int32)
         scales, zeros = self._columns(values, tensor)
         return dequantized_constant(values, scales, zeros.astype(np.int32))
 
@@ -212,7 +212,8 @@ class StoredModel:
 
     def _columns(self, values: Array, tensor: Tensor) -> tuple[Array, Array]:
         """Scales, float32, and zero points as they broadcast to a tensor's integers."""
-        count, axis = len(tensor.scales), tensor.channel_axis
+        # Older writers give a bias the axis of its weight.
+        count, axis = len(tensor.scales), 0 if values.ndim == 1 else tensor.channel_axis
         zeros = tensor.zero_points or (0,)
         zeros = zeros * count if len(zeros) == 1 else zeros
         per_channel = count > 1 and 0 <= axis < values.ndim and values.shape[axis] == count

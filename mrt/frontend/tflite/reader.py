@@ -14,6 +14,7 @@ from mrt.frontend.shared.node import Value, ValueScope
 from mrt.frontend.shared.quantized import STORAGE
 from mrt.frontend.shared.refusals import check_static, list_uncovered
 from mrt.frontend.tflite.files import StoredModel, StoredOperator
+from mrt.frontend.tflite.layers import as_computed
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter
 from mrt.frontend.tflite.source import read_model
 from mrt.frontend.tvm.bias import merge_biases
@@ -40,6 +41,7 @@ class _Reader:
         self._names = [names.unique(tensor.name) for tensor in model.tensors]
         self._scope = ValueScope(self._names)
         self._values: dict[int, Value] = {}
+        self._layer_constants: dict[tuple[int, tuple[float, ...]], Value] = {}
         # Of a network that computes in integers the weights stay integers; of another they are what they stand for.
         self._is_integer = False
 
@@ -101,7 +103,9 @@ class _Reader:
 
     def _read_operator(self, operator: StoredOperator) -> None:
         """Defines the outputs: arrays where no input depends on the data, else what the operator's converter makes."""
-        inputs = tuple(NOTHING if index < 0 else self._value(index, operator) for index in operator.inputs)
+        inputs = tuple(
+            NOTHING if index < 0 else self._input(operator, place) for place, index in enumerate(operator.inputs)
+        )
         outputs = tuple(self._model.tensors[index] for index in operator.outputs)
         node = Node(self._names[operator.outputs[0]], self._scope, inputs, operator, outputs)
         convert = find_converter(operator.kind)
@@ -158,7 +162,8 @@ class _Reader:
     def _value(self, index: int, reader: StoredOperator | None = None) -> Value:
         """The value of a tensor; GraphError where neither an earlier operator nor the file gives it."""
         if index not in self._values:
-            constant = self._model.constant(index)
+            tensor = self._model.tensors[index]
+            constant = self._model.constant(tensor)
             if constant is None:
                 who = f"{self._names[reader.outputs[0]]} ({reader.kind})" if reader is not None else "the output"
                 raise GraphError(
@@ -167,8 +172,25 @@ class _Reader:
                 )
             self._define(index, constant)
             if self._is_integer:
-                self._scope.keep_quantized(constant, self._model.quantized_constant(index))
+                self._scope.keep_quantized(constant, self._model.quantized_constant(tensor))
         return self._values[index]
+
+    def _input(self, operator: StoredOperator, place: int) -> Value:
+        """An input of an operator; of a quantized layer the constants as its kernel takes them."""
+        index = operator.inputs[place]
+        stored = self._model.tensors[index]
+        told = as_computed(self._model.tensors, operator, place) if self._is_integer else stored
+        if told is stored or isinstance(self._values.get(index), Symbol):
+            return self._value(index, operator)
+        key = index, told.scales
+        if key not in self._layer_constants:
+            constant = self._model.constant(told)
+            if constant is None:
+                return self._value(index, operator)
+            self._scope.entitle(constant, self._names[index])
+            self._scope.keep_quantized(constant, self._model.quantized_constant(told))
+            self._layer_constants[key] = constant
+        return self._layer_constants[key]
 
     def _check_shape(self, index: int, value: Value) -> None:
         """GraphError where what was read has not the shape that the file says; a tensor without one says nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,6 +17,7 @@ from mrt.frontend.tflite.activation import activated
 from mrt.frontend.tflite.files import Options, names_of
 from mrt.frontend.tflite.layouts import channels_last, image, weight
 from mrt.frontend.tflite.node import Node, converter
+from mrt.frontend.tflite.rounding import away_from_halves
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.functions import Sqrt, Square
@@ -91,10 +93,20 @@ def deconvolution(node: Node) -> Symbol:
 
 @converter("MAX_POOL_2D", "AVERAGE_POOL_2D")
 def pooling(node: Node) -> Symbol:
-    """Averages are those of the elements that are there, the border left out."""
+    """Averages are those of the elements that are there, the border left out; of integers their halves are rounded
+    away from the integer 0, whatever real number that stands for.
+    """
     options, data = node.options("Pool2DOptions"), image(node)
-    is_max = node.operator == "MAX_POOL_2D"
-    return _applied(node, options, _pooling(node, options, data, "max" if is_max else "avg"), [data])
+    if node.operator == "MAX_POOL_2D":
+        return _applied(node, options, _pooling(node, options, data, "max"), [data])
+    operator = _pooling(node, options, data, "avg")
+    if not node.outputs[0].is_quantized:
+        return _applied(node, options, operator, [data])
+
+    def make(suffix: str) -> Symbol:
+        return away_from_halves(node, node.apply(operator, [data], "averages"), math.prod(operator.kernel), suffix)
+
+    return channels_last(node, 4, partial(activated, node, options, make))
 
 
 @converter("L2_POOL_2D")
