@@ -237,6 +237,8 @@ def test_shapes_are_computed_while_reading() -> None:
     [
         ("FLOOR_DIV", [np.int32([7, -7]), np.int32([2, 2])], np.int32([3, -4])),
         ("FLOOR_MOD", [np.int32([7, -7]), np.int32([4, 4])], np.int32([3, 1])),
+        ("REDUCE_ANY", [np.asarray([[True, False], [False, False]]), np.int32([1])], np.asarray([True, False])),
+        ("REDUCE_ALL", [np.asarray([[True, False], [True, True]]), np.int32([1])], np.asarray([False, True])),
         ("BITWISE_XOR", [np.int32([5, 6]), np.int32([3, 3])], np.int32([6, 5])),
         ("RIGHT_SHIFT", [np.int32([7, -8]), np.int32([1, 2])], np.int32([3, -2])),
         ("BROADCAST_ARGS", [np.int32([3, 1]), np.int32([2, 1, 4])], np.int32([2, 3, 4])),

@@ -23,7 +23,7 @@ CASES = (
 TESTED_ELSEWHERE = {
     *("DENSIFY", "DEQUANTIZE", "QUANTIZE", "FILL", "RANGE", "RANK", "REDUCE_PROD", "SHAPE", "ZEROS_LIKE"),
     *("BITWISE_XOR", "BROADCAST_ARGS", "FLOOR_DIV", "FLOOR_MOD", "RIGHT_SHIFT", "SCATTER_ND", "WHERE"),
-    *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR"),
+    *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "REDUCE_ALL", "REDUCE_ANY"),
 }
 """By files of constants, in test_tflite_models.py, of sparse ones, in test_tflite_sparsity.py, and of integers, in
 test_tflite_quantized.py."""

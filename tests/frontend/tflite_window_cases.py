@@ -166,3 +166,30 @@ for index, (kernel, stride, padding) in enumerate(product([(2, 2), (3, 4)], [(1,
             "Pool2DOptions",
             attributes,
         )
+
+# Volumes
+
+VOLUME = random(1, 4, 5, 6, 3, seed=21)
+CUBE, CUBE_BIAS = random(2, 3, 2, 3, 4, seed=22), random(4, seed=23)
+
+
+def convolved_volume(stride: tuple[int, int, int], padding: int) -> Array:
+    data = VOLUME.astype(np.float64)
+    if padding == SAME:
+        pads = [same_padding(*of) for of in zip(VOLUME.shape[1:4], CUBE.shape[:3], stride, strict=True)]
+        data = np.pad(data, [(0, 0), *pads, (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(data, CUBE.shape[:3], axis=(1, 2, 3))
+    windows = windows[:, :: stride[0], :: stride[1], :: stride[2]]
+    return f(np.einsum("ndhwcxyz,xyzco->ndhwo", windows, CUBE) + CUBE_BIAS)
+
+
+for stride, padding in product([(1, 1, 1), (2, 1, 3)], [SAME, VALID]):
+    case(
+        f"volume stride {stride} padding {padding}",
+        "CONV_3D",
+        [Computed(VOLUME), CUBE, CUBE_BIAS],
+        convolved_volume(stride, padding),
+        "Conv3DOptions",
+        {f"Stride{axis}": step for axis, step in zip("DHW", stride, strict=True)} | {"Padding": padding},
+        tolerance=1e-4,
+    )

@@ -1,4 +1,4 @@
-"""Reductions over axes: MEAN, SUM, REDUCE_MAX, REDUCE_MIN."""
+"""Reductions over axes: MEAN, SUM, REDUCE_MAX, REDUCE_MIN, and of truth values REDUCE_ANY, REDUCE_ALL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.operators.selection import Min
 
-_REDUCTIONS: dict[str, Callable[..., Operator]] = {"MEAN": Mean, "SUM": Sum, "REDUCE_MAX": Max, "REDUCE_MIN": Min}
+_REDUCTIONS: dict[str, Callable[..., Operator]] = {
+    "MEAN": Mean,
+    "REDUCE_ALL": Min,
+    "REDUCE_ANY": Max,
+    "REDUCE_MAX": Max,
+    "REDUCE_MIN": Min,
+    "SUM": Sum,
+}
 
 
 @converter(*_REDUCTIONS)

@@ -15,7 +15,7 @@ from mrt.frontend.shared.shaping import bordered, unless_default
 from mrt.frontend.shared.windows import same_pads
 from mrt.frontend.tflite.activation import activated
 from mrt.frontend.tflite.files import Options, names_of
-from mrt.frontend.tflite.layouts import channels_last, image, weight
+from mrt.frontend.tflite.layouts import channels_last, channels_second, image, weight
 from mrt.frontend.tflite.node import Node, converter
 from mrt.frontend.tflite.rounding import away_from_halves
 from mrt.symbol import Operator, Symbol
@@ -37,6 +37,18 @@ def convolution(node: Node) -> Symbol:
     return _convolved(node, options, data, kernel, channels // read)
 
 
+@converter("CONV_3D")
+def convolution_of_volumes(node: Node) -> Symbol:
+    """The data is (N, D, H, W, C), the weight (D, H, W, I, O), where I may be a part of the channels as above."""
+    if len(node.shape(0)) != 5:
+        raise GraphError(f"{node.label}: data has shape {node.shape(0)}; rank 5 is needed")
+    options, data, kernel = node.options("Conv3DOptions"), channels_second(node), weight(node, (4, 3, 0, 1, 2))
+    channels, read = data.shape[1], kernel.shape[1]
+    if not read or channels % read:
+        raise GraphError(f"{node.label}: data has {channels} channels, the weight reads {read}")
+    return _convolved(node, options, data, kernel, channels // read)
+
+
 @converter("DEPTHWISE_CONV_2D")
 def depthwise_convolution(node: Node) -> Symbol:
     """The weight is (1, H, W, O), where O is a multiple of the data's channels."""
@@ -48,12 +60,13 @@ def depthwise_convolution(node: Node) -> Symbol:
 
 def _convolved(node: Node, options: Options, data: Symbol, kernel: Symbol, groups: int) -> Symbol:
     """Padding that differs between begin and end becomes a Pad before the convolution."""
-    stride = _sizes(node, options, "StrideH", "StrideW")
-    dilation = _sizes(node, options, "DilationHFactor", "DilationWFactor")
+    axes = "DHW"[-len(kernel.shape[2:]) :]
+    stride = _sizes(node, options, *(f"Stride{axis}" for axis in axes))
+    dilation = _sizes(node, options, *(f"Dilation{axis}Factor" for axis in axes))
     spans = [(size - 1) * step + 1 for size, step in zip(kernel.shape[2:], dilation, strict=True)]
     begins, ends = _pads(node, options, data.shape[2:], stride, spans)
     if begins != ends:
-        data, begins = bordered(node, data, begins, ends, "padded"), (0, 0)
+        data, begins = bordered(node, data, begins, ends, "padded"), (0,) * len(axes)
     inputs = [data, kernel, *_bias(node, 2)]
     operator = Convolution(
         kernel=kernel.shape[2:],
@@ -137,18 +150,19 @@ def _pooling(node: Node, options: Options, data: Symbol, kind: str) -> Pooling:
 
 def _applied(node: Node, options: Options, operator: Operator, inputs: Sequence[Symbol]) -> Symbol:
     """`operator` on channels-first inputs and the activation, with the channels last."""
-    return channels_last(node, 4, partial(activated, node, options, partial(node.apply, operator, inputs)))
+    make = partial(activated, node, options, partial(node.apply, operator, inputs))
+    return channels_last(node, inputs[0].type.rank, make)
 
 
 def _bias(node: Node, index: int) -> list[Symbol]:
     return [node.symbol(index, "bias")] if node.has(index) else []
 
 
-def _sizes(node: Node, options: Options, height: str, width: str) -> tuple[int, ...]:
-    """Two options that are sizes; GraphError where one is not positive."""
-    sizes = options.integer(height), options.integer(width)
+def _sizes(node: Node, options: Options, *names: str) -> tuple[int, ...]:
+    """Options that are sizes; GraphError where one is not positive."""
+    sizes = tuple(map(options.integer, names))
     if min(sizes) < 1:
-        raise GraphError(f"{node.label}: {height} and {width} are {sizes}; sizes of at least 1 are needed")
+        raise GraphError(f"{node.label}: {' and '.join(names)} are {sizes}; sizes of at least 1 are needed")
     return sizes
 
 
@@ -158,7 +172,8 @@ def _pads(
     """Elements of padding before and after each spatial axis. SAME gives ceil(size / stride) windows."""
     number = options.integer("Padding")
     if _PADDINGS.get(number) == "VALID":
-        return (0, 0), (0, 0)
+        none = (0,) * len(spans)
+        return none, none
     if _PADDINGS.get(number) != "SAME":
         raise node.unsupported("Padding", f"number {number}", "SAME or VALID")
     return same_pads(spatial, stride, spans, upper=True)
