@@ -1,4 +1,4 @@
-"""What every reader refuses, in the same words: dynamic sizes, tensors too large, operators that are not covered."""
+"""What every reader refuses, in the same words: tensors too large, operators that are not covered."""
 
 from __future__ import annotations
 
@@ -21,21 +21,6 @@ def check_size(label: str, shape: Sequence[int], limit: int = MAX_ELEMENTS) -> N
     # An axis of length 0 makes no other axis small.
     if min(shape, default=0) < 0 or math.prod(max(size, 1) for size in shape) > limit:
         raise GraphError(f"{label}: a tensor of shape {tuple(shape)} is needed; at most {limit} elements are allowed")
-
-
-def check_static(inputs: Sequence[tuple[str, Sequence[int | None]]], means: str) -> None:
-    """GraphError listing every size of an input that is not known.
-
-    inputs: name and sizes of each, None where a size is dynamic; `means`: what fixes sizes in this format.
-    """
-    dynamic = [
-        f"input {name} has the dynamic axis {axis}"
-        for name, sizes in inputs
-        for axis, size in enumerate(sizes)
-        if size is None
-    ]
-    if dynamic:
-        raise GraphError(f"{'; '.join(dynamic)}; only axis 0, the batch, may be dynamic: fix the others {means}")
 
 
 def list_uncovered(title: str, uncovered: Mapping[str, Sequence[str]], advice: str) -> str:
