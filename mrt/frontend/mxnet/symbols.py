@@ -14,6 +14,7 @@ from mrt.frontend.mxnet.params import read_params, without_prefixes
 from mrt.frontend.shared.channels_first import channels_first
 from mrt.frontend.shared.inputs import ReadOptions, Shapes, StatedInput, Values, fixed_inputs, read_options
 from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.shared.split import FileOperator, read_with_split
 from mrt.messages import short
 from mrt.paths import as_path
 from mrt.symbol import Array, Graph, Symbol, TensorType
@@ -71,8 +72,34 @@ def _read(
     if "format_version" in content.attributes:
         raise ModelFileError(f"{title} was written by MRT; mrt.load reads the folder that it lies in")
     _check_names(content, title)
+    operators = _described(content)
+    return read_with_split(
+        lambda heads: _read_heads(replace(content, heads=tuple(heads)), title, params, options, keep_float64),
+        operators,
+        content.heads,
+        options.split,
+    )
+
+
+def _described(content: SymbolJson) -> list[FileOperator]:
     live = _live_nodes(content)
-    _check_covered([content.nodes[place] for place in live], title)
+    used = _used(content, live)
+    return [
+        FileOperator(node.name, node.op, _needed(node), [Reference(place, output) for output in used[place]])
+        for place, node in ((place, content.nodes[place]) for place in live)
+        if not node.is_variable
+    ]
+
+
+def _read_heads(
+    content: SymbolJson,
+    title: str,
+    params: str | os.PathLike[str] | bytes | Mapping[str, Array],
+    options: ReadOptions,
+    keep_float64: bool | None,
+) -> Graph:
+    live = _live_nodes(content)
+    _check_covered(content, live, title)
     is_exact = EXPORTED in content.attributes if keep_float64 is None else keep_float64
     scope = Scope((node.name for node in content.nodes), _arrays_of(params), is_exact)
     _read_variables(content, live, scope, options)
@@ -154,15 +181,15 @@ def _needed(node: JsonNode) -> tuple[Reference, ...]:
     return node.inputs[:1] if node.op in HEADS else node.inputs
 
 
-def _check_covered(nodes: Sequence[JsonNode], title: str) -> None:
+def _check_covered(content: SymbolJson, live: Sequence[int], title: str) -> None:
     """UnsupportedOperatorError listing every operator without a converter."""
     uncovered: dict[str, list[str]] = {}
-    for node in nodes:
+    for node in (content.nodes[place] for place in live):
         if not node.is_variable and find_converter(node.op) is None:
             uncovered.setdefault(node.op, []).append(node.name)
     if uncovered:
         advice = "replace them, or cut the network before them with get_internals"
-        raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice))
+        raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice, _described(content), content.heads))
 
 
 def _read_variables(content: SymbolJson, live: Sequence[int], scope: Scope, options: ReadOptions) -> None:

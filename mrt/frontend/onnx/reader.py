@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import onnx
 
@@ -18,6 +18,7 @@ from mrt.frontend.shared.converting import converted
 from mrt.frontend.shared.inputs import ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.quantized import QuantizedConstant, holds_quantized
 from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.shared.split import FileOperator, read_with_split
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
 
@@ -46,16 +47,32 @@ def read_graph(model: str | os.PathLike[str] | onnx.ModelProto, options: ReadOpt
     if graph.sparse_initializer:
         names = ", ".join(sparse.values.name for sparse in graph.sparse_initializer)
         raise GraphError(f"{title} has sparse initializers, which are not read: {names}; store them densely")
-    nodes = [_in_default_domain(node) for node in _live_nodes(graph)]
-    scope = Scope(_names(graph), opset, folder, holds_integers_alone(graph, nodes))
-    constants = {*options.values, *(tensor.name for tensor in graph.initializer)}
-    _check_covered(nodes, constants, title, scope.is_exact)
+    outputs = [output.name for output in graph.output]
+    operators = [_described(node) for node in _live_nodes(graph, outputs)]
+
+    def read(wanted: Sequence[str]) -> Graph:
+        nodes = [_in_default_domain(node) for node in _live_nodes(graph, wanted)]
+        scope = Scope(_names(graph), opset, folder, holds_integers_alone(graph, nodes))
+        constants = {*options.values, *(tensor.name for tensor in graph.initializer)}
+        uncovered = _uncovered(nodes, constants, scope.is_exact)
+        if uncovered:
+            advice = "replace them before exporting, or cut the model before them"
+            raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice, operators, outputs))
+        return _read(graph, nodes, wanted, scope, options)
+
+    return read_with_split(read, operators, outputs, options.split)
+
+
+def _read(
+    graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope, options: ReadOptions
+) -> Graph:
+    """The graph of these outputs, which need just these nodes."""
     _read_inputs(graph, scope, options)
-    _read_initializers(graph, nodes, scope)
-    used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
+    used = {name for node in nodes for name in node.input} | set(outputs)
+    _read_initializers(graph, used, scope)
     for node in nodes:
         _read_node(node, scope, used)
-    return scope.builder.graph([_output(output.name, scope) for output in graph.output])
+    return scope.builder.graph([_output(name, scope) for name in outputs])
 
 
 def _opset(model: onnx.ModelProto, title: str) -> int:
@@ -83,9 +100,9 @@ def _names(graph: onnx.GraphProto) -> set[str]:
     return names
 
 
-def _live_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+def _live_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodeProto]:
     """The nodes that an output needs, in order."""
-    needed = {output.name for output in graph.output}
+    needed = set(outputs)
     live = []
     for node in reversed(graph.node):
         if any(name in needed for name in node.output):
@@ -104,8 +121,14 @@ def _in_default_domain(node: onnx.NodeProto) -> onnx.NodeProto:
     return copy
 
 
-def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title: str, is_exact: bool) -> None:
-    """Raises UnsupportedOperatorError listing every operator that is not covered.
+def _described(node: onnx.NodeProto) -> FileOperator:
+    kind = node.op_type if is_standard(node) else f"{node.domain}.{node.op_type}"
+    name = next(filter(None, node.output), node.name)
+    return FileOperator(name, kind, tuple(filter(None, node.input)), tuple(filter(None, node.output)))
+
+
+def _uncovered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], is_exact: bool) -> dict[str, list[str]]:
+    """Every operator that is not covered, with the names of its nodes.
 
     Whether a node is covered may depend on its inputs: many operators are only where no input depends on the data.
     """
@@ -115,11 +138,9 @@ def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title:
         if folds(node, all(name in known for name in node.input)):
             known.update(node.output)
         elif find_converter(node, is_exact) is None:
-            operator = node.op_type if is_standard(node) else f"{node.domain}.{node.op_type}"
-            uncovered.setdefault(operator, []).append(next(filter(None, node.output), node.name))
-    if uncovered:
-        advice = "replace them before exporting, or cut the model before them"
-        raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice))
+            described = _described(node)
+            uncovered.setdefault(described.kind, []).append(described.name)
+    return uncovered
 
 
 def _read_inputs(graph: onnx.GraphProto, scope: Scope, options: ReadOptions) -> None:
@@ -160,8 +181,7 @@ _NO_SYMBOLS = ("", "?", "None", "-1")
 """What exporters call sizes that have nothing to do with each other."""
 
 
-def _read_initializers(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
-    used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
+def _read_initializers(graph: onnx.GraphProto, used: Collection[str], scope: Scope) -> None:
     for tensor in graph.initializer:
         if tensor.name in used:
             scope.define(tensor.name, scope.given(tensor))

@@ -26,6 +26,7 @@ from mrt.frontend.shared.inputs import ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.node import Value, ValueScope
 from mrt.frontend.shared.quantized import QuantizedConstant, fake_quantized_constant
 from mrt.frontend.shared.refusals import check_size, list_uncovered
+from mrt.frontend.shared.split import FileOperator, read_with_split
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.symbol import Array, Graph, GraphBuilder, TensorType
 
@@ -41,7 +42,15 @@ _Key = tuple[int, int]
 def read_graph(model: str | os.PathLike[str] | openvino.Model, options: ReadOptions) -> Graph:
     """What from_openvino gives."""
     loaded, title = read_model(model)
-    return merge_biases(_Reader(loaded, title, options).read())
+    whole = _Reader(loaded, title, options)
+    if not whole.results:
+        raise GraphError(f"{title} has no outputs; convert it with at least one")
+    return read_with_split(
+        lambda outputs: merge_biases((whole if outputs is whole.results else whole.again()).read(outputs)),
+        whole.described,
+        whole.results,
+        options.split,
+    )
 
 
 class _Reader:
@@ -52,6 +61,7 @@ class _Reader:
         self._model = model
         self._fix_inputs(options)
         self._operators: list[openvino.Node] = list(model.get_ordered_ops())
+        self.results: list[_Key] = [_key(result.input_value(0)) for result in model.get_results()]
         names = GraphBuilder()
         # Inputs are called as their tensors, by which they are fed.
         self._names = {
@@ -64,21 +74,45 @@ class _Reader:
         self._tensors: dict[_Key, openvino.Tensor] = {}
         self._quantized: dict[_Key, QuantizedConstant] = {}
 
-    def read(self) -> Graph:
-        self._check_covered()
+    def again(self) -> _Reader:
+        """A reader of the same model that has read nothing yet; its inputs are fixed."""
+        return _Reader(self._model, self._title, ReadOptions())
+
+    @property
+    def described(self) -> list[FileOperator]:
+        return [
+            FileOperator(
+                self._names[_id(operator)],
+                operator.get_type_name(),
+                [_key(port.get_source_output()) for port in operator.inputs()],
+                [(_id(operator), int(port.get_index())) for port in operator.outputs()],
+            )
+            for operator in self._operators
+            if operator.get_type_name() not in ("Parameter", "Constant", "Result")
+        ]
+
+    def read(self, outputs: Sequence[_Key]) -> Graph:
+        operators = self._needed(outputs)
+        self._check_covered(operators)
         for parameter in self._model.get_parameters():
             self._read_input(parameter)
-        for operator in self._operators:
+        for operator in operators:
             kind = operator.get_type_name()
             if kind == "Constant":
                 self._tensors[_id(operator), 0] = tensor_of(operator)
             elif kind not in ("Parameter", "Result"):
                 self._read_operator(operator)
-        results = self._model.get_results()
-        if not results:
-            raise GraphError(f"{self._title} has no outputs; convert it with at least one")
-        outputs = [(_name(result), self._value(_key(result.input_value(0)))) for result in results]
-        return self._scope.builder.graph([self._scope.symbol(value, name) for name, value in outputs])
+        named = [(self._names[key[0]], self._value(key)) for key in outputs]
+        return self._scope.builder.graph([self._scope.symbol(value, name) for name, value in named])
+
+    def _needed(self, outputs: Sequence[_Key]) -> list[openvino.Node]:
+        """The operators that these outputs need, in order."""
+        needed, found = {number for number, _ in outputs}, []
+        for operator in reversed(self._operators):
+            if _id(operator) in needed:
+                found.append(operator)
+                needed.update(_id(port.get_source_output().get_node()) for port in operator.inputs())
+        return found[::-1]
 
     def _fix_inputs(self, options: ReadOptions) -> None:
         """Fixes every size of an input, and makes those that have a value constants of the model."""
@@ -105,11 +139,11 @@ class _Reader:
             reader.replace_source_output(constant.output(0))
         self._model.remove_parameter(parameter)
 
-    def _check_covered(self) -> None:
+    def _check_covered(self, operators: Sequence[openvino.Node]) -> None:
         """Raises UnsupportedOperatorError listing every operator that depends on the data and is not covered."""
         known: set[int] = set()
         uncovered: dict[str, list[str]] = {}
-        for operator in self._operators:
+        for operator in operators:
             kind = operator.get_type_name()
             sources = [_id(port.get_source_output().get_node()) for port in operator.inputs()]
             if kind == "Constant" or kind in _ALWAYS_KNOWN or (sources and known.issuperset(sources)):
@@ -119,7 +153,7 @@ class _Reader:
                 uncovered.setdefault(f"{kind} ({version})", []).append(self._names[_id(operator)])
         if uncovered:
             advice = "replace them before converting, or cut the model before them"
-            raise UnsupportedOperatorError(list_uncovered(self._title, uncovered, advice))
+            raise UnsupportedOperatorError(list_uncovered(self._title, uncovered, advice, self.described, self.results))
 
     def _read_input(self, parameter: openvino.Node) -> None:
         name = self._names[_id(parameter)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from mrt.frontend.shared.inputs import ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.node import Value, ValueScope
 from mrt.frontend.shared.quantized import STORAGE
 from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.shared.split import FileOperator, read_with_split
 from mrt.frontend.tflite.files import StoredModel, StoredOperator, Tensor, read_model
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter
 from mrt.frontend.tvm.bias import merge_biases
@@ -26,14 +28,22 @@ ROUNDED = ("INT8", "UINT8", "INT16")
 
 def read_graph(model: str | os.PathLike[str] | bytes, options: ReadOptions) -> Graph:
     """What from_tflite gives."""
-    return merge_biases(channels_first(_Reader(read_model(model)).read(options)))
+    stored = read_model(model)
+    whole = _Reader(stored, stored)
+    return read_with_split(
+        lambda outputs: _Reader(replace(stored, outputs=tuple(outputs)), stored).read(options),
+        whole.described,
+        stored.outputs,
+        options.split,
+    )
 
 
 class _Reader:
     """Reads one model: the values of its tensors by their numbers."""
 
-    def __init__(self, model: StoredModel) -> None:
-        self._model = model
+    def __init__(self, model: StoredModel, whole: StoredModel) -> None:
+        """`whole`: the model with all its outputs."""
+        self._model, self._whole = model, whole
         names = GraphBuilder()
         self._names = [names.unique(tensor.name) for tensor in model.tensors]
         self._scope = ValueScope(self._names)
@@ -42,18 +52,26 @@ class _Reader:
         self._is_integer = False
 
     def read(self, options: ReadOptions) -> Graph:
-        operators = self._needed()
+        operators = self._needed(self._model)
         self._is_integer = self._computes_integers(operators)
         self._check_covered(operators)
         self._read_inputs(options)
         for operator in operators:
             self._read_operator(operator)
         outputs = [self._scope.symbol(self._value(index), self._names[index]) for index in self._model.outputs]
-        return self._scope.builder.graph(outputs)
+        return merge_biases(channels_first(self._scope.builder.graph(outputs)))
 
-    def _needed(self) -> list[StoredOperator]:
+    @property
+    def described(self) -> list[FileOperator]:
+        """The operators that an output of the whole model needs."""
+        return [
+            FileOperator(self._names[operator.outputs[0]], operator.kind, operator.inputs, operator.outputs)
+            for operator in self._needed(self._whole)
+        ]
+
+    def _needed(self, model: StoredModel) -> list[StoredOperator]:
         """The operators that an output needs, in order."""
-        wanted, found = set(self._model.outputs), []
+        wanted, found = set(model.outputs), []
         for operator in reversed(self._model.operators):
             if not wanted.isdisjoint(operator.outputs):
                 found.append(operator)
@@ -80,7 +98,9 @@ class _Reader:
                 uncovered.setdefault(operator.kind, []).append(self._names[operator.outputs[0]])
         if uncovered:
             advice = "replace them before converting, or cut the model before them"
-            raise UnsupportedOperatorError(list_uncovered(self._model.title, uncovered, advice))
+            raise UnsupportedOperatorError(
+                list_uncovered(self._model.title, uncovered, advice, self.described, self._whole.outputs)
+            )
 
     def _read_inputs(self, options: ReadOptions) -> None:
         tensors = [self._model.tensors[index] for index in self._model.inputs]
