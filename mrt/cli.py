@@ -330,7 +330,10 @@ def export(
         ),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option("--batch", metavar="N", help="Samples at once, instead of as many as are saved.")
+        str | None,
+        typer.Option(
+            "--batch", metavar="N|any", help="Samples at once, instead of as many as are saved; any number in ONNX."
+        ),
     ] = None,
 ) -> None:
     """Write a saved model, verified, in another format: the same integers for the same integers."""
@@ -339,7 +342,7 @@ def export(
 
         model, target = load(directory), export_format(format_)
         write = getattr(model, f"to_{target.name}")
-        written = write(output or directory / target.default_name, batch)
+        written = write(output or directory / target.default_name, target.batch(batch))
         for path in written:
             typer.echo(f"{path}: {path.stat().st_size} bytes, digest {model.digest}")
         summary = target.summary(written)
