@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mrt.symbol import Array, Symbol
+from mrt.symbol import Array, Interval, Symbol
 from mrt.symbol.operators.activation import LeakyReLU
 from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.reduce import Max
@@ -238,6 +238,7 @@ def multiplies_matrices(op: Symbol, operands: Sequence[Operand], analysis: Error
 
 
 @rule(*("sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "softsign", "hard_sigmoid", "softrelu"))
+@rule(*("sin", "arctan", "sinh", "cosh", "arcsinh"))
 @rule(*("cos", "silu", "hard_swish", "mish", "_power_scalar", "_rdiv_scalar", "elementwise_region"))
 def looks_up(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> Array:
     """L ex + s / 2, s the step of the entries and L the Lipschitz constant of the saturated function between the
@@ -263,6 +264,15 @@ def jumps(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> A
     data, apply = operands[0], op.operator.evaluate
     here, below, above = (apply(data.value + move) for move in (0, -data.error, data.error))
     return np.maximum(here - below, above - here) + analysis.scale(op) / 2
+
+
+@rule("_mod_scalar")
+def starts_again(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> Array:
+    """What the remainder, which falls back where it starts again, may be within ex of x, and s / 2."""
+    data = operands[0]
+    here, error = op.operator.evaluate(data.value), np.broadcast_to(data.error, data.value.shape)
+    around = op.operator.bounds(Interval(data.value - error, data.value + error, data.value.shape))
+    return np.maximum(here - around.lo, around.hi - here) + analysis.scale(op) / 2
 
 
 @rule("_maximum", "_minimum", "broadcast_maximum", "broadcast_minimum")

@@ -40,11 +40,12 @@ from mrt.symbol.operators.functions import (
     Square,
     Trunc,
 )
+from mrt.symbol.operators.hyperbolic import Arcsinh, Arctan, Cosh, Sinh
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.normalization import LayerNorm, LogSoftmax, Softmax
 from mrt.symbol.operators.pad import Pad
-from mrt.symbol.operators.periodic import Cos
+from mrt.symbol.operators.periodic import Cos, ModScalar, Sin
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.operators.region import ElementwiseRegion
@@ -175,6 +176,8 @@ def _functions() -> Iterator[Case]:
     for kind in ("elu", "selu", "gelu", "gelu_tanh"):
         yield Case(LeakyReLU(act_type=kind, slope=0.7), (IMAGE,))
     yield Case(Cos(), (IMAGE,))
+    for function in (Sin, Arctan, Arcsinh, Sinh, Cosh):
+        yield Case(function(), (IMAGE,))
     for function in (Abs, Negative, Square, Sigmoid, Tanh, Exp, Erf, Softsign, HardSigmoid, Softrelu, Silu, HardSwish):
         yield Case(function(), (IMAGE,))
     yield Case(HardSigmoid(alpha=-0.3, beta=0.2), (IMAGE,))
@@ -182,6 +185,8 @@ def _functions() -> Iterator[Case]:
     yield Case(PowerScalar(3), (IMAGE,))
     for function in (Log(), Sqrt(), Rsqrt(), Reciprocal(), RDivScalar(-2.0), PowerScalar(-1.5), PowerScalar(0.3)):
         yield Case(function, (positive(1, 4, 7, 6),))
+    for operator in (ModScalar(0.7), ModScalar(-0.7), ModScalar(0.7, truncates=True)):
+        yield Case(operator, (IMAGE,), is_loose=True)
     for function in (Floor, Ceil, Trunc, Round, Rint, RoundHalfEven, Sign):
         yield Case(function(), (IMAGE,), is_loose=True)
     yield Case(ElementwiseRegion("elemwise_mul(x, sigmoid(_mul_scalar(x, scalar=1.702)))"), (IMAGE,))

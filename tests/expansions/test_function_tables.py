@@ -41,8 +41,9 @@ from mrt.symbol.operators.functions import (
     Square,
     Trunc,
 )
+from mrt.symbol.operators.hyperbolic import Arccos, Arccosh, Arcsin, Arcsinh, Arctan, Arctanh, Cosh, Sinh
 from mrt.symbol.operators.linear import FullyConnected
-from mrt.symbol.operators.periodic import Cos
+from mrt.symbol.operators.periodic import Cos, Sin, Tan
 from mrt.symbol.operators.reduce import Sum
 from mrt.symbol.operators.region import ElementwiseRegion
 from mrt.symbol.operators.scalar import RDivScalar
@@ -60,6 +61,16 @@ TABLES: list[tuple[Operator, tuple[float, float]]] = [
     (Tanh(), SIGNED),
     (Exp(), SIGNED),
     (Cos(), SIGNED),
+    (Sin(), SIGNED),
+    (Tan(), (-0.8, 0.9)),
+    (Arcsin(), (-1.0, 1.0)),
+    (Arccos(), (-1.0, 1.0)),
+    (Arctan(), SIGNED),
+    (Arcsinh(), SIGNED),
+    (Arccosh(), (1.0, 6.0)),
+    (Arctanh(), (-0.6, 0.7)),
+    (Sinh(), SIGNED),
+    (Cosh(), SIGNED),
     (Erf(), SIGNED),
     (Softsign(), SIGNED),
     (HardSigmoid(), SIGNED),

@@ -58,7 +58,9 @@ EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
 def test_every_operator_with_an_integer_form_has_a_case_and_a_bound() -> None:
     covered = {symbol.op for case in CASES for symbol in case.graph.operators}
     # What the network rounds itself is held to its own definition: see test_trained_quantization.py.
-    assert expanded_operators() - {"FakeQuantize", "quantize", "dequantize"} == set(RULES) == covered
+    # Functions that have a value near 0 or above 1 only are held to theirs in test_function_tables.py.
+    elsewhere = {"FakeQuantize", "quantize", "dequantize", "tan", "arcsin", "arccos", "arccosh", "arctanh"}
+    assert expanded_operators() - elsewhere == set(RULES) == covered
 
 
 @pytest.mark.sampled(4)

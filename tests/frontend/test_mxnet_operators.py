@@ -278,5 +278,12 @@ def test_outputs_of_a_split_are_slices() -> None:
     np.testing.assert_array_equal(middle, np.maximum(x[:, 2:4], 0))
 
 
-def test_cosine() -> None:
-    np.testing.assert_allclose(run("cos", {"x": 9 * X}), np.cos(9 * X.astype(np.float64)), rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("name", ["cos", "sin", "arctan", "arcsinh", "sinh", "cosh"])
+def test_functions_that_numpy_has(name: str) -> None:
+    expected = getattr(np, name)(3 * X.astype(np.float64))
+    np.testing.assert_allclose(run(name, {"x": 3 * X}), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_remainder() -> None:
+    found = run("_mod_scalar", {"x": 9 * X}, scalar="2.5")
+    np.testing.assert_allclose(found, np.mod(9 * X.astype(np.float64), 2.5), rtol=1e-5, atol=1e-5)

@@ -94,6 +94,14 @@ REFUSALS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "is no tensor; only tensors are read",
         ("test_identity_opt",),
     ),
+    "remainders by what is computed": (
+        "input divisor is computed from the data",
+        ("test_mod_float_edge_cases_*", "test_mod_float*_mixed_sign_fmod_*"),
+    ),
+    "remainders of integers": (
+        r"the divisor holds -3; 1 or more is needed|attribute fmod is 1; 0 is needed",
+        ("test_mod_mixed_sign_int*", "test_mod_int64_fmod"),
+    ),
     "training": (
         "which is inference, is needed",
         ("test_batchnorm_*_training_mode", "test_training_dropout*"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from onnx_models import assert_agrees, operators_of, single
@@ -24,6 +26,11 @@ POSITIVE = {"x": np.linspace(0.05, 8, 240, dtype=np.float32).reshape(SHAPE)}
         ("Floor", {}, "floor"),
         ("Sign", {}, "sign"),
         ("Cos", {}, "cos"),
+        ("Sin", {}, "sin"),
+        ("Atan", {}, "arctan"),
+        ("Asinh", {}, "arcsinh"),
+        ("Sinh", {}, "sinh"),
+        ("Cosh", {}, "cosh"),
         ("Erf", {}, "erf"),
         ("Exp", {}, "exp"),
         ("Softplus", {}, "softrelu"),
@@ -44,6 +51,20 @@ def test_functions_of_any_number(opset: int, op_type: str, attributes: dict[str,
 def test_rounding_of_ties(opset: int) -> None:
     ties = {"x": np.arange(-120, 120, dtype=np.float32).reshape(SHAPE) / 4}
     assert operators_of(assert_agrees(single("Round", SHAPE, opset=opset), ties)) == ["round_half_even"]
+
+
+def test_remainders_of_floats() -> None:
+    for divisor in (np.float32(1.7), np.float32([[[1.5]], [[-0.7]]])):
+        graph = assert_agrees(single("Mod", SHAPE, {"d": divisor}, fmod=1), WIDE)
+        assert ("_mod_scalar" in operators_of(graph)) == (divisor.size == 1)
+
+
+@pytest.mark.parametrize("name", ["tan", "asin", "acos", "atanh", "acosh"])
+def test_functions_of_a_domain(name: str) -> None:
+    lowest = 1.0 if name == "acosh" else -0.99
+    data = {"x": np.linspace(lowest, lowest + 1.98, math.prod(SHAPE), dtype=np.float32).reshape(SHAPE)}
+    graph = assert_agrees(single(name.capitalize(), SHAPE), data)
+    assert operators_of(graph) == [name.replace("a", "arc", 1) if name.startswith("a") else name]
 
 
 @pytest.mark.parametrize("op_type", ["Log", "Sqrt", "Reciprocal"])

@@ -153,6 +153,18 @@ def of_kind(example: Example, kind: int) -> Example:
     return lambda opset: typed(example(opset), kind)
 
 
+def narrow(op_type: str) -> Example:
+    """Of data between -1 and 1, or, for Acosh, of 1 and more."""
+
+    def make(opset: int) -> onnx.ModelProto:
+        inner = ["Exp", "Abs"] if op_type == "Acosh" else ["Softsign"]
+        names = ["x", "a", "b"][: len(inner) + 1]
+        nodes = [helper.make_node(op, [names[i]], [names[i + 1]]) for i, op in enumerate(reversed(inner))]
+        return make_model([*nodes, helper.make_node(op_type, [names[-1]], ["y"])], {"x": SHAPE}, opset=opset)
+
+    return make
+
+
 def one_hot(opset: int) -> onnx.ModelProto:
     node = helper.make_node("OneHot", ["x", "d", "v"], ["y"], axis=1)
     constants = {"d": ints(5), "v": np.array([0.5, 2], np.float32)}
@@ -166,7 +178,7 @@ def reduction_since(op_type: str) -> int:
 UNARY = """
     Abs Ceil Celu Cos Elu Erf Exp Floor HardSigmoid HardSwish Hardmax Identity LeakyRelu LogSoftmax Mish Neg Relu Round
     Selu Shrink Sigmoid Sign Softmax Softplus Softsign Tanh ThresholdedRelu GlobalAveragePool GlobalLpPool GlobalMaxPool
-    LpNormalization MeanVarianceNormalization Flatten Transpose
+    LpNormalization MeanVarianceNormalization Flatten Transpose Sin Atan Asinh Sinh Cosh
 """
 POSITIVE = ("Log", "Reciprocal", "Sqrt")
 REDUCTIONS = [f"Reduce{kind}" for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum")]
@@ -174,6 +186,7 @@ BOOL = TensorProto.BOOL
 
 EXAMPLES: dict[str, Example] = {
     **{op_type: of(op_type) for op_type in (*UNARY.split(), *POSITIVE)},
+    **{op_type: narrow(op_type) for op_type in ("Acos", "Acosh", "Asin", "Atanh", "Tan")},
     **{name: with_axes(name, reduction_since(name), 1, 3) for name in (*REDUCTIONS, "ReduceSumSquare")},
     **{name: of_several(name, SHAPE, (4, 1), (6,)) for name in ("Max", "Mean", "Min", "Sum")},
     **{name: of_several(name, SHAPE, (4, 1)) for name in ("Add", "Div", "Mul", "Sub")},
@@ -204,6 +217,7 @@ EXAMPLES: dict[str, Example] = {
     "LRN": of("LRN", size=3),
     "LayerNormalization": of("LayerNormalization", positive(6), normal(6)),
     "LpPool": of("LpPool", kernel_shape=[2, 2]),
+    "Mod": of("Mod", positive(4, 1), fmod=1),
     "MatMul": of("MatMul", normal(6, 5)),
     "MaxPool": of("MaxPool", kernel_shape=[2, 3], strides=[2, 1], pads=[1, 0, 0, 1]),
     "Not": of_several("Not", (3, 4), kind=BOOL),

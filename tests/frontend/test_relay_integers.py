@@ -71,8 +71,7 @@ def test_shifts_of_every_width() -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("mod(%x, 2f)", "mod: the data is float32 by float32; an integer by an integer is needed"),
-        ("floor_mod(%x, %x)", "floor_mod: the data is float32 by float32"),
+        ("left_shift(%x, 2f)", "left_shift: input shift is of dtype float32 for float32"),
         ("bitwise_and(%x, %x)", "bitwise_and: the data is float32 and float32; integers"),
         ("divide(%n, -2)", "divide: input divisor is -2; an integer of 1 or more"),
         ("mod(%n, 0)", "mod: input divisor is 0; an integer of 1 or more"),

@@ -58,12 +58,16 @@ def test_activations() -> None:
 
 def test_functions() -> None:
     names = ["sigmoid", "tanh", "abs", "neg", "exp", "expm1", "erf", "square", "floor", "ceil", "trunc", "round"]
-    check_each({name: getattr(torch, name) for name in [*names, "sign", "frac"]}, IMAGES)
+    waves = ["sin", "cos", "sinh", "cosh", "atan", "asinh"]
+    check_each({name: getattr(torch, name) for name in [*names, *waves, "sign", "frac"]}, IMAGES)
+    narrow = ["tan", "asin", "acos", "atanh"]
+    check_each({name: getattr(torch, name) for name in narrow}, random(2, 3, 4).tanh() * 0.9)
 
 
 def test_functions_of_positive_numbers() -> None:
     powers = {f"power {exponent}": lambda x, e=exponent: x**e for exponent in (2, 3, 0.5, -0.5, -1, 2.5)}
     names = ["log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal"]
+    powers["acosh"] = lambda x: torch.acosh(x + 1)
     check_each(powers | {name: getattr(torch, name) for name in names}, random(2, 3, 4).abs() + 0.1)
 
 
@@ -76,6 +80,8 @@ def test_arithmetic() -> None:
             "mul": lambda x, y: x * y * 0.5,
             "div": lambda x, y: x / (y.abs() + 1) / 3,
             "number over": lambda x, y: 2 / (x.abs() + 1),
+            "remainder": lambda x, y: torch.remainder(x, -0.7) + torch.fmod(x, 0.6) + x // 0.8,
+            "remainder by channel": lambda x, y: torch.remainder(x, torch.linspace(-0.9, 0.7, x.shape[-1])),
             "floor": lambda x, y: torch.div(x, 0.7, rounding_mode="floor"),
             "trunc": lambda x, y: torch.div(x, 0.7, rounding_mode="trunc"),
             "broadcast": lambda x, y: x[:, :1] * y[0, :, :1] + y[0, 0],

@@ -47,13 +47,14 @@ from mrt.symbol.operators.functions import (
     Square,
     Trunc,
 )
+from mrt.symbol.operators.hyperbolic import Arccos, Arccosh, Arcsin, Arcsinh, Arctan, Arctanh, Cosh, Sinh
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 from mrt.symbol.operators.integer import Cast, Dequantize, LeftShift, Quantize, RightShift
 from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.normalization import BatchNorm, Dropout, Identity, LayerNorm, LogSoftmax, Softmax
 from mrt.symbol.operators.pad import Pad
-from mrt.symbol.operators.periodic import Cos
+from mrt.symbol.operators.periodic import Cos, ModScalar, Sin, Tan
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Mean, Sum
 from mrt.symbol.operators.region import ElementwiseRegion
@@ -213,6 +214,10 @@ FLOAT = [
     Case(Reciprocal(), (A,), {0: (1, 99)}),
     Case(Reciprocal(), (A,), {0: (-99, -1)}),
     Case(Cos()),
+    *map(Case, (Sin(), Tan(), Arctan(), Arcsinh(), Sinh(), Cosh(), ModScalar(7.0), ModScalar(7.0, truncates=True))),
+    *(Case(operator, (A,), {0: (-1, 1)}) for operator in (Arcsin(), Arccos())),
+    Case(Arctanh(), (A,), {0: (0, 0)}),
+    *(Case(operator, (A,), {0: (least, 9)}) for operator, least in ((Arccosh(), 1), (ModScalar(-7.0), -9))),
     Case(Erf()),
     Case(Floor()),
     Case(Ceil()),

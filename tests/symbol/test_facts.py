@@ -24,6 +24,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "expand_dims": {"axis": 1},
     "clip": {"a_min": -0.5, "a_max": 0.75},
     "_power_scalar": {"scalar": 0.5},
+    "_mod_scalar": {"scalar": 0.5},
 }
 X = np.linspace(-2, 2, 24).reshape(1, 4, 6) + 0.01
 Y = np.cos(np.arange(24.0)).reshape(1, 4, 6) + 1.5

@@ -38,7 +38,8 @@ from mrt.symbol.operators.functions import (
     Square,
     Trunc,
 )
-from mrt.symbol.operators.periodic import Cos
+from mrt.symbol.operators.hyperbolic import Arccos, Arccosh, Arcsin, Arcsinh, Arctan, Arctanh, Cosh, Sinh
+from mrt.symbol.operators.periodic import Cos, ModScalar, Sin, Tan
 
 
 def _softplus(x: float) -> float:
@@ -63,6 +64,11 @@ ANYWHERE: list[tuple[Operator, Callable[[float], float]]] = [
     (Abs(), abs),
     (Negative(), lambda x: -x),
     (Cos(), math.cos),
+    (Sin(), math.sin),
+    (Arctan(), math.atan),
+    (Arcsinh(), math.asinh),
+    (Sinh(), math.sinh),
+    (Cosh(), math.cosh),
     (Erf(), math.erf),
     (Tanh(), math.tanh),
     (Sigmoid(), _sigmoid),
@@ -157,7 +163,7 @@ def test_bounds_of_extreme_intervals(operator: Operator) -> None:
 def test_extreme_values_are_no_nan_within_the_domain(operator: Operator) -> None:
     x = np.array([0.0, 1e-300, 1e30, 1e300, np.inf])
     x = x if operator in [case[0] for case in POSITIVE] else np.concatenate([x, -x])
-    x = x[np.isfinite(x)] if isinstance(operator, Cos) else x
+    x = x[np.isfinite(x)] if isinstance(operator, (Cos, Sin)) else x
     with np.errstate(over="ignore"):
         assert not np.isnan(operator.evaluate(x)).any()
 
@@ -191,6 +197,48 @@ def test_whole_numbers_at_ties_and_beside_them(operator: Operator) -> None:
     x = np.concatenate([np.nextafter(ties, -9), ties, np.nextafter(ties, 9), [2.0**52 + 1, -(2.0**53)]])
     (function,) = [function for known, function in ANYWHERE if known == operator]
     np.testing.assert_array_equal(operator.evaluate(x), [function(float(v)) for v in x])
+
+
+NARROW: list[tuple[Operator, Callable[[float], float], tuple[float, float]]] = [
+    (Tan(), math.tan, (-1.5, 1.5)),
+    (Arcsin(), math.asin, (-1.0, 1.0)),
+    (Arccos(), math.acos, (-1.0, 1.0)),
+    (Arccosh(), math.acosh, (1.0, 9.0)),
+    (Arctanh(), math.atanh, (-0.99, 0.99)),
+    (ModScalar(2.5, truncates=True), lambda x: math.fmod(x, 2.5), (-9.0, 9.0)),
+    (ModScalar(2.5), lambda x: float(Fraction(x) % Fraction(2.5)), (-9.0, 9.0)),
+    (ModScalar(-2.5), lambda x: float(Fraction(x) % Fraction(-2.5)), (-9.0, 9.0)),
+]
+
+
+@pytest.mark.parametrize(("operator", "function", "domain"), NARROW, ids=named)
+def test_functions_of_a_domain(
+    operator: Operator, function: Callable[[float], float], domain: tuple[float, float]
+) -> None:
+    """Values, and bounds of intervals within the domain and beyond it."""
+    x = np.linspace(*domain, 97)
+    np.testing.assert_allclose(operator.evaluate(x), [function(float(v)) for v in x], rtol=1e-12, atol=1e-15)
+    for lo in [-50.0, *x[::8]]:
+        for hi in [end for end in [*x[::8], 50.0] if end >= lo]:
+            bounds = operator.bounds(Interval.of(lo, hi, (1,)))
+            inner = x[(lo <= x) & (x <= hi)]
+            reached = operator.evaluate(inner)
+            assert bounds.min <= bounds.max and (bounds.min <= reached + 1e-12).all()
+            assert (reached <= bounds.max + 1e-12).all()
+            if len(inner) and (lo, hi) == (inner[0], inner[-1]) and not isinstance(operator, ModScalar):
+                assert (bounds.min, bounds.max) == pytest.approx((reached.min(), reached.max()))
+
+
+def test_bounds_of_a_tangent_across_a_pole_are_infinite() -> None:
+    bounds = Tan().bounds(Interval.of(np.array([1.0, 1.6]), np.array([2.0, 4.7]), (2,)))
+    assert bounds.lo.tolist() == [-np.inf, math.tan(1.6)] and bounds.hi.tolist() == [np.inf, math.tan(4.7)]
+
+
+def test_remainders_within_one_period_are_bounded_by_their_ends() -> None:
+    bounds = ModScalar(4.0).bounds(Interval.of(np.array([5.0, 5.0]), np.array([7.0, 8.5]), (2,)))
+    assert bounds.lo.tolist() == [1.0, 0.0] and bounds.hi.tolist() == [3.0, 4.0]
+    with pytest.raises(GraphError, match="divisor other than 0"):
+        ModScalar(0.0)
 
 
 def test_bounds_of_a_cosine_are_what_it_reaches() -> None:

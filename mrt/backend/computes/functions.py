@@ -39,7 +39,8 @@ from mrt.symbol.operators.functions import (
     Square,
     Trunc,
 )
-from mrt.symbol.operators.periodic import Cos
+from mrt.symbol.operators.hyperbolic import Arccos, Arccosh, Arcsin, Arcsinh, Arctan, Arctanh, Cosh, Sinh
+from mrt.symbol.operators.periodic import Cos, ModScalar, Sin, Tan
 
 Body = Callable[[Expression], Expression]
 
@@ -100,6 +101,18 @@ def power_scalar(symbol: Symbol[PowerScalar], data: Tensor) -> Tensor:
     return function(symbol, data, lambda x: te.power(x, number(exponent, x)))
 
 
+@compute(ModScalar, kind=Kind.ELEMENTWISE)
+def mod_scalar(symbol: Symbol[ModScalar], data: Tensor) -> Tensor:
+    """x minus its whole multiple of the divisor, in float64, which holds the quotients of float32."""
+    divisor = constant(symbol.operator.scalar, "float64")
+    rounded = te.trunc if symbol.operator.truncates else te.floor
+
+    def rest(x: Expression) -> Expression:
+        return x - divisor * rounded(x / divisor)
+
+    return function(symbol, data, lambda x: bind(x.astype("float64"), rest).astype(symbol.dtype))
+
+
 def elu(x: Expression, slope: float) -> Expression:
     """x where x > 0, else slope * (exp(x) - 1), which is computed in float64: near 0 it is a small difference."""
     zero = number(0, x)
@@ -127,6 +140,16 @@ FUNCTIONS: Mapping[type[Operator], Body] = {
     Rsqrt: lambda x: number(1, x) / te.sqrt(x),
     Log: te.log,
     Cos: te.cos,
+    Sin: te.sin,
+    Tan: te.tan,
+    Sinh: te.sinh,
+    Cosh: te.cosh,
+    Arcsin: te.asin,
+    Arccos: te.acos,
+    Arctan: te.atan,
+    Arcsinh: te.asinh,
+    Arccosh: te.acosh,
+    Arctanh: te.atanh,
     Floor: te.floor,
     Ceil: te.ceil,
     Trunc: te.trunc,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mrt.frontend.shared import remainders
 from mrt.frontend.shared.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined, number_for
 from mrt.frontend.shared.clipping import FLOAT_MAX, clipped
 from mrt.frontend.shared.node import Value
@@ -65,6 +66,24 @@ _ARITHMETIC = {"add": ADD, "subtract": SUBTRACT, "multiply": MULTIPLY, "divide":
 
 def arithmetic(node: TVMNode) -> Symbol:
     return combined(node, _ARITHMETIC[node.kind])
+
+
+def remainder(node: TVMNode) -> Symbol:
+    """Of floats: `mod` has the sign of the dividend, `floor_mod` that of the divisor."""
+    _check_floats(node)
+    return remainders.remainder(node, truncates=node.kind == "mod")
+
+
+def whole_quotient(node: TVMNode) -> Symbol:
+    """Of floats, rounded down."""
+    _check_floats(node)
+    return remainders.whole_quotient(node, truncates=False)
+
+
+def _check_floats(node: TVMNode) -> None:
+    data = node.symbol(0)
+    if not data.type.is_float:
+        raise node.unsupported("the data", data.dtype, "a float")
 
 
 def negative(node: TVMNode) -> Symbol:

@@ -62,6 +62,7 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "round": np.rint,
     "rsqrt": lambda a: 1 / np.sqrt(a),
     "sign": np.sign,
+    "sin": np.sin,
     "sqrt": np.sqrt,
     "subtract": np.subtract,
     "where": np.where,

@@ -19,19 +19,30 @@ from mrt.symbol.operators.functions import (
     Sqrt,
     Trunc,
 )
-from mrt.symbol.operators.periodic import Cos
+from mrt.symbol.operators.hyperbolic import Arccos, Arccosh, Arcsin, Arcsinh, Arctan, Arctanh, Cosh, Sinh
+from mrt.symbol.operators.periodic import Cos, Sin, Tan
 
 FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "abs": Abs,
+    "acos": Arccos,
+    "acosh": Arccosh,
+    "asin": Arcsin,
+    "asinh": Arcsinh,
+    "atan": Arctan,
+    "atanh": Arctanh,
     "ceil": Ceil,
     "cos": Cos,
+    "cosh": Cosh,
     "erf": Erf,
     "exp": Exp,
     "floor": Floor,
     "log": Log,
     "rsqrt": Rsqrt,
     "sign": Sign,
+    "sin": Sin,
+    "sinh": Sinh,
     "sqrt": Sqrt,
+    "tan": Tan,
     "trunc": Trunc,
     "nn.relu": Relu,
     "sigmoid": Sigmoid,

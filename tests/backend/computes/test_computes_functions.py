@@ -21,11 +21,19 @@ def test_functions_of_any_number() -> None:
     for name in ("abs", "negative", "erf", "softsign", "softrelu", "silu", "hard_swish", "mish", "hard_sigmoid"):
         bundle.add(name, x)
     bundle.add("cos", bundle.input(ANYWHERE[np.abs(ANYWHERE) < 1e6]))
+    bundle.add("sin", bundle.input(ANYWHERE[np.abs(ANYWHERE) < 1e6]))
+    for name in ("arctan", "arcsinh"):
+        bundle.add(name, bundle.input(ANYWHERE[np.abs(ANYWHERE) < 1e6]))
+    for name in ("arcsin", "arccos", "arctanh", "tan"):
+        bundle.add(name, bundle.input(np.linspace(-0.99, 0.99, 199).astype(np.float32)))
+    bundle.add("arccosh", bundle.input(np.linspace(1, 9, 99).astype(np.float32)))
+    for divisor, truncates in ((2.5, False), (-2.5, False), (2.5, True)):
+        bundle.add("_mod_scalar", bundle.input(MODERATE), scalar=divisor, truncates=truncates)
     bundle.add("hard_sigmoid", x, alpha=-0.5, beta=0.25)
     for kind in ("elu", "selu", "gelu"):
         bundle.add("LeakyReLU", x, act_type=kind)
     y = bundle.input(MODERATE)
-    for name in ("exp", "square"):
+    for name in ("exp", "square", "sinh", "cosh"):
         bundle.add(name, y)
     bundle.add("LeakyReLU", y, act_type="gelu_tanh")
     for power in (1, 2, 3, 8, 0):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.onnx.converters.integers import remainder as integer_remainder
+from mrt.frontend.onnx.node import Node, Value, converter
 from mrt.frontend.shared.powers import powered
+from mrt.frontend.shared.remainders import remainder
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU, Relu
 from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseSub
@@ -26,13 +28,21 @@ from mrt.symbol.operators.functions import (
     Softsign,
     Sqrt,
 )
-from mrt.symbol.operators.periodic import Cos
+from mrt.symbol.operators.hyperbolic import Arccos, Arccosh, Arcsin, Arcsinh, Arctan, Arctanh, Cosh, Sinh
+from mrt.symbol.operators.periodic import Cos, Sin, Tan
 from mrt.symbol.operators.scalar import DivScalar, MinusScalar, MulScalar
 
 _FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "Abs": Abs,
+    "Acos": Arccos,
+    "Acosh": Arccosh,
+    "Asin": Arcsin,
+    "Asinh": Arcsinh,
+    "Atan": Arctan,
+    "Atanh": Arctanh,
     "Ceil": Ceil,
     "Cos": Cos,
+    "Cosh": Cosh,
     "Erf": Erf,
     "Exp": Exp,
     "Floor": Floor,
@@ -42,9 +52,12 @@ _FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "Reciprocal": Reciprocal,
     "Round": RoundHalfEven,
     "Sign": Sign,
+    "Sin": Sin,
+    "Sinh": Sinh,
     "Softplus": Softrelu,
     "Softsign": Softsign,
     "Sqrt": Sqrt,
+    "Tan": Tan,
 }
 
 SELU_ALPHA, SELU_GAMMA = 1.67326319217681884765625, 1.05070102214813232421875
@@ -131,6 +144,14 @@ def gelu(node: Node) -> Symbol:
     if approximate not in kinds:
         raise node.unsupported("attribute approximate", approximate, "none or tanh")
     return node.apply(LeakyReLU(act_type=kinds[approximate]), [node.symbol(0)])
+
+
+@converter("Mod")
+def mod(node: Node) -> Value | tuple[Value, ...]:
+    """Of floats, or of integers beside them."""
+    if node.symbol(0).type.is_float:
+        return remainder(node, bool(node.integer("fmod", 0)))
+    return integer_remainder(node)
 
 
 @converter("Pow")

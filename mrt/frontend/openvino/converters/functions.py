@@ -8,6 +8,7 @@ from collections.abc import Callable
 from mrt.errors import GraphError
 from mrt.frontend.openvino.node import Node, converter
 from mrt.frontend.shared.clipping import FLOAT_MAX, clipped
+from mrt.frontend.shared.remainders import remainder
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh
 from mrt.symbol.operators.broadcast import BroadcastMul, BroadcastSub
@@ -30,11 +31,21 @@ from mrt.symbol.operators.functions import (
     Softsign,
     Sqrt,
 )
+from mrt.symbol.operators.hyperbolic import Arccos, Arccosh, Arcsin, Arcsinh, Arctan, Arctanh, Cosh, Sinh
+from mrt.symbol.operators.periodic import Cos, Sin, Tan
 from mrt.symbol.operators.scalar import MulScalar
 
 _FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "Abs": Abs,
+    "Acos": Arccos,
+    "Acosh": Arccosh,
+    "Asin": Arcsin,
+    "Asinh": Arcsinh,
+    "Atan": Arctan,
+    "Atanh": Arctanh,
     "Ceiling": Ceil,
+    "Cos": Cos,
+    "Cosh": Cosh,
     "Erf": Erf,
     "Exp": Exp,
     "Floor": Floor,
@@ -46,9 +57,12 @@ _FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "Relu": Relu,
     "Sigmoid": Sigmoid,
     "Sign": Sign,
+    "Sin": Sin,
+    "Sinh": Sinh,
     "SoftPlus": Softrelu,
     "SoftSign": Softsign,
     "Sqrt": Sqrt,
+    "Tan": Tan,
     "Tanh": Tanh,
 }
 
@@ -56,6 +70,12 @@ _FUNCTIONS: dict[str, Callable[[], Operator]] = {
 @converter(*_FUNCTIONS)
 def function(node: Node) -> Symbol:
     return node.apply(_FUNCTIONS[node.operator](), [node.symbol(0)])
+
+
+@converter("Mod", "FloorMod")
+def mod(node: Node) -> Symbol:
+    """Mod has the sign of the dividend, FloorMod that of the divisor."""
+    return remainder(node, truncates=node.operator == "Mod")
 
 
 @converter("Clamp")

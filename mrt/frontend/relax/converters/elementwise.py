@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from mrt.frontend.relax.node import Node, converter
 from mrt.frontend.shared.node import Value
-from mrt.frontend.tvm.elementwise import arithmetic, cast, dropout, extremum, merged_clip, negative, prelu
+from mrt.frontend.tvm.elementwise import (
+    arithmetic,
+    cast,
+    dropout,
+    extremum,
+    merged_clip,
+    negative,
+    prelu,
+    remainder,
+    whole_quotient,
+)
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import LeakyReLU
 
@@ -12,6 +22,8 @@ converter("add", "subtract", "multiply", "divide")(arithmetic)
 converter("astype")(cast)
 converter("maximum", "minimum")(extremum)
 converter("negative")(negative)
+converter("floor_mod", "mod")(remainder)
+converter("floor_divide")(whole_quotient)
 converter("nn.dropout")(dropout)
 converter("nn.prelu")(prelu)
 

@@ -27,17 +27,23 @@ def divide(node: Node) -> Symbol:
 
 @converter("mod")
 def mod(node: Node) -> Symbol:
-    """What is left of integers cut towards 0, with the sign of the first one."""
+    """What is left of a quotient cut towards 0, with the sign of the first one."""
+    if node.result_dtype == "float32":
+        return elementwise.remainder(node)
     return _divided(node, cut_remainder)
 
 
 @converter("floor_divide")
 def floor_divide(node: Node) -> Symbol:
+    if node.result_dtype == "float32":
+        return elementwise.whole_quotient(node)
     return _divided(node, _by(FloorDivide()))
 
 
 @converter("floor_mod")
 def floor_mod(node: Node) -> Symbol:
+    if node.result_dtype == "float32":
+        return elementwise.remainder(node)
     return _divided(node, _by(FloorMod()))
 
 

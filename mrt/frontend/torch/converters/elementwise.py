@@ -56,6 +56,22 @@ def rounded_quotient(node: Node) -> Expression:
     return quotient if mode is None else {"floor": relax.op.floor, "trunc": relax.op.trunc}[mode](quotient)
 
 
+@converter("remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide.default")
+def remainder(node: Node) -> Expression:
+    """What is left of a quotient rounded down, or to 0 (fmod), and that quotient."""
+    if node.dtype != "float32":
+        raise node.unsupported("the data", node.dtype, "a float")
+    combine = _DIVISIONS[node.operator.partition(".")[0]]
+    return combine(node.operand("self", node.dtype), node.operand("other", node.dtype))
+
+
+_DIVISIONS: dict[str, Callable[..., Expression]] = {
+    "floor_divide": relax.op.floor_divide,
+    "fmod": relax.op.mod,
+    "remainder": relax.op.floor_mod,
+}
+
+
 @converter("pow.Tensor_Scalar", "pow.Tensor_Tensor")
 def power(node: Node) -> Expression:
     if node.dtype != "float32":

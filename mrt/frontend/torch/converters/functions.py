@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 from tvm import relax
 
@@ -20,6 +22,10 @@ def _of_float(node: Node) -> Expression:
     return node.operand("self", "float32")
 
 
+def _by_name(node: Node, make: Callable[[Expression], Expression]) -> Expression:
+    return make(_of_float(node))
+
+
 converter("erf.default")(lambda node: relax.op.erf(_of_float(node)))
 converter("exp.default")(lambda node: relax.op.exp(_of_float(node)))
 converter("log.default")(lambda node: relax.op.log(_of_float(node)))
@@ -29,6 +35,8 @@ converter("rsqrt.default")(lambda node: relax.op.rsqrt(_of_float(node)))
 converter("sigmoid.default")(lambda node: relax.op.sigmoid(_of_float(node)))
 converter("sqrt.default")(lambda node: relax.op.sqrt(_of_float(node)))
 converter("tanh.default")(lambda node: relax.op.tanh(_of_float(node)))
+for _name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "sin", "sinh", "tan"):
+    converter(f"{_name}.default")(partial(_by_name, make=getattr(relax.op, _name)))
 converter("expm1.default")(lambda node: relax.op.subtract(node.emit(relax.op.exp(_of_float(node))), constant(1)))
 converter("log1p.default")(lambda node: relax.op.log(node.emit(relax.op.add(_of_float(node), constant(1)))))
 
