@@ -10,6 +10,7 @@ from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.options import MOST_BITS, InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import extra_mask_bits, masked_scores_of
+from mrt.quantization.plan.divisors import divided_tensors
 from mrt.quantization.plan.facts import FactPass
 from mrt.quantization.plan.trained import FINE_BITS, unquantized_tensors
 from mrt.quantization.quantizer import Target, affine_target, symmetric_target
@@ -28,15 +29,17 @@ def quantizer_options(
     1. A tensor that trained quantization fixes has that form.
     2. What a network that brings quantizers does not round, and no layer reads, has FINE_BITS, as far as no override
        names it.
-    3. What holds values of a fixed tensor, and is not fixed itself, has its own options.
-    4. An input that is given as integers is what the configuration says.
-    5. Masked scores keep the step of the scores, in as many bits as the masked ones need besides.
-    6. A tensor that holds values of another at its scale, such as a reshaped one, follows that, as far as no override
+    3. What two-tensor divisions alone read, directly or, of divisors, by way of sums, functions and their like, has
+       FINE_BITS too, as far as no override names it: a divisor's steps tell most where it is small.
+    4. What holds values of a fixed tensor, and is not fixed itself, has its own options.
+    5. An input that is given as integers is what the configuration says.
+    6. Masked scores keep the step of the scores, in as many bits as the masked ones need besides.
+    7. A tensor that holds values of another at its scale, such as a reshaped one, follows that, as far as no override
        names it. It is the same integers only where it has the same range: else it may be resolved finer.
-    7. Any other has its own options.
+    8. Any other has its own options.
     """
     asked: dict[str, QuantizerOptions] = {}
-    fine = unquantized_tensors(graph, fixed)
+    fine = unquantized_tensors(graph, fixed) | divided_tensors(graph)
     for symbol in (*graph.inputs, *graph.symbols):
         name, own = symbol.name, config.activation_of(symbol.name)
         is_named = config.overrides_activation(name)
@@ -45,18 +48,18 @@ def quantizer_options(
         scores = masked_scores_of(graph, symbol, ranges)
         if name in fixed:  # Case 1
             asked[name] = fixed[name]
-        elif name in fine and not is_named:  # Case 2
+        elif name in fine and not is_named:  # Case 2 or 3
             asked[name] = own.model_copy(update={"bits": max(own.bits, FINE_BITS)})
-        elif isinstance(followed, Target):  # Case 3
+        elif isinstance(followed, Target):  # Case 4
             asked[name] = own
-        elif symbol.is_variable and name in config.inputs:  # Case 4
+        elif symbol.is_variable and name in config.inputs:  # Case 5
             asked[name] = config.inputs[name]
-        elif scores is not None and not is_named:  # Case 5
+        elif scores is not None and not is_named:  # Case 6
             besides = extra_mask_bits(ranges[name], ranges[scores.name])
             asked[name] = own.model_copy(update={"bits": min(own.bits + besides, MOST_BITS)})
-        elif isinstance(followed, InputConfig):  # Case 6, of given integers
+        elif isinstance(followed, InputConfig):  # Case 7, of given integers
             asked[name] = followed if not is_named and _is_same(ranges[name], ranges[source]) else own
-        else:  # Case 6 or 7
+        else:  # Case 7 or 8
             asked[name] = config.activation_of(name, followed)
     return asked
 

@@ -96,7 +96,7 @@ class BroadcastDiv(_Arithmetic):
 
 
 def quotient(x: Interval, y: Interval, shape: tuple[int, ...]) -> Interval:
-    """Bounds of x / y; infinite where y may be 0."""
+    """Bounds of x / y; infinite where y may be 0, but of the sign that x and y say."""
     with np.errstate(all="ignore"):
         # The inverse of a denormal number overflows; x times the largest float is still less than x / y.
         most = np.finfo(np.float64).max
@@ -104,7 +104,17 @@ def quotient(x: Interval, y: Interval, shape: tuple[int, ...]) -> Interval:
         inverse = Interval(least_inverse, np.maximum(1.0 / y.lo.astype(np.float64), -most), y.shape)
         away = (y.lo > 0) | (y.hi < 0)
     if not away.any():
-        return unknown(shape)
+        return _signed(x, y, unknown(shape))
     result = product(x, Interval(np.where(away, inverse.lo, 0.0), np.where(away, inverse.hi, 0.0), y.shape), shape)
     away = away.reshape((1,) * (len(shape) - away.ndim) + away.shape)
-    return Interval(np.where(away, result.lo, -np.inf), np.where(away, result.hi, np.inf), shape)
+    bounds = Interval(np.where(away, result.lo, -np.inf), np.where(away, result.hi, np.inf), shape)
+    return _signed(x, y, bounds)
+
+
+def _signed(x: Interval, y: Interval, bounds: Interval) -> Interval:
+    """`bounds` of x / y, at least 0 where x and y never are of different signs, at most 0 where never of the same."""
+    same = (x.min >= 0 and y.min >= 0) or (x.max <= 0 and y.max <= 0)
+    different = (x.min >= 0 and y.max <= 0) or (x.max <= 0 and y.min >= 0)
+    lo = np.maximum(bounds.lo, 0.0) if same else bounds.lo
+    hi = np.minimum(bounds.hi, 0.0) if different else bounds.hi
+    return Interval(np.minimum(lo, hi), np.maximum(lo, hi), bounds.shape)
