@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from tvm import relax
 
+from mrt.frontend.torch.building import taken
 from mrt.frontend.torch.node import Expression, Node, constant, converter, shape_of
+from mrt.symbol import Array
 
 
 @converter("where.self")
@@ -35,12 +39,46 @@ def index_select(node: Node) -> Expression:
 
 @converter("index.Tensor")
 def index(node: Node) -> Expression:
-    """Elements along one axis; whole axes are None."""
+    """Elements by index tensors of some axes; whole axes are None.
+
+    1. Indices of one axis may be computed.
+    2. Constant indices of several axes of which each varies along axes of the result of its own, such as a column
+       beside a row, are taken axis by axis. Those that are all of an axis in order leave it as it is, the batch too.
+    3. Other constant indices of neighbouring axes are places in these axes as one.
+    """
     given = [(axis, item) for axis, item in enumerate(node.arguments["indices"]) if item is not None]
-    if len(given) != 1 or not str(given[0][1].meta["val"].dtype).startswith("torch.int"):
-        raise node.unsupported("argument indices", f"{len(given)} tensors or one of truth values", "one of integers")
-    axis, item = given[0]
-    return _elements(node, axis, node.importer.env[item], not node.is_known(item))
+    if not all(str(item.meta["val"].dtype).startswith("torch.int") for _, item in given):
+        raise node.unsupported("argument indices", "truth values that the data decide", "integers")
+    if len(given) == 1:
+        axis, item = given[0]
+        return _elements(node, axis, node.importer.env[item], not node.is_known(item))
+    axes = [axis for axis, _ in given]
+    known = [node.indices.get(item) for _, item in given]
+    found = [value for value in known if value is not None]
+    if len(found) < len(known) or axes != [*range(axes[0], axes[0] + len(axes))]:
+        raise node.unsupported("argument indices", f"{len(given)} tensors", "constants of neighbouring axes, or one")
+    return _by_axes(node, axes[0], found)
+
+
+def _by_axes(node: Node, first: int, indices: list[Array]) -> Expression:
+    """Elements at constant indices of the axes from `first` on."""
+    data = node.tensor("self")
+    shape = shape_of(data)
+    result = np.broadcast_shapes(*(value.shape for value in indices))
+    sizes = shape[first : first + len(indices)]
+    places = [np.where(value < 0, value + size, value) for value, size in zip(indices, sizes, strict=True)]
+    aligned = [value.reshape((1,) * (len(result) - value.ndim) + value.shape) for value in places]
+    varied = [axis for value in aligned for axis, size in enumerate(value.shape) if size > 1]
+    if varied == sorted(set(varied)):
+        for axis, value in enumerate(aligned, start=first):
+            flat = value.reshape(-1)
+            if not np.array_equal(flat, np.arange(shape[axis])):
+                data = node.emit(taken(data, axis, flat))
+    else:
+        flat = np.ravel_multi_index(tuple(np.broadcast_arrays(*places)), sizes).reshape(-1)
+        merged = (*shape[:first], math.prod(sizes), *shape[first + len(sizes) :])
+        data = node.emit(taken(node.emit(relax.op.reshape(data, merged)), first, flat))
+    return data if shape_of(data) == node.shape else relax.op.reshape(data, node.shape)
 
 
 def _elements(node: Node, axis: int, indices: Expression, computed: bool) -> Expression:
