@@ -91,3 +91,11 @@ def test_elements_by_constant_indices_of_several_axes(name: str) -> None:
 def test_random_numbers_are_no_constants() -> None:
     with pytest.raises(UnsupportedOperatorError, match="randint"):
         mrt.from_torch(torch.export.export(_module(lambda x: x + torch.randint(0, 9, (3,))), (torch.zeros(2, 3),)))
+
+
+def test_what_is_taken_apart_into_elements_by_constant_indices_is_read() -> None:
+    module = _module(lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="bicubic"))
+    x = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(2))
+    graph = mrt.from_torch(torch.export.export(module, (x,)))
+    (found,) = graph.evaluate({graph.inputs[0].name: x.numpy()})
+    np.testing.assert_allclose(found, module(x).numpy(), atol=1e-5)

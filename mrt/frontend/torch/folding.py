@@ -9,8 +9,7 @@ import torch
 from torch.export.graph_signature import InputKind, InputSpec, TensorArgument
 
 from mrt.errors import GraphError
-from mrt.frontend.shared.folding import MOST_ELEMENTS
-from mrt.frontend.shared.refusals import check_size
+from mrt.frontend.shared.refusals import MAX_MADE, check_size
 from mrt.symbol import Array
 
 _INDICES = (torch.bool, torch.int32, torch.int64)
@@ -79,7 +78,7 @@ class _Values:
         given = node.meta.get("val")
         for item in given if isinstance(given, (tuple, list)) else (given,):
             if isinstance(item, torch.Tensor):
-                check_size(f"{node.name} ({node.target})", item.shape, MOST_ELEMENTS)
+                check_size(f"{node.name} ({node.target})", item.shape, MAX_MADE)
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), self._found.__getitem__)
         try:
             with torch.no_grad():
