@@ -76,6 +76,9 @@ INDEXED = {
     "pairs": lambda x: x[torch.tensor([2, 0, 1]), torch.tensor([1, -1, 0])],
     "inner": lambda x: x[:, torch.tensor([[0, 2], [3, -4]]), torch.tensor([0, 1])],
     "turned": lambda x: x[torch.tensor([0, 1]), torch.tensor([[2], [0]])],
+    "gather": lambda x: torch.gather(x, 1, torch.tensor([[[0, 1], [3, 2]]]).expand(3, 2, 2)),
+    "scatter": lambda x: x.scatter(2, torch.tensor([[[0, 4], [3, 2]]]).expand(2, 2, 2), 2 * x[:, :3]),
+    "put": lambda x: x.scatter(1, torch.tensor([[[0, 1, 3]], [[2, 1, 0]]]), 7.0),
     "all": lambda x: x[torch.arange(3)[:, None], torch.arange(4), :],
 }
 
