@@ -66,7 +66,8 @@ def along_axis(label: str, shape: Sequence[int], axis: int, indices: Array) -> P
         found, first = found[0], first + 1
     grid = np.indices(found.shape)
     grid[axis - first] = found
-    return Places(tuple(shape), first, len(shape), np.ravel_multi_index(tuple(grid), tuple(shape[first:])))
+    places = np.asarray(np.ravel_multi_index(tuple(grid), tuple(shape[first:])))
+    return Places(tuple(shape), first, len(shape), places)
 
 
 def by_tuples(label: str, shape: Sequence[int], indices: Array, batch_axes: int = 0) -> Places:
@@ -79,15 +80,16 @@ def by_tuples(label: str, shape: Sequence[int], indices: Array, batch_axes: int 
         raise GraphError(f"{label}: indices of shape {indices.shape} name no elements of a tensor of shape {shape}")
     count = indices.shape[-1]
     axes = range(batch_axes, batch_axes + count)
-    places = [_counted_from_front(label, indices[..., i], shape[axis]) for i, axis in enumerate(axes)]
+    named = [_counted_from_front(label, indices[..., i], shape[axis]) for i, axis in enumerate(axes)]
     lead = np.indices(indices.shape[:batch_axes])
     given = indices.shape[:-1]
     others = [np.broadcast_to(each.reshape(each.shape + (1,) * (len(given) - batch_axes)), given) for each in lead]
-    parts, first = [*others, *places], 0
+    parts, first = [*others, *named], 0
     while len(parts) > 1 and _is_in_order(parts, shape[first]):
         parts, first = [part[0] for part in parts[1:]], first + 1
     stop = batch_axes + count
-    return Places(tuple(shape), first, stop, np.ravel_multi_index(tuple(parts), tuple(shape[first:stop])))
+    places = np.asarray(np.ravel_multi_index(tuple(parts), tuple(shape[first:stop])))
+    return Places(tuple(shape), first, stop, places)
 
 
 def _is_in_order(parts: Sequence[Array], length: int) -> bool:

@@ -46,8 +46,12 @@ def constant_indices(program: torch.export.ExportedProgram) -> dict[Any, Array]:
     """The values of the placeholders that are integer constants of a program."""
     stored = {**program.state_dict, **program.constants}
     targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}
-    placeholders = {node: stored.get(targets[node.name]) for node in program.graph.find_nodes(op="placeholder")}
-    return {node: value.cpu().numpy() for node, value in placeholders.items() if getattr(value, "dtype", 0) in _INDICES}
+    found: dict[Any, Array] = {}
+    for node in program.graph.find_nodes(op="placeholder"):
+        value = stored.get(targets[node.name])
+        if value is not None and value.dtype in _INDICES:
+            found[node] = value.cpu().numpy()
+    return found
 
 
 class _Values:
