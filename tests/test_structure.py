@@ -79,7 +79,7 @@ QUANTIZATION = tuple(
         "algorithms.channel_choice",
         "plan",
         "expansion",
-        "integer tensor_plan demand",
+        "integer tensor_plan demand integer_inputs",
         "algorithms.gptq_rounding",
         "algorithms.least_error_rounding",
         "algorithms.nearest_rounding algorithms.max_range algorithms.percentile_range algorithms.historical_range "
@@ -115,6 +115,7 @@ LONG_FUNCTIONS: dict[str, str] = {}
 """`path::function`, and why."""
 COMPARED_NAMES = {
     "mrt/frontend/mxnet/symbols.py": "a node of MXNet's JSON, whose names are those of the file",
+    "mrt/frontend/torch/folding.py": "the kind of a torch.fx node",
     "mrt/frontend/torch/program.py": "the kind of a torch.fx node",
     "mrt/frontend/torch/reader.py": "the kind of a torch.fx node",
 }

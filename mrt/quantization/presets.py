@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mrt.quantization.cost import network_operations
+from mrt.quantization.integer_inputs import integer_inputs
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.symbol import Graph
@@ -30,6 +31,7 @@ def with_preset(config: QuantizationConfig, graph: Graph, has_data: bool) -> Qua
 
     A network that brings quantizers keeps to them, and without data nothing can be measured: there the preset is mrt.
     Where the bits of activations are set, no tensor gets more. Weights of a large network are rounded to the nearest.
+    Inputs of integers that are not declared are what follows from the graph, as it was read.
     """
     chosen = PRESETS[config.preset if has_data and not brings_quantization(graph) else "mrt"]
     update: dict[str, Any] = {"preset": "mrt", "activation": config.activation, "weight": config.weight}
@@ -41,7 +43,8 @@ def with_preset(config: QuantizationConfig, graph: Graph, has_data: bool) -> Qua
             update[section] = update[section].model_copy(update={name: value})
         elif not section and not _is_set(config, name):
             update[name] = value
-    return config.model_copy(update=update)
+    inputs = integer_inputs(graph, config.inputs)
+    return config.model_copy(update=update | ({"inputs": {**config.inputs, **inputs}} if inputs else {}))
 
 
 def _is_set(config: QuantizationConfig, name: str) -> bool:

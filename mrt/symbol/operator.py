@@ -150,6 +150,11 @@ class Operator:
         """
         return (0,) if self.keeps_scale and {abs(limit) for limit in self.limits} <= {0.0, math.inf} else ()
 
+    def positions(self, index: int, *inputs: TensorType) -> tuple[int, int] | None:
+        """The least and the greatest integer that may stand in an input of positions, such as the rows of a table; None
+        for an input that is none."""
+        return None
+
     def is_identity(self, *inputs: TensorType) -> bool:
         """Whether the output, which is known to have the type of the first input, is that input."""
         return self.keeps_order

@@ -33,6 +33,7 @@ PARAMETERS: Mapping[str, tuple[int, ...]] = {
     "Pad": (1, 2, 3),
     "Resize": (1, 2, 3),
     "OneHot": (1, 2),
+    **dict.fromkeys(("GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"), (1,)),
     "Dropout": (1, 2),
     "Pow": (1,),
     "PRelu": (1,),
@@ -114,6 +115,14 @@ REFUSALS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "quantization to floats": (
         "the integers' type is float8",
         ("test_quantizelinear_e4m3fn", "test_quantizelinear_e5m2"),
+    ),
+    "elements added to, or multiplied by, what is put there": (
+        "attribute reduction is (add|mul|max|min); none is needed",
+        ("test_scatter_elements_with_*duplicate*", "test_scatter_elements_with_reduction_*", "test_scatternd_*"),
+    ),
+    "elements at places that the data decide": (
+        "GatherElements.*input indices is computed from the data",
+        ("test_nllloss_*_expanded",),
     ),
     "a scale for each block": ("attribute block_size is 2", ("test_*quantizelinear_blocked*",)),
     "scales that the data decide": (

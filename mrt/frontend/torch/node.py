@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from tvm import relax
 from mrt.errors import UnsupportedOperatorError
 from mrt.frontend.shared.refusals import MAX_MADE, check_size
 from mrt.frontend.shared.registry import Converters
+from mrt.symbol import Array
 
 Expression = Any
 """A Relax expression; a converter gives one, a tuple of them, or None for a node that computes nothing."""
@@ -29,6 +30,8 @@ class Node:
     """TVM's importer, which holds the expressions made so far and the builder of the function."""
     is_known: Callable[[Any], bool]
     """Whether a node of the program does not depend on its inputs."""
+    indices: Mapping[Any, Array] = field(default_factory=dict)
+    """The values of the nodes that are constants of integers."""
 
     @property
     def operator(self) -> str:

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from mrt.errors import GraphError, ModelFileError, MRTError, UnsupportedOperatorError
 from mrt.frontend.shared.inputs import FixedInput, ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.torch.folding import fold_indices
 from mrt.frontend.torch.node import covered_operators, find_converter, origin_of
 
 _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -55,6 +56,7 @@ def prepare_program(program: torch.export.ExportedProgram, options: ReadOptions)
         raise GraphError(f"torch cannot trace the program for inputs of these sizes: {reason}") from error
     _check_pure(prepared)
     _drop_non_tensors(prepared)
+    fold_indices(prepared)
     _check_covered(prepared)
     return prepared
 

@@ -13,6 +13,7 @@ from tvm.relax.frontend.torch import from_exported_program
 from mrt.errors import GraphError, MRTError, UnsupportedOperatorError
 from mrt.frontend.relax import from_relax
 from mrt.frontend.shared.inputs import ReadOptions
+from mrt.frontend.torch.folding import constant_indices
 from mrt.frontend.torch.node import (
     Converter,
     Node,
@@ -54,6 +55,7 @@ class _Conversion:
         self.misused: dict[str, str] = {}
         """What is said of the uses that are not covered, once for each node as exported."""
         self._known = _known_nodes(program)
+        self._indices = constant_indices(program)
         self._names = _names(program)
         self._stand_ins: set[Any] = set()
         self._titled: set[Any] = set()
@@ -64,7 +66,7 @@ class _Conversion:
         if not self._stand_ins.isdisjoint(fx.all_input_nodes):
             # What a stand-in causes is no news.
             return self._stand_in(fx, importer)
-        node = Node(self._names[fx], fx, importer, self._known.__contains__)
+        node = Node(self._names[fx], fx, importer, self._known.__contains__, self._indices)
         for source in fx.all_input_nodes:
             importer.env[source] = _as_read(node, importer.env[source])
             self._titled.update(_variables(importer.env[source]))

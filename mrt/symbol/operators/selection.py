@@ -265,6 +265,9 @@ class Embedding(Operator):
             raise GraphError(f"weight is {table}; shape ({self.input_dim}, {self.output_dim}) is needed")
         return table.with_shape((*indices.shape, self.output_dim))
 
+    def positions(self, index: int, *inputs: TensorType) -> tuple[int, int] | None:
+        return (0, self.input_dim - 1) if index == 0 else None
+
     def evaluate(self, indices: Array, table: Array) -> Array:
         return table[self._rows(indices)]
 

@@ -357,6 +357,11 @@ class Take(Operator):
             raise GraphError(f"axis {axis} of {x} is empty")
         return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
+    def positions(self, index: int, *inputs: TensorType) -> tuple[int, int] | None:
+        """With mode wrap, positions below 0 count from the end."""
+        length = inputs[0].shape[normalize_axis(self.axis, inputs[0].rank)]
+        return (-length if self.mode == "wrap" else 0, length - 1) if index == 1 else None
+
     def evaluate(self, x: Array, indices: Array) -> Array:
         return np.take(x, self._positions(indices, x.shape[self.axis]), axis=self.axis)
 

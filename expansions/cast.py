@@ -1,0 +1,23 @@
+"""Cast: the integers and their scale stay, since a dtype says how real values are held and not what they are."""
+
+from __future__ import annotations
+
+from mrt.errors import UnsupportedOperatorError
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, expansion
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.tensor_plan import Plan
+from mrt.symbol import Symbol
+from mrt.symbol.operators.integer import Cast
+
+
+@expansion(Cast, demands=Demand.WIDE, defers_rounding=lambda symbol: True, moves=True)
+def expand(op: Symbol[Cast], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+    """Ye = Xq at sx and zx, of integers and truth values, which every other dtype holds as they are."""
+    if op.inputs[0].type.is_float and not op.type.is_float:
+        raise UnsupportedOperatorError(
+            f"{op.name} (Cast) cuts the floats {op.inputs[0].name} to {op.dtype}, which has no integer form; cut it "
+            f"off with prepare.split where it ends the network, or round to floats instead"
+        )
+    return inputs.quantized(0)

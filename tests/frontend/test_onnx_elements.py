@@ -1,0 +1,67 @@
+"""Elements at constant places, and elements put there, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx_models import assert_agrees, single
+
+from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.frontend.onnx import from_onnx
+from mrt.symbol.rebatch import Rebatch
+
+RNG = np.random.default_rng(5)
+BATCHED = np.stack([np.stack([np.full(3, batch), np.array([2, 0, -1])], -1) for batch in range(2)])
+"""Of both samples the elements 2, 0 and the last of axis 1."""
+
+
+def indices(*shape: int, size: int) -> np.ndarray:
+    return RNG.integers(-size, size, shape)
+
+
+@pytest.mark.parametrize("axis, shape", [(0, (5, 3, 4)), (1, (2, 6, 4)), (-1, (2, 3, 2)), (2, (1, 2, 9))])
+def test_gather_elements(axis: int, shape: tuple[int, ...]) -> None:
+    places = indices(*shape, size=(2, 3, 4)[axis])
+    assert_agrees(single("GatherElements", (2, 3, 4), {"i": places}, axis=axis))
+
+
+@pytest.mark.parametrize(
+    "batch_axes, shape", [(0, (5, 1)), (0, (2, 3, 2)), (0, (4, 3)), (1, (2, 3, 1)), (2, (2, 3, 1))]
+)
+def test_gather_nd(batch_axes: int, shape: tuple[int, ...]) -> None:
+    parts = [RNG.integers(-size, size, shape[:-1]) for size in (2, 3, 4)[batch_axes:][: shape[-1]]]
+    assert_agrees(single("GatherND", (2, 3, 4), {"i": np.stack(parts, -1)}, batch_dims=batch_axes))
+
+
+@pytest.mark.parametrize("axis, shape", [(0, (1, 3, 4)), (1, (2, 2, 3)), (2, (2, 3, 4))])
+def test_scatter_elements(axis: int, shape: tuple[int, ...]) -> None:
+    places = RNG.permuted(np.broadcast_to(np.arange((2, 3, 4)[axis]), (60, (2, 3, 4)[axis])), axis=1)
+    order = np.moveaxis(places[: 24 // (2, 3, 4)[axis]].reshape(*np.delete((2, 3, 4), axis), -1), -1, axis)
+    chosen = order[tuple(slice(0, size) for size in shape)].astype(np.int64)
+    updates = RNG.standard_normal(shape).astype(np.float32)
+    assert_agrees(single("ScatterElements", (2, 3, 4), {"i": chosen, "updates": updates}, 13, axis=axis))
+
+
+@pytest.mark.parametrize("places", [[[1]], [[0, 2], [1, -1]], [[1, 2, -4], [0, 0, 3]]], ids=["rows", "two", "all"])
+def test_scatter_nd(places: list[list[int]]) -> None:
+    named = np.array(places, np.int64)
+    updates = RNG.standard_normal((len(places), *(2, 3, 4)[named.shape[-1] :])).astype(np.float32)
+    assert_agrees(single("ScatterND", (2, 3, 4), {"i": named, "updates": updates}, 13))
+
+
+@pytest.mark.parametrize("operator, constants", [("GatherND", {"i": BATCHED}), ("GatherElements", {})])
+def test_places_that_are_those_of_every_sample_keep_the_batch(operator: str, constants: dict[str, np.ndarray]) -> None:
+    same = np.broadcast_to(indices(3, 4, size=3), (2, 3, 4)).copy()
+    model = single(operator, (2, 3, 4), constants or {"i": same}, **({} if constants else {"axis": 1}))
+    graph = from_onnx(model)
+    x = RNG.standard_normal((2, 3, 4)).astype(np.float32)
+    (both,), (one,) = graph.evaluate({"x": x}), Rebatch(1)(graph).evaluate({"x": x[1:]})
+    np.testing.assert_array_equal(both[1:], one)
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    with pytest.raises(UnsupportedOperatorError, match="reduction is add; none is needed"):
+        given = {"i": np.zeros((1, 1), np.int64), "updates": np.ones((1, 3), np.float32)}
+        from_onnx(single("ScatterND", (2, 3), given, 16, reduction="add"))
+    with pytest.raises(GraphError, match=r"indices are no integers in \[-3, 3\)"):
+        from_onnx(single("GatherElements", (2, 3), {"i": np.full((2, 3), 3)}, axis=1))
