@@ -46,6 +46,7 @@ PARAMETERS: Mapping[str, tuple[int, ...]] = {
     "CenterCropPad": (1,),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), (1, 2)),
     **dict.fromkeys(("ConvInteger", "MatMulInteger"), (1, 2, 3)),
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), (1, 2, 3, 4, 7)),
     **dict.fromkeys(("QLinearConv", "QLinearMatMul"), (1, 2, 3, 4, 5, 6, 7, 8)),
 }
 """Inputs that are constants in trained networks; the tests feed all of them."""
@@ -129,6 +130,7 @@ REFUSALS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "computed from the data",
         ("test_dynamicquantizelinear*",),
     ),
+    "peepholes of a recurrent layer": (r"given \(peepholes\)", ("test_lstm_with_peepholes",)),
     "a diagonal": ("with a letter twice", ("test_einsum_batch_diagonal",)),
     "the places of maxima in windows": ("output z is used", ("test_maxpool_with_argmax_2d_precomputed_*",)),
 }

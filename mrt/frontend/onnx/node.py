@@ -144,6 +144,16 @@ class Node(ModelNode):
         value = self._attribute(name, onnx.AttributeProto.INTS, "integers", None)
         return None if value is None else tuple(int(item) for item in value)
 
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """A list of floats, empty if the attribute is not there."""
+        value = self._attribute(name, onnx.AttributeProto.FLOATS, "floats", ())
+        return tuple(float(item) for item in value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of strings, empty if the attribute is not there."""
+        value = self._attribute(name, onnx.AttributeProto.STRINGS, "strings", ())
+        return tuple(item.decode("utf-8", "replace") for item in value)
+
     def dtype(self, name: str, default: str) -> str:
         """A tensor data type as the graph has it, where every float is float32; `default` if the attribute is not
         there. UnsupportedOperatorError for a type that the graph does not have.
@@ -177,7 +187,7 @@ class Node(ModelNode):
 
     def apply(self, operator: Operator, inputs: Sequence[Symbol], suffix: str = "", output: int = 0) -> Symbol:
         """A new symbol, under the name of one of the node's outputs or, with a suffix, one made from it."""
-        return self.scope.apply(operator, inputs, self.proto.output[output], suffix)
+        return self.scope.apply(operator, inputs, self.proto.output[output] or self.name, suffix)
 
 
 Converter = Callable[[Node], "Value | tuple[Value, ...]"]
