@@ -262,6 +262,6 @@ def part_notes(plan: Plan) -> tuple[str, ...]:
         )
     for symbol in plan.graph.outputs:
         tensor, bits = plan[symbol], signed_bits(plan[symbol].output.hi)
-        if tensor.fixed is None and bits > plan.config.output.bits:
+        if tensor.fixed is None and not tensor.output.exact and bits > plan.config.output.bits:
             notes.append(f"output {symbol.name}: {bits} bits, so that the narrowest of its parts has {LEAST_PART_BITS}")
     return tuple(notes)
