@@ -21,6 +21,7 @@ from mrt.symbol.grid import Grid, ranked
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.fake_quantize import FakeQuantize
 from mrt.symbol.operators.integer import Dequantize, Quantize
+from mrt.symbol.rounding import HALF_EVEN, HALF_ODD
 from mrt.symbol.types import INT32_MAX
 
 
@@ -37,7 +38,7 @@ def _fake_quantize_grid(symbol: Symbol[FakeQuantize], graph: Graph) -> Target | 
     if target is None or target.groups is not None:
         return target
     # Halves go to even levels; these count from lo, and a level is the rounded integer and the zero point.
-    return replace(target, ties_to_odd=(target.zero_point - target.lo) % 2 == 1)
+    return replace(target, rounding=HALF_ODD if (target.zero_point - target.lo) % 2 else HALF_EVEN)
 
 
 def _fake_quantize_form(symbol: Symbol[FakeQuantize], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
@@ -180,19 +181,23 @@ def _parameters(symbol: Symbol, graph: Graph) -> tuple[Array, Array]:
 
 def _quantize_grid(symbol: Symbol[Quantize], graph: Graph) -> Target | None:
     operator = symbol.operator
-    return grid_target(*_parameters(symbol, graph), operator.a_min, operator.a_max, symbol.type.rank)
+    target = grid_target(*_parameters(symbol, graph), operator.a_min, operator.a_max, symbol.type.rank)
+    return target and replace(target, rounding=operator.rounding, zero_point_first=operator.zero_point_first)
 
 
 def _quantize_form(symbol: Symbol[Quantize], graph: Graph, sources: Sequence[Target | None]) -> Target | None:
     grid = _quantize_grid(symbol, graph)
-    return None if grid is None else replace(grid, scale=1.0, zero_point=0, groups=None)
+    if grid is None:
+        return None
+    return Target(1.0, grid.lo, grid.hi, pinned=True, exact=True)
 
 
 @expansion(Quantize, demands=Demand.GRID, grid=_quantize_grid, trained_form=_quantize_form)
 def expand_quantize(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """q = clip(round(X / s) + z, a_min, a_max), integers that stand for themselves; the producer rescales X to them.
 
-    Source: QuantizeLinear of ONNX. Halves go to even where the factors of the rescaling have few bits.
+    Source: QuantizeLinear of ONNX, IntQuant and BipolarQuant of QONNX. Halves go where the rounding says if the factors
+    of the rescaling have few bits; directed roundings take what is nearly an integer as that.
     """
     target = plan[op].fixed
     if target is None:

@@ -18,6 +18,7 @@ from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.functions import FloatFunction
 from mrt.symbol.operators.table import MAX_ENTRIES, TableLookup
 from mrt.symbol.operators.transform import Concat, SliceAxis
+from mrt.symbol.rounding import rounded_steps
 from mrt.symbol.types import narrowest_dtype
 
 FINEST = 2**15 - 1
@@ -237,5 +238,8 @@ def _values(op: Symbol, reals: Array) -> Array:
 def _entries(values: Array, target: Target) -> Array:
     """`values` at the target, saturated; int64."""
     limit = 2.0**31
-    steps = round_half_away(np.clip(values / target.scale, -limit, limit)) + target.zero_point
-    return np.asarray(np.clip(steps, target.lo, target.hi))
+    steps = np.clip(values / target.scale, -limit, limit)
+    if target.is_half_even:
+        return np.asarray(np.clip(round_half_away(steps) + target.zero_point, target.lo, target.hi))
+    moved = rounded_steps(steps, np.asarray(target.zero_point), target.rounding, target.zero_point_first)
+    return np.clip(moved, target.lo, target.hi).astype(np.int64)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mrt.symbol import Array
+from mrt.symbol.rounding import HALF_EVEN
 
 SMALLEST_SCALE = 2.0**-100
 """Below this a scale is no normal float32 and its reciprocal overflows; such a tensor counts as zero."""
@@ -48,7 +49,7 @@ class Target:
     With `groups` the scale is the common one and each group has its factor and zero point. A pinned scale is shared
     with other tensors and must be met; a free one may be moved to what a multiplier really gives. An exact one is that
     of trained quantization: what is brought to it is rounded once, by a multiplier that is nearly the real ratio; real
-    values half-way between two integers go to the even one before the zero point is added, or to the odd one.
+    values are rounded as `rounding` says, before the zero point is added or, with zero_point_first, behind it.
     """
 
     scale: float
@@ -58,7 +59,13 @@ class Target:
     zero_point: int = 0
     groups: ChannelGroups | None = None
     exact: bool = False
-    ties_to_odd: bool = False
+    rounding: str = HALF_EVEN
+    zero_point_first: bool = False
+
+    @property
+    def is_half_even(self) -> bool:
+        """Whether halves go to even before the zero point is added, as where inputs are quantized."""
+        return self.rounding == HALF_EVEN and not self.zero_point_first
 
     @property
     def reach(self) -> int:

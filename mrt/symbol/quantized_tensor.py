@@ -14,6 +14,7 @@ from mrt.errors import DataError, ModelFileError
 from mrt.symbol.arrays import as_array
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.interval import Array
+from mrt.symbol.rounding import HALF_EVEN, rounded_steps
 from mrt.symbol.strict_json import Floats, StrictModel, validated
 from mrt.symbol.types import INT32_MAX, INT32_MIN
 
@@ -35,6 +36,18 @@ class _Entry(StrictModel):
     lo: int
     hi: int
     is_given: bool
+    rounding: Literal[
+        "half_even",
+        "half_odd",
+        "floor",
+        "ceil",
+        "toward_zero",
+        "away_from_zero",
+        "half_away_from_zero",
+        "half_toward_zero",
+        "sign",
+    ] = "half_even"
+    zero_point_first: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +56,8 @@ class TensorQuantization:
 
     shape: with the batch as axis 0. dtype: NumPy's name of the storage. scale: float64, one value or an array that
     broadcasts to the shape. is_given: whether the integers come from outside, in [lo, hi] as its giver says, so that
-    integers are taken as they are and not as real values.
+    integers are taken as they are and not as real values. rounding, zero_point_first: how real values become integers,
+    as `quantize` has it.
     """
 
     name: str
@@ -54,6 +68,8 @@ class TensorQuantization:
     lo: int
     hi: int
     is_given: bool = False
+    rounding: str = HALF_EVEN
+    zero_point_first: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
@@ -83,16 +99,17 @@ class TensorQuantization:
 
         1. Where they are given, see `given`.
         2. Else x holds real values, see `real`: clip(rint(float32(x) / float32(scale)) + zero_point, lo, hi), rounded
-           half to even, infinities being clipped.
+           half to even or as `rounding` says, infinities being clipped.
 
         Raises DataError naming the tensor for NaN, for what is no real number, and for a wrong shape.
         """
         if self.is_given:
             return self.given(x)
         with np.errstate(over="ignore"):  # beyond float32 is beyond the clip
-            steps = np.rint(self.real(as_array(x, self.name)) / self.scale.astype(np.float32))
+            steps = self.real(as_array(x, self.name)) / self.scale.astype(np.float32)
         # In float64 the sum is exact wherever the clip does not decide.
-        q: Array = np.clip(steps.astype(np.float64) + self.zero_point, self.lo, self.hi).astype(self.dtype)
+        moved = rounded_steps(steps, np.asarray(self.zero_point), self.rounding, self.zero_point_first)
+        q: Array = np.clip(moved, self.lo, self.hi).astype(self.dtype)
         return q
 
     def given(self, x: Any) -> Array:
@@ -220,7 +237,7 @@ class TensorQuantization:
 
     def to_json(self) -> dict[str, Any]:
         """The facts as JSON's types; floats survive unchanged."""
-        return {
+        facts = {
             "name": self.name,
             "shape": list(self.shape),
             "dtype": self.dtype,
@@ -230,6 +247,9 @@ class TensorQuantization:
             "hi": int(self.hi),
             "is_given": bool(self.is_given),
         }
+        if self.rounding != HALF_EVEN or self.zero_point_first:
+            facts |= {"rounding": self.rounding, "zero_point_first": self.zero_point_first}
+        return facts
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> TensorQuantization:

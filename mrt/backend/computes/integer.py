@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from tvm import te, tirx
 
@@ -16,6 +18,7 @@ from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
 from mrt.backend.tir.expressions import cast as to
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.integer import Cast, Dequantize, LeftShift, Quantize, RightShift
+from mrt.symbol.rounding import HALF_EVEN, HALF_ODD, SIGN
 from mrt.symbol.types import type_of
 
 
@@ -97,7 +100,7 @@ MULTIPLIES_AND_ADDS = 512
 
 def pack_step(symbol: Symbol[Quantize], scale: Array, surroundings: Surroundings) -> Packed | None:
     """The scale as two factors for fused multiply-add; None where the division stays."""
-    if surroundings.machine.vector_bits < MULTIPLIES_AND_ADDS:
+    if surroundings.machine.vector_bits < MULTIPLIES_AND_ADDS or not symbol.operator.is_half_even:
         return None
     operator, zero_point = symbol.operator, surroundings.bounds[2]
     parts = reciprocal_of(scale, int(operator.a_min - zero_point.max), int(operator.a_max - zero_point.min))
@@ -106,19 +109,46 @@ def pack_step(symbol: Symbol[Quantize], scale: Array, surroundings: Surroundings
     return Packed(FixedForm(), parts, tuple(Storage.plain(type_of(part)) for part in parts))
 
 
-def pack_zero_point(symbol: Symbol, zero_point: Array, surroundings: Surroundings) -> Packed | None:
+def pack_zero_point(symbol: Symbol[Quantize], zero_point: Array, surroundings: Surroundings) -> Packed | None:
     """A single zero point is the form itself."""
-    return Packed.as_is(zero_point, int(zero_point.item())) if zero_point.size == 1 else None
+    is_single = zero_point.size == 1 and symbol.operator.is_half_even
+    return Packed.as_is(zero_point, int(zero_point.item())) if is_single else None
+
+
+def _by_sign(x: Expression, below: Expression, above: Expression) -> Expression:
+    return tirx.Select(x < constant(0, "float32"), below, above)
+
+
+_HALF = 0.5
+_ROUNDINGS: dict[str, Callable[[Expression], Expression]] = {
+    HALF_EVEN: tirx.nearbyint,
+    HALF_ODD: lambda x: tirx.nearbyint(x - constant(1, "float32")) + constant(1, "float32"),
+    "floor": tirx.floor,
+    "ceil": tirx.ceil,
+    "toward_zero": tirx.trunc,
+    "away_from_zero": lambda x: _by_sign(x, tirx.floor(x), tirx.ceil(x)),
+    "half_away_from_zero": lambda x: _by_sign(
+        x, -tirx.floor(constant(_HALF, "float32") - x), tirx.floor(x + constant(_HALF, "float32"))
+    ),
+    "half_toward_zero": lambda x: _by_sign(
+        x, -tirx.ceil(-x - constant(_HALF, "float32")), tirx.ceil(x - constant(_HALF, "float32"))
+    ),
+    SIGN: lambda x: _by_sign(x, constant(-1, "float32"), constant(1, "float32")),
+}
+"""`ROUNDINGS` on float32."""
 
 
 @compute(Quantize, kind=Kind.ELEMENTWISE, packings={1: pack_step, 2: pack_zero_point})
 def quantize(symbol: Symbol[Quantize], data: Tensor, scale: Tensor | Operand, zero_point: Tensor | Operand) -> Tensor:
-    """The quotient is float32 and rounds half to even; the sum and the clip that follow are exact.
+    """The quotient is float32 and is rounded; the sum and the clip that follow are exact.
 
     It is clipped to what some zero point brings into the range before it becomes an integer, so that float32 holds the
     limits. With a known zero point that is the only clip.
     """
     operator = symbol.operator
+    if operator.zero_point_first:
+        return _moved_then_rounded(symbol, data, scale, zero_point)
+    round_to = _ROUNDINGS[operator.rounding]
     scales = scale.views if isinstance(scale, Operand) else (scale,)
     known = zero_point.form if isinstance(zero_point, Operand) else None
     moves = zero_point.views[0] if isinstance(zero_point, Operand) else zero_point
@@ -129,7 +159,7 @@ def quantize(symbol: Symbol[Quantize], data: Tensor, scale: Tensor | Operand, ze
     wide, integer = ("float32", "int32") if max(-lowest, highest) <= EXACT_IN_FLOAT32 else ("float64", "int64")
 
     def element(x: Expression, zero: Expression, *steps: Expression) -> Expression:
-        rounded = tirx.nearbyint(_quotient(x.astype("float32"), *steps)).astype(wide)
+        rounded = round_to(_quotient(x.astype("float32"), *steps)).astype(wide)
         held = te.max(te.min(rounded, constant(highest, wide)), constant(lowest, wide)).astype(integer)
         if known is not None:
             return (held + constant(known, integer)).astype(symbol.dtype)
@@ -138,6 +168,19 @@ def quantize(symbol: Symbol[Quantize], data: Tensor, scale: Tensor | Operand, ze
         return clipped.astype(symbol.dtype)
 
     return elementwise(symbol, data, moves, *scales, body=element)
+
+
+def _moved_then_rounded(symbol: Symbol[Quantize], data: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
+    """clip(round(x / scale + zero_point)), the sum float32 too; the limits in float64, which holds them."""
+    operator = symbol.operator
+    lowest, highest = (constant(float(end), "float64") for end in (operator.a_min, operator.a_max))
+
+    def element(x: Expression, step: Expression, zero: Expression) -> Expression:
+        moved = _quotient(x.astype("float32"), step) + zero.astype("float32")
+        rounded = _ROUNDINGS[operator.rounding](moved).astype("float64")
+        return te.max(te.min(rounded, highest), lowest).astype("int32").astype(symbol.dtype)
+
+    return elementwise(symbol, data, scale, zero_point, body=element)
 
 
 def _quotient(x: Expression, scale: Expression, low: Expression | None = None) -> Expression:

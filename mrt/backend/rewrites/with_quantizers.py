@@ -31,7 +31,13 @@ def with_quantizers(
         real = builder.input(entry.name, TensorType(symbol.shape, "float32"))
         scale = builder.parameter(_free(f"{entry.name}_scale", graph), entry.scale.astype(np.float32))
         zero_point = _zero_point(entry, builder, graph)
-        operator = Quantize(a_min=entry.lo, a_max=entry.hi, dtype=entry.dtype)
+        operator = Quantize(
+            a_min=entry.lo,
+            a_max=entry.hi,
+            dtype=entry.dtype,
+            rounding=entry.rounding,
+            zero_point_first=entry.zero_point_first,
+        )
         name = _free(f"{entry.name}_quantized", graph)
         values[symbol] = builder.apply(operator, [real, scale, zero_point], name)
     integers = _repeated(graph, values, builder)

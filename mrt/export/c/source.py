@@ -18,6 +18,7 @@ from mrt.messages import short
 from mrt.symbol import Graph
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.rounding import HALF_EVEN
 from mrt.version import __version__
 
 VALUES_PER_LINE = 24
@@ -132,6 +133,10 @@ def _described(place: str, entry: TensorQuantization) -> Iterator[str]:
     shape = ", ".join(map(str, entry.shape))
     yield f"{place}: {_comment(entry.name)}, {entry.dtype}[{shape}], row by row, {entry.lo} to {entry.hi}"
     yield f"    zero point {entry.zero_point}"
+    if entry.rounding != HALF_EVEN:
+        yield f"    real values are rounded {entry.rounding}"
+    if entry.zero_point_first:
+        yield "    real values are divided by the scale, the zero point is added, and then they are rounded"
     for at in np.ndindex(entry.scale.shape):
         scale = float(entry.scale[at])
         numerator, denominator = scale.as_integer_ratio()

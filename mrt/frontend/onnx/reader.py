@@ -9,7 +9,7 @@ import onnx
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.onnx.constants import ALWAYS_KNOWN, MOVING, evaluate_node, folds, is_standard
-from mrt.frontend.onnx.converters.quantization import quantized_form
+from mrt.frontend.onnx.converters.quantization import quantized_form, scaled_form
 from mrt.frontend.onnx.files import read_model
 from mrt.frontend.onnx.inlining import without_functions
 from mrt.frontend.onnx.integer_models import holds_integers_alone
@@ -217,6 +217,8 @@ def _quantized_form(node: Node, inputs: Sequence[Array | None]) -> QuantizedCons
     """The quantized constant that a node of constants gives: one that is dequantized, or moved."""
     if node.operator == "DequantizeLinear":
         return quantized_form(node)
+    if node.operator in ("Mul", "Div"):
+        return scaled_form(node, inputs)
     first = inputs[0] if inputs else None
     constant = None if first is None or node.operator not in MOVING else node.scope.quantized(first)
     if constant is None:

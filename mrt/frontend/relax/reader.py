@@ -11,7 +11,7 @@ import tvm
 from tvm import relax
 
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.frontend.relax.converters.quantization import quantized_form
+from mrt.frontend.relax.converters.quantization import quantized_form, stored_form
 from mrt.frontend.relax.module import ReadFunction, prepare_module
 from mrt.frontend.relax.node import Converter, Node, Scope, find_converter, static_sizes
 from mrt.frontend.shared.channels_first import channels_first
@@ -131,6 +131,8 @@ class _Reader:
             return value
         if node.kind == "dequantize":
             self._scope.keep_quantized(value, quantized_form(node))
+        elif node.kind == "astype":
+            self._scope.keep_quantized(value, stored_form(node, value))
         elif node.kind in _MOVING:
             first = node.array(0)
             constant = None if first is None else self._scope.quantized(first)

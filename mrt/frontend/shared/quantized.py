@@ -47,6 +47,20 @@ class QuantizedConstant:
         others = (np.broadcast_to(value, stored.shape).reshape(-1)[places] for value in self.inputs[1:])
         return replace(self, inputs=(stored.reshape(-1)[places], *map(_shortest, others)))
 
+    def scaled(self, factor: Array) -> QuantizedConstant | None:
+        """The constant times positive floats that broadcast to it; None where it is no dequantize, or they are none."""
+        stored = self.inputs[0]
+        rank = max(stored.ndim, factor.ndim)
+        broadcasts = rank == stored.ndim and all(
+            length in (1, full) for length, full in zip(factor.shape[::-1], stored.shape[::-1], strict=False)
+        )
+        if not isinstance(self.operator, Dequantize) or not broadcasts or factor.dtype.kind != "f":
+            return None
+        if not (np.isfinite(factor) & (factor > 0)).all():
+            return None
+        scale = np.asarray(self.inputs[1].astype(np.float64) * factor, np.float32)
+        return replace(self, inputs=(stored, scale, self.inputs[2]))
+
 
 def dequantized_constant(stored: Array, scale: Array, zero_point: Array) -> QuantizedConstant | None:
     """scale (stored - zero_point), the latter two broadcast; None where these are no integers that graphs have."""

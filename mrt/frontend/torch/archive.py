@@ -18,6 +18,7 @@ from typing import Any
 
 from mrt.errors import ModelFileError, MRTError, UnsupportedOperatorError
 from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.torch.advice import advice_on
 
 _FORMAT = "archive_format"
 _PROGRAM = "models/model.json"
@@ -41,11 +42,12 @@ _NAME = re.compile(r"(?:[A-Za-z_]\w*)?", re.ASCII)
 _SYMBOL = r"s\d{1,9}"
 _OPERATOR = re.compile(
     r"torch\.ops\.aten\.(?!from_file\b)(?:_?[A-Za-z]\w*|__(?:and|or|xor|lshift|rshift)__)\.[A-Za-z]\w*"
-    r"|torch\.ops\.quantized_decomposed\.(?:de)?quantize_per_(?:tensor|channel)\.(?:default|tensor)",
+    r"|torch\.ops\.quantized_decomposed\.(?:de)?quantize_per_(?:tensor|channel)\.(?:default|tensor)"
+    r"|torch\.ops\.torchao\.(?:de)?quantize_affine\.default",
     re.ASCII,
 )
 """An operator of PyTorch's own library; all of them compute on tensors, but for from_file, which reads other files. And
-those of its quantization."""
+those of its quantization and of torchao's."""
 _PYTHON_OPERATORS = frozenset(
     f"_operator.{name}"
     for name in (
@@ -193,8 +195,7 @@ def _check_operators(program: Mapping[str, Any], title: str) -> None:
             operator = re.sub(r"[^\w.:]", "?", str(target))[:80].removeprefix("torch.ops.")
             uncovered.setdefault(operator, []).append(re.sub(r"\W", "?", str(node.get("name")))[:80])
     if uncovered:
-        advice = "replace them before exporting, or cut the model before them"
-        raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice))
+        raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice_on(uncovered)))
 
 
 def _nodes(document: object) -> Iterator[Mapping[str, Any]]:

@@ -17,19 +17,24 @@ from torch.utils import _pytree as pytree
 from mrt.errors import GraphError, ModelFileError, MRTError, UnsupportedOperatorError
 from mrt.frontend.shared.inputs import FixedInput, ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.torch.advice import advice_on
 from mrt.frontend.torch.folding import fold_indices
 from mrt.frontend.torch.node import covered_operators, find_converter, origin_of
+from mrt.frontend.torch.torchao import know_torchao
 
 _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _NAMES_SHOWN = 3
-_LIBRARIES = ("aten", "quantized_decomposed")
-"""Whose operators are read: PyTorch's own, and those that its quantization writes."""
+_TORCHAO = "torchao"
+_LIBRARIES = ("aten", "quantized_decomposed", _TORCHAO)
+"""Whose operators are read: PyTorch's own, and those that its quantization and torchao write."""
 
 
 def load_program(archive: bytes, title: str) -> torch.export.ExportedProgram:
     """The program of an archive that read_archive wrote; ModelFileError where torch does not read it."""
     try:
         with _quiet():
+            if f"torch.ops.{_TORCHAO}.".encode() in archive:
+                know_torchao()
             program: torch.export.ExportedProgram = torch.export.load(io.BytesIO(archive))
         # Constants are loaded as views, which cannot be detached in place when the program is traced again.
         program.constants.update({name: constant.clone() for name, constant in program.constants.items()})
@@ -68,6 +73,9 @@ def _decompositions() -> Any:
         packet = getattr(torch.ops.aten, operator, None) if overload else None
         if packet is not None and overload in packet.overloads():
             table.pop(getattr(packet, overload), None)
+    # Those of torchao stay, so that what it stores in integers does, and what it computes at run time is named.
+    for operator in [each for each in table.keys() if each.namespace == _TORCHAO]:  # noqa: SIM118 (no dict)
+        table.pop(operator)
     return table
 
 
@@ -232,5 +240,4 @@ def _check_covered(program: torch.export.ExportedProgram) -> None:
             if origin.name not in names:
                 names.append(origin.name)
     if uncovered:
-        advice = "replace them before exporting, or cut the model before them"
-        raise UnsupportedOperatorError(list_uncovered("the program", uncovered, advice))
+        raise UnsupportedOperatorError(list_uncovered("the program", uncovered, advice_on(uncovered)))

@@ -15,6 +15,7 @@ from mrt.quantization.quantizer import ChannelGroups, Target, quantize_parameter
 from mrt.symbol import Array, Symbol, TensorType
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.broadcast import BroadcastMul
+from mrt.symbol.rounding import SIGN
 
 SAME_SCALE = 1e-9
 """Two scales that differ by less than this share are one: the difference is float64 rounding."""
@@ -131,13 +132,13 @@ class IntegerBuilder(IntegerSymbols):
             return value
         if fits and not target.pinned and value.is_uniform:
             return value.uniform
-        if np.allclose(ratio, 1.0, rtol=SAME_EXACT_SCALE if target.exact else SAME_SCALE, atol=0):
+        is_same = np.allclose(ratio, 1.0, rtol=SAME_EXACT_SCALE if target.exact else SAME_SCALE, atol=0)
+        if is_same and target.rounding != SIGN:
             return self._settled(value.symbol, target, scales, value.zero_points)
         value = self.centred(value)
         if target.exact:
-            part = np.zeros((1,) * ratio.ndim)
-            symbol = self.rounded_once(value.symbol, ratio, part, target.reach, target.ties_to_odd)
-            return self._settled(symbol, target, scales, np.zeros((), np.int64))
+            symbol, zero_points = self._rounded_to(value.symbol, ratio, target)
+            return self._settled(symbol, target, scales, zero_points)
         symbol, multiplier = self._fit(value, target, ratio)
         symbol = self.multiplied(symbol, multiplier)
         if multiplier.ratio.size == 1 and not target.pinned:
@@ -145,6 +146,18 @@ class IntegerBuilder(IntegerSymbols):
             moved = value.scale if target.groups else _first(value.scale)
             scales = moved / real if real > 0 else scales
         return self._settled(symbol, target, scales, np.zeros((), np.int64))
+
+    def _rounded_to(self, symbol: Symbol, ratio: Array, target: Target) -> tuple[Symbol, Array]:
+        """round(x ratio) of a centred x as an exact target rounds it, and the zero points that it has then."""
+        nothing = np.zeros((1,) * ratio.ndim)
+        if target.rounding == SIGN:
+            return self.sign_of(symbol), nothing.astype(np.int64)
+        if not target.zero_point_first:
+            symbol = self.rounded_once(symbol, ratio, nothing, target.reach, target.rounding)
+            return symbol, nothing.astype(np.int64)
+        zero_points = target.zero_points(symbol.shape)
+        part = zero_points.astype(np.float64)
+        return self.rounded_once(symbol, ratio, part, target.reach, target.rounding), zero_points
 
     def _fit(self, value: Quantized, target: Target, ratio: Array) -> tuple[Symbol, Multiplier]:
         """The multiplier, and the symbol to apply it to: clipped first where the product would not fit otherwise."""

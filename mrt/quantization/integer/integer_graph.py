@@ -41,6 +41,8 @@ def input_quantization(symbol: Symbol, target: Target) -> TensorQuantization:
         target.lo,
         target.hi,
         target.pinned,
+        target.rounding,
+        target.zero_point_first,
     )
 
 

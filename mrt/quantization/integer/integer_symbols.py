@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from mrt.errors import QuantizationError
+from mrt.quantization.integer.directed import DIRECTED_ROOM, DirectedRounding, directed_rounding
 from mrt.quantization.integer.requantize import Multiplier
 from mrt.quantization.integer.weighted_sum import EXACT_BITS, fit_weighted_sum, power_of_two
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType
@@ -16,6 +17,7 @@ from mrt.symbol.interval import signed_bits
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
 from mrt.symbol.operators.integer import Cast, LeftShift, RightShift
+from mrt.symbol.rounding import HALF_EVEN, HALF_ODD
 from mrt.symbol.types import INT32_MAX, INT32_MIN, narrowest_dtype
 
 SMALL_BITS = 16
@@ -150,17 +152,23 @@ class IntegerSymbols:
         return self._shift(self._times(symbol, multiplier.frac, "frac", "_scaled"), multiplier.shift, "_shifted")
 
     def weighted_sum(
-        self, terms: Sequence[tuple[Symbol, Array]], constant: Array, one_shift: bool = False, suffix: str = "_scaled"
+        self,
+        terms: Sequence[tuple[Symbol, Array]],
+        constant: Array,
+        one_shift: bool = False,
+        suffix: str = "_scaled",
+        spare: int = 0,
     ) -> tuple[Symbol, Array]:
         """sum_i x_i factor_i + constant in units of 2^-shift, and the shift: see `WeightedSum`.
 
         terms: integers with their factors, float64; constant: float64; all of one rank, each axis of the factors and of
-        the constant 1 or full. one_shift: whether the shift is one number. suffix: of the name of the sum.
+        the constant 1 or full. one_shift: whether the shift is one number. suffix: of the name of the sum. spare: what
+        32 bits have room to be added to the sum behind.
         """
         parts = [part for symbol, factor in terms for part in self._in_few_bits(symbol, factor)]
         magnitudes = [magnitudes_like(self.bounds(symbol), factor) for symbol, factor in parts]
         try:
-            found = fit_weighted_sum([factor for _, factor in parts], magnitudes, constant, one_shift)
+            found = fit_weighted_sum([factor for _, factor in parts], magnitudes, constant, one_shift, spare)
         except QuantizationError as error:
             raise QuantizationError(f"{self._origin}: {error}; widen its range or lower its bits") from None
         pairs = zip(parts, found.pre_shifts, strict=True)
@@ -177,19 +185,42 @@ class IntegerSymbols:
             raise QuantizationError(f"{self._origin}: a sum of nothing has no value")
         return total, found.shift
 
-    def rounded_once(self, symbol: Symbol, ratio: Array, part: Array, top: int, ties_to_odd: bool = False) -> Symbol:
-        """round(x ratio + part), for what is saturated at -top and top behind it.
+    def rounded_once(self, symbol: Symbol, ratio: Array, part: Array, top: int, rounding: str = HALF_EVEN) -> Symbol:
+        """round(x ratio + part), for what is saturated at -top and top beside the part.
 
-        Halves go to even, or to odd if that is asked, where the ratio has so few bits that they occur; else up.
+        Halves go to even, or to odd if that is asked, where the ratio has so few bits that they occur; else up. Other
+        roundings take what is within 2^-SAME_BITS of an integer, or of a half, as that, unless the ratio is exact.
         """
         # From here on all integers but 0 saturate.
         ratio = np.minimum(ratio, top + 2.0)
         limit = int(min(np.ceil((top + 1) / ratio.min()) + 1, INT32_MAX))
-        total, shift = self.weighted_sum([(self.held(symbol, ratio, -limit, limit), ratio)], part)
-        has_ties = shift.min() > 0 and shift.max() <= TIE_BITS
-        if has_ties and self.bounds(total).magnitude < INT32_MAX >> 1:
-            total = self._ties_moved(total, shift, ties_to_odd)
+        is_nearest = rounding in (HALF_EVEN, HALF_ODD)
+        terms = [(self.held(symbol, ratio, -limit, limit), ratio)]
+        total, shift = self.weighted_sum(terms, part, spare=0 if is_nearest else DIRECTED_ROOM)
+        has_ties = 0 < shift.max() <= TIE_BITS
+        if not is_nearest:
+            total = self._directed(total, directed_rounding(rounding, shift))
+        elif has_ties and self.bounds(total).magnitude < INT32_MAX >> 2:
+            if shift.min() == 0:
+                # Channels of whole numbers beside others: halves of the doubled ones are none.
+                total, shift = self._times(total, np.full_like(shift, 2), "double", "_double"), shift + 1
+            total = self._ties_moved(total, shift, rounding == HALF_ODD)
         return self._shift(total, shift, "_shifted")
+
+    def sign_of(self, symbol: Symbol) -> Symbol:
+        """1 where x is 0 or more, else -1: 2 clip(x, -1, 0) + 1."""
+        below = self.clip_to(symbol, -1, 0)
+        one, two = (np.full((1,) * symbol.type.rank, n) for n in (1, 2))
+        return self.add_constant(self._times(below, two, "two", "_below"), f"{self._origin}_one", one, "_sign")
+
+    def _directed(self, symbol: Symbol, rounding: DirectedRounding) -> Symbol:
+        """What a shift that rounds half up makes the rounding of."""
+        if rounding.factor.any():
+            side = self._times(self.clip_to(symbol, *rounding.side), rounding.factor, "side", "_side")
+            symbol = self.apply(BroadcastAdd(), [symbol, side], "_sided")
+        if not rounding.base.any():
+            return symbol
+        return self.add_constant(symbol, f"{self._origin}_base", rounding.base, "_directed")
 
     def _total(self, summands: Sequence[Symbol], constant: Array, suffix: str) -> Symbol:
         total = summands[0]

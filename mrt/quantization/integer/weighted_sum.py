@@ -49,13 +49,13 @@ def power_of_two(factor: Array) -> Array | None:
 
 
 def fit_weighted_sum(
-    factors: Sequence[Array], magnitudes: Sequence[Array], constant: Array, one_shift: bool = False
+    factors: Sequence[Array], magnitudes: Sequence[Array], constant: Array, one_shift: bool = False, spare: int = 0
 ) -> WeightedSum:
     """The weighted sum with the largest shifts, up to 31, at which every step between fits 32 bits.
 
     factors: float64, of any sign; magnitudes: the largest |x_i| for each of them, of the same shape; constant: float64.
-    All broadcast together. one_shift: whether all elements share one. Raises QuantizationError where no shift fits.
-    What is always 0 has digits of 0, whatever its factor.
+    All broadcast together. one_shift: whether all elements share one. spare: what is to fit beside the sum. Raises
+    QuantizationError where no shift fits. What is always 0 has digits of 0, whatever its factor.
     """
     magnitudes = [magnitude.astype(np.float64) for magnitude in magnitudes]
     factors = [np.where(m > 0, factor, 0.0) for factor, m in zip(factors, magnitudes, strict=True)]
@@ -64,7 +64,7 @@ def fit_weighted_sum(
         return _shift_alone(powers[0])
     # What lower levels carry over: at most one for each unit of the data that has digits there.
     carried = sum(float(m.max()) for m, power in zip(magnitudes, powers, strict=True) if power is None)
-    shift = _largest_shift(factors, magnitudes, constant, INT32_MAX - 8 - len(factors) - carried)
+    shift = _largest_shift(factors, magnitudes, constant, spare, INT32_MAX - 8 - len(factors) - carried)
     if one_shift:
         shift = shift.min().reshape((1,) * shift.ndim)
     digit_bits = int(np.floor(np.log2((INT32_MAX - 2) / (carried + 2))))
@@ -103,9 +103,11 @@ def _zeros(like: Array) -> Array:
     return np.zeros((1,) * like.ndim, np.int64)
 
 
-def _largest_shift(factors: Sequence[Array], magnitudes: Sequence[Array], constant: Array, room: float) -> Array:
-    """The largest shift in [0, 31] at which the largest sum times 2^shift is at most `room`; int64."""
-    total = np.abs(constant) + sum(np.abs(f) * m for f, m in zip(factors, magnitudes, strict=True))
+def _largest_shift(
+    factors: Sequence[Array], magnitudes: Sequence[Array], constant: Array, spare: int, room: float
+) -> Array:
+    """The largest shift in [0, 31] at which the largest sum and `spare` times 2^shift are at most `room`; int64."""
+    total = spare + np.abs(constant) + sum(np.abs(f) * m for f, m in zip(factors, magnitudes, strict=True))
     if (total > room).any():
         largest = max(float(np.abs(factor).max()) for factor in factors)
         raise QuantizationError(f"the rescaling factor {largest:.4g} does not fit 32 bits")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +17,7 @@ from mrt.quantization.options import ActivationConfig
 from mrt.quantization.plan.channel_split import ChannelSplit
 from mrt.quantization.plan.facts import FactPass, Facts
 from mrt.quantization.plan.parts import Parts
-from mrt.quantization.quantizer import ChannelGroups, Target
+from mrt.quantization.quantizer import ChannelGroups, Target, symmetric_target
 from mrt.quantization.tensor_plan import UNLIMITED, Plan
 from mrt.symbol import Graph, Interval, Symbol
 from mrt.symbol.interval import signed_bits
@@ -184,6 +184,19 @@ PARTS = FactPass("parts", lambda facts: parts_of(facts.graph, facts.ranges), ("r
 PART_SPLITS = FactPass("part_splits", part_splits, ("fixed", "parts", "options", "own", "never_negative"), _too_dear)
 
 
+def output_target(name: str, facts: Facts) -> Target:
+    """The quantizer of an output.
+
+    In a network that brings quantizers it has room beyond the range that was calibrated, where no bits are asked for:
+    the network does not saturate there. What it adds up at its end is rounded once, as before a quantizer.
+    """
+    magnitude, bits = facts.ranges[name].magnitude, output_bits(name, facts)
+    if facts.fixed and "bits" not in facts.config.output.model_fields_set:
+        magnitude, bits = np.ldexp(magnitude, max(MOST_OUTPUT_BITS - bits, 0)), MOST_OUTPUT_BITS
+        return replace(symmetric_target(magnitude, bits, signed=True), exact=True)
+    return symmetric_target(magnitude, bits, signed=True)
+
+
 def output_bits(name: str, facts: Facts) -> int:
     """The bits of an output: as asked, or where nothing is as many as leave its narrowest part LEAST_PART_BITS.
 
@@ -249,6 +262,6 @@ def part_notes(plan: Plan) -> tuple[str, ...]:
         )
     for symbol in plan.graph.outputs:
         tensor, bits = plan[symbol], signed_bits(plan[symbol].output.hi)
-        if tensor.fixed is None and bits > plan.config.output.bits:
+        if tensor.fixed is None and not tensor.output.exact and bits > plan.config.output.bits:
             notes.append(f"output {symbol.name}: {bits} bits, so that the narrowest of its parts has {LEAST_PART_BITS}")
     return tuple(notes)

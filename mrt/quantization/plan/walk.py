@@ -10,10 +10,10 @@ import numpy as np
 from mrt.calibration import Range
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of, takes_groups
-from mrt.quantization.plan.concat_parts import output_bits, part_targets
+from mrt.quantization.plan.concat_parts import output_target, part_targets
 from mrt.quantization.plan.facts import Facts
 from mrt.quantization.plan.own_quantizers import own_target
-from mrt.quantization.quantizer import Target, symmetric_target
+from mrt.quantization.quantizer import Target
 from mrt.quantization.tensor_plan import UNLIMITED, Edge, Plan, TensorPlan, was_zero
 from mrt.symbol import Array, Graph, Symbol
 
@@ -40,7 +40,7 @@ def _planned(symbol: Symbol, facts: Facts, finished: Finished) -> TensorPlan:
     name, graph = symbol.name, facts.graph
     quantizers, fixed = _quantizers(symbol, facts, finished), facts.fixed.get(symbol.name)
     edges = _edges(symbol, quantizers, facts, finished)
-    output = symmetric_target(facts.ranges[name].magnitude, output_bits(name, facts), signed=True)
+    output = output_target(name, facts)
     output = fixed if fixed is not None and fixed.groups is None else output
     forms = _Forms.of(symbol, output, edges, graph, finished)
     guard_bits = 0 if symbol.is_variable else expansion_of(symbol).guard_bits

@@ -9,6 +9,7 @@ from mrt.symbol.interval import Array, Interval, multiply, subtract
 from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._checks import require_float, require_integer
 from mrt.symbol.operators._intervals import product, subtracted
+from mrt.symbol.rounding import HALF_EVEN, ROUNDINGS, rounded_steps
 from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES, TensorType, arithmetic_dtype, broadcast_shape
 
 _MAX_SHIFT = 31
@@ -123,16 +124,20 @@ class Cast(Operator):
 
 @operator("quantize")
 class Quantize(Operator):
-    """clip(rint(x / scale) + zero_point, a_min, a_max): float to integer, QuantizeLinear of ONNX.
+    """clip(round(x / scale) + zero_point, a_min, a_max): float to integer, QuantizeLinear of ONNX.
 
-    x and scale are float32, and so is the quotient; it is rounded half to even. scale and zero_point, integers,
-    broadcast to the data: one value, or one along an axis. a_min and a_max are the ends of the integers that are meant,
-    such as 0 and 65535 of uint16; they must fit dtype, which stores them.
+    x and scale are float32, and so is the quotient; it is rounded half to even, or as `rounding` says (`ROUNDINGS`).
+    With zero_point_first it is round(x / scale + zero_point) instead, as QONNX defines it: which integer a tie goes to,
+    or on which side of it zero lies, is then a matter of what is stored. scale and zero_point, integers, broadcast to
+    the data: one value, or one along an axis. a_min and a_max are the ends of the integers that are meant, such as 0
+    and 65535 of uint16; they must fit dtype, which stores them.
     """
 
     a_min: int
     a_max: int
     dtype: str
+    rounding: str = HALF_EVEN
+    zero_point_first: bool = False
 
     input_names = ("data", "scale", "zero_point")
     is_elementwise = True
@@ -147,15 +152,23 @@ class Quantize(Operator):
         info = np.iinfo(self.dtype)
         if not info.min <= self.a_min <= self.a_max <= info.max:
             raise GraphError(f"[{self.a_min}, {self.a_max}] is no interval of {self.dtype}")
+        if self.rounding not in ROUNDINGS:
+            raise GraphError(f"rounding is {self.rounding}; one of {', '.join(ROUNDINGS)} is needed")
         return TensorType(broadcast_shape(x, scale, zero_point), self.dtype)
+
+    @property
+    def is_half_even(self) -> bool:
+        """Whether it is QuantizeLinear of ONNX."""
+        return self.rounding == HALF_EVEN and not self.zero_point_first
 
     def evaluate(self, x: Array, scale: Array, zero_point: Array) -> Array:
         with np.errstate(all="ignore"):
-            steps = np.rint(x.astype(np.float32) / scale.astype(np.float32))
+            steps = x.astype(np.float32) / scale.astype(np.float32)
         if np.isnan(steps).any():
             raise DataError("quantize: the data holds NaN, or the scale is 0")
         # In float64 every sum that survives the clip is exact.
-        return np.clip(steps.astype(np.float64) + zero_point, self.a_min, self.a_max).astype(np.int64)
+        moved = rounded_steps(steps, zero_point, self.rounding, self.zero_point_first)
+        return np.clip(moved, self.a_min, self.a_max).astype(np.int64)
 
     def bounds(self, x: Interval, scale: Interval, zero_point: Interval) -> Interval:
         return Interval.of(self.a_min, self.a_max, np.broadcast_shapes(x.shape, scale.shape, zero_point.shape))

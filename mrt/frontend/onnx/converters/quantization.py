@@ -58,6 +58,20 @@ def quantized_form(node: Node) -> QuantizedConstant | None:
     return dequantized_constant(stored, found.scale, found.zero_point)
 
 
+def scaled_form(node: Node, inputs: Sequence[Array | None]) -> QuantizedConstant | None:
+    """The quantized constant that the product of one with floats is, or its quotient by them; None of others."""
+    pair = [(value, node.scope.quantized(value)) for value in inputs if value is not None]
+    if len(pair) != 2:
+        return None
+    (first, stored), (second, other) = pair
+    if node.operator == "Div":
+        with np.errstate(all="ignore"):
+            return None if stored is None else stored.scaled(1 / second)
+    if stored is not None and other is None:
+        return stored.scaled(second)
+    return other.scaled(first) if other is not None and stored is None else None
+
+
 def _of_blocks(node: Node, stored: Array, zero_point: Array | None, block: int) -> QuantizedConstant | None:
     """Integers with one scale for each `block` of them along an axis, the last of which may be shorter.
 

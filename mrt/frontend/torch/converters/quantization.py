@@ -14,13 +14,15 @@ _KINDS = ("int8", "uint8", "int16", "int32")
 
 @converter("quantize_per_tensor.default", "quantize_per_tensor.tensor")
 def quantize_per_tensor(node: Node) -> Expression:
-    return _quantized(node, node.tensor("input"), _one(node, "scale"), _one(node, "zero_point"), 0, _integers(node))
+    return bounded(
+        node, node.tensor("input"), _one(node, "scale"), _one(node, "zero_point"), 0, integer_kind(node, "dtype")
+    )
 
 
 @converter("quantize_per_channel.default")
 def quantize_per_channel(node: Node) -> Expression:
     scale, zero = node.tensor("scales"), _whole(node, node.tensor("zero_points"))
-    return _quantized(node, node.tensor("input"), scale, zero, node.integer("axis"), _integers(node))
+    return bounded(node, node.tensor("input"), scale, zero, node.integer("axis"), integer_kind(node, "dtype"))
 
 
 @converter("dequantize_per_tensor.default", "dequantize_per_tensor.tensor")
@@ -70,16 +72,19 @@ def _rounded(node: Node, scale: Expression, zero: Expression, axis: int) -> Expr
     if not fitting:
         raise node.unsupported("quant_min and quant_max", (low, high), "bounds of 32 bits")
     data = node.tensor("self")
-    integers = node.emit(_quantized(node, data, scale, zero, axis, fitting[0]), "integers")
+    integers = node.emit(bounded(node, data, scale, zero, axis, fitting[0]), "integers")
     return relax.op.dequantize(integers, scale, zero, axis)
 
 
-def _quantized(node: Node, data: Expression, scale: Expression, zero: Expression, axis: int, kind: str) -> Expression:
-    """Integers of `kind`. Bounds that are narrower cut the data before, at the real numbers that they stand for: these
-    are rounded to the bounds themselves.
+def bounded(node: Node, data: Expression, scale: Expression, zero: Expression, axis: int, kind: str) -> Expression:
+    """`data` as integers of `kind`.
+
+    Bounds that are narrower cut the data before, at the real numbers that they stand for: these are rounded to the
+    bounds themselves.
     """
     limits = np.iinfo(kind)
-    low, high = max(node.integer("quant_min"), limits.min), min(node.integer("quant_max"), limits.max)
+    low = max(node.integer("quant_min"), limits.min) if node.has("quant_min") else limits.min
+    high = min(node.integer("quant_max"), limits.max) if node.has("quant_max") else limits.max
     for bound, end, cut in ((low, limits.min, relax.op.maximum), (high, limits.max, relax.op.minimum)):
         if bound != end:
             steps = node.emit(relax.op.subtract(constant(bound, "int32"), zero))
@@ -96,11 +101,11 @@ def _along(node: Node, vector: Expression, axis: int, rank: int) -> Expression:
     return node.emit(relax.op.reshape(vector, [shape_of(vector)[0] if size == -1 else 1 for size in column]))
 
 
-def _integers(node: Node) -> str:
-    """The dtype that a quantize gives."""
-    kind = relax_dtype(node.arguments["dtype"])
+def integer_kind(node: Node, name: str) -> str:
+    """The dtype that a quantize gives, as the argument of this name says."""
+    kind = relax_dtype(node.arguments[name])
     if kind not in _KINDS:
-        raise node.unsupported("dtype", kind, f"one of {', '.join(_KINDS)}")
+        raise node.unsupported(name, kind, f"one of {', '.join(_KINDS)}")
     return kind
 
 
