@@ -147,7 +147,7 @@ class Child:
         line = self._process.stdout.readline()
         timer.cancel()
         if late.is_set():
-            raise ChildError(f"it took more than {limit:.0f} seconds")
+            raise ChildError(f"it took more than {limit:g} seconds")
         if line:
             found: dict[str, Any] = json.loads(line)
             return found

@@ -51,7 +51,7 @@ class Row:
     """What was found of a model.
 
     done: the steps of MRT that were done. sqnr: by part of an output and tool. cost: seconds and MiB by what was made.
-    errors: by tool, or "model" where it cannot be had.
+    errors: by tool, or "model" where it cannot be had, "float" where nothing gives outputs to compare with.
     """
 
     name: str
@@ -139,11 +139,10 @@ def measure(model: Model, arguments: Namespace, store: Store) -> Row:
     counts = {"calibration": arguments.calibration, "samples": arguments.samples}
     try:
         case = store.get("wild-case", model=asdict(model), **counts, wheels=str(arguments.wheels))
-        is_onnx = (case / NETWORK).is_file()
-        reference = _outputs(store.get("ort-outputs" if is_onnx else "openvino-outputs", network=case, model=case))
     except ChildError as error:
         found.errors["model"] = str(error)
         return found
+    reference = _reference(found, case, store)
     _add_own(found, case, model, reference, store)
     if arguments.peers:
         others = {
@@ -153,6 +152,16 @@ def measure(model: Model, arguments: Namespace, store: Store) -> Row:
         for tool, (maker, runner, options) in others.items():
             _add_other(found, tool, case, (maker, runner, options), model, reference, store)
     return found
+
+
+def _reference(found: Row, case: Path, store: Store) -> list[Array]:
+    """The outputs of the float network; none where there is no tool that runs it."""
+    try:
+        runner = "ort-outputs" if (case / NETWORK).is_file() else "openvino-outputs"
+        return _outputs(store.get(runner, network=case, model=case))
+    except ChildError as error:
+        found.errors["float"] = str(error)
+        return []
 
 
 def _add_own(found: Row, case: Path, model: Model, reference: Sequence[Array], store: Store) -> None:
@@ -197,6 +206,8 @@ def _add_other(
 
 
 def _add_ratios(found: Row, tool: str, reference: Sequence[Array], outputs: Sequence[Array], model: Model) -> None:
+    if not reference:
+        return
     try:
         by_part = ratios(reference, outputs, model.parts)
     except ValueError as error:

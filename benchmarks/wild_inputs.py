@@ -101,17 +101,27 @@ def page(random: Random, height: int, width: int) -> Array:
 
 def sound(random: Random, length: int, rate: float = 16000.0) -> Array:
     """Something like a voice or an instrument, float [length] in ±1: notes of many overtones, noise, silences."""
-    time = np.arange(length) / rate
     found = random.normal(0, 0.003, length)
     for _ in range(max(1, int(length / rate * 5))):
-        start, lasting = random.uniform(-0.1, time[-1]), random.uniform(0.08, 0.5)
-        shape = np.clip((time - start) / 0.02, 0, 1) * np.exp(-np.maximum(time - start - 0.02, 0) / lasting)
-        pitch = random.uniform(90, 600) * (1 + random.uniform(-0.2, 0.2) * (time - start))
-        phase = 2 * np.pi * np.cumsum(pitch) / rate
-        tones = sum(np.sin(k * phase) * random.uniform(0, 1) / k for k in range(1, 12))
-        found = found + random.uniform(0.05, 0.4) * shape * tones
-        found = found + (random.random() < 0.3) * 0.1 * shape * random.normal(0, 1, length)
+        lasting = random.uniform(0.03, 0.25)
+        begin = int(random.uniform(-0.1 * rate, length))
+        first, last = max(begin, 0), min(length, begin + int(4 * lasting * rate))
+        if last > first:
+            time = np.arange(first - begin, last - begin) / rate
+            found[first:last] += _note(random, time, lasting, rate)
     return found / max(1.0, float(np.abs(found).max()))
+
+
+def _note(random: Random, time: Array, lasting: float, rate: float) -> Array:
+    """A tone that glides and fades, with overtones and sometimes noise. time: seconds since it began."""
+    shape = np.clip(time / 0.02, 0, 1) * np.exp(-np.maximum(time - 0.02, 0) / lasting)
+    phase = 2 * np.pi * np.cumsum(random.uniform(90, 600) * (1 + random.uniform(-0.2, 0.2) * time)) / rate
+    found = np.zeros_like(time)
+    for overtone in range(1, 12):
+        found += np.sin(overtone * phase) * random.uniform(0, 1) / overtone
+    noise = (random.random() < 0.3) * 0.1 * random.normal(0, 1, len(time))
+    faded: Array = shape * (random.uniform(0.05, 0.4) * found + noise)
+    return faded
 
 
 def spectrogram(random: Random, frames: int) -> Array:

@@ -144,7 +144,7 @@ def _pin(source: Path, target: Path, shapes: Mapping[str, Any], values: Mapping[
     for value in graph.output:
         value.type.tensor_type.ClearField("shape")
     del graph.value_info[:]
-    onnx.save(onnx.shape_inference.infer_shapes(model), target)
+    onnx.save(model, target)
 
 
 # MRT

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -147,25 +148,35 @@ class Heard(nn.Module):
         return found
 
 
+def _import_transformers() -> None:
+    """transformers imports torchvision, where there is one."""
+    with suppress(ImportError):
+        import_torchvision()
+
+
 def _bert() -> nn.Module:
+    _import_transformers()
     from transformers import BertConfig, BertModel
 
     return Words(BertModel(BertConfig()))
 
 
 def _distilbert() -> nn.Module:
+    _import_transformers()
     from transformers import DistilBertConfig, DistilBertModel
 
     return Words(DistilBertModel(DistilBertConfig()))
 
 
 def _gpt2() -> nn.Module:
+    _import_transformers()
     from transformers import GPT2Config, GPT2LMHeadModel
 
     return Tokens(GPT2LMHeadModel(GPT2Config(use_cache=False)))
 
 
 def _whisper() -> nn.Module:
+    _import_transformers()
     from transformers import WhisperConfig
     from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
@@ -175,6 +186,7 @@ def _whisper() -> nn.Module:
 
 def trained_bert(folder: Path) -> nn.Module:
     """The BERT that a folder of transformers' files holds, weights as they are."""
+    _import_transformers()
     from transformers import BertModel
 
     return Words(BertModel.from_pretrained(folder, local_files_only=True)).eval()
