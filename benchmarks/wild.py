@@ -42,6 +42,8 @@ COLUMNS = (
     "model", "reads", "quantizes", "verified", "compiled = evaluated", "SQNR, dB: MRT / ONNX Runtime / NNCF",
     "quantized, s: MRT / ONNX Runtime / NNCF", "GiB: MRT / ONNX Runtime / NNCF", "compiled, s", "GiB",
 )  # fmt: skip
+BEGIN, END = "<!-- Figures: begin -->\n", "<!-- Figures: end. -->"
+"""What stands around the figures in a document."""
 EXACT = 150.0
 """dB that stand for no error at all."""
 
@@ -52,6 +54,7 @@ class Row:
 
     done: the steps of MRT that were done. sqnr: by part of an output and tool. cost: seconds and MiB by what was made.
     errors: by tool, or "model" where it cannot be had, "float" where nothing gives outputs to compare with.
+    spent: seconds of the row, those of files that were there already left out.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Row:
     sqnr: dict[str, dict[str, float]] = field(default_factory=dict)
     cost: dict[str, tuple[float, float]] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
+    spent: float = 0.0
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -235,24 +239,33 @@ def earlier_rows(file: Path | None) -> dict[str, Row]:
         sys.exit(f"--json {file}: {error} was found; a file that this program wrote, or a new one, is needed")
 
 
-def save(arguments: Namespace, rows: Sequence[Row], spent: float) -> None:
+def save(arguments: Namespace, rows: Sequence[Row]) -> None:
     if arguments.json is not None:
         content = {"machine": machine(), "versions": {name: version_of(name) for name in PACKAGES}}
         rows_as_json = [asdict(each) for each in rows]
         arguments.json.write_text(json.dumps({**content, "rows": rows_as_json}, indent=1) + "\n")
     if arguments.markdown is not None:
-        arguments.markdown.write_text(text(rows, spent) + "\n")
+        old = arguments.markdown.read_text() if arguments.markdown.is_file() else ""
+        arguments.markdown.write_text(within_markers(old, text(rows) + "\n"))
 
 
-def text(rows: Sequence[Row], spent: float) -> str:
+def within_markers(document: str, figures: str) -> str:
+    """A document with other figures between its markers; the figures alone where it has none."""
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return f"{before}{begin}\n{figures}\n{end}{after}" if end else figures
+
+
+def text(rows: Sequence[Row]) -> str:
     """The table, what did not run, and how many did."""
     versions = ", ".join(f"{name} {version_of(name) or 'not installed'}" for name in PACKAGES)
     lines = [row(COLUMNS), row(["---"] * len(COLUMNS)), *(row(each.cells) for each in rows)]
     failures = [f"- {each.name}, {tool}: {said}" for each in rows for tool, said in each.errors.items()]
     judged = [each.wins for each in rows if each.wins is not None]
+    spent = sum(each.spent for each in rows)
     counts = (
         f"{sum(each.runs for each in rows)} of {len(rows)} run; in {sum(judged)} of {len(judged)} MRT's SQNR, the mean "
-        f"of the parts, is at least that of the better of the others. {spent:.0f} seconds."
+        f"of the parts, is at least that of the better of the others. {spent:.0f} seconds in all."
     )
     return "\n".join((machine(), versions, "", *lines, "", counts, *(["", *failures] if failures else [])))
 
@@ -277,14 +290,16 @@ def measure_all(arguments: Namespace, work: Path) -> int:
     arguments.wheels = arguments.wheels or work / "wheels"
     rows = earlier_rows(arguments.json)
     store = Store(work, arguments.limit)
-    started = time.monotonic()
     for name in arguments.only:
         if name in rows and not arguments.again and not rows[name].errors.keys() & {"model", OURS}:
             continue
+        started = time.monotonic()
         rows[name] = measure(BY_NAME[name], arguments, store)
+        rows[name].spent = time.monotonic() - started
         print(row(rows[name].cells), *rows[name].errors.items(), sep="\n  ", file=sys.stderr, flush=True)
-        save(arguments, _sorted(rows), time.monotonic() - started)
-    print(text([each for each in _sorted(rows) if each.name in arguments.only], time.monotonic() - started))
+        save(arguments, _sorted(rows))
+    save(arguments, _sorted(rows))
+    print(text([each for each in _sorted(rows) if each.name in arguments.only]))
     return 0 if all(rows[name].runs for name in arguments.only) else 1
 
 

@@ -132,6 +132,12 @@ def test_rows_that_are_known_are_taken_and_failed_ones_made_again(
     printed = capsys.readouterr().out
     assert "1 of 2 run; in 0 of 1 MRT's SQNR" in printed and "2 of 2 run; in 0 of 2 MRT's SQNR" in printed
     assert "| unet | yes | yes | yes | yes | 30.0 / - / 31.0 |" in (tmp_path / "table.md").read_text()
+    document = f"# Models\n\n{wild.BEGIN}old\n{wild.END}\nThe end.\n"
+    (tmp_path / "table.md").write_text(document)
+    assert run() == 0
+    written = (tmp_path / "table.md").read_text()
+    assert written.startswith("# Models\n") and written.endswith("\nThe end.\n") and "| unet |" in written
+    assert "\nold\n" not in written and made == ["unet", "lstm", "lstm"]  # from the rows of the file
     (tmp_path / "rows.json").write_text('{"rows": [{"found": 1}]}')
     monkeypatch.undo()
     with pytest.raises(SystemExit, match="a file that this program wrote"):
