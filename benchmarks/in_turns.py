@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,8 +27,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from instruction_sets import ISA
-from makers import HERE, MAKERS
+from makers import HERE
 from numpy.typing import NDArray
+from wild_makers import MAKERS
 
 SCRIPT = Path(__file__).with_name("peers.py")
 PAUSE = 0.05
@@ -44,10 +46,13 @@ class ChildError(Exception):
 
 
 class Store:
-    """A folder of files that are made where they are missing; each is named by all that it is made from."""
+    """A folder of files that are made where they are missing; each is named by all that it is made from.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    limit: seconds that a maker may take; None for any.
+    """
+
+    def __init__(self, folder: Path, limit: float | None = None) -> None:
+        self._folder, self._limit = folder, limit
         self._failed: dict[Path, ChildError] = {}
 
     def get(self, maker: str, **arguments: Any) -> Path:
@@ -65,7 +70,7 @@ class Store:
         try:
             asked = {"do": "make", "maker": maker, "folder": temporary, "arguments": _plain(arguments)}
             with running(asked, os.environ) as child:
-                Path(temporary, MADE).write_text(json.dumps(child.reply()))
+                Path(temporary, MADE).write_text(json.dumps(child.reply(self._limit)))
             os.replace(temporary, folder)
         except ChildError as error:
             self._failed[folder] = error
@@ -86,6 +91,11 @@ class Store:
 def making_time(folder: Path) -> float:
     """The seconds that a folder of the store took to make."""
     return float(json.loads((folder / MADE).read_text())["seconds"])
+
+
+def making_peak(folder: Path) -> float:
+    """The peak of the resident memory of the process that made a folder of the store, in MiB."""
+    return float(json.loads((folder / MADE).read_text())["peak_mib"])
 
 
 @lru_cache
@@ -124,10 +134,20 @@ class Child:
             env=dict(environment),
         )
 
-    def reply(self) -> dict[str, Any]:
-        """The next line; ChildError with the last that the process said where it ended."""
+    def reply(self, limit: float | None = None) -> dict[str, Any]:
+        """The next line; ChildError with the last that the process said where it ended.
+
+        limit: seconds after which it is ended, and the error says so.
+        """
         assert self._process.stdout is not None
+        late = threading.Event()
+        timer = threading.Timer(limit or 0, lambda: (late.set(), self._process.kill()))
+        if limit is not None:
+            timer.start()
         line = self._process.stdout.readline()
+        timer.cancel()
+        if late.is_set():
+            raise ChildError(f"it took more than {limit:g} seconds")
         if line:
             found: dict[str, Any] = json.loads(line)
             return found

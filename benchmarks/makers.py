@@ -54,9 +54,12 @@ def samples_of(path: Path) -> Samples:
 
 
 def one_by_one(samples: Samples) -> Iterator[Samples]:
-    """The samples as batches of one."""
-    for start in range(len(next(iter(samples.values())))):
-        yield {name: x[start : start + 1] for name, x in samples.items()}
+    """The samples as batches of one; those called `WHOLE` and a name are inputs whose first axis is not the batch."""
+    for place in range(len(next(iter(samples.values())))):
+        yield {
+            name.removeprefix(WHOLE): x[place] if name.startswith(WHOLE) else x[place : place + 1]
+            for name, x in samples.items()
+        }
 
 
 def quantize_with_mrt(
@@ -191,10 +194,15 @@ def _for_nncf(network: str) -> tuple[Any, list[Samples]]:
     import openvino
 
     # As read, weights of groups are reshaped in the graph, and NNCF gives scales along the wrong axis of them.
-    model = openvino.convert_model(Path(network) / NETWORK)
+    model = openvino.convert_model(_existing(Path(network), NETWORK, TFLITE))
     samples = list(one_by_one(samples_of(Path(network) / CALIBRATION_FILE)))
     model.reshape({name: list(x.shape) for name, x in samples[0].items()})
     return model, samples
+
+
+def _existing(folder: Path, *names: str) -> Path:
+    """The first of some files that a folder has, or else the first."""
+    return next((folder / name for name in names if (folder / name).is_file()), folder / names[0])
 
 
 def make_case(folder: Path, config: Mapping[str, Any], calibration: int, samples: int | None) -> None:
@@ -260,10 +268,11 @@ def run_onnx_runtime(folder: Path, network: str, model: str) -> None:
 
 
 def run_openvino(folder: Path, network: str, model: str) -> None:
-    """The outputs of an IR in a folder."""
+    """The outputs of an IR, or of a TFLite file, in a folder."""
     import openvino
 
-    compiled = openvino.Core().compile_model(Path(model) / IR, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    file = _existing(Path(model), IR, TFLITE)
+    compiled = openvino.Core().compile_model(file, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
     def run(feeds: Samples) -> list[Array]:
         outputs = compiled(feeds)
@@ -278,6 +287,7 @@ def _save_outputs(folder: Path, network: str, run: Callable[[Samples], Sequence[
     np.savez(folder / OUTPUTS_FILE, *(np.stack(outputs) for outputs in zip(*found, strict=True)))
 
 
+TFLITE, WHOLE = "source.tflite", "whole:"
 NETWORK, CALIBRATION_FILE, TEST_FILE = "network.onnx", "calibration.npz", "test.npz"
 VALIDATION_FILE, VALIDATION_LABELS_FILE, LABELS_FILE = "validation.npz", "validation_labels.npy", "labels.npy"
 MODULE, IR, CONFIG, OUTPUTS_FILE = "model.so", "model.xml", "config.yaml", "outputs.npz"

@@ -17,16 +17,19 @@ import ctypes
 import json
 import os
 import platform
+import resource
 import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from makers import MAKERS, MODULE, NETWORK, TEST_FILE, Array, isa_target, samples_of
+from makers import MODULE, NETWORK, TEST_FILE, Array, isa_target, samples_of
+from wild_makers import MAKERS
 
 Call = Callable[[], Any]
 """Runs once; gives the output."""
@@ -184,12 +187,20 @@ def refuse_amx() -> None:
 
 
 def make(maker: str, folder: str, arguments: Mapping[str, Any], replies: TextIO) -> None:
-    """Runs a maker and tells its seconds, imports left out."""
+    """Runs a maker and tells its seconds, imports left out, and the peak of the process's resident memory."""
     for module in MAKERS[maker].modules:
         import_module(module)
     started = time.perf_counter()
     MAKERS[maker].make(Path(folder), **arguments)
-    _say(replies, {"seconds": time.perf_counter() - started})
+    _say(replies, {"seconds": time.perf_counter() - started, "peak_mib": peak_mib()})
+
+
+def peak_mib() -> float:
+    """The peak of this process's resident memory. Where Linux tells it, without that of the process that began it."""
+    with suppress(OSError):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def run(

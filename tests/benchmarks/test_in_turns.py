@@ -78,7 +78,7 @@ def made_by_hand(log: list[Any], asked: dict[str, Any], environment: object) -> 
     """In place of a process: writes a file, or fails for one that is called wrong."""
 
     class Child:
-        def reply(self) -> dict[str, float]:
+        def reply(self, limit: float | None) -> dict[str, float]:
             log.append(asked)
             Path(asked["folder"], "file").write_text("half")
             if asked["arguments"].get("name") == "wrong":
@@ -143,3 +143,10 @@ def test_the_machine_is_told_with_its_instructions() -> None:
     found = in_turns.machine()
     assert "processors" in found and ("amx_int8 yes" in found or "amx_int8 no" in found)
     assert in_turns.version_of("numpy") == np.__version__ and in_turns.version_of("no-such-package") == ""
+
+
+def test_what_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)\n")
+    monkeypatch.setattr(in_turns, "SCRIPT", tmp_path / "slow.py")
+    with in_turns.running({}, {}) as child, pytest.raises(ChildError, match="more than 0.2 seconds"):
+        child.reply(0.2)
