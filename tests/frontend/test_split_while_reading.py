@@ -166,6 +166,26 @@ def test_mxnet_and_openvino_are_cut_too() -> None:
     np.testing.assert_array_equal(graph.evaluate({"x": given})[0], np.maximum(given, 0))
 
 
+def test_a_program_of_torch_is_cut() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            rows = torch.relu(x) * 2
+            return torch.linalg.eigvals(rows), rows.sum(1)
+
+    program = torch.export.export(Net().eval(), (torch.ones(1, 4, 4),))
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        mrt.from_torch(program)
+    key, _, value = shlex.split(str(caught.value))[-1].partition("=")
+    assert key == "prepare.split"
+    graph = mrt.from_torch(program, split=yaml.safe_load(value))
+    x = random(1, 4, 4)
+    rows = np.maximum(x, 0) * 2
+    for found, expected in zip(graph.evaluate({"x": x}), (rows, rows.sum(1)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_tflite_is_cut_with_sizes_and_values_given() -> None:
     pytest.importorskip("tflite")
     from tflite_files import File
