@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from mrt.options import Options
 from mrt.preparation.average_pooling import AveragePoolingToSum
 from mrt.preparation.collapse_to_table import CollapseToTable
-from mrt.preparation.cut_tail import cut_tail, join_tail
+from mrt.preparation.cut_tail import cut_tail, join_tail, named_symbols
 from mrt.preparation.drop_identities import DropIdentities
 from mrt.preparation.finite_masks import FiniteMasks
 from mrt.preparation.finite_parameters import CheckFiniteParameters
 from mrt.preparation.fold_batch_norm import FoldBatchNorm
 from mrt.preparation.fold_constants import FoldConstants
+from mrt.preparation.patterns import SpelledOut
 from mrt.preparation.quantized_constants import QuantizedConstants
 from mrt.preparation.scalars_to_constants import ScalarsToConstants
 from mrt.preparation.separate_bias import SeparateBias
@@ -86,13 +87,16 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bo
     """
     check_sizes(graph)
     check_outputs(graph)
-    cut = cut_tail(CheckFiniteParameters()(FiniteMasks()(graph)), config.split, config.cut_softmax, graph.left_out)
+    spelled = run_passes(graph, (SpelledOut(named_symbols(graph, config.split, graph.left_out)),))
+    cut = cut_tail(
+        CheckFiniteParameters()(FiniteMasks()(spelled.made)), config.split, config.cut_softmax, graph.left_out
+    )
     check_outputs(cut.body)
     passes = tuple(
         replace(step, tune=tune_ranges) if isinstance(step, IntegerZeroPoints) else step for step in PIPELINE
     )
     result = run_passes(cut.body, passes)
-    refusals = (*cut.refusals, *result.refusals)
+    refusals = (*spelled.refusals, *cut.refusals, *result.refusals)
     notes = (*_left_out(graph), *result.notes)
     if cut.tail is None:
         return Prepared(result.graph, None, refusals, notes)

@@ -45,6 +45,11 @@ def cut_tail(graph: Graph, split: Sequence[str] = (), softmax: bool = True, left
     return Cut(graph.with_outputs(crossing), _tail(graph, members, crossing), tuple(refusals))
 
 
+def named_symbols(graph: Graph, split: Sequence[str], left_out: Collection[str]) -> frozenset[str]:
+    """The names of the operators before which `split` cuts; raises what `cut_tail` does."""
+    return frozenset(symbol.name for symbol in _named(graph, split, left_out))
+
+
 def join_tail(body: Graph, tail: Graph) -> tuple[Graph, Graph]:
     """The body and its tail, made to fit again after the body was rewritten.
 

@@ -14,8 +14,8 @@ from tvm.relax.frontend.torch import from_exported_program
 from mrt.errors import GraphError, MRTError, UnsupportedOperatorError
 from mrt.frontend.relax import from_relax
 from mrt.frontend.shared.inputs import ReadOptions
-from mrt.frontend.torch.folding import constant_indices
 from mrt.frontend.shared.split import read_with_split
+from mrt.frontend.torch.folding import constant_indices
 from mrt.frontend.torch.node import (
     Converter,
     Node,

@@ -1,0 +1,132 @@
+"""Normalisations that are spelled out: by mean and variance, by the root of the mean square, by the length."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrt.preparation.patterns.algebra import Algebra, Laid, Product
+from mrt.preparation.patterns.moments import Squares, reduced, squares
+from mrt.symbol import Array, Symbol
+
+SAME = 1e-5
+"""Numbers that differ by less than this share are one: float32 rounds them."""
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """gain * (data - mean) / sqrt(variance + eps) + shift over `axes`, or gain * data / sqrt(sum of squares + eps).
+
+    centred: which of the two. gain, shift: float64, of the rank of the data, each axis 1 or full.
+    """
+
+    data: Symbol
+    axes: tuple[int, ...]
+    eps: float
+    centred: bool
+    gain: Array
+    shift: Array
+
+
+def find_normalization(symbol: Symbol, algebra: Algebra) -> Normalization | str | None:
+    """The normalisation that `symbol` is; why it is none that it looks like, or None.
+
+    1. d V^-0.5 times constants, plus constants: V = a sum(d^2) + e over some axes, d = x - mean(x) over the same, or
+       any other tensor d. The exponent comes from a square root, a power, a reciprocal, a division, in any order.
+    2. x V^-0.5 g - mean(x) V^-0.5 g, plus constants, which is the same.
+    3. d / max(√V, e), or √V + e, with an e that is next to nothing.
+    """
+    total = algebra.totals[symbol]
+    computed = {part: times for part, times in total.factors.items() if not algebra.is_constant(part)}
+    shifts = {part: times for part, times in total.factors.items() if algebra.is_constant(part)}
+    if any(part.shape != part.symbol.shape for part in total.factors):
+        return None
+    shift = _constant(symbol, Product(), {}) * total.constant
+    for part, times in shifts.items():
+        shift = shift + times * _constant(symbol, Product(1.0, {part: 1.0}), {part: algebra.graph.value(part.symbol)})
+    terms = [algebra.products[part.symbol].times(Product(times)) for part, times in computed.items()]
+    if len(terms) == 1:
+        return _of_one_term(symbol, terms[0], shift, algebra)
+    return _of_two_terms(symbol, terms, shift, algebra) if len(terms) == 2 else None
+
+
+def _of_one_term(symbol: Symbol, term: Product, shift: Array, algebra: Algebra) -> Normalization | str | None:
+    """Rules 1 and 3."""
+    for part, exponent in term.powers.items():
+        found = squares(part, exponent, algebra)
+        if found is None:
+            continue
+        rest = term.times(Product(1.0, {part: exponent}), -1.0).times(algebra.products[found.data], -1.0)
+        if any(not algebra.is_constant(other) for other in rest.powers):
+            return f"it divides by the length of {found.data.name}, but not that tensor alone"
+        return _normalization(symbol, found, _mean_of(found, algebra), rest, shift, algebra)
+    return None
+
+
+def _of_two_terms(symbol: Symbol, terms: list[Product], shift: Array, algebra: Algebra) -> Normalization | str | None:
+    """Rule 2."""
+    for part, exponent in terms[0].powers.items():
+        found = squares(part, exponent, algebra)
+        data = None if found is None else _mean_of(found, algebra)
+        if found is None or data is None:
+            continue
+        source, mean = data
+        over = Product(1.0, {part: exponent})
+        rests = [term.times(over, -1.0) for term in terms]
+        for first, second in (rests, rests[::-1]):
+            gain = first.times(algebra.products[source], -1.0)
+            other = second.times(algebra.products[mean], -1.0)
+            is_same = math.isclose(gain.number, -other.number, rel_tol=SAME) and gain.powers == other.powers
+            if is_same and all(algebra.is_constant(p) for p in gain.powers):
+                return _normalization(symbol, found, data, gain, shift, algebra)
+    return None
+
+
+def _mean_of(found: Squares, algebra: Algebra) -> tuple[Symbol, Symbol] | None:
+    """x and mean(x) where the squares are those of x - mean(x), the mean over the axes of their sum; else None."""
+    total = algebra.totals[found.data]
+    for mean, factor in () if total.constant else total.factors.items():
+        product = algebra.products[mean.symbol]
+        base = next(iter(product.powers)).symbol if len(product.powers) == 1 else mean.symbol
+        number = product.number if len(product.powers) == 1 else 1.0
+        moment = reduced(Laid(base, mean.shape)) if base.type.size == mean.symbol.type.size else None
+        if moment is None or moment.axes != found.axes or moment.data.shape != found.data.shape:
+            continue
+        rest = {part: times for part, times in total.factors.items() if part != mean}
+        is_mean = math.isclose(factor * number * moment.factor * moment.count, -1.0, rel_tol=SAME)
+        if is_mean and algebra.is_total(rest, moment.data):
+            return moment.data, mean.symbol
+    return None
+
+
+def _normalization(
+    symbol: Symbol,
+    found: Squares,
+    mean: tuple[Symbol, Symbol] | None,
+    rest: Product,
+    shift: Array,
+    algebra: Algebra,
+) -> Normalization | str:
+    data = found.data if mean is None else mean[0]
+    if 0 in found.axes:
+        return "it is normalised over axis 0, the batch"
+    if data.shape != symbol.shape:
+        return f"its data {data.name} is {data.type}, and becomes {symbol.type}"
+    factor = found.factor if mean is None else found.factor * found.count
+    values = {part: algebra.graph.value(part.symbol) for part in rest.powers}
+    gain = _constant(symbol, rest, values) / math.sqrt(factor)
+    if not np.isfinite(gain).all():
+        return "its constant factor is not finite"
+    return Normalization(data, found.axes, found.eps / factor, mean is not None, gain, shift)
+
+
+def _constant(symbol: Symbol, product: Product, values: dict[Laid, Array | None]) -> Array:
+    """The value of a product of constants, of the rank of `symbol`, float64."""
+    result = np.full((1,) * symbol.type.rank, product.number, np.float64)
+    for part, exponent in product.powers.items():
+        value = np.asarray(values[part], np.float64).reshape(part.shape)
+        with np.errstate(all="ignore"):
+            result = result * value.reshape((1,) * (symbol.type.rank - value.ndim) + value.shape) ** exponent
+    return result
