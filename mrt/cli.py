@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 INTERRUPTED, UNMET = 130, 3
 
+Shape = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="INPUT=1,3,224,224", help="The shape of an input whose file leaves sizes open."),
+]
+
 app = typer.Typer(
     help="Trained float networks in, integer-only networks with a proof out.",
     no_args_is_help=True,
@@ -83,6 +88,7 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set a key of the configuration; the value is YAML."),
     ] = None,
+    shape: Shape = None,
     from_: Annotated[
         StageName | None, typer.Option("--from", help="The first stage to run anew; earlier ones are taken as saved.")
     ] = None,
@@ -96,7 +102,7 @@ def run(
         from mrt.config import load_config
         from mrt.pipeline import run_pipeline
 
-        settings = load_config(config, set_ or ())
+        settings = load_config(config, set_ or (), shape or ())
         run_pipeline(settings, from_ and from_.value, to and to.value, output)
 
 
@@ -122,6 +128,7 @@ def tune(
         list[str] | None,
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set a key of the configuration; the value is YAML."),
     ] = None,
+    shape: Shape = None,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="DIR", help="The folder of the results, instead of `output`.")
     ] = None,
@@ -132,7 +139,7 @@ def tune(
         from mrt.config import load_config
         from mrt.progress import Reporter
 
-        settings, report = load_config(config, set_ or ()), Reporter()
+        settings, report = load_config(config, set_ or (), shape or ()), Reporter()
         wanted = search.objective_of(objective)
         tuned = search.tune(settings, drop, metric, least, seconds, wanted, seed, output, report)
         for table in tuned.tables():
@@ -182,14 +189,15 @@ def inspect(
     target: Annotated[
         str, typer.Option("--target", metavar="TARGET", help="With --compiled: for which CPU, as in compile.target.")
     ] = "native",
+    shape: Shape = None,
 ) -> None:
     """Show every tensor of a saved model, where the bounds of one come from, what it is compiled to, its plan, or where
     it loses accuracy."""
     with _one_line_errors():
         if sensitivity:
-            text = _sensitivity_text(place, symbol)
+            text = _sensitivity_text(_configuration(place, "--sensitivity", shape), symbol)
         elif plan:
-            text = _plan_text(place, symbol)
+            text = _plan_text(_configuration(place, "--plan", shape), symbol)
         elif compiled:
             text = _compiled_text(place, target)
         else:
@@ -198,29 +206,28 @@ def inspect(
     typer.echo(text, color=True)
 
 
-def _plan_text(config: Path, symbol: str | None) -> str:
+def _plan_text(config: RunConfig, symbol: str | None) -> str:
     from mrt.pipeline import plan_of_run
     from mrt.quantization.plan.text import plan_text
 
-    return plan_text(plan_of_run(_configuration(config, "--plan")), symbol)
+    return plan_text(plan_of_run(config), symbol)
 
 
-def _sensitivity_text(config: Path, symbol: str | None) -> str:
+def _sensitivity_text(config: RunConfig, symbol: str | None) -> str:
     from rich.console import Console
 
     from mrt.pipeline import sensitivity_of_run
     from mrt.progress import Reporter
     from mrt.report import sensitivity as report
 
-    settings = _configuration(config, "--sensitivity")
-    found = sensitivity_of_run(settings, report=Reporter(Console(stderr=True)))
+    found = sensitivity_of_run(config, report=Reporter(Console(stderr=True)))
     lines = report.sensitivity_lines(found, symbol)
     return _table_text(
         report.plain_sensitivity(lines), lambda width: report.rich_sensitivity(lines), report.overview(found)
     )
 
 
-def _configuration(place: Path, option: str) -> RunConfig:
+def _configuration(place: Path, option: str, shapes: list[str] | None) -> RunConfig:
     """The configuration of a run; MRTError for a folder, which does not say what it was made from."""
     from mrt.config import load_config
 
@@ -228,7 +235,7 @@ def _configuration(place: Path, option: str) -> RunConfig:
         raise MRTError(
             f"{place} is a folder; {option} needs the CONFIG.yaml of its run, which names the model and the data"
         )
-    return load_config(place)
+    return load_config(place, (), shapes or ())
 
 
 def _table_text(plain: str, rich: Callable[[int], Table], below: str) -> str:
@@ -323,7 +330,10 @@ def export(
         ),
     ] = None,
     batch: Annotated[
-        int | None, typer.Option("--batch", metavar="N", help="Samples at once, instead of as many as are saved.")
+        str | None,
+        typer.Option(
+            "--batch", metavar="N|any", help="Samples at once, instead of as many as are saved; any number in ONNX."
+        ),
     ] = None,
 ) -> None:
     """Write a saved model, verified, in another format: the same integers for the same integers."""
@@ -332,7 +342,7 @@ def export(
 
         model, target = load(directory), export_format(format_)
         write = getattr(model, f"to_{target.name}")
-        written = write(output or directory / target.default_name, batch)
+        written = write(output or directory / target.default_name, target.batch(batch))
         for path in written:
             typer.echo(f"{path}: {path.stat().st_size} bytes, digest {model.digest}")
         summary = target.summary(written)

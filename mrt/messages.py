@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
+import shlex
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag, ValidationError
@@ -135,3 +138,13 @@ def _names(model: type[BaseModel]) -> list[str]:
 def listed(model: type[BaseModel]) -> str:
     """The keys of a section."""
     return ", ".join(_names(model))
+
+
+def split_option(names: Sequence[str]) -> str:
+    """The option of the command that ends a model before the operators of these names, as a shell takes it."""
+    shown = ", ".join(name if _PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False) for name in names)
+    return f"--set {shlex.quote(f'prepare.split=[{shown}]')}"
+
+
+_PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n|~)$)[A-Za-z_/][\w./-]*", re.IGNORECASE)
+"""What YAML takes for a text without quotes."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from mrt.certificate.verify import (
 )
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import CompilationError, DataError, ModelFileError, QuantizationError
+from mrt.errors import CompilationError, DataError, GraphError, ModelFileError, QuantizationError
 from mrt.messages import short
 from mrt.paths import as_path
 from mrt.quantization.integer.integer_graph import IntegerGraph, input_quantization
@@ -38,6 +38,7 @@ from mrt.symbol.rebatch import Rebatch
 
 if TYPE_CHECKING:
     import tvm
+    from onnx import ModelProto
 
     from mrt.progress import Reporter
     from mrt.runtime import Module
@@ -187,19 +188,28 @@ class QuantizedModel:
         facts = {"inputs": [e.to_json() for e in self.inputs], "outputs": [e.to_json() for e in self.outputs]}
         return module.with_attr("mrt.quantization", json.dumps(facts))
 
-    def to_onnx(self, path: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
+    def to_onnx(self, path: str | os.PathLike[str], batch: int | Literal["any"] | None = None) -> tuple[Path, ...]:
         """Writes the integer graph to `path` as an ONNX model of integer operators; see `mrt.export.onnx.to_onnx`.
 
-        batch: samples at once, if other than the graph has. Scales, ranges and the digest are in its metadata; the
-        float tail, where one was cut off, is not in it. Gives the files written.
+        batch: samples at once, if other than the graph has; "any" for a model that takes any number of them, whose
+        axis 0 is called "batch". Scales, ranges and the digest are in its metadata; the float tail, where one was cut
+        off, is not in it. Gives the files written.
         Raises GraphError where the batch cannot be changed, UnsupportedOperatorError listing what ONNX cannot express,
         ModelFileError where the model exceeds the 2 GiB of an ONNX file or cannot be written.
         """
-        from mrt.export.onnx import to_onnx
+        from mrt.export.onnx import ANY, to_onnx, with_any_batch
+
+        def export(size: int) -> ModelProto:
+            sized = self.rebatched(size)
+            return to_onnx(sized.graph, sized.inputs, sized.outputs, self.digest)
 
         file = as_path(path, "path")
-        sized = self if batch is None else self.rebatched(batch)
-        model = to_onnx(sized.graph, sized.inputs, sized.outputs, self.digest)
+        if isinstance(batch, str) and batch != ANY:
+            raise GraphError(f"batch is {short(batch)}; a number of samples, or {ANY!r}, is needed")
+        if batch is None:
+            model = to_onnx(self.graph, self.inputs, self.outputs, self.digest)
+        else:
+            model = with_any_batch(export) if isinstance(batch, str) else export(batch)
         return _written({file: model.SerializeToString(deterministic=True)})
 
     def to_relay(self, path: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:

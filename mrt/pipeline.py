@@ -104,7 +104,12 @@ def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Ite
 
 def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
     """The run of a configuration, with what its preset means for its network."""
-    graph = load_model(config.model.path, shapes=config.model.shapes)
+    graph = load_model(
+        config.model.path,
+        shapes=config.model.shapes,
+        values=config.model.values,
+        split=config.prepare.split,
+    )
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
     return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report)
 

@@ -14,8 +14,9 @@ from mrt.messages import listed, messages
 from mrt.paths import as_path
 
 
-def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
-    """The configuration in a YAML file, changed by `overrides` of the form "section.key=value" (the value is YAML).
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), shapes: Sequence[str] = ()) -> RunConfig:
+    """The configuration in a YAML file, changed by `overrides` of the form "section.key=value" (the value is YAML) and
+    by `shapes` of the form "input=1,3,224,224".
 
     Raises ConfigError naming every wrong key with its line, what was found, and the nearest right key.
     """
@@ -26,6 +27,8 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         raise ConfigError(f"{file}: a mapping of sections is needed ({listed(RunConfig)}), {found} was found")
     for override in overrides:
         source = source.overridden(override)
+    for shape in shapes:
+        source = source.with_shape(shape)
     data = source.expanded()
     try:
         return TypeAdapter(RunConfig).validate_python(data, context={"folder": file.resolve().parent})

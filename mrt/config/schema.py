@@ -24,6 +24,17 @@ def _not_bool(value: Any) -> Any:
     return value
 
 
+def _numbers(value: Any) -> Any:
+    left = [value]
+    while left:
+        item = left.pop()
+        if isinstance(item, (list, tuple)):
+            left.extend(item)
+        elif not isinstance(item, (bool, int, float)):
+            raise ValueError("a number, a truth value, or lists of them are needed")
+    return value
+
+
 def _as_sequence(value: Any) -> Any:
     return value if isinstance(value, (list, tuple)) else (value,)
 
@@ -75,10 +86,12 @@ Size = Annotated[tuple[Pixels, ...], BeforeValidator(_as_sequence), Field(min_le
 
 
 class ModelSection(Options):
-    """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file lacks them."""
+    """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file leaves sizes open.
+    values: numbers, or lists of them, by the names of inputs that are constants."""
 
     path: ConfigPath
     shapes: Mapping[str, Annotated[tuple[Count, ...], Field(min_length=1)]] = {}
+    values: Mapping[str, Annotated[Any, AfterValidator(_numbers)]] = {}
 
 
 class Preprocessing(Options):

@@ -44,6 +44,17 @@ class Source:
         if not equals or not all(path) or len(path) > DEEPEST:
             raise ConfigError(f"{where}: section.key=value is needed")
         parsed, _ = _parsed(value, lambda line: where, where)
+        return self._with(path, parsed, where)
+
+    def with_shape(self, text: str) -> Source:
+        """With the shape of one input, of whatever name, set by "input=1,3,224,224"."""
+        where = f"--shape {text if len(text) <= 100 else f'{text[:97]}...'}"
+        name, equals, sizes = text.rpartition("=")
+        if not equals or not name or not all(size.strip().isdecimal() for size in sizes.split(",")):
+            raise ConfigError(f"{where}: an input with its sizes is needed, such as input=1,3,224,224")
+        return self._with(("model", "shapes", name), [int(size[:_DIGITS]) for size in sizes.split(",")], where)
+
+    def _with(self, path: KeyPath, parsed: Any, where: str) -> Source:
         kept = {place: line for place, line in self.places.items() if place[: len(path)] != path}
         # A key of the file that this changes may be wrong by either; one that it makes is wrong by this alone.
         above: dict[KeyPath, str] = {
@@ -175,6 +186,8 @@ def _replaced(data: Any, path: KeyPath, value: Any, where: str) -> Any:
     return {**(data or {}), path[0]: _replaced(below, path[1:], value, where)}
 
 
+_DIGITS = 20
+"""Of a size: more are of no tensor, and Python refuses thousands."""
 _VARIABLE = re.compile(r"(\$?)\$\{([^}]*)\}")
 
 

@@ -6,13 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mrt.errors import ConfigError
+from mrt.messages import short
+
+_DIGITS = 9
+"""Of the batch; no more samples than that are possible."""
+
 
 @dataclass(frozen=True)
 class ExportFormat:
     """One of them. `QuantizedModel` writes it by its method to_NAME, given a path and the batch.
 
     default_name: what is written in the model's folder where no path is given. about: what that is. path: what a path
-    names. summary: a line about the files that were written, "" for none.
+    names. summary: a line about the files that were written, "" for none. takes_any_batch: whether the batch may be
+    "any".
     """
 
     name: str
@@ -20,6 +27,16 @@ class ExportFormat:
     about: str
     path: str = "the file"
     summary: Callable[[Sequence[Path]], str] = lambda files: ""
+    takes_any_batch: bool = False
+
+    def batch(self, text: str | None) -> int | str | None:
+        """The batch that the command is given; ConfigError where it is none of this format."""
+        if text is None or (text == "any" and self.takes_any_batch):
+            return text
+        if not text.isdecimal() or len(text) > _DIGITS:
+            needed = 'a number, or "any"' if self.takes_any_batch else "a number"
+            raise ConfigError(f"--batch is {short(text)}; {needed} is needed for --format {self.name}")
+        return int(text)
 
 
 def _memory(files: Sequence[Path]) -> str:
@@ -30,7 +47,7 @@ def _memory(files: Sequence[Path]) -> str:
 
 
 EXPORT_FORMATS = (
-    ExportFormat("onnx", "model.onnx", "a model of ONNX's own operators, on integers only"),
+    ExportFormat("onnx", "model.onnx", "a model of ONNX's own operators, on integers only", takes_any_batch=True),
     ExportFormat("relay", "model.relay", "text of Relay's integer operators and model.params, for TVM 0.8 to 0.19"),
     ExportFormat(
         name="mxnet",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from mrt.errors import GraphError, ModelFileError
-from mrt.frontend.shared.format import Format, check_shapes
+from mrt.frontend.shared.format import Format
+from mrt.frontend.shared.inputs import ReadOptions, Shapes, Values, read_options
 from mrt.paths import as_path
 from mrt.plugins import load_plugins
 from mrt.symbol import Graph
@@ -33,10 +37,22 @@ _ADDED: list[Format] = []
 
 
 def add_format(format: Format) -> None:
-    """Adds a plug-in's format, which is tried before MRT's own; GraphError where there is one of its name."""
+    """Adds a plug-in's format, which is tried before MRT's own; GraphError where there is one of its name.
+
+    Its `read` may also take path, batch and shapes, as all did once.
+    """
     if any(format.name == known.name for known in (*_ADDED, *FORMATS)):
         raise GraphError(f"there are two formats called {format.name}; rename one")
+    if len(inspect.signature(format.read).parameters) == _ARGUMENTS_ONCE:
+        format = replace(format, read=_with_options(format.read))
     _ADDED.append(format)
+
+
+_ARGUMENTS_ONCE = 3
+
+
+def _with_options(read: Callable[..., Any]) -> Callable[[Path, ReadOptions], Graph]:
+    return lambda path, options: read(path, options.batch, options.shapes)
 
 
 def all_formats() -> tuple[Format, ...]:
@@ -70,26 +86,39 @@ def format_of(path: Path) -> Format:
 
 
 def load_model(
-    path: str | os.PathLike[str], batch: int = 1, shapes: Mapping[str, Sequence[int]] | None = None
+    path: str | os.PathLike[str],
+    batch: int = 1,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    split: Iterable[str] = (),
 ) -> Graph:
     """The float graph of a model file, its format told by its content.
 
     An ONNX file; an MXNet NAME-symbol.json with its NAME-NNNN.params beside it, of which the highest number is taken;
     a Relay text with its parameters beside it; a TFLite file; the .xml of an OpenVINO IR with its .bin beside it; a
-    .pt2 archive of torch.export.save; what plug-ins read. `batch` is the size that a dynamic batch dimension is fixed
-    to; `shapes` are those of an MXNet model's inputs by name, which its file need not say.
+    .pt2 archive of torch.export.save; what plug-ins read.
+
+    batch: the size of a dynamic first axis. shapes: of inputs by name; they fix what else the file leaves open, must
+    agree with what it states, and may be left out where it states everything. What follows from them is inferred.
+    values: numbers or arrays by the names of inputs, which are constants of the graph then; one number fills its
+    input. split: names or patterns of operators, as `PreparationConfig.split` has them: where those or what follows
+    them cannot be read they are left out, and the tensors before them are outputs.
 
     Raises ModelFileError where the file is missing, is a folder, or is of no format that is read, GraphError where
-    shapes are given for a file that says its own, PluginError where a plug-in fails, and whatever the format's reader
-    raises.
+    a size is still open or shapes or values do not fit the file, PluginError where a plug-in fails, and whatever the
+    format's reader raises.
     """
     path = as_path(path, "path", to_read=True)
-    check_shapes(shapes)
+    options = read_options(batch, shapes, values, split)
     if path.is_dir():
         raise ModelFileError(f"{path} is a folder; a model file is needed")
     if not path.exists():
         raise ModelFileError(f"{path} does not exist; give the path of a model file")
     format = format_of(path)
-    if shapes and not format.takes_shapes:
-        raise GraphError(f"shapes are given for {', '.join(shapes)}, but {path} says the shapes of its inputs itself")
-    return format.read(path, batch, shapes or {})
+    for what, given, taken in (
+        ("shapes", options.shapes, format.takes_shapes),
+        ("values", options.values, format.takes_values),
+    ):
+        if given and not taken:
+            raise GraphError(f"{what} are given for {', '.join(given)}, but the reader of {format.file} takes none")
+    return format.read(path, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from mrt.options import Options
@@ -48,8 +49,8 @@ class PreparationConfig(Options):
     """The `prepare` section.
 
     split: names or fnmatch patterns of operators of the graph as read; they and all that follows stay float, as
-    post-processing. cut_softmax: whether softmaxes and their logarithms do that only reach
-    outputs.
+    post-processing, or were left out by the reader that was given them, which could not read them. cut_softmax:
+    whether softmaxes and their logarithms do that only reach outputs.
     """
 
     split: tuple[str, ...] = ()
@@ -62,7 +63,7 @@ class Prepared:
 
     graph: the prepared float graph. postprocess: the float tail that was cut off, whose inputs are named like the
     outputs of `graph`, in order; None where nothing was cut. refusals: what passes left alone, and why. notes: ranges
-    of trained quantization that were tuned.
+    of trained quantization that were tuned, and what the reader left out.
     """
 
     graph: Graph
@@ -85,14 +86,34 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bo
     """
     check_sizes(graph)
     check_outputs(graph)
-    cut = cut_tail(CheckFiniteParameters()(FiniteMasks()(graph)), config.split, config.cut_softmax)
+    cut = cut_tail(CheckFiniteParameters()(FiniteMasks()(graph)), config.split, config.cut_softmax, graph.left_out)
     check_outputs(cut.body)
     passes = tuple(
         replace(step, tune=tune_ranges) if isinstance(step, IntegerZeroPoints) else step for step in PIPELINE
     )
     result = run_passes(cut.body, passes)
     refusals = (*cut.refusals, *result.refusals)
+    notes = (*_left_out(graph, bool(config.split)), *result.notes)
     if cut.tail is None:
-        return Prepared(result.graph, None, refusals, result.notes)
+        return Prepared(result.graph, None, refusals, notes)
     body, tail = join_tail(result.graph, cut.tail)
-    return Prepared(body, tail, refusals, result.notes)
+    return Prepared(body, tail, refusals, notes)
+
+
+def _left_out(graph: Graph, is_asked: bool) -> tuple[str, ...]:
+    """A note of what was left out while the model was read, by a split that was asked for, or as it ends with a choice
+    among its results."""
+    if not graph.left_out:
+        return ()
+    kinds = Counter(graph.left_out.values()).most_common()
+    found = ", ".join(f"{kind} ×{count}" for kind, count in kinds[:_KINDS_SHOWN])
+    what = "what follows prepare.split" if is_asked else "the choice among results at its end"
+    remedy = "" if is_asked else ", on which it has to be run"
+    return (
+        f"{what} cannot be read and is no part of the model ({len(graph.left_out)} operators: "
+        f"{found}{', …' if len(kinds) > _KINDS_SHOWN else ''}); its outputs are "
+        f"{', '.join(output.name for output in graph.outputs)}{remedy}",
+    )
+
+
+_KINDS_SHOWN = 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -27,18 +27,18 @@ class Cut:
     refusals: tuple[Refusal, ...] = ()
 
 
-def cut_tail(graph: Graph, split: Sequence[str] = (), softmax: bool = True) -> Cut:
+def cut_tail(graph: Graph, split: Sequence[str] = (), softmax: bool = True, left_out: Collection[str] = ()) -> Cut:
     """Cuts `graph` before the symbols that `split` names and, with `softmax`, before trailing softmaxes.
 
     1. A softmax, or the logarithm of one, that reaches outputs only, directly or through reshapes and transposes, is
        where a tail begins.
     2. So is every operator whose name is in `split` or matches an fnmatch pattern there. ConfigError for one that
-       matches none, with the nearest names.
+       matches none, neither here nor among `left_out`, the operators of the file that its reader left out.
     3. Whatever depends on the beginning of a tail is in the tail. Where the tail reads other tensors, these cross the
        cut too; parameters are taken along. An output that is not in the tail crosses, and the tail gives it on.
     """
     starts, refusals = _softmaxes(graph) if softmax else ([], [])
-    members = _descendants(graph, [*starts, *_named(graph, split)])
+    members = _descendants(graph, [*starts, *_named(graph, split, left_out)])
     if not members:
         return Cut(graph, None, tuple(refusals))
     crossing = _crossing(graph, members)
@@ -96,11 +96,11 @@ def _passes_on(symbol: Symbol) -> bool:
     return symbol.operator.keeps_order or isinstance(symbol.operator, Transpose)
 
 
-def _named(graph: Graph, split: Iterable[str]) -> list[Symbol]:
+def _named(graph: Graph, split: Iterable[str], left_out: Collection[str]) -> list[Symbol]:
     found: list[Symbol] = []
     for pattern in split:
         matches = [s for s in graph.operators if s.name == pattern or fnmatchcase(s.name, pattern)]
-        if not matches:
+        if not matches and not any(name == pattern or fnmatchcase(name, pattern) for name in left_out):
             names = [symbol.name for symbol in graph.operators]
             nearest = ", ".join(get_close_matches(pattern, names, cutoff=0.0)) or "none, the graph has no operators"
             what = "is an input or parameter" if pattern in graph.by_name else "matches no symbol"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from mrt.errors import QuantizationError, UnsupportedOperatorError
+from mrt.messages import split_option
 from mrt.quantization.demand import Demand
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
@@ -246,8 +247,15 @@ def check_covered(graph: Graph) -> None:
         raise UnsupportedOperatorError(
             "these operators have no integer form: "
             + "; ".join(f"{op} ({len(names)}: {named(names)})" for op, names in missing.items())
-            + "; cut them off with prepare.split where they end the network"
+            + f"; they and what follows them may stay float, as postprocessing: {split_option(_first(graph, missing))}"
         )
+
+
+def _first(graph: Graph, missing: Mapping[str, Sequence[str]]) -> list[str]:
+    """Those of the missing symbols in front of which there is none."""
+    symbols = [graph.by_name[name] for names in missing.values() for name in names]
+    behind = graph.dependents(symbols)
+    return [symbol.name for symbol in symbols if behind.isdisjoint(symbol.inputs)]
 
 
 def named(names: Sequence[str]) -> str:

@@ -129,7 +129,7 @@ def test_a_dynamic_text_is_static_with_its_constants(relay_folder: Path) -> None
 
 
 def test_a_dynamic_text_is_refused(relay_folder: Path) -> None:
-    with pytest.raises(GraphError, match="input linear.weight has the dynamic axis 1; .*DynamicToStatic"):
+    with pytest.raises(GraphError, match="input linear.weight has the dynamic axis 1 "):
         read_relay_file(relay_folder / "resnet20_cifar10_dynamic" / "model.relay")
 
 

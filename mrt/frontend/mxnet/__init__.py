@@ -5,7 +5,8 @@ from pathlib import Path
 from mrt.errors import ModelFileError
 from mrt.frontend.mxnet.params import PARAMS_MAGIC
 from mrt.frontend.mxnet.symbols import from_mxnet, read_checkpoint
-from mrt.frontend.shared.format import BYTE_ORDER_MARK, Format, Shapes
+from mrt.frontend.shared.format import BYTE_ORDER_MARK, Format
+from mrt.frontend.shared.inputs import ReadOptions
 from mrt.symbol import Graph
 
 __all__ = ["FORMAT", "from_mxnet", "read_checkpoint"]
@@ -16,15 +17,21 @@ def _looks_like(start: bytes) -> bool:
     return start.removeprefix(BYTE_ORDER_MARK).lstrip().startswith(b"{") or start.startswith(PARAMS_MAGIC)
 
 
-def _read(path: Path, batch: int, shapes: Shapes) -> Graph:
+def _read(path: Path, options: ReadOptions) -> Graph:
     with path.open("rb") as file:
         if file.read(len(PARAMS_MAGIC)) == PARAMS_MAGIC:
             raise ModelFileError(
                 f"{path} holds the parameters of an MXNet model; give its NAME-symbol.json beside them"
             )
-    return read_checkpoint(path, batch, shapes)
+    return read_checkpoint(path, options)
 
 
 FORMAT = Format(
-    name="mxnet", extra=None, looks_like=_looks_like, read=_read, file="MXNet's symbol JSON", takes_shapes=True
+    name="mxnet",
+    extra=None,
+    looks_like=_looks_like,
+    read=_read,
+    file="MXNet's symbol JSON",
+    takes_shapes=True,
+    takes_values=True,
 )

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from mrt.errors import GraphError, ModelFileError, UnsupportedOperatorError
 from mrt.frontend.mxnet.converters.heads import HEADS
 from mrt.frontend.mxnet.node import Node, Scope, Value, find_converter
 from mrt.frontend.mxnet.params import read_params, without_prefixes
 from mrt.frontend.shared.channels_first import channels_first
-from mrt.frontend.shared.format import Shapes, check_shapes
-from mrt.frontend.shared.refusals import check_static, list_uncovered
+from mrt.frontend.shared.inputs import ReadOptions, Shapes, StatedInput, Values, fixed_inputs, read_options
+from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.shared.split import FileOperator, read_with_split
 from mrt.messages import short
 from mrt.paths import as_path
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.arrays import as_array
 from mrt.symbol.operator import find_operator, is_operator
 from mrt.symbol.operators.normalization import Identity
-from mrt.symbol.rebatch import check_batch
 from mrt.symbol.symbol_json import JsonNode, Reference, SymbolJson, read_symbol_json
 from mrt.symbol.types import FLOAT_DTYPES
 
@@ -40,12 +39,15 @@ def from_mxnet(
     shapes: Shapes | None = None,
     batch: int = 1,
     keep_float64: bool | None = None,
+    values: Values | None = None,
+    split: Iterable[str] = (),
 ) -> Graph:
     """The float graph of an MXNet model of any version, without MXNet.
 
     symbol: the path of a symbol JSON, or its text. params: the path of a `.params` file, its content, or arrays by
     name, with or without "arg:" and "aux:". shapes: the shapes of inputs by name; where none is given the symbol
-    file's own is taken, with `batch` for a first length that it does not know.
+    file's own is taken, with `batch` for a first length that it does not know. values, split: as `load_model` takes
+    them.
 
     Inputs are the variables that have no array, in the file's order, labels of training heads left out. Floats become
     float32; with keep_float64 variables of float64 stay it, as networks need that compute with integers of up to 53
@@ -56,18 +58,51 @@ def from_mxnet(
     symbol file says; UnsupportedOperatorError where operators, or attributes of an operator, are not covered
     (operators all at once); GraphError where an input's shape is not known, or an operator does not fit.
     """
-    check_batch(batch)
-    check_shapes(shapes)
+    return _read(symbol, params, read_options(batch, shapes, values, split), keep_float64)
+
+
+def _read(
+    symbol: str | os.PathLike[str],
+    params: str | os.PathLike[str] | bytes | Mapping[str, Array],
+    options: ReadOptions,
+    keep_float64: bool | None,
+) -> Graph:
     text, title = _text_of(symbol)
     content = read_symbol_json(text)
     if "format_version" in content.attributes:
         raise ModelFileError(f"{title} was written by MRT; mrt.load reads the folder that it lies in")
     _check_names(content, title)
+    operators = _described(content)
+    return read_with_split(
+        lambda heads: _read_heads(replace(content, heads=tuple(heads)), title, params, options, keep_float64),
+        operators,
+        content.heads,
+        options.split,
+    )
+
+
+def _described(content: SymbolJson) -> list[FileOperator]:
     live = _live_nodes(content)
-    _check_covered([content.nodes[place] for place in live], title)
+    used = _used(content, live)
+    return [
+        FileOperator(node.name, node.op, _needed(node), [Reference(place, output) for output in used[place]])
+        for place, node in ((place, content.nodes[place]) for place in live)
+        if not node.is_variable
+    ]
+
+
+def _read_heads(
+    content: SymbolJson,
+    title: str,
+    params: str | os.PathLike[str] | bytes | Mapping[str, Array],
+    options: ReadOptions,
+    keep_float64: bool | None,
+) -> Graph:
+    live = _live_nodes(content)
+    _check_covered(content, live, title)
     is_exact = EXPORTED in content.attributes if keep_float64 is None else keep_float64
     scope = Scope((node.name for node in content.nodes), _arrays_of(params), is_exact)
-    _read_variables(content, live, scope, shapes or {}, batch)
+    _read_variables(content, live, scope, options)
     used = _used(content, live)
     for place in live:
         if not content.nodes[place].is_variable:
@@ -76,7 +111,7 @@ def from_mxnet(
     return channels_first(scope.builder.graph(outputs))
 
 
-def read_checkpoint(path: str | os.PathLike[str], batch: int = 1, shapes: Shapes | None = None) -> Graph:
+def read_checkpoint(path: str | os.PathLike[str], options: ReadOptions) -> Graph:
     """The graph of NAME-symbol.json, with the parameters of the NAME-NNNN.params beside it of the highest number."""
     path = as_path(path, "path", to_read=True)
     name = path.name.removesuffix(_SYMBOL_SUFFIX)
@@ -90,7 +125,7 @@ def read_checkpoint(path: str | os.PathLike[str], batch: int = 1, shapes: Shapes
     }
     if not found:
         raise ModelFileError(f"{path}: no parameters called {name}-0000.params (or another number) lie beside it")
-    return from_mxnet(path, found[max(found)], shapes, batch)
+    return _read(path, found[max(found)], options, None)
 
 
 def _text_of(symbol: str | os.PathLike[str]) -> tuple[str, str]:
@@ -146,49 +181,64 @@ def _needed(node: JsonNode) -> tuple[Reference, ...]:
     return node.inputs[:1] if node.op in HEADS else node.inputs
 
 
-def _check_covered(nodes: Sequence[JsonNode], title: str) -> None:
+def _check_covered(content: SymbolJson, live: Sequence[int], title: str) -> None:
     """UnsupportedOperatorError listing every operator without a converter."""
     uncovered: dict[str, list[str]] = {}
-    for node in nodes:
+    for node in (content.nodes[place] for place in live):
         if not node.is_variable and find_converter(node.op) is None:
             uncovered.setdefault(node.op, []).append(node.name)
     if uncovered:
         advice = "replace them, or cut the network before them with get_internals"
-        raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice))
+        raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice, _described(content), content.heads))
 
 
-def _read_variables(content: SymbolJson, live: Sequence[int], scope: Scope, shapes: Shapes, batch: int) -> None:
-    unknown = sorted(set(shapes) - {node.name for node in content.nodes if node.is_variable})
-    if unknown:
-        raise GraphError(f"shapes are given for {', '.join(unknown)}; the symbol file has no such variable")
+def _read_variables(content: SymbolJson, live: Sequence[int], scope: Scope, options: ReadOptions) -> None:
     roles = _roles(content, live)
-    lengths: dict[str, list[int | None]] = {}
-    for place in live:
-        node = content.nodes[place]
-        if not node.is_variable:
-            continue
+    variables = [(place, content.nodes[place]) for place in live if content.nodes[place].is_variable]
+    named = {node.name for node in content.nodes if node.is_variable}
+    inputs = []
+    for place, node in variables:
         if node.name in scope.parameters:
-            _check_parameter(node, scope.parameters[node.name], shapes)
-        elif node.name in shapes:
-            lengths[node.name] = _given_shape(node.name, shapes[node.name])
-        elif place in roles:
+            _check_parameter(node, scope.parameters[node.name], options.shapes)
+        elif place in roles and node.name not in options.shapes:
             raise ModelFileError(
                 f"parameter {node.name}, the {roles[place]}, is missing; it must stand in the parameter file"
             )
         else:
-            lengths[node.name] = _stated_shape(node, batch)
-    check_static([*lengths.items()], "by shapes")
-    for place in live:
-        node = content.nodes[place]
-        if not node.is_variable:
-            continue
-        if node.name in lengths:
-            stated = node.stated_dtype()
-            dtype = scope.float_dtype(stated) if stated in FLOAT_DTYPES | {"bfloat16"} else stated
-            shape = tuple(length for length in lengths[node.name] if length is not None)
-            scope.input(Reference(place, 0), node.name, TensorType(shape, dtype))
-        else:
+            inputs.append(_stated_input(node, scope, options))
+    names = {stated.name for stated in inputs}
+    # Shapes may be given for parameters and labels too, as MXNet's own binding takes them.
+    others = {name for name in options.shapes if name in named - names}
+    shapes = {name: shape for name, shape in options.shapes.items() if name not in others}
+    fixed = {item.name: item for item in fixed_inputs(inputs, replace(options, shapes=shapes))}
+    for place, node in variables:
+        if node.name not in fixed:
             scope.define(Reference(place, 0), scope.parameters[node.name], node.name)
+            continue
+        found, stated = fixed[node.name], node.stated_dtype()
+        dtype = scope.float_dtype(stated) if stated in FLOAT_DTYPES | {"bfloat16"} else stated
+        if found.value is None:
+            scope.input(Reference(place, 0), node.name, TensorType(found.shape, dtype))
+        else:
+            scope.define(Reference(place, 0), found.value, node.name)
+
+
+def _stated_input(node: JsonNode, scope: Scope, options: ReadOptions) -> StatedInput:
+    """What the symbol file says of an input; MXNet writes lengths that it does not know as 0 or -1.
+
+    A shape that is given holds whatever the file says: there it is what the network was once run with.
+    """
+    stated, dtype = node.stated_shape(), node.stated_dtype()
+    if stated and min(stated) < -1:
+        raise ModelFileError(f"{node.name} has __shape__ {stated}; lengths are needed")
+    is_given = node.name in options.shapes or node.name in options.values
+    if not stated and not is_given:
+        raise GraphError(
+            f"{node.name} has no array in the parameter file, and no shape in the symbol file; "
+            f"give it by --shape {node.name}=1,3,224,224 (or model.shapes, or shapes= in Python) with its own sizes"
+        )
+    sizes = tuple(size if size > 0 else None for size in stated) if stated and not is_given else None
+    return StatedInput(node.name, sizes, scope.float_dtype(dtype) if dtype == "bfloat16" else dtype)
 
 
 def _roles(content: SymbolJson, live: Sequence[int]) -> dict[int, str]:
@@ -218,25 +268,6 @@ def _check_parameter(node: JsonNode, array: Array, shapes: Shapes) -> None:
     )
     if not fits:
         raise ModelFileError(f"parameter {node.name} has shape {array.shape}; the symbol file says {stated}")
-
-
-def _given_shape(name: str, shape: Sequence[int]) -> list[int | None]:
-    if not all(isinstance(size, (int, np.integer)) and size > 0 for size in shape):
-        raise GraphError(f"the shape given for input {name} is {tuple(shape)}; positive lengths are needed")
-    return [int(size) for size in shape]
-
-
-def _stated_shape(node: JsonNode, batch: int) -> list[int | None]:
-    """The shape that the symbol file says for an input, its batch fixed; None for any other length not known."""
-    stated = node.stated_shape()
-    if not stated:
-        raise GraphError(
-            f"{node.name} has no array in the parameter file, and no shape in the symbol file; give its shape by shapes"
-        )
-    if min(stated) < -1:
-        raise ModelFileError(f"{node.name} has __shape__ {stated}; lengths are needed")
-    lengths: list[int | None] = [size if size > 0 else None for size in stated]
-    return [batch if lengths[0] is None else lengths[0], *lengths[1:]]
 
 
 def _used(content: SymbolJson, live: Sequence[int]) -> dict[int, list[int]]:

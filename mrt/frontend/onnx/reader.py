@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import onnx
 
@@ -15,11 +15,12 @@ from mrt.frontend.onnx.inlining import without_functions
 from mrt.frontend.onnx.integer_models import holds_integers_alone
 from mrt.frontend.onnx.node import Node, Scope, Value, find_converter
 from mrt.frontend.shared.converting import converted
+from mrt.frontend.shared.inputs import ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.quantized import QuantizedConstant, holds_quantized
-from mrt.frontend.shared.refusals import check_static, list_uncovered
+from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.shared.split import FileOperator, read_with_split
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
-from mrt.symbol.rebatch import check_batch
 
 OPSETS = range(9, 22)
 """Opset versions that are read."""
@@ -38,24 +39,40 @@ _INPUT_DTYPES = {
 }
 
 
-def read_graph(model: str | os.PathLike[str] | onnx.ModelProto, batch: int) -> Graph:
+def read_graph(model: str | os.PathLike[str] | onnx.ModelProto, options: ReadOptions) -> Graph:
     """The float graph of an ONNX model; raises as from_onnx does."""
-    check_batch(batch)
     proto, folder, title = read_model(model)
     opset = _opset(proto, title)
     graph = without_functions(proto, title).graph
     if graph.sparse_initializer:
         names = ", ".join(sparse.values.name for sparse in graph.sparse_initializer)
         raise GraphError(f"{title} has sparse initializers, which are not read: {names}; store them densely")
-    nodes = [_in_default_domain(node) for node in _live_nodes(graph)]
-    scope = Scope(_names(graph), opset, folder, holds_integers_alone(graph, nodes))
-    _check_covered(nodes, {tensor.name for tensor in graph.initializer}, title, scope.is_exact)
-    _read_inputs(graph, scope, batch)
-    _read_initializers(graph, nodes, scope)
-    used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
+    outputs = [output.name for output in graph.output]
+    operators = [_described(node) for node in _live_nodes(graph, outputs)]
+
+    def read(wanted: Sequence[str]) -> Graph:
+        nodes = [_in_default_domain(node) for node in _live_nodes(graph, wanted)]
+        scope = Scope(_names(graph), opset, folder, holds_integers_alone(graph, nodes))
+        constants = {*options.values, *(tensor.name for tensor in graph.initializer)}
+        uncovered = _uncovered(nodes, constants, scope.is_exact)
+        if uncovered:
+            advice = "replace them before exporting, or cut the model before them"
+            raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice, operators, outputs))
+        return _read(graph, nodes, wanted, scope, options)
+
+    return read_with_split(read, operators, outputs, options.split)
+
+
+def _read(
+    graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope, options: ReadOptions
+) -> Graph:
+    """The graph of these outputs, which need just these nodes."""
+    _read_inputs(graph, scope, options)
+    used = {name for node in nodes for name in node.input} | set(outputs)
+    _read_initializers(graph, used, scope)
     for node in nodes:
         _read_node(node, scope, used)
-    return scope.builder.graph([_output(output.name, scope) for output in graph.output])
+    return scope.builder.graph([_output(name, scope) for name in outputs])
 
 
 def _opset(model: onnx.ModelProto, title: str) -> int:
@@ -83,9 +100,9 @@ def _names(graph: onnx.GraphProto) -> set[str]:
     return names
 
 
-def _live_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+def _live_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodeProto]:
     """The nodes that an output needs, in order."""
-    needed = {output.name for output in graph.output}
+    needed = set(outputs)
     live = []
     for node in reversed(graph.node):
         if any(name in needed for name in node.output):
@@ -104,8 +121,14 @@ def _in_default_domain(node: onnx.NodeProto) -> onnx.NodeProto:
     return copy
 
 
-def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title: str, is_exact: bool) -> None:
-    """Raises UnsupportedOperatorError listing every operator that is not covered.
+def _described(node: onnx.NodeProto) -> FileOperator:
+    kind = node.op_type if is_standard(node) else f"{node.domain}.{node.op_type}"
+    name = next(filter(None, node.output), node.name)
+    return FileOperator(name, kind, tuple(filter(None, node.input)), tuple(filter(None, node.output)))
+
+
+def _uncovered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], is_exact: bool) -> dict[str, list[str]]:
+    """Every operator that is not covered, with the names of its nodes.
 
     Whether a node is covered may depend on its inputs: many operators are only where no input depends on the data.
     """
@@ -115,26 +138,24 @@ def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title:
         if folds(node, all(name in known for name in node.input)):
             known.update(node.output)
         elif find_converter(node, is_exact) is None:
-            operator = node.op_type if is_standard(node) else f"{node.domain}.{node.op_type}"
-            uncovered.setdefault(operator, []).append(next(filter(None, node.output), node.name))
-    if uncovered:
-        advice = "replace them before exporting, or cut the model before them"
-        raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice))
+            described = _described(node)
+            uncovered.setdefault(described.kind, []).append(described.name)
+    return uncovered
 
 
-def _read_inputs(graph: onnx.GraphProto, scope: Scope, batch: int) -> None:
+def _read_inputs(graph: onnx.GraphProto, scope: Scope, options: ReadOptions) -> None:
     initialized = {tensor.name for tensor in graph.initializer}
     inputs = [value for value in graph.input if value.name not in initialized]
-    shapes = [_input_shape(value, batch) for value in inputs]
-    names = [value.name for value in inputs]
-    check_static(list(zip(names, shapes, strict=True)), "when exporting, or with onnx.tools.update_model_dims")
-    for value, shape in zip(inputs, shapes, strict=True):
-        sizes = tuple(size for size in shape if size is not None)
-        scope.input(value.name, TensorType(sizes, _INPUT_DTYPES[value.type.tensor_type.elem_type]))
+    stated = [_stated_input(value) for value in inputs]
+    for value, fixed in zip(inputs, fixed_inputs(stated, options), strict=True):
+        if fixed.value is None:
+            scope.input(value.name, TensorType(fixed.shape, _INPUT_DTYPES[value.type.tensor_type.elem_type]))
+        else:
+            scope.define(value.name, fixed.value)
 
 
-def _input_shape(value: onnx.ValueInfoProto, batch: int) -> list[int | None]:
-    """The shape of an input with its batch fixed; None for any other size that is not known."""
+def _stated_input(value: onnx.ValueInfoProto) -> StatedInput:
+    """An input as the file states it; GraphError where it is none that a graph has."""
     if not value.type.HasField("tensor_type"):
         raise GraphError(f"input {value.name} is no tensor; only tensors are read")
     tensor = value.type.tensor_type
@@ -142,16 +163,25 @@ def _input_shape(value: onnx.ValueInfoProto, batch: int) -> list[int | None]:
         known = onnx.TensorProto.DataType.values()
         kind = onnx.TensorProto.DataType.Name(tensor.elem_type) if tensor.elem_type in known else "of an unknown type"
         raise GraphError(f"input {value.name} is {kind}; a float, signed integer, uint8 or bool is needed")
+    kind = onnx.TensorProto.DataType.Name(tensor.elem_type)
+    dtype = _VALUE_DTYPES.get(kind, kind.lower())
     if not tensor.HasField("shape"):
-        raise GraphError(f"input {value.name} states no shape; give it one when exporting")
-    sizes: list[int | None] = [int(dim.dim_value) if dim.dim_value > 0 else None for dim in tensor.shape.dim]
-    if sizes and sizes[0] is None:
-        sizes[0] = batch
-    return sizes
+        return StatedInput(value.name, None, dtype)
+    return StatedInput(value.name, tuple(_size(dim) for dim in tensor.shape.dim), dtype)
 
 
-def _read_initializers(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
-    used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
+def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
+    if dim.dim_value > 0:
+        return int(dim.dim_value)
+    return str(dim.dim_param) if dim.dim_param not in _NO_SYMBOLS and dim.dim_param.isprintable() else None
+
+
+_VALUE_DTYPES = {"FLOAT": "float32", "DOUBLE": "float64", "BFLOAT16": "float32"}
+_NO_SYMBOLS = ("", "?", "None", "-1")
+"""What exporters call sizes that have nothing to do with each other."""
+
+
+def _read_initializers(graph: onnx.GraphProto, used: Collection[str], scope: Scope) -> None:
     for tensor in graph.initializer:
         if tensor.name in used:
             scope.define(tensor.name, scope.given(tensor))

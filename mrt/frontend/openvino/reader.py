@@ -22,12 +22,13 @@ from mrt.frontend.openvino.files import (
 from mrt.frontend.openvino.node import Node, find_converter
 from mrt.frontend.shared.converting import converted
 from mrt.frontend.shared.folding import MOST_ELEMENTS
+from mrt.frontend.shared.inputs import ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.node import Value, ValueScope
 from mrt.frontend.shared.quantized import QuantizedConstant, fake_quantized_constant
-from mrt.frontend.shared.refusals import check_size, check_static, list_uncovered
+from mrt.frontend.shared.refusals import check_size, list_uncovered
+from mrt.frontend.shared.split import FileOperator, read_with_split
 from mrt.frontend.tvm.bias import merge_biases
-from mrt.symbol import Graph, GraphBuilder, TensorType
-from mrt.symbol.rebatch import check_batch
+from mrt.symbol import Array, Graph, GraphBuilder, TensorType
 
 _ALWAYS_KNOWN = frozenset({"ShapeOf"})
 """Operators whose value is known whatever their input is, since every shape is."""
@@ -38,21 +39,29 @@ _Key = tuple[int, int]
 """An output: the number of its operator, and its own."""
 
 
-def read_graph(model: str | os.PathLike[str] | openvino.Model, batch: int) -> Graph:
+def read_graph(model: str | os.PathLike[str] | openvino.Model, options: ReadOptions) -> Graph:
     """What from_openvino gives."""
-    check_batch(batch)
     loaded, title = read_model(model)
-    return merge_biases(_Reader(loaded, title, batch).read())
+    whole = _Reader(loaded, title, options)
+    if not whole.results:
+        raise GraphError(f"{title} has no outputs; convert it with at least one")
+    return read_with_split(
+        lambda outputs: merge_biases((whole if outputs is whole.results else whole.again()).read(outputs)),
+        whole.described,
+        whole.results,
+        options.split,
+    )
 
 
 class _Reader:
     """Reads one model: the values of its operators' outputs."""
 
-    def __init__(self, model: openvino.Model, title: str, batch: int) -> None:
+    def __init__(self, model: openvino.Model, title: str, options: ReadOptions) -> None:
         self._title = title
         self._model = model
-        self._fix_shapes(batch)
+        self._fix_inputs(options)
         self._operators: list[openvino.Node] = list(model.get_ordered_ops())
+        self.results: list[_Key] = [_key(result.input_value(0)) for result in model.get_results()]
         names = GraphBuilder()
         # Inputs are called as their tensors, by which they are fed.
         self._names = {
@@ -65,50 +74,76 @@ class _Reader:
         self._tensors: dict[_Key, openvino.Tensor] = {}
         self._quantized: dict[_Key, QuantizedConstant] = {}
 
-    def read(self) -> Graph:
-        self._check_covered()
+    def again(self) -> _Reader:
+        """A reader of the same model that has read nothing yet; its inputs are fixed."""
+        return _Reader(self._model, self._title, ReadOptions())
+
+    @property
+    def described(self) -> list[FileOperator]:
+        return [
+            FileOperator(
+                self._names[_id(operator)],
+                operator.get_type_name(),
+                [_key(port.get_source_output()) for port in operator.inputs()],
+                [(_id(operator), int(port.get_index())) for port in operator.outputs()],
+            )
+            for operator in self._operators
+            if operator.get_type_name() not in ("Parameter", "Constant", "Result")
+        ]
+
+    def read(self, outputs: Sequence[_Key]) -> Graph:
+        operators = self._needed(outputs)
+        self._check_covered(operators)
         for parameter in self._model.get_parameters():
             self._read_input(parameter)
-        for operator in self._operators:
+        for operator in operators:
             kind = operator.get_type_name()
             if kind == "Constant":
                 self._tensors[_id(operator), 0] = tensor_of(operator)
             elif kind not in ("Parameter", "Result"):
                 self._read_operator(operator)
-        results = self._model.get_results()
-        if not results:
-            raise GraphError(f"{self._title} has no outputs; convert it with at least one")
-        outputs = [(_name(result), self._value(_key(result.input_value(0)))) for result in results]
-        return self._scope.builder.graph([self._scope.symbol(value, name) for name, value in outputs])
+        named = [(self._names[key[0]], self._value(key)) for key in outputs]
+        return self._scope.builder.graph([self._scope.symbol(value, name) for name, value in named])
 
-    def _fix_shapes(self, batch: int) -> None:
-        """Makes a dynamic batch `batch`; GraphError where another size of an input is dynamic."""
-        sizes: list[tuple[str, list[int | None]]] = []
-        for parameter in self._model.get_parameters():
-            name, shape = _name(parameter), parameter.get_output_partial_shape(0)
-            if shape.rank.is_dynamic:
-                raise GraphError(f"input {name} states no rank; convert the model with a shape for it")
-            known = [None if size.is_dynamic else int(size.get_length()) for size in shape]
-            if known and known[0] is None:
-                known[0] = batch
-            sizes.append((name, known))
-        check_static(sizes, "when converting")
-        shapes = {
-            index: openvino.PartialShape([size for size in shape if size is not None])
-            for index, (_, shape) in enumerate(sizes)
-        }
-        if not any(parameter.get_output_partial_shape(0).is_dynamic for parameter in self._model.get_parameters()):
-            return
+    def _needed(self, outputs: Sequence[_Key]) -> list[openvino.Node]:
+        """The operators that these outputs need, in order."""
+        needed, found = {number for number, _ in outputs}, []
+        for operator in reversed(self._operators):
+            if _id(operator) in needed:
+                found.append(operator)
+                needed.update(_id(port.get_source_output().get_node()) for port in operator.inputs())
+        return found[::-1]
+
+    def _fix_inputs(self, options: ReadOptions) -> None:
+        """Fixes every size of an input, and makes those that have a value constants of the model."""
+        parameters = self._model.get_parameters()
+        fixed = fixed_inputs([_stated_input(parameter) for parameter in parameters], options)
+        shapes = {index: openvino.PartialShape(list(item.shape)) for index, item in enumerate(fixed)}
         try:
-            self._model.reshape(shapes)
+            if any(parameter.get_output_partial_shape(0).is_dynamic for parameter in parameters):
+                self._model.reshape(shapes)
+            for parameter, item in zip(parameters, fixed, strict=True):
+                if item.value is not None:
+                    self._replace(parameter, item.value)
+            self._model.validate_nodes_and_infer_types()
         except RuntimeError as error:
-            raise GraphError(f"{self._title} does not take a batch of {batch}: {reason_of(error)}") from None
+            found = ", ".join(f"{item.name}: {item.shape}" for item in fixed)
+            raise GraphError(f"{self._title} does not take inputs of the shapes {found}: {reason_of(error)}") from None
 
-    def _check_covered(self) -> None:
+    def _replace(self, parameter: openvino.Node, value: Array) -> None:
+        constant = openvino.op.Constant(
+            parameter.get_output_element_type(0), openvino.Shape(value.shape), value.reshape(-1)
+        )
+        constant.set_friendly_name(parameter.get_friendly_name())
+        for reader in parameter.output(0).get_target_inputs():
+            reader.replace_source_output(constant.output(0))
+        self._model.remove_parameter(parameter)
+
+    def _check_covered(self, operators: Sequence[openvino.Node]) -> None:
         """Raises UnsupportedOperatorError listing every operator that depends on the data and is not covered."""
         known: set[int] = set()
         uncovered: dict[str, list[str]] = {}
-        for operator in self._operators:
+        for operator in operators:
             kind = operator.get_type_name()
             sources = [_id(port.get_source_output().get_node()) for port in operator.inputs()]
             if kind == "Constant" or kind in _ALWAYS_KNOWN or (sources and known.issuperset(sources)):
@@ -118,7 +153,7 @@ class _Reader:
                 uncovered.setdefault(f"{kind} ({version})", []).append(self._names[_id(operator)])
         if uncovered:
             advice = "replace them before converting, or cut the model before them"
-            raise UnsupportedOperatorError(list_uncovered(self._title, uncovered, advice))
+            raise UnsupportedOperatorError(list_uncovered(self._title, uncovered, advice, self.described, self.results))
 
     def _read_input(self, parameter: openvino.Node) -> None:
         name = self._names[_id(parameter)]
@@ -213,6 +248,16 @@ class _Reader:
 
 def _id(operator: openvino.Node) -> int:
     return int(operator.get_instance_id())
+
+
+def _stated_input(parameter: openvino.Node) -> StatedInput:
+    shape = parameter.get_output_partial_shape(0)
+    sizes = None if shape.rank.is_dynamic else tuple(None if n.is_dynamic else int(n.get_length()) for n in shape)
+    kind = element_type(parameter.output(0))
+    return StatedInput(_name(parameter), sizes, _VALUE_DTYPES.get(kind) or dtype_of(parameter.output(0), "input"))
+
+
+_VALUE_DTYPES = {"f64": "float64"}
 
 
 def _key(output: openvino.Output) -> _Key:

@@ -11,7 +11,7 @@ from tvm import relax, tirx
 
 from mrt.errors import DataError, GraphError
 from mrt.frontend.relax.node import static_sizes, to_array
-from mrt.frontend.shared.refusals import check_static
+from mrt.frontend.shared.inputs import FixedInput, ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.tvm.node import graph_dtype
 from mrt.symbol import Array
 
@@ -25,7 +25,7 @@ class ReadFunction:
     values: Mapping[int, Array]
 
 
-def prepare_module(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None, batch: int) -> ReadFunction:
+def prepare_module(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None, options: ReadOptions) -> ReadFunction:
     """The function "main" of the module, or its only one; raises as from_relax does."""
     if not isinstance(mod, tvm.IRModule):
         raise GraphError(
@@ -36,10 +36,14 @@ def prepare_module(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None, b
         mod = relax.transform.InlinePrivateFunctions()(mod)
     mod = relax.transform.Normalize()(mod)
     values = _values(name, mod[name], params)
-    sizes = _dynamic_sizes(mod[name], values, batch)
+    sizes = _sizes_of_values(mod[name], values)
     if sizes:
         mod = relax.transform.BindSymbolicVars(sizes, name)(mod)
-    _check_static(mod[name], values)
+    fixed = _fixed(mod[name], values, options)
+    sizes = _sizes_of_inputs(mod[name], fixed)
+    if sizes:
+        mod = relax.transform.BindSymbolicVars(sizes, name)(mod)
+    values |= {index: item.value for index, item in fixed.items() if item.value is not None}
     _check_values(mod[name], values)
     return ReadFunction(name, mod[name], values)
 
@@ -101,32 +105,49 @@ def _trailing(title: str, names: Sequence[str], params: Sequence[Any], most: int
     return {first + index: to_array(value) for index, value in enumerate(params)}
 
 
-def _dynamic_sizes(function: Any, values: Mapping[int, Array], batch: int) -> dict[Any, int]:
-    """The size of each symbolic dimension: of a parameter as its value has it, of an input's first axis the batch."""
+def _sizes_of_values(function: Any, values: Mapping[int, Array]) -> dict[Any, int]:
+    """The symbolic sizes of parameters, as their values have them."""
     sizes: dict[Any, int] = {}
-    shapes = {index: _shape(parameter) for index, parameter in enumerate(function.params)}
     for index, value in values.items():
-        for dimension, size in zip(shapes[index], value.shape, strict=False):
+        for dimension, size in zip(_shape(function.params[index]), value.shape, strict=False):
             if isinstance(dimension, tvm.ir.Var):
                 sizes.setdefault(dimension, int(size))
-    for index, shape in shapes.items():
-        if index not in values and shape and isinstance(shape[0], tvm.ir.Var):
-            sizes.setdefault(shape[0], batch)
     return sizes
+
+
+def _fixed(function: Any, values: Mapping[int, Array], options: ReadOptions) -> dict[int, FixedInput]:
+    """The inputs by position."""
+    stated = {
+        index: StatedInput(str(parameter.name), tuple(map(_size, _shape(parameter))), _value_dtype(parameter))
+        for index, parameter in enumerate(function.params)
+        if index not in values
+    }
+    return dict(zip(stated, fixed_inputs([*stated.values()], options), strict=True))
+
+
+def _size(dimension: Any) -> int | str | None:
+    if isinstance(dimension, tirx.IntImm):
+        return int(dimension)
+    return str(dimension.name) if isinstance(dimension, tvm.ir.Var) else None
+
+
+def _value_dtype(parameter: Any) -> str:
+    dtype = str(getattr(parameter.ty, "dtype", "float32"))
+    return graph_dtype(dtype) if graph_dtype(dtype) == "float32" else dtype
+
+
+def _sizes_of_inputs(function: Any, fixed: Mapping[int, FixedInput]) -> dict[Any, int]:
+    return {
+        dimension: size
+        for index, item in fixed.items()
+        for dimension, size in zip(_shape(function.params[index]), item.shape, strict=True)
+        if isinstance(dimension, tvm.ir.Var)
+    }
 
 
 def _shape(parameter: Any) -> list[Any]:
     shape = getattr(parameter.ty, "shape", None)
     return list(shape.values) if isinstance(shape, relax.ShapeExpr) else []
-
-
-def _check_static(function: Any, values: Mapping[int, Array]) -> None:
-    inputs = [
-        (str(parameter.name), [int(size) if isinstance(size, tirx.IntImm) else None for size in _shape(parameter)])
-        for index, parameter in enumerate(function.params)
-        if index not in values
-    ]
-    check_static(inputs, "with tvm.relax.transform.BindSymbolicVars")
 
 
 def _check_values(function: Any, values: Mapping[int, Array]) -> None:

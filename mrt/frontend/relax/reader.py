@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,20 +15,27 @@ from mrt.frontend.relax.converters.quantization import quantized_form
 from mrt.frontend.relax.module import ReadFunction, prepare_module
 from mrt.frontend.relax.node import Converter, Node, Scope, find_converter, static_sizes
 from mrt.frontend.shared.channels_first import channels_first
+from mrt.frontend.shared.inputs import Shapes, Values, read_options
 from mrt.frontend.shared.node import Value
 from mrt.frontend.shared.refusals import list_uncovered
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import graph_dtype, is_known
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType, variable
-from mrt.symbol.rebatch import check_batch
 from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
 
 _MOVING = frozenset({"expand_dims", "permute_dims", "reshape", "squeeze"})
 """Operators that move the elements of their first input and change none."""
 
 
-def from_relax(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None = None, batch: int = 1) -> Graph:
+def from_relax(
+    mod: Any,
+    params: Mapping[str, Any] | Sequence[Any] | None = None,
+    batch: int = 1,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    split: Iterable[str] = (),
+) -> Graph:
     """The float graph of a TVM module of high-level Relax operators: of its function "main", or of its only one.
 
     params: values (NumPy or TVM tensors) of the function's parameters, by name, or a list for its last parameters, or
@@ -36,7 +43,8 @@ def from_relax(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None = None
     attribute "params" are taken. Parameters with a value become parameters of the graph, the others inputs; the
     attribute "num_input" says how many inputs there must be.
 
-    A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called as the
+    batch, shapes, values, split: as `load_model` takes them; a symbolic size is the same wherever it stands. Every
+    float becomes float32. Symbols are called as the
     Relax variables are, with a number where two have one name. Values that do not depend on the data are computed,
     the constant added to a convolution or matrix product becomes its bias, and a channels-last network is turned into
     a channels-first one, whose inputs and outputs stay as they were.
@@ -45,8 +53,8 @@ def from_relax(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None = None
     DataError where `params` do not fit; UnsupportedOperatorError listing every operator that is not covered, such as
     call_tir, and every use of a covered one that is not.
     """
-    check_batch(batch)
-    return merge_biases(channels_first(_Reader(prepare_module(mod, params, batch)).read()))
+    options = read_options(batch, shapes, values, split)
+    return merge_biases(channels_first(_Reader(prepare_module(mod, params, options)).read()))
 
 
 class _Reader:

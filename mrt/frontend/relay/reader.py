@@ -11,7 +11,7 @@ import numpy as np
 from mrt.errors import DataError, GraphError, ModelFileError, UnsupportedOperatorError
 from mrt.frontend.relay.metadata import Metadata
 from mrt.frontend.relay.node import Node, complete, find_converter
-from mrt.frontend.relay.stated_types import check_type, check_value, graph_type, tensor_syntax
+from mrt.frontend.relay.stated_types import check_type, check_value, graph_type, tensor_syntax, value_dtype
 from mrt.frontend.relay.syntax import (
     Binding,
     Body,
@@ -43,14 +43,14 @@ from mrt.frontend.relay.values import (
     names_in,
 )
 from mrt.frontend.shared.channels_first import channels_first
+from mrt.frontend.shared.inputs import ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.node import ValueScope
-from mrt.frontend.shared.refusals import check_static, list_uncovered
+from mrt.frontend.shared.refusals import list_uncovered
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import is_known, item_of
 from mrt.messages import short
 from mrt.symbol import Array, Graph, Symbol
-from mrt.symbol.rebatch import check_batch
 
 _MOST_CALLS = 20_000
 """How many function calls are inlined: functions that call each other may stand for any number."""
@@ -64,15 +64,15 @@ _WEIGHTS = {
 """Inputs that a trained network has parameters for: an argument there that has no value was forgotten."""
 
 
-def read_text(text: str, params: Mapping[str, Any] | bytes | None, batch: int) -> Graph:
+def read_text(text: str, params: Mapping[str, Any] | bytes | None, options: ReadOptions) -> Graph:
     """The float graph of a Relay text; raises as from_relay does."""
     if not isinstance(text, str):
         raise ModelFileError(f"text is {short(text)}; a Relay text as mod.astext() gives it is needed")
     values = parse_parameters(params, "params") if isinstance(params, bytes) else params
-    return _read(text, values, batch, "the text")
+    return _read(text, values, options, "the text")
 
 
-def read_file(path: Path, batch: int) -> Graph:
+def read_file(path: Path, options: ReadOptions) -> Graph:
     """The float graph of a file of Relay text; raises as read_relay_file does."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -82,15 +82,14 @@ def read_file(path: Path, batch: int) -> Graph:
         raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
     parameters = path.with_suffix(".params")
     values = read_parameters(parameters) if parameters.is_file() else None
-    return _read(text, values, batch, str(path))
+    return _read(text, values, options, str(path))
 
 
-def _read(text: str, params: Mapping[str, Any] | None, batch: int, title: str) -> Graph:
-    check_batch(batch)
+def _read(text: str, params: Mapping[str, Any] | None, options: ReadOptions, title: str) -> Graph:
     module = parse_module(text, title)
     name = _main(module, title)
     values = _values(module.functions[name], {} if params is None else params)
-    graph = _Reader(module, name, Metadata(module.metadata, title), values, batch).read()
+    graph = _Reader(module, name, Metadata(module.metadata, title), values, options).read()
     return merge_biases(channels_first(graph))
 
 
@@ -129,8 +128,10 @@ def _array(name: str, value: Any) -> Array:
 class _Reader:
     """Reads one module. An operator that is not covered is noted, and a stand-in takes its place until the end."""
 
-    def __init__(self, module: Module, name: str, metadata: Metadata, values: Mapping[str, Array], batch: int) -> None:
-        self._module, self._name, self._metadata, self._values, self._batch = module, name, metadata, values, batch
+    def __init__(
+        self, module: Module, name: str, metadata: Metadata, values: Mapping[str, Array], options: ReadOptions
+    ) -> None:
+        self._module, self._name, self._metadata, self._values, self._options = module, name, metadata, values, options
         self._main = module.functions[name]
         self._scope = ValueScope(parameter.name for parameter in self._main.parameters)
         self._inputs: set[Symbol] = set()
@@ -172,23 +173,20 @@ class _Reader:
     def _read_parameters(self, environment: Environment) -> None:
         free = [parameter for parameter in self._main.parameters if parameter.name not in self._values]
         types = {parameter.name: tensor_syntax(parameter.name, parameter.type) for parameter in free}
-        sizes = [
-            (name, [self._batch if size is None and axis == 0 else size for axis, size in enumerate(type.shape)])
-            for name, type in types.items()
-        ]
-        check_static(sizes, "before printing, for instance with relay.transform.DynamicToStatic")
-        static = {name: tuple(size for size in shape if size is not None) for name, shape in sizes}
+        stated = [StatedInput(name, type.shape, value_dtype(type.dtype)) for name, type in types.items()]
+        inputs = {fixed.name: fixed for fixed in fixed_inputs(stated, self._options)}
         for parameter in self._main.parameters:
             name = parameter.name
-            if name in self._values:
-                value = self._values[name]
-                check_value(name, value, parameter.type)
-                self._scope.entitle(value, name)
-                environment.values[name] = value
-            else:
-                symbol = self._scope.builder.input(name, graph_type(name, static[name], types[name].dtype))
+            fixed = inputs.get(name)
+            if fixed is not None and fixed.value is None:
+                symbol = self._scope.builder.input(name, graph_type(name, fixed.shape, types[name].dtype))
                 self._inputs.add(symbol)
                 environment.values[name] = symbol
+                continue
+            value = self._values[name] if fixed is None or fixed.value is None else fixed.value
+            check_value(name, value, parameter.type)
+            self._scope.entitle(value, name)
+            environment.values[name] = value
 
     # Expressions
 

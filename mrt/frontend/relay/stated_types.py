@@ -31,6 +31,11 @@ def graph_type(name: str, shape: tuple[int, ...], dtype: str) -> TensorType:
     return TensorType(shape, graph_dtype(dtype))
 
 
+def value_dtype(dtype: str) -> str:
+    """NumPy's dtype for a value of an argument."""
+    return graph_dtype(dtype) if graph_dtype(dtype) == "float32" else dtype
+
+
 def check_value(name: str, value: Array, type: TypeSyntax | None) -> None:
     """DataError where a value has not its argument's shape, or is an integer for a float or the reverse."""
     if type is None:

@@ -1,11 +1,14 @@
-"""What every reader refuses, in the same words: dynamic sizes, tensors too large, operators that are not covered."""
+"""What every reader refuses, in the same words: tensors too large, operators that are not covered."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from mrt.errors import GraphError
+from mrt.frontend.shared.remedies import remedies
+from mrt.frontend.shared.split import FileOperator, cut_before, first_of
+from mrt.messages import split_option
 
 _NAMES_SHOWN = 3
 
@@ -23,28 +26,33 @@ def check_size(label: str, shape: Sequence[int], limit: int = MAX_ELEMENTS) -> N
         raise GraphError(f"{label}: a tensor of shape {tuple(shape)} is needed; at most {limit} elements are allowed")
 
 
-def check_static(inputs: Sequence[tuple[str, Sequence[int | None]]], means: str) -> None:
-    """GraphError listing every size of an input that is not known.
+def list_uncovered(
+    title: str,
+    uncovered: Mapping[str, Sequence[str]],
+    advice: str,
+    operators: Sequence[FileOperator] = (),
+    outputs: Sequence[Hashable] = (),
+) -> str:
+    """The operators that no converter covers, the most frequent first, what is known of them, and the option that ends
+    the model before them.
 
-    inputs: name and sizes of each, None where a size is dynamic; `means`: what fixes sizes in this format.
-    """
-    dynamic = [
-        f"input {name} has the dynamic axis {axis}"
-        for name, sizes in inputs
-        for axis, size in enumerate(sizes)
-        if size is None
-    ]
-    if dynamic:
-        raise GraphError(f"{'; '.join(dynamic)}; only axis 0, the batch, may be dynamic: fix the others {means}")
-
-
-def list_uncovered(title: str, uncovered: Mapping[str, Sequence[str]], advice: str) -> str:
-    """The operators that no converter covers, the most frequent first.
-
-    uncovered: for each operator what the nodes that use it are called; `advice`: what to do in this format.
+    uncovered: for each operator what the nodes that use it are called; `advice`: what to do in this format. operators,
+    outputs: of the model, where it can be cut while it is read.
     """
     lines = [
         f"{operator} ×{len(names)} ({', '.join(names[:_NAMES_SHOWN])}{', …' if len(names) > _NAMES_SHOWN else ''})"
         for operator, names in sorted(uncovered.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
-    return f"{title} uses {len(lines)} operator{'s' * (len(lines) > 1)} not covered: {'; '.join(lines)}; {advice}"
+    listed = f"{title} uses {len(lines)} operator{'s' * (len(lines) > 1)} not covered: {'; '.join(lines)}"
+    return "; ".join([listed, *remedies(uncovered), advice, *_end_before(uncovered, operators, outputs)])
+
+
+def _end_before(
+    uncovered: Mapping[str, Sequence[str]], operators: Sequence[FileOperator], outputs: Sequence[Hashable]
+) -> list[str]:
+    """The option that ends the model before the first uncovered operators; none where little would be left to do."""
+    names = first_of(operators, uncovered)
+    cut = cut_before(operators, outputs, names)
+    if not names or not cut.kept:
+        return []
+    return [f"to end it before them, with {cut.kept} of its {len(operators)} operators: {split_option(names)}"]

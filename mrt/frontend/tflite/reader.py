@@ -4,37 +4,46 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.shared.channels_first import channels_first
 from mrt.frontend.shared.folding import folded
+from mrt.frontend.shared.inputs import ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.node import Value, ValueScope
 from mrt.frontend.shared.quantized import STORAGE
-from mrt.frontend.shared.refusals import check_static, list_uncovered
-from mrt.frontend.tflite.files import StoredModel, StoredOperator, read_model
+from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.shared.split import FileOperator, read_with_split
+from mrt.frontend.tflite.files import StoredModel, StoredOperator, Tensor, read_model
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter
 from mrt.frontend.tvm.bias import merge_biases
-from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
+from mrt.symbol import Array, Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.integer import Dequantize, Quantize
-from mrt.symbol.rebatch import check_batch
 
 ROUNDED = ("INT8", "UINT8", "INT16")
 """The integers that a quantized network computes."""
 
 
-def read_graph(model: str | os.PathLike[str] | bytes, batch: int) -> Graph:
+def read_graph(model: str | os.PathLike[str] | bytes, options: ReadOptions) -> Graph:
     """What from_tflite gives."""
-    check_batch(batch)
-    return merge_biases(channels_first(_Reader(read_model(model)).read(batch)))
+    stored = read_model(model)
+    whole = _Reader(stored, stored)
+    return read_with_split(
+        lambda outputs: _Reader(replace(stored, outputs=tuple(outputs)), stored).read(options),
+        whole.described,
+        stored.outputs,
+        options.split,
+    )
 
 
 class _Reader:
     """Reads one model: the values of its tensors by their numbers."""
 
-    def __init__(self, model: StoredModel) -> None:
-        self._model = model
+    def __init__(self, model: StoredModel, whole: StoredModel) -> None:
+        """`whole`: the model with all its outputs."""
+        self._model, self._whole = model, whole
         names = GraphBuilder()
         self._names = [names.unique(tensor.name) for tensor in model.tensors]
         self._scope = ValueScope(self._names)
@@ -42,19 +51,27 @@ class _Reader:
         # Of a network that computes in integers the weights stay integers; of another they are what they stand for.
         self._is_integer = False
 
-    def read(self, batch: int) -> Graph:
-        operators = self._needed()
+    def read(self, options: ReadOptions) -> Graph:
+        operators = self._needed(self._model)
         self._is_integer = self._computes_integers(operators)
         self._check_covered(operators)
-        self._read_inputs(batch)
+        self._read_inputs(options)
         for operator in operators:
             self._read_operator(operator)
         outputs = [self._scope.symbol(self._value(index), self._names[index]) for index in self._model.outputs]
-        return self._scope.builder.graph(outputs)
+        return merge_biases(channels_first(self._scope.builder.graph(outputs)))
 
-    def _needed(self) -> list[StoredOperator]:
+    @property
+    def described(self) -> list[FileOperator]:
+        """The operators that an output of the whole model needs."""
+        return [
+            FileOperator(self._names[operator.outputs[0]], operator.kind, operator.inputs, operator.outputs)
+            for operator in self._needed(self._whole)
+        ]
+
+    def _needed(self, model: StoredModel) -> list[StoredOperator]:
         """The operators that an output needs, in order."""
-        wanted, found = set(self._model.outputs), []
+        wanted, found = set(model.outputs), []
         for operator in reversed(self._model.operators):
             if not wanted.isdisjoint(operator.outputs):
                 found.append(operator)
@@ -81,21 +98,23 @@ class _Reader:
                 uncovered.setdefault(operator.kind, []).append(self._names[operator.outputs[0]])
         if uncovered:
             advice = "replace them before converting, or cut the model before them"
-            raise UnsupportedOperatorError(list_uncovered(self._model.title, uncovered, advice))
+            raise UnsupportedOperatorError(
+                list_uncovered(self._model.title, uncovered, advice, self.described, self._whole.outputs)
+            )
 
-    def _read_inputs(self, batch: int) -> None:
+    def _read_inputs(self, options: ReadOptions) -> None:
         tensors = [self._model.tensors[index] for index in self._model.inputs]
-        shapes = [
-            [batch if axis == 0 and size is None else size for axis, size in enumerate(tensor.sizes)]
-            for tensor in tensors
+        stated = [
+            StatedInput(self._names[index], tensor.sizes, tensor.dtype())
+            for index, tensor in zip(self._model.inputs, tensors, strict=True)
         ]
-        names = [self._names[index] for index in self._model.inputs]
-        check_static(list(zip(names, shapes, strict=True)), "when converting")
-        for index, tensor, sizes in zip(self._model.inputs, tensors, shapes, strict=True):
-            shape = tuple(size for size in sizes if size is not None)
-            if 0 in shape:
-                raise GraphError(f"input {self._names[index]} has shape {shape}; positive sizes are needed")
-            given = self._scope.graph_input(self._names[index], TensorType(shape, tensor.dtype()))
+        for index, tensor, fixed in zip(self._model.inputs, tensors, fixed_inputs(stated, options), strict=True):
+            if 0 in fixed.shape:
+                raise GraphError(f"input {fixed.name} has shape {fixed.shape}; positive sizes are needed")
+            if fixed.value is not None:
+                self._define(index, _meant(tensor, fixed.value))
+                continue
+            given = self._scope.graph_input(fixed.name, TensorType(fixed.shape, tensor.dtype()))
             self._define(index, self._real(index, given) if tensor.is_quantized else given)
 
     def _read_operator(self, operator: StoredOperator) -> None:
@@ -180,3 +199,11 @@ class _Reader:
         if sizes and not fits:
             told = tuple("?" if size is None else size for size in sizes)
             raise GraphError(f"{self._names[index]} has shape {tuple(value.shape)}; the file says {told}")
+
+
+def _meant(tensor: Tensor, value: Array) -> Array:
+    """What a value of an input's own dtype stands for: of quantized integers their real numbers."""
+    if not tensor.is_quantized:
+        return value
+    zero = (tensor.zero_points or (0,))[0]
+    return ((value.astype(np.float64) - zero) * tensor.scales[0]).astype(np.float32)

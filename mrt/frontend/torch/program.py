@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,7 +15,8 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from mrt.errors import GraphError, ModelFileError, MRTError, UnsupportedOperatorError
-from mrt.frontend.shared.refusals import check_static, list_uncovered
+from mrt.frontend.shared.inputs import FixedInput, ReadOptions, StatedInput, fixed_inputs
+from mrt.frontend.shared.refusals import list_uncovered
 from mrt.frontend.torch.folding import fold_indices
 from mrt.frontend.torch.node import covered_operators, find_converter, origin_of
 
@@ -38,8 +39,8 @@ def load_program(archive: bytes, title: str) -> torch.export.ExportedProgram:
     return program
 
 
-def prepare_program(program: torch.export.ExportedProgram, batch: int) -> torch.export.ExportedProgram:
-    """The program with the batch fixed, its functions without effects on tensors that exist, operators taken apart
+def prepare_program(program: torch.export.ExportedProgram, options: ReadOptions) -> torch.export.ExportedProgram:
+    """The program with its inputs fixed, its functions without effects on tensors that exist, operators taken apart
     into those that are covered; every input is a tensor and every output one that depends on something.
 
     Raises GraphError and UnsupportedOperatorError as from_torch does.
@@ -47,12 +48,12 @@ def prepare_program(program: torch.export.ExportedProgram, batch: int) -> torch.
     _check_trained(program)
     try:
         with _quiet():
-            prepared = _with_batch(program, batch).run_decompositions(_decompositions())
+            prepared = _with_inputs(program, options).run_decompositions(_decompositions())
     except MRTError:
         raise
     except Exception as error:  # whatever tracing a program raises
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise GraphError(f"torch cannot trace the program for a batch of {batch}: {reason}") from error
+        raise GraphError(f"torch cannot trace the program for inputs of these sizes: {reason}") from error
     _check_pure(prepared)
     _drop_non_tensors(prepared)
     fold_indices(prepared)
@@ -109,32 +110,65 @@ def _check_trained(program: torch.export.ExportedProgram) -> None:
         )
 
 
-def _with_batch(program: torch.export.ExportedProgram, batch: int) -> torch.export.ExportedProgram:
-    """The program for inputs whose first axis, where it is dynamic, has length `batch`; no other axis may be."""
+def _with_inputs(program: torch.export.ExportedProgram, options: ReadOptions) -> torch.export.ExportedProgram:
+    """The program for inputs of known sizes, those that have a value made constants of it."""
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     arguments = [spec.arg for spec in program.graph_signature.input_specs if spec.kind is InputKind.USER_INPUT]
-    shapes = {
-        argument.name: placeholders[argument.name].meta["val"].shape
+    tensors = {
+        argument.name: placeholders[argument.name].meta["val"]
         for argument in arguments
         if isinstance(argument, TensorArgument)
     }
-    if all(isinstance(size, int) for shape in shapes.values() for size in shape):
+    stated = [
+        StatedInput(name, tuple(map(_size, tensor.shape)), _value_dtype(tensor)) for name, tensor in tensors.items()
+    ]
+    fixed = {item.name: item for item in fixed_inputs(stated, options)}
+    if all(isinstance(size, int) for tensor in tensors.values() for size in tensor.shape) and not options.values:
         return program
-    fixed = {
-        name: [batch if axis == 0 and not isinstance(size, int) else size for axis, size in enumerate(shape)]
-        for name, shape in shapes.items()
-    }
-    known = [(name, [n if isinstance(n, int) else None for n in sizes]) for name, sizes in fixed.items()]
-    check_static(known, "with torch.export.export, without a Dim for them")
     values = [
-        torch.empty(fixed[argument.name], dtype=placeholders[argument.name].meta["val"].dtype)
+        _fed(fixed[argument.name], tensors[argument.name].dtype)
         if isinstance(argument, TensorArgument)
         else argument.value
         for argument in arguments
     ]
-    args, kwargs = pytree.tree_unflatten(values, program.call_spec.in_spec)
     # Without guards: what a program was told of its sizes, such as that a batch is at least 2, its operators check.
-    return torch.export.export(program.module(check_guards=False), args, kwargs, strict=False)
+    module = program.module(check_guards=False)
+    names = [argument.name for argument in arguments]
+    if options.values:
+        given = {name: value for name, value in zip(names, values, strict=True) if name not in options.values}
+        constants = {name: value for name, value in zip(names, values, strict=True) if name in options.values}
+        wrapped = _WithConstants(module, names, constants, program.call_spec.in_spec)
+        return torch.export.export(wrapped, (), given, strict=False)
+    args, kwargs = pytree.tree_unflatten(values, program.call_spec.in_spec)
+    return torch.export.export(module, args, kwargs, strict=False)
+
+
+class _WithConstants(torch.nn.Module):  # type: ignore[misc]
+    """A program some of whose inputs are buffers; it takes the others by their names, which they keep."""
+
+    def __init__(self, module: Any, names: Sequence[str], constants: Mapping[str, Any], in_spec: Any) -> None:
+        super().__init__()
+        self._module, self._names, self._in_spec = module, names, in_spec
+        for name, value in constants.items():
+            self.register_buffer(name, value)
+
+    def forward(self, **given: Any) -> Any:
+        flat = [given[name] if name in given else self.get_buffer(name) for name in self._names]
+        args, kwargs = pytree.tree_unflatten(flat, self._in_spec)
+        return self._module(*args, **kwargs)
+
+
+def _size(size: Any) -> int | str:
+    return size if isinstance(size, int) else str(size)
+
+
+def _value_dtype(tensor: Any) -> str:
+    """NumPy's dtype for a value of an input; it has no bfloat16."""
+    return "float32" if tensor.dtype is torch.bfloat16 else str(tensor.dtype).removeprefix("torch.")
+
+
+def _fed(fixed: FixedInput, dtype: Any) -> Any:
+    return torch.empty(fixed.shape, dtype=dtype) if fixed.value is None else torch.tensor(fixed.value, dtype=dtype)
 
 
 def _check_pure(program: torch.export.ExportedProgram) -> None:

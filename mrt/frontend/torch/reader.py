@@ -12,6 +12,7 @@ from tvm.relax.frontend.torch import from_exported_program
 
 from mrt.errors import GraphError, MRTError, UnsupportedOperatorError
 from mrt.frontend.relax import from_relax
+from mrt.frontend.shared.inputs import ReadOptions
 from mrt.frontend.torch.folding import constant_indices
 from mrt.frontend.torch.node import (
     Converter,
@@ -26,9 +27,9 @@ from mrt.frontend.torch.program import prepare_program
 from mrt.symbol import Graph
 
 
-def read_program(program: torch.export.ExportedProgram, batch: int) -> Graph:
+def read_program(program: torch.export.ExportedProgram, options: ReadOptions) -> Graph:
     """The float graph of an exported program; raises as from_torch does."""
-    prepared = prepare_program(program, batch)
+    prepared = prepare_program(program, options)
     conversion = _Conversion(prepared)
     try:
         mod = from_exported_program(

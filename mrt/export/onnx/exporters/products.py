@@ -27,7 +27,7 @@ from mrt.symbol.operators.linear import BatchDot, FullyConnected
 def fully_connected(op: FullyConnected, node: Node) -> Value:
     data, weight = node.factors(0, 1)
     if op.flatten and len(node.input_shape(0)) != 2:
-        data = Factor(node.reshaped(data.value, (node.shape[0], -1)), data.zero_point)
+        data = Factor(node.reshaped(data.value, (node.shape[0], prod(node.input_shape(0)[1:]))), data.zero_point)
     total = matrix_product(node, data, swapped(node, weight, 2))
     return total if op.no_bias else node.emit("Add", [total, node.wide(2)])
 
