@@ -97,23 +97,26 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bo
     )
     result = run_passes(cut.body, passes)
     refusals = (*spelled.refusals, *cut.refusals, *result.refusals)
-    notes = (*_left_out(graph), *result.notes)
+    notes = (*_left_out(graph, bool(config.split)), *result.notes)
     if cut.tail is None:
         return Prepared(result.graph, None, refusals, notes)
     body, tail = join_tail(result.graph, cut.tail)
     return Prepared(body, tail, refusals, notes)
 
 
-def _left_out(graph: Graph) -> tuple[str, ...]:
-    """A note of what a split left out while the model was read."""
+def _left_out(graph: Graph, is_asked: bool) -> tuple[str, ...]:
+    """A note of what was left out while the model was read, by a split that was asked for, or as it ends with a choice
+    among its results."""
     if not graph.left_out:
         return ()
     kinds = Counter(graph.left_out.values()).most_common()
     found = ", ".join(f"{kind} ×{count}" for kind, count in kinds[:_KINDS_SHOWN])
+    what = "what follows prepare.split" if is_asked else "the choice among results at its end"
+    remedy = "" if is_asked else ", on which it has to be run"
     return (
-        f"what follows prepare.split cannot be read and is no part of the model ({len(graph.left_out)} operators: "
+        f"{what} cannot be read and is no part of the model ({len(graph.left_out)} operators: "
         f"{found}{', …' if len(kinds) > _KINDS_SHOWN else ''}); its outputs are "
-        f"{', '.join(output.name for output in graph.outputs)}",
+        f"{', '.join(output.name for output in graph.outputs)}{remedy}",
     )
 
 

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from mrt.errors import ConfigError, GraphError, UnsupportedOperatorError
+from mrt.frontend.shared.final_selection import chooses, is_layer
 from mrt.symbol import Graph
 
 
@@ -41,7 +42,8 @@ def read_with_split(
     split: Sequence[str],
 ) -> Graph:
     """The graph that `read` makes for the file's outputs; where it cannot, and `split` names operators, of what is in
-    front of those, whose outputs are then the tensors that cross the cut.
+    front of those, whose outputs are then the tensors that cross the cut. Without `split` that is done with operators
+    that end the network by a choice among its results, where all before them is read.
 
     operators: those that an output needs, in topological order. Raises what `read` does, and ConfigError for a name in
     `split` that matches none of them.
@@ -49,12 +51,16 @@ def read_with_split(
     try:
         return read(outputs)
     except (GraphError, UnsupportedOperatorError) as error:
-        if not split:
+        names = split_names(operators, split) if split else _final_selections(operators, outputs)
+        cut = cut_before(operators, outputs, names)
+        if not names or not cut.outputs:
             raise
-        cut = cut_before(operators, outputs, split_names(operators, split))
-        if not cut.outputs:
-            raise
-        graph = read(cut.outputs)
+        try:
+            graph = read(cut.outputs)
+        except (GraphError, UnsupportedOperatorError):
+            if split:
+                raise
+            raise error from None
         # What crosses and is known, such as a shape, is needed by nobody now.
         computed = [output for output in graph.outputs if not output.is_variable]
         if not computed:
@@ -66,6 +72,13 @@ def read_with_split(
         outputs=tuple(dict.fromkeys(computed)),
         left_out={operator.name: operator.kind for operator in cut.left_out},
     )
+
+
+def _final_selections(operators: Sequence[FileOperator], outputs: Sequence[Hashable]) -> frozenset[str]:
+    """The operators that choose among results at the end; none where a layer follows one, as one of regions."""
+    names = frozenset(operator.name for operator in operators if chooses(operator.kind))
+    behind = cut_before(operators, outputs, names).left_out if names else ()
+    return frozenset() if any(is_layer(operator.kind) for operator in behind) else names
 
 
 def split_names(operators: Sequence[FileOperator], split: Iterable[str]) -> frozenset[str]:
