@@ -1,4 +1,4 @@
-"""The ONNX reader: opset 9 to 21 directly into a Graph, one converter per ONNX operator."""
+"""The ONNX reader: opset 9 to 28 directly into a Graph, one converter per ONNX operator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST_FIELD = b"\x08"
 
 
 def from_onnx(model: str | os.PathLike[str] | onnx.ModelProto, batch: int = 1) -> Graph:
-    """The float graph of an ONNX model of opset 9 to 21, given as a path or loaded.
+    """The float graph of an ONNX model of opset 9 to 28, given as a path or loaded.
 
     A dynamic first dimension of an input is fixed to `batch`; every float becomes float32. Symbols are called as the
     ONNX values are. Nodes and initializers that no output needs are dropped. A model in which nothing is a float, such

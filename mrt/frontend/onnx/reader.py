@@ -21,7 +21,7 @@ from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
 from mrt.symbol.rebatch import check_batch
 
-OPSETS = range(9, 22)
+OPSETS = range(9, 29)
 """Opset versions that are read."""
 
 _INPUT_DTYPES = {
