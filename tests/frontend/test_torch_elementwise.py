@@ -60,6 +60,8 @@ def test_functions() -> None:
     names = ["sigmoid", "tanh", "abs", "neg", "exp", "expm1", "erf", "square", "floor", "ceil", "trunc", "round"]
     waves = ["sin", "cos", "sinh", "cosh", "atan", "asinh"]
     check_each({name: getattr(torch, name) for name in [*names, *waves, "sign", "frac"]}, IMAGES)
+    finite = ["isnan", "isinf", "isfinite", "nan_to_num"]
+    check_each({name: lambda x, f=name: getattr(torch, f)(x) * 1.0 for name in finite}, IMAGES)
     narrow = ["tan", "asin", "acos", "atanh"]
     check_each({name: getattr(torch, name) for name in narrow}, random(2, 3, 4).tanh() * 0.9)
 

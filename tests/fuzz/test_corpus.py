@@ -18,6 +18,7 @@ FLOAT_ONLY = """
     hard_sigmoid softrelu silu hard_swish mish _power_scalar LeakyReLU tanh sigmoid FakeQuantize InstanceNorm
     L2Normalization quantize dequantize BatchNorm LayerNorm softmax log_softmax mean elementwise_region _div_scalar
     _rdiv_scalar cos sin tan sinh cosh arcsin arccos arctan arcsinh arccosh arctanh _mod_scalar
+    isnan isinf
 """
 """Operators that no finished integer graph holds."""
 

@@ -22,6 +22,7 @@ from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.dot import Dot
 from mrt.symbol.operators.elementwise import AddN, ElemwiseAdd, ElemwiseMul, ElemwiseSub
 from mrt.symbol.operators.fake_quantize import FakeQuantize
+from mrt.symbol.operators.finite import IsInf, IsNan
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
@@ -216,6 +217,8 @@ FLOAT = [
     Case(Cos()),
     *map(Case, (Sin(), Tan(), Arctan(), Arcsinh(), Sinh(), Cosh(), ModScalar(7.0), ModScalar(7.0, truncates=True))),
     *(Case(operator, (A,), {0: (-1, 1)}) for operator in (Arcsin(), Arccos())),
+    Case(IsNan()),
+    Case(IsInf()),
     Case(Arctanh(), (A,), {0: (0, 0)}),
     *(Case(operator, (A,), {0: (least, 9)}) for operator, least in ((Arccosh(), 1), (ModScalar(-7.0), -9))),
     Case(Erf()),

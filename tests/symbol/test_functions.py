@@ -13,6 +13,7 @@ from applied import infer, run
 from mrt.errors import GraphError
 from mrt.symbol import Interval, Operator, TensorType
 from mrt.symbol.operators.activation import LeakyReLU, Sigmoid, Tanh
+from mrt.symbol.operators.finite import IsInf, IsNan
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
@@ -227,6 +228,16 @@ def test_functions_of_a_domain(
             assert (reached <= bounds.max + 1e-12).all()
             if len(inner) and (lo, hi) == (inner[0], inner[-1]) and not isinstance(operator, ModScalar):
                 assert (bounds.min, bounds.max) == pytest.approx((reached.min(), reached.max()))
+
+
+def test_numbers_that_are_not_finite_are_told() -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 0.0, 1e300])
+    assert IsNan().evaluate(x).tolist() == [1, 0, 0, 0, 0]
+    assert IsInf().evaluate(x).tolist() == [0, 1, 1, 0, 0]
+    assert IsInf(negative=False).evaluate(x).tolist() == [0, 1, 0, 0, 0]
+    for operator in (IsNan(), IsInf()):
+        bounds = operator.bounds(Interval.of(np.array([-3.0, 0.0]), np.array([2.0, np.inf]), (2,)))
+        assert bounds.lo.tolist() == [0, 0] and bounds.hi.tolist() == [0, 1]
 
 
 def test_bounds_of_a_tangent_across_a_pole_are_infinite() -> None:

@@ -14,6 +14,7 @@ from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise
 from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of
 from mrt.symbol import Operator, Symbol
+from mrt.symbol.operators.finite import IsInf, IsNan
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
@@ -101,6 +102,20 @@ def power_scalar(symbol: Symbol[PowerScalar], data: Tensor) -> Tensor:
     return function(symbol, data, lambda x: te.power(x, number(exponent, x)))
 
 
+@compute(IsInf, kind=Kind.ELEMENTWISE)
+def is_infinite(symbol: Symbol[IsInf], data: Tensor) -> Tensor:
+    ends = [sign for sign, asked in ((1, symbol.operator.positive), (-1, symbol.operator.negative)) if asked]
+    return function(symbol, data, lambda x: reduce(te.max, [_is(x, end * math.inf) for end in ends] or [number(0, x)]))
+
+
+def _is(x: Expression, value: float) -> Expression:
+    return tirx.Select(x == number(value, x), number(1, x), number(0, x))
+
+
+def _is_nan(x: Expression) -> Expression:
+    return tirx.Select(te.isnan(x), number(1, x), number(0, x))
+
+
 @compute(ModScalar, kind=Kind.ELEMENTWISE)
 def mod_scalar(symbol: Symbol[ModScalar], data: Tensor) -> Tensor:
     """x minus its whole multiple of the divisor, in float64, which holds the quotients of float32."""
@@ -143,6 +158,7 @@ FUNCTIONS: Mapping[type[Operator], Body] = {
     Sin: te.sin,
     Tan: te.tan,
     Sinh: te.sinh,
+    IsNan: _is_nan,
     Cosh: te.cosh,
     Arcsin: te.asin,
     Arccos: te.acos,

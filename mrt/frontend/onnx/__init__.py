@@ -1,4 +1,4 @@
-"""The ONNX reader: opset 9 to 21 directly into a Graph, one converter per ONNX operator."""
+"""The ONNX reader: opset 9 to 28 directly into a Graph, one converter per ONNX operator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def from_onnx(
     values: Values | None = None,
     split: Iterable[str] = (),
 ) -> Graph:
-    """The float graph of an ONNX model of opset 9 to 21, given as a path or loaded.
+    """The float graph of an ONNX model of opset 9 to 28, given as a path or loaded.
 
     batch, shapes, values, split: as `load_model` takes them; a symbolic size is the same wherever its name stands.
     Every float becomes float32. Symbols are called as the ONNX values are. Nodes and initializers that no output needs

@@ -22,7 +22,7 @@ from mrt.frontend.shared.split import FileOperator, read_with_split
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.operators.normalization import Identity
 
-OPSETS = range(9, 22)
+OPSETS = range(9, 29)
 """Opset versions that are read."""
 
 _INPUT_DTYPES = {

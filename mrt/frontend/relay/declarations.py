@@ -91,7 +91,9 @@ def _same(inputs: int, attributes: Attributes, *operators: str) -> dict[str, Dec
 DECLARATIONS: dict[str, Declaration] = {
     **_same(1, {}, "abs", "ceil", "copy", "erf", "exp", "floor", "log", "negative", "nn.batch_flatten", "nn.relu"),
     **_same(1, {}, "round", "rsqrt", "sigmoid", "sign", "sqrt", "tanh", "trunc", "ones_like", "zeros_like"),
-    **_same(1, {}, "annotation.stop_fusion", "cos", "logical_not", "sin", "tan", "acos", "asin", "atan"),
+    **_same(
+        1, {}, "annotation.stop_fusion", "cos", "logical_not", "isnan", "isinf", "sin", "tan", "acos", "asin", "atan"
+    ),
     **_same(1, {}, "cosh", "sinh", "acosh", "asinh", "atanh"),
     **_same(2, {}, "add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "cast_like"),
     **_same(2, {}, "floor_divide", "floor_mod", "left_shift", "right_shift", "broadcast_to_like", "full_like"),

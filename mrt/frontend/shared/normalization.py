@@ -47,6 +47,18 @@ def length_normalized(node: ModelNode, data: Symbol, axis: int, eps: float, suff
     return node.apply(Transpose(axes=tuple(order)), [node.apply(operator, [moved], "length_one")], suffix)
 
 
+def rms_normalized(node: ModelNode, data: Symbol, axis: int, eps: float, weight: Symbol) -> Symbol:
+    """weight x / sqrt(mean of x^2 + eps) over all axes from `axis` on, which have n elements.
+
+    That is sqrt(n) weight x / sqrt(sum of x^2 + n eps); the vector given is sqrt(n) weight.
+    """
+    size = math.prod(data.shape[axis:])
+    merged = reshaped(node, data, (*data.shape[:axis], size), "merged")
+    normalized = length_normalized(node, merged, axis, size * eps, "normalized")
+    scaled = node.apply(BroadcastMul(), [normalized, weight], "" if merged is data else "scaled")
+    return reshaped(node, scaled, data.shape)
+
+
 def group_normalized(
     node: ModelNode, data: Symbol, groups: int, gamma: Symbol, beta: Symbol, eps: float, suffix: str = ""
 ) -> Symbol:

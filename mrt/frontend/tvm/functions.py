@@ -7,6 +7,7 @@ from collections.abc import Callable
 from mrt.frontend.tvm.node import TVMNode
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import Relu, Sigmoid, Tanh
+from mrt.symbol.operators.finite import IsInf, IsNan
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
@@ -36,6 +37,8 @@ FUNCTIONS: dict[str, Callable[[], Operator]] = {
     "erf": Erf,
     "exp": Exp,
     "floor": Floor,
+    "isinf": IsInf,
+    "isnan": IsNan,
     "log": Log,
     "rsqrt": Rsqrt,
     "sign": Sign,

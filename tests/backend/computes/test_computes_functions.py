@@ -26,6 +26,10 @@ def test_functions_of_any_number() -> None:
         bundle.add(name, bundle.input(ANYWHERE[np.abs(ANYWHERE) < 1e6]))
     for name in ("arcsin", "arccos", "arctanh", "tan"):
         bundle.add(name, bundle.input(np.linspace(-0.99, 0.99, 199).astype(np.float32)))
+    odd = bundle.input(np.array([np.nan, np.inf, -np.inf, 0.0, 2.5], np.float32))
+    bundle.add("isnan", odd)
+    bundle.add("isinf", odd)
+    bundle.add("isinf", odd, negative=False)
     bundle.add("arccosh", bundle.input(np.linspace(1, 9, 99).astype(np.float32)))
     for divisor, truncates in ((2.5, False), (-2.5, False), (2.5, True)):
         bundle.add("_mod_scalar", bundle.input(MODERATE), scalar=divisor, truncates=truncates)

@@ -12,7 +12,7 @@ import numpy as np
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
 from mrt.frontend.shared.resizing import COORDINATES, LINEAR, ROUNDINGS, cubic, interpolated, interpolation, resized
-from mrt.frontend.shared.shuffling import shuffled
+from mrt.frontend.shared.shuffling import shuffled, unshuffled
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.arrangement import DepthToSpace, SpaceToDepth, Tile
 from mrt.symbol.operators.broadcast import BroadcastAdd
@@ -41,6 +41,12 @@ def depth_to_space(node: Node) -> Symbol:
 
 @converter("SpaceToDepth")
 def space_to_depth(node: Node) -> Symbol:
+    """Mode CRD, of which each channel becomes neighbours, orders the channels of MXNet's, which is DCR, anew."""
+    data, size, mode = node.symbol(0), node.integer("blocksize", 0), node.text("mode", "DCR")
+    if mode == "CRD":
+        return unshuffled(node, data, size)
+    if mode != "DCR":
+        raise node.unsupported("attribute mode", mode, "DCR or CRD")
     return node.apply(SpaceToDepth(block_size=node.integer("blocksize", 0)), [node.symbol(0)])
 
 

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 from mrt.frontend.onnx.converters.integers import remainder as integer_remainder
 from mrt.frontend.onnx.node import Node, Value, converter
+from mrt.frontend.shared.gates import swished
 from mrt.frontend.shared.powers import powered
 from mrt.frontend.shared.remainders import remainder
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU, Relu
 from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseMul, ElemwiseSub
+from mrt.symbol.operators.finite import IsInf, IsNan
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
@@ -137,6 +139,12 @@ def _where_above(node: Node, data: Symbol, threshold: float, suffix: str) -> Sym
     return node.apply(Relu(), [node.apply(Sign(), [difference], f"{suffix}_sign")], suffix)
 
 
+@converter("Swish")
+def swish(node: Node) -> Symbol:
+    """x sigmoid(alpha x)."""
+    return swished(node, node.number("alpha", 1.0))
+
+
 @converter("Gelu")
 def gelu(node: Node) -> Symbol:
     kinds = {"none": "gelu", "tanh": "gelu_tanh"}
@@ -144,6 +152,17 @@ def gelu(node: Node) -> Symbol:
     if approximate not in kinds:
         raise node.unsupported("attribute approximate", approximate, "none or tanh")
     return node.apply(LeakyReLU(act_type=kinds[approximate]), [node.symbol(0)])
+
+
+@converter("IsNaN")
+def is_nan(node: Node) -> Symbol:
+    return node.apply(IsNan(), [node.symbol(0)])
+
+
+@converter("IsInf")
+def is_infinite(node: Node) -> Symbol:
+    negative, positive = node.integer("detect_negative", 1), node.integer("detect_positive", 1)
+    return node.apply(IsInf(negative=bool(negative), positive=bool(positive)), [node.symbol(0)])
 
 
 @converter("Mod")

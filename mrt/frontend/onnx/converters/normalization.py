@@ -8,7 +8,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
-from mrt.frontend.shared.normalization import layer_normalized
+from mrt.frontend.shared.normalization import layer_normalized, rms_normalized
 from mrt.frontend.shared.shaping import reshaped
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastSub
@@ -45,17 +45,28 @@ def layer_normalization(node: Node) -> tuple[Symbol, ...]:
     return (normalized, mean, node.apply(Rsqrt(), [shifted], "inverse"))[: len(node.proto.output)]
 
 
-def _per_element(node: Node, index: int, shape: tuple[int, ...], role: str) -> Symbol:
-    """Scale or shift as a vector with an entry for each normalised element."""
+@converter("RMSNormalization")
+def rms_normalization(node: Node) -> Symbol:
+    """scale x / sqrt(mean of x^2 + epsilon) over all axes from `axis` on."""
+    data = node.symbol(0)
+    axis = node.axis(node.integer("axis", -1), data.type.rank)
+    weight = _per_element(node, 1, data.shape[axis:], "scale", math.sqrt(math.prod(data.shape[axis:])))
+    return rms_normalized(node, data, axis, node.number("epsilon", 1e-5), weight)
+
+
+def _per_element(node: Node, index: int, shape: tuple[int, ...], role: str, factor: float = 1.0) -> Symbol:
+    """Scale or shift, times a factor, as a vector with an entry for each normalised element."""
     found = node.known(index, role).shape
-    if found == shape and len(shape) == 1:
+    if found == shape and len(shape) == 1 and factor == 1:
         return node.symbol(index)
     try:
         np.broadcast_to(np.empty(found), shape)
     except ValueError:
         raise GraphError(f"{node.label}: {role} has shape {found}; {shape} is needed") from None
+    kind = f"over_{'x'.join(map(str, shape))}" + (f"_times_{factor!r}" if factor != 1 else "")
+    times = np.float64(factor)
     return node.parameter_of(
-        index, role, f"over_{'x'.join(map(str, shape))}", lambda v: np.broadcast_to(v, shape).reshape(-1)
+        index, role, kind, lambda v: np.broadcast_to(v if factor == 1 else v * times, shape).reshape(-1)
     )
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from mrt.errors import GraphError
 from mrt.frontend.openvino.node import Node, converter
 from mrt.frontend.shared.clipping import FLOAT_MAX, clipped
+from mrt.frontend.shared.gates import swished
 from mrt.frontend.shared.remainders import remainder
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh
 from mrt.symbol.operators.broadcast import BroadcastMul, BroadcastSub
-from mrt.symbol.operators.elementwise import ElemwiseMul
+from mrt.symbol.operators.finite import IsInf, IsNan
 from mrt.symbol.operators.functions import (
     Abs,
     Ceil,
@@ -26,7 +27,6 @@ from mrt.symbol.operators.functions import (
     Round,
     RoundHalfEven,
     Sign,
-    Silu,
     Softrelu,
     Softsign,
     Sqrt,
@@ -78,6 +78,17 @@ def mod(node: Node) -> Symbol:
     return remainder(node, truncates=node.operator == "Mod")
 
 
+@converter("IsNaN")
+def is_nan(node: Node) -> Symbol:
+    return node.apply(IsNan(), [node.symbol(0)])
+
+
+@converter("IsInf")
+def is_infinite(node: Node) -> Symbol:
+    operator = IsInf(negative=node.flag("detect_negative", True), positive=node.flag("detect_positive", True))
+    return node.apply(operator, [node.symbol(0)])
+
+
 @converter("Clamp")
 def clamp(node: Node) -> Symbol:
     """Ends that no float32 reaches are open."""
@@ -119,12 +130,7 @@ def round_(node: Node) -> Symbol:
 @converter("Swish")
 def swish(node: Node) -> Symbol:
     """x sigmoid(beta x)."""
-    data = node.symbol(0)
-    beta = node.known_number(1, "beta") if node.has(1) else 1.0
-    if beta == 1:
-        return node.apply(Silu(), [data])
-    gate = node.apply(Sigmoid(), [node.apply(MulScalar(beta), [data], "scaled")], "gate")
-    return node.apply(ElemwiseMul(), [data, gate])
+    return swished(node, node.known_number(1, "beta") if node.has(1) else 1.0)
 
 
 @converter("PRelu")

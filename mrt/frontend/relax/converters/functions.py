@@ -9,8 +9,10 @@ from mrt.frontend.shared.powers import powered
 from mrt.frontend.tvm.functions import FUNCTIONS, function
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import LeakyReLU
+from mrt.symbol.operators.elementwise import ElemwiseAdd
+from mrt.symbol.operators.finite import IsInf, IsNan
 from mrt.symbol.operators.functions import RoundHalfEven, Silu, Softrelu, Square
-from mrt.symbol.operators.scalar import DivScalar, MulScalar
+from mrt.symbol.operators.scalar import DivScalar, MulScalar, RMinusScalar
 
 converter(*FUNCTIONS)(function)
 converter("power")(powered)
@@ -28,6 +30,14 @@ _RELAX_FUNCTIONS: dict[str, Callable[[], Operator]] = {
 @converter(*_RELAX_FUNCTIONS)
 def relax_function(node: Node) -> Symbol:
     return node.apply(_RELAX_FUNCTIONS[node.kind](), [node.symbol(0)])
+
+
+@converter("isfinite")
+def is_finite(node: Node) -> Symbol:
+    """Neither infinite nor no number."""
+    data = node.symbol(0)
+    others = [node.apply(record(), [data], name) for record, name in ((IsNan, "nan"), (IsInf, "infinite"))]
+    return node.apply(RMinusScalar(1.0), [node.apply(ElemwiseAdd(), others, "others")])
 
 
 @converter("nn.softplus")

@@ -9,11 +9,9 @@ import numpy as np
 from mrt.errors import GraphError
 from mrt.frontend.relax.node import Node, converter
 from mrt.frontend.shared.node import Value
-from mrt.frontend.shared.normalization import length_normalized
-from mrt.frontend.shared.shaping import reshaped
+from mrt.frontend.shared.normalization import rms_normalized
 from mrt.frontend.tvm import normalization
 from mrt.symbol import Symbol
-from mrt.symbol.operators.broadcast import BroadcastMul
 
 converter("nn.softmax", "nn.log_softmax")(normalization.softmax)
 
@@ -43,20 +41,14 @@ def layer_norm(node: Node) -> Symbol:
 
 @converter("nn.rms_norm")
 def rms_norm(node: Node) -> Symbol:
-    """weight x / sqrt(mean of x^2 + epsilon) over the last axis, or several last ones.
-
-    With n elements, sqrt(n) weight x / sqrt(sum of x^2 + n epsilon).
-    """
+    """weight x / sqrt(mean of x^2 + epsilon) over the last axis, or several last ones."""
     data = node.symbol(0)
     first = _first_of_last_axes(node, data)
     size = math.prod(data.shape[first:])
-    merged = reshaped(node, data, (*data.shape[:first], size), "merged")
-    normalized = length_normalized(node, merged, first, size * node.number("epsilon"), "normalized")
     if math.prod(node.shape(1)) != size:
         raise GraphError(f"{node.label}: weight has shape {node.shape(1)}; {size} elements are needed")
     weight = node.parameter_of(1, "weight", "times_root", lambda value: value.reshape(-1) * np.sqrt(np.float64(size)))
-    scaled = node.apply(BroadcastMul(), [normalized, weight], "" if merged is data else "scaled")
-    return reshaped(node, scaled, data.shape)
+    return rms_normalized(node, data, first, node.number("epsilon"), weight)
 
 
 def _channel_axis(node: Node) -> int:

@@ -41,6 +41,16 @@ converter("expm1.default")(lambda node: relax.op.subtract(node.emit(relax.op.exp
 converter("log1p.default")(lambda node: relax.op.log(node.emit(relax.op.add(_of_float(node), constant(1)))))
 
 
+for _name in ("isfinite", "isinf", "isnan"):
+    converter(f"{_name}.default")(partial(_by_name, make=getattr(relax.op, _name)))
+
+
+@converter("nan_to_num.default")
+def nan_to_number(node: Node) -> Expression:
+    """The data as it is: what is calibrated and quantized is finite."""
+    return _of_float(node)
+
+
 @converter("log2.default", "log10.default")
 def logarithm(node: Node) -> Expression:
     factor = 1 / math.log(2 if node.operator == "log2.default" else 10)
