@@ -95,7 +95,7 @@ class OutputConfig(_Options):
     """How the integer outputs are given: one scale per tensor, at most this many bits.
 
     Where no bits are given, an output that is joined of parts of other ranges has as many more as leave each part 12,
-    up to 24.
+    up to 24, and one that nothing rounds in a network that brings quantizers has 24, with room beyond its range.
     """
 
     bits: int = Field(default=16, ge=2, le=16)

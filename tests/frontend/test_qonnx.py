@@ -222,6 +222,26 @@ def test_a_residual_network() -> None:
         np.testing.assert_array_equal(found[1], y)
 
 
+def test_an_input_that_nothing_rounds_has_as_many_bits_as_its_layer_has_room_for() -> None:
+    """As QKeras writes networks, whose input is a float: 16 bits beside weights of 6, fewer beside wider ones."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(0, 1, (50, 8)).astype(np.float32)
+    for bits, wanted in ((6, 16), (16, 12)):
+        nodes = [
+            quant_node("w", "q", "q"),
+            node("MatMul", ["x", "q"], "m"),
+            node("Relu", ["m"], "r"),
+            quant_node("r", "y", "u", signed=0),
+        ]
+        constants = {"w": rng.uniform(-1, 1, (8, 3)).astype(np.float32)} | quant_constants("u", 2.0**-5, 0, 6)
+        constants["w"][:] = np.where(constants["w"] > 0, 0.9, -0.9)
+        graph = from_onnx(model_of(nodes, x.shape, constants | quant_constants("q", 2.0 ** (1 - bits), 0, bits)))
+        model = mrt.quantize(graph, x)
+        assert model.inputs[0].hi == 2 ** (wanted - 1) - 1
+        (found,) = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(x)))
+        assert np.abs(found - graph.evaluate({"x": x})[0]).max() <= 2.0**-5
+
+
 @pytest.mark.parametrize("signed", [0, 1])
 def test_truncation_of_version_2(signed: int) -> None:
     """Two bits go: clip(floor(q / 4)), at a scale four times as large."""
@@ -332,6 +352,16 @@ def test_published_accuracy_and_integers(folder: Path, name: str, top1: float) -
     assert sure <= top1 <= at_most
     assert at_most - sure < 0.4
     np.testing.assert_allclose(np.asarray(module(x)), y, atol=1e-4)
+
+
+def test_a_network_of_qkeras_has_the_classes_of_the_reference(folder: Path) -> None:
+    graph, x, y = reference(folder, "qkeras_jettagging")
+    model = mrt.quantize(graph, x).rebatched(len(x))
+    (scores,) = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(x)))
+    exponentials = np.exp(scores)
+    found = exponentials / exponentials.sum(1, keepdims=True)
+    np.testing.assert_array_equal(found.argmax(1), y.argmax(1))
+    np.testing.assert_allclose(found, y, atol=0.01)
 
 
 def test_a_network_of_three_bits_needs_no_data(folder: Path) -> None:

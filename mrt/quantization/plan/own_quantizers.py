@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
+from mrt.quantization.constant_grids import ConstantGrid
 from mrt.quantization.options import MOST_BITS, InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import extra_mask_bits, masked_scores_of
 from mrt.quantization.plan.divisors import divided_tensors
 from mrt.quantization.plan.facts import FactPass
-from mrt.quantization.plan.trained import FINE_BITS, unquantized_tensors
+from mrt.quantization.plan.trained import FINE_BITS, input_bits, unquantized_tensors
 from mrt.quantization.quantizer import Target, affine_target, symmetric_target
 from mrt.quantization.tensor_plan import QuantizerOptions
 from mrt.symbol import Graph, Symbol
 
+NOTHING: Mapping[str, ConstantGrid] = MappingProxyType({})
 LOPSIDED = 1.1
 """By how much the steps of a symmetric quantizer must be wider than those of an affine one, for that to be taken."""
 
 
 def quantizer_options(
-    graph: Graph, ranges: Mapping[str, Range], config: QuantizationConfig, fixed: Mapping[str, Target]
+    graph: Graph,
+    ranges: Mapping[str, Range],
+    config: QuantizationConfig,
+    fixed: Mapping[str, Target],
+    constants: Mapping[str, ConstantGrid] = NOTHING,
 ) -> dict[str, QuantizerOptions]:
     """What is asked of every tensor's quantizer; the first of these that holds.
 
     1. A tensor that trained quantization fixes has that form.
     2. What a network that brings quantizers does not round, and no layer reads, has FINE_BITS, as far as no override
-       names it.
+       names it; an input that its layers read has as many as leave their sums room.
     3. What two-tensor divisions alone read, directly or, of divisors, by way of sums, functions and their like, has
        FINE_BITS too, as far as no override names it: a divisor's steps tell most where it is small.
     4. What holds values of a fixed tensor, and is not fixed itself, has its own options.
@@ -39,7 +46,8 @@ def quantizer_options(
     8. Any other has its own options.
     """
     asked: dict[str, QuantizerOptions] = {}
-    fine = unquantized_tensors(graph, fixed) | divided_tensors(graph)
+    rounded_finely = unquantized_tensors(graph, fixed) | divided_tensors(graph)
+    fine = dict.fromkeys(rounded_finely, FINE_BITS) | input_bits(graph, fixed, constants)
     for symbol in (*graph.inputs, *graph.symbols):
         name, own = symbol.name, config.activation_of(symbol.name)
         is_named = config.overrides_activation(name)
@@ -48,8 +56,8 @@ def quantizer_options(
         scores = masked_scores_of(graph, symbol, ranges)
         if name in fixed:  # Case 1
             asked[name] = fixed[name]
-        elif name in fine and not is_named:  # Case 2 or 3
-            asked[name] = own.model_copy(update={"bits": max(own.bits, FINE_BITS)})
+        elif name in fine and not is_named and name not in config.inputs:  # Case 2 or 3
+            asked[name] = own.model_copy(update={"bits": max(own.bits, fine[name])})
         elif isinstance(followed, Target):  # Case 4
             asked[name] = own
         elif symbol.is_variable and name in config.inputs:  # Case 5
@@ -97,7 +105,7 @@ def is_affine(quantizer: str, found: Range, never_negative: bool) -> bool:
 
 OPTIONS = FactPass(
     "options",
-    lambda facts: quantizer_options(facts.graph, facts.ranges, facts.config, facts.fixed),
+    lambda facts: quantizer_options(facts.graph, facts.ranges, facts.config, facts.fixed, facts.constants),
     ("ranges", "fixed"),
 )
 OWN_QUANTIZERS = FactPass(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from mrt.quantization.constant_grids import ConstantGrid
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of
 from mrt.quantization.plan.facts import FactPass
@@ -17,6 +18,8 @@ from mrt.symbol.operators.fake_quantize import FakeQuantize
 from mrt.symbol.operators.integer import Dequantize, Quantize
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 
+SUM_BITS = 30
+"""Of what a layer adds up, so that its bias has room beside."""
 FINE_BITS = 16
 """The width of inputs that no single grid serves: 2^8 steps within each step of an 8-bit quantizer."""
 
@@ -71,6 +74,33 @@ def unquantized_tensors(graph: Graph, fixed: Mapping[str, Target]) -> frozenset[
             if wanted in (Demand.NARROW, Demand.CHANNELS):
                 rounded.add(symbol.name)
     return frozenset(rounded - read - fixed.keys())
+
+
+def input_bits(graph: Graph, fixed: Mapping[str, Target], constants: Mapping[str, ConstantGrid]) -> dict[str, int]:
+    """The bits of inputs that no quantizer rounds, in a network that brings quantizers, by name; at most FINE_BITS.
+
+    They are those at which the sums of all layers that read the input, of the integers that their weights came with,
+    have room in 32 bits. None where something else reads it, or a weight of floats.
+    """
+    found: dict[str, int] = {}
+    for symbol in graph.inputs if fixed else ():
+        readers = _read_by(graph, symbol)
+        weights = [constants.get(reader.inputs[1].name) for reader in readers if len(reader.inputs) > 1]
+        axes = [reader.operator.weight_channel_axis for reader in readers]
+        if symbol.name in fixed or not readers or len(weights) < len(readers):
+            continue
+        sums = [
+            float(np.abs(weight.integers - weight.zero_point).sum(_all_but(axis, weight.integers.ndim)).max())
+            for weight, axis in zip(weights, axes, strict=True)
+            if weight is not None and axis is not None
+        ]
+        if len(sums) == len(readers):
+            found[symbol.name] = int(np.clip(SUM_BITS - np.ceil(np.log2(max(*sums, 1.0))), 0, FINE_BITS))
+    return found
+
+
+def _all_but(axis: int, rank: int) -> tuple[int, ...]:
+    return tuple(each for each in range(rank) if each != axis % rank)
 
 
 def _of_input(graph: Graph, symbol: Symbol) -> Target | None:
