@@ -110,7 +110,10 @@ def quantize_with_onnx_runtime(
             return next(self._left, None)
 
     processed = folder / "processed.onnx"
-    quant_pre_process(Path(network) / NETWORK, processed)
+    try:
+        quant_pre_process(Path(network) / NETWORK, processed)
+    except Exception:  # of many kinds, where its symbolic shapes stop at an operator; those of ONNX are enough
+        quant_pre_process(Path(network) / NETWORK, processed, skip_symbolic_shape=True)
     quantization.quantize_static(
         processed,
         folder / NETWORK,

@@ -66,7 +66,8 @@ def make_case(folder: Path, model: Mapping[str, Any], calibration: int, samples:
             )
             for name, feed in model["feeds"].items()
         }
-        np.savez(folder / file, **made)
+        fixed = {WHOLE + name: np.full(count, value) for name, value in model["values"].items()}
+        np.savez(folder / file, **made, **fixed)
     origin = model["origin"]
     if "network" in origin:
         found = _exported(folder, model, Path(wheels))
@@ -75,7 +76,7 @@ def make_case(folder: Path, model: Mapping[str, Any], calibration: int, samples:
     content = {"file": found.name, **{key: model[key] for key in ("shapes", "values")}}
     (folder / CASE).write_text(json.dumps(content))
     if found.suffix == ".onnx":
-        _pin(found, folder / NETWORK, model["shapes"], model["values"])
+        _pin(found, folder / NETWORK, model["shapes"])
 
 
 def fetched(origin: Mapping[str, Any], wheels: Path) -> Path:
@@ -124,26 +125,20 @@ def _exported(folder: Path, model: Mapping[str, Any], wheels: Path) -> Path:
     return folder / PROGRAM
 
 
-def _pin(source: Path, target: Path, shapes: Mapping[str, Any], values: Mapping[str, Any]) -> None:
-    """The ONNX file with the sizes of inputs fixed, and some inputs as constants, for tools that need that."""
+def _pin(source: Path, target: Path, shapes: Mapping[str, Any]) -> None:
+    """The ONNX file with the sizes of inputs fixed, for tools that need that."""
     import onnx
-    from onnx import numpy_helper
 
     model = onnx.load(source)
-    graph = model.graph
-    for value in list(graph.input):
-        if value.name in values:
-            dtype = onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-            graph.initializer.append(numpy_helper.from_array(np.array(values[value.name], dtype), value.name))
-            graph.input.remove(value)
-        elif value.name in shapes:
+    for value in model.graph.input:
+        if value.name in shapes:
             axes = value.type.tensor_type.shape
             del axes.dim[:]
             for size in shapes[value.name]:
                 axes.dim.add().dim_value = size
-    for value in graph.output:
+    for value in model.graph.output:
         value.type.tensor_type.ClearField("shape")
-    del graph.value_info[:]
+    del model.graph.value_info[:]
     onnx.save(model, target)
 
 
@@ -159,6 +154,13 @@ def read_case(network: Path) -> Any:
     return mrt.load_model(network / case["file"], **given)
 
 
+def feeds_for_mrt(network: Path, file: str) -> list[Samples]:
+    """Samples without the inputs whose values are fixed while reading."""
+    fixed = json.loads((network / CASE).read_text())["values"]
+    feeds = one_by_one(samples_of(network / file))
+    return [{name: x for name, x in each.items() if name not in fixed} for each in feeds]
+
+
 def quantize(folder: Path, network: str) -> None:
     """The network in integers, with nothing set."""
     import mrt
@@ -166,7 +168,7 @@ def quantize(folder: Path, network: str) -> None:
     with step("read"):
         graph = read_case(Path(network))
     with step("quantize"):
-        mrt.quantize(graph, list(one_by_one(samples_of(Path(network) / CALIBRATION_FILE)))).save(folder)
+        mrt.quantize(graph, feeds_for_mrt(Path(network), CALIBRATION_FILE)).save(folder)
 
 
 def compile_model(folder: Path, model: str) -> None:
@@ -188,7 +190,7 @@ def run(folder: Path, network: str, model: str, module: str, compared: int) -> N
         mrt.verify(model)
     with step("run"):
         quantized, loaded = mrt.load(model), mrt.load_module(Path(module) / MODULE)
-        feeds = list(one_by_one(samples_of(Path(network) / TEST_FILE)))
+        feeds = feeds_for_mrt(Path(network), TEST_FILE)
         found = [_listed(loaded(each)) for each in feeds]
         np.savez(folder / OUTPUTS_FILE, *(np.stack(outputs) for outputs in zip(*found, strict=True)))
     with step("evaluate"):
