@@ -28,10 +28,10 @@ from mrt.symbol.operators.activation import LeakyReLU, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.elementwise import ElemwiseAdd, ElemwiseSub
-from mrt.symbol.operators.integer import Cast
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.normalization import Softmax
 from mrt.symbol.operators.pooling import Pooling
+from mrt.symbol.operators.round_to_grid import RoundToGrid
 from mrt.symbol.operators.transform import Concat, Flatten, Reshape
 
 RNG = np.random.default_rng(3)
@@ -235,7 +235,8 @@ def test_one_batch_serves_as_the_batches() -> None:
 def test_uncovered_operators_are_told_before_calibration() -> None:
     builder = GraphBuilder()
     x = builder.input("x", TensorType((1, 3)))
-    graph = builder.graph([builder.apply(Relu(), [builder.apply(Cast(dtype="int32"), [x], "middle")], "y")])
+    grid = builder.parameter("grid", np.ones((4, 1), np.float32))
+    graph = builder.graph([builder.apply(Relu(), [builder.apply(RoundToGrid(), [x, grid], "middle")], "y")])
 
     def never() -> Iterator[dict[str, np.ndarray]]:
         pytest.fail("calibration has begun")

@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import assert_agrees, make_model, operators_of, single
+from onnx_models import assert_agrees, make_model, operators_of
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.onnx import from_onnx
@@ -234,7 +234,8 @@ def test_a_constant_too_large_is_refused_before_it_is_made() -> None:
 
 
 def test_an_operator_covered_on_constants_only() -> None:
-    constants = {"c": np.array([1.0, 2.0], np.float32)}
-    assert_agrees(make_model([node("Sin", "c", "e"), node("Add", "x e", "y")], {"x": (2,)}, constants=constants))
-    with pytest.raises(UnsupportedOperatorError, match="Sin"):
-        from_onnx(single("Sin", (2,)))
+    constants = {"c": np.array(1.0, np.float32), "l": np.array(3.0, np.float32), "d": np.array(1.0, np.float32)}
+    nodes = [node("Range", "c l d", "e"), node("Add", "x e", "y")]
+    assert_agrees(make_model(nodes, {"x": (2,)}, constants=constants))
+    with pytest.raises(UnsupportedOperatorError, match="Range"):
+        from_onnx(make_model([node("Range", "x l d", "y")], {"x": ()}, constants=constants))

@@ -270,7 +270,10 @@ def _expected(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], opset: in
 
 
 def test_every_operator_has_an_example() -> None:
-    assert set(EXAMPLES) | QUANTIZED == covered_operators()
+    # Recurrent layers, and gathers and scatters at constant places, are in test_onnx_recurrent.py and
+    # test_onnx_backend_nodes.py, each in the opset that it has now.
+    elsewhere = {"GRU", "LSTM", "RNN", "GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"}
+    assert set(EXAMPLES) | QUANTIZED | elsewhere == covered_operators()
 
 
 @pytest.mark.parametrize(

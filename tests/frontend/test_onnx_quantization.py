@@ -232,7 +232,8 @@ def test_every_operator_of_other_domains_is_tested() -> None:
     two = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QGemm"}
     known = {f"{MICROSOFT}.{name}" for name in two | set(OF_ONE)}
     covered = {name for name in covered_operators(others=True) if name.split(".")[-1] not in QONNX}
-    assert covered == known | {"org.openvinotoolkit.FakeQuantize"}
+    refused = {f"{MICROSOFT}.DynamicQuantizeLSTM"}  # with what to do: see test_onnx_recurrent.py
+    assert covered == known | refused | {"org.openvinotoolkit.FakeQuantize"}
 
 
 # Constants

@@ -173,7 +173,10 @@ def _stated_input(value: onnx.ValueInfoProto) -> StatedInput:
 def _size(dim: onnx.TensorShapeProto.Dimension) -> int | str | None:
     if dim.dim_value > 0:
         return int(dim.dim_value)
-    return str(dim.dim_param) if dim.dim_param not in _NO_SYMBOLS and dim.dim_param.isprintable() else None
+    name = dim.dim_param
+    if not isinstance(name, str):  # bytes of a damaged file that are no text
+        return None
+    return name if name not in _NO_SYMBOLS and name.isprintable() else None
 
 
 _VALUE_DTYPES = {"FLOAT": "float32", "DOUBLE": "float64", "BFLOAT16": "float32"}

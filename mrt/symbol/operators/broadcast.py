@@ -112,9 +112,12 @@ def quotient(x: Interval, y: Interval, shape: tuple[int, ...]) -> Interval:
 
 
 def _signed(x: Interval, y: Interval, bounds: Interval) -> Interval:
-    """`bounds` of x / y, at least 0 where x and y never are of different signs, at most 0 where never of the same."""
-    same = (x.min >= 0 and y.min >= 0) or (x.max <= 0 and y.max <= 0)
-    different = (x.min >= 0 and y.max <= 0) or (x.max <= 0 and y.min >= 0)
+    """`bounds` of x / y, at least 0 where x and y never are of different signs, at most 0 where never of the same.
+
+    A divisor of 0 is a positive one: 1 / 0 is infinity.
+    """
+    same = (x.min >= 0 and y.min >= 0) or (x.max <= 0 and y.max < 0)
+    different = (x.min >= 0 and y.max < 0) or (x.max <= 0 and y.min >= 0)
     lo = np.maximum(bounds.lo, 0.0) if same else bounds.lo
     hi = np.minimum(bounds.hi, 0.0) if different else bounds.hi
     return Interval(np.minimum(lo, hi), np.maximum(lo, hi), bounds.shape)
