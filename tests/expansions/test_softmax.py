@@ -10,13 +10,19 @@ from mrt.quantization.options import QuantizationConfig
 from mrt.symbol.operators.normalization import LogSoftmax, Softmax
 from tests.quantization.networks import Outcome, chain, quantize_and_run
 
-RNG = np.random.default_rng(3)
+
+def random_rows(shape: tuple[int, ...], top: int = 127) -> np.ndarray:
+    """Integers from -top to top, the same whichever tests run and in whatever order."""
+    return np.random.default_rng(shape).integers(-top, top, shape, endpoint=True)
 
 
 def on_the_grid(rows: np.ndarray, bits: int, step: float) -> list[dict[str, np.ndarray]]:
-    """Integers as reals that their own quantizer gives back exactly: the largest magnitude occurs."""
+    """Integers as reals that their own quantizer gives back exactly: the largest magnitude occurs, and a value
+    below 0 (data never below 0 would get a grid of unsigned integers)."""
     rows = rows.astype(np.float64)
     rows.reshape(-1)[0] = 2 ** (bits - 1) - 1
+    if rows.min() >= 0:
+        rows.reshape(-1)[-1] = -1
     return [{"x": (rows * step).astype(np.float32)}]
 
 
@@ -39,7 +45,7 @@ def worst_error(outcome: Outcome) -> float:
 @pytest.mark.parametrize("out_bits", [8, 16])
 def test_error_for_many_classes(classes: int, bits: int, step: float, out_bits: int) -> None:
     top = 2 ** (bits - 1) - 1
-    rows = RNG.integers(-top, top, (1, 2, classes), endpoint=True)
+    rows = random_rows((1, 2, classes), top)
     outcome = run(rows, bits, step, Softmax(), out_bits, "symmetric")
     assert worst_error(outcome) <= 2 / 2**out_bits + classes * 2.0**-16
 
@@ -67,7 +73,7 @@ def test_extremes(classes: int, quantizer: str) -> None:
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("temperature", [None, 0.25, 8.0])
 def test_axes_and_temperature(axis: int, temperature: float | None) -> None:
-    rows = RNG.integers(-127, 127, (3, 5, 4), endpoint=True)
+    rows = random_rows((3, 5, 4))
     outcome = run(rows, 8, 2.0**-4, Softmax(axis=axis, temperature=temperature), 8, "symmetric")
     assert worst_error(outcome) <= 2 / 2**8
     (output,) = outcome.integer.graph.outputs
@@ -76,7 +82,7 @@ def test_axes_and_temperature(axis: int, temperature: float | None) -> None:
 
 
 def test_calibrated_range_below_one_is_used_in_full() -> None:
-    rows = RNG.integers(-127, 127, (1, 64, 64), endpoint=True)
+    rows = random_rows((1, 64, 64))
     outcome = run(rows, 8, 2.0**-7, Softmax(), 16, "symmetric")
     highest = max(float(r[0].max()) for r in outcome.real)
     assert highest < 0.1
@@ -96,7 +102,7 @@ def log_error(outcome: Outcome, classes: int, step: float) -> tuple[float, float
 @pytest.mark.parametrize("out_bits", [8, 16])
 def test_logarithm_for_many_classes(classes: int, bits: int, step: float, out_bits: int) -> None:
     top = 2 ** (bits - 1) - 1
-    rows = RNG.integers(-top, top, (1, 2, classes), endpoint=True)
+    rows = random_rows((1, 2, classes), top)
     found, allowed = log_error(run(rows, bits, step, LogSoftmax(), out_bits, "symmetric"), classes, 0.0)
     assert found <= allowed
 
@@ -124,13 +130,13 @@ def test_logarithm_of_extremes(classes: int, step: float, quantizer: str) -> Non
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("temperature", [None, 0.25, 8.0])
 def test_logarithm_of_axes_and_temperature(axis: int, temperature: float | None) -> None:
-    rows = RNG.integers(-127, 127, (3, 5, 4), endpoint=True)
+    rows = random_rows((3, 5, 4))
     outcome = run(rows, 8, 2.0**-4, LogSoftmax(axis=axis, temperature=temperature), 8, "symmetric")
     found, allowed = log_error(outcome, 5, 0.0)
     assert found <= allowed and outcome.integer.graph.outputs[0].shape == (3, 5, 4)
 
 
 def test_a_logarithm_of_too_many_classes_is_refused_by_name() -> None:
-    rows = RNG.integers(-127, 127, (1, 16_385), endpoint=True)
+    rows = random_rows((1, 16_385))
     with pytest.raises(QuantizationError, match=r"s0 \(log_softmax\): it has 16385 classes, 16384 are allowed; cut"):
         run(rows, 8, 1.0, LogSoftmax(), 8, "symmetric")
