@@ -54,6 +54,11 @@ class Scope(ModelScope):
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
+    @property
+    def known_names(self) -> set[str]:
+        """The values that do not depend on the data."""
+        return {name for name, value in self._values.items() if not isinstance(value, Symbol)}
+
     def symbol(self, name: str) -> Symbol:
         """The symbol of a value; an array becomes a parameter of its name, once."""
         value = self._values[name]

@@ -9,6 +9,17 @@ import onnx
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.onnx.constants import ALWAYS_KNOWN, MOVING, evaluate_node, folds, is_standard
+from mrt.frontend.onnx.control_flow import (
+    DECIDED,
+    ControlFlow,
+    Item,
+    holds_graphs,
+    live_nodes,
+    names_made,
+    names_read,
+    sources_of,
+    undecided,
+)
 from mrt.frontend.onnx.converters.quantization import quantized_form
 from mrt.frontend.onnx.files import read_model
 from mrt.frontend.onnx.inlining import without_functions
@@ -47,14 +58,14 @@ def read_graph(model: str | os.PathLike[str] | onnx.ModelProto, batch: int) -> G
     if graph.sparse_initializer:
         names = ", ".join(sparse.values.name for sparse in graph.sparse_initializer)
         raise GraphError(f"{title} has sparse initializers, which are not read: {names}; store them densely")
-    nodes = [_in_default_domain(node) for node in _live_nodes(graph)]
-    scope = Scope(_names(graph), opset, folder, holds_integers_alone(graph, nodes))
+    nodes = [_in_default_domain(node) for node in live_nodes(graph)]
+    names = _names(graph)
+    scope = Scope(names | names_made(graph), opset, folder, holds_integers_alone(graph, nodes))
     _check_covered(nodes, {tensor.name for tensor in graph.initializer}, title, scope.is_exact)
     _read_inputs(graph, scope, batch)
     _read_initializers(graph, nodes, scope)
-    used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
-    for node in nodes:
-        _read_node(node, scope, used)
+    used = set().union(*map(names_read, nodes)) | {output.name for output in graph.output}
+    _read_nodes(nodes, scope, used, ControlFlow(scope, names), title)
     return scope.builder.graph([_output(output.name, scope) for output in graph.output])
 
 
@@ -83,17 +94,6 @@ def _names(graph: onnx.GraphProto) -> set[str]:
     return names
 
 
-def _live_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """The nodes that an output needs, in order."""
-    needed = {output.name for output in graph.output}
-    live = []
-    for node in reversed(graph.node):
-        if any(name in needed for name in node.output):
-            live.append(node)
-            needed.update(node.input)
-    return live[::-1]
-
-
 def _in_default_domain(node: onnx.NodeProto) -> onnx.NodeProto:
     """ONNX Runtime's own QuantizeLinear and DequantizeLinear are ONNX's, for integers that old opsets lack."""
     if node.domain != "com.microsoft" or node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
@@ -111,14 +111,22 @@ def _check_covered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], title:
     """
     known = {"", *known}
     uncovered: dict[str, list[str]] = {}
+    advice = "replace them before exporting, or cut the model before them"
     for node in nodes:
-        if folds(node, all(name in known for name in node.input)):
+        if holds_graphs(node):
+            # What is inside is seen where it is put in place: until then its results may be anything.
+            known.update(node.output)
+            open_inputs = [source for name in undecided(node, known) for source in sources_of(nodes, name)]
+            given = sorted(set(open_inputs) - known)
+            if given:
+                uncovered.setdefault(f"{node.op_type} that {', '.join(given)} decides", []).append(node.output[0])
+                advice = f"{advice}; {DECIDED}"
+        elif folds(node, all(name in known for name in node.input)):
             known.update(node.output)
         elif find_converter(node, is_exact) is None:
             operator = node.op_type if is_standard(node) else f"{node.domain}.{node.op_type}"
             uncovered.setdefault(operator, []).append(next(filter(None, node.output), node.name))
     if uncovered:
-        advice = "replace them before exporting, or cut the model before them"
         raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice))
 
 
@@ -151,10 +159,25 @@ def _input_shape(value: onnx.ValueInfoProto, batch: int) -> list[int | None]:
 
 
 def _read_initializers(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], scope: Scope) -> None:
-    used = {name for node in nodes for name in node.input} | {output.name for output in graph.output}
+    used = set().union(*map(names_read, nodes)) | {output.name for output in graph.output}
     for tensor in graph.initializer:
         if tensor.name in used:
             scope.define(tensor.name, scope.given(tensor))
+
+
+def _read_nodes(nodes: Sequence[onnx.NodeProto], scope: Scope, used: set[str], flow: ControlFlow, title: str) -> None:
+    """Reads nodes in order, and in the place of control flow the nodes that it stands for."""
+    pending: list[Item] = list(reversed(nodes))
+    while pending:
+        item = pending.pop()
+        parts = flow.unfolded(item)
+        if parts is None:
+            _read_node(item, scope, used)
+            continue
+        inner = [_in_default_domain(part) for part in parts if isinstance(part, onnx.NodeProto)]
+        _check_covered(inner, scope.known_names, title, scope.is_exact)
+        used |= set().union(*map(names_read, inner))
+        pending += [_in_default_domain(part) if isinstance(part, onnx.NodeProto) else part for part in reversed(parts)]
 
 
 def _read_node(proto: onnx.NodeProto, scope: Scope, used: set[str]) -> None:
