@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import onnx
@@ -97,7 +98,7 @@ class Choice:
     results: tuple[tuple[str, str], ...]
 
 
-Item = onnx.NodeProto | LoopStep | Choice
+Item: TypeAlias = onnx.NodeProto | LoopStep | Choice
 
 
 @dataclass
@@ -139,7 +140,7 @@ class ControlFlow:
 
     def _both(self, node: onnx.NodeProto) -> list[Item]:
         nodes: list[Item] = []
-        names = []
+        names: list[list[str]] = []
         for branch in ("then_branch", "else_branch"):
             names.append([self._fresh(f"{name}_{branch}") if name else "" for name in node.output])
             nodes += self._inlined(node, _graph(node, branch), [], names[-1])
@@ -147,7 +148,8 @@ class ControlFlow:
 
     def _chosen(self, choice: Choice) -> list[Item]:
         """A Where for each output; UnsupportedOperatorError where the graphs give other shapes."""
-        node, nodes = choice.node, []
+        node = choice.node
+        nodes: list[onnx.NodeProto] = []
         for name, pair in zip(node.output, choice.results, strict=True):
             if not name:
                 continue
@@ -180,8 +182,8 @@ class ControlFlow:
         if not going or (limit is not None and step.done >= limit):
             carried = [_copied(source, name) for source, name in zip(step.carried, node.output, strict=False)]
             names = node.output[len(step.carried) :]
-            gathered = [self._stacked(node, *pair) for pair in zip(step.gathered, names, strict=False)]
-            return [part for part in (*carried, *(item for items in gathered for item in items)) if part.output[0]]
+            stacks = [self._stacked(node, *pair) for pair in zip(step.gathered, names, strict=False)]
+            return [part for part in (*carried, *(item for items in stacks for item in items)) if part.output[0]]
         self._check_steps(node, step.done + 1)
         body = _graph(node, "body")
         number, on = self._fresh(f"{_title(node)}_step"), self._fresh(f"{_title(node)}_on")
@@ -297,7 +299,7 @@ class ControlFlow:
 
 
 def _title(node: onnx.NodeProto) -> str:
-    return next(filter(None, node.output), node.name)
+    return str(next(filter(None, node.output), node.name))
 
 
 def _label(item: Item) -> str:
