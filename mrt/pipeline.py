@@ -108,6 +108,8 @@ def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
         config.model.path,
         shapes=config.model.shapes,
         values=config.model.values,
+        states=config.model.states,
+        initial=config.model.initial,
         split=config.prepare.split,
     )
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ from mrt.frontend.shared.inputs import ReadOptions, Shapes, Values, read_options
 from mrt.paths import as_path
 from mrt.plugins import load_plugins
 from mrt.symbol import Graph
+from mrt.symbol.states import with_states
 
 _READ = 4096
 """How much of a file is looked at."""
@@ -91,6 +92,8 @@ def load_model(
     shapes: Shapes | None = None,
     values: Values | None = None,
     split: Iterable[str] = (),
+    states: Mapping[str, str] | None = None,
+    initial: Values | None = None,
 ) -> Graph:
     """The float graph of a model file, its format told by its content.
 
@@ -102,7 +105,8 @@ def load_model(
     agree with what it states, and may be left out where it states everything. What follows from them is inferred.
     values: numbers or arrays by the names of inputs, which are constants of the graph then; one number fills its
     input. split: names or patterns of operators, as `PreparationConfig.split` has them: where those or what follows
-    them cannot be read they are left out, and the tensors before them are outputs.
+    them cannot be read they are left out, and the tensors before them are outputs. states, initial: as `with_states`
+    takes them, for files in which what is kept between calls is inputs and outputs.
 
     Raises ModelFileError where the file is missing, is a folder, or is of no format that is read, GraphError where
     a size is still open or shapes or values do not fit the file, PluginError where a plug-in fails, and whatever the
@@ -121,4 +125,4 @@ def load_model(
     ):
         if given and not taken:
             raise GraphError(f"{what} are given for {', '.join(given)}, but the reader of {format.file} takes none")
-    return format.read(path, options)
+    return with_states(format.read(path, options), states or {}, initial)

@@ -2,7 +2,7 @@
 
 from mrt.runtime.code import Executable, Library, Linkable, virtual_machine
 from mrt.runtime.linker import THIS_MACHINE, Linker
-from mrt.runtime.metadata import CALLS, MAIN, MEMORY, METADATA, REAL, REQUEST, Metadata
+from mrt.runtime.metadata import CALLS, MAIN, MEMORY, METADATA, REAL, REQUEST, KeptState, Metadata
 from mrt.runtime.module import Module, load_module
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "REQUEST",
     "THIS_MACHINE",
     "Executable",
+    "KeptState",
     "Library",
     "Linkable",
     "Linker",

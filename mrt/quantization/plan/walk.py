@@ -42,6 +42,7 @@ def _planned(symbol: Symbol, facts: Facts, finished: Finished) -> TensorPlan:
     edges = _edges(symbol, quantizers, facts, finished)
     output = output_target(name, facts)
     output = fixed if fixed is not None and fixed.groups is None else output
+    output = facts.states.get(name, output)
     forms = _Forms.of(symbol, output, edges, graph, finished)
     guard_bits = 0 if symbol.is_variable else expansion_of(symbol).guard_bits
     added = _added_constant(symbol, forms.saturates, facts)
@@ -92,11 +93,13 @@ def _quantizers(symbol: Symbol, facts: Facts, finished: Finished) -> _Quantizers
     name = symbol.name
     calibrated, own, fixed = facts.ranges[name], facts.own[name], facts.fixed.get(name)
     narrow, used, covered = own, None, None
+    if name in facts.states:
+        narrow = own_target(facts.graph, symbol, facts.options[name], calibrated, facts.never_negative[name])
     part, alone = _told_apart(symbol, calibrated, facts.graph, finished)
     if part != calibrated and fixed is None:
         covered = _covered(part, calibrated, own)
         narrow = own_target(facts.graph, symbol, facts.options[name], covered, facts.never_negative[name])
-        if alone:
+        if alone and name not in facts.states:
             own, used = narrow, part
     grouped = fixed if fixed is not None and fixed.groups is not None else None
     if name in facts.splits:
