@@ -74,6 +74,7 @@ from mrt.symbol.operators.selection import (
     MinimumScalar,
     Where,
 )
+from mrt.symbol.operators.state import Assign
 from mrt.symbol.operators.table import TableLookup
 from mrt.symbol.operators.transform import (
     Concat,
@@ -160,8 +161,7 @@ BOTH = [
     Case(Min(axis=(-1,), keepdims=True)),
     Case(ArgMax(axis=1)),
     Case(ArgMin(keepdims=True)),
-    Case(ElemwiseMaximum(), (A, A)),
-    Case(ElemwiseMinimum(), (A, A)),
+    *(Case(operator, (A, A)) for operator in (ElemwiseMaximum(), ElemwiseMinimum())),
     Case(BroadcastMaximum(), (A, (3, 1, 1))),
     Case(BroadcastMinimum(), ((4, 1), A)),
     Case(MaximumScalar(3)),
@@ -172,6 +172,7 @@ BOTH = [
     Case(Embedding(input_dim=6, output_dim=3), ((2, 4), (6, 3)), {0: (-2, 7)}),
     Case(SwapAxis(dim1=1, dim2=-1)),
     Case(SliceLike(axes=(1, 3)), (A, (9, 2, 9, 4))),
+    Case(Assign(), (A, A, (1, 1, 1, 1))),
     Case(Tile(reps=(2, 1, 3)), (A,)),
     Case(Tile(reps=(2, 1, 1, 3)), ((4, 5),)),
     Case(Repeat(repeats=3, axis=2)),
