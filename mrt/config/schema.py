@@ -198,8 +198,8 @@ class CompileSection(Options):
 
 class EvaluateSection(Options):
     """`evaluate`: how many samples are scored (null: all), the batch of the float runs, and the samples on which the
-    compiled integers are compared with `graph.evaluate` bit for bit. stream_length: after how many samples the states of
-    a network that has some are what they are at first; None for never."""
+    compiled integers are compared with `graph.evaluate` bit for bit. stream_length: after how many samples the states
+    of a network that has some are what they are at first; None for never."""
 
     samples: Count | None = None
     batch_size: Count = 16
