@@ -11,7 +11,7 @@ from mrt.symbol import Symbol
 from mrt.symbol.operators.state import Assign
 
 
-@expansion(Assign, demands=lambda symbol, graph: (Demand.NARROW, Demand.WIDE, Demand.WIDE))
+@expansion(Assign, demands=Demand.WIDE)
 def expand_assign(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """Yq = Vq at the scale s and zero point z of the state S, and initially round(i / s) + z.
 
@@ -20,7 +20,9 @@ def expand_assign(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilde
     """
     value, state, target = inputs.values[0], inputs.quantized(1), plan[op].output
     dtype = state.symbol.dtype
-    if not isinstance(value, Quantized):
+    if isinstance(value, Quantized):
+        value = builder.requantize(value, target)
+    else:
         value = builder.constant_at(op.inputs[0].name, value, target)
     first = builder.constant_at(op.inputs[2].name, inputs.parameter(2), target, dtype)
     made = builder.apply(op.operator, [builder.cast(value.symbol, dtype), state.symbol, first.symbol])

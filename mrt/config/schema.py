@@ -197,14 +197,14 @@ class CompileSection(Options):
 
 
 class EvaluateSection(Options):
-    """`evaluate`: how many samples are scored (null: all), after how many of them the states of a network that has some
-    are what they are at first (null: never), the batch of the float runs, and the samples on which the
-    compiled integers are compared with `graph.evaluate` bit for bit."""
+    """`evaluate`: how many samples are scored (null: all), the batch of the float runs, and the samples on which the
+    compiled integers are compared with `graph.evaluate` bit for bit. stream_length: after how many samples the states
+    of a network that has some are what they are at first; None for never."""
 
     samples: Count | None = None
-    stream_length: Count | None = None
     batch_size: Count = 16
     check: Annotated[int, BeforeValidator(_not_bool), Field(ge=0)] = 16
+    stream_length: Count | None = None
 
 
 class RunConfig(Options):

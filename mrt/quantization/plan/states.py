@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mrt.calibration import Range
+from mrt.quantization.expansion import expansion_of
 from mrt.quantization.integer.integer_graph import input_target
 from mrt.quantization.plan.facts import FactPass, Facts
 from mrt.quantization.quantizer import Target, symmetric_target
-from mrt.symbol import Graph
+from mrt.symbol import Graph, Symbol
+from mrt.symbol.operation import Operation
 from mrt.symbol.states import State, states_of
 
 
@@ -48,4 +50,25 @@ def _target(state: State, facts: Facts) -> Target:
     return replace(input_target(target), pinned=True)
 
 
+def _held(facts: Facts) -> dict[str, Target]:
+    """States, and what operators that move elements make of them. A product takes these as they are: what a gate or a
+    factor multiplies from call to call would else stand still where a step of its narrow form is too coarse.
+
+    None in a network that brings quantizers: it says what it rounds.
+    """
+    if facts.fixed:
+        return {}
+    found = {state.name: facts.states[state.name] for state in states_of(facts.graph)}
+    for symbol in facts.graph.operators:
+        if expansion_of(symbol).moves and symbol.inputs[0].name in found:
+            found[symbol.name] = found[symbol.inputs[0].name]
+    return found
+
+
+def takes_held(reader: Symbol, facts: Facts) -> bool:
+    """Whether what reads a held tensor takes it as the state has it."""
+    return reader.operator.operation is Operation.MULTIPLY or reader.name in facts.held
+
+
 STATES = FactPass("states", _targets, ("fixed", "ranges"))
+HELD = FactPass("held", _held, ("fixed", "states"))

@@ -13,6 +13,7 @@ from mrt.quantization.expansion import expansion_of, takes_groups
 from mrt.quantization.plan.concat_parts import output_target, part_targets
 from mrt.quantization.plan.facts import Facts
 from mrt.quantization.plan.own_quantizers import own_target
+from mrt.quantization.plan.states import takes_held
 from mrt.quantization.quantizer import Target
 from mrt.quantization.tensor_plan import UNLIMITED, Edge, Plan, TensorPlan, was_zero
 from mrt.symbol import Array, Graph, Symbol
@@ -164,6 +165,8 @@ def _edge(
             return expansion.grid(reader, facts.graph)
         case Demand.NARROW | Demand.CHANNELS if planned.ends_graph:
             return planned.output
+        case Demand.NARROW | Demand.CHANNELS if symbol.name in facts.held and takes_held(reader, facts):
+            return facts.held[symbol.name]
         case Demand.CHANNELS if quantizers.grouped and _takes(reader, index, quantizers.grouped):
             return quantizers.grouped
         case Demand.NARROW | Demand.CHANNELS:
