@@ -172,11 +172,13 @@ def quantize(folder: Path, network: str) -> None:
 
 
 def compile_model(folder: Path, model: str) -> None:
-    """The module of an integer network for this machine."""
+    """The module of an integer network, which is verified as it is loaded, for this machine."""
     import mrt
 
+    with step("verify"):
+        quantized = mrt.load(model)
     with step("compile"):
-        mrt.load(model).compile().save(folder / MODULE)
+        quantized.compile().save(folder / MODULE)
 
 
 def run(folder: Path, network: str, model: str, module: str, compared: int) -> None:
