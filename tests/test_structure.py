@@ -46,7 +46,7 @@ ORDER = (
     "mrt.quantization mrt.module_record",
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
     "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths",
-    "mrt.messages mrt.plugins mrt.collector mrt.progress mrt.workers mrt.tvm_errors",
+    "mrt.messages mrt.plugins mrt.collector mrt.progress mrt.workers mrt.tvm_errors mrt.lean_tvm",
     "mrt.errors mrt.version",
 )
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
