@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mrt.preparation.patterns.algebra import Algebra, Laid, Product
-from mrt.preparation.patterns.moments import Squares, reduced, squares
+from mrt.preparation.patterns.moments import SAME, Squares, reduced, squares
 from mrt.symbol import Array, Symbol
-
-SAME = 1e-5
-"""Numbers that differ by less than this share are one: float32 rounds them."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,8 @@ def find_normalization(symbol: Symbol, algebra: Algebra) -> Normalization | str 
     """The normalisation that `symbol` is; why it is none that it looks like, or None.
 
     1. d V^-0.5 times constants, plus constants: V = a sum(d^2) + e over some axes, d = x - mean(x) over the same, or
-       any other tensor d. The exponent comes from a square root, a power, a reciprocal, a division, in any order.
+       any other tensor d, or a (mean(x^2) - mean(x)^2) + e. The exponent comes from a square root, a power, a
+       reciprocal, a division, in any order.
     2. x V^-0.5 g - mean(x) V^-0.5 g, plus constants, which is the same.
     3. d / max(√V, e), or √V + e, with an e that is next to nothing.
     """
@@ -56,6 +54,10 @@ def _of_one_term(symbol: Symbol, term: Product, shift: Array, algebra: Algebra) 
     """Rules 1 and 3."""
     for part, exponent in term.powers.items():
         found = squares(part, exponent, algebra)
+        if isinstance(found, str):
+            return found
+        if found is not None and found.mean is not None:
+            found = _less_mean(found, term, algebra)
         if found is None:
             continue
         rest = term.times(Product(1.0, {part: exponent}), -1.0).times(algebra.products[found.data], -1.0)
@@ -69,8 +71,10 @@ def _of_two_terms(symbol: Symbol, terms: list[Product], shift: Array, algebra: A
     """Rule 2."""
     for part, exponent in terms[0].powers.items():
         found = squares(part, exponent, algebra)
-        data = None if found is None else _mean_of(found, algebra)
-        if found is None or data is None:
+        if found is None or isinstance(found, str):
+            continue
+        data = _mean_of(found, algebra) if found.mean is None else (found.data, found.mean)
+        if data is None:
             continue
         source, mean = data
         over = Product(1.0, {part: exponent})
@@ -81,6 +85,16 @@ def _of_two_terms(symbol: Symbol, terms: list[Product], shift: Array, algebra: A
             is_same = math.isclose(gain.number, -other.number, rel_tol=SAME) and gain.powers == other.powers
             if is_same and all(algebra.is_constant(p) for p in gain.powers):
                 return _normalization(symbol, found, data, gain, shift, algebra)
+    return None
+
+
+def _less_mean(found: Squares, term: Product, algebra: Algebra) -> Squares | None:
+    """The squares as those of the factor of a product that is the data less their mean; None where there is none."""
+    for part, power in term.powers.items():
+        less = replace(found, data=part.symbol, mean=None)
+        mean = _mean_of(less, algebra) if power == 1.0 and part.shape == found.data.shape else None
+        if mean is not None and algebra.alone(mean[0]) == algebra.alone(found.data):
+            return less
     return None
 
 
