@@ -132,8 +132,8 @@ def _moved(symbol: Symbol, inputs: Sequence[Symbol], builder: GraphBuilder) -> S
         return data if is_nothing(order) else builder.apply(Transpose(axes=order), [data], symbol.name)
     if symbol.operator.keeps_order:
         return _reshaped(symbol, inputs[0], builder)
-    order = max(filter(None, map(_pending, inputs)), key=len, default=None)
-    if order is None:
+    order = max(filter(None, map(_pending, inputs)), key=len, default=())
+    if not order:
         return None
 
     def otherwise(source: Symbol) -> Symbol | None:

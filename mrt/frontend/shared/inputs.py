@@ -153,10 +153,10 @@ def _symbolic_lengths(
                 )
     lengths = {symbol: length for symbol, (length, _) in fixed_by.items()}
     for stated in inputs:
-        axis = _batch_axis(stated, options)
-        symbol = stated.sizes[axis] if stated.sizes and axis is not None else None
-        if isinstance(symbol, str):
-            lengths.setdefault(symbol, options.batch)
+        batched = _batch_axis(stated, options)
+        name = stated.sizes[batched] if stated.sizes and batched is not None else None
+        if isinstance(name, str):
+            lengths.setdefault(name, options.batch)
     return lengths
 
 
