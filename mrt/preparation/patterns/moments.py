@@ -42,7 +42,7 @@ class Squares:
     axes: tuple[int, ...]
     factor: float
     eps: float
-    mean: Symbol | None = None
+    mean: Product | None = None
 
     @property
     def count(self) -> int:
@@ -177,13 +177,15 @@ def _difference_of_squares(part: Laid, total: Total, algebra: Algebra) -> Square
     product = algebra.products[second.symbol]
     if found is None or set(product.powers.values()) != {2.0}:
         return None
-    (mean,) = product.powers if len(product.powers) == 1 else (second,)
-    moment = _moment(mean, 1.0, part, algebra)
+    (summed,) = product.powers if len(product.powers) == 1 else (second,)
+    moment = _moment(summed, 1.0, part, algebra)
     if moment is None or moment.axes != found.axes or algebra.alone(moment.data) != algebra.alone(found.data):
         return None
-    is_mean = math.isclose(moment.factor * moment.count, 1.0, rel_tol=SAME)
-    is_variance = math.isclose(-negative * product.number, found.factor * found.count, rel_tol=SAME)
-    return replace(found, mean=mean.symbol) if is_mean and is_variance else None
+    times = -negative * product.number * moment.factor**2
+    if not math.isclose(times * found.count, found.factor, rel_tol=SAME):
+        return None
+    mean = Product(1 / (moment.factor * moment.count), {Laid(summed.symbol, part.shape): 1.0})
+    return replace(found, mean=mean)
 
 
 def _root(symbol: Symbol, algebra: Algebra) -> tuple[Symbol, float] | None:

@@ -63,7 +63,8 @@ def _of_one_term(symbol: Symbol, term: Product, shift: Array, algebra: Algebra) 
         rest = term.times(Product(1.0, {part: exponent}), -1.0).times(algebra.products[found.data], -1.0)
         if any(not algebra.is_constant(other) for other in rest.powers):
             return f"it divides by the length of {found.data.name}, but not that tensor alone"
-        return _normalization(symbol, found, _mean_of(found, algebra), rest, shift, algebra)
+        mean = _mean_of(found, algebra)
+        return _normalization(symbol, found, None if mean is None else mean[0], rest, shift, algebra)
     return None
 
 
@@ -81,10 +82,10 @@ def _of_two_terms(symbol: Symbol, terms: list[Product], shift: Array, algebra: A
         rests = [term.times(over, -1.0) for term in terms]
         for first, second in (rests, rests[::-1]):
             gain = first.times(algebra.products[source], -1.0)
-            other = second.times(algebra.products[mean], -1.0)
+            other = second.times(mean, -1.0)
             is_same = math.isclose(gain.number, -other.number, rel_tol=SAME) and gain.powers == other.powers
             if is_same and all(algebra.is_constant(p) for p in gain.powers):
-                return _normalization(symbol, found, data, gain, shift, algebra)
+                return _normalization(symbol, found, source, gain, shift, algebra)
     return None
 
 
@@ -98,7 +99,7 @@ def _less_mean(found: Squares, term: Product, algebra: Algebra) -> Squares | Non
     return None
 
 
-def _mean_of(found: Squares, algebra: Algebra) -> tuple[Symbol, Symbol] | None:
+def _mean_of(found: Squares, algebra: Algebra) -> tuple[Symbol, Product] | None:
     """x and mean(x) where the squares are those of x - mean(x), the mean over the axes of their sum; else None."""
     total = algebra.totals[found.data]
     for mean, factor in () if total.constant else total.factors.items():
@@ -111,29 +112,30 @@ def _mean_of(found: Squares, algebra: Algebra) -> tuple[Symbol, Symbol] | None:
         rest = {part: times for part, times in total.factors.items() if part != mean}
         is_mean = math.isclose(factor * number * moment.factor * moment.count, -1.0, rel_tol=SAME)
         if is_mean and algebra.is_total(rest, moment.data):
-            return moment.data, mean.symbol
+            return moment.data, product
     return None
 
 
 def _normalization(
     symbol: Symbol,
     found: Squares,
-    mean: tuple[Symbol, Symbol] | None,
+    centred: Symbol | None,
     rest: Product,
     shift: Array,
     algebra: Algebra,
 ) -> Normalization | str:
-    data = found.data if mean is None else mean[0]
+    """The normalisation of `centred`, less whose mean the squares are, or of the data of the squares themselves."""
+    data = found.data if centred is None else centred
     if 0 in found.axes:
         return "it is normalised over axis 0, the batch"
     if data.shape != symbol.shape:
         return f"its data {data.name} is {data.type}, and becomes {symbol.type}"
-    factor = found.factor if mean is None else found.factor * found.count
+    factor = found.factor if centred is None else found.factor * found.count
     values = {part: algebra.graph.value(part.symbol) for part in rest.powers}
     gain = _constant(symbol, rest, values) / math.sqrt(factor)
     if not np.isfinite(gain).all():
         return "its constant factor is not finite"
-    return Normalization(data, found.axes, found.eps / factor, mean is not None, gain, shift)
+    return Normalization(data, found.axes, found.eps / factor, centred is not None, gain, shift)
 
 
 def _constant(symbol: Symbol, product: Product, values: dict[Laid, Array | None]) -> Array:

@@ -71,6 +71,14 @@ CASES = {
         "2,3",
         "InstanceNorm",
     ),
+    "as Flax writes it": (
+        "2,5,6",
+        "o = ReduceSum<keepdims=0>(x, middle)\n w = Div(o, five)\n m = Reshape(w, row)\n d = Sub(x, m)\n"
+        " q = Mul(x, x)\n p = ReduceSum<keepdims=0>(q, middle)\n k = Div(p, five)\n l = Mul(w, w)\n t = Sub(k, l)\n"
+        " z = Max(t, nothing)\n v = Reshape(z, row)\n" + INVERSE + "h = Mul(r, g)\n a = Mul(d, h)\n y = Add(a, b)",
+        "1",
+        "LayerNorm",
+    ),
     "moments without their axes": (
         "2,5,6",
         "o = ReduceMean<axes=[{axes}], keepdims=0>(x)\n m = Unsqueeze(o, two_axis)\n d = Sub(x, m)\n q = Mul(d, d)\n"
@@ -166,7 +174,8 @@ CASES = {
 }
 CONSTANTS = (
     f"{VECTORS}, {N}, float tiny = {{1e-12}}, int64[1] last = {{-1}}, int64[2] at = {{1, 2}}, "
-    "int64[1] two_axis = {2}, int64[3] groups = {2, 3, 32}, int64[4] back = {2, 6, 4, 4}, int64[3] whole = {2, 6, 4}, "
+    "int64[1] two_axis = {2}, int64[1] middle = {1}, int64[3] row = {2, 1, 6}, float five = {5}, float nothing = {0}, "
+    "int64[3] groups = {2, 3, 32}, int64[4] back = {2, 6, 4, 4}, int64[3] whole = {2, 6, 4}, "
     f"float[6,1,1] column = {{{G}}}"
 )
 
