@@ -317,6 +317,7 @@ def test_exported_networks_take_and_give_the_states(model: QuantizedModel, tmp_p
     attributes = json.loads((tmp_path / "net-symbol.json").read_text())["attrs"]
     (state,), outputs = (json.loads(attributes[f"mrt.{key}"][1]) for key in ("states", "outputs"))
     assert (state["input"], state["output"]) == ("past", outputs[1]["name"])
+    assert json.loads(str(model.to_relax().attrs["mrt.quantization"]))["states"] == model.states
     model.to_c(tmp_path)
     header = (tmp_path / "model.h").read_text()
     assert "input1 is a state: give it output1 of the call before" in header
