@@ -197,7 +197,8 @@ class QuantizedModel:
         from mrt.backend import build_portable
 
         module = build_portable(self.graph, target=target)
-        facts = {"inputs": [e.to_json() for e in self.inputs], "outputs": [e.to_json() for e in self.outputs]}
+        facts: dict[str, Any] = {side: [e.to_json() for e in getattr(self, side)] for side in ("inputs", "outputs")}
+        facts |= {"states": self.states} if self.states else {}
         return module.with_attr("mrt.quantization", json.dumps(facts))
 
     def to_onnx(self, path: str | os.PathLike[str], batch: int | Literal["any"] | None = None) -> tuple[Path, ...]:

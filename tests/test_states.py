@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mrt
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.certificate.verify import GRAPH_FILE, QUANTIZATION_FILE
-from mrt.errors import ConfigError, DataError, GraphError, VerificationError
+from mrt.errors import ConfigError, DataError, GraphError, QuantizationError, VerificationError
 from mrt.model import QuantizedModel
 from mrt.preparation import PreparationConfig
 from mrt.quantization.options import QuantizationConfig
@@ -233,6 +233,15 @@ def test_states_that_data_give_are_taken(graph: Graph, model: QuantizedModel) ->
         mrt.quantize(graph, {"past": completed["past"]}, runner=NumpyRunner())
 
 
+def test_the_bits_of_a_state_are_those_of_its_override(graph: Graph) -> None:
+    options = {"preset": "fast", "overrides": {"past": {"activation": {"bits": 12}}}}
+    made = mrt.quantize(graph, SIGNAL[:50], QuantizationConfig(**options), runner=NumpyRunner())
+    assert (made.inputs[1].lo, made.inputs[1].hi) == (-2047, 2047)
+    declared = {"past": {"dtype": "int8", "scale": 0.01}}
+    with pytest.raises(QuantizationError, match=r"quantize\.inputs\.past declares the integers of a state"):
+        mrt.quantize(graph, SIGNAL[:50], QuantizationConfig(preset="fast", inputs=declared), runner=NumpyRunner())
+
+
 # What is saved and proven
 
 
@@ -317,6 +326,7 @@ def test_exported_networks_take_and_give_the_states(model: QuantizedModel, tmp_p
     attributes = json.loads((tmp_path / "net-symbol.json").read_text())["attrs"]
     (state,), outputs = (json.loads(attributes[f"mrt.{key}"][1]) for key in ("states", "outputs"))
     assert (state["input"], state["output"]) == ("past", outputs[1]["name"])
+    assert json.loads(str(model.to_relax().attrs["mrt.quantization"]))["states"] == model.states
     model.to_c(tmp_path)
     header = (tmp_path / "model.h").read_text()
     assert "input1 is a state: give it output1 of the call before" in header

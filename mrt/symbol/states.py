@@ -56,6 +56,8 @@ def states_of(graph: Graph) -> tuple[State, ...]:
             continue
         _, state, initial = output.inputs
         value = graph.value(initial)
+        if state in found and found[state].output is output:
+            continue
         if state not in graph.inputs or value is None or state in found:
             why = "two outputs set it" if state in found else "it must be an input, and its initial value a parameter"
             raise GraphError(f"{output.name} (assign) sets the state {state.name}: {why}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mrt.calibration import Range
+from mrt.errors import QuantizationError
 from mrt.quantization.expansion import expansion_of
 from mrt.quantization.integer.integer_graph import input_target
 from mrt.quantization.plan.facts import FactPass, Facts
@@ -40,7 +41,14 @@ def _target(state: State, facts: Facts) -> Target:
     2. A symmetric one of the bits that are asked for it by name, or else of those of an output: 16, so that what is
        kept from call to call is rounded finer than what is computed of it. Its scale is a float32, and so real values
        go to its integers and back without a change.
+
+    Raises QuantizationError where the configuration declares the integers of the state.
     """
+    if state.name in facts.config.inputs:
+        raise QuantizationError(
+            f"quantize.inputs.{state.name} declares the integers of a state, which nobody gives: leave it out; an "
+            f"override of activation.bits says how many bits a state has"
+        )
     fixed = facts.fixed.get(state.output.name)
     if fixed is not None and fixed.groups is None:
         return replace(fixed, pinned=True)

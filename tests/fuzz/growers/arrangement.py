@@ -139,3 +139,14 @@ def pad(g: Growth, op: str) -> Symbol:
         widths += [g.draw.integer(0, most) if g.draw.chance(0.6) else 0 for _ in range(2)]
     value = g.draw.number(*DTYPE_RANGES[data.dtype])
     return g.apply(op, [data], pad_width=tuple(widths), mode=mode, constant_value=float(value))
+
+
+@grows("assign")
+def assign(g: Growth, op: str) -> Symbol:
+    """A state of its own, whose next value and initial one are held to its range."""
+    data = g.tensor(range(1, 6), lambda s: s.dtype != "bool")
+    dtype = "int8" if data.dtype == "bool" else data.dtype
+    state = g.input(data.shape, dtype)
+    lo, hi = g.ranges[state.name]
+    value = g.plain("clip", [g.cast(data, dtype)], a_min=float(lo), a_max=float(hi))
+    return g.plain(op, [value, state, g.constant((1,) * data.type.rank, dtype, lo, hi)])
