@@ -10,10 +10,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mrt
 from mrt import Graph, MRTError
+from mrt.config import load_config
+from mrt.errors import ConfigError
+from mrt.pipeline import run_of
+from mrt.progress import Reporter
 from mrt.symbol import NumpyRunner, TensorType
 from mrt.symbol.operators.transform import Transpose
 from mrt.symbol.rebatch import Rebatch
 from mrt.symbol.symbol import apply, variable
+from mrt.workspace import Workspace
 
 TIME, STATE, CLASSES = 5, 8, 6
 RNG = np.random.default_rng(11)
@@ -156,6 +161,28 @@ def test_a_saved_model_with_states_serves_any_batch(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, other)
     for real, floats in zip(compiled(data[0]), Rebatch(5)(graph).evaluate(data[0]), strict=True):
         np.testing.assert_allclose(real, floats, atol=0.15)
+
+
+def test_a_configuration_says_the_axes(tmp_path: Path) -> None:
+    """By model.batch_axes, which --set changes as any key; what is no axis is an error that names it."""
+    written(streaming(), tmp_path)
+    path = tmp_path / "config.yaml"
+    path.write_text("model: {path: net.onnx, batch_axes: {cache: 0}}\n")
+    config = load_config(path, ["model.batch_axes.cache=1"])
+    graph = run_of(config, Workspace(tmp_path / "out"), Reporter()).graph
+    assert [symbol.shape for symbol in graph.inputs] == [(1, 4), (1, 2, 4)]
+    with pytest.raises(ConfigError, match=r"model\.batch_axes\.cache"):
+        load_config(path, ["model.batch_axes.cache=last"])
+
+
+def test_an_output_alone_has_its_batch_elsewhere(tmp_path: Path) -> None:
+    """The error says so, and the axis that it asks for is taken."""
+    x = variable("x", TensorType((2, 5, 3)))
+    graph = Graph((x,), (apply(Transpose(axes=(1, 0, 2)), (x,), "y"),))
+    with pytest.raises(MRTError, match="output y .* axis 0 must be the batch.*batch_axes"):
+        mrt.quantize(graph, [RNG.standard_normal((2, 5, 3))])
+    data = RNG.standard_normal((2, 5, 3)).astype(np.float32)
+    np.testing.assert_array_equal(mrt.batch_first(graph, {"y": 1}).evaluate({"x": data})[0], data)
 
 
 def test_an_input_without_a_batch_takes_one_sample_at_a_time() -> None:
