@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 import numpy as np
 import onnx
@@ -86,7 +87,7 @@ class LoopStep:
     """Of each result that is gathered over the steps, the values of those done."""
 
 
-Item = onnx.NodeProto | LoopStep
+Item: TypeAlias = onnx.NodeProto | LoopStep
 
 
 @dataclass
@@ -136,8 +137,8 @@ class ControlFlow:
         if not going or (limit is not None and step.done >= limit):
             carried = [_copied(source, name) for source, name in zip(step.carried, node.output, strict=False)]
             names = node.output[len(step.carried) :]
-            gathered = [self._stacked(node, *pair) for pair in zip(step.gathered, names, strict=False)]
-            return [part for part in (*carried, *(item for items in gathered for item in items)) if part.output[0]]
+            stacked = [self._stacked(node, *pair) for pair in zip(step.gathered, names, strict=False)]
+            return [part for part in (*carried, *(item for items in stacked for item in items)) if part.output[0]]
         self._check_steps(node, step.done + 1)
         body = _graph(node, "body")
         number, on = self._fresh(f"{_title(node)}_step"), self._fresh(f"{_title(node)}_on")
@@ -249,7 +250,7 @@ class ControlFlow:
 
 
 def _title(node: onnx.NodeProto) -> str:
-    return next(filter(None, node.output), node.name)
+    return str(next(filter(None, node.output), node.name))
 
 
 def _label(item: Item) -> str:
