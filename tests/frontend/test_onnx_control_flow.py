@@ -95,6 +95,25 @@ def test_scans_along_an_axis(backwards: int, opset: int) -> None:
     assert_agrees(make_model([node], {"x": [2, 4, 3], "h": [2, 3]}, ("last", "y"), opset=opset))
 
 
+@pytest.mark.parametrize("shape", [[2, 3], [3]])
+@pytest.mark.parametrize("level", [-100, 0, 100])
+def test_a_condition_of_real_data_chooses_between_both_results(shape: list[int], level: int) -> None:
+    """A condition of more axes than the results does not give them its own."""
+    other = [NODE("Neg", ["x"], ["n"]), NODE("Add", ["n", "level"], ["result"])]
+    nodes = [NODE("ReduceSum", ["x"], ["sum"], keepdims=1), NODE("Reshape", ["sum", "wide"], ["total"])]
+    nodes += [NODE("Greater", ["total", "level"], ["on"]), branches([NODE("Relu", ["x"], ["result"])], other)]
+    constants = {"level": np.asarray(level, np.float32), "wide": np.ones(2, np.int64)}
+    assert_agrees(make_model(nodes, {"x": shape}, constants=constants, opset=13))
+
+
+def test_branches_of_unlike_shapes_are_no_choice() -> None:
+    node = branches([NODE("Relu", ["x"], ["result"])], [NODE("ReduceSum", ["x"], ["result"])])
+    nodes = [NODE("ReduceSum", ["x"], ["sum"], keepdims=0), NODE("Greater", ["sum", "zero"], ["on"]), node]
+    model = make_model(nodes, {"x": [2, 3]}, constants={"zero": np.asarray(0, np.float32)})
+    with pytest.raises(UnsupportedOperatorError, match=r"give y the shapes \(2, 3\) and \(1, 1\); equal ones"):
+        from_onnx(model)
+
+
 def test_what_the_data_decide_names_the_input_and_what_to_do() -> None:
     node = branches([NODE("Relu", ["x"], ["result"])], [NODE("Neg", ["x"], ["result"])])
     nodes = [NODE("Equal", ["rate", "fast"], ["on"]), node]

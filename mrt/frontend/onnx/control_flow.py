@@ -1,8 +1,11 @@
-"""If, Loop and Scan put in place as the nodes that they stand for: what decides must be known while reading."""
+"""If, Loop and Scan put in place as the nodes that they stand for.
+
+What decides must be known while reading; only an If may choose between the results of both its graphs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -87,7 +90,15 @@ class LoopStep:
     """Of each result that is gathered over the steps, the values of those done."""
 
 
-Item: TypeAlias = onnx.NodeProto | LoopStep
+@dataclass(frozen=True)
+class Choice:
+    """What is left of an If whose condition depends on the data, behind the nodes of both graphs: their results."""
+
+    node: onnx.NodeProto
+    results: tuple[tuple[str, str], ...]
+
+
+Item: TypeAlias = onnx.NodeProto | LoopStep | Choice
 
 
 @dataclass
@@ -108,6 +119,8 @@ class ControlFlow:
         """
         if isinstance(item, LoopStep):
             parts = self._loop_step(item)
+        elif isinstance(item, Choice):
+            parts = self._chosen(item)
         elif not holds_graphs(item):
             return None
         else:
@@ -118,9 +131,41 @@ class ControlFlow:
         return parts
 
     def _branch(self, node: onnx.NodeProto) -> list[Item]:
+        """The nodes of the branch that is taken, or of both where the data decide."""
+        if isinstance(self._read(node, node.input[0]), Symbol):
+            return self._both(node)
         condition = self._known(node, node.input[0], "condition")
         graph = _graph(node, "then_branch" if condition else "else_branch")
         return [*self._inlined(node, graph, [], list(node.output))]
+
+    def _both(self, node: onnx.NodeProto) -> list[Item]:
+        nodes: list[Item] = []
+        names: list[list[str]] = []
+        for branch in ("then_branch", "else_branch"):
+            names.append([self._fresh(f"{name}_{branch}") if name else "" for name in node.output])
+            nodes += self._inlined(node, _graph(node, branch), [], names[-1])
+        return [*nodes, Choice(node, tuple(zip(*names, strict=True)))]
+
+    def _chosen(self, choice: Choice) -> list[Item]:
+        """A Where for each output; UnsupportedOperatorError where the graphs give other shapes."""
+        node = choice.node
+        nodes: list[onnx.NodeProto] = []
+        for name, pair in zip(node.output, choice.results, strict=True):
+            if not name:
+                continue
+            shapes = [tuple(self._read(node, result).shape) for result in pair]
+            if shapes[0] != shapes[1]:
+                raise UnsupportedOperatorError(
+                    f"{_label(node)}: its condition {node.input[0]} depends on the data, and its branches give "
+                    f"{name} the shapes {shapes[0]} and {shapes[1]}; equal ones are needed"
+                )
+            condition = node.input[0]
+            if len(self._read(node, condition).shape) > len(shapes[0]):
+                condition, one = self._fresh(f"{name}_condition"), self._fresh(f"{name}_one")
+                flat = helper.make_node("Reshape", [node.input[0], one], [condition])
+                nodes += [_constant(one, np.ones(len(shapes[0]), np.int64)), flat]
+            nodes.append(helper.make_node("Where", [condition, *pair], [name]))
+        return [*nodes]
 
     def _loop(self, node: onnx.NodeProto) -> list[Item]:
         if node.input[0] and _counts_alone(_graph(node, "body")):
@@ -137,8 +182,8 @@ class ControlFlow:
         if not going or (limit is not None and step.done >= limit):
             carried = [_copied(source, name) for source, name in zip(step.carried, node.output, strict=False)]
             names = node.output[len(step.carried) :]
-            stacked = [self._stacked(node, *pair) for pair in zip(step.gathered, names, strict=False)]
-            return [part for part in (*carried, *(item for items in stacked for item in items)) if part.output[0]]
+            stacks = [self._stacked(node, *pair) for pair in zip(step.gathered, names, strict=False)]
+            return [part for part in (*carried, *(item for items in stacks for item in items)) if part.output[0]]
         self._check_steps(node, step.done + 1)
         body = _graph(node, "body")
         number, on = self._fresh(f"{_title(node)}_step"), self._fresh(f"{_title(node)}_on")
@@ -235,11 +280,15 @@ class ControlFlow:
         self.taken.add(free)
         return free
 
-    def _known(self, node: onnx.NodeProto, name: str, role: str) -> int:
-        """A value of one element that decides; UnsupportedOperatorError where it depends on the data."""
+    def _read(self, node: onnx.NodeProto, name: str) -> Symbol | Array:
         if name not in self.scope:
             raise GraphError(f"{_label(node)}: reads {name}, which no input, initializer or earlier node gives")
         value: Symbol | Array = self.scope.value(name)
+        return value
+
+    def _known(self, node: onnx.NodeProto, name: str, role: str) -> int:
+        """A value of one element that decides; UnsupportedOperatorError where it depends on the data."""
+        value = self._read(node, name)
         if isinstance(value, Symbol):
             raise UnsupportedOperatorError(
                 f"{_label(node)}: its {role} {name} depends on the data; {remedies([node.op_type])[0]}"
@@ -254,7 +303,7 @@ def _title(node: onnx.NodeProto) -> str:
 
 
 def _label(item: Item) -> str:
-    node = item.node if isinstance(item, LoopStep) else item
+    node = item if isinstance(item, onnx.NodeProto) else item.node
     return f"{node.name or _title(node)} ({node.op_type})"
 
 
@@ -319,12 +368,18 @@ def _rename(fields: MutableSequence[str], names: Mapping[str, str]) -> None:
         fields[place] = names.get(name, name)
 
 
-def deciders(node: onnx.NodeProto, nodes: Sequence[onnx.NodeProto], known: set[str]) -> list[str]:
-    """The inputs of the model that decide what an If or Loop among `nodes` does and are not known, by name; a Scan is
-    decided by shapes."""
+def deciders(
+    node: onnx.NodeProto, nodes: Sequence[onnx.NodeProto], known: set[str], real: Collection[str]
+) -> list[str]:
+    """The inputs of the model that decide what an If or Loop among `nodes` does and are not known, by name.
+
+    real: the inputs of real numbers. An If that they alone decide chooses between its results, by computation; a Scan
+    is decided by shapes.
+    """
     deciding = {"If": node.input[:1], "Loop": node.input[:2]}.get(node.op_type, [])
     found = [source for name in deciding if name and name not in known for source in _sources(nodes, name)]
-    return sorted(set(found) - known)
+    unknown = sorted(set(found) - known)
+    return [] if node.op_type == "If" and set(unknown) <= set(real) else unknown
 
 
 def _sources(nodes: Sequence[onnx.NodeProto], name: str) -> list[str]:

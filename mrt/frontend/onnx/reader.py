@@ -64,7 +64,7 @@ def read_graph(model: str | os.PathLike[str] | onnx.ModelProto, options: ReadOpt
         names = _names(graph)
         scope = Scope(names | names_made(graph), opset, folder, holds_integers_alone(graph, nodes))
         constants = {*options.values, *(tensor.name for tensor in graph.initializer)}
-        uncovered = _uncovered(nodes, constants, scope.is_exact)
+        uncovered = _uncovered(nodes, constants, scope.is_exact, _real_inputs(graph))
         if uncovered:
             raise UnsupportedOperatorError(list_uncovered(title, uncovered, _ADVICE, operators, outputs))
         return _read(graph, nodes, wanted, scope, ControlFlow(scope, names, title), options)
@@ -132,8 +132,14 @@ def _described(node: onnx.NodeProto) -> FileOperator:
     return FileOperator(name, kind, tuple(filter(None, names_read(node))), tuple(filter(None, node.output)))
 
 
-def _uncovered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], is_exact: bool) -> dict[str, list[str]]:
-    """Every operator that is not covered, with the names of its nodes.
+def _real_inputs(graph: onnx.GraphProto) -> set[str]:
+    return {value.name for value in graph.input if _INPUT_DTYPES.get(value.type.tensor_type.elem_type) == "float32"}
+
+
+def _uncovered(
+    nodes: Sequence[onnx.NodeProto], known: Iterable[str], is_exact: bool, real: Collection[str]
+) -> dict[str, list[str]]:
+    """Every operator that is not covered, with the names of its nodes. real: values that are not known, real numbers.
 
     Whether a node is covered may depend on its inputs: many operators are only where no input depends on the data.
     """
@@ -143,7 +149,7 @@ def _uncovered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], is_exact: 
         if holds_graphs(node):
             # What is inside is seen where it is put in place: until then its results may be anything.
             known.update(node.output)
-            given = deciders(node, nodes, known)
+            given = deciders(node, nodes, known, real)
             if given:
                 kind = f"{node.op_type} decided by {', '.join(given)}"
                 uncovered.setdefault(kind, []).append(_described(node).name)
@@ -214,7 +220,7 @@ def _read_nodes(nodes: Sequence[onnx.NodeProto], scope: Scope, used: set[str], f
         parts = [_in_default_domain(part) if isinstance(part, onnx.NodeProto) else part for part in parts]
         inner = [part for part in parts if isinstance(part, onnx.NodeProto)]
         read = set().union(*map(names_read, inner))
-        uncovered = _uncovered(inner, filter(scope.is_known, read), scope.is_exact)
+        uncovered = _uncovered(inner, filter(scope.is_known, read), scope.is_exact, read)
         if uncovered:
             raise UnsupportedOperatorError(list_uncovered(flow.title, uncovered, _ADVICE))
         used |= read
