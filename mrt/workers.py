@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -52,3 +53,18 @@ def _submitted(
         failed: Future[Result] = Future()
         failed.set_exception(error)
         yield failed
+
+
+DEEP_STACK = 2**29
+"""Bytes of address space, of which only what is used takes memory."""
+
+
+def on_deep_stack(work: Callable[[], Result]) -> Result:
+    """What `work` gives or raises, in a thread with room for libraries that recurse as deep as their data are long."""
+    pool, usual = ThreadPoolExecutor(1), threading.stack_size(DEEP_STACK)
+    try:
+        future = pool.submit(work)
+    finally:
+        threading.stack_size(usual)
+    with pool:
+        return future.result()

@@ -30,6 +30,7 @@ from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.states import compact, places_behind, states_of
 from mrt.version import __version__
+from mrt.workers import on_deep_stack
 
 
 def compile_model(
@@ -205,7 +206,17 @@ def _joined(
 def _written(calls: Mapping[str, Calls], by_symbol: bool, machine: Machine) -> Any:
     """The machine code of what calls kernels; see `write_calls`."""
     plain = tvm.target.Target({**machine.target.export(), "opt-level": 0})  # there is nothing to optimize
-    return tirx.build(write_calls(calls, by_symbol), plain, KERNELS)
+
+    def write() -> Any:
+        with tvm.transform.PassContext(config=SETTINGS), machine.target:
+            return tirx.build(write_calls(calls, by_symbol), plain, KERNELS)
+
+    # TVM nests what unpacks one parameter in what unpacks those before it, and walks that recursively.
+    many = max((len(each.parameters) for each in calls.values()), default=0) > MANY_PARAMETERS
+    return on_deep_stack(write) if many else write()
+
+
+MANY_PARAMETERS = 100
 
 
 def _pipeline() -> Any:

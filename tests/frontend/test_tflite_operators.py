@@ -24,9 +24,11 @@ TESTED_ELSEWHERE = {
     *("DENSIFY", "DEQUANTIZE", "QUANTIZE", "FILL", "RANGE", "RANK", "REDUCE_PROD", "SHAPE", "ZEROS_LIKE"),
     *("BITWISE_XOR", "BROADCAST_ARGS", "FLOOR_DIV", "FLOOR_MOD", "RIGHT_SHIFT", "SCATTER_ND", "WHERE"),
     *("LOGICAL_AND", "LOGICAL_NOT", "LOGICAL_OR", "REDUCE_ALL", "REDUCE_ANY"),
+    *("UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM"),
+    *("UNIDIRECTIONAL_SEQUENCE_RNN", "BIDIRECTIONAL_SEQUENCE_RNN"),
 }
-"""By files of constants, in test_tflite_models.py, of sparse ones, in test_tflite_sparsity.py, and of integers, in
-test_tflite_quantized.py."""
+"""By files of constants, in test_tflite_models.py, of sparse ones, in test_tflite_sparsity.py, of integers, in
+test_tflite_quantized.py, and recurrent layers, in test_tflite_recurrent.py."""
 
 
 def test_every_operator_has_a_case() -> None:

@@ -168,6 +168,7 @@ def _tensor(builder: flatbuffers.Builder, told: Mapping[str, Any]) -> int:
         Quantization=quantization,
         Sparsity=_sparsity(builder, told["sparsity"]) if "sparsity" in told else None,
         HasRank=True,
+        IsVariable=told.get("variable"),
     )
 
 

@@ -20,7 +20,7 @@ from mrt.quantization.simulation.rounded_graph import measured
 from mrt.quantization.simulation.simulation import Simulation, Trial
 from mrt.symbol import Array, Graph, NumpyRunner, TensorType
 from mrt.symbol.builder import GraphBuilder
-from mrt.symbol.operators.activation import Relu, Sigmoid
+from mrt.symbol.operators.activation import Clip, Relu, Sigmoid
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.round_to_grid import RoundToGrid
 from mrt.symbol.operators.selection import ArgMax
@@ -166,3 +166,17 @@ def test_presets_set_what_is_not_set(given: dict[str, object], bits: str, quanti
     assert (found.more_bits, found.activation.quantizer, found.bias_correction) == (bits, quantizer, correction)
     without = with_preset(QuantizationConfig(), GRAPH, has_data=False)
     assert (without.more_bits, without.activation.quantizer, without.bias_correction) == ("none", "symmetric", "none")
+
+
+def test_a_tensor_whose_small_values_count_gets_twice_as_many() -> None:
+    """Every other sample is a thousandth as loud, and no output is louder."""
+    builder = GraphBuilder()
+    weight = builder.parameter("w", np.eye(WIDTH, dtype=np.float32))
+    same = builder.apply(
+        FullyConnected(num_hidden=WIDTH, no_bias=True), [builder.input("x", TensorType((1, WIDTH))), weight], "same"
+    )
+    graph = builder.graph([builder.apply(Clip(a_min=-1e-3, a_max=1e-3), [same], "shown")])
+    data = (RNG.standard_normal((64, WIDTH)) * np.where(np.arange(64) % 2, 1.0, 1e-3)[:, None]).astype(np.float32)
+    model = mrt.quantize(graph, [data], runner=NumpyRunner())
+    assert any(note.startswith("x (null): 16 bits") for note in model.notes)
+    assert error(model, data, graph) < 1e-3

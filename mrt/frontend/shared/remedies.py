@@ -25,7 +25,8 @@ _REMEDIES = {
     "If": "give the input that decides it a value (model.values), so that one branch is left",
     "Loop": "export with a fixed number of steps, unrolled",
     "Scan": "export with a fixed number of steps, unrolled",
-    "WHILE": "convert with a fixed number of steps, unrolled",
+    "WHILE": "convert with a fixed number of steps, unrolled (Keras: unroll=True in the recurrent layer)",
+    **dict.fromkeys(("LSTM", "RNN", "SVDF"), "its state outlives a run: convert a layer over a sequence instead"),
 }
 """By the operator's name in its format."""
 

@@ -28,10 +28,15 @@ def activated(node: Node, options: Options, make: Callable[[str], Symbol], suffi
 
     make: is told the suffix of the name of what it makes.
     """
-    number = options.integer("FusedActivationFunction")
-    kind = _NAMES.get(number, f"number {number}")
+    kind = activation_name(options)
     if kind == "NONE":
         return make(suffix)
     if kind not in ACTIVATIONS:
         raise node.unsupported("FusedActivationFunction", kind, f"NONE or one of {', '.join(ACTIVATIONS)}")
     return node.apply(ACTIVATIONS[kind](), [make(f"{suffix}_linear" if suffix else "linear")], suffix)
+
+
+def activation_name(options: Options) -> str:
+    """The activation that the options name, as the schema calls it."""
+    number = options.integer("FusedActivationFunction")
+    return _NAMES.get(number, f"number {number}")

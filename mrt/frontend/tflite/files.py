@@ -63,6 +63,8 @@ class Tensor:
     flaw: str
     """In which form that is not read the values are stored, "" where they are."""
     sparsity: Sparsity | None = None
+    is_variable: bool = False
+    """Whether it is a state that operators change, which begins with zeros."""
 
     @property
     def is_quantized(self) -> bool:

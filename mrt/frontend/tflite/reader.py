@@ -14,7 +14,7 @@ from mrt.frontend.shared.folding import folded
 from mrt.frontend.shared.inputs import ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.node import Value, ValueScope
 from mrt.frontend.shared.quantized import STORAGE
-from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.shared.refusals import MAX_MADE, check_size, list_uncovered
 from mrt.frontend.shared.split import FileOperator, read_with_split
 from mrt.frontend.tflite.branches import without_branches
 from mrt.frontend.tflite.files import StoredModel, StoredOperator, Tensor
@@ -190,7 +190,7 @@ class _Reader:
         """The value of a tensor; GraphError where neither an earlier operator nor the file gives it."""
         if index not in self._values:
             tensor = self._model.tensors[index]
-            constant = self._model.constant(tensor)
+            constant = _zeros(tensor) if tensor.is_variable else self._model.constant(tensor)
             if constant is None:
                 who = f"{self._names[reader.outputs[0]]} ({reader.kind})" if reader is not None else "the output"
                 raise GraphError(
@@ -230,6 +230,12 @@ class _Reader:
         if sizes and not fits:
             told = tuple("?" if size is None else size for size in sizes)
             raise GraphError(f"{self._names[index]} has shape {tuple(value.shape)}; the file says {told}")
+
+
+def _zeros(tensor: Tensor) -> Array:
+    """A state before the first run."""
+    check_size(tensor.name, tensor.shape, MAX_MADE)
+    return np.zeros(tensor.shape, tensor.dtype())
 
 
 def _meant(tensor: Tensor, value: Array) -> Array:

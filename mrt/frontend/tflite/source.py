@@ -140,6 +140,7 @@ class _Source:
             channel_axis=quantization.QuantizedDimension() if given else 0,
             flaw="with a quantization of its own" if has_details else "",
             sparsity=None if sparsity is None else stored_sparsity(sparsity, _INDICES, self._vector),
+            is_variable=bool(table.IsVariable()),
         )
 
     def _kind(self, code: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mrt.calibration import Calibration, Needs
 from mrt.errors import QuantizationError
@@ -26,10 +26,17 @@ from mrt.symbol import Array, Graph, Symbol
 
 MORE = 4
 """How many bits more a tensor gets: its error falls to 1/256."""
+STAYS = 1 / 8
+"""Where so much of a tensor's error would stay it gets twice as many: small values count there, such as the noise of a
+pause beside speech, that are 0 in all fewer."""
 WORTH = 3.0
 """A tensor gets them where its share of the error is so many times the share that it adds to the operations."""
-GOOD, ENOUGH = 1e-3, 1e-4
-"""The errors, as shares of the signal, from which on only what is worth it is taken, and nothing: 30 and 40 dB."""
+GOOD, ENOUGH, FINE = 1e-3, 1e-4, 1e-5
+"""The errors, as shares of the signal, from which on only what is worth it is taken, what is as good as free, and
+nothing: 30, 40 and 50 dB."""
+FREE = 3e-4
+"""What adds so much of the operations is as good as free: the gates and states of recurrent layers, whose errors add
+up over the steps."""
 MOST_COST = 1.5
 """The operations that a network may take, those of 8 bits being 1."""
 LEAST_SHARE, LEAST_NEEDED_SHARE = 0.005, 0.03
@@ -45,13 +52,15 @@ TRIED_OPERATIONS, TRIED_TOGETHER = 2e11, 6e10
 @dataclass(frozen=True, eq=False)
 class _Candidate:
     """A tensor that may get more bits. sites: the names of those that it decides. alone: the error, as a share of the
-    signal, that its rounding makes alone. cost: the operations added, as a share of the network's."""
+    signal, that its rounding makes alone. cost: the operations added, as a share of the network's. more: how many bits
+    it gets."""
 
     symbol: Symbol
     bits: int
     sites: frozenset[str]
     alone: float
     cost: float
+    more: int = MORE
 
 
 @algorithm("auto")
@@ -72,7 +81,7 @@ class SensitiveTensors(WidthChoice):
         simulation = simulation_of(graph, observed, config, samples)
         corrections = shifts_of(simulation.plan.graph, observed, simulation.weights)
         exact = Trial(frozenset(), corrections=corrections)
-        ordered = _ordered(_measured(simulation, exact), simulation.error(exact))
+        ordered = _with_enough(simulation, exact, _ordered(_measured(simulation, exact), simulation.error(exact)))
         for length, before, after in _beginnings(simulation, corrections, ordered):
             chosen = ordered[:length]
             widened = _widened(config, chosen)
@@ -130,13 +139,25 @@ def _ordered(candidates: Sequence[_Candidate], rest: float) -> list[_Candidate]:
     for each in sorted(candidates, key=lambda each: (-each.alone / (each.cost + 1e-3), each.symbol.name)):
         is_worth = each.alone / remaining >= WORTH * each.cost if remaining else False
         least = LEAST_SHARE if is_worth else LEAST_NEEDED_SHARE
-        is_needed = each.alone >= least * remaining and remaining > (ENOUGH if is_worth else GOOD)
+        limit = FINE if each.cost <= FREE else ENOUGH if is_worth else GOOD
+        is_needed = each.alone >= least * remaining and remaining > limit
         if not is_needed or each.cost > room:
             continue
         taken.append(each)
         room -= each.cost
         remaining -= each.alone
     return taken
+
+
+def _with_enough(simulation: Simulation, exact: Trial, ordered: Sequence[_Candidate]) -> list[_Candidate]:
+    """The candidates with twice the bits where MORE would leave much of the error that each makes alone."""
+    large = [each for each in ordered if each.alone > GOOD]
+    few = simulation.affordable(max(len(large), 1), TRIED_OPERATIONS)
+    trials = [Trial(each.sites, dict.fromkeys(each.sites, MORE), exact.corrections, samples=few) for each in large]
+    left = dict(zip((each.symbol for each in large), simulation.errors(trials, exact), strict=True))
+    return [
+        replace(each, more=2 * MORE) if left.get(each.symbol, 0.0) > STAYS * each.alone else each for each in ordered
+    ]
 
 
 def _beginnings(
@@ -166,7 +187,7 @@ def _fits(graph: Graph, observed: Calibration, config: QuantizationConfig, sampl
 
 
 def _more(each: _Candidate) -> int:
-    return min(MORE, MOST_BITS - each.bits)
+    return min(each.more, MOST_BITS - each.bits)
 
 
 def _widened(config: QuantizationConfig, chosen: Sequence[_Candidate]) -> QuantizationConfig:

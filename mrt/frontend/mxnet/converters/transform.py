@@ -152,9 +152,14 @@ def filled_like(node: Node) -> Array:
 
 @converter("_zeros", "_ones", "_full")
 def filled(node: Node) -> Array:
-    """A constant of attributes. A shape that is not known is refused."""
+    """A constant of attributes. A shape that is not known is refused, but for the zeros of any batch, of which a
+    recurrent layer's states begin: they have no elements.
+    """
     number = node.number("value") if node.operator == "_full" else float(node.operator == "_ones")
-    return np.full(node.made(node.integers("shape")), number, np.float32)
+    shape = node.integers("shape")
+    if node.operator == "_zeros" and len(shape) == 3 and shape[1] == 0 and node.made((shape[0], shape[2])):
+        return np.zeros(shape, np.float32)
+    return np.full(node.made(shape), number, np.float32)
 
 
 @converter("one_hot")
