@@ -164,3 +164,43 @@ def test_mxnet_and_openvino_are_cut_too() -> None:
     assert [output.name for output in graph.outputs] == ["middle"] and graph.left_out == {"last": "Bucketize"}
     given = random(1, 3, 8)
     np.testing.assert_array_equal(graph.evaluate({"x": given})[0], np.maximum(given, 0))
+
+
+def test_a_program_of_torch_is_cut() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Net(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            rows = torch.relu(x) * 2
+            return torch.linalg.eigvals(rows), rows.sum(1)
+
+    program = torch.export.export(Net().eval(), (torch.ones(1, 4, 4),))
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        mrt.from_torch(program)
+    key, _, value = shlex.split(str(caught.value))[-1].partition("=")
+    assert key == "prepare.split"
+    graph = mrt.from_torch(program, split=yaml.safe_load(value))
+    x = random(1, 4, 4)
+    rows = np.maximum(x, 0) * 2
+    for found, expected in zip(graph.evaluate({"x": x}), (rows, rows.sum(1)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_tflite_is_cut_with_sizes_and_values_given() -> None:
+    pytest.importorskip("tflite")
+    from tflite_files import File
+
+    file = File()
+    x = file.input((1, 1, 4), name="x", signature=[-1, -1, 4])
+    gain = file.input((1,), name="gain", dtype="int8", scales=[0.5], zero_points=[1])
+    real, product = file.tensor((1,), name="real"), file.tensor((1, 1, 4), name="product", signature=[-1, -1, 4])
+    last = file.tensor((1, 1, 4), name="last", signature=[-1, -1, 4])
+    file.operator("DEQUANTIZE", [gain], [real])
+    file.operator("MUL", [x, real], [product], "MulOptions")
+    file.operator("RFFT2D", [product], [last])
+    graph = mrt.from_tflite(file.write([last]), shapes={"x": (2, 3, 4)}, values={"gain": 7}, split=["last"])
+    assert [(s.name, s.shape) for s in graph.outputs] == [("product", (2, 3, 4))] and [*graph.left_out] == ["last"]
+    given = random(2, 3, 4)
+    np.testing.assert_allclose(graph.evaluate({"x": given})[0], given * 3.0, rtol=1e-6)
+    with pytest.raises(UnsupportedOperatorError, match=r"2 of its 3 operators: --set 'prepare\.split=\[last\]'"):
+        mrt.from_tflite(file.write([last]), values={"gain": 7})

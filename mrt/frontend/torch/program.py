@@ -11,12 +11,13 @@ from typing import Any
 
 import torch
 import torch.ao.quantization.fx._decomposed  # registers the library quantized_decomposed
-from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, OutputSpec, TensorArgument
 from torch.utils import _pytree as pytree
 
 from mrt.errors import GraphError, ModelFileError, MRTError, UnsupportedOperatorError
 from mrt.frontend.shared.inputs import FixedInput, ReadOptions, StatedInput, fixed_inputs
 from mrt.frontend.shared.refusals import list_uncovered
+from mrt.frontend.shared.split import FileOperator
 from mrt.frontend.torch.folding import fold_indices
 from mrt.frontend.torch.node import covered_operators, find_converter, origin_of
 
@@ -41,7 +42,7 @@ def load_program(archive: bytes, title: str) -> torch.export.ExportedProgram:
 
 def prepare_program(program: torch.export.ExportedProgram, options: ReadOptions) -> torch.export.ExportedProgram:
     """The program with its inputs fixed, its functions without effects on tensors that exist, operators taken apart
-    into those that are covered; every input is a tensor and every output one that depends on something.
+    as far as they are not covered; every input is a tensor and every output one that depends on something.
 
     Raises GraphError and UnsupportedOperatorError as from_torch does.
     """
@@ -57,7 +58,6 @@ def prepare_program(program: torch.export.ExportedProgram, options: ReadOptions)
     _check_pure(prepared)
     _drop_non_tensors(prepared)
     fold_indices(prepared)
-    _check_covered(prepared)
     return prepared
 
 
@@ -220,8 +220,44 @@ def _drop_non_tensors(program: torch.export.ExportedProgram) -> None:
     signature.output_specs[:] = [spec for _, spec in kept]
 
 
-def _check_covered(program: torch.export.ExportedProgram) -> None:
-    """UnsupportedOperatorError listing every operator that has no converter, called as in the program as exported."""
+def described(program: torch.export.ExportedProgram) -> list[FileOperator]:
+    """The operators of a prepared program, called as the exported nodes that they were made of."""
+    return [
+        FileOperator(
+            origin_of(node).name,
+            str(origin_of(node).target),
+            [source.name for source in node.all_input_nodes],
+            [node.name],
+        )
+        for node in program.graph.nodes
+        if node.op == "call_function"
+    ]
+
+
+def outputs_of(program: torch.export.ExportedProgram) -> list[str]:
+    """The names of the nodes that are outputs of a prepared program."""
+    return [spec.arg.name for spec in program.graph_signature.output_specs]
+
+
+def end_at(program: torch.export.ExportedProgram, outputs: Sequence[str]) -> None:
+    """Makes the tensors of these nodes the outputs of a prepared program, and drops what none of them needs."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    kept = [nodes[name] for name in outputs if isinstance(nodes[name].meta.get("val"), torch.Tensor)]
+    output = next(iter(program.graph.find_nodes(op="output")))
+    output.args = (tuple(kept),)
+    program.graph_signature.output_specs[:] = [
+        OutputSpec(OutputKind.USER_OUTPUT, TensorArgument(name=node.name), None) for node in kept
+    ]
+    program.graph.eliminate_dead_code()
+
+
+def check_covered(
+    program: torch.export.ExportedProgram, operators: Sequence[FileOperator], outputs: Sequence[str]
+) -> None:
+    """UnsupportedOperatorError listing every operator that has no converter, called as in the program as exported.
+
+    operators, outputs: of the whole program.
+    """
     uncovered: dict[str, list[str]] = {}
     for node in _calls(program):
         namespace = getattr(node.target, "namespace", "")
@@ -233,4 +269,4 @@ def _check_covered(program: torch.export.ExportedProgram) -> None:
                 names.append(origin.name)
     if uncovered:
         advice = "replace them before exporting, or cut the model before them"
-        raise UnsupportedOperatorError(list_uncovered("the program", uncovered, advice))
+        raise UnsupportedOperatorError(list_uncovered("the program", uncovered, advice, operators, outputs))

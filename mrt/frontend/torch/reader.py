@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from tvm.relax.frontend.torch import from_exported_program
 from mrt.errors import GraphError, MRTError, UnsupportedOperatorError
 from mrt.frontend.relax import from_relax
 from mrt.frontend.shared.inputs import ReadOptions
+from mrt.frontend.shared.split import read_with_split
 from mrt.frontend.torch.folding import constant_indices
 from mrt.frontend.torch.node import (
     Converter,
@@ -23,13 +25,25 @@ from mrt.frontend.torch.node import (
     origin_of,
     relax_dtype,
 )
-from mrt.frontend.torch.program import prepare_program
+from mrt.frontend.torch.program import check_covered, described, end_at, outputs_of, prepare_program
 from mrt.symbol import Graph
 
 
 def read_program(program: torch.export.ExportedProgram, options: ReadOptions) -> Graph:
     """The float graph of an exported program; raises as from_torch does."""
     prepared = prepare_program(program, options)
+    operators, whole = described(prepared), outputs_of(prepared)
+
+    def read(outputs: Sequence[str]) -> Graph:
+        if outputs is not whole:
+            end_at(prepared, outputs)
+        check_covered(prepared, operators, whole)
+        return _converted(prepared)
+
+    return read_with_split(read, operators, whole, options.split)
+
+
+def _converted(prepared: torch.export.ExportedProgram) -> Graph:
     conversion = _Conversion(prepared)
     try:
         mod = from_exported_program(
