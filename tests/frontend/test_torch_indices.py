@@ -102,3 +102,10 @@ def test_what_is_taken_apart_into_elements_by_constant_indices_is_read() -> None
     graph = mrt.from_torch(torch.export.export(module, (x,)))
     (found,) = graph.evaluate({graph.inputs[0].name: x.numpy()})
     np.testing.assert_allclose(found, module(x).numpy(), atol=1e-5)
+
+
+def test_the_best_of_the_results_are_left_to_the_caller() -> None:
+    module = _module(lambda x: torch.topk(torch.relu(x), 2, dim=-1))
+    graph = mrt.from_torch(torch.export.export(module, (torch.zeros(1, 5),)))
+    assert [output.name for output in graph.outputs] == ["relu"]
+    assert set(graph.left_out.values()) == {"aten.topk.default"}
