@@ -161,8 +161,10 @@ def _integers_of_integers(op: Symbol, inputs: Inputs, plan: Plan, builder: Integ
     """Y = f(X), the same operator on the same integers, at scale 1 as inputs of integers are, in int32."""
     operands = []
     for source, value in zip(op.inputs, inputs.values, strict=True):
-        is_known = not isinstance(value, Quantized)
-        given = builder.constant(source.name, value.astype(np.int64)) if is_known else builder.centred(value).symbol
+        if isinstance(value, Quantized):
+            given = builder.centred(value).symbol
+        else:
+            given = builder.constant(source.name, value.astype(np.int64))
         operands.append(builder.cast(given, "int32"))
     return builder.quantized(builder.apply(op.operator, operands), 1.0)
 

@@ -57,7 +57,7 @@ def logic(node: ModelNode, name: str) -> Symbol:
     operands = [_truth(node, index, in_floats) for index in indices]
     if name == "not":
         return node.apply(_NOT(), operands)
-    result = joined(node, _LOGIC[name], *operands, "difference" if name == "xor" else "")
+    result = joined(node, _LOGIC[name], operands[0], operands[1], "difference" if name == "xor" else "")
     return node.apply(Abs(), [result]) if name == "xor" else result
 
 

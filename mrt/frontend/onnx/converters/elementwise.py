@@ -93,7 +93,7 @@ def arithmetic(node: Node) -> Symbol:
 
 
 @converter("Div")
-def divide(node: Node) -> Symbol:
+def divide(node: Node) -> Value | tuple[Value, ...]:
     """Of floats, or of integers beside them, cut towards 0."""
     in_integers = all(np.dtype(node.input(index).dtype).kind in "biu" for index in (0, 1))
     return integer_quotient(node) if in_integers else combined(node, DIVIDE)
