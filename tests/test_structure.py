@@ -85,7 +85,7 @@ QUANTIZATION = tuple(
         "algorithms.nearest_rounding algorithms.max_range algorithms.percentile_range algorithms.historical_range "
         "algorithms.least_error_range algorithms.integer_least_squares",
         "algorithms.algorithm",
-        "constant_grids options granularity cost",
+        "constant_grids options granularity cost exact_integers",
         "quantizer",
     )
 )
@@ -142,7 +142,9 @@ RECORDS = {
     "a network that was quantized in training is told by its quantizers": """
         mrt/quantization/constant_grids.py mrt/quantization/plan/rounded_anew.py
         mrt/quantization/plan/trained.py""",
+    "a cast of integers makes none, so that it is no arithmetic": "mrt/quantization/exact_integers.py",
     "a converter of a foreign operator that is one of several here looks at which it made": """
+        mrt/frontend/shared/picking.py
         mrt/frontend/mxnet/converters/reduce.py mrt/frontend/mxnet/converters/transform.py
         mrt/frontend/mxnet/converters/windows.py mrt/frontend/tvm/elementwise.py""",
 }

@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from mrt.errors import QuantizationError, UnsupportedOperatorError
 from mrt.messages import split_option
 from mrt.quantization.demand import Demand
+from mrt.quantization.exact_integers import is_exact
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.quantizer import Target
@@ -154,9 +157,27 @@ def expansion(
     return register
 
 
+def _integers_of_integers(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+    """Y = f(X), the same operator on the same integers, at scale 1 as inputs of integers are, in int32."""
+    operands = []
+    for source, value in zip(op.inputs, inputs.values, strict=True):
+        if isinstance(value, Quantized):
+            given = builder.centred(value).symbol
+        else:
+            given = builder.constant(source.name, value.astype(np.int64))
+        operands.append(builder.cast(given, "int32"))
+    return builder.quantized(builder.apply(op.operator, operands), 1.0)
+
+
+_EXACT = Expansion(_integers_of_integers, all_inputs(Demand.WIDE), gain=lambda symbol, graph: 0.0)
+
+
 def expansion_of(symbol: Symbol) -> Expansion:
-    """The expansion of a symbol's operator; UnsupportedOperatorError if there is none."""
-    found = _EXPANSIONS.find(type(symbol.operator))
+    """The expansion of a symbol's operator; UnsupportedOperatorError if there is none.
+
+    What computes integers of integers alone does so in the integer graph too.
+    """
+    found = _EXACT if is_exact(symbol) else _EXPANSIONS.find(type(symbol.operator))
     if found is None:
         raise UnsupportedOperatorError(f"{symbol.name} ({symbol.op}) has no integer form")
     return found
@@ -241,7 +262,7 @@ def check_covered(graph: Graph) -> None:
     """UnsupportedOperatorError listing every operator without an expansion, its count and its first symbols."""
     missing: dict[str, list[str]] = {}
     for symbol in graph.operators:
-        if type(symbol.operator) not in _EXPANSIONS:
+        if type(symbol.operator) not in _EXPANSIONS and not is_exact(symbol):
             missing.setdefault(symbol.op, []).append(symbol.name)
     if missing:
         raise UnsupportedOperatorError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mrt.quantization.options import InputConfig
 from mrt.symbol import Graph, Interval, Symbol
-from mrt.symbol.masks import forbids, passed_on
+from mrt.symbol.masks import forbidding_condition, forbids, passed_on
 
 LOWERS = -1000.0
 """A mask brings the scores that it forbids down by as much, or more."""
@@ -18,7 +18,7 @@ def integer_inputs(graph: Graph, declared: Mapping[str, InputConfig]) -> dict[st
     1. An input whose elements are positions, of rows of a table, say, also behind what only moves them, has the range
        of the positions that there are: of all its readers together.
     2. A truth value, and an input from which, with others of integers alone, something is made that only forbids scores
-       of softmaxes, is 0 or 1.
+       of softmaxes, or decides which are forbidden, is 0 or 1.
 
     Of other inputs nothing follows, and they must be declared.
     """
@@ -49,7 +49,7 @@ def _positions(graph: Graph, symbol: Symbol) -> tuple[int, int] | None:
 
 
 def _masks(graph: Graph) -> set[Symbol]:
-    """The inputs of integers of which, 0 or 1, something is made that does nothing but forbid scores of softmaxes."""
+    """The inputs of integers of which, 0 or 1, something is made that forbids scores of softmaxes."""
     made_of: dict[Symbol, frozenset[Symbol]] = {}
     bounds: dict[Symbol, Interval] = {}
     found: set[Symbol] = set()
@@ -65,4 +65,7 @@ def _masks(graph: Graph) -> set[Symbol]:
             bounds[symbol] = symbol.operator.bounds(*(bounds[source] for source in symbol.inputs))
             if bounds[symbol].min <= LOWERS and bounds[symbol].max <= 0 and forbids(graph, symbol):
                 found |= made_of[symbol]
+        else:
+            condition = forbidding_condition(graph, symbol, LOWERS)
+            found |= made_of.get(condition, frozenset()) if condition is not None else frozenset()
     return found

@@ -17,6 +17,14 @@ def masked_scores(graph: Graph, symbol: Symbol) -> Symbol | None:
     return data[0] if len(data) == 1 else None
 
 
+def forbidding_condition(graph: Graph, symbol: Symbol, lowers: float) -> Symbol | None:
+    """The condition by which `symbol` chooses a constant of `lowers` or less instead of scores, for softmaxes alone."""
+    if not isinstance(symbol.operator, Where) or masked_scores(graph, symbol) is None:
+        return None
+    constants = [value for source in symbol.inputs[-2:] if (value := graph.value(source)) is not None]
+    return symbol.inputs[0] if all(value.max(initial=lowers) <= lowers for value in constants) else None
+
+
 def shared_out(graph: Graph, symbol: Symbol) -> tuple[Symbol, ...]:
     """The two tensors that `symbol` adds, or chooses between, for softmaxes alone; none where it does otherwise."""
     readers = graph.consumers[symbol]

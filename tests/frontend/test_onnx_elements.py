@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
-from onnx_models import assert_agrees, single
+from onnx import TensorProto, helper
+from onnx_models import assert_agrees, make_model, single
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.onnx import from_onnx
@@ -57,6 +59,56 @@ def test_places_that_are_those_of_every_sample_keep_the_batch(operator: str, con
     x = RNG.standard_normal((2, 3, 4)).astype(np.float32)
     (both,), (one,) = graph.evaluate({"x": x}), Rebatch(1)(graph).evaluate({"x": x[1:]})
     np.testing.assert_array_equal(both[1:], one)
+
+
+INTEGER = {"i": TensorProto.INT64}
+
+
+def chosen_by(operator: str, shape: tuple[int, ...], places: tuple[int, ...], **attributes: int) -> onnx.ModelProto:
+    node = helper.make_node(operator, ["x", "i"], ["y"], **attributes)
+    return make_model([node], {"x": shape, "i": places}, dtypes=INTEGER)
+
+
+@pytest.mark.parametrize("axis, places", [(1, (2, 5, 4)), (-1, (2, 3, 1)), (2, (2, 3, 6))])
+def test_elements_at_places_that_the_data_decide(axis: int, places: tuple[int, ...]) -> None:
+    length = (2, 3, 4)[axis]
+    given = {"x": RNG.standard_normal((2, 3, 4)).astype(np.float32), "i": indices(*places, size=length)}
+    assert_agrees(chosen_by("GatherElements", (2, 3, 4), places, axis=axis), given)
+
+
+@pytest.mark.parametrize("batch_axes, places", [(1, (2, 1)), (1, (2, 5, 1)), (2, (2, 3, 1))])
+def test_rows_at_places_that_the_data_decide(batch_axes: int, places: tuple[int, ...]) -> None:
+    given = {"x": RNG.standard_normal((2, 3, 4)).astype(np.float32)}
+    given["i"] = indices(*places, size=(2, 3, 4)[batch_axes])
+    assert_agrees(chosen_by("GatherND", (2, 3, 4), places, batch_dims=batch_axes), given)
+
+
+def test_integers_at_the_place_of_the_largest_beside_the_number_of_the_row() -> None:
+    """x[arange(batch), x.argmax(-1)] as PyTorch exports it, of integers beyond what floats tell apart."""
+    nodes = [
+        helper.make_node("ArgMax", ["i"], ["place"], axis=1, keepdims=1),
+        helper.make_node("Concat", ["rows", "place"], ["places"], axis=1),
+        helper.make_node("GatherND", ["i", "places"], ["y"]),
+    ]
+    rows = {"rows": np.arange(3)[:, None]}
+    model = make_model(nodes, {"i": (3, 7)}, constants=rows, dtypes={"i": TensorProto.INT64, "y": TensorProto.INT64})
+    given = RNG.integers(2**24, 2**26, (3, 7))
+    (found,) = from_onnx(model).evaluate({"i": given})
+    np.testing.assert_array_equal(found, given.max(1))
+
+
+def test_constant_elements_of_fewer_columns_are_computed() -> None:
+    nodes = [
+        helper.make_node("GatherElements", ["table", "places"], ["row"], axis=1),
+        helper.make_node("Add", ["x", "row"], ["y"]),
+    ]
+    constants = {"table": np.arange(9, dtype=np.float32)[None], "places": np.array([[3, -1]])}
+    assert_agrees(make_model(nodes, {"x": (1, 2)}, constants=constants))
+
+
+def test_places_along_the_batch_that_the_data_decide_are_refused() -> None:
+    with pytest.raises(UnsupportedOperatorError, match=r"for axis 0 of \(2, 3, 4\); a constant, or"):
+        from_onnx(chosen_by("GatherElements", (2, 3, 4), (2, 3, 4), axis=0))
 
 
 def test_what_cannot_be_read_is_refused() -> None:

@@ -102,3 +102,51 @@ def test_what_is_taken_apart_into_elements_by_constant_indices_is_read() -> None
     graph = mrt.from_torch(torch.export.export(module, (x,)))
     (found,) = graph.evaluate({graph.inputs[0].name: x.numpy()})
     np.testing.assert_allclose(found, module(x).numpy(), atol=1e-5)
+
+
+def _pooled(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """What transformers do with ids: positions behind padding, the place of the end, the last of a length."""
+    ids = x.to(torch.int64)
+    real = ids.ne(1)
+    positions = (torch.cumsum(real.int(), 1).type_as(real.int()) * real.int()).long() + 1
+    lengths = torch.div(real.sum(1) - 1, 2, rounding_mode="floor") + 1
+    rows = torch.arange(x.shape[0])
+    marked = torch.zeros_like(x)
+    marked[rows, lengths - 1] = 1
+    allowed = marked.flip(-1).cumsum(-1).flip(-1).bool() & (ids % 3 != 0)
+    blank = x.clone()
+    blank[~allowed] = 0
+    return (
+        positions,
+        x[rows, ids.argmax(-1)],
+        x[rows, (ids == 7).int().argmax(-1)],
+        blank,
+        torch.gather(x, 1, ids[:, :2] % 6),
+    )
+
+
+def test_arithmetic_of_ids_is_that_of_integers() -> None:
+    x = torch.tensor([[1, 4, 7, 9, 1, 1], [5, 7, 0, 8, 2, 6]])
+
+    class Ids(torch.nn.Module):
+        def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return _pooled(ids)
+
+    graph = mrt.from_torch(torch.export.export(Ids().eval(), (x,)))
+    found = graph.evaluate({graph.inputs[0].name: x.numpy()})
+    for got, wanted in zip(found, _pooled(x), strict=True):
+        np.testing.assert_array_equal(got, wanted.numpy())
+
+
+CHOICES = {
+    "topk": lambda x: torch.topk(x, 2, dim=-1),
+    "sort": lambda x: torch.sort(x, stable=True),
+    "argsort": lambda x: torch.argsort(x),
+    "nonzero": lambda x: torch.nonzero(x),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_among_the_results_is_left_to_the_caller(name: str) -> None:
+    graph = mrt.from_torch(torch.export.export(_module(lambda x: CHOICES[name](torch.relu(x))), (torch.ones(1, 5),)))
+    assert [output.name for output in graph.outputs] == ["relu"] and graph.left_out

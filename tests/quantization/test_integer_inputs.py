@@ -10,13 +10,13 @@ from mrt.errors import DataError, QuantizationError
 from mrt.quantization.integer_inputs import integer_inputs
 from mrt.quantization.options import InputConfig, QuantizationConfig
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
-from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.integer import Cast
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.normalization import Softmax
 from mrt.symbol.operators.scalar import MulScalar, RMinusScalar
-from mrt.symbol.operators.selection import Embedding
-from mrt.symbol.operators.transform import Reshape, Take
+from mrt.symbol.operators.selection import Embedding, Where
+from mrt.symbol.operators.transform import ExpandDims, Reshape, Take
 
 ROWS, LENGTH, WIDTH = 40, 5, 8
 
@@ -37,6 +37,22 @@ def attention(lowest: float = -1e4) -> Graph:
     scores = builder.apply(BatchDot(transpose_b=True), [x, x], "scores")
     shares = builder.apply(Softmax(axis=2), [builder.apply(BroadcastAdd(), [scores, forbidden], "sum")], "shares")
     return builder.graph([builder.apply(BatchDot(), [shares, x], "mixed")])
+
+
+def test_a_mask_that_chooses_what_is_forbidden_is_0_or_1() -> None:
+    """As DeBERTa has it: pairs of a mask, which also blanks the words, choose the lowest float instead of scores."""
+    builder = GraphBuilder()
+    mask = builder.input("mask", TensorType((2, LENGTH), "int64"))
+    x = builder.input("x", TensorType((2, LENGTH, WIDTH)))
+    row, column = (builder.apply(ExpandDims(axis=axis), [mask], f"axis{axis}") for axis in (1, 2))
+    pairs = builder.apply(BroadcastMul(), [row, column], "pairs")
+    real = builder.apply(Cast(dtype="float32"), [column], "real")
+    words = builder.apply(BroadcastMul(), [x, real], "words")
+    scores = builder.apply(BatchDot(transpose_b=True), [words, words], "scores")
+    lowest = builder.parameter("lowest", np.full((1, 1, 1), np.finfo(np.float32).min))
+    shares = builder.apply(Softmax(axis=2), [builder.apply(Where(), [pairs, scores, lowest], "allowed")], "shares")
+    graph = builder.graph([builder.apply(BatchDot(), [shares, words], "mixed")])
+    assert integer_inputs(graph, {})["mask"].range == (0, 1)
 
 
 def feeds(seed: int) -> dict[str, np.ndarray]:

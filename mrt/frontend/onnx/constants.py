@@ -154,7 +154,10 @@ def evaluate_node(node: onnx.NodeProto, inputs: Sequence[Array | None], opset: i
             warnings.simplefilter("ignore")
             budget.spend(_result_size(node, inputs))
             least = _EVALUATED_AS_OF.get(node.op_type, opset)
-            results = ReferenceEvaluator(graph, opsets={"": max(opset, least)}).run(None, feeds)
+            if node.op_type == "GatherElements":
+                results = [_elements(node, *feeds.values())]
+            else:
+                results = ReferenceEvaluator(graph, opsets={"": max(opset, least)}).run(None, feeds)
     except Exception as error:  # what an evaluator raises on malformed nodes is said nowhere
         reason = " ".join(str(error).split())[:_REASON] or type(error).__name__
         raise GraphError(f"{label}: cannot be computed on its constant inputs: {reason}") from None
@@ -168,6 +171,13 @@ _EVALUATED_AS_OF = {"DequantizeLinear": 21, "QuantizeLinear": 21}
 
 _REASON = 300
 """How much of another program's error is shown."""
+
+
+def _elements(node: onnx.NodeProto, data: Array, indices: Array) -> Array:
+    """GatherElements, of which the evaluator knows indices of the data's own shape only."""
+    axis = _attribute(node, "axis", 0) % data.ndim
+    own = tuple(slice(None if place == axis else size) for place, size in enumerate(indices.shape))
+    return np.take_along_axis(data[own], indices, axis)
 
 
 def _result_size(node: onnx.NodeProto, inputs: Sequence[Array | None]) -> float:

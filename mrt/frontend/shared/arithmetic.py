@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mrt.frontend.shared.node import ModelNode
@@ -47,11 +47,26 @@ def combined(node: ModelNode, forms: Arithmetic, suffix: str = "") -> Symbol:
 
 
 def joined(node: ModelNode, forms: Arithmetic, lhs: Symbol, rhs: Symbol, suffix: str = "") -> Symbol:
-    """What the node's two inputs became, combined: elementwise where both depend on the data and have one shape."""
+    """What the node's two inputs became, combined: elementwise where both depend on the data and have one shape.
+
+    Integers of two dtypes meet as int64.
+    """
+    lhs, rhs = of_one_dtype(node, [lhs, rhs])
     both_computed = not node.is_known(0) and not node.is_known(1)
     if forms.elementwise is not None and both_computed and lhs.shape == rhs.shape:
         return node.apply(forms.elementwise(), [lhs, rhs], suffix)
     return node.apply(forms.broadcast(), [lhs, rhs], suffix)
+
+
+def of_one_dtype(node: ModelNode, operands: Sequence[Symbol]) -> list[Symbol]:
+    """Operands as they are, or as int64 where they are integers of several dtypes, as formats and the graph differ in
+    what comparisons and places give."""
+    if len({operand.dtype for operand in operands}) == 1 or not all(operand.type.is_integer for operand in operands):
+        return list(operands)
+    return [
+        operand if operand.dtype == "int64" else node.apply(Cast(dtype="int64"), [operand], f"operand{place}_int64")
+        for place, operand in enumerate(operands)
+    ]
 
 
 def _as_float(node: ModelNode, symbol: Symbol, side: str) -> Symbol:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-
 from mrt.frontend.shared.arithmetic import MULTIPLY, SUBTRACT, Arithmetic, combined, joined
 from mrt.frontend.shared.node import ModelNode
 from mrt.frontend.shared.selection import MAXIMUM
@@ -50,16 +48,26 @@ _LOGIC: dict[str, Arithmetic] = {"and": MULTIPLY, "or": MAXIMUM, "xor": SUBTRACT
 
 
 def logic(node: ModelNode, name: str) -> Symbol:
-    """ "and", "or" or "xor" of the node's two inputs, or "not" of its one: float32, 1 where it holds, else 0."""
+    """ "and", "or" or "xor" of the node's two inputs, or "not" of its one: 1 where it holds, else 0.
+
+    In integers where all of them are that, else in float32.
+    """
+    indices = (0,) if name == "not" else (0, 1)
+    in_floats = any(not node.is_known(index) and node.symbol(index).type.is_float for index in indices)
+    operands = [_truth(node, index, in_floats) for index in indices]
     if name == "not":
-        return node.apply(_NOT(), [_truth(node, 0)])
-    result = joined(node, _LOGIC[name], _truth(node, 0), _truth(node, 1), "difference" if name == "xor" else "")
+        return node.apply(_NOT(), operands)
+    result = joined(node, _LOGIC[name], operands[0], operands[1], "difference" if name == "xor" else "")
     return node.apply(Abs(), [result]) if name == "xor" else result
 
 
-def _truth(node: ModelNode, index: int) -> Symbol:
-    """An input as float32: those that comparisons gave are that already."""
+def _truth(node: ModelNode, index: int, in_floats: bool) -> Symbol:
+    """An input as float32, or int32: those that comparisons gave are that already."""
+    dtype = "float32" if in_floats else "int32"
     if node.is_known(index):
-        return node.parameter_of(index, f"truth{index}", "truth", lambda value: (value != 0).astype(np.float32))
+        kind = "truth" if in_floats else "truth_integer"
+        return node.parameter_of(index, f"truth{index}", kind, lambda value: (value != 0).astype(dtype))
     value = node.symbol(index)
-    return value if value.type.is_float else node.apply(Cast(dtype="float32"), [value], f"truth{index}")
+    if value.type.is_float if in_floats else value.dtype == "int32":
+        return value
+    return node.apply(Cast(dtype=dtype), [value], f"truth{index}")

@@ -23,12 +23,24 @@ _CHOOSING = frozenset(
         "WHERE",
         "_contrib_MultiBoxDetection",
         "_contrib_box_nms",
+        "aten.argsort.default",
+        "aten.argsort.stable",
+        "aten._unique2.default",
+        "aten.kthvalue.default",
+        "aten.masked_select.default",
+        "aten.multinomial.default",
+        "aten.nonzero.default",
+        "aten.sort.default",
+        "aten.sort.stable",
+        "aten.topk.default",
+        "aten.unique_dim.default",
+        "torchvision.nms.default",
         "argsort",
         "sort",
         "topk",
     ]
 )
-"""Operators of ONNX, OpenVINO, TFLite and MXNet that sort, or whose number of results the data decide."""
+"""Operators of ONNX, OpenVINO, TFLite, PyTorch and MXNet that sort, or whose number of results the data decide."""
 
 _LAYERS = frozenset(
     [
@@ -59,6 +71,17 @@ _LAYERS = frozenset(
         "BIDIRECTIONAL_SEQUENCE_RNN",
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
         "UNIDIRECTIONAL_SEQUENCE_RNN",
+        "aten.addmm.default",
+        "aten.bmm.default",
+        "aten.conv1d.default",
+        "aten.conv2d.default",
+        "aten.conv2d.padding",
+        "aten.conv3d.default",
+        "aten.convolution.default",
+        "aten.linear.default",
+        "aten.matmul.default",
+        "aten.mm.default",
+        "aten.scaled_dot_product_attention.default",
         "Deconvolution",
         "FullyConnected",
         "batch_dot",

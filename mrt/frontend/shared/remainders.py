@@ -6,18 +6,21 @@ import numpy as np
 
 from mrt.frontend.shared.arithmetic import DIVIDE, combined, number_for
 from mrt.frontend.shared.node import ModelNode
-from mrt.symbol import Symbol
+from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul, BroadcastSub
 from mrt.symbol.operators.functions import Floor, Trunc
+from mrt.symbol.operators.integer_math import FloorDivide, FloorMod
 from mrt.symbol.operators.periodic import ModScalar
 
 
 def remainder(node: ModelNode, truncates: bool) -> Symbol:
-    """The node's first input, of floats, modulo its second: of the divisor's sign, or truncated of the dividend's.
+    """The node's first input modulo its second: of the divisor's sign, or truncated of the dividend's.
 
-    Case 1: one divisor for all elements. Case 2: other ones that broadcast, as what the whole multiple leaves. Raises
-    UnsupportedOperatorError for a divisor that is computed, 0 or not finite.
+    Integers: see `_of_integers`. Floats, Case 1: one divisor for all elements. Case 2: other ones that broadcast, as
+    what the whole multiple leaves. Raises UnsupportedOperatorError for a divisor that is computed, 0 or not finite.
     """
+    if node.symbol(0).type.is_integer:
+        return _of_integers(node, FloorMod(), truncates, "")
     known = node.known(1, "divisor")
     if not np.isfinite(known).all() or not known.all():
         raise node.unsupported("the divisor", known.reshape(-1)[:3].tolist(), "a finite one other than 0")
@@ -30,6 +33,18 @@ def remainder(node: ModelNode, truncates: bool) -> Symbol:
 
 
 def whole_quotient(node: ModelNode, truncates: bool, suffix: str = "") -> Symbol:
-    """The node's first input, of floats, by its second, rounded down or to 0."""
+    """The node's first input by its second, rounded down or to 0; of integers see `_of_integers`."""
+    if node.symbol(0).type.is_integer:
+        return _of_integers(node, FloorDivide(), truncates, suffix)
     quotient = combined(node, DIVIDE, "quotient")
     return node.apply(Trunc() if truncates else Floor(), [quotient], suffix)
+
+
+def _of_integers(node: ModelNode, operator: Operator, truncates: bool, suffix: str) -> Symbol:
+    """A division of integers by constants of 1 or more, rounded down; UnsupportedOperatorError for any other."""
+    known = node.known(1, "divisor")
+    if truncates or known.min(initial=1) < 1:
+        found = "one towards 0" if truncates else f"by {known.min()}"
+        raise node.unsupported("a division of integers", found, "one that rounds down, by 1 or more")
+    divisor = node.parameter_of(1, "divisor", "int32", lambda value: value.astype(np.int32))
+    return node.apply(operator, [node.symbol(0), divisor], suffix)

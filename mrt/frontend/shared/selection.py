@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.frontend.shared.arithmetic import Arithmetic
+from mrt.frontend.shared.arithmetic import Arithmetic, of_one_dtype
 from mrt.frontend.shared.node import ModelNode
 from mrt.frontend.shared.shaping import reshaped
 from mrt.symbol import Operator, Symbol
@@ -32,7 +32,7 @@ def chosen(node: ModelNode) -> Symbol:
 
     A condition of fewer axes gets leading ones, since one of rank 1 would choose rows.
     """
-    x, y = node.symbol(1, "x"), node.symbol(2, "y")
+    x, y = of_one_dtype(node, [node.symbol(1, "x"), node.symbol(2, "y")])
     rank = max(x.type.rank, y.type.rank)
     given = node.shape(0)
     if len(given) >= rank:
@@ -61,15 +61,22 @@ def placed(node: ModelNode, kind: Callable[..., Operator], axis: int | None, kee
 
 
 def hot_rows(
-    node: ModelNode, indices: Symbol, depth: int, off: float, on: float, suffix: str = "", wraps: bool = False
+    node: ModelNode,
+    indices: Symbol,
+    depth: int,
+    off: float,
+    on: float,
+    suffix: str = "",
+    wraps: bool = False,
+    dtype: str = "float32",
 ) -> Symbol:
     """Along a new last axis of length `depth`, `on` at each index and `off` elsewhere; only `off` for an index outside.
 
     wraps: indices from -depth to -1 count from the end. Rows of a table: those before its first and after its last, to
-    which other indices are moved, have no `on`.
+    which other indices are moved, have no `on`. dtype: of the rows.
     """
     first = depth if wraps else 0
-    table = np.full(node.made((first + depth + 2, depth)), off)
+    table = np.full(node.made((first + depth + 2, depth)), off, dtype)
     places = np.arange(first + depth)
     table[places + 1, places % depth] = on
     later = node.apply(PlusScalar(first + 1.0), [indices], "places")

@@ -69,21 +69,13 @@ def arithmetic(node: TVMNode) -> Symbol:
 
 
 def remainder(node: TVMNode) -> Symbol:
-    """Of floats: `mod` has the sign of the dividend, `floor_mod` that of the divisor."""
-    _check_floats(node)
+    """`mod` has the sign of the dividend, `floor_mod` that of the divisor."""
     return remainders.remainder(node, truncates=node.kind == "mod")
 
 
 def whole_quotient(node: TVMNode) -> Symbol:
-    """Of floats, rounded down."""
-    _check_floats(node)
+    """Rounded down."""
     return remainders.whole_quotient(node, truncates=False)
-
-
-def _check_floats(node: TVMNode) -> None:
-    data = node.symbol(0)
-    if not data.type.is_float:
-        raise node.unsupported("the data", data.dtype, "a float")
 
 
 def negative(node: TVMNode) -> Symbol:

@@ -12,6 +12,7 @@ import numpy as np
 from mrt.calibration import Range
 from mrt.quantization.cost import added_operations, multiplications
 from mrt.quantization.demand import Demand
+from mrt.quantization.exact_integers import is_computed
 from mrt.quantization.expansion import expansion_of, group_readers
 from mrt.quantization.options import ActivationConfig
 from mrt.quantization.plan.channel_split import ChannelSplit
@@ -185,11 +186,13 @@ PART_SPLITS = FactPass("part_splits", part_splits, ("fixed", "parts", "options",
 
 
 def output_target(name: str, facts: Facts) -> Target:
-    """The quantizer of an output.
+    """The quantizer of an output. Integers that are computed of integers stay as they are.
 
     In a network that brings quantizers it has room beyond the range that was calibrated, where no bits are asked for:
     the network does not saturate there. What it adds up at its end is rounded once, as before a quantizer.
     """
+    if is_computed(facts.graph.by_name[name]):
+        return facts.own[name]
     magnitude, bits = facts.ranges[name].magnitude, output_bits(name, facts)
     if facts.fixed and "bits" not in facts.config.output.model_fields_set:
         magnitude, bits = np.ldexp(magnitude, max(MOST_OUTPUT_BITS - bits, 0)), MOST_OUTPUT_BITS

@@ -10,13 +10,14 @@ import numpy as np
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.constant_grids import ConstantGrid
+from mrt.quantization.exact_integers import is_computed
 from mrt.quantization.options import MOST_BITS, InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import extra_mask_bits, masked_scores_of
 from mrt.quantization.plan.divisors import divided_tensors
 from mrt.quantization.plan.facts import FactPass
 from mrt.quantization.plan.trained import FINE_BITS, input_bits, unquantized_tensors
 from mrt.quantization.quantizer import Target, affine_target, symmetric_target
-from mrt.quantization.tensor_plan import QuantizerOptions
+from mrt.quantization.tensor_plan import UNLIMITED, QuantizerOptions
 from mrt.symbol import Graph, Symbol
 
 NOTHING: Mapping[str, ConstantGrid] = MappingProxyType({})
@@ -33,7 +34,7 @@ def quantizer_options(
 ) -> dict[str, QuantizerOptions]:
     """What is asked of every tensor's quantizer; the first of these that holds.
 
-    1. A tensor that trained quantization fixes has that form.
+    1. A tensor that trained quantization fixes has that form, and integers computed of integers are these.
     2. What a network that brings quantizers does not round, and no layer reads, has FINE_BITS, as far as no override
        names it; an input that its layers read has as many as leave their sums room.
     3. What two-tensor divisions alone read, directly or, of divisors, by way of sums, functions and their like, has
@@ -56,6 +57,8 @@ def quantizer_options(
         scores = masked_scores_of(graph, symbol, ranges)
         if name in fixed:  # Case 1
             asked[name] = fixed[name]
+        elif is_computed(symbol):  # Case 1
+            asked[name] = Target(1.0, -UNLIMITED, UNLIMITED, pinned=True)
         elif name in fine and not is_named and name not in config.inputs:  # Case 2 or 3
             asked[name] = own.model_copy(update={"bits": max(own.bits, fine[name])})
         elif isinstance(followed, Target):  # Case 4

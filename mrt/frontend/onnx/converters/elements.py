@@ -5,6 +5,7 @@ from __future__ import annotations
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
 from mrt.frontend.shared.elements import Places, along_axis, by_tuples
+from mrt.frontend.shared.picking import gathered_elements, gathered_rows
 from mrt.frontend.shared.shaping import reshaped
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Concat, Take
@@ -12,13 +13,13 @@ from mrt.symbol.operators.transform import Concat, Take
 
 @converter("GatherElements")
 def gather_elements(node: Node) -> Symbol:
-    return _elements(node, _along_axis(node))
+    return gathered_elements(node, node.integer("axis", 0))
 
 
 @converter("GatherND")
 def gather_nd(node: Node) -> Symbol:
-    indices = node.known(1, "indices")
-    return _elements(node, by_tuples(node.label, node.shape(0), indices, node.integer("batch_dims", 0)))
+    """With indices that are joined of constants and of one tensor that the data decide, the constants count batches."""
+    return gathered_rows(node, node.integer("batch_dims", 0))
 
 
 @converter("Scatter", "ScatterElements")
@@ -40,13 +41,6 @@ def _along_axis(node: Node) -> Places:
     if any(given > size for place, (given, size) in enumerate(sizes) if place != axis):
         raise GraphError(f"{node.label}: indices of shape {indices.shape} are beyond the data, of shape {shape}")
     return along_axis(node.label, shape, axis, indices)
-
-
-def _elements(node: Node, places: Places) -> Symbol:
-    data = reshaped(node, node.symbol(0), places.merged, "merged")
-    positions = node.parameter(places.indices.reshape(-1).astype("int32"), "places")
-    found = node.apply(Take(axis=places.first), [data, positions], "" if places.flat == places.result else "taken")
-    return reshaped(node, found, places.result)
 
 
 def _replaced(node: Node, places: Places) -> Symbol:

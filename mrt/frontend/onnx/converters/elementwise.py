@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from mrt.errors import GraphError
+from mrt.frontend.onnx.converters.integers import quotient as integer_quotient
 from mrt.frontend.onnx.node import Node, Value, converter
 from mrt.frontend.shared.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
 from mrt.frontend.shared.clipping import FLOAT_MAX, clipped
@@ -90,12 +91,19 @@ def _is_end(node: Node, index: int) -> bool:
     return node.has(index) and (known is None or bool((np.abs(known) < FLOAT_MAX).any()))
 
 
-_ARITHMETIC = {"Add": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "Div": DIVIDE}
+_ARITHMETIC = {"Add": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY}
 
 
 @converter(*_ARITHMETIC)
 def arithmetic(node: Node) -> Symbol:
     return combined(node, _ARITHMETIC[node.operator])
+
+
+@converter("Div")
+def divide(node: Node) -> Value | tuple[Value, ...]:
+    """Of floats, or of integers beside them, cut towards 0."""
+    in_integers = all(np.dtype(node.input(index).dtype).kind in "biu" for index in (0, 1))
+    return integer_quotient(node) if in_integers else combined(node, DIVIDE)
 
 
 @converter("Neg")

@@ -8,6 +8,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.shared.arithmetic import of_one_dtype
 from mrt.frontend.shared.shaping import broadcast, expanded, reshaped
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import Concat, Squeeze, Transpose
@@ -84,7 +85,7 @@ def expand(node: Node) -> Symbol:
 
 @converter("Concat")
 def concat(node: Node) -> Symbol:
-    data = node.symbols()
+    data = of_one_dtype(node, node.symbols())
     if len(data) == 1:
         return data[0]
     axis = node.integer("axis", 1)

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from mrt.frontend.relax.node import Node, converter
+from mrt.frontend.shared import picking
 from mrt.frontend.shared.node import Value
 from mrt.frontend.shared.slicing import sliced, slices_of
 from mrt.frontend.tvm import slicing
 from mrt.symbol import Symbol
 
 converter("take")(slicing.take)
+
+
+@converter("gather_elements")
+def gather_elements(node: Node) -> Symbol:
+    return picking.gathered_elements(node, node.integer("axis"))
+
+
+@converter("gather_nd")
+def gather_nd(node: Node) -> Symbol:
+    return picking.gathered_rows(node, node.integer("batch_dims"))
 
 
 @converter("strided_slice")

@@ -48,8 +48,10 @@ def subtracted_from(node: Node) -> Expression:
 
 @converter("div.Tensor_mode", "div.Scalar_mode")
 def rounded_quotient(node: Node) -> Expression:
-    """A quotient of floats, rounded down or to 0, or as it is."""
+    """A quotient, rounded down or to 0, or as it is; of integers rounded down."""
     mode = node.arguments["rounding_mode"]
+    if node.dtype != "float32" and mode == "floor":
+        return relax.op.floor_divide(node.operand("self", node.dtype), node.operand("other", node.dtype))
     if node.dtype != "float32":
         raise node.unsupported("the data", node.dtype, "a float")
     quotient = node.emit(relax.op.divide(node.operand("self", node.dtype), node.operand("other", node.dtype)))
@@ -58,9 +60,7 @@ def rounded_quotient(node: Node) -> Expression:
 
 @converter("remainder.Tensor", "remainder.Scalar", "fmod.Tensor", "fmod.Scalar", "floor_divide.default")
 def remainder(node: Node) -> Expression:
-    """What is left of a quotient rounded down, or to 0 (fmod), and that quotient."""
-    if node.dtype != "float32":
-        raise node.unsupported("the data", node.dtype, "a float")
+    """What is left of a quotient rounded down, or to 0 (fmod, of floats), and that quotient."""
     combine = _DIVISIONS[node.operator.partition(".")[0]]
     return combine(node.operand("self", node.dtype), node.operand("other", node.dtype))
 

@@ -53,12 +53,17 @@ def place(node: Node) -> Expression:
 
 @converter("cumsum.default")
 def cumulated_sum(node: Node) -> Expression:
-    """A product with a triangle of ones."""
+    """A product with a triangle of ones; of integers, which have no weights, products that are summed up."""
     data = node.operand("self", node.dtype)
-    if node.dtype != "float32" or not node.shape:
-        raise node.unsupported("the data", f"{node.dtype} of shape {node.shape}", "a float of rank 1 or more")
+    if not node.shape:
+        raise node.unsupported("the data", "one number", "rank 1 or more")
     axis = node.integer("dim") % len(node.shape)
-    return mapped(node, data, axis, np.tri(node.made(node.shape[axis], node.shape[axis])[0]))
+    triangle = np.tri(node.made(node.shape[axis], node.shape[axis])[0])
+    if node.dtype == "float32":
+        return mapped(node, data, axis, triangle)
+    ones = triangle.reshape(*triangle.shape, *(1,) * (len(node.shape) - axis - 1))
+    column = node.emit(relax.op.expand_dims(data, axis))
+    return relax.op.sum(node.emit(relax.op.multiply(column, constant(ones, node.dtype))), axis + 1)
 
 
 @converter("var.correction")

@@ -9,7 +9,7 @@ from tvm import relax
 
 from mrt.frontend.shared.elements import Places, along_axis, by_tuples
 from mrt.frontend.torch.building import part, taken
-from mrt.frontend.torch.node import Expression, Node, constant, converter, shape_of
+from mrt.frontend.torch.node import Expression, Node, constant, converter, dtype_of, shape_of
 from mrt.symbol import Array
 
 
@@ -46,6 +46,7 @@ def index(node: Node) -> Expression:
     2. Constant indices of several axes of which each varies along axes of the result of its own, such as a column
        beside a row, are taken axis by axis. Those that are all of an axis in order leave it as it is, the batch too.
     3. Other constant indices of neighbouring axes are places in these axes as one.
+    4. Rows in order beside computed places are one place, or several, of every sample.
     """
     given = [(axis, item) for axis, item in enumerate(node.arguments["indices"]) if item is not None]
     if not all(str(item.meta["val"].dtype).startswith("torch.int") for _, item in given):
@@ -56,9 +57,26 @@ def index(node: Node) -> Expression:
     axes = [axis for axis, _ in given]
     known = [node.indices.get(item) for _, item in given]
     found = [value for value in known if value is not None]
+    if axes == [0, 1] and known[1] is None and _counts_rows(node, known[0]):
+        places = node.cast(node.importer.env[given[1][1]], "int64")
+        tuples = node.emit(relax.op.expand_dims(places, len(shape_of(places))))
+        return relax.op.gather_nd(node.tensor("self"), tuples, 1)
     if len(found) < len(known) or axes != [*range(axes[0], axes[0] + len(axes))]:
-        raise node.unsupported("argument indices", f"{len(given)} tensors", "constants of neighbouring axes, or one")
+        raise node.unsupported(
+            "argument indices",
+            f"{len(given)} tensors",
+            "constants of neighbouring axes, or one behind all rows in order",
+        )
     return _by_axes(node, axes[0], found)
+
+
+def _counts_rows(node: Node, rows: Array | None) -> bool:
+    """Whether a constant names the rows of the data in order, and the places beside it have an axis for them."""
+    count = shape_of(node.tensor("self"))[0]
+    places = shape_of(node.importer.env[node.arguments["indices"][1]])
+    if rows is None or places[:1] != (count,) or rows.shape != (count, *(1,) * (len(places) - 1)):
+        return False
+    return np.array_equal(rows.reshape(-1), np.arange(count))
 
 
 def _by_axes(node: Node, first: int, indices: list[Array]) -> Expression:
@@ -80,9 +98,44 @@ def _by_axes(node: Node, first: int, indices: list[Array]) -> Expression:
     return _reshaped(node.emit(taken(_emitted(node, data, merged), first, places.reshape(-1))), node.shape)
 
 
+@converter("index_put.default")
+def index_put(node: Node) -> Expression:
+    """One value at some places, the data at the others. Case 1: places where a tensor of truth values holds, which has
+    the first axes of the data. Case 2: one computed place in every row of a matrix.
+    """
+    data, value = node.tensor("self"), node.operand("values", node.dtype)
+    given = node.arguments["indices"]
+    shape, rank = shape_of(data), len(shape_of(data))
+    if math.prod(shape_of(value)) != 1 or node.flag("accumulate") or any(item is None for item in given):
+        raise node.unsupported(
+            "the values put there", f"of shape {shape_of(value)}", "one that replaces what was there"
+        )
+    if len(given) == 1 and dtype_of(node.importer.env[given[0]]) == "bool":
+        holds = node.importer.env[given[0]]
+        holds = _emitted(node, holds, (*shape_of(holds), *(1,) * (rank - len(shape_of(holds)))))
+    elif len(given) == rank == 2 and _counts_rows(node, node.indices.get(given[0])):
+        places = node.cast(node.importer.env[given[1]], "int64")
+        holds = _marked(node, places, shape[1])
+    else:
+        raise node.unsupported("argument indices", f"{len(given)} tensors", "truth values, or a place in every row")
+    return relax.op.where(holds, _emitted(node, value, (1,) * rank), data)
+
+
+def _marked(node: Node, places: Expression, length: int) -> Expression:
+    """Along a new last axis, whether a place is the one that is named, counted from the end where it is below 0."""
+    column = node.emit(relax.op.expand_dims(places, len(shape_of(places))))
+    counted = constant(np.arange(*node.made(length)), "int64")
+    from_front = node.emit(relax.op.equal(column, counted))
+    return node.emit(
+        relax.op.logical_or(from_front, node.emit(relax.op.equal(column, constant(np.arange(-length, 0), "int64"))))
+    )
+
+
 @converter("gather.default")
 def gather(node: Node) -> Expression:
-    """Elements at constant indices along an axis, an index for every one."""
+    """Elements along an axis, an index for every one."""
+    if node.arguments["index"] not in node.indices:
+        return relax.op.gather_elements(node.tensor("self"), node.operand("index", "int64"), node.integer("dim"))
     places = _along_axis(node)
     data = _emitted(node, node.tensor("self"), places.merged)
     return _reshaped(node.emit(taken(data, places.first, places.indices.reshape(-1))), node.shape)
