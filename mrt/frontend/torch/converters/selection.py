@@ -7,9 +7,10 @@ import math
 import numpy as np
 from tvm import relax
 
-from mrt.frontend.shared.elements import Places, along_axis, by_tuples
-from mrt.frontend.torch.building import part, taken
+from mrt.frontend.shared.elements import along_axis, in_a_row
+from mrt.frontend.torch.building import emitted, reshaped, taken
 from mrt.frontend.torch.node import Expression, Node, constant, converter, shape_of
+from mrt.frontend.torch.placing import places_along_axis
 from mrt.symbol import Array
 
 
@@ -45,7 +46,7 @@ def index(node: Node) -> Expression:
     1. Indices of one axis may be computed.
     2. Constant indices of several axes of which each varies along axes of the result of its own, such as a column
        beside a row, are taken axis by axis. Those that are all of an axis in order leave it as it is, the batch too.
-    3. Other constant indices of neighbouring axes are places in these axes as one.
+    3. Other constant indices are places in these axes as one, which come first where others lie between them.
     """
     given = [(axis, item) for axis, item in enumerate(node.arguments["indices"]) if item is not None]
     if not all(str(item.meta["val"].dtype).startswith("torch.int") for _, item in given):
@@ -56,14 +57,17 @@ def index(node: Node) -> Expression:
     axes = [axis for axis, _ in given]
     known = [node.indices.get(item) for _, item in given]
     found = [value for value in known if value is not None]
-    if len(found) < len(known) or axes != [*range(axes[0], axes[0] + len(axes))]:
-        raise node.unsupported("argument indices", f"{len(given)} tensors", "constants of neighbouring axes, or one")
-    return _by_axes(node, axes[0], found)
-
-
-def _by_axes(node: Node, first: int, indices: list[Array]) -> Expression:
-    """Elements at constant indices of the axes from `first` on."""
+    if len(found) < len(known):
+        raise node.unsupported("argument indices", f"{len(given)} tensors", "constants, or one tensor")
     data = node.tensor("self")
+    if axes != [*range(axes[0], axes[0] + len(axes))]:
+        others = [axis for axis in range(len(shape_of(data))) if axis not in axes]
+        return _by_axes(node, node.emit(relax.op.permute_dims(data, [*axes, *others])), 0, found)
+    return _by_axes(node, data, axes[0], found)
+
+
+def _by_axes(node: Node, data: Expression, first: int, indices: list[Array]) -> Expression:
+    """Elements at constant indices of the axes from `first` on."""
     shape = shape_of(data)
     rank = len(np.broadcast_shapes(*(value.shape for value in indices)))
     aligned = [value.reshape((1,) * (rank - value.ndim) + value.shape) for value in indices]
@@ -73,53 +77,18 @@ def _by_axes(node: Node, first: int, indices: list[Array]) -> Expression:
             places = along_axis(node.label, (shape[axis],), 0, value.reshape(-1)).indices
             if not np.array_equal(places, np.arange(shape[axis])):
                 data = node.emit(taken(data, axis, places))
-        return _reshaped(data, node.shape)
-    tuples = np.stack(np.broadcast_arrays(*indices), -1)
-    places = by_tuples(node.label, shape[first:], tuples).indices
+        return reshaped(data, node.shape)
+    places = in_a_row(node.label, shape[first : first + len(indices)], indices)
     merged = (*shape[:first], math.prod(shape[first : first + len(indices)]), *shape[first + len(indices) :])
-    return _reshaped(node.emit(taken(_emitted(node, data, merged), first, places.reshape(-1))), node.shape)
+    return reshaped(node.emit(taken(emitted(node, data, merged), first, places.reshape(-1))), node.shape)
 
 
 @converter("gather.default")
 def gather(node: Node) -> Expression:
     """Elements at constant indices along an axis, an index for every one."""
-    places = _along_axis(node)
-    data = _emitted(node, node.tensor("self"), places.merged)
-    return _reshaped(node.emit(taken(data, places.first, places.indices.reshape(-1))), node.shape)
-
-
-@converter("scatter.src", "scatter.value")
-def scatter(node: Node) -> Expression:
-    """The data with some elements replaced: what is put there follows the data, and every place takes its own."""
-    places = _along_axis(node)
-    if node.operator == "scatter.src":
-        given = node.cast(node.tensor("src"), node.dtype)
-        for axis, size in enumerate(places.result):
-            given = given if shape_of(given)[axis] == size else node.emit(part(given, axis, 0, size))
-        updates = _emitted(node, given, places.flat)
-    else:
-        value = constant(node.arguments["value"], node.dtype)
-        updates = node.emit(relax.op.full(node.made(*places.flat), value, node.dtype))
-    data = _emitted(node, node.tensor("self"), places.merged)
-    joined = node.emit(relax.op.concat([data, updates], places.first))
-    return _reshaped(node.emit(taken(joined, places.first, places.replaced)), node.shape)
-
-
-def _along_axis(node: Node) -> Places:
-    shape, indices = shape_of(node.tensor("self")), node.indices.get(node.arguments["index"])
-    if indices is None:
-        raise node.unsupported("argument index", "computed from the data", "a constant")
-    if not shape or not indices.size:
-        raise node.unsupported("argument index", f"of shape {indices.shape}", "one of an axis or more")
-    return along_axis(node.label, shape, node.integer("dim") % len(shape), indices)
-
-
-def _emitted(node: Node, data: Expression, shape: tuple[int, ...]) -> Expression:
-    return data if shape_of(data) == shape else node.emit(relax.op.reshape(data, shape))
-
-
-def _reshaped(data: Expression, shape: tuple[int, ...]) -> Expression:
-    return data if shape_of(data) == shape else relax.op.reshape(data, shape)
+    places = places_along_axis(node)
+    data = emitted(node, node.tensor("self"), places.merged)
+    return reshaped(node.emit(taken(data, places.first, places.indices.reshape(-1))), node.shape)
 
 
 def _elements(node: Node, axis: int, indices: Expression, computed: bool) -> Expression:
