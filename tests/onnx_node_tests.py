@@ -24,7 +24,20 @@ from mrt.frontend.onnx.reader import OPSETS
 
 PARAMETERS: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(
-        ("Reshape", "Tile", "Expand", "Squeeze", "Unsqueeze", "CumSum", "CastLike", "Trilu", "Split", "Upsample"), (1,)
+        (
+            "Reshape",
+            "Tile",
+            "Expand",
+            "Squeeze",
+            "Unsqueeze",
+            "CumProd",
+            "CumSum",
+            "CastLike",
+            "Trilu",
+            "Split",
+            "Upsample",
+        ),
+        (1,),
     ),
     **{
         f"Reduce{kind}": (1,)
@@ -47,6 +60,9 @@ PARAMETERS: Mapping[str, tuple[int, ...]] = {
     "RMSNormalization": (1,),
     "RotaryEmbedding": (3,),
     "AffineGrid": (1,),
+    "GridSample": (1,),
+    **dict.fromkeys(("Col2Im", "DFT"), (1, 2)),
+    "STFT": (1, 2, 3),
     **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), (0,)),
     "CenterCropPad": (1,),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), (1, 2)),

@@ -37,6 +37,13 @@ def run(
 X = random(2, 4, 6, 6)
 
 
+def test_powers_of_tensors() -> None:
+    exponents = np.float32([[[2.0]], [[0.5]], [[1.0]], [[-1.0]]])
+    base = np.abs(X) + np.float32(0.5)
+    found = run("broadcast_power", {"x": base}, {"p": exponents[None]})
+    np.testing.assert_allclose(found, base**exponents, rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["max", "avg", "sum"])
 @pytest.mark.parametrize("convention", ["valid", "full"])
 @pytest.mark.parametrize("pad", ["(1, 1)", "(0, 0)"])

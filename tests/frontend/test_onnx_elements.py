@@ -51,6 +51,15 @@ def test_scatter_nd(places: list[list[int]]) -> None:
     assert_agrees(single("ScatterND", (2, 3, 4), {"i": named, "updates": updates}, 13))
 
 
+@pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
+def test_what_is_put_somewhere_is_combined_with_what_is_there(reduction: str) -> None:
+    named = {"i": np.array([[1], [0], [1], [-1], [1]])}
+    updates = {"updates": RNG.standard_normal((5, 4)).astype(np.float32)}
+    assert_agrees(single("ScatterND", (3, 4), named | updates, 18, reduction=reduction))
+    rows = {"i": np.array([[0, 1], [2, 1]])} | {"updates": updates["updates"][:2, :2]}
+    assert_agrees(single("ScatterElements", (3, 4), rows, 18, reduction=reduction, axis=0))
+
+
 @pytest.mark.parametrize("operator, constants", [("GatherND", {"i": BATCHED}), ("GatherElements", {})])
 def test_places_that_are_those_of_every_sample_keep_the_batch(operator: str, constants: dict[str, np.ndarray]) -> None:
     same = np.broadcast_to(indices(3, 4, size=3), (2, 3, 4)).copy()
@@ -112,8 +121,10 @@ def test_places_along_the_batch_that_the_data_decide_are_refused() -> None:
 
 
 def test_what_cannot_be_read_is_refused() -> None:
-    with pytest.raises(UnsupportedOperatorError, match="reduction is add; none is needed"):
-        given = {"i": np.zeros((1, 1), np.int64), "updates": np.ones((1, 3), np.float32)}
+    with pytest.raises(UnsupportedOperatorError, match="how often one place is named is 65; at most 64"):
+        given = {"i": np.zeros((65, 1), np.int64), "updates": np.ones((65, 3), np.float32)}
         from_onnx(single("ScatterND", (2, 3), given, 16, reduction="add"))
+    with pytest.raises(UnsupportedOperatorError, match="attribute reduction is mean"):
+        from_onnx(single("ScatterND", (2, 3), {**given, "i": given["i"] * 0}, 16, reduction="mean"))
     with pytest.raises(GraphError, match=r"indices are no integers in \[-3, 3\)"):
         from_onnx(single("GatherElements", (2, 3), {"i": np.full((2, 3), 3)}, axis=1))

@@ -110,9 +110,26 @@ def test_constant_powers(exponent: float, feeds: dict[str, np.ndarray], record: 
     assert operators_of(graph) == [record]
 
 
-def test_powers_that_vary_are_refused() -> None:
-    with pytest.raises(UnsupportedOperatorError, match=r"y \(Pow\): input exponent is of shape \(2,\) on .*one number"):
-        from_onnx(single("Pow", (3, 2), {"p": np.array([1.0, 2.0], np.float32)}))
+@pytest.mark.parametrize("shape", [(3,), (2, 1), (2, 1, 3), (2, 2, 3)])
+def test_powers_that_vary(shape: tuple[int, ...]) -> None:
+    exponents = np.resize(np.array([2, 0.5, 1, -1, 3.5], np.float32), shape)
+    x = np.random.default_rng(3).uniform(0.1, 3, (2, 2, 3)).astype(np.float32)
+    assert_agrees(single("Pow", (2, 2, 3), {"p": exponents}), {"x": x})
+
+
+@pytest.mark.parametrize("base", [2.0, [0.5, 1.0, 3.0]])
+def test_powers_of_constants(base: object) -> None:
+    graph = assert_agrees(single("Pow", (2, 3), {"b": np.array(base, np.float32)}, inputs=["b", "x"]))
+    assert operators_of(graph)[-1] == "exp"
+
+
+def test_powers_without_integers_are_refused() -> None:
+    with pytest.raises(UnsupportedOperatorError, match=r"exponent is computed from the data; a constant, or exp\("):
+        from_onnx(single("Pow", (2, 3), inputs=["x", "x"]))
+    with pytest.raises(UnsupportedOperatorError, match=r"base is \[-1.0\]"):
+        from_onnx(single("Pow", (2, 3), {"b": np.float32([-1])}, inputs=["b", "x"]))
+    with pytest.raises(UnsupportedOperatorError, match="of 65 different numbers; at most 64"):
+        from_onnx(single("Pow", (2, 65), {"p": np.arange(65, dtype=np.float32)}))
 
 
 @pytest.mark.parametrize("opset", [12, 21])

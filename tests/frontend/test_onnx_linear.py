@@ -145,7 +145,6 @@ def test_einsum_where_an_axis_of_one_meets_a_longer_one() -> None:
 @pytest.mark.parametrize(
     ("equation", "words"),
     [
-        ("ii->i", "with a letter twice"),
         ("ij,jk->ik", "has 2 terms, 1 operands are given"),
         ("ijk->i", "does not fit"),
         ("i->i", "does not fit"),
@@ -157,3 +156,26 @@ def test_einsum_where_an_axis_of_one_meets_a_longer_one() -> None:
 def test_equations_that_mean_nothing_here(equation: str, words: str) -> None:
     with pytest.raises(MRTError, match=words):
         from_onnx(single("Einsum", (3, 3), equation=equation))
+
+
+@pytest.mark.parametrize(
+    "equation, shape", [("ii->i", (3, 3)), ("bii", (2, 3, 3)), ("...iaii->i...a", (2, 3, 4, 3, 3))]
+)
+def test_diagonals(equation: str, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    (found,) = from_onnx(single("Einsum", shape, equation=equation)).evaluate({"x": x})
+    np.testing.assert_allclose(found, np.einsum(equation, x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("exclusive", [0, 1])
+@pytest.mark.parametrize("reverse", [0, 1])
+@pytest.mark.parametrize("length", [1, 5, 8])
+def test_cumulated_products(exclusive: int, reverse: int, length: int) -> None:
+    model = single("CumProd", (2, length), {"axis": np.int64(1)}, 26, exclusive=exclusive, reverse=reverse)
+    x = np.random.default_rng(2).uniform(0.5, 2, (2, length))
+    ordered = x[:, ::-1] if reverse else x
+    if exclusive:
+        ordered = np.concatenate([np.ones((2, 1)), ordered[:, :-1]], 1)
+    wanted = ordered.cumprod(1)
+    (found,) = from_onnx(model).evaluate({"x": x.astype(np.float32)})
+    np.testing.assert_allclose(found, wanted[:, ::-1] if reverse else wanted, rtol=1e-5)

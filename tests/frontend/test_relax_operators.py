@@ -236,6 +236,25 @@ def test_casts() -> None:
     assert operators(graph) == ["relu"]
 
 
+def test_elementwise_operators_of_two_tensors() -> None:
+    points = {"y": np.float32([[0.5, -2, 0], [3, -1, 0]]), "x": np.float32([[1, 0.3, -2], [-1, -4, 3]])}
+    check(op.atan2, feeds=points, y=(2, 3), x=(2, 3))
+    check(lambda x, y: op.floor_mod(x, op.add(op.abs(y), constant(0.7))), x=(2, 3), y=(2, 3))
+    check(lambda x: op.cumprod(x, 1), x=(2, 5))
+    check(lambda x: op.cumsum(op.cumsum(x, 1), 0, exclusive=True), x=(2, 5))
+    check(lambda x: op.cumprod(x, 1, exclusive=True), x=(2, 5))
+    check(lambda x: op.nn.prelu(x, constant([0.1, -0.2, 0.3, 0.4]), 2), x=(1, 2, 4, 3))
+    check(lambda x, a: op.nn.prelu(x, a, 1), x=(1, 2, 4, 3), a=(2,))
+
+
+def test_grids() -> None:
+    grid = constant(np.random.default_rng(1).uniform(-1.2, 1.2, (1, 2, 3, 4)).astype("float32"))
+    graph = from_relax(
+        build(lambda x: op.image.grid_sample(x, grid, "bilinear", "NCHW", "border", True), x=(1, 2, 5, 4))
+    )
+    assert graph.outputs[0].shape == (1, 2, 3, 4)
+
+
 # What is not covered
 
 
@@ -243,7 +262,6 @@ def test_casts() -> None:
     ("body", "found"),
     [
         (lambda x: op.nn.pad(x, [0, 0, 0, 0, 1, 1, 1, 1], "circular"), "pad_mode is circular"),
-        (lambda x: op.nn.prelu(x, constant([0.1, 0.2, 0.3, 0.4]), 2), "axis is 2"),
         (lambda x: op.nn.layer_norm(x, constant(np.ones(2)), constant(np.ones(2)), axes=[1]), "axes is (1,)"),
         (lambda x: op.nn.conv2d(x, op.nn.relu(constant(np.ones((2, 2, 1, 1)))), out_layout="NCHW2c"), "out_layout"),
     ],

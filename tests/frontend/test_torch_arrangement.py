@@ -102,6 +102,18 @@ def test_interpolation() -> None:
         IMAGES,
     )
     assert operators(check(resized("nearest", scale_factor=2), IMAGES)) == ["UpSampling"]
+    smooth = {
+        f"{mode} {options}": resized(mode, antialias=antialias, **options)
+        for mode, antialias in (("bicubic", False), ("bicubic", True), ("bilinear", True))
+        for options in (
+            {"scale_factor": 1.7},
+            {"size": (5, 13)},
+            {"size": (4, 3), "align_corners": True},
+            {"scale_factor": 0.6, "recompute_scale_factor": True},
+        )
+    }
+    check_each(smooth, IMAGES)
+    assert operators(check(resized("bicubic", size=(5, 13)), IMAGES)).count("FullyConnected") == 2
 
 
 def test_interpolation_of_other_ranks() -> None:

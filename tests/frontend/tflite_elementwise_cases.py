@@ -238,6 +238,16 @@ case("argmin", "ARG_MIN", [Computed(IMAGE), ints(1)[0]], IMAGE.argmin(axis=1), "
 
 
 case("cos", "COS", [Computed(X)], np.cos(X))
+case("sin", "SIN", [Computed(X)], np.sin(X))
+case("atan2", "ATAN2", [Computed(Y), Computed(X)], np.arctan2(Y, X))
+case("atan2 broadcasting", "ATAN2", [Computed(Y), X[0, 0]], np.arctan2(Y, X[0, 0]))
+case(
+    "pow by channel",
+    "POW",
+    [Computed(abs(X) + f(0.1)), f([2, 0.5, 3, -1])],
+    (abs(X) + f(0.1)) ** f([2, 0.5, 3, -1]),
+    "PowOptions",
+)
 
 # Normalisation over neighbouring channels
 

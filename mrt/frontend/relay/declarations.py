@@ -158,6 +158,9 @@ DECLARATIONS: dict[str, Declaration] = {
     **_same(1, _resize("NCW"), "image.resize1d"),
     **_same(1, _resize("NCHW"), "image.resize2d"),
     **_same(1, _resize("NCDHW"), "image.resize3d"),
+    **_same(
+        2, {"method": "bilinear", "layout": "NCHW", "padding_mode": "zeros", "align_corners": True}, "image.grid_sample"
+    ),
     **_same(2, {"units": REQUIRED, "out_dtype": ""}, "nn.dense"),
     **_same(2, {"units": REQUIRED, **_TRANSPOSED}, "nn.matmul"),
     **_same(2, _TRANSPOSED, "nn.batch_matmul"),

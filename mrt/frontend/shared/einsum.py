@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from mrt.errors import GraphError
 from mrt.frontend.shared.node import ModelNode
 from mrt.frontend.shared.reductions import over_axes
@@ -12,7 +14,7 @@ from mrt.frontend.shared.shaping import broadcast, reshaped
 from mrt.symbol import Symbol
 from mrt.symbol.operators.linear import BatchDot
 from mrt.symbol.operators.reduce import Sum
-from mrt.symbol.operators.transform import Transpose
+from mrt.symbol.operators.transform import Take, Transpose
 
 _SPARE = "".join(map(chr, range(0x100, 0x120)))
 """Letters that stand for the axes of an ellipsis, from the last on: no equation has them."""
@@ -22,10 +24,12 @@ def summed(node: ModelNode, equation: str, operands: Sequence[Symbol]) -> Symbol
     """What an equation such as "bij,bjk->bik" makes of the operands, with ellipses, whose axes broadcast.
 
     Each letter that the result lacks is summed over. Operands are multiplied from left to right, a letter summed over
-    as soon as no later operand has it. Raises GraphError where the equation does not fit the operands,
-    UnsupportedOperatorError where an operand has a letter twice, which means a diagonal.
+    as soon as no later operand has it. A letter that an operand has twice means its diagonal. Raises GraphError where
+    the equation does not fit the operands.
     """
     terms, result = _parsed(node, equation, operands)
+    pairs = [_diagonal(node, *pair, f"operand{place}") for place, pair in enumerate(zip(operands, terms, strict=True))]
+    operands, terms = [operand for operand, _ in pairs], [term for _, term in pairs]
     sizes = _sizes(node, equation, terms, operands)
     current, letters = operands[0], terms[0]
     for place in range(len(operands)):
@@ -44,6 +48,29 @@ def summed(node: ModelNode, equation: str, operands: Sequence[Symbol]) -> Symbol
     shape = tuple(sizes[letter] for letter in result)
     aligned = tuple(size if letter in letters else 1 for letter, size in zip(result, shape, strict=True))
     return broadcast(node, reshaped(node, current, _own(current, aligned, result, letters)), shape)
+
+
+def _diagonal(node: ModelNode, data: Symbol, letters: str, suffix: str) -> tuple[Symbol, str]:
+    """An operand of which each letter names one axis: the places where axes of the same letter have the same index."""
+    for letter in sorted(set(letters)):
+        while letters.count(letter) > 1:
+            axes = [axis for axis, other in enumerate(letters) if other == letter][:2]
+            sizes = {data.shape[axis] for axis in axes}
+            if len(sizes) > 1:
+                raise GraphError(f"{node.label}: the diagonal of {data.type} along axes {axes} of unequal lengths")
+            data = diagonal(node, data, (axes[0], axes[1]), f"{suffix}_{letters.count(letter)}{letter}")
+            letters = "".join(other for axis, other in enumerate(letters) if axis not in axes) + letter
+    return data, letters
+
+
+def diagonal(node: ModelNode, data: Symbol, axes: tuple[int, int], suffix: str) -> Symbol:
+    """The elements with the same index along two axes of one length, which become one, the last."""
+    length = data.shape[axes[0]]
+    others = [axis for axis in range(data.type.rank) if axis not in axes]
+    moved = node.apply(Transpose(axes=(*others, *axes)), [data], f"{suffix}_moved")
+    flat = reshaped(node, moved, (*moved.shape[:-2], length * length), f"{suffix}_flat")
+    places = node.parameter((np.arange(length) * (length + 1)).astype(np.int32), f"{suffix}_places")
+    return node.apply(Take(axis=len(others)), [flat, places], f"{suffix}_diagonal")
 
 
 def _own(current: Symbol, aligned: tuple[int, ...], result: str, letters: str) -> tuple[int, ...]:
@@ -67,8 +94,6 @@ def _parsed(node: ModelNode, equation: str, operands: Sequence[Symbol]) -> tuple
             raise GraphError(f"{node.label}: equation {equation} holds {term}; letters and one ellipsis are needed")
         if more < 0 or (more and "..." not in term) or more > len(_SPARE):
             raise GraphError(f"{node.label}: term {term} of equation {equation} does not fit {operand.type}")
-        if len(set(letters)) < len(letters):
-            raise node.unsupported(f"term {term} of attribute equation", "with a letter twice", "each letter once")
     widest = max(hidden)
     terms = [term.replace("...", _SPARE[widest - more : widest]) for term, more in zip(terms, hidden, strict=True)]
     if arrow:

@@ -1,4 +1,4 @@
-"""Elements at constant places, and elements put there: places in some axes taken as one, whatever format names them."""
+"""Elements at constant places, and elements put there: places in some axes as one, whatever format names them."""
 
 from __future__ import annotations
 
@@ -54,6 +54,28 @@ class Places:
         sources[self.indices.reshape(-1)] = self.length + np.arange(self.indices.size)
         return sources
 
+    def rounds(self) -> list[Array]:
+        """For what is put there, which of it each place of the one axis takes, -1 for none; each element once.
+
+        Places that are named several times take one element a round.
+        """
+        flat = self.indices.reshape(-1)
+        order = np.argsort(flat, kind="stable")
+        starts = np.flatnonzero(np.diff(flat[order], prepend=-1))
+        nth = np.empty(flat.size, np.int64)
+        nth[order] = np.arange(flat.size) - np.repeat(starts, np.diff(starts, append=flat.size))
+        found = []
+        for turn in range(int(nth.max(initial=-1)) + 1):
+            sources = np.full(self.length, -1)
+            (chosen,) = np.nonzero(nth == turn)
+            sources[flat[chosen]] = chosen
+            found.append(sources)
+        return found
+
+
+MOST_ROUNDS = 64
+"""So many elements may be put together in one place: each round is a step of the network."""
+
 
 def along_axis(label: str, shape: Sequence[int], axis: int, indices: Array) -> Places:
     """Y[i, j, k] = X[i, indices[i, j, k], k] for axis 1: one index for every element of the result.
@@ -90,6 +112,15 @@ def by_tuples(label: str, shape: Sequence[int], indices: Array, batch_axes: int 
     stop = batch_axes + count
     places = np.asarray(np.ravel_multi_index(tuple(parts), tuple(shape[first:stop])))
     return Places(tuple(shape), first, stop, places)
+
+
+def in_a_row(label: str, shape: Sequence[int], indices: Sequence[Array]) -> Array:
+    """Places in axes of this shape, one index array for each that broadcast, as places in one axis of all elements.
+
+    GraphError for an index outside.
+    """
+    named = [_counted_from_front(label, each, size) for each, size in zip(indices, shape, strict=True)]
+    return np.asarray(np.ravel_multi_index(tuple(np.broadcast_arrays(*named)), tuple(shape)))
 
 
 def _is_in_order(parts: Sequence[Array], length: int) -> bool:

@@ -16,13 +16,14 @@ from mrt.symbol.operators.periodic import ModScalar
 def remainder(node: ModelNode, truncates: bool) -> Symbol:
     """The node's first input modulo its second: of the divisor's sign, or truncated of the dividend's.
 
-    Integers: see `_of_integers`. Floats, Case 1: one divisor for all elements. Case 2: other ones that broadcast, as
-    what the whole multiple leaves. Raises UnsupportedOperatorError for a divisor that is computed, 0 or not finite.
+    Integers: see `_of_integers`. Floats, Case 1: one divisor for all elements. Case 2: other ones that broadcast,
+    computed ones too, as what the whole multiple leaves. Raises UnsupportedOperatorError for a constant divisor that is
+    0 or not finite.
     """
     if node.symbol(0).type.is_integer:
         return _of_integers(node, FloorMod(), truncates, "")
-    known = node.known(1, "divisor")
-    if not np.isfinite(known).all() or not known.all():
+    known = node.array(1)
+    if known is not None and not (np.isfinite(known).all() and known.all()):
         raise node.unsupported("the divisor", known.reshape(-1)[:3].tolist(), "a finite one other than 0")
     divisor = number_for(node, 1, 0)
     if divisor is not None:

@@ -14,9 +14,7 @@ _REMEDIES = {
     **dict.fromkeys(("DynamicQuantizeLinear", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul"), _DYNAMIC),
     **dict.fromkeys(("MatMulIntegerToFloat", "com.microsoft.DynamicQuantizeLSTM"), _DYNAMIC),
     **dict.fromkeys(("com.microsoft.DynamicQuantizeMatMul", "com.microsoft.MatMulIntegerToFloat"), _DYNAMIC),
-    **dict.fromkeys(
-        ("DFT", "STFT", "MelWeightMatrix", "RFFT2D", "aten.stft.default", "aten._fft_r2c.default"), _SPECTRUM
-    ),
+    **dict.fromkeys(("MelWeightMatrix", "RFFT2D"), _SPECTRUM),
     **dict.fromkeys(("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"), _RANDOM),
     **dict.fromkeys(("Multinomial", "Bernoulli", "RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL"), _RANDOM),
     **dict.fromkeys(("SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceAt"), _LISTS),

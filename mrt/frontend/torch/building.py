@@ -23,6 +23,15 @@ def part(data: Expression, axis: int, begin: int, end: int) -> Expression:
     return relax.op.strided_slice(data, [axis], [begin], [end])
 
 
+def emitted(node: Node, data: Expression, shape: tuple[int, ...]) -> Expression:
+    """`data` in a shape, as a variable."""
+    return data if shape_of(data) == shape else node.emit(relax.op.reshape(data, shape))
+
+
+def reshaped(data: Expression, shape: tuple[int, ...]) -> Expression:
+    return data if shape_of(data) == shape else relax.op.reshape(data, shape)
+
+
 def taken(data: Expression, axis: int, indices: Sequence[int] | Array) -> Expression:
     """The elements at constant indices along an axis counted from the front."""
     return relax.op.take(data, constant(indices, "int64"), axis)

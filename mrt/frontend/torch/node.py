@@ -166,8 +166,8 @@ def dtype_of(expression: Expression) -> str:
 
 
 def relax_dtype(dtype: Any) -> str:
-    """A dtype of PyTorch in Relax, every float as float32."""
-    return "float32" if dtype.is_floating_point else str(dtype).removeprefix("torch.")
+    """A dtype of PyTorch in Relax, every float, and every part of a complex number, as float32."""
+    return "float32" if dtype.is_floating_point or dtype.is_complex else str(dtype).removeprefix("torch.")
 
 
 def origin_of(node: Any) -> Any:

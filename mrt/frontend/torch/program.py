@@ -67,6 +67,7 @@ def prepare_program(
     _check_pure(prepared)
     states = take_states_out(prepared)
     _drop_non_tensors(prepared)
+    _check_real(prepared)
     fold_indices(prepared)
     return prepared, states
 
@@ -212,6 +213,19 @@ def _check_pure(program: torch.export.ExportedProgram) -> None:
     ]
     if objects:
         raise GraphError(f"the inputs {', '.join(objects)} of the program are objects; tensors are needed")
+
+
+def _check_real(program: torch.export.ExportedProgram) -> None:
+    """GraphError where inputs, parameters or outputs are complex; what is in between may be."""
+    outputs = next(iter(program.graph.find_nodes(op="output"))).args[0]
+    outer = [*program.graph.find_nodes(op="placeholder"), *outputs]
+    found = [node.name for node in outer if getattr(node.meta.get("val"), "dtype", torch.float32).is_complex]
+    if found:
+        more = ", …" if len(found) > _NAMES_SHOWN else ""
+        raise GraphError(
+            f"{', '.join(found[:_NAMES_SHOWN])}{more} are complex; let the model take, hold and give real tensors, of "
+            "which torch.view_as_complex and torch.view_as_real make complex ones and back"
+        )
 
 
 def _drop_non_tensors(program: torch.export.ExportedProgram) -> None:

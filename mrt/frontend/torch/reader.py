@@ -15,6 +15,7 @@ from mrt.errors import GraphError, MRTError, UnsupportedOperatorError
 from mrt.frontend.relax import from_relax
 from mrt.frontend.shared.inputs import ReadOptions
 from mrt.frontend.shared.split import read_with_split
+from mrt.frontend.torch import complex_numbers
 from mrt.frontend.torch.folding import constant_indices
 from mrt.frontend.torch.node import (
     Converter,
@@ -86,7 +87,7 @@ class _Conversion:
             importer.env[source] = _as_read(node, importer.env[source])
             self._titled.update(_variables(importer.env[source]))
         try:
-            value = _converter(fx)(node)
+            value = _value(node)
             _check_outputs(node, value)
         except UnsupportedOperatorError as error:
             self.misused.setdefault(origin_of(fx).name, str(error))
@@ -95,8 +96,8 @@ class _Conversion:
 
     def _named(self, node: Node, value: Any) -> Any:
         """A tensor under the name of the node, as a variable that stands for it; one that has a name keeps it."""
-        if value is None:
-            return None
+        if value is None or isinstance(value, complex_numbers.Complex):
+            return value
         if isinstance(value, tuple):
             return tuple(self._named(node, item) for item in value)
         variable = value if isinstance(value, relax.Var) else node.emit(value)
@@ -117,6 +118,12 @@ class _Conversion:
 
 def _variables(value: Any) -> list[Any]:
     return [item for item in (value if isinstance(value, tuple) else (value,)) if isinstance(item, relax.Var)]
+
+
+def _value(node: Node) -> Any:
+    if complex_numbers.is_complex(node):
+        return complex_numbers.converted(node, _converter(node.fx))
+    return _converter(node.fx)(node)
 
 
 def _converter(fx: Any) -> Converter:

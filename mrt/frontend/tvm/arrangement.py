@@ -19,6 +19,7 @@ from mrt.frontend.shared.resizing import (
     interpolation,
     resized,
 )
+from mrt.frontend.shared.sampling import sampled
 from mrt.frontend.shared.slicing import sliced
 from mrt.frontend.tvm.layouts import channels_first, in_layout
 from mrt.frontend.tvm.node import TVMNode
@@ -38,6 +39,14 @@ def flip(node: TVMNode) -> Symbol:
     data = node.symbol(0)
     axis = node.axis(node.integer("axis"), data.type.rank)
     return sliced(node, data, {axis: slice(None, None, -1)}) if data.shape[axis] > 1 else data
+
+
+def grid_sample(node: TVMNode) -> Symbol:
+    """The coordinates of the grid lie along its axis 1."""
+    layout = node.text("layout")
+    if layout not in ("NCHW", "NCDHW"):
+        raise node.unsupported("attribute layout", layout, "NCHW or NCDHW")
+    return sampled(node, node.text("method"), node.text("padding_mode"), node.flag("align_corners"), axis=1)
 
 
 _COORDINATES = COORDINATES | {"tf_half_pixel_for_nn": lambda x, scaled, old, new: scaled(x + HALF)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from mrt.frontend.shared import remainders
@@ -9,24 +11,36 @@ from mrt.frontend.shared.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, comb
 from mrt.frontend.shared.clipping import FLOAT_MAX, clipped
 from mrt.frontend.shared.node import Value
 from mrt.frontend.shared.selection import MAXIMUM, MINIMUM
+from mrt.frontend.shared.shaping import reshaped
 from mrt.frontend.tvm.node import TVMNode, graph_dtype
 from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.integer import Cast
 from mrt.symbol.operators.normalization import Dropout
 from mrt.symbol.operators.scalar import MulScalar
+from mrt.symbol.operators.selection import MinimumScalar
 from mrt.symbol.types import INTEGER_DTYPES
 
 
 def prelu(node: TVMNode) -> Symbol:
-    """max(x, 0) + alpha min(x, 0). Case 1: one known number for all channels. Case 2: one for each along axis 1."""
+    """max(x, 0) + alpha min(x, 0). Case 1: one known number for all channels. Case 2: known ones along axis 1.
+    Case 3: ones along another axis, or computed ones: the formula itself.
+    """
     data, slopes = node.symbol(0), node.array(1)
     if slopes is not None and np.unique(slopes).size == 1:
         return node.apply(LeakyReLU(slope=float(slopes.flat[0])), [data])
     axis = node.axis(node.integer("axis"), data.type.rank)
-    if axis != 1:
-        raise node.unsupported("attribute axis", axis, "axis 1")
-    return node.apply(LeakyReLU(act_type="prelu"), [data, node.symbol(1, "gamma")])
+    if axis == 1 and slopes is not None:
+        return node.apply(LeakyReLU(act_type="prelu"), [data, node.symbol(1, "gamma")])
+    shape = (-1,) + (1,) * (data.type.rank - 1 - axis)
+    if slopes is not None:
+        alpha = node.parameter_of(1, "gamma", f"rank{len(shape)}", lambda value: value.reshape(shape))
+    else:
+        alpha = reshaped(node, node.symbol(1), (math.prod(node.shape(1)), *shape[1:]), "gamma")
+    below = node.apply(MinimumScalar(0.0), [data], "below")
+    scaled = node.apply(BroadcastMul(), [below, alpha], "scaled")
+    return node.apply(BroadcastAdd(), [node.apply(Relu(), [data], "above"), scaled])
 
 
 def extremum(node: TVMNode) -> Symbol:

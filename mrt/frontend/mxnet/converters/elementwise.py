@@ -8,6 +8,7 @@ import numpy as np
 
 from mrt.frontend.mxnet.node import Node, converter, is_float
 from mrt.frontend.shared.comparison import COMPARISONS, compared
+from mrt.frontend.shared.powers import powered
 from mrt.symbol import Symbol
 from mrt.symbol.operator import find_operator
 from mrt.symbol.operators.activation import LeakyReLU
@@ -64,6 +65,11 @@ def cast(node: Node) -> Symbol:
             "attribute dtype", target, f"a float type, or one of {', '.join(sorted(INTEGER_DTYPES))}"
         )
     return node.apply(Cast(dtype=dtype), [data])
+
+
+@converter("broadcast_power", "_power", "_Power")
+def power(node: Node) -> Symbol:
+    return powered(node)
 
 
 _TWO_TENSORS = {form: name for name in COMPARISONS for form in (f"_{name}", f"broadcast_{name}")}

@@ -1,13 +1,16 @@
-"""Deconvolution, which ONNX calls ConvTranspose, of one, two or three spatial axes."""
+"""Deconvolution, which ONNX calls ConvTranspose, of one, two or three spatial axes, and Col2Im, which is one."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.converters.windows import sizes_of
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.shared.columns import laying, window_counts
 from mrt.frontend.shared.deconvolution import deconvolved, reach
+from mrt.frontend.shared.shaping import reshaped
 from mrt.symbol import Symbol
 
 
@@ -64,3 +67,22 @@ def _border(
     if min(left) < 1:
         raise GraphError(f"{node.label}: pads {pads} leave the positions {tuple(left)}; one at least is needed")
     return pads[:rank], tuple(left)
+
+
+@converter("Col2Im")
+def windows_joined(node: Node) -> Symbol:
+    """The sum of windows laid where they lie in the image: a Deconvolution by ones, a group for each channel."""
+    data, image, window = node.symbol(0), node.known_integers(1, "image_shape"), node.known_integers(2, "block_shape")
+    rank = len(image)
+    stride, dilation = sizes_of(node, "strides", rank), sizes_of(node, "dilations", rank)
+    pads = node.integers("pads") or (0,) * (2 * rank)
+    if len(window) != rank or len(pads) != 2 * rank or min((*window, *image), default=0) < 1:
+        raise GraphError(f"{node.label}: windows {window} with pads {pads} do not fit an image {image}")
+    both = [begin + end for begin, end in zip(pads[:rank], pads[rank:], strict=True)]
+    counts = window_counts(node.label, data.shape, image, window, stride, dilation, both)
+    size = math.prod(window)
+    channels = data.shape[1] // size
+    node.made((channels * size, size))
+    apart = reshaped(node, data, (*data.shape[:2], *counts), "apart")
+    weight = node.parameter(laying(channels, window), "weight")
+    return deconvolved(node, [apart, weight], stride, dilation, channels, pads[:rank], image)

@@ -1,4 +1,5 @@
-"""Matrix products: Gemm and MatMul, as FullyConnected where one side is constant, else as dot or batch_dot; Einsum."""
+"""Matrix products: Gemm and MatMul, as FullyConnected where one side is constant, else as dot or batch_dot; Einsum,
+cumulated sums and products."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
+from mrt.frontend.shared.cumulated import cumulated_product
 from mrt.frontend.shared.einsum import summed
 from mrt.frontend.shared.mapping import mapped
 from mrt.frontend.shared.matmul import product
@@ -126,16 +128,26 @@ def _transposed(node: ModelNode, data: Symbol, axes: Sequence[int], suffix: str)
     return node.apply(Transpose(axes=tuple(axes)), [data], suffix)
 
 
+@converter("CumProd")
+def cumulated_products(node: Node) -> Symbol:
+    """The products of the elements up to each along an axis, without itself if exclusive, from the end if reverse."""
+    exclusive, reverse = bool(node.integer("exclusive", 0)), bool(node.integer("reverse", 0))
+    return cumulated_product(node, _axis_of_sums(node), exclusive, reverse)
+
+
+def _axis_of_sums(node: Node) -> int:
+    place = node.known_number(1, "axis")
+    if not place.is_integer():
+        raise GraphError(f"{node.label}: axis is {place}; a whole number is needed")
+    return node.axis(int(place), node.symbol(0).type.rank)
+
+
 @converter("CumSum")
 def cumulated(node: Node) -> Symbol:
     """The sums of the elements up to each along an axis, without itself if exclusive, from the end if reverse: a map
     by a triangle of ones.
     """
-    data = node.symbol(0)
-    place = node.known_number(1, "axis")
-    if not place.is_integer():
-        raise GraphError(f"{node.label}: axis is {place}; a whole number is needed")
-    axis = node.axis(int(place), data.type.rank)
+    data, axis = node.symbol(0), _axis_of_sums(node)
     length = data.shape[axis]
     node.made((length, length))
     triangle = np.tri(length, k=-1 if node.integer("exclusive", 0) else 0)

@@ -10,6 +10,7 @@ from mrt.frontend.tvm import arrangement
 from mrt.symbol import Symbol
 from mrt.symbol.operators.arrangement import Tile
 
+converter("image.grid_sample")(arrangement.grid_sample)
 converter("repeat")(arrangement.repeat)
 converter("flip")(arrangement.flip)
 

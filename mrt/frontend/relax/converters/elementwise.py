@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mrt.frontend.relax.node import Node, converter
+from mrt.frontend.shared.angles import angle
 from mrt.frontend.shared.node import Value
 from mrt.frontend.tvm.elementwise import (
     arithmetic,
@@ -24,6 +25,7 @@ converter("maximum", "minimum")(extremum)
 converter("negative")(negative)
 converter("floor_mod", "mod")(remainder)
 converter("floor_divide")(whole_quotient)
+converter("atan2")(angle)
 converter("nn.dropout")(dropout)
 converter("nn.prelu")(prelu)
 

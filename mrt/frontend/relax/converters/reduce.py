@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mrt.frontend.relax.node import Node, converter
 from mrt.frontend.shared import reductions
+from mrt.frontend.shared.cumulated import cumulated_product
+from mrt.frontend.shared.mapping import mapped
 from mrt.frontend.tvm.reduce import reduced
 from mrt.symbol import Symbol
 
@@ -12,6 +16,19 @@ from mrt.symbol import Symbol
 def reduce(node: Node) -> Symbol:
     """No axes given mean all of them; an empty list means none."""
     return reduced(node, node.axes("axis", len(node.shape(0))))
+
+
+@converter("cumprod", "cumsum")
+def cumulated(node: Node) -> Symbol:
+    """Along one axis, without each element itself if exclusive; sums are a map by a triangle of ones."""
+    if node.is_none("axis"):
+        raise node.unsupported("attribute axis", "None", "one axis")
+    shape, exclusive = node.shape(0), node.flag("exclusive")
+    axis = node.axis(node.integer("axis"), len(shape))
+    if node.kind == "cumprod":
+        return cumulated_product(node, axis, exclusive, False)
+    node.made((shape[axis], shape[axis]))
+    return mapped(node, node.symbol(0), axis, np.tri(shape[axis], k=-1 if exclusive else 0))
 
 
 @converter("prod")

@@ -14,6 +14,7 @@ from mrt.frontend.tvm.layouts import channels_first, in_layout
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.arrangement import DepthToSpace, SpaceToDepth, Tile
 
+converter("image.grid_sample")(arrangement.grid_sample)
 converter("repeat")(arrangement.repeat)
 converter("reverse")(arrangement.flip)
 

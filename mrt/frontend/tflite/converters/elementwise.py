@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from mrt.frontend.shared.angles import angle
 from mrt.frontend.shared.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
 from mrt.frontend.shared.node import Value
 from mrt.frontend.shared.powers import powered
@@ -45,6 +46,9 @@ def squared_difference(node: Node) -> Symbol:
 def add_all(node: Node) -> Symbol:
     terms = node.all_symbols()
     return node.apply(AddN(), terms) if len(terms) > 1 else terms[0]
+
+
+converter("ATAN2")(angle)
 
 
 @converter("POW")

@@ -26,7 +26,7 @@ from mrt.symbol.operators.functions import (
     Sqrt,
     Square,
 )
-from mrt.symbol.operators.periodic import Cos
+from mrt.symbol.operators.periodic import Cos, Sin
 from mrt.symbol.operators.scalar import MulScalar
 from mrt.symbol.operators.selection import MinimumScalar
 
@@ -44,6 +44,7 @@ _FUNCTIONS: dict[str, Callable[[], Operator]] = ACTIVATIONS | {
     "ROUND": RoundHalfEven,
     "RSQRT": Rsqrt,
     "SIGN": Sign,
+    "SIN": Sin,
     "SQRT": Sqrt,
     "SQUARE": Square,
 }

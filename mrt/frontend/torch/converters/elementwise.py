@@ -72,11 +72,31 @@ _DIVISIONS: dict[str, Callable[..., Expression]] = {
 }
 
 
-@converter("pow.Tensor_Scalar", "pow.Tensor_Tensor")
+@converter("pow.Scalar", "pow.Tensor_Scalar", "pow.Tensor_Tensor")
 def power(node: Node) -> Expression:
     if node.dtype != "float32":
         raise node.unsupported("the data", node.dtype, "a float")
     return relax.op.power(node.operand("self", node.dtype), node.operand("exponent", node.dtype))
+
+
+@converter("atan2.default")
+def angle(node: Node) -> Expression:
+    return relax.op.atan2(node.operand("self", node.dtype), node.operand("other", node.dtype))
+
+
+@converter("hypot.default")
+def length(node: Node) -> Expression:
+    squares = [node.emit(relax.op.square(node.operand(name, node.dtype))) for name in ("self", "other")]
+    return relax.op.sqrt(node.emit(relax.op.add(*squares)))
+
+
+@converter("logaddexp.default")
+def log_add_exp(node: Node) -> Expression:
+    """max(x, y) + log(1 + exp(-|x - y|))."""
+    x, y = (node.operand(name, node.dtype) for name in ("self", "other"))
+    distance = node.emit(relax.op.abs(node.emit(relax.op.subtract(x, y))))
+    rest = node.emit(relax.op.nn.softplus(node.emit(relax.op.negative(distance))))
+    return relax.op.add(node.emit(relax.op.maximum(x, y)), rest)
 
 
 _COMPARISONS: dict[str, Callable[..., Expression]] = {

@@ -41,6 +41,27 @@ converter("expm1.default")(lambda node: relax.op.subtract(node.emit(relax.op.exp
 converter("log1p.default")(lambda node: relax.op.log(node.emit(relax.op.add(_of_float(node), constant(1)))))
 
 
+converter("special_erfc.default")(lambda node: relax.op.subtract(constant(1), node.emit(relax.op.erf(_of_float(node)))))
+
+
+@converter("exp2.default")
+def power_of_two(node: Node) -> Expression:
+    return relax.op.exp(node.emit(relax.op.multiply(_of_float(node), constant(math.log(2)))))
+
+
+@converter("round.decimals")
+def round_to_decimals(node: Node) -> Expression:
+    factor = constant(10.0 ** node.integer("decimals"))
+    whole = node.emit(relax.op.round(node.emit(relax.op.multiply(_of_float(node), factor))))
+    return relax.op.divide(whole, factor)
+
+
+@converter("rrelu.default")
+def random_leaky_relu(node: Node) -> Expression:
+    """Slopes that training draws have the mean of their bounds in use."""
+    return relax.op.nn.leakyrelu(node.tensor("self"), (node.number("lower") + node.number("upper")) / 2)
+
+
 for _name in ("isfinite", "isinf", "isnan"):
     converter(f"{_name}.default")(partial(_by_name, make=getattr(relax.op, _name)))
 

@@ -99,13 +99,34 @@ def log_softmax(node: Node) -> Expression:
 
 @converter("linalg_vector_norm.default")
 def vector_norm(node: Node) -> Expression:
-    """The 1-, 2- or largest-element norm over axes."""
+    """(sum of |x|^order)^(1 / order) over axes, the largest or smallest |x| for orders of plus or minus infinity."""
     data, order, keepdims = node.operand("self", "float32"), node.number("ord"), node.flag("keepdim")
     axes = node.axes("dim", len(shape_of(data)))
     if order == 2:
         squares = node.emit(relax.op.square(data))
         return relax.op.sqrt(node.emit(relax.op.sum(squares, axes, keepdims)))
-    if order not in (1, math.inf):
-        raise node.unsupported("argument ord", order, "1, 2 or inf")
     sizes = node.emit(relax.op.abs(data))
-    return (relax.op.sum if order == 1 else relax.op.max)(sizes, axes, keepdims)
+    if math.isinf(order):
+        return (relax.op.max if order > 0 else relax.op.min)(sizes, axes, keepdims)
+    if order == 0:
+        return relax.op.sum(node.emit(relax.op.sign(sizes)), axes, keepdims)
+    if order == 1:
+        return relax.op.sum(sizes, axes, keepdims)
+    total = relax.op.sum(node.emit(relax.op.power(sizes, constant(order))), axes, keepdims)
+    return relax.op.power(node.emit(total), constant(1 / order))
+
+
+@converter("cdist.default", "_cdist_forward.default")
+def distances(node: Node) -> Expression:
+    """The norms of the differences of every row of x1 and every row of x2."""
+    x, y = node.tensor("x1"), node.tensor("x2")
+    rank, order = len(shape_of(x)), node.number("p")
+    rows, columns = (node.emit(relax.op.expand_dims(each, axis)) for each, axis in ((x, rank - 1), (y, rank - 2)))
+    node.made(*node.shape, shape_of(x)[-1])
+    difference = node.emit(relax.op.subtract(rows, columns))
+    if order == 2:
+        return relax.op.sqrt(node.emit(relax.op.sum(node.emit(relax.op.square(difference)), [rank])))
+    if order not in (1, math.inf):
+        raise node.unsupported("argument p", order, "1, 2 or inf")
+    sizes = node.emit(relax.op.abs(difference))
+    return (relax.op.sum if order == 1 else relax.op.max)(sizes, [rank])

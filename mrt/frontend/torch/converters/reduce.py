@@ -36,6 +36,16 @@ def over_everything(node: Node) -> Expression:
     return _REDUCTIONS[node.operator.partition(".")[0]](data, [*range(len(shape_of(data)))], False)
 
 
+@converter(*(f"{name}.{overload}" for name in ("any", "all") for overload in ("default", "dim", "dims")))
+def truth(node: Node) -> Expression:
+    """Whether one element over the axes is not 0, or all: the largest or smallest of 1 and 0."""
+    data = node.cast(node.operand("self", "bool"), "float32")
+    axes = node.axes("dim", len(shape_of(data))) if "dim" in node.arguments else [*range(len(shape_of(data)))]
+    keepdims = bool(node.arguments.get("keepdim"))
+    extreme = relax.op.max if node.operator.startswith("any") else relax.op.min
+    return node.cast(node.emit(extreme(data, axes, keepdims)), node.dtype) if axes else node.operand("self", "bool")
+
+
 @converter("max.dim", "min.dim")
 def extreme(node: Node) -> tuple[Expression, Expression]:
     """The extreme along one axis, and its place."""
@@ -64,6 +74,14 @@ def cumulated_sum(node: Node) -> Expression:
     ones = triangle.reshape(*triangle.shape, *(1,) * (len(node.shape) - axis - 1))
     column = node.emit(relax.op.expand_dims(data, axis))
     return relax.op.sum(node.emit(relax.op.multiply(column, constant(ones, node.dtype))), axis + 1)
+
+
+@converter("cumprod.default")
+def cumulated_product(node: Node) -> Expression:
+    data = node.operand("self", node.dtype)
+    if node.dtype != "float32" or not node.shape:
+        raise node.unsupported("the data", f"{node.dtype} of shape {node.shape}", "a float of rank 1 or more")
+    return relax.op.cumprod(data, node.integer("dim") % len(node.shape), "float32")
 
 
 @converter("var.correction")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from tvm import relax
 
+from mrt.frontend.shared.resizing import LINEAR, cubic, interpolation
 from mrt.frontend.torch.building import mapped, taken
 from mrt.frontend.torch.node import Expression, Node, converter, importers_own, shape_of
 from mrt.symbol import Array
@@ -63,6 +64,36 @@ def linear(node: Node) -> Expression:
             lies = np.maximum((places + np.float32(0.5)) * step - np.float32(0.5), np.float32(0))
         if not np.array_equal(lies, np.arange(length)):
             data = mapped(node, data, axis, _weights(lies, length))
+    return data
+
+
+_SMOOTH = {
+    "upsample_bicubic2d.vec": (cubic(-0.75), False),
+    "_upsample_bicubic2d_aa.vec": (cubic(-0.5), True),
+    "_upsample_bilinear2d_aa.vec": (LINEAR, True),
+}
+"""The kernel, and whether it grows with a result that is smaller, which keeps that free of aliases."""
+
+
+@converter(*_SMOOTH)
+def smooth(node: Node) -> Expression:
+    """A product with a matrix of weights for each axis, of the places that `linear` has, unlimited at the ends.
+
+    Elements outside are the outermost one; against aliases they count nothing.
+    """
+    data = node.tensor("input")
+    kernel, shrinks = _SMOOTH[node.operator]
+    old, new = shape_of(data)[2:], node.shape[2:]
+    for axis, (length, result, step) in enumerate(zip(old, new, _steps(node, old, new), strict=True), start=2):
+        places = np.arange(node.made(result, length)[0], dtype=np.float64)
+        aligned = node.flag("align_corners")
+        size = (length - 1) / max(result - 1, 1) if aligned else float(step)
+        # Against aliases PyTorch aligns corners in the step alone.
+        lies = places * size if aligned and not shrinks else (places + 0.5) * size - 0.5
+        shrink = 1 / max(size, 1.0) if shrinks else 1.0
+        matrix = interpolation(lies, length, kernel, shrink, inside_only=shrinks)
+        if not np.array_equal(matrix, np.eye(length)):
+            data = mapped(node, data, axis, matrix)
     return data
 
 

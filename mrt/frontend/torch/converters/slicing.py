@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from tvm import relax
 
+from mrt.frontend.shared.elements import Places
 from mrt.frontend.torch.building import part
 from mrt.frontend.torch.node import Expression, Node, converter, importers_own, shape_of
+from mrt.frontend.torch.placing import replaced
 
 importers_own("slice.Tensor", "split.Tensor", "split_with_sizes.default", "getitem")
 
@@ -84,7 +87,8 @@ def slice_scatter(node: Node) -> Expression:
     size, step = node.shape[axis], node.integer("step")
     begin, end = (int(node.arguments[name]) if node.has(name) else None for name in ("start", "end"))
     if step != 1:
-        raise node.unsupported("argument step", step, "1")
+        places = np.arange(*slice(begin, end, step).indices(size))
+        return replaced(node, Places(node.shape, axis, axis + 1, places), node.cast(node.tensor("src"), node.dtype))
     return _replaced(node, data, node.tensor("src"), axis, *slice(begin, end).indices(size)[:2])
 
 
