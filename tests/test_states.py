@@ -242,6 +242,34 @@ def test_the_bits_of_a_state_are_those_of_its_override(graph: Graph) -> None:
         mrt.quantize(graph, SIGNAL[:50], QuantizationConfig(preset="fast", inputs=declared), runner=NumpyRunner())
 
 
+def test_a_network_that_brings_quantizers_says_what_its_states_are(tmp_path: Path) -> None:
+    """No data, and no rounding but the network's own: what it keeps are the int8 that it quantizes to."""
+
+    def rounded(name: str, scale: str) -> list[Any]:
+        quantizer = helper.make_node("QuantizeLinear", [name, scale, "zero"], [f"{name}_q"])
+        return [quantizer, helper.make_node("DequantizeLinear", [f"{name}_q", scale, "zero"], [f"{name}_real"])]
+
+    nodes = [
+        *rounded("x", "fine"),
+        helper.make_node("Concat", ["past", "x_real"], ["joined"], axis=2),
+        *rounded("joined", "fine"),
+        helper.make_node("DequantizeLinear", ["w", "fine"], ["w_real"]),
+        helper.make_node("Conv", ["joined_real", "w_real"], ["conv"]),
+        *rounded("conv", "coarse"),
+        helper.make_node("Slice", ["joined_real", "begin", "end", "axis"], ["kept"]),
+    ]
+    constants = {"fine": np.float32(2**-7), "coarse": np.float32(2**-4), "zero": np.int8(0)}
+    constants |= {"w": np.random.default_rng(3).integers(-127, 128, WEIGHT.shape).astype(np.int8)}
+    constants |= {"begin": np.array([STEP]), "end": np.array([STEP + TAPS - 1]), "axis": np.array([2])}
+    inputs = {"x": (1, CHANNELS, STEP), "past": (1, CHANNELS, TAPS - 1)}
+    path = saved(tmp_path / "net.onnx", nodes, inputs, ["conv_real", "kept"], constants)
+    read = mrt.load_model(path, states={"past": "kept"})
+    made = mrt.quantize(read, runner=NumpyRunner())
+    assert [(entry.dtype, entry.scale) for entry in (made.inputs[1], made.outputs[1])] == [("int8", 2**-7)] * 2
+    (found,), (wanted,) = (each.along(SIGNAL[:50]) for each in (made.stream(), stream_of(read, NumpyRunner())))
+    np.testing.assert_array_equal(found, wanted)
+
+
 # What is saved and proven
 
 
