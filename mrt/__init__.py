@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mrt.calibration import CalibrationConfig
     from mrt.certificate import verify
     from mrt.compilation import TargetConfig, TuneConfig
-    from mrt.frontend import from_mxnet, from_onnx, from_openvino, from_tflite, load_model
+    from mrt.frontend import batch_first, from_mxnet, from_onnx, from_openvino, from_tflite, load_model
     from mrt.frontend.relax import from_relax
     from mrt.frontend.relay import from_relay
     from mrt.frontend.torch import from_torch
@@ -33,6 +33,7 @@ _HOMES = {
     "QuantizedModel": "mrt.model",
     "TargetConfig": "mrt.compilation",
     "TuneConfig": "mrt.compilation",
+    "batch_first": "mrt.frontend",
     "from_mxnet": "mrt.frontend",
     "from_onnx": "mrt.frontend",
     "from_openvino": "mrt.frontend",
@@ -73,6 +74,7 @@ __all__ = [
     "TargetConfig",
     "TuneConfig",
     "__version__",
+    "batch_first",
     "from_mxnet",
     "from_onnx",
     "from_openvino",

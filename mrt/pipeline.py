@@ -111,6 +111,7 @@ def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
         states=config.model.states,
         initial=config.model.initial,
         split=config.prepare.split,
+        batch_axes=config.model.batch_axes,
     )
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
     return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report)

@@ -88,13 +88,15 @@ Size = Annotated[tuple[Pixels, ...], BeforeValidator(_as_sequence), Field(min_le
 class ModelSection(Options):
     """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file leaves sizes open.
     values: numbers, or lists of them, by the names of inputs that are constants. states: by the names of inputs the
-    outputs that they hold in the next call. initial: what states hold in the first, as values; zeros by default."""
+    outputs that they hold in the next call. initial: what states hold in the first, as values; zeros by default.
+    batch_axes: by the names of inputs and outputs whose batch is not axis 0; null for one without a batch."""
 
     path: ConfigPath
     shapes: Mapping[str, Annotated[tuple[Count, ...], Field(min_length=1)]] = {}
     values: Mapping[str, Annotated[Any, AfterValidator(_numbers)]] = {}
     states: Mapping[str, str] = {}
     initial: Mapping[str, Annotated[Any, AfterValidator(_numbers)]] = {}
+    batch_axes: Mapping[str, Annotated[int, BeforeValidator(_not_bool), Field(ge=-32, lt=32)] | None] = {}
 
 
 class Preprocessing(Options):
