@@ -182,6 +182,10 @@ def test_initial_values_and_a_state_without_the_batch(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         stream.states["h"][0, :, 0], [start[0, 0] * 0.75**6, start[1, 0] * 0.5**6], atol=3 * step
     )
+    moved = mrt.load_model(path, shapes=shapes, states=pairs, initial={"h": 1}, batch_axes={"h": 1, "next": 1})
+    assert [(s.name, s.shape) for s in moved.inputs] == [("x", (1, 3)), ("h", (1, 2, 3))]
+    (ones,) = stream_of(moved, NumpyRunner()).along(np.zeros((6, 3), np.float32))
+    np.testing.assert_allclose(ones[:, 0], 0.75 ** powers[:, 0] + 0.5 ** powers[:, 0], rtol=1e-6)
     with pytest.raises(GraphError, match="read the model with batch 1"):
         mrt.load_model(path, shapes={"x": (3, 3), "h": (2, 1, 3)}, states=pairs)
 
