@@ -182,6 +182,10 @@ def test_initial_values_and_a_state_without_the_batch(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         stream.states["h"][0, :, 0], [start[0, 0] * 0.75**6, start[1, 0] * 0.5**6], atol=3 * step
     )
+    moved = mrt.load_model(path, shapes=shapes, states=pairs, initial={"h": 1}, batch_axes={"h": 1, "next": 1})
+    assert [(s.name, s.shape) for s in moved.inputs] == [("x", (1, 3)), ("h", (1, 2, 3))]
+    (ones,) = stream_of(moved, NumpyRunner()).along(np.zeros((6, 3), np.float32))
+    np.testing.assert_allclose(ones[:, 0], 0.75 ** powers[:, 0] + 0.5 ** powers[:, 0], rtol=1e-6)
     with pytest.raises(GraphError, match="read the model with batch 1"):
         mrt.load_model(path, shapes={"x": (3, 3), "h": (2, 1, 3)}, states=pairs)
 
@@ -240,6 +244,34 @@ def test_the_bits_of_a_state_are_those_of_its_override(graph: Graph) -> None:
     declared = {"past": {"dtype": "int8", "scale": 0.01}}
     with pytest.raises(QuantizationError, match=r"quantize\.inputs\.past declares the integers of a state"):
         mrt.quantize(graph, SIGNAL[:50], QuantizationConfig(preset="fast", inputs=declared), runner=NumpyRunner())
+
+
+def test_a_network_that_brings_quantizers_says_what_its_states_are(tmp_path: Path) -> None:
+    """No data, and no rounding but the network's own: what it keeps are the int8 that it quantizes to."""
+
+    def rounded(name: str, scale: str) -> list[Any]:
+        quantizer = helper.make_node("QuantizeLinear", [name, scale, "zero"], [f"{name}_q"])
+        return [quantizer, helper.make_node("DequantizeLinear", [f"{name}_q", scale, "zero"], [f"{name}_real"])]
+
+    nodes = [
+        *rounded("x", "fine"),
+        helper.make_node("Concat", ["past", "x_real"], ["joined"], axis=2),
+        *rounded("joined", "fine"),
+        helper.make_node("DequantizeLinear", ["w", "fine"], ["w_real"]),
+        helper.make_node("Conv", ["joined_real", "w_real"], ["conv"]),
+        *rounded("conv", "coarse"),
+        helper.make_node("Slice", ["joined_real", "begin", "end", "axis"], ["kept"]),
+    ]
+    constants = {"fine": np.float32(2**-7), "coarse": np.float32(2**-4), "zero": np.int8(0)}
+    constants |= {"w": np.random.default_rng(3).integers(-127, 128, WEIGHT.shape).astype(np.int8)}
+    constants |= {"begin": np.array([STEP]), "end": np.array([STEP + TAPS - 1]), "axis": np.array([2])}
+    inputs = {"x": (1, CHANNELS, STEP), "past": (1, CHANNELS, TAPS - 1)}
+    path = saved(tmp_path / "net.onnx", nodes, inputs, ["conv_real", "kept"], constants)
+    read = mrt.load_model(path, states={"past": "kept"})
+    made = mrt.quantize(read, runner=NumpyRunner())
+    assert [(entry.dtype, entry.scale) for entry in (made.inputs[1], made.outputs[1])] == [("int8", 2**-7)] * 2
+    (found,), (wanted,) = (each.along(SIGNAL[:50]) for each in (made.stream(), stream_of(read, NumpyRunner())))
+    np.testing.assert_array_equal(found, wanted)
 
 
 # What is saved and proven

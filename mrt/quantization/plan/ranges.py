@@ -12,7 +12,7 @@ from mrt.quantization.expansion import named
 from mrt.quantization.options import InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import masked_ranges
 from mrt.quantization.plan.facts import FactPass, Facts
-from mrt.quantization.plan.states import state_ranges
+from mrt.quantization.plan.states import fixed_state_ranges, state_ranges
 from mrt.quantization.plan.trained import saturation_range
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Graph, Interval, Symbol
@@ -69,6 +69,7 @@ def calibrated_ranges(
     given = {symbol.name: Range(0.0, 0.0) for symbol in unread if fixed}
     given |= {name: _given_range(options) for name, options in config.inputs.items() if fixed}
     known = {**given, **calibrated} | {name: Range(*target.real_range) for name, target in fixed.items()}
+    known |= fixed_state_ranges(graph, fixed)
     known |= proven_ranges(graph, known)
     symbols = tuple(dict.fromkeys((*graph.inputs, *graph.symbols)))
     for symbol in graph.operators if fixed else ():

@@ -27,6 +27,12 @@ def state_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]:
     return found
 
 
+def fixed_state_ranges(graph: Graph, fixed: Mapping[str, Target]) -> dict[str, Range]:
+    """The ranges of the states whose next values trained quantization fixes, by their inputs."""
+    ends = {state.name: fixed.get(state.output.name) for state in states_of(graph)}
+    return {name: Range(*target.real_range) for name, target in ends.items() if target is not None}
+
+
 def _targets(facts: Facts) -> dict[str, Target]:
     found: dict[str, Target] = {}
     for state in states_of(facts.graph):
