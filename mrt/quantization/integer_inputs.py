@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mrt.quantization.options import InputConfig
 from mrt.symbol import Graph, Interval, Symbol
-from mrt.symbol.masks import forbidding_condition, forbids, passed_on
+from mrt.symbol.masks import compared_places, forbidding_condition, forbids, passed_on
 
 LOWERS = -1000.0
 """A mask brings the scores that it forbids down by as much, or more."""
@@ -15,8 +15,8 @@ LOWERS = -1000.0
 def integer_inputs(graph: Graph, declared: Mapping[str, InputConfig]) -> dict[str, InputConfig]:
     """What follows from the graph, as it was read, for inputs of integers that are not declared; the first that holds.
 
-    1. An input whose elements are positions, of rows of a table, say, also behind what only moves them, has the range
-       of the positions that there are: of all its readers together.
+    1. An input whose elements are positions, of rows of a table, say, or are compared with those along an axis, also
+       behind what only moves them, has the range of the positions that there are: of all its readers together.
     2. A truth value, and an input from which, with others of integers alone, something is made that only forbids scores
        of softmaxes, or decides which are forbidden, is 0 or 1.
 
@@ -39,6 +39,8 @@ def _positions(graph: Graph, symbol: Symbol) -> tuple[int, int] | None:
             types = [source.type for source in reader.inputs]
             places = [reader.operator.positions(i, *types) for i, s in enumerate(reader.inputs) if s is given]
             found += [place for place in places if place is not None]
+            count = compared_places(graph, reader, given)
+            found += [(0, count - 1)] if count is not None else []
             is_same = reader.shape == given.shape and reader.operator.is_identity(*types)  # a cast too
             moves = is_same or given in passed_on(reader)
             if moves and reader not in seen and all(place is None for place in places):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mrt.symbol.graph import Graph
 from mrt.symbol.operation import Operation
 from mrt.symbol.operators.normalization import Softmax
@@ -57,3 +59,12 @@ def passed_on(symbol: Symbol) -> tuple[Symbol, ...]:
     if isinstance(symbol.operator, Where):
         return symbol.inputs[-2:]
     return symbol.inputs[:1] if symbol.operator.keeps_scale else ()
+
+
+def compared_places(graph: Graph, symbol: Symbol, source: Symbol) -> int | None:
+    """How many places of an axis, counted 0, 1, 2, …, `symbol` tells the elements of `source` from; None where none."""
+    if symbol.operator.operation is not Operation.SUBTRACT:
+        return None
+    values = [graph.value(other) for other in symbol.inputs if other is not source]
+    counted = values[0].reshape(-1) if len(values) == 1 and values[0] is not None else np.zeros(0)
+    return counted.size if counted.size > 2 and np.array_equal(counted, np.arange(counted.size)) else None

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mrt.api import quantize
-from mrt.errors import GraphError, UnsupportedOperatorError
+from mrt.errors import DataError, GraphError, UnsupportedOperatorError
 from mrt.frontend.torch import from_torch
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Graph, NumpyRunner
@@ -143,6 +143,41 @@ def test_integers_do_not_drift(kind: type[nn.Module], steps: int, least: float) 
     np.testing.assert_array_equal(model.stream().along(first)[0], found[:10])
 
 
+class Places(nn.Module):  # type: ignore[misc]
+    """A cache of keys that is written at a place, and read up to there."""
+
+    LENGTH = 6
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.register_buffer("cache", torch.zeros(1, self.LENGTH, 3))
+
+    def forward(self, x: Any, place: Any) -> Any:
+        if self.way == "put":
+            self.cache[:, place] = x[:, None]
+        else:
+            self.cache.index_copy_(1, place, x[:, None])
+        scores = (self.cache @ x[:, :, None])[..., 0].masked_fill(torch.arange(self.LENGTH) > place, -1e9)
+        return scores.softmax(-1)[:, None] @ self.cache
+
+
+@pytest.mark.parametrize("way", ["put", "copy"])
+def test_a_cache_is_written_at_a_place_that_is_fed(way: str) -> None:
+    """The places that there are follow from the program: one outside is an error when it runs."""
+    model = Places(way).eval()
+    graph = from_torch(torch.export.export(model, (torch.randn(1, 3), torch.tensor([1]))))
+    x = np.random.default_rng(2).uniform(-1, 1, (Places.LENGTH, 3)).astype(np.float32)
+    feeds = {"x": x, "place": np.arange(Places.LENGTH)}
+    wanted = by_torch(Places(way).eval(), feeds, Places.LENGTH)
+    np.testing.assert_allclose(stream_of(graph, NumpyRunner()).along(feeds)[0], wanted, atol=1e-5)
+    made = quantize(graph, feeds, QuantizationConfig(preset="fast"), runner=NumpyRunner())
+    (found,) = made.stream().along(feeds)
+    assert 10 * np.log10(np.square(wanted).sum() / np.square(wanted - found).sum()) > 30
+    with pytest.raises(DataError, match=r"place holds .*\[0, 5\]"):
+        made.stream()({"x": x[:1], "place": np.array([Places.LENGTH])})
+
+
 # What is no state
 
 
@@ -156,22 +191,10 @@ class Counting(nn.Module):  # type: ignore[misc]
         return x + self.count
 
 
-class Writing(nn.Module):  # type: ignore[misc]
-    """Writes where an integer input says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("cache", torch.zeros(1, 4, 3))
-
-    def forward(self, x: Any, place: Any) -> Any:
-        self.cache[:, place] = x[:, None]
-        return self.cache.sum(1)
-
-
 def test_what_cannot_be_kept_is_said() -> None:
     with pytest.raises(GraphError, match=r"changes count \(torch.int64\) while it runs, and only real values are kept"):
         from_torch(torch.export.export(Counting().eval(), (torch.randn(2, 3),)))
-    writing = torch.export.export(Writing().eval(), (torch.randn(1, 3), torch.tensor([1])))
+    writing = torch.export.export(Places("put").eval(), (torch.randn(1, 3), torch.tensor([1, 2])))
     with pytest.raises(UnsupportedOperatorError, match=r"torch\.where\(mask, new, cache\)"):
         from_torch(writing)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -50,6 +51,9 @@ def scatter_reduce(node: Node) -> Expression:
 
 @converter("index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor")
 def index_copy(node: Node) -> Expression:
+    """Case 1: one computed place, as caches are written. Case 2: constant ones."""
+    if node.operator == "index_copy.default" and _is_one_place(node, node.arguments["index"]):
+        return _written(node, node.integer("dim") % len(node.shape), node.arguments["index"], "source")
     places = places_of_axis(node)
     name = "source" if "source" in node.arguments else "value"
     if node.operator == "index_fill.int_Scalar":
@@ -68,20 +72,27 @@ def index_add(node: Node) -> Expression:
 
 @converter("index_put.default")
 def index_put(node: Node) -> Expression:
-    """Case 1: a mask of truth values of the first axes, and one value: a choice. Case 2: one computed place in every
-    row of a matrix, and one value. Case 3: constant indices of neighbouring axes.
+    """Case 1: a mask of truth values of the first axes, and one value: a choice. Case 2: one computed place of one axis,
+    as caches are written. Case 3: one computed place in every row of a matrix, and one value. Case 4: constant indices
+    of neighbouring axes.
     """
     given = [(axis, item) for axis, item in enumerate(node.arguments["indices"]) if item is not None]
     if len(given) == 1 and str(given[0][1].meta["val"].dtype) == "torch.bool":
         return _masked(node, *given[0])
     axes = [axis for axis, _ in given]
     indices = [node.indices.get(item) for _, item in given]
+    if len(given) == 1 and not node.flag("accumulate") and _is_one_place(node, given[0][1]):
+        return _written(node, *given[0], "values")
     if axes == [0, 1] and len(node.shape) == 2 and indices[1] is None and counts_rows(node, indices[0], given[1][1]):
         places = node.cast(node.importer.env[given[1][1]], "int64")
         return _chosen(node, marked(node, places, node.shape[1]))
     known = [value for value in indices if value is not None and value.dtype.kind == "i"]
     if len(known) < len(given) or axes != [*range(axes[0], axes[0] + len(axes))]:
-        raise node.unsupported("argument indices", f"{len(given)} tensors", "integer constants of neighbouring axes")
+        needed = (
+            "integer constants of neighbouring axes, or one place of one axis; what is written at other computed places "
+            "can be chosen, torch.where(mask, new, cache), with the mask an input: that"
+        )
+        raise node.unsupported("argument indices", f"{len(given)} tensors", needed)
     shape, first = node.shape, axes[0]
     named = in_a_row(node.label, shape[first : first + len(axes)], known)
     places = Places(shape, first, first + len(axes), named)
@@ -92,6 +103,21 @@ def index_put(node: Node) -> Expression:
     if node.flag("accumulate"):
         return combined(node, places, updates, *_REDUCTIONS["sum"])
     return replaced(node, places, updates)
+
+
+def _is_one_place(node: Node, places: Any) -> bool:
+    """Whether an argument is a computed index of one element."""
+    return places not in node.indices and shape_of(node.importer.env[places]) == (1,)
+
+
+def _written(node: Node, axis: int, place: Any, name: str) -> Expression:
+    """The data with what is written at one computed place of an axis: at any other it stays."""
+    rank, data = len(node.shape), node.tensor("self")
+    mask = marked(node, node.cast(node.importer.env[place], "int64"), node.shape[axis])
+    mask = emitted(node, mask, tuple(node.shape[axis] if other == axis else 1 for other in range(rank)))
+    value = node.cast(node.tensor(name), node.dtype)
+    value = emitted(node, value, (1,) * (rank - len(shape_of(value))) + shape_of(value))
+    return relax.op.where(mask, value, data)
 
 
 def _masked(node: Node, axis: int, mask: object) -> Expression:
