@@ -49,7 +49,7 @@ PARAMETERS: Mapping[str, tuple[int, ...]] = {
     "OneHot": (1, 2),
     **dict.fromkeys(("GatherElements", "GatherND", "Scatter", "ScatterElements", "ScatterND"), (1,)),
     "Dropout": (1, 2),
-    "Pow": (1,),
+    **dict.fromkeys(("Mod", "Pow"), (1,)),
     "PRelu": (1,),
     "Conv": (1, 2),
     "ConvTranspose": (1, 2),

@@ -25,7 +25,9 @@ REASONS: dict[str, str] = {
     "training": "which is inference, is needed",
     "division by negative integers": "the divisor holds -[23]; 1 or more is needed",
     "remainders of integers cut towards 0": "attribute fmod is 1; 0 is needed",
-    "remainders by what is computed": "input divisor is computed from the data",
+    "remainders by infinity and 0": "a finite one other than 0 is needed",
+    "powers of integers": "the operator has no integer form and needs floats",
+    "what ONNX's own evaluator does not compute": "only 0-dimensional arrays can be converted",
     "quantization to other types": rf"the integers' type is ({_TYPES})",
     "a scale for each block": "attribute block_size is 2",
     "scales that the data decide": "computed from the data",
@@ -69,7 +71,7 @@ def test_every_refusal_says_why() -> None:
 def test_most_tests_pass() -> None:
     """Every operator that is read has one that does."""
     passing = {ended.case.operator for ended in outcomes() if ended.kind == PASSED}
-    assert len(outcomes()) > 1800 and sum(ended.kind == PASSED for ended in outcomes()) > 1150
+    assert len(outcomes()) > 1800 and sum(ended.kind == PASSED for ended in outcomes()) > 1250
     # The package has no test of GlobalLpPool, and one of DynamicQuantizeLinear that no static network can pass.
     assert covered_operators() - passing <= {"GlobalLpPool", "DynamicQuantizeLinear"}
     assert passing >= FOLDABLE

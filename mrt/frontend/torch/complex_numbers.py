@@ -8,10 +8,10 @@ from typing import Any
 
 from tvm import relax
 
-from mrt.frontend.torch.node import Expression, Node, shape_of
+from mrt.frontend.torch.node import Expression, Node, constant, shape_of
 
 _LINEAR = frozenset({
-    *("add.Tensor", "sub.Tensor", "neg.default", "clone.default", "alias.default", "detach.default"),
+    *("neg.default", "clone.default", "alias.default", "detach.default"),
     *("cat.default", "constant_pad_nd.default", "expand.default", "flip.default", "permute.default"),
     *("repeat.default", "roll.default", "select.int", "slice.Tensor", "squeeze.default", "squeeze.dim"),
     *("squeeze.dims", "unsqueeze.default", "view.default", "_unsafe_view.default", "index_select.default"),
@@ -42,6 +42,8 @@ def converted(node: Node, convert: Callable[[Node], Any]) -> Any:
         return own(node)
     if node.operator in _TRANSFORMS:
         return convert(node)
+    if node.arguments.get("value"):
+        raise node.unsupported("argument value", node.arguments["value"], "0, since the data is complex,")
     if node.operator not in _LINEAR:
         raise node.unsupported("the data", "complex", "a real tensor, such as torch.view_as_real gives,")
     return Complex(*(_of_parts(node, convert, name) for name in ("real", "imaginary")))
@@ -52,7 +54,7 @@ def is_complex(node: Node) -> bool:
 
 
 def _of_parts(node: Node, convert: Callable[[Node], Any], name: str) -> Expression:
-    """What the converter gives for one part of every complex input; a real one that is added has no imaginary part."""
+    """What the converter gives for one part of every complex input; of a real one the imaginary part is 0."""
     given = {source: node.importer.env[source] for source in node.fx.all_input_nodes}
     try:
         for source, value in given.items():
@@ -65,8 +67,11 @@ def _of_parts(node: Node, convert: Callable[[Node], Any], name: str) -> Expressi
 def _part(node: Node, source: Any, value: Any, name: str) -> Any:
     if isinstance(value, Complex):
         return getattr(value, name)
-    is_added = name == "imaginary" and source.meta["val"].is_floating_point()
-    return node.emit(relax.op.zeros_like(value)) if is_added else value
+    dtype = source.meta["val"].dtype
+    is_number = dtype.is_floating_point or dtype.is_complex
+    if name == "real" or not is_number:
+        return value
+    return node.emit(relax.op.full(node.made(*shape_of(value)), constant(0), "float32"))
 
 
 def _parts(node: Node, name: str) -> tuple[Expression, Expression | None]:
@@ -87,6 +92,24 @@ def _product(node: Node) -> Complex:
         return Complex(times(a, c), times(b, c) if d is None else times(a, d))
     real = node.emit(relax.op.subtract(times(a, c), times(b, d)))
     return Complex(real, node.emit(relax.op.add(times(a, d), times(b, c))))
+
+
+def _sum(node: Node) -> Complex:
+    """Real parts and imaginary parts, of which a real tensor or number has none."""
+    (a, b), (c, d) = _parts(node, "self"), _parts(node, "other")
+    combine = relax.op.add if node.operator.startswith("add") else relax.op.subtract
+    if node.arguments["alpha"] != 1:
+        factor = node.operand("alpha", "float32")
+        c, d = (None if part is None else node.emit(relax.op.multiply(part, factor)) for part in (c, d))
+    shape = node.shape
+
+    def whole(part: Expression) -> Expression:
+        return part if shape_of(part) == shape else node.emit(relax.op.broadcast_to(part, shape))
+
+    real = node.emit(combine(a, c))
+    if b is None:
+        return Complex(real, whole(d if combine is relax.op.add else node.emit(relax.op.negative(d))))
+    return Complex(real, whole(b) if d is None else node.emit(combine(b, d)))
 
 
 def _quotient(node: Node) -> Complex:
@@ -123,6 +146,7 @@ def _conjugate(node: Node) -> Complex:
 
 _OPERATORS: dict[str, Callable[[Node], Any]] = {
     "abs.default": _magnitude,
+    "add.Tensor": _sum,
     "angle.default": _angle,
     "_conj.default": _conjugate,
     "_conj_physical.default": _conjugate,
@@ -130,9 +154,10 @@ _OPERATORS: dict[str, Callable[[Node], Any]] = {
     "imag.default": lambda node: _only(node)[1],
     "mul.Tensor": _product,
     "real.default": lambda node: _only(node)[0],
+    "sub.Tensor": _sum,
     "view_as_real.default": _as_real,
 }
 """Operators that mean something else of complex tensors than of their parts."""
 
-COMPLEX_ALONE = frozenset(_OPERATORS) - {"abs.default", "div.Tensor", "mul.Tensor"}
+COMPLEX_ALONE = frozenset(_OPERATORS) - {"abs.default", "add.Tensor", "div.Tensor", "mul.Tensor", "sub.Tensor"}
 """Those of them that are not read of real tensors."""

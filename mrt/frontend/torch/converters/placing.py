@@ -72,9 +72,9 @@ def index_add(node: Node) -> Expression:
 
 @converter("index_put.default")
 def index_put(node: Node) -> Expression:
-    """Case 1: a mask of truth values of the first axes, and one value: a choice. Case 2: one computed place of one axis,
-    as caches are written. Case 3: one computed place in every row of a matrix, and one value. Case 4: constant indices
-    of neighbouring axes.
+    """Case 1: a mask of truth values of the first axes, and one value: a choice. Case 2: one computed place of an axis, as
+    caches are written. Case 3: one computed place in every row of a matrix, and one value. Case 4: constant indices of
+    neighbouring axes.
     """
     given = [(axis, item) for axis, item in enumerate(node.arguments["indices"]) if item is not None]
     if len(given) == 1 and str(given[0][1].meta["val"].dtype) == "torch.bool":
@@ -89,8 +89,8 @@ def index_put(node: Node) -> Expression:
     known = [value for value in indices if value is not None and value.dtype.kind == "i"]
     if len(known) < len(given) or axes != [*range(axes[0], axes[0] + len(axes))]:
         needed = (
-            "integer constants of neighbouring axes, or one place of one axis; what is written at other computed places "
-            "can be chosen, torch.where(mask, new, cache), with the mask an input: that"
+            "integer constants of neighbouring axes, or one place of one axis (what is written at other computed "
+            "places can be chosen, torch.where(mask, new, cache), with the mask an input)"
         )
         raise node.unsupported("argument indices", f"{len(given)} tensors", needed)
     shape, first = node.shape, axes[0]

@@ -43,7 +43,7 @@ def of_real(node: Node) -> Complex:
     data = node.operand("self", "float32")
     *others, last = [axis % len(shape_of(data)) for axis in node.integers("dim")]
     length = shape_of(data)[last]
-    cosines, sines = waves(*node.made(length, length // 2 + 1 if node.flag("onesided") else length), False)
+    cosines, sines = _waves(node, length, length // 2 + 1 if node.flag("onesided") else length, False)
     found = Complex(mapped(node, data, last, cosines), mapped(node, data, last, sines))
     return _scaled(node, _along(node, found, others, False), math.prod(shape_of(data)[a] for a in (*others, last)))
 
@@ -54,7 +54,7 @@ def of_complex(node: Node) -> Complex:
     shape = shape_of(data.real if isinstance(data, Complex) else data)
     first, *others = [axis % len(shape) for axis in node.integers("dim")]
     if not isinstance(data, Complex):
-        start = waves(*node.made(shape[first], shape[first]), inverse)
+        start = _waves(node, shape[first], shape[first], inverse)
         data = Complex(*(node.emit(mapped(node, data, first, matrix)) for matrix in start))
     else:
         others.append(first)
@@ -82,10 +82,15 @@ def to_real(node: Node) -> Expression:
     return relax.op.add(*(node.emit(each) for each in parts))
 
 
+def _waves(node: Node, length: int, count: int, inverse: bool) -> tuple[Array, Array]:
+    node.made(length, count)
+    return waves(length, count, inverse)
+
+
 def _along(node: Node, data: Complex, axes: list[int], inverse: bool) -> Complex:
     for axis in axes:
         length = shape_of(data.real)[axis]
-        data = _times(node, data, axis, *waves(*node.made(length, length), inverse))
+        data = _times(node, data, axis, *_waves(node, length, length, inverse))
     return data
 
 
