@@ -191,10 +191,22 @@ class Counting(nn.Module):  # type: ignore[misc]
         return x + self.count
 
 
+class Writing(nn.Module):  # type: ignore[misc]
+    """Writes where integers say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(1, 4, 3))
+
+    def forward(self, x: Any, places: Any) -> Any:
+        self.cache[:, places] = x
+        return self.cache.sum(1)
+
+
 def test_what_cannot_be_kept_is_said() -> None:
     with pytest.raises(GraphError, match=r"changes count \(torch.int64\) while it runs, and only real values are kept"):
         from_torch(torch.export.export(Counting().eval(), (torch.randn(2, 3),)))
-    writing = torch.export.export(Places("put").eval(), (torch.randn(1, 3), torch.tensor([1, 2])))
+    writing = torch.export.export(Writing().eval(), (torch.randn(1, 2, 3), torch.tensor([1, 2])))
     with pytest.raises(UnsupportedOperatorError, match=r"torch\.where\(mask, new, cache\)"):
         from_torch(writing)
 
