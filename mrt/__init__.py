@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mrt.quantization.options import QuantizationConfig
     from mrt.runtime import Module, load_module
     from mrt.search import tune
+    from mrt.symbol.states import with_states
 
 _HOMES = {
     "CalibrationConfig": "mrt.calibration",
@@ -47,6 +48,7 @@ _HOMES = {
     "transform": "mrt.transform",
     "tune": "mrt.search",
     "verify": "mrt.certificate",
+    "with_states": "mrt.symbol.states",
 }
 """Where each public name lives; imported on first use, so that `import mrt` does not load TVM."""
 
@@ -87,4 +89,5 @@ __all__ = [
     "transform",
     "tune",
     "verify",
+    "with_states",
 ]

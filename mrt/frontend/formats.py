@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +18,7 @@ from mrt.messages import short
 from mrt.paths import as_path
 from mrt.plugins import load_plugins
 from mrt.symbol import Graph
+from mrt.symbol.states import with_states
 
 _READ = 4096
 """How much of a file is looked at."""
@@ -93,6 +94,8 @@ def load_model(
     shapes: Shapes | None = None,
     values: Values | None = None,
     split: Iterable[str] = (),
+    states: Mapping[str, str] | None = None,
+    initial: Values | None = None,
     batch_axes: BatchAxes | None = None,
 ) -> Graph:
     """The float graph of a model file, its format told by its content.
@@ -105,7 +108,8 @@ def load_model(
     agree with what it states, and may be left out where it states everything. What follows from them is inferred.
     values: numbers or arrays by the names of inputs, which are constants of the graph then; one number fills its
     input. split: names or patterns of operators, as `PreparationConfig.split` has them: where those or what follows
-    them cannot be read they are left out, and the tensors before them are outputs. batch_axes: by the names of inputs
+    them cannot be read they are left out, and the tensors before them are outputs. states, initial: as `with_states`
+    takes them, for files in which what is kept between calls is inputs and outputs. batch_axes: by the names of inputs
     and outputs that have their batch elsewhere than at axis 0; the graph has it at axis 0 of all, see `batch_first`.
 
     Raises ModelFileError where the file is missing, is a folder, or is of no format that is read, GraphError where
@@ -126,7 +130,8 @@ def load_model(
         if given and not taken:
             raise GraphError(f"{what} are given for {', '.join(given)}, but the reader of {format.file} takes none")
     graph = format.read(path, options)
-    return BatchFirst(options.batch_axes)(graph) if options.batch_axes else graph
+    graph = BatchFirst(options.batch_axes)(graph) if options.batch_axes else graph
+    return with_states(graph, states or {}, initial)
 
 
 def batch_first(graph: Graph, axes: BatchAxes) -> Graph:
