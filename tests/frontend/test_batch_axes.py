@@ -163,6 +163,18 @@ def test_a_saved_model_with_states_serves_any_batch(tmp_path: Path) -> None:
         np.testing.assert_allclose(real, floats, atol=0.15)
 
 
+def test_a_state_has_its_batch_in_front(tmp_path: Path) -> None:
+    """With pair and axis said, a state is kept for each sample; without the axis it would be kept for one alone."""
+    made = streaming()
+    graph = mrt.load_model(written(made, tmp_path), batch_axes={"cache": 1}, states={"cache": "new_cache"})
+    session = onnxruntime.InferenceSession(made.SerializeToString())
+    frame, cache = (RNG.standard_normal(shape).astype(np.float32) for shape in ((3, 4), (2, 3, 4)))
+    wanted, following = session.run(None, {"frame": frame, "cache": cache})
+    found, kept = Rebatch(3)(graph).evaluate({"frame": frame, "cache": moved(cache, 1)})
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(kept, moved(following, 1), rtol=1e-5, atol=1e-6)
+
+
 def test_a_configuration_says_the_axes(tmp_path: Path) -> None:
     """By model.batch_axes, which --set changes as any key; what is no axis is an error that names it."""
     written(streaming(), tmp_path)

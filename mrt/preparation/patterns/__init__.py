@@ -53,6 +53,7 @@ class SpelledOut(Pass):
         algebra = Algebra(graph)
         found: dict[Symbol, _Found] = {}
         refusals: list[Refusal] = []
+        refused: dict[Symbol, str] = {}
         for symbol in graph.operators:
             if not symbol.type.is_float or not (
                 symbol.operator.operation in _ROOTS or isinstance(symbol.operator, Log)
@@ -61,7 +62,10 @@ class SpelledOut(Pass):
             for find in (find_normalization, find_softmax, find_quotient):
                 made = find(symbol, algebra)
                 if isinstance(made, str):
-                    refusals.append(Refusal(symbol.name, made))
+                    # What only scales or shifts a refused tensor would give its reason once more.
+                    if all(refused.get(source) != made for source in symbol.inputs):
+                        refusals.append(Refusal(symbol.name, made))
+                    refused[symbol] = made
                 elif made is not None:
                     inside = self._kept_inside(graph, symbol, made)
                     if inside:

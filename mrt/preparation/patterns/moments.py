@@ -13,8 +13,8 @@ SAME = 1e-5
 """Numbers that differ by less than this share are one: float32 rounds them."""
 MOST_LIMIT = 1e-6
 """The largest number to which a length may be held from below for that to count as rounding."""
-MOST_ADDED = 1e-8
-"""The largest number that may be added to a length for that to count as rounding."""
+MOST_ADDED = 1e-6
+"""The largest number that may be added to a length for that to count as rounding: a length of 0.01 is off by 10^-4."""
 
 
 @dataclass(frozen=True)

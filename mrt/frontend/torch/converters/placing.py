@@ -72,9 +72,12 @@ def index_add(node: Node) -> Expression:
 
 @converter("index_put.default")
 def index_put(node: Node) -> Expression:
-    """Case 1: a mask of truth values of the first axes, and one value: a choice. Case 2: one computed place of an axis, as
-    caches are written. Case 3: one computed place in every row of a matrix, and one value. Case 4: constant indices of
-    neighbouring axes.
+    """What is put where a mask holds, or at places.
+
+    1. A mask of truth values of the first axes, and one value: a choice.
+    2. One computed place of an axis, as caches are written.
+    3. One computed place in every row of a matrix, and one value.
+    4. Constant indices of neighbouring axes.
     """
     given = [(axis, item) for axis, item in enumerate(node.arguments["indices"]) if item is not None]
     if len(given) == 1 and str(given[0][1].meta["val"].dtype) == "torch.bool":
