@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mrt.workers import cores, in_order
+from mrt.workers import DEEP_STACK, cores, in_order, on_deep_stack
 
 
 @pytest.fixture(params=[1, 2, 4])
@@ -60,3 +60,12 @@ def test_errors_come_in_the_place_of_their_results(count: int) -> None:
 
 def test_there_is_a_core() -> None:
     assert cores() >= 1
+
+
+def test_a_deep_stack_is_had_by_that_work_alone() -> None:
+    usual = threading.stack_size()
+    here = threading.get_ident()
+    assert on_deep_stack(threading.get_ident) != here
+    assert threading.stack_size() == usual != DEEP_STACK
+    with pytest.raises(ZeroDivisionError):
+        on_deep_stack(lambda: 1 // 0)

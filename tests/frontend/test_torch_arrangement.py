@@ -136,7 +136,9 @@ def test_embedding() -> None:
 
 
 def test_recurrent_layers_are_taken_apart() -> None:
-    check_each({"lstm": nn.LSTM(4, 3, batch_first=True), "gru": nn.GRU(4, 3, batch_first=True)}, random(2, 4, 4))
+    layers = {"lstm": nn.LSTM(4, 3, batch_first=True), "gru": nn.GRU(4, 3, batch_first=True)}
+    layers |= {"plain": nn.RNN(4, 3, nonlinearity="relu"), "projected": nn.LSTM(4, 3, proj_size=2, bidirectional=True)}
+    check_each(layers, random(2, 4, 4))
 
 
 def test_overloads_that_modules_do_not_export() -> None:
