@@ -36,6 +36,8 @@ from makers import (
 from wild_inputs import samples_of_kind
 
 CASE, FACTS = "case.json", "facts.json"
+READING = ("shapes", "values", "batch_axes")
+"""What `load_model` is told of a model."""
 SEED = 20
 OPSET, OPSET_OF_AXES = 18, 13
 """What networks are exported to, and the first whose DequantizeLinear has an axis; older files are converted to it."""
@@ -74,7 +76,7 @@ def make_case(folder: Path, model: Mapping[str, Any], calibration: int, samples:
         found = _exported(folder, model, Path(wheels))
     else:
         found = _unpacked(fetched(origin, Path(wheels)), origin["file"], folder)
-    content = {"file": found.name, **{key: model[key] for key in ("shapes", "values")}}
+    content = {"file": found.name, **{key: model[key] for key in READING}}
     (folder / CASE).write_text(json.dumps(content))
     if found.suffix == ".onnx":
         _pin(found, folder / NETWORK, model["shapes"])
@@ -154,15 +156,18 @@ def read_case(network: Path) -> Any:
     import mrt
 
     case = json.loads((network / CASE).read_text())
-    given = {key: case[key] for key in ("shapes", "values") if case[key]}
+    given = {key: case[key] for key in READING if case[key]}
     return mrt.load_model(network / case["file"], **given)
 
 
 def feeds_for_mrt(network: Path, file: str) -> list[Samples]:
-    """Samples without the inputs whose values are fixed while reading."""
-    fixed = json.loads((network / CASE).read_text())["values"]
+    """Samples without the inputs whose values are fixed while reading, all with the batch as axis 0."""
+    case = json.loads((network / CASE).read_text())
+    fixed, axes = case["values"], case["batch_axes"]
     feeds = one_by_one(samples_of(network / file))
-    return [{name: x for name, x in each.items() if name not in fixed} for each in feeds]
+    return [
+        {name: np.moveaxis(x, axes.get(name, 0), 0) for name, x in each.items() if name not in fixed} for each in feeds
+    ]
 
 
 def quantize(folder: Path, network: str) -> None:

@@ -53,9 +53,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Model:
-    """shapes: of the inputs whose sizes the file leaves open, batch first. values: of inputs that are constants here.
+    """shapes: of the inputs whose sizes the file leaves open. values: of inputs that are constants here.
 
-    transformer: whether NNCF is told that it is one.
+    batch_axes: of inputs and outputs whose batch is not axis 0. transformer: whether NNCF is told that it is one.
     """
 
     name: str
@@ -63,6 +63,7 @@ class Model:
     feeds: Mapping[str, Feed]
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     values: Mapping[str, int] = field(default_factory=dict)
+    batch_axes: Mapping[str, int] = field(default_factory=dict)
     parts: tuple[Part, ...] = ()
     transformer: bool = False
 
@@ -130,6 +131,7 @@ MODELS = (
         {"input": Feed("wave", (576,)), "state": Feed("state", (2, 1, 128), whole=True)},
         {"input": (1, 576), "state": (2, 1, 128)},
         {"sr": 16000},
+        {"state": 1, "stateN": 1},
     ),
     Model(
         "nudenet",

@@ -24,6 +24,7 @@ in_turns = load_benchmark("in_turns")
 wild_makers = sys.modules["wild_makers"]
 wild = load_benchmark("wild")
 Part, Row = models.Part, wild.Row
+NOTHING_SET: dict[str, Any] = {key: {} for key in wild_makers.READING}
 
 
 def test_every_model_can_be_asked_for_and_its_inputs_made() -> None:
@@ -157,11 +158,15 @@ def test_a_model_with_open_sizes_is_fixed_for_the_others(tmp_path: Path) -> None
 
 
 def test_inputs_that_are_fixed_are_fed_to_the_others_only(tmp_path: Path) -> None:
-    (tmp_path / wild_makers.CASE).write_text(json.dumps({"values": {"rate": 16000}}))
-    np.savez(tmp_path / "some.npz", **{"x": np.ones((2, 3)), makers.WHOLE + "rate": np.full(2, 16000)})
+    (tmp_path / wild_makers.CASE).write_text(json.dumps({"values": {"rate": 16000}, "batch_axes": {"h": 1}}))
+    states = np.arange(12.0).reshape(2, 3, 1, 2)  # of each sample [3, 1, 2], whose batch is axis 1
+    whole = {makers.WHOLE + "rate": np.full(2, 16000), makers.WHOLE + "h": states}
+    np.savez(tmp_path / "some.npz", **{"x": np.ones((2, 3)), **whole})
     (first, _) = makers.one_by_one(makers.samples_of(tmp_path / "some.npz"))
-    assert first["rate"].shape == () and first["rate"] == 16000
-    assert [list(each) for each in wild_makers.feeds_for_mrt(tmp_path, "some.npz")] == [["x"], ["x"]]
+    assert first["rate"].shape == () and first["rate"] == 16000 and first["h"].shape == (3, 1, 2)
+    found = wild_makers.feeds_for_mrt(tmp_path, "some.npz")
+    assert [list(each) for each in found] == [["x", "h"], ["x", "h"]]
+    np.testing.assert_array_equal(found[1]["h"], states[1].reshape(1, 3, 2))
 
 
 def test_a_model_runs_through_all_steps(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +185,7 @@ def test_a_model_runs_through_all_steps(tmp_path: Path, capfd: pytest.CaptureFix
     for folder in (case, integers, module, outputs):
         folder.mkdir()
     onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), case / "source.onnx")
-    (case / wild_makers.CASE).write_text(json.dumps({"file": "source.onnx", "shapes": {}, "values": {}}))
+    (case / wild_makers.CASE).write_text(json.dumps({"file": "source.onnx", **NOTHING_SET}))
     x = np.random.default_rng(2).normal(size=(8, 6)).astype(np.float32)
     for file in (makers.CALIBRATION_FILE, makers.TEST_FILE):
         np.savez(case / file, x=x)
@@ -191,7 +196,7 @@ def test_a_model_runs_through_all_steps(tmp_path: Path, capfd: pytest.CaptureFix
     assert facts["verified"] and facts["equal"]
     (found,) = wild._outputs(outputs)
     assert wild.ratios([(x @ weight)[:, None]], [found], [])["0"] > 30
-    (case / wild_makers.CASE).write_text(json.dumps({"file": "missing.onnx", "shapes": {}, "values": {}}))
+    (case / wild_makers.CASE).write_text(json.dumps({"file": "missing.onnx", **NOTHING_SET}))
     with pytest.raises(SystemExit, match="read: ModelFileError: .*does not exist"):
         wild_makers.quantize(integers, str(case))
 
