@@ -219,7 +219,7 @@ def _check_real(program: torch.export.ExportedProgram) -> None:
     """GraphError where inputs, parameters or outputs are complex; what is in between may be."""
     outputs = next(iter(program.graph.find_nodes(op="output"))).args[0]
     outer = [*program.graph.find_nodes(op="placeholder"), *outputs]
-    found = [node.name for node in outer if getattr(node.meta.get("val"), "dtype", torch.float32).is_complex]
+    found = [origin_of(node).name for node in outer if getattr(node.meta.get("val"), "dtype", torch.float32).is_complex]
     if found:
         more = ", …" if len(found) > _NAMES_SHOWN else ""
         raise GraphError(
