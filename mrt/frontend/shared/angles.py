@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from mrt.frontend.shared.node import ModelNode
-from mrt.frontend.shared.shaping import broadcast
+from mrt.frontend.shared.shaping import broadcast, broadcast_shape
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.broadcast import BroadcastDiv, BroadcastSub
@@ -26,7 +24,7 @@ def angle(node: ModelNode) -> Symbol:
     t = atan(min(|x|, |y|) / max(|x|, |y|)) lies in [0, pi / 4]. It is pi / 2 - t where |y| > |x|, then pi - t where
     x < 0, then -t where y < 0. The angle of the origin is 0.
     """
-    shape = np.broadcast_shapes(node.shape(0), node.shape(1))
+    shape = broadcast_shape(node, node.shape(0), node.shape(1))
     y, x = (broadcast(node, node.symbol(index, name), shape, f"whole_{name}") for index, name in enumerate("yx"))
     rise, run = node.apply(Abs(), [y], "rise"), node.apply(Abs(), [x], "run")
     least = node.apply(BroadcastMinimum(), [rise, run], "least")

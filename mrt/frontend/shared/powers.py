@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mrt.frontend.shared.node import ModelNode
-from mrt.frontend.shared.shaping import broadcast, reshaped
+from mrt.frontend.shared.shaping import broadcast, broadcast_shape, reshaped
 from mrt.symbol import Array, Operator, Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.functions import Exp, PowerScalar, Reciprocal, Rsqrt, Sqrt, Square
@@ -63,13 +63,13 @@ def _by_exponents(node: ModelNode, data: Symbol, exponent: Array) -> Symbol:
     """The axes along which the exponents differ as one, of which the elements of each exponent are taken, raised and
     put back in their places.
     """
-    shape = np.broadcast_shapes(data.shape, exponent.shape)
+    shape = broadcast_shape(node, data.shape, exponent.shape)
     aligned = exponent.reshape((1,) * (len(shape) - exponent.ndim) + exponent.shape)
     varied = [axis for axis, size in enumerate(aligned.shape) if size > 1] or [len(shape) - 1]
     first, stop = varied[0], varied[-1] + 1
     values = np.broadcast_to(aligned.reshape(aligned.shape[first:stop]), shape[first:stop]).reshape(-1)
     kinds, places = np.unique(values, return_inverse=True)
-    if len(kinds) > _MOST_EXPONENTS:
+    if not 0 < len(kinds) <= _MOST_EXPONENTS:
         raise node.unsupported("input exponent", f"of {len(kinds)} different numbers", f"at most {_MOST_EXPONENTS}")
     whole = broadcast(node, data, shape, "whole")
     merged = reshaped(node, whole, (*shape[:first], len(values), *shape[stop:]), "merged")

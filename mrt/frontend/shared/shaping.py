@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mrt.errors import GraphError
 from mrt.frontend.shared.node import ModelNode
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
@@ -25,6 +26,14 @@ def reshaped(node: ModelNode, data: Symbol, shape: Sequence[int], suffix: str = 
     if shape and data.shape and shape[0] == data.shape[0]:
         return node.apply(Reshape(shape=(0, *shape[1:])), [data], suffix)
     return node.apply(Reshape(shape=shape), [data], suffix)
+
+
+def broadcast_shape(node: ModelNode, *shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape to which all of them broadcast; GraphError where there is none."""
+    try:
+        return tuple(np.broadcast_shapes(*map(tuple, shapes)))
+    except ValueError:
+        raise GraphError(f"{node.label}: shapes {[*map(tuple, shapes)]} do not broadcast") from None
 
 
 def broadcast(node: ModelNode, data: Symbol, shape: Sequence[int], suffix: str = "") -> Symbol:

@@ -97,6 +97,8 @@ def _product(node: Node) -> Complex:
 def _sum(node: Node) -> Complex:
     """Real parts and imaginary parts, of which a real tensor or number has none."""
     (a, b), (c, d) = _parts(node, "self"), _parts(node, "other")
+    if node.operator.startswith("rsub"):
+        (a, b), (c, d) = (c, d), (a, b)
     combine = relax.op.add if node.operator.startswith("add") else relax.op.subtract
     if node.arguments["alpha"] != 1:
         factor = node.operand("alpha", "float32")
@@ -154,10 +156,15 @@ _OPERATORS: dict[str, Callable[[Node], Any]] = {
     "imag.default": lambda node: _only(node)[1],
     "mul.Tensor": _product,
     "real.default": lambda node: _only(node)[0],
-    "sub.Tensor": _sum,
+    **dict.fromkeys(("add.Scalar", "rsub.Scalar", "rsub.Tensor", "sub.Scalar", "sub.Tensor"), _sum),
+    "div.Scalar": _quotient,
+    "mul.Scalar": _product,
     "view_as_real.default": _as_real,
 }
 """Operators that mean something else of complex tensors than of their parts."""
 
-COMPLEX_ALONE = frozenset(_OPERATORS) - {"abs.default", "add.Tensor", "div.Tensor", "mul.Tensor", "sub.Tensor"}
+COMPLEX_ALONE = frozenset({
+    *("_conj.default", "_conj_physical.default", "angle.default"),
+    *("imag.default", "real.default", "view_as_real.default"),
+})  # fmt: skip
 """Those of them that are not read of real tensors."""

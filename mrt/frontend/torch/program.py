@@ -67,7 +67,6 @@ def prepare_program(
     _check_pure(prepared)
     states = take_states_out(prepared)
     _drop_non_tensors(prepared)
-    _check_real(prepared)
     fold_indices(prepared)
     return prepared, states
 
@@ -215,11 +214,11 @@ def _check_pure(program: torch.export.ExportedProgram) -> None:
         raise GraphError(f"the inputs {', '.join(objects)} of the program are objects; tensors are needed")
 
 
-def _check_real(program: torch.export.ExportedProgram) -> None:
+def check_real(program: torch.export.ExportedProgram) -> None:
     """GraphError where inputs, parameters or outputs are complex; what is in between may be."""
     outputs = next(iter(program.graph.find_nodes(op="output"))).args[0]
     outer = [*program.graph.find_nodes(op="placeholder"), *outputs]
-    found = [node.name for node in outer if getattr(node.meta.get("val"), "dtype", torch.float32).is_complex]
+    found = [origin_of(node).name for node in outer if getattr(node.meta.get("val"), "dtype", torch.float32).is_complex]
     if found:
         more = ", …" if len(found) > _NAMES_SHOWN else ""
         raise GraphError(

@@ -26,7 +26,7 @@ from mrt.frontend.torch.node import (
     origin_of,
     relax_dtype,
 )
-from mrt.frontend.torch.program import check_covered, described, end_at, outputs_of, prepare_program
+from mrt.frontend.torch.program import check_covered, check_real, described, end_at, outputs_of, prepare_program
 from mrt.frontend.torch.states import with_changes
 from mrt.symbol import Graph
 
@@ -40,6 +40,7 @@ def read_program(program: torch.export.ExportedProgram, options: ReadOptions) ->
         if outputs is not whole:
             end_at(prepared, outputs)
         check_covered(prepared, operators, whole)
+        check_real(prepared)
         return with_changes(_converted(prepared), states, outputs)
 
     return read_with_split(read, operators, whole, options.split)
