@@ -102,7 +102,8 @@ def _padded(node: onnx.NodeProto, data: Array, *inputs: Array | None) -> float:
 
 
 def _ranged(node: onnx.NodeProto, start: Array, limit: Array, delta: Array) -> float:
-    return abs((float(limit) - float(start)) / float(delta)) if delta else 0.0
+    first, last, step = (float(each.reshape(())) for each in (start, limit, delta))
+    return abs((last - first) / step) if step else 0.0
 
 
 _RESULT_SIZES: dict[str, Callable[..., float]] = {
@@ -145,6 +146,8 @@ def evaluate_node(node: onnx.NodeProto, inputs: Sequence[Array | None], opset: i
     """
     label = f"{node.name or node.output[0]} ({node.op_type})"
     feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if array is not None}
+    if node.op_type == "Range":  # functions of ONNX itself, such as AffineGrid, give it tensors of one element
+        feeds = {name: array.reshape(()) if array.size == 1 else array for name, array in feeds.items()}
     outputs = [name for name in node.output if name]
     graph = helper.make_graph(
         [node], "node", [_any_value(name) for name in feeds], [_any_value(name) for name in outputs]
