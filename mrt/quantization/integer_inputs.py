@@ -67,7 +67,6 @@ def _masks(graph: Graph) -> set[Symbol]:
             bounds[symbol] = symbol.operator.bounds(*(bounds[source] for source in symbol.inputs))
             if bounds[symbol].min <= LOWERS and bounds[symbol].max <= 0 and forbids(graph, symbol):
                 found |= made_of[symbol]
-        else:
-            condition = forbidding_condition(graph, symbol, LOWERS)
-            found |= made_of.get(condition, frozenset()) if condition is not None else frozenset()
+        condition = forbidding_condition(graph, symbol, LOWERS)
+        found |= made_of.get(condition, frozenset()) if condition is not None else frozenset()
     return found

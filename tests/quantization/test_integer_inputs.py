@@ -43,7 +43,8 @@ def test_a_mask_that_chooses_what_is_forbidden_is_0_or_1() -> None:
     """As DeBERTa has it: pairs of a mask, which also blanks the words, choose the lowest float instead of scores."""
     builder = GraphBuilder()
     mask = builder.input("mask", TensorType((2, LENGTH), "int64"))
-    x = builder.input("x", TensorType((2, LENGTH, WIDTH)))
+    ids = builder.input("ids", TensorType((2, LENGTH), "int64"))
+    x = builder.apply(Embedding(ROWS, WIDTH), [ids, table(builder, ROWS, "table")], "x")
     row, column = (builder.apply(ExpandDims(axis=axis), [mask], f"axis{axis}") for axis in (1, 2))
     pairs = builder.apply(BroadcastMul(), [row, column], "pairs")
     real = builder.apply(Cast(dtype="float32"), [column], "real")
@@ -52,7 +53,7 @@ def test_a_mask_that_chooses_what_is_forbidden_is_0_or_1() -> None:
     lowest = builder.parameter("lowest", np.full((1, 1, 1), np.finfo(np.float32).min))
     shares = builder.apply(Softmax(axis=2), [builder.apply(Where(), [pairs, scores, lowest], "allowed")], "shares")
     graph = builder.graph([builder.apply(BatchDot(), [shares, words], "mixed")])
-    assert integer_inputs(graph, {})["mask"].range == (0, 1)
+    assert {name: each.range for name, each in integer_inputs(graph, {}).items()} == {"ids": (0, 39), "mask": (0, 1)}
 
 
 def feeds(seed: int) -> dict[str, np.ndarray]:
