@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.relax.converters.quantization import quantized_form, stored_form
 from mrt.frontend.relax.module import ReadFunction, prepare_module
 from mrt.frontend.relax.node import Converter, Node, Scope, find_converter, static_sizes
+from mrt.frontend.relax.tir.blocks import UnreadError
+from mrt.frontend.relax.tir.computing import computed
 from mrt.frontend.shared.channels_first import channels_first
 from mrt.frontend.shared.inputs import Shapes, Values, read_options
 from mrt.frontend.shared.node import Value
@@ -26,6 +29,14 @@ from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
 
 _MOVING = frozenset({"expand_dims", "permute_dims", "reshape", "squeeze"})
 """Operators that move the elements of their first input and change none."""
+
+
+_MEMORY = frozenset({"relax.memory.alloc_storage", "relax.memory.alloc_tensor", "relax.builtin.alloc_tensor"})
+
+_LOWERED = (
+    "every operator is a call_tir, as relax.transform.LegalizeOps makes them: give the module without that pass, and "
+    "without pipelines that run it, such as relax.get_pipeline"
+)
 
 
 def from_relax(
@@ -50,8 +61,9 @@ def from_relax(
     a channels-first one, whose inputs and outputs stay as they were.
 
     Raises GraphError where `mod` is no such module, another dimension is dynamic, or the module is malformed;
-    DataError where `params` do not fit; UnsupportedOperatorError listing every operator that is not covered, such as
-    call_tir, and every use of a covered one that is not.
+    DataError where `params` do not fit; UnsupportedOperatorError listing every operator that is not covered, and every
+    use of a covered one that is not. A call_tir is read where its PrimFunc computes element by element or moves
+    elements.
     """
     options = read_options(batch, shapes, values, split)
     return merge_biases(channels_first(_Reader(prepare_module(mod, params, options)).read()))
@@ -104,16 +116,19 @@ class _Reader:
 
     def _read_call(self, call: Any, name: str) -> Value:
         operator = _callee(call)
-        convert = find_converter(operator)
+        function = self._prim_func(call)
+        convert = find_converter(operator) if function is None else partial(call_tir, function)
         if convert is None and not is_foldable(operator.removeprefix("relax.")):
             return self._refuse(operator, name, call.ty, _lowered_to(call))
-        inputs = tuple(self._scope.read(argument) for argument in call.args)
+        inputs = tuple(self._scope.read(argument) for argument in call.args[0 if function is None else 1 :])
         node = Node(name, self._scope, inputs, call)
         try:
             if is_known(inputs):
                 return self._folded(node, convert)
             if convert is not None:
                 return convert(node)
+        except UnreadError as reason:
+            return self._refuse(operator, name, call.ty, f"{_lowered_to(call)}, where {reason}")
         except UnsupportedOperatorError as error:
             # What a stand-in causes is no news.
             if self._stand_ins.isdisjoint(item for item in _flat(inputs) if isinstance(item, Symbol)):
@@ -123,6 +138,13 @@ class _Reader:
             # Attributes that are of the right kind and yet fit no shape.
             raise GraphError(f"{node.label}: its attributes do not fit its inputs: {error}") from None
         return self._refuse(operator, name, call.ty)
+
+    def _prim_func(self, call: Any) -> Any | None:
+        """The PrimFunc that a call_tir runs, None for any other call."""
+        if not isinstance(call.op, tvm.ir.Op) or call.op.name != "relax.call_tir":
+            return None
+        function = self._function.module[call.args[0]]
+        return function if isinstance(function, tirx.PrimFunc) else None
 
     def _folded(self, node: Node, convert: Converter | None) -> Value:
         """The value of a node of constants; one that is stored quantized stays so."""
@@ -158,8 +180,24 @@ class _Reader:
         parts = list(self._misused)
         if self._uncovered:
             advice = "give the module as high-level Relax operators, before it is lowered, or cut it before them"
+            if self._is_lowered():
+                advice = _LOWERED
             parts.insert(0, list_uncovered(f"function {self._function.name}", self._uncovered, advice))
         return UnsupportedOperatorError("; ".join(parts))
+
+    def _is_lowered(self) -> bool:
+        """Whether every operator is a PrimFunc, of which some are not read."""
+        calls = [binding.value for binding in _bindings(self._function.body)]
+        operators = {_callee(call) for call in calls if isinstance(call, tvm.ir.Call)}
+        return operators <= {"relax.call_tir"} | _MEMORY
+
+
+def call_tir(function: Any, node: Node) -> Value:
+    """The converter of a call_tir: its inputs are a tensor or a tuple of them, then a shape of numbers."""
+    first = node.input(0)
+    given = first if isinstance(first, tuple) else (first,)
+    sizes = node.known_integers(1, "the sizes") if len(node.inputs) > 1 else ()
+    return computed(node, function, given, sizes)
 
 
 def tensor_type(type: Any, title: str) -> TensorType:
