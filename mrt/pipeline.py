@@ -109,6 +109,7 @@ def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
         shapes=config.model.shapes,
         values=config.model.values,
         split=config.prepare.split,
+        random_params=config.model.random_params,
     )
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
     return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report)

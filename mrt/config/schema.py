@@ -87,11 +87,13 @@ Size = Annotated[tuple[Pixels, ...], BeforeValidator(_as_sequence), Field(min_le
 
 class ModelSection(Options):
     """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file leaves sizes open.
-    values: numbers, or lists of them, by the names of inputs that are constants."""
+    values: numbers, or lists of them, by the names of inputs that are constants. random_params: whether parameters that
+    a Relay text lacks are drawn, for trying."""
 
     path: ConfigPath
     shapes: Mapping[str, Annotated[tuple[Count, ...], Field(min_length=1)]] = {}
     values: Mapping[str, Annotated[Any, AfterValidator(_numbers)]] = {}
+    random_params: bool = False
 
 
 class Preprocessing(Options):

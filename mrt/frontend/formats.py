@@ -91,6 +91,7 @@ def load_model(
     shapes: Shapes | None = None,
     values: Values | None = None,
     split: Iterable[str] = (),
+    random_params: bool = False,
 ) -> Graph:
     """The float graph of a model file, its format told by its content.
 
@@ -102,14 +103,15 @@ def load_model(
     agree with what it states, and may be left out where it states everything. What follows from them is inferred.
     values: numbers or arrays by the names of inputs, which are constants of the graph then; one number fills its
     input. split: names or patterns of operators, as `PreparationConfig.split` has them: where those or what follows
-    them cannot be read they are left out, and the tensors before them are outputs.
+    them cannot be read they are left out, and the tensors before them are outputs. random_params: parameters that a
+    Relay text has no values for are drawn, always the same ones, for trying alone; the graph's notes say so.
 
     Raises ModelFileError where the file is missing, is a folder, or is of no format that is read, GraphError where
     a size is still open or shapes or values do not fit the file, PluginError where a plug-in fails, and whatever the
     format's reader raises.
     """
     path = as_path(path, "path", to_read=True)
-    options = read_options(batch, shapes, values, split)
+    options = read_options(batch, shapes, values, split, random_params)
     if path.is_dir():
         raise ModelFileError(f"{path} is a folder; a model file is needed")
     if not path.exists():
@@ -121,4 +123,8 @@ def load_model(
     ):
         if given and not taken:
             raise GraphError(f"{what} are given for {', '.join(given)}, but the reader of {format.file} takes none")
+    if options.random_params and not format.takes_random_params:
+        raise GraphError(
+            f"random_params is given, but {format.file} has its parameters; only a Relay text may lack them"
+        )
     return format.read(path, options)

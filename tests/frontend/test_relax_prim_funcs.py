@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import tvm
 from relax_modules import build, operators, random, run
 from tvm import relax, topi
+from tvm.relax.frontend.onnx import from_onnx as import_onnx
 
+import mrt
 from mrt.errors import UnsupportedOperatorError
 from mrt.frontend.relax import from_relax
 
@@ -54,7 +57,9 @@ def test_what_is_computed(compute: Callable[..., Any], shapes: list[tuple[int, .
 
 def test_a_reduction_is_refused_with_what_it_is() -> None:
     mod = module(lambda x: topi.sum(x, 1), (3, 4))
-    with pytest.raises(UnsupportedOperatorError, match=r"gv = anything, where block x0_red is a reduction"):
+    with pytest.raises(
+        UnsupportedOperatorError, match=r"relax.call_tir of anything ×1 \(gv: block x0_red is a reduction\)"
+    ):
         from_relax(mod)
 
 
@@ -65,15 +70,64 @@ def test_a_lowered_module_names_the_pass_to_leave_out() -> None:
         from_relax(lowered)
 
 
+def test_what_was_fused_is_refused_with_its_name() -> None:
+    mod = build(lambda x, w: relax.op.exp(relax.op.matmul(x, w)), x=(2, 3), w=(3, 2))
+    passes = relax.transform
+    steps = [passes.LegalizeOps(), passes.AnnotateTIROpPattern(), passes.FuseOps(), passes.FuseTIR()]
+    with pytest.raises(UnsupportedOperatorError, match=r"call_tir of fused_\w+ ×1 \(\w+: block \w+ is a reduction\)"):
+        from_relax(tvm.transform.Sequential(steps)(mod))
+
+
+def test_an_onnx_network_that_tvm_imports_is_compiled_to_its_integers() -> None:
+    """Pad, Clip and Tile, all of which TVM's importer writes as calls of PrimFuncs."""
+    weight = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32) / 4
+    constants = {
+        "w": weight,
+        "pads": [0, 0, 1, 0, 0, 0, 1, 2],
+        "low": 0.0,
+        "high": 6.0,
+        "zero": 0.0,
+        "reps": [1, 1, 2, 1],
+    }
+    nodes = [
+        ("Pad", ["x", "pads"], "padded", {"mode": "reflect"}),
+        ("Conv", ["padded", "w"], "c", {}),
+        ("Clip", ["c", "low", "high"], "clipped", {}),
+        ("Tile", ["clipped", "reps"], "tiled", {}),
+        ("Pad", ["tiled", "pads"], "y", {}),
+    ]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(kind, inputs, [output], **more) for kind, inputs, output, more in nodes],
+        "network",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, (1, 3, 6, 6))],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(_array(value), name) for name, value in constants.items()],
+    )
+    mod = import_onnx(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)]))
+    network = from_relax(mod)
+    assert {"Pad", "clip", "Convolution"} <= set(operators(network))
+    x = random(1, 3, 6, 6)
+    (expected,) = run(mod, {"x": x})
+    np.testing.assert_allclose(network.evaluate({"x": x})[0], expected, rtol=1e-5, atol=1e-5)
+    model = mrt.quantize(network, [x, random(1, 3, 6, 6, seed=1)])
+    integers = model.quantize_inputs(x)
+    found = model.compile({"mcpu": "native", "threads": 1}).run_integer(integers)
+    assert (np.asarray(found) == model.graph.evaluate(integers)[0]).all()
+
+
+def _array(value: Any) -> np.ndarray:
+    array = np.asarray(value)
+    return array.astype(np.float32 if array.dtype.kind == "f" else np.int64)
+
+
 def test_functions_of_elements_are_read_after_lowering() -> None:
-    """And after TVM fused them into one PrimFunc of several blocks."""
+    """And after TVM fused them into one function of calls, and into one PrimFunc of several blocks."""
     mod = build(lambda x: relax.op.exp(relax.op.nn.relu(x)), x=(2, 3))
     passes = relax.transform
-    fused = tvm.transform.Sequential(
-        [passes.LegalizeOps(), passes.AnnotateTIROpPattern(), passes.FuseOps(), passes.FuseTIR()]
-    )(mod)
+    steps = [passes.LegalizeOps(), passes.AnnotateTIROpPattern(), passes.FuseOps(), passes.FuseTIR()]
     x = random(2, 3)
-    for lowered in (passes.LegalizeOps()(mod), fused):
+    for last in (1, 3, 4):
+        lowered = tvm.transform.Sequential(steps[:last])(mod)
         graph = from_relax(lowered)
         assert operators(graph) == ["relu", "exp"]
         np.testing.assert_allclose(graph.evaluate({"x": x})[0], np.exp(np.maximum(x, 0)), rtol=1e-6)

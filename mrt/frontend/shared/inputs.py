@@ -28,17 +28,22 @@ class ReadOptions:
 
     batch: the size of a dynamic first axis. shapes: of inputs, which fix what else the file leaves open. values: arrays
     of inputs that are none, since they have the same value at every run. split: names or fnmatch patterns of operators
-    behind which what cannot be read is left out.
+    behind which what cannot be read is left out. random_params: whether parameters that have no value are drawn.
     """
 
     batch: int = 1
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     values: Mapping[str, Array] = field(default_factory=dict)
     split: tuple[str, ...] = ()
+    random_params: bool = False
 
 
 def read_options(
-    batch: int = 1, shapes: Shapes | None = None, values: Values | None = None, split: Iterable[str] = ()
+    batch: int = 1,
+    shapes: Shapes | None = None,
+    values: Values | None = None,
+    split: Iterable[str] = (),
+    random_params: bool = False,
 ) -> ReadOptions:
     """The options as a user gives them, checked; GraphError naming what is wrong."""
     check_batch(batch)
@@ -47,7 +52,9 @@ def read_options(
     patterns = tuple(split)
     if not all(isinstance(pattern, str) for pattern in patterns):
         raise GraphError(f"split is {short(patterns)}; names or patterns of operators are needed")
-    return ReadOptions(batch, _checked_shapes(shapes), _checked_values(values), patterns)
+    if not isinstance(random_params, bool):
+        raise GraphError(f"random_params is {short(random_params)}; True or False is needed")
+    return ReadOptions(batch, _checked_shapes(shapes), _checked_values(values), patterns, random_params)
 
 
 @dataclass(frozen=True)
