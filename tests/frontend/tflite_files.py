@@ -64,27 +64,27 @@ class File:
         told = {"kind": kind, "inputs": inputs, "outputs": outputs, "options": options, "attributes": attributes}
         self.operators.append(told | {"custom": custom})
 
-    def write(self, outputs: Sequence[int], version: int = 3, identifier: bytes = b"TFL3") -> bytes:
+    def another(self) -> File:
+        """Another graph for the same file."""
+        return File(buffers=self.buffers)
+
+    def write(
+        self,
+        outputs: Sequence[int],
+        version: int = 3,
+        identifier: bytes = b"TFL3",
+        others: Sequence[tuple[File, Sequence[int]]] = (),
+    ) -> bytes:
+        """The file. others: graphs beside this one, and what their outputs are."""
         builder = flatbuffers.Builder(1024)
-        codes = sorted({told["kind"] for told in self.operators})
+        graphs = [(self, outputs), *others]
+        codes = sorted({told["kind"] for graph, _ in graphs for told in graph.operators})
         model = table(
             builder,
             "Model",
             Version=version,
             OperatorCodes=offsets(builder, [_code(builder, kind) for kind in codes]),
-            Subgraphs=offsets(
-                builder,
-                [
-                    table(
-                        builder,
-                        "SubGraph",
-                        Tensors=offsets(builder, [_tensor(builder, told) for told in self.tensors]),
-                        Inputs=vector(builder, self.inputs),
-                        Outputs=vector(builder, outputs),
-                        Operators=offsets(builder, [_operator(builder, told, codes) for told in self.operators]),
-                    )
-                ],
-            ),
+            Subgraphs=offsets(builder, [_graph(builder, graph, given, codes) for graph, given in graphs]),
             Buffers=offsets(builder, [table(builder, "Buffer", Data=_bytes(builder, data)) for data in self.buffers]),
         )
         builder.Finish(model, identifier)
@@ -99,6 +99,17 @@ def table(builder: flatbuffers.Builder, kind: str, **fields: Any) -> int:
         if value is not None:
             getattr(module, f"Add{name}")(builder, value)
     return int(module.End(builder))
+
+
+def _graph(builder: flatbuffers.Builder, graph: File, outputs: Sequence[int], codes: Sequence[str]) -> int:
+    return table(
+        builder,
+        "SubGraph",
+        Tensors=offsets(builder, [_tensor(builder, told) for told in graph.tensors]),
+        Inputs=vector(builder, graph.inputs),
+        Outputs=vector(builder, outputs),
+        Operators=offsets(builder, [_operator(builder, told, codes) for told in graph.operators]),
+    )
 
 
 def _bytes(builder: flatbuffers.Builder, data: bytes) -> int | None:
@@ -196,7 +207,12 @@ def _operator(builder: flatbuffers.Builder, told: Mapping[str, Any], codes: Sequ
     options = None
     if kind:
         fields = {
-            name: vector(builder, value) if name in VECTORS else value for name, value in told["attributes"].items()
+            name: vector(builder, value)
+            if name in VECTORS
+            else builder.CreateString(value)
+            if isinstance(value, str)
+            else value
+            for name, value in told["attributes"].items()
         }
         options = table(builder, kind, **fields)
     custom = told.get("custom")

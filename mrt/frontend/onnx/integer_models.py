@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
+from mrt.frontend.onnx.control_flow import graphs_of, names_read
+
 _INTEGERS = frozenset({"UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "UINT32", "UINT64", "BOOL"})
 _TO_FLOAT = frozenset({"DequantizeLinear", "DynamicQuantizeLinear"})
 """Operators whose result is a float or real numbers' integers, whatever is said of types."""
@@ -15,16 +17,21 @@ _GENERATING = ("value_float", "value_floats")
 def holds_integers_alone(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> bool:
     """Whether no input, initializer, constant or cast of `nodes`, those that an output needs, is a float.
 
-    Operators give a float where they read one, so that no value is one then.
+    Operators give a float where they read one, so that no value is one then. What graphs within nodes hold counts.
     """
-    read = {name for node in nodes for name in node.input} | {value.name for value in graph.output}
+    read = {value.name for value in graph.output}.union(*map(names_read, nodes))
     types = [tensor.data_type for tensor in graph.initializer if tensor.name in read]
     types += [value.type.tensor_type.elem_type for value in graph.input if value.name in read]
     types += [value.type.tensor_type.elem_type for value in graph.output]
-    for node in nodes:
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
         if node.op_type in _TO_FLOAT:
             return False
         types += _types_of(node)
+        for inner in graphs_of(node):
+            types += [tensor.data_type for tensor in inner.initializer]
+            pending += inner.node
     return all(_name(kind) in _INTEGERS for kind in types)
 
 

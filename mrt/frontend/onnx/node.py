@@ -54,6 +54,10 @@ class Scope(ModelScope):
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
+    def is_known(self, name: str) -> bool:
+        """Whether there is a value of this name which does not depend on the data."""
+        return name in self._values and not isinstance(self._values[name], Symbol)
+
     def symbol(self, name: str) -> Symbol:
         """The symbol of a value; an array becomes a parameter of its name, once."""
         value = self._values[name]

@@ -9,6 +9,15 @@ import onnx
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.onnx.constants import ALWAYS_KNOWN, MOVING, evaluate_node, folds, is_standard
+from mrt.frontend.onnx.control_flow import (
+    ControlFlow,
+    Item,
+    deciders,
+    holds_graphs,
+    live_nodes,
+    names_made,
+    names_read,
+)
 from mrt.frontend.onnx.converters.quantization import quantized_form, scaled_form
 from mrt.frontend.onnx.files import read_model
 from mrt.frontend.onnx.inlining import without_functions
@@ -48,30 +57,37 @@ def read_graph(model: str | os.PathLike[str] | onnx.ModelProto, options: ReadOpt
         names = ", ".join(sparse.values.name for sparse in graph.sparse_initializer)
         raise GraphError(f"{title} has sparse initializers, which are not read: {names}; store them densely")
     outputs = [output.name for output in graph.output]
-    operators = [_described(node) for node in _live_nodes(graph, outputs)]
+    operators = [_described(node) for node in live_nodes(graph, outputs)]
 
     def read(wanted: Sequence[str]) -> Graph:
-        nodes = [_in_default_domain(node) for node in _live_nodes(graph, wanted)]
-        scope = Scope(_names(graph), opset, folder, holds_integers_alone(graph, nodes))
+        nodes = [_in_default_domain(node) for node in live_nodes(graph, wanted)]
+        names = _names(graph)
+        scope = Scope(names | names_made(graph), opset, folder, holds_integers_alone(graph, nodes))
         constants = {*options.values, *(tensor.name for tensor in graph.initializer)}
-        uncovered = _uncovered(nodes, constants, scope.is_exact)
+        uncovered = _uncovered(nodes, constants, scope.is_exact, _real_inputs(graph))
         if uncovered:
-            advice = "replace them before exporting, or cut the model before them"
-            raise UnsupportedOperatorError(list_uncovered(title, uncovered, advice, operators, outputs))
-        return _read(graph, nodes, wanted, scope, options)
+            raise UnsupportedOperatorError(list_uncovered(title, uncovered, _ADVICE, operators, outputs))
+        return _read(graph, nodes, wanted, scope, ControlFlow(scope, names, title), options)
 
     return read_with_split(read, operators, outputs, options.split)
 
 
+_ADVICE = "replace them before exporting, or cut the model before them"
+
+
 def _read(
-    graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], scope: Scope, options: ReadOptions
+    graph: onnx.GraphProto,
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Sequence[str],
+    scope: Scope,
+    flow: ControlFlow,
+    options: ReadOptions,
 ) -> Graph:
     """The graph of these outputs, which need just these nodes."""
     _read_inputs(graph, scope, options)
-    used = {name for node in nodes for name in node.input} | set(outputs)
+    used = set(outputs).union(*map(names_read, nodes))
     _read_initializers(graph, used, scope)
-    for node in nodes:
-        _read_node(node, scope, used)
+    _read_nodes(nodes, scope, used, flow)
     return scope.builder.graph([_output(name, scope) for name in outputs])
 
 
@@ -100,17 +116,6 @@ def _names(graph: onnx.GraphProto) -> set[str]:
     return names
 
 
-def _live_nodes(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[onnx.NodeProto]:
-    """The nodes that an output needs, in order."""
-    needed = set(outputs)
-    live = []
-    for node in reversed(graph.node):
-        if any(name in needed for name in node.output):
-            live.append(node)
-            needed.update(node.input)
-    return live[::-1]
-
-
 def _in_default_domain(node: onnx.NodeProto) -> onnx.NodeProto:
     """ONNX Runtime's own QuantizeLinear and DequantizeLinear are ONNX's, for integers that old opsets lack."""
     if node.domain != "com.microsoft" or node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
@@ -124,18 +129,31 @@ def _in_default_domain(node: onnx.NodeProto) -> onnx.NodeProto:
 def _described(node: onnx.NodeProto) -> FileOperator:
     kind = node.op_type if is_standard(node) else f"{node.domain}.{node.op_type}"
     name = next(filter(None, node.output), node.name)
-    return FileOperator(name, kind, tuple(filter(None, node.input)), tuple(filter(None, node.output)))
+    return FileOperator(name, kind, tuple(filter(None, names_read(node))), tuple(filter(None, node.output)))
 
 
-def _uncovered(nodes: Sequence[onnx.NodeProto], known: Iterable[str], is_exact: bool) -> dict[str, list[str]]:
-    """Every operator that is not covered, with the names of its nodes.
+def _real_inputs(graph: onnx.GraphProto) -> set[str]:
+    return {value.name for value in graph.input if _INPUT_DTYPES.get(value.type.tensor_type.elem_type) == "float32"}
+
+
+def _uncovered(
+    nodes: Sequence[onnx.NodeProto], known: Iterable[str], is_exact: bool, real: Collection[str]
+) -> dict[str, list[str]]:
+    """Every operator that is not covered, with the names of its nodes. real: values that are not known, real numbers.
 
     Whether a node is covered may depend on its inputs: many operators are only where no input depends on the data.
     """
     known = {"", *known}
     uncovered: dict[str, list[str]] = {}
     for node in nodes:
-        if folds(node, all(name in known for name in node.input)):
+        if holds_graphs(node):
+            # What is inside is seen where it is put in place: until then its results may be anything.
+            known.update(node.output)
+            given = deciders(node, nodes, known, real)
+            if given:
+                kind = f"{node.op_type} decided by {', '.join(given)}"
+                uncovered.setdefault(kind, []).append(_described(node).name)
+        elif folds(node, all(name in known for name in node.input)):
             known.update(node.output)
         elif find_converter(node, is_exact) is None:
             described = _described(node)
@@ -188,6 +206,25 @@ def _read_initializers(graph: onnx.GraphProto, used: Collection[str], scope: Sco
     for tensor in graph.initializer:
         if tensor.name in used:
             scope.define(tensor.name, scope.given(tensor))
+
+
+def _read_nodes(nodes: Sequence[onnx.NodeProto], scope: Scope, used: set[str], flow: ControlFlow) -> None:
+    """Reads nodes in order, and in the place of control flow the nodes that it stands for."""
+    pending: list[Item] = list(reversed(nodes))
+    while pending:
+        item = pending.pop()
+        parts = flow.unfolded(item)
+        if parts is None:
+            _read_node(item, scope, used)
+            continue
+        parts = [_in_default_domain(part) if isinstance(part, onnx.NodeProto) else part for part in parts]
+        inner = [part for part in parts if isinstance(part, onnx.NodeProto)]
+        read = set().union(*map(names_read, inner))
+        uncovered = _uncovered(inner, filter(scope.is_known, read), scope.is_exact, read)
+        if uncovered:
+            raise UnsupportedOperatorError(list_uncovered(flow.title, uncovered, _ADVICE))
+        used |= read
+        pending += reversed(parts)
 
 
 def _read_node(proto: onnx.NodeProto, scope: Scope, used: set[str]) -> None:

@@ -33,9 +33,13 @@ _REMEDIES = {
 
 
 def remedies(operators: Iterable[str]) -> list[str]:
-    """What is known of these operators, each sentence once, with the operators that it is of."""
+    """What is known of these operators, each sentence once, with the operators that it is of.
+
+    More words may follow an operator's name.
+    """
     found: dict[str, list[str]] = {}
     for operator in operators:
-        if operator in _REMEDIES:
-            found.setdefault(_REMEDIES[operator], []).append(operator)
+        remedy = _REMEDIES.get(operator.split(" ", 1)[0])
+        if remedy is not None:
+            found.setdefault(remedy, []).append(operator)
     return [f"{', '.join(names)}: {remedy}" for remedy, names in found.items()]

@@ -100,6 +100,10 @@ class Options:
     def flag(self, name: str) -> bool:
         return bool(self.integer(name))
 
+    def text(self, name: str) -> str:
+        """A text, empty where it is not given."""
+        return reading(self.label, lambda: (getattr(self.table, name)() or b"").decode())
+
     def integers(self, name: str) -> tuple[int, ...]:
         """A list of integers, empty where it is not given."""
         return reading(self.label, lambda: numbers(getattr(self.table, f"{name}AsNumpy")()))
@@ -132,7 +136,7 @@ class StoredOperator:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """The main graph of a file. Tensors are meant by their numbers, which all exist."""
+    """A graph of a file. Tensors are meant by their numbers, which all exist."""
 
     title: str
     """What errors call the model."""
@@ -142,6 +146,16 @@ class StoredModel:
     outputs: tuple[int, ...]
     content: bytes
     root: Any
+    others: tuple[StoredModel, ...] = ()
+    """Of the main graph: the other graphs of the file, from number 1 on, where its operators run such."""
+
+    def other(self, index: int, caller: str) -> StoredModel:
+        """Another graph of the file by its number there; ModelFileError where `caller` names one that there is not."""
+        if not 1 <= index <= len(self.others):
+            raise ModelFileError(
+                f"{self.title}: {caller} runs graph {index}; the file has 1 to {len(self.others)} beside the main one"
+            )
+        return self.others[index - 1]
 
     def constant(self, tensor: Tensor) -> Array | None:
         """The values of a tensor that stands in the file, None where none do.

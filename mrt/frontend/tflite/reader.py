@@ -16,6 +16,7 @@ from mrt.frontend.shared.node import Value, ValueScope
 from mrt.frontend.shared.quantized import STORAGE
 from mrt.frontend.shared.refusals import list_uncovered
 from mrt.frontend.shared.split import FileOperator, read_with_split
+from mrt.frontend.tflite.branches import without_branches
 from mrt.frontend.tflite.files import StoredModel, StoredOperator, Tensor
 from mrt.frontend.tflite.layers import as_computed
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter
@@ -30,7 +31,7 @@ ROUNDED = ("INT8", "UINT8", "INT16")
 
 def read_graph(model: str | os.PathLike[str] | bytes, options: ReadOptions) -> Graph:
     """What from_tflite gives."""
-    stored = read_model(model)
+    stored = without_branches(read_model(model))
     whole = _Reader(stored, stored)
     return read_with_split(
         lambda outputs: _Reader(replace(stored, outputs=tuple(outputs)), stored).read(options),

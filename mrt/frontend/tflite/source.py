@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,18 @@ place for everything."""
 _OPERATORS = names_of(tflite.BuiltinOperator)
 _OPTIONS = names_of(tflite.BuiltinOptions)
 _TYPES = names_of(tflite.TensorType)
+_WITHOUT_OUTPUT = ("CALL_ONCE", "ASSIGN_VARIABLE")
+_CALLERS = ("CALL_ONCE", "IF")
+"""The operators that run other graphs of the file, where these are read."""
 _INDICES = (None, tflite.Int32Vector, tflite.Uint16Vector, tflite.Uint8Vector)
 """What holds the places of sparse tensors, in the order of the schema's SparseIndexVector."""
 
 
 def read_model(model: str | os.PathLike[str] | bytes) -> StoredModel:
-    """The main graph of a file, given as a path or as its bytes; ModelFileError where it is no whole TFLite model."""
+    """The main graph of a file, given as a path or as its bytes, and the other graphs where operators run them.
+
+    Raises ModelFileError where it is no whole TFLite model.
+    """
     title, content = (
         ("the model", model) if isinstance(model, bytes) else _content(as_path(model, "model", to_read=True))
     )
@@ -62,14 +69,24 @@ class _Source:
             raise ModelFileError(f"{self._title} is of schema version {self._root.Version()}; {_VERSION} is read")
         if not self._count(self._root.SubgraphsLength()):
             raise ModelFileError(f"{self._title} holds no graph; export it again")
-        graph = self._root.Subgraphs(0)
-        tensors = tuple(
-            self._tensor(graph.Tensors(index), index) for index in range(self._count(graph.TensorsLength()))
-        )
         kinds = [
             self._kind(self._root.OperatorCodes(index))
             for index in range(self._count(self._root.OperatorCodesLength()))
         ]
+        model = self._graph(0, kinds)
+        if not model.outputs:
+            raise ModelFileError(f"{self._title} has no outputs; export it with at least one")
+        if not any(operator.kind in _CALLERS for operator in model.operators):
+            return model
+        return replace(
+            model, others=tuple(self._graph(index, kinds) for index in range(1, self._root.SubgraphsLength()))
+        )
+
+    def _graph(self, index: int, kinds: list[str]) -> StoredModel:
+        graph = self._root.Subgraphs(index)
+        tensors = tuple(
+            self._tensor(graph.Tensors(index), index) for index in range(self._count(graph.TensorsLength()))
+        )
         operators = tuple(
             self._operator(graph.Operators(index), kinds, len(tensors))
             for index in range(self._count(graph.OperatorsLength()))
@@ -77,8 +94,6 @@ class _Source:
         inputs, outputs = (
             self._indices(numbers, len(tensors), 0) for numbers in (graph.InputsAsNumpy(), graph.OutputsAsNumpy())
         )
-        if not outputs:
-            raise ModelFileError(f"{self._title} has no outputs; export it with at least one")
         return StoredModel(self._title, tensors, operators, inputs, outputs, self._content, self._root)
 
     def _count(self, count: int) -> int:
@@ -140,7 +155,7 @@ class _Source:
         if not 0 <= code < len(kinds) or options not in _OPTIONS:
             raise ValueError(f"an operator has code {code} and options {options}")
         outputs = self._indices(table.OutputsAsNumpy(), tensors, 0)
-        if not outputs:
+        if not outputs and kinds[code] not in _WITHOUT_OUTPUT:
             raise ValueError(f"{kinds[code]} has no output")
         return StoredOperator(
             kinds[code],
