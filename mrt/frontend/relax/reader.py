@@ -277,8 +277,9 @@ def _kind(function: ReadFunction, expression: Any) -> str:
     first = expression.args[0] if len(expression.args) else None
     if isinstance(first, tvm.ir.GlobalVar):
         return f"{_callee(expression)} of {_numberless(function.module, str(first.name_hint))}"
-    runs_packed = isinstance(first, relax.ExternFunc)
-    return f"{_callee(expression)} of {first.global_symbol}" if runs_packed else _callee(expression)
+    if isinstance(first, relax.ExternFunc):
+        return f"{_callee(expression)} of {first.global_symbol}"
+    return _callee(expression)
 
 
 def _numberless(module: Any, name: str) -> str:

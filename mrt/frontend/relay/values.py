@@ -59,7 +59,7 @@ def projected(value: Known, index: int) -> Known:
     """An item of a tuple; GraphError where there is none."""
     if isinstance(value, Traced):
         return Traced((*value.key, index))
-    return value if isinstance(value, StandIn) else item_of(value, index)  # type: ignore[arg-type, return-value]
+    return value if isinstance(value, StandIn) else item_of(value, index)  # type: ignore[arg-type]
 
 
 def look_up(local: Local, environment: Environment) -> Known:

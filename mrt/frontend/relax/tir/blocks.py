@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,19 @@ class UnreadError(Exception):
 
 @dataclass(frozen=True)
 class Block:
-    """buffer[v] = value for every v, once. variables: those of v, an extent for each."""
+    """buffer[v] = value for every v, once; or the sum, the largest or the smallest value for every v over all w.
+
+    variables: those of v, an extent for each. combiner: "", or which of the three, "Add", "Max" or "Min"; reduced:
+    then the variables of w, an extent for each.
+    """
 
     buffer: Any
     variables: tuple[Any, ...]
     extents: tuple[int, ...]
     value: Any
+    combiner: str = ""
+    reduced: tuple[Any, ...] = ()
+    reduced_extents: tuple[int, ...] = ()
 
 
 def blocks_of(function: Any, sizes: Mapping[Any, int]) -> Iterator[Block]:
@@ -51,27 +58,60 @@ def _block(nest: Any, sizes: Mapping[Any, int]) -> Block:
         nest = nest.body
     if not _is(nest, "SBlockRealize") or not _is_true(nest.predicate):
         raise UnreadError("its loops hold no plain block")
-    block = nest.block
-    if block.init is not None or any(int(axis.iter_type) != tirx.IterVar.DataPar for axis in block.iter_vars):
-        raise UnreadError(f"block {block.name_hint} is a reduction")
+    return _stored(nest, loops, sizes)
+
+
+def _stored(realize: Any, loops: Sequence[tuple[Any, int]], sizes: Mapping[Any, int]) -> Block:
+    """The block within its loops, the outermost first."""
+    block = realize.block
     values = [
-        (value, _size(axis.dom.extent, sizes)) for axis, value in zip(block.iter_vars, nest.iter_values, strict=True)
+        (value, _size(axis.dom.extent, sizes)) for axis, value in zip(block.iter_vars, realize.iter_values, strict=True)
     ]
     if len(values) != len(loops) or any(
         not var.same_as(loop) or extent != whole for (var, extent), (loop, whole) in zip(values, loops, strict=True)
     ):
         raise UnreadError(f"block {block.name_hint} does not run over its loops one by one")
     store = block.body
-    variables = tuple(axis.var for axis in block.iter_vars)
     if not _is(store, "BufferStore"):
         raise UnreadError(f"block {block.name_hint} is a {type(store).__name__}; a store is needed")
-    extents = tuple(extent for _, extent in loops)
+    kinds = [int(axis.iter_type) for axis in block.iter_vars]
+    if not set(kinds) <= {tirx.IterVar.DataPar, tirx.IterVar.CommReduce}:
+        raise UnreadError(f"block {block.name_hint} runs over its loops in an order of its own")
+    axes = [(axis.var, extent) for axis, (_, extent) in zip(block.iter_vars, loops, strict=True)]
+    variables, extents = _of_kind(axes, kinds, tirx.IterVar.DataPar)
     if tuple(_size(size, sizes) for size in store.buffer.shape) != extents or any(
         not index.same_as(variable) and not (extent == 1 and isinstance(index, tirx.IntImm) and int(index) == 0)
         for index, variable, extent in zip(store.indices, variables, extents, strict=True)
     ):
         raise UnreadError(f"block {block.name_hint} does not fill its buffer in order")
-    return Block(store.buffer, variables, extents, store.value)
+    if block.init is None and tirx.IterVar.CommReduce not in kinds:
+        return Block(store.buffer, variables, extents, store.value)
+    combiner, value = _combined(block, store)
+    return Block(store.buffer, variables, extents, value, combiner, *_of_kind(axes, kinds, tirx.IterVar.CommReduce))
+
+
+def _of_kind(
+    axes: Sequence[tuple[Any, int]], kinds: Sequence[int], kind: int
+) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    chosen = [axis for axis, found in zip(axes, kinds, strict=True) if found == kind]
+    return tuple(variable for variable, _ in chosen), tuple(extent for _, extent in chosen)
+
+
+_LOWEST = -3.4e38
+_FIRST = {"Add": lambda first: first == 0, "Max": lambda first: first < _LOWEST, "Min": lambda first: first > -_LOWEST}
+"""With what a reduction of floats begins."""
+
+
+def _combined(block: Any, store: Any) -> tuple[str, Any]:
+    """How a block reduces, and what."""
+    combiner, first = type(store.value).__name__, getattr(block.init, "value", None)
+    if combiner not in _FIRST or not isinstance(first, tirx.FloatImm) or not _FIRST[combiner](float(first)):
+        raise UnreadError(f"block {block.name_hint} is a reduction that is no sum, largest or smallest of floats")
+    load = store.value.a
+    is_itself = _is(load, "TensorLoad") and load.source.same_as(store.buffer)
+    if not is_itself or not all(a.same_as(b) for a, b in zip(load.indices, store.indices, strict=True)):
+        raise UnreadError(f"block {block.name_hint} reduces another buffer than it fills")
+    return combiner, store.value.b
 
 
 def symbolic_sizes(function: Any, shapes: Mapping[int, tuple[int, ...]]) -> dict[Any, int]:

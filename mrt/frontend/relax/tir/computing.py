@@ -15,6 +15,7 @@ from mrt.errors import GraphError
 from mrt.frontend.relax.node import Node, find_converter
 from mrt.frontend.relax.tir.blocks import Block, UnreadError, blocks_of, loads, numbers, symbolic_sizes
 from mrt.frontend.relax.tir.rearranging import rearranged
+from mrt.frontend.relax.tir.reducing import reduced
 from mrt.frontend.shared.node import Value
 from mrt.frontend.shared.refusals import MAX_MADE, check_size
 from mrt.frontend.shared.shaping import broadcast
@@ -106,8 +107,12 @@ class _Reader:
         """is_last: whether the block gives an output of the PrimFunc, which is called as the call."""
         self._node, self._block, self._values, self._sizes, self._is_last = node, block, values, sizes, is_last
 
-    def read(self) -> Value:
+    def read(self) -> Any:
         whole = tuple((0, extent) for extent in self._block.extents)
+        if self._block.combiner:
+            return reduced(
+                self._node, self._block, self._values, lambda inputs: self._made("matmul", inputs, "float32")
+            )
         value = self._value(self._block.value, whole)
         value = self._broadcast(value, whole)
         dtype = graph_dtype(str(self._block.buffer.dtype))
@@ -213,11 +218,14 @@ class _Reader:
     # Operators
 
     def _apply(self, kind: str, inputs: Sequence[Value], expression: Any) -> Any:
+        return self._made(kind, inputs, graph_dtype(str(expression.ty)), self._suffix(expression, kind))
+
+    def _made(self, kind: str, inputs: Sequence[Value], dtype: str, suffix: str = "") -> Any:
+        """What the Relax operator of this kind gives."""
         convert = find_converter(f"relax.{kind}")
         if convert is None and not (is_foldable(kind) and is_known(inputs)):
             raise UnreadError(f"it computes {kind} of what depends on the data, which is not covered")
-        node, dtype = self._node, graph_dtype(str(expression.ty))
-        suffix = self._suffix(expression, kind)
+        node = self._node
         name = node.scope.made_up(f"{node.name}_{suffix}") if suffix else node.name
         operation = _Operation(name, node.scope, tuple(inputs), node.call, kind, dtype, {"dtype": dtype})
         return fold(operation, convert) if convert is None or is_known(inputs) else convert(operation)
