@@ -93,6 +93,11 @@ def making_time(folder: Path) -> float:
     return float(json.loads((folder / MADE).read_text())["seconds"])
 
 
+def making_work(folder: Path) -> float:
+    """The seconds of CPU, of all threads, that a folder of the store took to make: what else runs hardly shows."""
+    return float(json.loads((folder / MADE).read_text())["cpu_seconds"])
+
+
 def making_peak(folder: Path) -> float:
     """The peak of the resident memory of the process that made a folder of the store, in MiB."""
     return float(json.loads((folder / MADE).read_text())["peak_mib"])

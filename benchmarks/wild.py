@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from command_line import Parser, folder, listed, new_file, one_of, seconds, whole, work_folder
-from in_turns import ChildError, Store, machine, making_peak, making_time, row, version_of
+from in_turns import ChildError, Store, machine, making_peak, making_work, row, version_of
 from makers import NETWORK, OUTPUTS_FILE, Array
 from wild_makers import FACTS
 from wild_models import BY_NAME, MODELS, Model, Network, Part
@@ -40,7 +40,7 @@ TOOLS = (OURS, ORT, NNCF)
 STEPS = ("read", "quantize", "verify", "compile", "run", "evaluate")
 COLUMNS = (
     "model", "reads", "quantizes", "verified", "compiled = evaluated", "SQNR, dB: MRT / ONNX Runtime / NNCF",
-    "quantized, s: MRT / ONNX Runtime / NNCF", "GiB: MRT / ONNX Runtime / NNCF", "compiled, s", "GiB",
+    "quantized, CPU s: MRT / ONNX Runtime / NNCF", "GiB: MRT / ONNX Runtime / NNCF", "compiled, CPU s", "GiB",
 )  # fmt: skip
 BEGIN, END = "<!-- Figures: begin -->\n", "<!-- Figures: end. -->"
 """What stands around the figures in a document."""
@@ -52,7 +52,8 @@ EXACT = 150.0
 class Row:
     """What was found of a model.
 
-    done: the steps of MRT that were done. sqnr: by part of an output and tool. cost: seconds and MiB by what was made.
+    done: the steps of MRT that were done. sqnr: by part of an output and tool. cost: seconds of CPU and MiB by what was
+    made.
     errors: by tool, or "model" where it cannot be had, "float" where nothing gives outputs to compare with.
     spent: seconds of the row, those of files that were there already left out.
     """
@@ -172,12 +173,12 @@ def _add_own(found: Row, case: Path, model: Model, reference: Sequence[Array], s
     try:
         quantized = store.get("wild-model", network=case)
         found.done += ["read", "quantize"]
-        found.cost[OURS] = making_time(quantized), making_peak(quantized)
+        found.cost[OURS] = making_work(quantized), making_peak(quantized)
         module = store.get("wild-module", model=quantized)
-        found.done.append("compile")
-        found.cost["module"] = making_time(module), making_peak(module)
+        found.done += ["verify", "compile"]
+        found.cost["module"] = making_work(module), making_peak(module)
         outputs = store.get("wild-outputs", network=case, model=quantized, module=module, compared=1)
-        found.done += ["verify", "run", "evaluate"]
+        found.done += ["run", "evaluate"]
         facts = json.loads((outputs / FACTS).read_text())
         found.equal, found.notes = facts["equal"], facts["notes"]
         _add_ratios(found, OURS, reference, _outputs(outputs), model)
@@ -203,7 +204,7 @@ def _add_other(
         return
     try:
         quantized = store.get(maker, network=case, **options)
-        found.cost[tool] = making_time(quantized), making_peak(quantized)
+        found.cost[tool] = making_work(quantized), making_peak(quantized)
         _add_ratios(found, tool, reference, _outputs(store.get(runner, network=case, model=quantized)), model)
     except ChildError as error:
         found.errors[tool] = str(error)

@@ -37,7 +37,8 @@ from wild_inputs import samples_of_kind
 
 CASE, FACTS = "case.json", "facts.json"
 SEED = 20
-OPSET = 18
+OPSET, OPSET_OF_AXES = 18, 13
+"""What networks are exported to, and the first whose DequantizeLinear has an axis; older files are converted to it."""
 PROGRAM = "source.pt2"
 
 
@@ -126,10 +127,13 @@ def _exported(folder: Path, model: Mapping[str, Any], wheels: Path) -> Path:
 
 
 def _pin(source: Path, target: Path, shapes: Mapping[str, Any]) -> None:
-    """The ONNX file with the sizes of inputs fixed, for tools that need that."""
+    """The ONNX file with the sizes of inputs fixed, of an opset that scales by channel have: some tools need these."""
     import onnx
+    from onnx import version_converter
 
     model = onnx.load(source)
+    if next(each.version for each in model.opset_import if not each.domain) < OPSET_OF_AXES:
+        model = version_converter.convert_version(model, OPSET_OF_AXES)
     for value in model.graph.input:
         if value.name in shapes:
             axes = value.type.tensor_type.shape
@@ -172,11 +176,13 @@ def quantize(folder: Path, network: str) -> None:
 
 
 def compile_model(folder: Path, model: str) -> None:
-    """The module of an integer network for this machine."""
+    """The module of an integer network, which is verified as it is loaded, for this machine."""
     import mrt
 
+    with step("verify"):
+        quantized = mrt.load(model)
     with step("compile"):
-        mrt.load(model).compile().save(folder / MODULE)
+        quantized.compile().save(folder / MODULE)
 
 
 def run(folder: Path, network: str, model: str, module: str, compared: int) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mrt.calibration import CalibrationConfig
     from mrt.certificate import verify
     from mrt.compilation import TargetConfig, TuneConfig
-    from mrt.frontend import from_mxnet, from_onnx, from_openvino, from_tflite, load_model
+    from mrt.frontend import batch_first, from_mxnet, from_onnx, from_openvino, from_tflite, load_model
     from mrt.frontend.relax import from_relax
     from mrt.frontend.relay import from_relay
     from mrt.frontend.torch import from_torch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mrt.quantization.options import QuantizationConfig
     from mrt.runtime import Module, load_module
     from mrt.search import tune
+    from mrt.symbol.states import with_states
 
 _HOMES = {
     "CalibrationConfig": "mrt.calibration",
@@ -32,6 +33,7 @@ _HOMES = {
     "QuantizedModel": "mrt.model",
     "TargetConfig": "mrt.compilation",
     "TuneConfig": "mrt.compilation",
+    "batch_first": "mrt.frontend",
     "from_mxnet": "mrt.frontend",
     "from_onnx": "mrt.frontend",
     "from_openvino": "mrt.frontend",
@@ -46,6 +48,7 @@ _HOMES = {
     "transform": "mrt.transform",
     "tune": "mrt.search",
     "verify": "mrt.certificate",
+    "with_states": "mrt.symbol.states",
 }
 """Where each public name lives; imported on first use, so that `import mrt` does not load TVM."""
 
@@ -71,6 +74,7 @@ __all__ = [
     "TargetConfig",
     "TuneConfig",
     "__version__",
+    "batch_first",
     "from_mxnet",
     "from_onnx",
     "from_openvino",
@@ -85,4 +89,5 @@ __all__ = [
     "transform",
     "tune",
     "verify",
+    "with_states",
 ]

@@ -14,6 +14,7 @@ from mrt.quantization.options import InputConfig
 from mrt.symbol import Array, Symbol
 from mrt.symbol.arrays import as_array
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.stream import Stream
 
 _NEEDED = (
     "arrays of samples are needed, axis 0 the batch, or mappings of input names to such arrays; of pairs with labels "
@@ -27,7 +28,8 @@ class Batches:
 
     source: arrays, or arrays by input name. inputs: of the float network. given: those whose integers are declared.
     integers: the dtype of what was taken for real values though it came as integers, by input; filled while iterating.
-    total: how many samples there are; 0 where that is not known.
+    total: how many samples there are; 0 where that is not known. stream: of a network with states, its float form: the
+    samples are one stream then, in their order, along which it says what the states hold.
     """
 
     source: Iterable[Any]
@@ -35,12 +37,15 @@ class Batches:
     given: Mapping[str, InputConfig]
     integers: dict[str, str] = field(default_factory=dict)
     total: int = 0
+    stream: Stream | None = None
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         """Raises DataError naming the batch for what is no array, and for values of given inputs beyond the declared.
 
-        Integers of a given input whose network takes floats become the real values that they stand for.
+        Integers of a given input whose network takes floats become the real values that they stand for. States are
+        taken as a batch gives them, all or none.
         """
+        stream = self.stream and self.stream.anew()
         entries = {s.name: _entry(s, self.given[s.name]) for s in self.inputs if s.name in self.given}
         for number, batch in enumerate(self.source):
             where = f"calibration batch {number}"
@@ -48,13 +53,20 @@ class Batches:
                 raise DataError(f"{where} is a {type(batch).__name__}; {_NEEDED}")
             arrays = {
                 name: as_array(x, f"{where}: input {name}")
-                for name, x in named_inputs(batch, [symbol.name for symbol in self.inputs]).items()
+                for name, x in named_inputs(batch, self._names_in(batch)).items()
             }
+            given = [symbol for symbol in self.inputs if symbol.name in arrays]
             try:
-                real = {s.name: self._real(s, arrays[s.name], entries.get(s.name)) for s in self.inputs}
+                real = {s.name: self._real(s, arrays[s.name], entries.get(s.name)) for s in given}
             except DataError as error:
                 raise DataError(f"{where}: input {error}") from None
-            yield real
+            yield real if stream is None or len(given) == len(self.inputs) else stream.completed(real)
+
+    def _names_in(self, batch: Any) -> list[str]:
+        """The names of the inputs that a batch must give: states only where it gives one of them."""
+        states = set() if self.stream is None else set(self.stream.states)
+        takes = states if not isinstance(batch, Mapping) or states.isdisjoint(batch) else set()
+        return [symbol.name for symbol in self.inputs if symbol.name not in takes]
 
     @property
     def notes(self) -> tuple[str, ...]:

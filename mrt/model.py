@@ -35,6 +35,8 @@ from mrt.symbol import Array, Graph, Interval
 from mrt.symbol.files import atomic_write_all, graph_to_bytes, indented_json
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import Rebatch
+from mrt.symbol.states import places_behind, states_of
+from mrt.symbol.stream import Kept, Stream
 
 if TYPE_CHECKING:
     import tvm
@@ -113,6 +115,16 @@ class QuantizedModel:
         if len(y) != len(self.outputs):
             raise DataError(f"{len(y)} outputs are given, the model has {len(self.outputs)}")
         return [entry.dequantize(array) for entry, array in zip(self.outputs, y, strict=True)]
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The outputs that inputs hold in the next call, by the names of these."""
+        return {state.name: state.output.name for state in states_of(self.graph)}
+
+    def stream(self, integer: bool = False) -> Stream:
+        """The model with its states, which are kept between calls, run by `Graph.evaluate`: slow, and what the stream
+        of the compiled module equals; see `Module.stream`. One sample goes at a time."""
+        return _stream(self.rebatched(1), integer)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the model's files into `directory`: all or, where they do not fit, none.
@@ -268,6 +280,7 @@ class QuantizedModel:
                 "zero_points": {name: np.asarray(zero) for name, zero in self.zero_points.items()},
                 "notes": self.notes,
                 "corrections": dict(self.corrections),
+                **({"states": self.states} if self.states else {}),
             }
         )
 
@@ -284,6 +297,26 @@ def _written(files: Mapping[Path, bytes]) -> tuple[Path, ...]:
     """Writes all files or none, and gives their paths."""
     atomic_write_all(files)
     return tuple(files)
+
+
+def _stream(model: QuantizedModel, integer: bool) -> Stream:
+    """The stream of one sample at a time of a model of batch 1."""
+    entries, states, tail = {entry.name: entry for entry in model.inputs}, states_of(model.graph), model.postprocess
+    places = places_behind(states, None if integer else tail)
+
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
+        if integer:
+            return model.graph.evaluate(feeds)
+        real = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(feeds)))
+        if tail is None:
+            return real
+        return tail.evaluate({symbol.name: value for symbol, value in zip(tail.inputs, real, strict=True)})
+
+    kept = [
+        Kept(state.name, place, state.first if integer else entries[state.name].dequantize(state.first))
+        for state, place in zip(states, places, strict=True)
+    ]
+    return Stream(list(entries), kept, run)
 
 
 def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:

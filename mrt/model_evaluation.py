@@ -14,6 +14,7 @@ from mrt.errors import VerificationError
 from mrt.evaluation import (
     Comparison,
     Counterpart,
+    Measure,
     Measured,
     TensorError,
     compare,
@@ -28,6 +29,8 @@ from mrt.progress import Reporter
 from mrt.report.errors import ErrorTable
 from mrt.runtime import Module
 from mrt.symbol import Array, Graph
+from mrt.symbol.states import states_of
+from mrt.symbol.stream import Stream, stream_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,22 +51,53 @@ class Evaluated:
     errors: ErrorTable
 
 
-def evaluate(networks: Networks, data: Dataset, batch_size: int, check: int, report: Reporter) -> Evaluated:
+def evaluate(
+    networks: Networks, data: Dataset, batch_size: int, check: int, report: Reporter, stream_length: int | None = None
+) -> Evaluated:
     """Scores `data`; compares the compiled integers of its first `check` samples with `Graph.evaluate`.
 
-    batch_size: of the float runs. Raises VerificationError where integers differ, DataError for unusable data.
+    batch_size: of the float runs. stream_length: networks with states run along the data in its order, each with states
+    of its own, which are what they are at first after so many samples (None: never); where they are compared tensor by
+    tensor all have those of the float network.
+    Raises VerificationError where integers differ, DataError for unusable data.
     """
-    measure = _float_measure(networks, batch_size)
-    errors = _check_samples(networks, data.first(min(check, data.size)))
-    with report.progress("evaluate", data.size) as progress:
+    has_states = bool(states_of(networks.model.graph))
+    if has_states:
+        measure, integers = _along_streams(networks, stream_length)
+    else:
+        measure = _float_measure(networks, batch_size)
         integers = partial(_integer_measure, networks.model, networks.module)
+    filler = stream_of(networks.prepared, TvmRunner(), stream_length) if has_states else None
+    errors = _check_samples(networks, data.first(min(check, data.size)), filler)
+    with report.progress("evaluate", data.size) as progress:
         compared = compare(data.batches(batch_size), data.labels, measure, integers, progress)
     return Evaluated(compared, errors)
 
 
-def _check_samples(networks: Networks, data: Dataset) -> ErrorTable:
+def _along_streams(networks: Networks, length: int | None) -> tuple[Measure, Measure]:
+    """What the float networks and the compiled one give along a stream, their states left out."""
+    model, module = networks.model, networks.module
+    floats = [stream_of(graph, TvmRunner(), length) for graph in (networks.original, networks.prepared)]
+    integer, real = module.stream(integer=True, length=length), module.stream(length=length)
+    states = {state.place for state in states_of(model.graph)}
+    entries = {entry.name: entry for entry in model.inputs}
+    outputs = [entry for place, entry in enumerate(model.outputs) if place not in states]
+
+    def reference(feeds: Mapping[str, Array]) -> Measured:
+        return Measured(*(stream.along(feeds) for stream in floats))
+
+    def measured(feeds: Mapping[str, Array]) -> Measured:
+        found = integer.along({name: entries[name].quantize(x) for name, x in feeds.items()})
+        logits = [entry.dequantize(value) for entry, value in zip(outputs, found, strict=True)]
+        return Measured(real.along(feeds) if model.postprocess is not None else logits, logits)
+
+    return reference, measured
+
+
+def _check_samples(networks: Networks, data: Dataset, filler: Stream | None) -> ErrorTable:
     """Compares the compiled integers with `graph.evaluate`, and its tensors with those of the float graph.
 
+    filler: says what the states of a network that has some hold.
     Gives the errors against float. Raises VerificationError naming the first output and sample whose integers differ.
     """
     model, module = networks.model, networks.module
@@ -73,7 +107,8 @@ def _check_samples(networks: Networks, data: Dataset) -> ErrorTable:
     walk, walk_float = sample_walk(model.graph), sample_walk(networks.prepared)
     errors: dict[str, TensorError] = {}
     done = 0
-    for feeds in data.batches(1):
+    for given in data.batches(1):
+        feeds = given if filler is None else filler.completed(given)
         integers = model.quantize_inputs(feeds)
         found = _listed(module.run_integer(integers))
         real = {symbol.name: value for symbol, value in walk_float(feeds) if symbol.name in origins}

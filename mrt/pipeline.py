@@ -108,7 +108,10 @@ def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
         config.model.path,
         shapes=config.model.shapes,
         values=config.model.values,
+        states=config.model.states,
+        initial=config.model.initial,
         split=config.prepare.split,
+        batch_axes=config.model.batch_axes,
         random_params=config.model.random_params,
     )
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)

@@ -37,6 +37,8 @@ from mrt.quantization.simulation.sensitivity import Sensitivity, sensitivity_of
 from mrt.quantization.simulation.simulation import Simulation, planned_weights
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Runner
+from mrt.symbol.states import states_of
+from mrt.symbol.stream import stream_of
 
 if TYPE_CHECKING:
     from mrt.datasets import Dataset
@@ -52,7 +54,7 @@ class Settings:
 
     target, batch, tune: as `QuantizedModel.compile` takes them. tilings: the folder of what tuning measured.
     batch_size: of the float runs of evaluation. check: the samples whose integers, compiled, must be those of
-    `Graph.evaluate`.
+    `Graph.evaluate`. stream_length: after how many scored samples states are what they are at first.
     """
 
     prepare: PreparationConfig
@@ -64,6 +66,7 @@ class Settings:
     tilings: Path | None = None
     batch_size: int = 16
     check: int = 16
+    stream_length: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +148,7 @@ def _calibrate(work: Work) -> Work:
     settings.quantize.check_against(graph)
     if work.data is None:
         return replace(work, observed=Calibration({}))
-    data, runner = work.data(graph), work.runner or default_runner()
+    data, runner = _batches(work, graph), work.runner or default_runner()
     for note in data.notes:
         work.report.line(f"calibrate: {note}")
     observed = _observed(work, graph, data, runner)
@@ -158,6 +161,16 @@ def _calibrate(work: Work) -> Work:
     prepared = found(work.prepared)
     prepared = replace(prepared, graph=graph, notes=(*prepared.notes, *notes))
     return replace(work, prepared=prepared, observed=observed, notes=(*work.notes, *data.notes, *notes))
+
+
+def _batches(work: Work, graph: Graph) -> Batches:
+    """The calibration data; along it the float network says what its states hold."""
+    data, states = found(work.data)(graph), states_of(graph)
+    if not states:
+        return data
+    setting = graph.with_outputs([state.output for state in states])
+    length = work.settings.calibrate.stream_length
+    return replace(data, stream=stream_of(setting, work.runner or default_runner(), length))
 
 
 def _changed(graph: Graph, name: str, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Changed:
@@ -244,7 +257,7 @@ def _choices(work: Work, samples: Samples | None) -> _Choices:
 def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Samples | None:
     if work.data is None:
         return None
-    data = work.data(graph)
+    data = _batches(work, graph)
     return Samples(data, work.settings.calibrate, work.runner or default_runner(), progress, total=data.total)
 
 
@@ -284,7 +297,8 @@ def _evaluate(work: Work) -> Work:
 
     networks = Networks(work.graph, found(work.prepared).graph, found(work.model), found(work.module))
     settings, data = work.settings, found(work.test)
-    return replace(work, evaluated=evaluate(networks, data, settings.batch_size, settings.check, work.report))
+    options = settings.batch_size, settings.check, work.report, settings.stream_length
+    return replace(work, evaluated=evaluate(networks, data, *options))
 
 
 PREPARE = Step("prepare", _prepare)

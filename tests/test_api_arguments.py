@@ -128,6 +128,8 @@ def test_what_is_no_model_is_refused(name: str, odd_paths: list[Any]) -> None:
 OPTIONS = {
     "batch": lambda value: mrt.load_model(DIGITS, batch=value),
     "shapes": lambda value: mrt.load_model(DIGITS, shapes=value),
+    "batch_axes": lambda value: mrt.load_model(DIGITS, batch_axes=value),
+    "axes of batch_first": lambda value: mrt.batch_first(mrt.load_model(DIGITS), value),
     "shapes of from_mxnet": lambda value: mrt.from_mxnet(MXNET, {}, value),
     "params of from_relay": lambda value: mrt.from_relay(RELAY, value),
 }

@@ -46,7 +46,7 @@ ORDER = (
     "mrt.quantization mrt.module_record",
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
     "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths",
-    "mrt.messages mrt.plugins mrt.collector mrt.progress mrt.workers mrt.tvm_errors",
+    "mrt.messages mrt.plugins mrt.collector mrt.progress mrt.workers mrt.tvm_errors mrt.lean_tvm",
     "mrt.errors mrt.version",
 )
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
@@ -128,8 +128,10 @@ RECORDS = {
         mrt/preparation/patterns/moments.py mrt/preparation/patterns/quotients.py
         mrt/preparation/patterns/softmax.py mrt/preparation/quantized_constants.py
         mrt/preparation/scalars_to_constants.py mrt/preparation/separate_pad.py mrt/preparation/zero_points.py
-        mrt/frontend/shared/channels_first.py mrt/frontend/shared/quantized.py mrt/frontend/tvm/bias.py
+        mrt/frontend/shared/batch_first.py mrt/frontend/shared/channels_first.py
+        mrt/frontend/shared/quantized.py mrt/frontend/tvm/bias.py
         mrt/frontend/tflite/dilation.py
+        mrt/backend/rewrites/assigned_values.py
         mrt/backend/rewrites/bias_into_sum.py mrt/backend/rewrites/clip_before_scaling.py
         mrt/backend/rewrites/clip_limits_as_parameters.py mrt/backend/rewrites/interleave_channels.py
         mrt/backend/rewrites/known_bounds.py mrt/backend/rewrites/merge_slices.py

@@ -26,6 +26,7 @@ On top are build.py (a module to be saved), runner.py (a graph to be run), porta
 Plug-ins register the computes of their operators with `compute`, and write them with `elementwise` and `inlined`.
 """
 
+from mrt import lean_tvm as _lean_tvm  # before anything that imports TVM
 from mrt.backend import computes as _computes
 from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
@@ -36,7 +37,7 @@ from mrt.backend.runner import ONE_THREAD, TvmRunner
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise, inlined
 
-del _computes
+del _computes, _lean_tvm
 
 __all__ = [
     "ONE_THREAD",

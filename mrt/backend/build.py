@@ -25,9 +25,10 @@ from mrt.backend.tuning.tuner import Tuner
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
 from mrt.module_record import Provenance, Versions
-from mrt.runtime import MAIN, METADATA, REAL, THIS_MACHINE, Executable, Linkable, Linker, Metadata, Module
+from mrt.runtime import MAIN, METADATA, REAL, THIS_MACHINE, Executable, KeptState, Linkable, Linker, Metadata, Module
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.states import compact, places_behind, states_of
 from mrt.version import __version__
 
 
@@ -57,7 +58,8 @@ def compile_model(
     linker = _linker(config)
     batch = _common_batch(graph, inputs, outputs, postprocess)
     made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)
-    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *_constants_in_results(graph, postprocess))
+    constants, states = _constants_in_results(graph, postprocess), _states(graph, postprocess)
+    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *constants, states)
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_quantizers(graph, inputs, outputs, postprocess)
 
@@ -80,6 +82,15 @@ def _constants_in_results(graph: Graph, postprocess: Graph | None) -> tuple[tupl
         return constants, constants
     varying = [place for place in range(len(graph.outputs)) if place not in constants]
     return constants, _constant_outputs(postprocess, varying)
+
+
+def _states(graph: Graph, postprocess: Graph | None) -> tuple[KeptState, ...]:
+    """The states of the integer graph, with their places among its outputs and those of the whole model."""
+    states = states_of(graph)
+    return tuple(
+        KeptState(input=state.name, output=state.place, final_output=place, initial=compact(state.first))
+        for state, place in zip(states, places_behind(states, postprocess), strict=True)
+    )
 
 
 def _versions() -> Versions:

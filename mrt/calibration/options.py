@@ -18,6 +18,7 @@ class CalibrationConfig(Options):
     lambda: standard deviations that "historical" covers; MRT's own configurations use 10 to 18. percentile: of a
     hundred values, how many "percentile" covers. bits: the width that "mse" takes quantizers to have. samples: how many
     samples of the data to use, None for all. batch_size: the most samples that one core runs at once.
+    stream_length: of a network with states, after how many samples these are what they are at first; None for never.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -28,3 +29,4 @@ class CalibrationConfig(Options):
     bits: int = Field(default=8, ge=2, le=16)
     samples: int | None = Field(default=None, ge=1, strict=True)
     batch_size: int = Field(default=16, ge=1, strict=True)
+    stream_length: int | None = Field(default=None, ge=1, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -11,6 +11,7 @@ from mrt.errors import ModelFileError, VerificationError
 from mrt.symbol import Graph, Interval, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES, analyse_bounds
 from mrt.symbol.files import indented_json
+from mrt.symbol.states import State, states_of
 from mrt.symbol.strict_json import StrictModel, parse_json, validated
 
 CERTIFICATE_FILE = "certificate.json"
@@ -105,12 +106,32 @@ def derive(graph: Graph, inputs: Mapping[str, Interval]) -> dict[str, TensorFact
     """Derives every bound of an integer graph from scratch.
 
     inputs: the interval that each input is held to.
-    Raises VerificationError for a tensor that is not integer or has no elements, QuantizationError for one beyond 32
-    bits and for an input that is held to no interval of its dtype.
+    Raises VerificationError for a tensor that is not integer or has no elements, and for a state whose values may leave
+    the interval that it is held to, QuantizationError for a tensor beyond 32 bits and for an input that is held to no
+    interval of its dtype.
     """
     check_integer(graph)
     bounds = analyse_bounds(graph, inputs)
-    return {symbol.name: _fact(symbol, bounds[symbol.name], graph) for symbol in graph.symbols}
+    states = states_of(graph)
+    for state in states:
+        _check_inductive(state, bounds)
+    kept = {state.input for state in states}
+    return {symbol.name: _fact(symbol, bounds[symbol.name], graph, kept) for symbol in graph.symbols}
+
+
+def _check_inductive(state: State, bounds: Mapping[str, Interval]) -> None:
+    """VerificationError unless a state holds at first what it is held to, and so next, if it does now.
+
+    What is proven of one call then holds of every call of an endless stream.
+    """
+    held = bounds[state.name]
+    ends = (("initial value", Interval.constant(state.initial)), ("next value", bounds[state.output.name]))
+    for what, found in ends:
+        if not ((held.lo <= found.lo).all() and (found.hi <= held.hi).all()):
+            raise VerificationError(
+                f"state {state.name}: its {what} lies in [{found.min}, {found.max}], and the state is held to "
+                f"[{held.min}, {held.max}]; nothing is proven of a stream"
+            )
 
 
 def vouch(graph: Graph, tensors: Mapping[str, TensorFact], files: Mapping[str, bytes]) -> Certificate:
@@ -130,9 +151,11 @@ def check_integer(graph: Graph) -> None:
             )
 
 
-def _fact(symbol: Symbol, interval: Interval, graph: Graph) -> TensorFact:
+def _fact(symbol: Symbol, interval: Interval, graph: Graph, kept: Collection[Symbol]) -> TensorFact:
     if not symbol.is_variable:
         rule = f"bounds of {symbol.op}"
+    elif symbol in kept:
+        rule = "range of a state, by induction"
     else:
         rule = "input range" if graph.value(symbol) is None else "parameter values"
     lo, hi = int(interval.min), int(interval.max)

@@ -24,7 +24,8 @@ class Range(StrictModel):
 
 
 class _File(StrictModel):
-    """What stands in the file. A model that was saved before there was bias correction has no corrections."""
+    """What stands in the file. A model that was saved before there was bias correction has no corrections, one that
+    keeps nothing between calls has no states."""
 
     format_version: Literal[1]
     inputs: list[dict[str, Any]]
@@ -34,11 +35,15 @@ class _File(StrictModel):
     zero_points: dict[str, Integers]
     notes: list[str]
     corrections: dict[str, Floats] = Field(default_factory=dict)
+    states: dict[str, str] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class QuantizationFacts:
-    """The file's facts; see `mrt.model.QuantizedModel`, which has them under the same names."""
+    """The file's facts; see `mrt.model.QuantizedModel`, which has them under the same names.
+
+    states: the outputs that inputs hold in the next call, by the names of these.
+    """
 
     inputs: tuple[TensorQuantization, ...]
     outputs: tuple[TensorQuantization, ...]
@@ -47,6 +52,7 @@ class QuantizationFacts:
     zero_points: dict[str, Array]
     notes: tuple[str, ...]
     corrections: dict[str, Array]
+    states: dict[str, str]
 
     @classmethod
     def from_json(cls, content: bytes, path: str) -> QuantizationFacts:
@@ -62,7 +68,7 @@ class QuantizationFacts:
         for name, found in data.thresholds.items():
             if found.lo > found.hi:
                 raise ModelFileError(f"{path}: thresholds.{name} is [{found.lo}, {found.hi}]; lo <= hi is needed")
-        rest = data.thresholds, data.scales, data.zero_points, tuple(data.notes), data.corrections
+        rest = data.thresholds, data.scales, data.zero_points, tuple(data.notes), data.corrections, data.states
         return cls(inputs, outputs, *rest)
 
     def check_tensors(self, graph: Graph, path: str) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from mrt.certificate.certificate import CERTIFICATE_FILE, Certificate, derive
 from mrt.certificate.quantization_file import QuantizationFacts
 from mrt.collector import paused_collector
@@ -18,6 +20,7 @@ from mrt.symbol import Graph, Interval
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.files import check_nothing_else, graph_from_bytes, read_file
 from mrt.symbol.limits import JSON_BYTES, PARAMETER_BYTES
+from mrt.symbol.states import states_of
 
 GRAPH_FILE = "graph.json"
 PARAMETERS_FILE = "params.safetensors"
@@ -61,11 +64,11 @@ def verify(directory: str | os.PathLike[str]) -> Summary:
     """Re-derives every bound of the model saved in `directory` and compares it with the certificate.
 
     Checks that all that is read of the model is what the certificate vouches for and holds nothing else, that every
-    operator and tensor is an integer of at most 32 bits, that every bound and intermediate fits, that the certificate
-    states just what is derived, that the inputs and outputs of quantization.json are those of the graph, and that the
-    float tail takes the outputs. Where there is a compiled module, or the record of one, checks that both are there,
-    that the record has the module's digest, and that it names this model; the code itself is not loaded, and not
-    proven.
+    operator and tensor is an integer of at most 32 bits, that every bound and intermediate fits, that each state stays
+    in its interval from call to call, that the certificate states just what is derived, that the inputs, outputs and
+    states of quantization.json are those of the graph, and that the float tail takes the outputs. Where there is a
+    compiled module, or the record of one, checks that both are there, that the record has the module's digest, and that
+    it names this model; the code itself is not loaded, and not proven.
     Raises VerificationError saying what is wrong.
     """
     summary = open_verified(directory).summary
@@ -187,6 +190,23 @@ def _check_interface(facts: QuantizationFacts, graph: Graph, derived: Certificat
                 f"[{lowest}, {highest}]"
             )
     facts.check_tensors(graph, QUANTIZATION_FILE)
+    _check_states(facts, graph)
+
+
+def _check_states(facts: QuantizationFacts, graph: Graph) -> None:
+    """VerificationError where quantization.json states other states than the graph has, or a state at two scales."""
+    states = states_of(graph)
+    found = {state.name: state.output.name for state in states}
+    if facts.states != found:
+        raise VerificationError(f"{QUANTIZATION_FILE} states the states {facts.states}, the graph has {found}")
+    entries = {entry.name: entry for entry in facts.inputs}
+    for state in states:
+        held, given = entries[state.name], facts.outputs[state.place]
+        if held.zero_point != given.zero_point or not np.array_equal(held.scale, given.scale):
+            raise VerificationError(
+                f"{QUANTIZATION_FILE}: state {held.name} has scale {held.scale} and zero point {held.zero_point}, and "
+                f"{given.name}, which it holds next, {given.scale} and {given.zero_point}; they must be the same"
+            )
 
 
 def _check_tail(tail: Graph, graph: Graph) -> None:

@@ -87,12 +87,17 @@ Size = Annotated[tuple[Pixels, ...], BeforeValidator(_as_sequence), Field(min_le
 
 class ModelSection(Options):
     """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file leaves sizes open.
-    values: numbers, or lists of them, by the names of inputs that are constants. random_params: whether parameters that
-    a Relay text lacks are drawn, for trying."""
+    values: numbers, or lists of them, by the names of inputs that are constants. states: by the names of inputs the
+    outputs that they hold in the next call. initial: what states hold in the first, as values; zeros by default.
+    batch_axes: by the names of inputs and outputs whose batch is not axis 0; null for one without a batch.
+    random_params: whether parameters that a Relay text lacks are drawn, for trying."""
 
     path: ConfigPath
     shapes: Mapping[str, Annotated[tuple[Count, ...], Field(min_length=1)]] = {}
     values: Mapping[str, Annotated[Any, AfterValidator(_numbers)]] = {}
+    states: Mapping[str, str] = {}
+    initial: Mapping[str, Annotated[Any, AfterValidator(_numbers)]] = {}
+    batch_axes: Mapping[str, Annotated[int, BeforeValidator(_not_bool), Field(ge=-32, lt=32)] | None] = {}
     random_params: bool = False
 
 
@@ -197,11 +202,13 @@ class CompileSection(Options):
 
 class EvaluateSection(Options):
     """`evaluate`: how many samples are scored (null: all), the batch of the float runs, and the samples on which the
-    compiled integers are compared with `graph.evaluate` bit for bit."""
+    compiled integers are compared with `graph.evaluate` bit for bit. stream_length: after how many samples the states
+    of a network that has some are what they are at first; None for never."""
 
     samples: Count | None = None
     batch_size: Count = 16
     check: Annotated[int, BeforeValidator(_not_bool), Field(ge=0)] = 16
+    stream_length: Count | None = None
 
 
 class RunConfig(Options):

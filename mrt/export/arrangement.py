@@ -10,6 +10,7 @@ from mrt.export.node import ArrangingNode
 from mrt.symbol import Operator
 from mrt.symbol.operators.arrangement import DepthToSpace, SliceLike, SpaceToDepth, SwapAxis
 from mrt.symbol.operators.normalization import Dropout, Identity
+from mrt.symbol.operators.state import Assign
 from mrt.symbol.operators.transform import ExpandDims, Flatten, Reshape, Slice, SliceAxis, Squeeze, Transpose
 
 
@@ -52,7 +53,7 @@ def _to_depth(op: SpaceToDepth, node: ArrangingNode[Value]) -> Value:
 
 
 ARRANGING: Mapping[tuple[type[Operator], ...], Callable[..., Any]] = {
-    (Identity, Dropout): _same,
+    (Identity, Dropout, Assign): _same,
     (Flatten, Reshape, ExpandDims, Squeeze): _reshaped,
     (Transpose,): _transposed,
     (SwapAxis,): _swapped,

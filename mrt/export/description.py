@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.states import compact, states_of
 
 FORMAT_VERSION = 1
 """The version of the format of the entries."""
 
 
 def describe(
-    digest: str, inputs: Sequence[TensorQuantization], outputs: Sequence[TensorQuantization]
+    digest: str,
+    inputs: Sequence[TensorQuantization],
+    outputs: Sequence[TensorQuantization],
+    graph: Graph,
 ) -> dict[str, str]:
     """The description's entries by key, each a text.
 
@@ -21,13 +27,40 @@ def describe(
     mrt.digest           `digest`, the SHA-256 of the certificate
     mrt.inputs           JSON: for each input its name, shape, dtype, scale, zero_point, and lo and hi, its range
     mrt.outputs          JSON: the same of each output, in order
+    mrt.states           JSON, where there are states: for each its input, the output that it holds in the next call,
+                         and `initial`, its integers of one sample in the first call, one number if they are all alike
+
+    graph: the integer graph, whose inputs and outputs these are, in order.
     """
-    return {
+    description = {
         "mrt.format_version": str(FORMAT_VERSION),
         "mrt.digest": digest,
         "mrt.inputs": json.dumps([entry.to_json() for entry in inputs]),
         "mrt.outputs": json.dumps([entry.to_json() for entry in outputs]),
     }
+    states = stated_states(graph)
+    if states:
+        described = [
+            {"input": inputs[s.input].name, "output": outputs[s.output].name, "initial": s.initial} for s in states
+        ]
+        description["mrt.states"] = json.dumps(described)
+    return description
+
+
+@dataclass(frozen=True)
+class StatedState:
+    """A state as files tell of it. input, output: places among those. initial: one number where all are alike, else
+    nested lists of integers, of one sample."""
+
+    input: int
+    output: int
+    initial: Any
+
+
+def stated_states(graph: Graph) -> tuple[StatedState, ...]:
+    """The states of an integer graph."""
+    places = {symbol.name: place for place, symbol in enumerate(graph.inputs)}
+    return tuple(StatedState(places[s.name], s.place, compact(s.first)) for s in states_of(graph))
 
 
 NODE_FORMAT_VERSION = "__mrt_format_version__"

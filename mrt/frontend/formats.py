@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mrt.errors import GraphError, ModelFileError
+from mrt.frontend.shared.batch_first import BatchFirst
 from mrt.frontend.shared.format import Format
-from mrt.frontend.shared.inputs import ReadOptions, Shapes, Values, read_options
+from mrt.frontend.shared.inputs import BatchAxes, ReadOptions, Shapes, Values, read_options
+from mrt.messages import short
 from mrt.paths import as_path
 from mrt.plugins import load_plugins
 from mrt.symbol import Graph
+from mrt.symbol.states import with_states
 
 _READ = 4096
 """How much of a file is looked at."""
@@ -91,6 +94,9 @@ def load_model(
     shapes: Shapes | None = None,
     values: Values | None = None,
     split: Iterable[str] = (),
+    states: Mapping[str, str] | None = None,
+    initial: Values | None = None,
+    batch_axes: BatchAxes | None = None,
     random_params: bool = False,
 ) -> Graph:
     """The float graph of a model file, its format told by its content.
@@ -103,20 +109,31 @@ def load_model(
     agree with what it states, and may be left out where it states everything. What follows from them is inferred.
     values: numbers or arrays by the names of inputs, which are constants of the graph then; one number fills its
     input. split: names or patterns of operators, as `PreparationConfig.split` has them: where those or what follows
-    them cannot be read they are left out, and the tensors before them are outputs. random_params: parameters that a
-    Relay text has no values for are drawn, always the same ones, for trying alone; the graph's notes say so.
+    them cannot be read they are left out, and the tensors before them are outputs. states, initial: as `with_states`
+    takes them, for files in which what is kept between calls is inputs and outputs. batch_axes: by the names of inputs
+    and outputs that have their batch elsewhere than at axis 0; the graph has it at axis 0 of all, see `batch_first`.
+    random_params: parameters that a Relay text has no values for are drawn, always the same ones, for trying alone; the
+    graph's notes say so.
 
     Raises ModelFileError where the file is missing, is a folder, or is of no format that is read, GraphError where
     a size is still open or shapes or values do not fit the file, PluginError where a plug-in fails, and whatever the
     format's reader raises.
     """
     path = as_path(path, "path", to_read=True)
-    options = read_options(batch, shapes, values, split, random_params)
+    options = read_options(batch, shapes, values, split, batch_axes, random_params)
     if path.is_dir():
         raise ModelFileError(f"{path} is a folder; a model file is needed")
     if not path.exists():
         raise ModelFileError(f"{path} does not exist; give the path of a model file")
     format = format_of(path)
+    _check_taken(format, options)
+    graph = format.read(path, options)
+    turned = BatchFirst(options.batch_axes)(graph) if options.batch_axes else graph
+    return replace(with_states(turned, states or {}, initial), notes=graph.notes)
+
+
+def _check_taken(format: Format, options: ReadOptions) -> None:
+    """GraphError where the reader of the format heeds less than is given."""
     for what, given, taken in (
         ("shapes", options.shapes, format.takes_shapes),
         ("values", options.values, format.takes_values),
@@ -127,4 +144,18 @@ def load_model(
         raise GraphError(
             f"random_params is given, but {format.file} has its parameters; only a Relay text may lack them"
         )
-    return format.read(path, options)
+
+
+def batch_first(graph: Graph, axes: BatchAxes) -> Graph:
+    """The same network with its batch at axis 0 of every input and output, as all that is done with a graph needs it.
+
+    axes: the batch axis by the names of inputs and outputs that have it elsewhere; None for one without a batch, which
+    gets an axis of length 1. Those of outputs are found where the operators tell. The other axes keep their order: an
+    input [T, B, C] with axis 1 is given as [B, T, C]. Data, and what is made of the graph, have that order.
+
+    Raises GraphError for a name or an axis that there is none of, where inputs have different batches, and for an
+    output whose batch is not found.
+    """
+    if not isinstance(graph, Graph):
+        raise GraphError(f"graph is {short(graph)}; an mrt.Graph is needed, such as mrt.load_model gives")
+    return BatchFirst(axes)(graph)

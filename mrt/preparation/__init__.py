@@ -23,6 +23,7 @@ from mrt.preparation.zero_points import IntegerZeroPoints
 from mrt.symbol import Graph, Pass, Refusal, run_passes
 from mrt.symbol.rebatch import check_outputs
 from mrt.symbol.sizes import check_sizes
+from mrt.symbol.states import check_states_stay
 
 __all__ = ["PIPELINE", "PreparationConfig", "Prepared", "prepare"]
 
@@ -83,7 +84,8 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bo
     differ by that.
     Raises ConfigError for a name in `split` that matches nothing, DataError for NaN or infinity in a parameter,
     GraphError for an output, or a tensor that crosses the cut, which depends on an input without having the batch at
-    axis 0: samples could not be told apart there, and for a graph that makes far more elements than it is given.
+    axis 0: samples could not be told apart there, for a state whose next value is behind the cut, and for a graph that
+    makes far more elements than it is given.
     """
     check_sizes(graph)
     check_outputs(graph)
@@ -92,6 +94,7 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bo
         CheckFiniteParameters()(FiniteMasks()(spelled.made)), config.split, config.cut_softmax, graph.left_out
     )
     check_outputs(cut.body)
+    check_states_stay(graph, cut.body)
     passes = tuple(
         replace(step, tune=tune_ranges) if isinstance(step, IntegerZeroPoints) else step for step in PIPELINE
     )

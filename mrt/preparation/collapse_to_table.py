@@ -117,6 +117,8 @@ class _Cones:
         size, reads = 0, 1
         while source in self.beginnings:
             farther = self.beginnings[source]
+            if not self._is_small(source, farther):
+                break
             members, part, leaves = self._part(source)
             inside.update(members)
             size, reads = size + reads * part, reads * leaves
@@ -131,6 +133,8 @@ class _Cones:
     def obstacle(self, symbol: Symbol) -> str:
         """Why `symbol` was not collapsed with what it reads, "" where there was nothing to collapse."""
         beginning = self.beginnings[symbol]
+        if not self._is_small(symbol, beginning):
+            return f"it is a function of {beginning.name} by more than {MAX_OPERATORS} operators"
         inner = [member for member in self._members(symbol, beginning) if member is not symbol]
         wider = [*inner, beginning] if beginning in self.steps else inner
         for member in wider:
@@ -162,14 +166,23 @@ class _Cones:
 
     def _members(self, symbol: Symbol, source: Symbol) -> list[Symbol]:
         """The operators from `source`, which is not among them, to `symbol`, in the graph's order."""
+        return sorted(self._between(symbol, source, len(self._place)), key=self._place.__getitem__)
+
+    def _is_small(self, symbol: Symbol, source: Symbol) -> bool:
+        """Whether at most MAX_OPERATORS operators lead from `source` to `symbol`; it looks at few more than that, so
+        that long chains that read one tensor again and again stay cheap."""
+        return len(self._between(symbol, source, MAX_OPERATORS)) <= MAX_OPERATORS
+
+    def _between(self, symbol: Symbol, source: Symbol, most: int) -> set[Symbol]:
+        """The operators from `source`, which is not among them, to `symbol`; of more than `most` some."""
         found = {symbol}
         pending = [symbol]
-        while pending:
+        while pending and len(found) <= most:
             for argument in self.steps[pending.pop()].inputs:
                 if argument is not source and argument not in found:
                     found.add(argument)
                     pending.append(argument)
-        return sorted(found, key=self._place.__getitem__)
+        return found
 
     def _part(self, symbol: Symbol) -> tuple[list[Symbol], int, int]:
         """The operators from where `symbol` begins to it, and what `_counted` says of them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from mrt.quantization.quantizer import Target, round_half_away
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.states import state_names
 from mrt.symbol.types import narrowest_dtype
 
 
@@ -108,6 +109,7 @@ class Expander:
         self.builder.notes += planned.notes
         self._ranges = planned.ranges
         self._wide: dict[Symbol, Quantized] = {}
+        self._states = state_names(self.graph)
         self._corrections: dict[str, Array] = {}
         self.inputs = tuple(self._input(symbol) for symbol in self.graph.inputs)
         """The integer graph's inputs, with what their quantizers saturate to."""
@@ -118,7 +120,9 @@ class Expander:
         self.builder.begin(symbol)
         dtype = narrowest_dtype(target.lo, target.hi) if given is None else given.dtype
         self._wide[symbol] = self.builder.input(symbol.name, TensorType(symbol.shape, dtype), target)
-        return self._wide[symbol].symbol, target
+        # The scale of a state is met exactly, but nobody gives its integers.
+        is_state = symbol.name in self._states
+        return self._wide[symbol].symbol, replace(target, pinned=False) if is_state else target
 
     def expand(self, symbol: Symbol) -> Quantized:
         """The integers of an operator of the float graph; what it reads must have been expanded."""

@@ -1,9 +1,12 @@
 """Running a compiled model: it needs the one file, NumPy and TVM's runtime, nothing else of MRT's stages."""
 
+from mrt import lean_tvm as _lean_tvm  # before anything that imports TVM
 from mrt.runtime.code import Executable, Library, Linkable, virtual_machine
 from mrt.runtime.linker import THIS_MACHINE, Linker
-from mrt.runtime.metadata import CALLS, MAIN, MEMORY, METADATA, REAL, REQUEST, Metadata
+from mrt.runtime.metadata import CALLS, MAIN, MEMORY, METADATA, REAL, REQUEST, KeptState, Metadata
 from mrt.runtime.module import Module, load_module
+
+del _lean_tvm
 
 __all__ = [
     "CALLS",
@@ -14,6 +17,7 @@ __all__ = [
     "REQUEST",
     "THIS_MACHINE",
     "Executable",
+    "KeptState",
     "Library",
     "Linkable",
     "Linker",

@@ -6,10 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pydantic import Field
+
 from mrt.errors import ModelFileError
 from mrt.module_record import Provenance
 from mrt.symbol.quantized_tensor import TensorQuantization
-from mrt.symbol.strict_json import StrictModel, parse_json, validated
+from mrt.symbol.states import compact
+from mrt.symbol.strict_json import Integers, StrictModel, parse_json, validated
 
 FORMAT_VERSION = 5
 MAIN, REAL, METADATA = "main", "real", "mrt_metadata"
@@ -18,6 +21,24 @@ CALLS, MEMORY = "_calls", "_memory"
 """What is added to the name of a function for the one that does its work, and for the one that gives it memory."""
 REQUEST = "request_tiles"
 """The function of code that uses tile registers which asks for them and gives 0, before any other is called."""
+
+
+class KeptState(StrictModel):
+    """A state of the integer network as a module knows it.
+
+    input: its name. output: the place of the integer output that it holds in the next call; final_output: the place of
+    its real value in what a call gives, behind the tail. initial: the integers of one sample in the first call,
+    (1, *shape), or one number that stands for all.
+    """
+
+    input: str
+    output: int
+    final_output: int
+    initial: Integers
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON's types."""
+        return {**self.model_dump(exclude={"initial"}), "initial": compact(self.initial)}
 
 
 class _MetadataFile(StrictModel):
@@ -29,6 +50,7 @@ class _MetadataFile(StrictModel):
     outputs: list[dict[str, Any]]
     constants: list[int]
     final_constants: list[int]
+    states: list[KeptState] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -38,7 +60,7 @@ class Metadata:
     made_from: what it was compiled from; one call of its functions takes the batch that stands there, and as many calls
     as there are workers run side by side, each on one core, where there are so many samples. constants: places of the
     integer outputs that depend on no input and so have no batch; final_constants: the same of what a call gives, behind
-    the tail.
+    the tail. states: the inputs that hold an output of the call before.
     """
 
     made_from: Provenance
@@ -46,6 +68,7 @@ class Metadata:
     outputs: tuple[TensorQuantization, ...]
     constants: tuple[int, ...] = ()
     final_constants: tuple[int, ...] = ()
+    states: tuple[KeptState, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(
@@ -56,6 +79,7 @@ class Metadata:
                 "outputs": [entry.to_json() for entry in self.outputs],
                 "constants": self.constants,
                 "final_constants": self.final_constants,
+                **({"states": [state.to_json() for state in self.states]} if self.states else {}),
             }
         )
 
@@ -68,4 +92,5 @@ class Metadata:
             inputs, outputs = (tuple(map(TensorQuantization.from_json, part)) for part in (data.inputs, data.outputs))
         except (ModelFileError, ValueError) as error:
             raise ModelFileError(f"its metadata is malformed: {error}; compile it again") from None
-        return cls(made_from, inputs, outputs, tuple(data.constants), tuple(data.final_constants))
+        constants = tuple(data.constants), tuple(data.final_constants)
+        return cls(made_from, inputs, outputs, *constants, tuple(data.states))

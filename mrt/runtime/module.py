@@ -32,6 +32,7 @@ from mrt.runtime.worker import Worker
 from mrt.symbol.arrays import as_array
 from mrt.symbol.files import atomic_write_all, read_file
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
+from mrt.symbol.stream import Kept, Stream
 from mrt.workers import cores
 
 
@@ -114,6 +115,24 @@ class Module:
         for entry, array in zip(self.inputs, fed, strict=True):
             entry.check_integers(array)
         return _single(self._run(fed, integer=True))
+
+    def stream(self, integer: bool = False, length: int | None = None) -> Stream:
+        """The module with its states, which are kept between calls; streams of one module do not know of each other.
+
+        A call of it takes and gives what a call of the module does, or of `run_integer` if `integer`, but for the
+        states; axis 0 counts streams that go side by side. Its states are kept exactly: real values go to their
+        integers and back without a change. length: after so many calls they are what they are at first; None for
+        never. Raises DataError where the model has no states, and as a call does.
+        """
+        entries = {entry.name: entry for entry in self.inputs}
+        kept = []
+        for state in self._metadata.states:
+            entry = entries[state.input]
+            first = entry.filled(state.initial)
+            place = state.output if integer else state.final_output
+            kept.append(Kept(state.input, place, first if integer else entry.dequantize(first)))
+        run = self.run_integer if integer else self
+        return Stream(list(entries), kept, lambda feeds: _listed(run(feeds)), length)
 
     @cached_property
     def record(self) -> ModuleRecord:
@@ -227,6 +246,10 @@ def _metadata_of(path: Path, stored: Any) -> Metadata:
 def _joined(pieces: Sequence[Array], count: int) -> Array:
     """The first `count` samples of an output."""
     return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces))[:count]
+
+
+def _listed(outputs: Array | list[Array]) -> list[Array]:
+    return outputs if isinstance(outputs, list) else [outputs]
 
 
 def _single(outputs: list[Array]) -> Array | list[Array]:

@@ -33,6 +33,7 @@ from mrt.stages.prepare import PREPARE
 from mrt.stages.quantize import QUANTIZE
 from mrt.stages.stage import Run, calibration_batches, data_origin, dataset_of, output_folder, to_json, work_of
 from mrt.symbol.files import atomic_write_all, sha256_of
+from mrt.symbol.states import state_names
 from mrt.workspace import Workspace
 
 FOLDER = "tune"
@@ -73,7 +74,7 @@ def tune(
     with workspace.opened() as has_locks:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        run, judging = _split(run_of(settings, workspace, report))
+        run, judging = _split(_stateless(run_of(settings, workspace, report)))
         options = {"objective": objective, "seed": seed, "demand": wanted.text, "metric": wanted.name}
         file = TrialFile(workspace.folder / FOLDER / TRIALS, _origins(run, wanted, options))
         if file.begun_anew:
@@ -92,6 +93,17 @@ def _check(objective: object, seconds: object, seed: object) -> None:
         raise ConfigError(f"seconds is {short(seconds)}; a number, 0 or more, is needed")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ConfigError(f"seed is {short(seed)}; an integer, 0 or more, is needed")
+
+
+def _stateless(run: Run) -> Run:
+    """The run; ConfigError where its network keeps something between calls."""
+    states = sorted(state_names(run.graph))
+    if states:
+        raise ConfigError(
+            f"the network keeps {', '.join(states)} between calls, and tune judges samples one by one; quantize it "
+            f"with mrt run, its options set by hand"
+        )
+    return run
 
 
 def _split(run: Run) -> tuple[Run, Dataset]:

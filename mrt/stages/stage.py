@@ -21,6 +21,7 @@ from mrt.progress import Reporter
 from mrt.steps import Settings, Step, Work
 from mrt.symbol import Array, Graph
 from mrt.symbol.files import read_graph
+from mrt.symbol.states import fed_inputs
 from mrt.workspace import Workspace
 
 PREPARED = ("stages/prepare/graph.json", "stages/prepare/params.safetensors")
@@ -88,6 +89,7 @@ def work_of(run: Run) -> Work:
         tilings=run.workspace.folder / TILINGS,
         batch_size=config.evaluate.batch_size,
         check=config.evaluate.check,
+        stream_length=config.evaluate.stream_length,
     )
     return Work(run.graph, settings, report=run.report, is_saved=True)
 
@@ -104,7 +106,7 @@ def dataset_of(run: Run, config: DatasetConfig | None, name: str) -> Dataset:
     """The data of a section that the run needs; ConfigError naming it where it is missing."""
     if config is None:
         raise ConfigError(f"{name} is missing")
-    return load_dataset(config, {symbol.name: symbol.type for symbol in run.graph.inputs}, name)
+    return load_dataset(config, {symbol.name: symbol.type for symbol in fed_inputs(run.graph)}, name)
 
 
 def calibration_batches(run: Run) -> Callable[[Graph], Batches] | None:

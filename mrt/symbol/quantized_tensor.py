@@ -211,6 +211,16 @@ class TensorQuantization:
         x: Array = (self.scale * (q.astype(np.float64) - self.zero_point)).astype(np.float32)
         return x
 
+    def filled(self, integers: Array) -> Array:
+        """Integers of one sample, (1, *shape), or one for every element, in the storage dtype.
+
+        DataError where they have another shape or leave [lo, hi].
+        """
+        shape = (1, *self.shape[1:]) if integers.ndim == 0 else integers.shape
+        q: Array = np.array(np.broadcast_to(integers, shape), self.dtype)
+        self.check_integers(q)
+        return q
+
     def check_integers(self, q: Array) -> None:
         """DataError unless q has the shape (but for the number of samples), the dtype, and values in [lo, hi]."""
         self.check_shape(q)

@@ -133,12 +133,17 @@ def check_batch(batch: object) -> None:
         raise GraphError(f"batch is {short(batch)}; at most {MOST_SAMPLES} is possible")
 
 
+BATCH_ELSEWHERE = (
+    "where it is another axis say which: model.batch_axes: {NAME: AXIS} (batch_axes= of load_model, or mrt.batch_first)"
+)
+
+
 def batch_of(graph: Graph) -> int:
     """The length of axis 0 of every input; GraphError where inputs differ or have no axis. 1 without inputs."""
     lengths = {symbol.name: symbol.shape[:1] for symbol in graph.inputs}
     if len(set(lengths.values())) > 1 or () in lengths.values():
         found = ", ".join(f"{symbol.name}: {symbol.type}" for symbol in graph.inputs)
-        raise GraphError(f"axis 0 of every input must be the same batch, found {found}")
+        raise GraphError(f"axis 0 of every input must be the same batch, found {found}; {BATCH_ELSEWHERE}")
     return next((shape[0] for shape in lengths.values()), 1)
 
 
@@ -149,5 +154,5 @@ def check_outputs(graph: Graph) -> None:
         if symbol in depends and symbol.shape[:1] != (batch_of(graph),):
             raise GraphError(
                 f"output {symbol.name} ({symbol.op}) is {symbol.type}; its axis 0 must be the batch, which is "
-                f"{batch_of(graph)} in the inputs: keep the batch there in the model"
+                f"{batch_of(graph)} in the inputs: keep the batch there in the model, or {BATCH_ELSEWHERE}"
             )

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_models import make_model, run_onnxruntime
 
+from mrt import quantize
 from mrt.frontend.onnx import from_onnx
 from mrt.symbol import Graph
 
@@ -68,6 +69,24 @@ def test_not() -> None:
     kinds = {"a": TensorProto.BOOL, "y": TensorProto.BOOL}
     node = helper.make_node("Not", ["a"], ["y"])
     agrees(make_model([node], {"a": (2,)}, dtypes=kinds), {"a": np.array([False, True])})
+
+
+def test_real_numbers_and_truth_become_truth() -> None:
+    """What is cast to bool holds where it is not 0; a comparison's result, cast, stays; both can be integers."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["any"], to=TensorProto.BOOL),
+        helper.make_node("Where", ["any", "x", "one"], ["y"]),
+        helper.make_node("Greater", ["x", "one"], ["above"]),
+        helper.make_node("Cast", ["above"], ["still"], to=TensorProto.BOOL),
+        helper.make_node("Where", ["still", "x", "one"], ["z"]),
+    ]
+    model = make_model(nodes, {"x": (1, 4)}, ["y", "z"], {"one": np.float32(1)})
+    x = np.array([[-3, 0, 0.5, 2]], np.float32)
+    agrees(model, {"x": x})
+    made = quantize(from_onnx(model), [{"x": x}])
+    y, z = made.dequantize_outputs(made.graph.evaluate(made.quantize_inputs(x)))
+    np.testing.assert_allclose(y, [[-3, 1, 0.5, 2]], atol=0.02)
+    np.testing.assert_allclose(z, [[1, 1, 1, 2]], atol=0.02)
 
 
 def test_truth_values_go_on() -> None:

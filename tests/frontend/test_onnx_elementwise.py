@@ -59,10 +59,12 @@ def test_clip_at_computed_ends(names: list[str], records: int) -> None:
     assert len(operators_of(graph)) == records
 
 
-def test_clip_at_a_computed_and_a_constant_end() -> None:
+@pytest.mark.parametrize(("high", "records"), [(0.5, 2), (np.inf, 1)])
+def test_clip_at_a_computed_and_a_constant_end(high: float, records: int) -> None:
     node = helper.make_node("Clip", ["x", "low", "high"], ["y"])
-    model = make_model([node], {"x": (5,), "low": ()}, constants={"high": np.float32(0.5)})
-    assert_agrees(model, {"x": np.linspace(-2, 2, 5, dtype=np.float32), "low": np.float32(-1)})
+    model = make_model([node], {"x": (5,), "low": ()}, constants={"high": np.float32(high)})
+    graph = assert_agrees(model, {"x": np.linspace(-2, 2, 5, dtype=np.float32), "low": np.float32(-1)})
+    assert len(operators_of(graph)) == records
 
 
 @pytest.mark.parametrize("op_type", ["Add", "Sub", "Mul", "Div"])
@@ -178,11 +180,15 @@ def test_cast_of_integer_data() -> None:
     assert operators_of(assert_agrees(model)) == ["Cast"]
 
 
-@pytest.mark.parametrize("target", [TensorProto.INT64, TensorProto.INT8, TensorProto.BOOL])
-def test_casts_of_floats_truncate(target: int) -> None:
+@pytest.mark.parametrize(
+    ("target", "operators"),
+    [(TensorProto.INT64, ["Cast"]), (TensorProto.INT8, ["Cast"]), (TensorProto.BOOL, ["sign", "abs"])],
+)
+def test_casts_of_floats_truncate(target: int, operators: list[str]) -> None:
+    """To bool they are 1 where they are not 0."""
     model = make_model([helper.make_node("Cast", ["x"], ["y"], to=target)], {"x": (6,)}, dtypes={"y": target})
     graph = assert_agrees(model, {"x": np.array([-2.7, -0.5, 0, 0.5, 1.9, 100], np.float32)})
-    assert operators_of(graph) == ["Cast"]
+    assert operators_of(graph) == operators
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.BOOL])

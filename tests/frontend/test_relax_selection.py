@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from relax_modules import build, check, constant, operators, random, run
+from tvm import tirx
 from tvm.relax import op
 
 from mrt.frontend.relax import from_relax
@@ -77,6 +78,9 @@ def test_floats_are_truncated_to_integers() -> None:
 @pytest.mark.parametrize("axis", [0, -1])
 def test_one_hot_along_any_axis(axis: int) -> None:
     feeds = {"x": np.array([[2, 0, 3]], np.int32)}
-    mod = build(lambda x: op.one_hot(x, relax.const(2.0), relax.const(-1.0), 4, axis), x=((1, 3), "int32"))
+    mod = build(
+        lambda x: op.one_hot(x, tirx.FloatImm("float32", 2.0), tirx.FloatImm("float32", -1.0), 4, axis),
+        x=((1, 3), "int32"),
+    )
     expected = np.moveaxis(np.where(np.arange(4) == feeds["x"][..., None], 2.0, -1.0), -1, axis)
     assert (from_relax(mod).evaluate(feeds)[0] == expected).all()

@@ -194,22 +194,6 @@ def test_normalization_without_statistics_is_refused() -> None:
         from_torch(export(nn.BatchNorm2d(4, track_running_stats=False), random(2, 4, 5, 5)))
 
 
-def test_a_state_that_changes_is_refused() -> None:
-    class Counter(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("count", torch.zeros(1))
-
-        def forward(self, x: Any) -> Any:
-            self.count += 1
-            return x + self.count
-
-    with pytest.raises(GraphError, match="the program changes count while it runs; a graph has no state"):
-        from_torch(export(Counter(), random(2, 3)))
-    with pytest.raises(GraphError, match="the program changes .* while it runs"):
-        from_torch(export(lambda x: x.mul_(2), random(2, 3)))
-
-
 # Programs that torch took apart
 
 

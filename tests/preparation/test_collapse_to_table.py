@@ -210,6 +210,16 @@ def test_long_chains() -> None:
     assert len(CollapseToTable()(net.graph(y)).operators) < 9_000
 
 
+def test_chains_that_read_their_input_again_and_again_end() -> None:
+    """Each of these sums is a function of the input by all operators before it; what is too large is told."""
+    net = Net()
+    y = net.x
+    for _ in range(1_500):
+        y = net(ElemwiseMul(), net(Tanh(), y), net.x)
+    found = CollapseToTable().run(net.graph(y))
+    assert any(f"more than {MAX_OPERATORS} operators" in refusal.reason for refusal in found.refusals)
+
+
 def test_integer_graphs_are_left_alone() -> None:
     builder = GraphBuilder()
     x = builder.input("x", TensorType((1, 4), "int32"))

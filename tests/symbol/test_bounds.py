@@ -74,6 +74,7 @@ from mrt.symbol.operators.selection import (
     MinimumScalar,
     Where,
 )
+from mrt.symbol.operators.state import Assign
 from mrt.symbol.operators.table import TableLookup
 from mrt.symbol.operators.transform import (
     Concat,
@@ -160,18 +161,17 @@ BOTH = [
     Case(Min(axis=(-1,), keepdims=True)),
     Case(ArgMax(axis=1)),
     Case(ArgMin(keepdims=True)),
-    Case(ElemwiseMaximum(), (A, A)),
-    Case(ElemwiseMinimum(), (A, A)),
+    *(Case(operator, (A, A)) for operator in (ElemwiseMaximum(), ElemwiseMinimum())),
     Case(BroadcastMaximum(), (A, (3, 1, 1))),
     Case(BroadcastMinimum(), ((4, 1), A)),
-    Case(MaximumScalar(3)),
-    Case(MinimumScalar(-3)),
+    *(Case(MaximumScalar(3)), Case(MinimumScalar(-3))),
     Case(Where(), (A, A, (3, 1, 1)), {0: (0, 1)}),
     Case(Where(), ((2,), A, A), {0: (-1, 1)}),
     Case(Where(), ((4, 5), (3, 1, 1), A), {0: (-1, 0)}),
     Case(Embedding(input_dim=6, output_dim=3), ((2, 4), (6, 3)), {0: (-2, 7)}),
     Case(SwapAxis(dim1=1, dim2=-1)),
     Case(SliceLike(axes=(1, 3)), (A, (9, 2, 9, 4))),
+    Case(Assign(), (A, A, (1, 1, 1, 1))),
     Case(Tile(reps=(2, 1, 3)), (A,)),
     Case(Tile(reps=(2, 1, 1, 3)), ((4, 5),)),
     Case(Repeat(repeats=3, axis=2)),

@@ -18,6 +18,7 @@ from mrt.backend.te.stages import elementwise, inlined, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.normalization import BatchNorm, Dropout, Identity, LayerNorm, LogSoftmax, Softmax
+from mrt.symbol.operators.state import Assign
 
 
 @compute(BatchNorm)
@@ -168,6 +169,7 @@ def _kept(symbol: Symbol, axis: int) -> tuple[int, ...]:
     return tuple(1 if i == axis else n for i, n in enumerate(symbol.shape))
 
 
-@compute(Dropout, Identity, kind=Kind.ELEMENTWISE)
-def same(symbol: Symbol, data: Tensor) -> Tensor:
+@compute(Dropout, Identity, Assign, kind=Kind.ELEMENTWISE)
+def same(symbol: Symbol, data: Tensor, *unread: Tensor) -> Tensor:
+    """What an Assign holds beside its value says what it is for, and is not read."""
     return elementwise(symbol, data, body=lambda x: x)

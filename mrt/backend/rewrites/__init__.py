@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mrt.backend.machine import Machine
+from mrt.backend.rewrites.assigned_values import AssignedValues
 from mrt.backend.rewrites.bias_into_sum import BiasIntoSum
 from mrt.backend.rewrites.clip_before_scaling import ClipBeforeScaling
 from mrt.backend.rewrites.clip_limits_as_parameters import ClipLimitsAsParameters
@@ -17,6 +18,7 @@ from mrt.symbol import Graph
 from mrt.symbol.passes import PassResult, run_passes
 
 REWRITES: tuple[type[Rewrite], ...] = (
+    AssignedValues,
     MergeSlices,
     InterleaveChannels,
     TileAsConcat,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mrt.backend.fusion.regions import Region, find_regions
+from mrt.backend.rewrites.assigned_values import AssignedValues
 from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.te.registry import Kind, kind_of
 from mrt.export.c.kernels import Kernel, write_kernel
@@ -81,7 +82,7 @@ def make_program(graph: Graph) -> Program:
     outputs nor parameters share the workspace by the steps at which they are needed.
     Raises CompilationError where a kernel cannot be made.
     """
-    graph = MergeSlices()(graph)
+    graph = MergeSlices()(AssignedValues()(graph))
     steps = _live(_steps(graph), graph)
     computed = {step.output for step in steps}
     given = {symbol: f"output{i}" for i, symbol in reversed(list(enumerate(graph.outputs))) if symbol in computed}

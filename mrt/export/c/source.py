@@ -13,6 +13,7 @@ from mrt.backend.te.registry import has_compute
 from mrt.errors import ConfigError
 from mrt.export.c.printer import C_TYPES, number
 from mrt.export.c.program import WORKSPACE, Parameter, Program, make_program
+from mrt.export.description import StatedState, stated_states
 from mrt.export.registry import check_covered
 from mrt.messages import short
 from mrt.symbol import Graph
@@ -59,7 +60,7 @@ def to_c(
     check_covered(graph, "C", lambda symbol: has_compute(type(symbol.operator)))
     program = make_program(graph)
     files = {
-        f"{name}.h": _header(name, digest, inputs, outputs, program),
+        f"{name}.h": _header(name, digest, inputs, outputs, program, stated_states(graph)),
         f"{name}.c": _source(name, digest, inputs, outputs, program),
     }
     return CSource(files, program.workspace_bytes, program.parameter_bytes)
@@ -77,6 +78,7 @@ def _header(
     inputs: Sequence[TensorQuantization],
     outputs: Sequence[TensorQuantization],
     program: Program,
+    states: Sequence[StatedState],
 ) -> str:
     prefix = name.upper()
     sides = [(f"input{i}", entry) for i, entry in enumerate(inputs)]
@@ -86,6 +88,7 @@ def _header(
         " *",
         " * An integer q stands for the real number scale * (q - zero point).",
         *(f" * {line}" for place, entry in sides for line in ("", *_described(place, entry))),
+        *(f" * {line}" for state in states for line in ("", *_kept(state))),
         " */",
         f"#ifndef {prefix}_H",
         f"#define {prefix}_H",
@@ -143,6 +146,14 @@ def _described(place: str, entry: TensorQuantization) -> Iterator[str]:
         ratio = f"{numerator}" if denominator == 1 else f"{numerator} / 2^{denominator.bit_length() - 1}"
         index = f"[{', '.join(map(str, at))}]" if at else ""
         yield f"    scale{index} {scale!r} = {ratio}"
+
+
+def _kept(state: StatedState) -> Iterator[str]:
+    """The comment on a state."""
+    yield f"input{state.input} is a state: give it output{state.output} of the call before"
+    is_one = isinstance(state.initial, int)
+    values = [state.initial] if is_one else np.ravel(state.initial).tolist()
+    yield f"    in the first call {'each element is' if is_one else 'its elements are'} {', '.join(map(str, values))}"
 
 
 def _source(

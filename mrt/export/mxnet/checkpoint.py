@@ -45,7 +45,7 @@ def to_mxnet(
         _write(symbol, intervals, scope)
     written = _without_unread_inputs(scope.builder.graph([scope.value(symbol) for symbol in graph.outputs]))
     named = [replace(entry, name=symbol.name) for entry, symbol in zip(outputs, written.outputs, strict=True)]
-    description = {key: ["str", text] for key, text in describe(digest, inputs, named).items()}
+    description = {key: ["str", text] for key, text in describe(digest, inputs, named, graph).items()}
     fed = set(written.inputs)
     told = describe_nodes(digest, inputs, named)
 

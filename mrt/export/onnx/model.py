@@ -65,7 +65,7 @@ def to_onnx(
         made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="mrt", producer_version=__version__
     )
     named = [replace(entry, name=name) for entry, name in zip(outputs, names, strict=True)]
-    helper.set_model_props(model, describe(digest, inputs, named))
+    helper.set_model_props(model, describe(digest, inputs, named, graph))
     if model.ByteSize() > MOST_BYTES:
         raise _too_large(model.ByteSize(), initializers)
     return model

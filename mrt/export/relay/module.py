@@ -46,7 +46,7 @@ def to_relay(
     read = {value for call in calls for value in call.inputs} | {*results, *fed}
     arguments = [argument for argument in scope.arguments if argument in read]
     named = [replace(entry, name=argument.name) for entry, argument in zip(inputs, fed, strict=True)]
-    comments = [f"// {key} {text}" for key, text in describe(digest, named, outputs).items()]
+    comments = [f"// {key} {text}" for key, text in describe(digest, named, outputs, graph).items()]
     lines = [f'#[version = "{VERSION}"]', *comments, *_function(arguments, calls, results)]
     parameters = {name: scope.parameters[name] for argument in arguments if (name := argument.name) in scope.parameters}
     return "\n".join(lines) + "\n", params_to_bytes(parameters)

@@ -45,7 +45,7 @@ def from_relay(
     """
     from mrt.frontend.relay.reader import read_text
 
-    return read_text(text, params, read_options(batch, shapes, values, split, random_params))
+    return read_text(text, params, read_options(batch, shapes, values, split, random_params=random_params))
 
 
 def read_relay_file(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Graph:

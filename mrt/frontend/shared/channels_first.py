@@ -57,24 +57,38 @@ def channels_first(graph: Graph) -> Graph:
         own = order_of(symbol)
         if own is not None:
             data, order = through(inputs[0], own)
-            return data if _is_nothing(order) else builder.apply(Transpose(axes=order), [data], symbol.name)
+            return data if is_nothing(order) else builder.apply(Transpose(axes=order), [data], symbol.name)
         found = next(filter(None, map(order_of, inputs)), None)
         if found is None:
             return None
-        if isinstance(symbol.operator, (Sum, Mean, Max, Min)):
-            return _reduced(symbol, symbol.operator, inputs[0].inputs[0], found, builder)
-        if isinstance(symbol.operator, Squeeze):
-            return _squeezed(symbol, symbol.operator, inputs[0].inputs[0], found, builder)
         if isinstance(symbol.operator, (Flatten, Reshape)):
             return _reshaped(symbol, inputs[0].inputs[0], found, builder)
-        rule = _rule_of(symbol.operator)
-        data_before = _before(symbol, inputs, found, builder) if rule is not None else None
-        if rule is None or data_before is None:
-            return None
-        moved = builder.apply(rule(symbol.operator, found), data_before, symbol.name)
-        return builder.apply(Transpose(axes=found), [moved], f"{symbol.name}_transposed")
+        return moved_behind(symbol, inputs, found, builder)
 
     return rewrite_graph(graph, rewrite)
+
+
+def moved_behind(
+    symbol: Symbol,
+    inputs: Sequence[Symbol],
+    order: Order,
+    builder: GraphBuilder,
+    otherwise: Callable[[Symbol], Symbol | None] = lambda source: None,
+) -> Symbol | None:
+    """An operator that reads transposes of this order, before them; None where that is another operator.
+
+    otherwise: what stands before the transpose for an operand that is neither transposed alike nor a parameter.
+    """
+    if isinstance(symbol.operator, (Sum, Mean, Max, Min)):
+        return _reduced(symbol, symbol.operator, inputs[0].inputs[0], order, builder)
+    if isinstance(symbol.operator, Squeeze):
+        return _squeezed(symbol, symbol.operator, inputs[0].inputs[0], order, builder)
+    rule = _rule_of(symbol.operator)
+    data_before = _before(symbol, inputs, order, builder, otherwise) if rule is not None else None
+    if rule is None or data_before is None:
+        return None
+    moved = builder.apply(rule(symbol.operator, order), data_before, symbol.name)
+    return builder.apply(Transpose(axes=order), [moved], f"{symbol.name}_transposed")
 
 
 def _rule_of(operator: Operator) -> _Rule | None:
@@ -113,7 +127,7 @@ def reordered(node: ModelNode, axes: Sequence[int], make: Callable[[str], Symbol
     return transposed(node, make("channels_first"), axes)
 
 
-def _is_nothing(order: Order) -> bool:
+def is_nothing(order: Order) -> bool:
     return order == tuple(range(len(order)))
 
 
@@ -125,7 +139,13 @@ def _has_transposed_window(symbol: Symbol) -> bool:
     return order_of(data.inputs[0] if isinstance(data.operator, Pad) else data) is not None
 
 
-def _before(symbol: Symbol, inputs: Sequence[Symbol], order: Order, builder: GraphBuilder) -> list[Symbol] | None:
+def _before(
+    symbol: Symbol,
+    inputs: Sequence[Symbol],
+    order: Order,
+    builder: GraphBuilder,
+    otherwise: Callable[[Symbol], Symbol | None],
+) -> list[Symbol] | None:
     """The inputs before the transpose; None where one is neither transposed alike nor a parameter that can be."""
     if isinstance(symbol.operator, BatchNorm):
         # Its parameters are vectors along the channels, wherever those lie.
@@ -138,11 +158,12 @@ def _before(symbol: Symbol, inputs: Sequence[Symbol], order: Order, builder: Gra
         return None
     if len(inputs) > 1 and isinstance(symbol.operator, LeakyReLU):
         return None
-    found = [_input_before(source, order, builder) for source in inputs]
+    found = [input_before(source, order, builder) or otherwise(source) for source in inputs]
     return [source for source in found if source is not None] if None not in found else None
 
 
-def _input_before(source: Symbol, order: Order, builder: GraphBuilder) -> Symbol | None:
+def input_before(source: Symbol, order: Order, builder: GraphBuilder) -> Symbol | None:
+    """What stands before a transpose for an operand behind it; None for data that is not transposed alike."""
     if order_of(source) == order:
         return source.inputs[0]
     value = builder.value(source)
@@ -201,4 +222,4 @@ def _reduced(
 def _transposed_rest(symbol: Symbol, moved: Symbol, kept: Sequence[int], builder: GraphBuilder) -> Symbol:
     """What is left of a transpose behind an operator that kept these of its axes."""
     rest = tuple(sorted(kept).index(axis) for axis in kept)
-    return moved if _is_nothing(rest) else builder.apply(Transpose(axes=rest), [moved], f"{symbol.name}_transposed")
+    return moved if is_nothing(rest) else builder.apply(Transpose(axes=rest), [moved], f"{symbol.name}_transposed")

@@ -18,6 +18,8 @@ Shapes = Mapping[str, Sequence[int]]
 """Shapes of inputs by their names."""
 Values = Mapping[str, Any]
 """Numbers, nested lists of them or arrays by the names of inputs."""
+BatchAxes = Mapping[str, "int | None"]
+"""The batch axis by the name of an input or output; None for one without, whose network takes one sample at a time."""
 
 _NAMES_SHOWN = 8
 
@@ -26,15 +28,17 @@ _NAMES_SHOWN = 8
 class ReadOptions:
     """What a user says of a model file.
 
-    batch: the size of a dynamic first axis. shapes: of inputs, which fix what else the file leaves open. values: arrays
-    of inputs that are none, since they have the same value at every run. split: names or fnmatch patterns of operators
-    behind which what cannot be read is left out. random_params: whether parameters that have no value are drawn.
+    batch: the size of a dynamic batch axis, the first unless batch_axes says another. shapes: of inputs, which fix what
+    else the file leaves open. values: arrays of inputs that are none, since they have the same value at every run.
+    split: names or fnmatch patterns of operators behind which what cannot be read is left out. batch_axes: of inputs
+    and outputs whose batch is not axis 0. random_params: whether parameters that have no value are drawn.
     """
 
     batch: int = 1
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     values: Mapping[str, Array] = field(default_factory=dict)
     split: tuple[str, ...] = ()
+    batch_axes: Mapping[str, int | None] = field(default_factory=dict)
     random_params: bool = False
 
 
@@ -43,6 +47,7 @@ def read_options(
     shapes: Shapes | None = None,
     values: Values | None = None,
     split: Iterable[str] = (),
+    batch_axes: BatchAxes | None = None,
     random_params: bool = False,
 ) -> ReadOptions:
     """The options as a user gives them, checked; GraphError naming what is wrong."""
@@ -54,7 +59,8 @@ def read_options(
         raise GraphError(f"split is {short(patterns)}; names or patterns of operators are needed")
     if not isinstance(random_params, bool):
         raise GraphError(f"random_params is {short(random_params)}; True or False is needed")
-    return ReadOptions(batch, _checked_shapes(shapes), _checked_values(values), patterns, random_params)
+    checked = _checked_shapes(shapes), _checked_values(values), patterns, checked_batch_axes(batch_axes)
+    return ReadOptions(batch, *checked, random_params)
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ def fixed_inputs(inputs: Sequence[StatedInput], options: ReadOptions) -> list[Fi
     1. A shape that is given holds, and so does that of a value with axes. It must agree with the sizes that the file
        states.
     2. A symbolic size is the same wherever its name stands.
-    3. A first axis that is still open is the batch.
+    3. A batch axis that is still open, the first unless another is given, is the batch.
     4. A value without axes fills the shape that its input then has.
 
     Raises GraphError for a name that is no input, a shape or value that does not fit, and listing every size that is
@@ -93,8 +99,8 @@ def fixed_inputs(inputs: Sequence[StatedInput], options: ReadOptions) -> list[Fi
     """
     _check_names(inputs, options)
     given = {stated.name: _given_shape(stated, options) for stated in inputs}
-    lengths = _symbolic_lengths(inputs, given, options.batch)
-    sizes = {stated.name: given[stated.name] or _sizes(stated, lengths, options.batch) for stated in inputs}
+    lengths = _symbolic_lengths(inputs, given, options)
+    sizes = {stated.name: given[stated.name] or _sizes(stated, lengths, options) for stated in inputs}
     still_open = [stated for stated in inputs if (found := sizes[stated.name]) is None or None in found]
     if still_open:
         raise GraphError(_open_sizes(still_open, sizes))
@@ -134,7 +140,7 @@ def _given_shape(stated: StatedInput, options: ReadOptions) -> tuple[int, ...] |
 
 
 def _symbolic_lengths(
-    inputs: Sequence[StatedInput], given: Mapping[str, tuple[int, ...] | None], batch: int
+    inputs: Sequence[StatedInput], given: Mapping[str, tuple[int, ...] | None], options: ReadOptions
 ) -> dict[str, int]:
     """The symbolic sizes that a given shape fixes, and those that are a batch; GraphError where two shapes differ."""
     fixed_by: dict[str, tuple[int, str]] = {}
@@ -150,16 +156,29 @@ def _symbolic_lengths(
                 )
     lengths = {symbol: length for symbol, (length, _) in fixed_by.items()}
     for stated in inputs:
-        if stated.sizes and isinstance(stated.sizes[0], str):
-            lengths.setdefault(stated.sizes[0], batch)
+        batched = _batch_axis(stated, options)
+        name = stated.sizes[batched] if stated.sizes and batched is not None else None
+        if isinstance(name, str):
+            lengths.setdefault(name, options.batch)
     return lengths
 
 
-def _sizes(stated: StatedInput, lengths: Mapping[str, int], batch: int) -> tuple[int | None, ...] | None:
+def _sizes(stated: StatedInput, lengths: Mapping[str, int], options: ReadOptions) -> tuple[int | None, ...] | None:
     if stated.sizes is None:
         return None
     known = [lengths.get(size) if isinstance(size, str) else size for size in stated.sizes]
-    return tuple(batch if axis == 0 and size is None else size for axis, size in enumerate(known))
+    batched = _batch_axis(stated, options)
+    return tuple(options.batch if axis == batched and size is None else size for axis, size in enumerate(known))
+
+
+def _batch_axis(stated: StatedInput, options: ReadOptions) -> int | None:
+    """The axis of an input that is the batch, counted from the front; None where it has none."""
+    axis, rank = options.batch_axes.get(stated.name, 0), len(stated.sizes or ())
+    if axis is None or not rank:
+        return None
+    if not -rank <= axis < rank:
+        raise GraphError(f"input {stated.name}: the batch axis is given as {axis}; the file has {rank} axes")
+    return axis % rank
 
 
 def _as_stated(stated: StatedInput, shape: tuple[int, ...], value: Array) -> Array:
@@ -194,8 +213,11 @@ def _open_sizes(inputs: Sequence[StatedInput], sizes: Mapping[str, Sequence[int 
     keys = ", ".join(f"{name}: [{', '.join(parts)}]" for name, parts in shapes)
     return (
         f"{'; '.join(found)}; only axis 0, the batch, may stay open: give {options} with numbers for the names "
-        f"(or model.shapes: {{{keys}}}, or shapes= in Python)"
+        f"(or model.shapes: {{{keys}}}, or shapes= in Python){_OTHER_AXIS}"
     )
+
+
+_OTHER_AXIS = "; where the batch is another axis: model.batch_axes: {NAME: AXIS}, or batch_axes= in Python"
 
 
 def _symbol(size: int | str | None, axis: int) -> str:
@@ -242,3 +264,15 @@ def _checked_values(values: object) -> dict[str, Array]:
             raise GraphError(f"the value given for input {name} is {short(value)}; numbers are needed")
         found[name] = array
     return found
+
+
+def checked_batch_axes(axes: object) -> dict[str, int | None]:
+    """The batch axes as a user gives them; GraphError where they are no axes by name."""
+    if axes is None:
+        return {}
+    if not isinstance(axes, Mapping) or not all(isinstance(name, str) for name in axes):
+        raise GraphError(f"batch_axes is {short(axes)}; a mapping of names of inputs and outputs to axes is needed")
+    for name, axis in axes.items():
+        if axis is not None and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
+            raise GraphError(f"the batch axis given for {name} is {short(axis)}; a whole number, or None, is needed")
+    return {name: None if axis is None else int(axis) for name, axis in axes.items()}

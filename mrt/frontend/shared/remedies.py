@@ -9,7 +9,6 @@ _SPECTRUM = "compute the spectrum outside and make it the input"
 _RANDOM = "make the noise an input of the model: the same inputs must give the same outputs"
 _LISTS = "export without lists of tensors"
 _DATA_SHAPE = "the shape of its result depends on the data; end the model before it"
-_STATE = "it is a state that outlives a run; make it an input and an output"
 
 _REMEDIES = {
     **dict.fromkeys(("DynamicQuantizeLinear", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul"), _DYNAMIC),
@@ -23,7 +22,6 @@ _REMEDIES = {
     **dict.fromkeys(("SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceAt"), _LISTS),
     **dict.fromkeys(("SplitToSequence", "ConcatFromSequence", "SequenceLength", "SequenceErase"), _LISTS),
     **dict.fromkeys(("NonZero", "Unique", "Compress", "UNIQUE", "WHERE", "aten.nonzero.default"), _DATA_SHAPE),
-    **dict.fromkeys(("CALL_ONCE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"), _STATE),
     "If": "give the input that decides it a value (model.values), so that one branch is left",
     "Loop": "export with a fixed number of steps, unrolled",
     "Scan": "export with a fixed number of steps, unrolled",

@@ -21,6 +21,7 @@ from mrt.frontend.tflite.files import StoredModel, StoredOperator, Tensor
 from mrt.frontend.tflite.layers import as_computed
 from mrt.frontend.tflite.node import NOTHING, Node, find_converter
 from mrt.frontend.tflite.source import read_model
+from mrt.frontend.tflite.variables import Variable, with_variables, without_variables
 from mrt.frontend.tvm.bias import merge_biases
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.integer import Dequantize, Quantize
@@ -31,10 +32,10 @@ ROUNDED = ("INT8", "UINT8", "INT16")
 
 def read_graph(model: str | os.PathLike[str] | bytes, options: ReadOptions) -> Graph:
     """What from_tflite gives."""
-    stored = without_branches(read_model(model))
-    whole = _Reader(stored, stored)
+    stored, variables = without_variables(without_branches(read_model(model)))
+    whole = _Reader(stored, stored, variables)
     return read_with_split(
-        lambda outputs: _Reader(replace(stored, outputs=tuple(outputs)), stored).read(options),
+        lambda outputs: _Reader(replace(stored, outputs=tuple(outputs)), stored, variables).read(options),
         whole.described,
         stored.outputs,
         options.split,
@@ -44,9 +45,9 @@ def read_graph(model: str | os.PathLike[str] | bytes, options: ReadOptions) -> G
 class _Reader:
     """Reads one model: the values of its tensors by their numbers."""
 
-    def __init__(self, model: StoredModel, whole: StoredModel) -> None:
-        """`whole`: the model with all its outputs."""
-        self._model, self._whole = model, whole
+    def __init__(self, model: StoredModel, whole: StoredModel, variables: Sequence[Variable]) -> None:
+        """`whole`: the model with all its outputs. variables: what its last inputs and outputs are."""
+        self._model, self._whole, self._variables = model, whole, variables
         names = GraphBuilder()
         self._names = [names.unique(tensor.name) for tensor in model.tensors]
         self._scope = ValueScope(self._names)
@@ -63,7 +64,8 @@ class _Reader:
         for operator in operators:
             self._read_operator(operator)
         outputs = [self._scope.symbol(self._value(index), self._names[index]) for index in self._model.outputs]
-        return merge_biases(channels_first(self._scope.builder.graph(outputs)))
+        graph = merge_biases(channels_first(self._scope.builder.graph(outputs)))
+        return with_variables(graph, self._variables, dict(enumerate(self._names)), self._model.outputs)
 
     @property
     def described(self) -> list[FileOperator]:
@@ -117,6 +119,11 @@ class _Reader:
                 raise GraphError(f"input {fixed.name} has shape {fixed.shape}; positive sizes are needed")
             if fixed.value is not None:
                 self._define(index, _meant(tensor, fixed.value))
+                continue
+            if any(index == variable.read for variable in self._variables):
+                # Real numbers, whatever the file keeps them as: a state has a scale of its own.
+                state = self._scope.graph_input(fixed.name, TensorType(fixed.shape, "float32"))
+                self._define(index, self._rounded(index, state))
                 continue
             given = self._scope.graph_input(fixed.name, TensorType(fixed.shape, tensor.dtype()))
             self._define(index, self._real(index, given) if tensor.is_quantized else given)

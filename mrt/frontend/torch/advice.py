@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 _COMPUTED_SCALES = ("choose_qparams", "choose_scale", "per_token")
+_WRITES = "index_put"
 _SUBCLASSES = "access_subclass_inner_tensor"
 
 
@@ -20,4 +21,9 @@ def advice_on(operators: Iterable[str]) -> str:
         )
     if any(_SUBCLASSES in operator for operator in found):
         advice.append("save program.run_decompositions({}), in which quantized weights are plain tensors")
+    if any(_WRITES in operator for operator in found):
+        advice.append(
+            "what is written at a computed place of a tensor can be chosen instead: torch.where(mask, new, cache), "
+            "with the mask, such as a one-hot of the place, an input"
+        )
     return "; ".join(advice) or "replace them before exporting, or cut the model before them"

@@ -21,6 +21,7 @@ from mrt.frontend.shared.split import FileOperator
 from mrt.frontend.torch.advice import advice_on
 from mrt.frontend.torch.folding import fold_indices
 from mrt.frontend.torch.node import covered_operators, find_converter, origin_of
+from mrt.frontend.torch.states import CHANGES, Changed, take_states_out
 from mrt.frontend.torch.torchao import know_torchao
 
 _STORED = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
@@ -45,9 +46,12 @@ def load_program(archive: bytes, title: str) -> torch.export.ExportedProgram:
     return program
 
 
-def prepare_program(program: torch.export.ExportedProgram, options: ReadOptions) -> torch.export.ExportedProgram:
+def prepare_program(
+    program: torch.export.ExportedProgram, options: ReadOptions
+) -> tuple[torch.export.ExportedProgram, list[Changed]]:
     """The program with its inputs fixed, its functions without effects on tensors that exist, operators taken apart
-    as far as they are not covered; every input is a tensor and every output one that depends on something.
+    as far as they are not covered; every input is a tensor and every output one that depends on something. And its
+    states, which are inputs, and outputs behind all others.
 
     Raises GraphError and UnsupportedOperatorError as from_torch does.
     """
@@ -61,9 +65,10 @@ def prepare_program(program: torch.export.ExportedProgram, options: ReadOptions)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise GraphError(f"torch cannot trace the program for inputs of these sizes: {reason}") from error
     _check_pure(prepared)
+    states = take_states_out(prepared)
     _drop_non_tensors(prepared)
     fold_indices(prepared)
-    return prepared
+    return prepared, states
 
 
 def _decompositions() -> Any:
@@ -180,17 +185,17 @@ def _fed(fixed: FixedInput, dtype: Any) -> Any:
 
 
 def _check_pure(program: torch.export.ExportedProgram) -> None:
-    """GraphError where the program has a state that it changes, or inputs that are neither tensors nor constants."""
+    """GraphError where the program changes what is no state, or has inputs that are neither tensors nor constants."""
     changed = [
         str(spec.target)
         for spec in program.graph_signature.output_specs
-        if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+        if spec.kind not in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT, *CHANGES)
     ]
     if changed:
         more = ", …" if len(changed) > _NAMES_SHOWN else ""
         raise GraphError(
-            f"the program changes {', '.join(changed[:_NAMES_SHOWN])}{more} while it runs; a graph has no state: "
-            "export a model in which forward() changes neither buffers nor inputs, after model.eval()"
+            f"the program changes {', '.join(changed[:_NAMES_SHOWN])}{more} while it runs; states are buffers and "
+            "inputs: export a model in which forward() changes nothing else, after model.eval()"
         )
     # TVM's importer would give the values of what is no input to some other parameter.
     stored = {spec.target for spec in program.graph_signature.input_specs}

@@ -26,19 +26,20 @@ from mrt.frontend.torch.node import (
     relax_dtype,
 )
 from mrt.frontend.torch.program import check_covered, described, end_at, outputs_of, prepare_program
+from mrt.frontend.torch.states import with_changes
 from mrt.symbol import Graph
 
 
 def read_program(program: torch.export.ExportedProgram, options: ReadOptions) -> Graph:
     """The float graph of an exported program; raises as from_torch does."""
-    prepared = prepare_program(program, options)
+    prepared, states = prepare_program(program, options)
     operators, whole = described(prepared), outputs_of(prepared)
 
     def read(outputs: Sequence[str]) -> Graph:
         if outputs is not whole:
             end_at(prepared, outputs)
         check_covered(prepared, operators, whole)
-        return _converted(prepared)
+        return with_changes(_converted(prepared), states, outputs)
 
     return read_with_split(read, operators, whole, options.split)
 

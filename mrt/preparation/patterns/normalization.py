@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mrt.preparation.patterns.algebra import Algebra, Laid, Product
-from mrt.preparation.patterns.moments import Squares, reduced, squares
+from mrt.preparation.patterns.moments import SAME, Squares, reduced, squares
 from mrt.symbol import Array, Symbol
-
-SAME = 1e-5
-"""Numbers that differ by less than this share are one: float32 rounds them."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,8 @@ def find_normalization(symbol: Symbol, algebra: Algebra) -> Normalization | str 
     """The normalisation that `symbol` is; why it is none that it looks like, or None.
 
     1. d V^-0.5 times constants, plus constants: V = a sum(d^2) + e over some axes, d = x - mean(x) over the same, or
-       any other tensor d. The exponent comes from a square root, a power, a reciprocal, a division, in any order.
+       any other tensor d, or a (mean(x^2) - mean(x)^2) + e. The exponent comes from a square root, a power, a
+       reciprocal, a division, in any order.
     2. x V^-0.5 g - mean(x) V^-0.5 g, plus constants, which is the same.
     3. d / max(√V, e), or √V + e, with an e that is next to nothing.
     """
@@ -56,12 +54,17 @@ def _of_one_term(symbol: Symbol, term: Product, shift: Array, algebra: Algebra) 
     """Rules 1 and 3."""
     for part, exponent in term.powers.items():
         found = squares(part, exponent, algebra)
+        if isinstance(found, str):
+            return found
+        if found is not None and found.mean is not None:
+            found = _less_mean(found, term, algebra)
         if found is None:
             continue
         rest = term.times(Product(1.0, {part: exponent}), -1.0).times(algebra.products[found.data], -1.0)
         if any(not algebra.is_constant(other) for other in rest.powers):
             return f"it divides by the length of {found.data.name}, but not that tensor alone"
-        return _normalization(symbol, found, _mean_of(found, algebra), rest, shift, algebra)
+        mean = _mean_of(found, algebra)
+        return _normalization(symbol, found, None if mean is None else mean[0], rest, shift, algebra)
     return None
 
 
@@ -69,22 +72,34 @@ def _of_two_terms(symbol: Symbol, terms: list[Product], shift: Array, algebra: A
     """Rule 2."""
     for part, exponent in terms[0].powers.items():
         found = squares(part, exponent, algebra)
-        data = None if found is None else _mean_of(found, algebra)
-        if found is None or data is None:
+        if found is None or isinstance(found, str):
+            continue
+        data = _mean_of(found, algebra) if found.mean is None else (found.data, found.mean)
+        if data is None:
             continue
         source, mean = data
         over = Product(1.0, {part: exponent})
         rests = [term.times(over, -1.0) for term in terms]
         for first, second in (rests, rests[::-1]):
             gain = first.times(algebra.products[source], -1.0)
-            other = second.times(algebra.products[mean], -1.0)
+            other = second.times(mean, -1.0)
             is_same = math.isclose(gain.number, -other.number, rel_tol=SAME) and gain.powers == other.powers
             if is_same and all(algebra.is_constant(p) for p in gain.powers):
-                return _normalization(symbol, found, data, gain, shift, algebra)
+                return _normalization(symbol, found, source, gain, shift, algebra)
     return None
 
 
-def _mean_of(found: Squares, algebra: Algebra) -> tuple[Symbol, Symbol] | None:
+def _less_mean(found: Squares, term: Product, algebra: Algebra) -> Squares | None:
+    """The squares as those of the factor of a product that is the data less their mean; None where there is none."""
+    for part, power in term.powers.items():
+        less = replace(found, data=part.symbol, mean=None)
+        mean = _mean_of(less, algebra) if power == 1.0 and part.shape == found.data.shape else None
+        if mean is not None and algebra.alone(mean[0]) == algebra.alone(found.data):
+            return less
+    return None
+
+
+def _mean_of(found: Squares, algebra: Algebra) -> tuple[Symbol, Product] | None:
     """x and mean(x) where the squares are those of x - mean(x), the mean over the axes of their sum; else None."""
     total = algebra.totals[found.data]
     for mean, factor in () if total.constant else total.factors.items():
@@ -97,29 +112,30 @@ def _mean_of(found: Squares, algebra: Algebra) -> tuple[Symbol, Symbol] | None:
         rest = {part: times for part, times in total.factors.items() if part != mean}
         is_mean = math.isclose(factor * number * moment.factor * moment.count, -1.0, rel_tol=SAME)
         if is_mean and algebra.is_total(rest, moment.data):
-            return moment.data, mean.symbol
+            return moment.data, product
     return None
 
 
 def _normalization(
     symbol: Symbol,
     found: Squares,
-    mean: tuple[Symbol, Symbol] | None,
+    centred: Symbol | None,
     rest: Product,
     shift: Array,
     algebra: Algebra,
 ) -> Normalization | str:
-    data = found.data if mean is None else mean[0]
+    """The normalisation of `centred`, less whose mean the squares are, or of the data of the squares themselves."""
+    data = found.data if centred is None else centred
     if 0 in found.axes:
         return "it is normalised over axis 0, the batch"
     if data.shape != symbol.shape:
         return f"its data {data.name} is {data.type}, and becomes {symbol.type}"
-    factor = found.factor if mean is None else found.factor * found.count
+    factor = found.factor if centred is None else found.factor * found.count
     values = {part: algebra.graph.value(part.symbol) for part in rest.powers}
     gain = _constant(symbol, rest, values) / math.sqrt(factor)
     if not np.isfinite(gain).all():
         return "its constant factor is not finite"
-    return Normalization(data, found.axes, found.eps / factor, mean is not None, gain, shift)
+    return Normalization(data, found.axes, found.eps / factor, centred is not None, gain, shift)
 
 
 def _constant(symbol: Symbol, product: Product, values: dict[Laid, Array | None]) -> Array:

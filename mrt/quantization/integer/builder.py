@@ -68,11 +68,14 @@ class IntegerBuilder(IntegerSymbols):
         made = value if target is None else self._requantized.get(_request(value, target), value)
         return self.without_constant(made.symbol)
 
-    def constant_at(self, name: str, values: Array, target: Target) -> Quantized:
-        """Float `values` quantized at a target: rounded half away from zero, moved by the zero point, saturated."""
+    def constant_at(self, name: str, values: Array, target: Target, dtype: str | None = None) -> Quantized:
+        """Float `values` quantized at a target: rounded half away from zero, moved by the zero point, saturated.
+
+        dtype: in which they are stored, the narrowest by default.
+        """
         integers = quantize_parameter(values, target.scale, target.reach) + target.zero_point
         clipped = np.clip(integers, target.lo, target.hi)
-        return self.quantized(self.constant(name, clipped), target.scale, target.zero_point)
+        return self.quantized(self.constant(name, clipped, dtype), target.scale, target.zero_point)
 
     def centred(self, value: Quantized) -> Quantized:
         """`value` with zero point 0: the zero point is subtracted, exactly, in int32."""

@@ -58,8 +58,8 @@ class IntegerSymbols:
         self._bounds[symbol] = bounds_of(symbol, [self._bounds[source] for source in symbol.inputs])
         return symbol
 
-    def constant(self, name: str, values: Array) -> Symbol:
-        """An integer parameter in the narrowest dtype; the same values under the same name are one parameter."""
+    def constant(self, name: str, values: Array, dtype: str | None = None) -> Symbol:
+        """An integer parameter in `dtype`, or the narrowest; the same values under the same name are one parameter."""
         if not values.size:
             raise QuantizationError(f"{self._origin}: the parameter {name} is empty")
         lo, hi = int(values.min()), int(values.max())
@@ -67,7 +67,7 @@ class IntegerSymbols:
             raise QuantizationError(
                 f"{self._origin}: the constant {name} needs {signed_bits(max(hi, ~lo))} bits, 32 are allowed"
             )
-        stored = np.ascontiguousarray(values, narrowest_dtype(lo, hi))
+        stored = np.ascontiguousarray(values, dtype or narrowest_dtype(lo, hi))
         key = (name, stored.dtype.name, stored.shape, stored.tobytes())
         if key not in self._constants:
             symbol = self._symbols.parameter(name, stored, self._origin)

@@ -54,6 +54,16 @@ class Facts:
         return self._table("options")
 
     @property
+    def states(self) -> Mapping[str, Target]:
+        """The quantizers of states, by their inputs and by the outputs that they hold next."""
+        return self._table("states")
+
+    @property
+    def held(self) -> Mapping[str, Target]:
+        """The quantizers of states, by these and by what only moves what they hold."""
+        return self._table("held")
+
+    @property
     def own(self) -> Mapping[str, Target]:
         """The quantizer of each tensor's whole range, with one scale."""
         return self._table("own")

@@ -12,12 +12,24 @@ from mrt.quantization.plan.concat_parts import PART_SPLITS, PARTS
 from mrt.quantization.plan.facts import Facts, run_fact_passes
 from mrt.quantization.plan.own_quantizers import OPTIONS, OWN_QUANTIZERS
 from mrt.quantization.plan.ranges import NEVER_NEGATIVE, RANGES
+from mrt.quantization.plan.states import HELD, STATES
 from mrt.quantization.plan.trained import FIXED_FORMS, fixed_targets
 from mrt.quantization.plan.walk import plan_tensors
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Graph
 
-FACT_PASSES = (FIXED_FORMS, RANGES, NEVER_NEGATIVE, OPTIONS, OWN_QUANTIZERS, PARTS, PART_SPLITS, CHANNEL_SPLITS)
+FACT_PASSES = (
+    FIXED_FORMS,
+    RANGES,
+    NEVER_NEGATIVE,
+    OPTIONS,
+    STATES,
+    HELD,
+    OWN_QUANTIZERS,
+    PARTS,
+    PART_SPLITS,
+    CHANNEL_SPLITS,
+)
 """What is found of the tensors themselves, in order; the walk from the outputs then makes the plan of each."""
 
 

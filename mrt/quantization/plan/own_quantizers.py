@@ -111,7 +111,8 @@ OPTIONS = FactPass(
 OWN_QUANTIZERS = FactPass(
     "own",
     lambda facts: {
-        symbol.name: own_target(
+        symbol.name: facts.states.get(symbol.name)
+        or own_target(
             facts.graph,
             symbol,
             facts.options[symbol.name],
@@ -120,5 +121,5 @@ OWN_QUANTIZERS = FactPass(
         )
         for symbol in (*facts.graph.inputs, *facts.graph.symbols)
     },
-    ("options", "ranges", "never_negative"),
+    ("options", "ranges", "never_negative", "states"),
 )

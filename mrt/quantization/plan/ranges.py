@@ -12,6 +12,7 @@ from mrt.quantization.expansion import named
 from mrt.quantization.options import InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import masked_ranges
 from mrt.quantization.plan.facts import FactPass, Facts
+from mrt.quantization.plan.states import state_ranges
 from mrt.quantization.plan.trained import saturation_range
 from mrt.quantization.quantizer import Target
 from mrt.symbol import Graph, Interval, Symbol
@@ -79,7 +80,8 @@ def calibrated_ranges(
         others = f", and {named([symbol.name for symbol in missing[1:]])}" if missing[1:] else ""
         raise QuantizationError(f"{missing[0].name} ({missing[0].op}) has no range; calibrate it first{others}")
     ranges = {symbol.name: _range(graph, symbol, known) for symbol in symbols}
-    return {**ranges, **masked_ranges(graph, ranges)}
+    ranges |= masked_ranges(graph, ranges)
+    return ranges | state_ranges(graph, ranges)
 
 
 def _check_declared(calibrated: Mapping[str, Range], config: QuantizationConfig) -> None:

@@ -13,6 +13,7 @@ from mrt.quantization.expansion import expansion_of, takes_groups
 from mrt.quantization.plan.concat_parts import output_target, part_targets
 from mrt.quantization.plan.facts import Facts
 from mrt.quantization.plan.own_quantizers import own_target
+from mrt.quantization.plan.states import takes_held
 from mrt.quantization.quantizer import Target
 from mrt.quantization.tensor_plan import UNLIMITED, Edge, Plan, TensorPlan, was_zero
 from mrt.symbol import Array, Graph, Symbol
@@ -42,6 +43,7 @@ def _planned(symbol: Symbol, facts: Facts, finished: Finished) -> TensorPlan:
     edges = _edges(symbol, quantizers, facts, finished)
     output = output_target(name, facts)
     output = fixed if fixed is not None and fixed.groups is None else output
+    output = facts.states.get(name, output)
     forms = _Forms.of(symbol, output, edges, graph, finished)
     guard_bits = 0 if symbol.is_variable else expansion_of(symbol).guard_bits
     added = _added_constant(symbol, forms.saturates, facts)
@@ -92,11 +94,13 @@ def _quantizers(symbol: Symbol, facts: Facts, finished: Finished) -> _Quantizers
     name = symbol.name
     calibrated, own, fixed = facts.ranges[name], facts.own[name], facts.fixed.get(name)
     narrow, used, covered = own, None, None
+    if name in facts.states:
+        narrow = own_target(facts.graph, symbol, facts.options[name], calibrated, facts.never_negative[name])
     part, alone = _told_apart(symbol, calibrated, facts.graph, finished)
     if part != calibrated and fixed is None:
         covered = _covered(part, calibrated, own)
         narrow = own_target(facts.graph, symbol, facts.options[name], covered, facts.never_negative[name])
-        if alone:
+        if alone and name not in facts.states:
             own, used = narrow, part
     grouped = fixed if fixed is not None and fixed.groups is not None else None
     if name in facts.splits:
@@ -161,6 +165,8 @@ def _edge(
             return expansion.grid(reader, facts.graph)
         case Demand.NARROW | Demand.CHANNELS if planned.ends_graph:
             return planned.output
+        case Demand.NARROW | Demand.CHANNELS if symbol.name in facts.held and takes_held(reader, facts):
+            return facts.held[symbol.name]
         case Demand.CHANNELS if quantizers.grouped and _takes(reader, index, quantizers.grouped):
             return quantizers.grouped
         case Demand.NARROW | Demand.CHANNELS:

@@ -162,6 +162,9 @@ class BroadcastMinimum(_OfBroadcast):
 class _OfNumber(WithNumber):
     """Base of the maximum and the minimum of a tensor and a number, which the dtype must hold. They keep the dtype."""
 
+    expression_arity = 1
+    exact_in_integers = True
+
     choose: ClassVar[np.ufunc]
 
     def infer(self, x: TensorType) -> TensorType:

@@ -57,6 +57,35 @@ CASES = {
         "2",
         "LayerNorm",
     ),
+    "variance as a difference of means": (
+        "2,5,6",
+        "m = ReduceMean<axes=[{axes}]>(x)\n q = Mul(x, x)\n p = ReduceMean<axes=[{axes}]>(q)\n o = Mul(m, m)\n"
+        " v = Sub(p, o)\n d = Sub(x, m)\n" + SQRT + "n = Div(d, s)\n" + AFFINE,
+        "2",
+        "LayerNorm",
+    ),
+    "that held to 0, in the form of TensorFlow": (
+        "2,6,4,3",
+        "m = ReduceMean<axes=[{axes}]>(x)\n q = Pow(x, two)\n p = ReduceMean<axes=[{axes}]>(q)\n o = Pow(m, two)\n"
+        " w = Sub(p, o)\n v = Relu(w)\n" + POW + "h = Mul(r, column)\n a = Mul(x, h)\n k = Mul(m, h)\n y = Sub(a, k)",
+        "2,3",
+        "InstanceNorm",
+    ),
+    "as Flax writes it": (
+        "2,5,6",
+        "o = ReduceSum<keepdims=0>(x, middle)\n w = Div(o, five)\n m = Reshape(w, row)\n d = Sub(x, m)\n"
+        " q = Mul(x, x)\n p = ReduceSum<keepdims=0>(q, middle)\n k = Div(p, five)\n l = Mul(w, w)\n t = Sub(k, l)\n"
+        " z = Max(t, nothing)\n v = Reshape(z, row)\n" + INVERSE + "h = Mul(r, g)\n a = Mul(d, h)\n y = Add(a, b)",
+        "1",
+        "LayerNorm",
+    ),
+    "moments without their axes": (
+        "2,5,6",
+        "o = ReduceMean<axes=[{axes}], keepdims=0>(x)\n m = Unsqueeze(o, two_axis)\n d = Sub(x, m)\n q = Mul(d, d)\n"
+        " v = ReduceMean<axes=[{axes}], keepdims=0>(q)\n" + SQRT + "u = Unsqueeze(s, two_axis)\n y = Div(d, u)",
+        "2",
+        "LayerNorm",
+    ),
     "the mean twice": (
         "2,5,6",
         MEAN + "f = Sub(x, m)\n" + POWER + SQRT + "y = Div(f, s)",
@@ -145,6 +174,7 @@ CASES = {
 }
 CONSTANTS = (
     f"{VECTORS}, {N}, float tiny = {{1e-12}}, int64[1] last = {{-1}}, int64[2] at = {{1, 2}}, "
+    "int64[1] two_axis = {2}, int64[1] middle = {1}, int64[3] row = {2, 1, 6}, float five = {5}, float nothing = {0}, "
     "int64[3] groups = {2, 3, 32}, int64[4] back = {2, 6, 4, 4}, int64[3] whole = {2, 6, 4}, "
     f"float[6,1,1] column = {{{G}}}"
 )
@@ -179,7 +209,20 @@ LIKE = {
     "moments over the batch": (MEAN.format(axes=0) + SQUARE.format(axes=0) + SQRT + "y = Div(d, s)", "the batch"),
     "a length far from 0": (
         "q = Mul(x, x)\n v = ReduceSum<keepdims=1>(q, last)\n s = Sqrt(v)\n c = Clip(s, one)\n y = Div(x, c)",
+        "its length is held to 1 from below",
+    ),
+    "a variance of another tensor": (
+        "m = ReduceMean<axes=[2]>(x)\n t = Tanh(x)\n q = Mul(t, t)\n p = ReduceMean<axes=[2]>(q)\n o = Mul(m, m)\n"
+        " w = Sub(p, o)\n v = Abs(w)\n d = Sub(x, m)\n" + SQRT + "y = Div(d, s)",
         "",
+    ),
+    "eps behind the root": (
+        "q = Mul(x, x)\n v = ReduceMean<axes=[2]>(q)\n s = Sqrt(v)\n e = Add(s, eps)\n y = Div(x, e)",
+        "is added to its length",
+    ),
+    "squares held to eps": (
+        "q = Mul(x, x)\n v = ReduceMean<axes=[2]>(q)\n e = Max(v, eps)\n s = Sqrt(e)\n y = Div(x, s)",
+        "is held to 1e-05 from below",
     ),
     "a sum of other powers": ("p = Exp(x)\n h = Mul(p, p)\n s = ReduceSum(h, last)\n y = Div(p, s)", ""),
     "more in the sum": (
@@ -221,3 +264,25 @@ def test_a_spelled_softmax_at_the_end_is_cut_off() -> None:
     model = spelled(shape, "z = Relu(x)\n" + lines.format(axes=axes).replace("(x", "(z"), CONSTANTS)
     cut = prepared(model, cut_softmax=True)
     assert cut.postprocess is not None and set(cut.graph.count_operators()) == {"relu"}
+
+
+ACTIVATIONS = {
+    "GELU by erf": "t = Mul(x, inverse)\n e = Erf(t)\n f = Add(one, e)\n h = Mul(x, half)\n y = Mul(h, f)",
+    "GELU by tanh": (
+        "s = Mul(x, x)\n p = Mul(s, x)\n t = Mul(c, p)\n u = Add(t, x)\n w = Mul(k, u)\n h = Tanh(w)\n"
+        " i = Add(one, h)\n a = Mul(half, i)\n y = Mul(x, a)"
+    ),
+    "SiLU by exp": "n = Neg(x)\n e = Exp(n)\n f = Add(e, one)\n r = Reciprocal(f)\n y = Mul(x, r)",
+    "hard-swish by relu and min": (
+        "a = Add(three, x)\n b = Relu(a)\n m = Min(b, six)\n d = Div(m, six)\n y = Mul(d, x)"
+    ),
+    "mish by log": "e = Exp(x)\n f = Add(e, one)\n l = Log(f)\n t = Tanh(l)\n y = Mul(t, x)",
+}
+
+
+@pytest.mark.parametrize("case", ACTIVATIONS)
+def test_activations_in_any_order_become_one_table(case: str) -> None:
+    given = numbers(one=1, half=0.5, three=3, six=6, inverse=0.70710678, c=0.044715, k=0.79788456)
+    model = spelled("2,5,6", ACTIVATIONS[case], given)
+    graph = prepared(model).graph
+    assert differs(model, graph) < 2e-6 and graph.count_operators() == {"elementwise_region": 1}

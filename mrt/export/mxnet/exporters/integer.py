@@ -17,6 +17,7 @@ from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 from mrt.symbol.operators.normalization import Dropout, Identity
 from mrt.symbol.operators.scalar import MulScalar, PlusScalar
 from mrt.symbol.operators.selection import Embedding, MaximumScalar, MinimumScalar, Where
+from mrt.symbol.operators.state import Assign
 from mrt.symbol.operators.table import TableLookup
 from mrt.symbol.operators.transform import Take
 from mrt.symbol.types import INT32_MAX, INT32_MIN
@@ -61,7 +62,7 @@ def clip(op: Clip, node: Node) -> Symbol:
     return node.apply(MinimumScalar(float(hi)), [x]) if hi < INT32_MAX else x
 
 
-@exporter(Identity, Dropout)
+@exporter(Identity, Dropout, Assign)
 def identity(op: Operator, node: Node) -> Symbol:
     return node.input(0)
 

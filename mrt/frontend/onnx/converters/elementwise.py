@@ -10,6 +10,7 @@ from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, Value, converter
 from mrt.frontend.shared.arithmetic import ADD, DIVIDE, MULTIPLY, SUBTRACT, combined
 from mrt.frontend.shared.clipping import FLOAT_MAX, clipped
+from mrt.frontend.shared.comparison import compared
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
@@ -77,10 +78,16 @@ def clip(node: Node) -> Symbol:
 
 
 def _clipped_at_computed(node: Node) -> Symbol:
-    data = node.symbol(0)
-    if node.has(1):
-        data = node.apply(BroadcastMaximum(), [data, node.symbol(1)], "from_below" if node.has(2) else "")
-    return node.apply(BroadcastMinimum(), [data, node.symbol(2)]) if node.has(2) else data
+    data, low, high = node.symbol(0), _is_end(node, 1), _is_end(node, 2)
+    if low:
+        data = node.apply(BroadcastMaximum(), [data, node.symbol(1)], "from_below" if high else "")
+    return node.apply(BroadcastMinimum(), [data, node.symbol(2)]) if high else data
+
+
+def _is_end(node: Node, index: int) -> bool:
+    """Whether an end is given and closed."""
+    known = node.array(index) if node.has(index) else None
+    return node.has(index) and (known is None or bool((np.abs(known) < FLOAT_MAX).any()))
 
 
 _ARITHMETIC = {"Add": ADD, "Sub": SUBTRACT, "Mul": MULTIPLY, "Div": DIVIDE}
@@ -162,4 +169,7 @@ def cast_like(node: Node) -> Value:
 
 def _cast(node: Node, dtype: str) -> Symbol:
     data = node.symbol(0)
+    if dtype == "bool" and data.type.is_float:
+        # Truth is a float here, as comparisons give it.
+        return compared(node, data, "not_equal")
     return data if dtype == data.dtype else node.apply(Cast(dtype=dtype), [data])

@@ -93,8 +93,6 @@ def pad(node: Node) -> Symbol:
         for axis, (begin, end) in enumerate(zip(begins, ends, strict=True))
         if begin < 0 or end < 0
     }
-    if crop and mode != "constant":
-        raise node.unsupported("pads", f"negative in mode {mode}", "no negative entry")
     widths = [max(width, 0) for pair in zip(begins, ends, strict=True) for width in pair]
     if crop:
         data = sliced(node, data, crop, "cropped" if any(widths) else "")

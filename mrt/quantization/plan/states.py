@@ -1,0 +1,74 @@
+"""The quantizers of states: an input and the output that it holds in the next call have one scale, met exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from mrt.calibration import Range
+from mrt.quantization.expansion import expansion_of
+from mrt.quantization.integer.integer_graph import input_target
+from mrt.quantization.plan.facts import FactPass, Facts
+from mrt.quantization.quantizer import Target, symmetric_target
+from mrt.symbol import Graph, Symbol
+from mrt.symbol.operation import Operation
+from mrt.symbol.states import State, states_of
+
+
+def state_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]:
+    """One range for both ends of each state: what calibration saw of either, and the initial value."""
+    found: dict[str, Range] = {}
+    for state in states_of(graph):
+        ends = [ranges[symbol.name] for symbol in (state.input, state.output)]
+        lo = min(*(end.lo for end in ends), float(state.initial.min()))
+        hi = max(*(end.hi for end in ends), float(state.initial.max()))
+        found |= dict.fromkeys((state.input.name, state.output.name), Range(lo, hi))
+    return found
+
+
+def _targets(facts: Facts) -> dict[str, Target]:
+    found: dict[str, Target] = {}
+    for state in states_of(facts.graph):
+        found |= dict.fromkeys((state.input.name, state.output.name), _target(state, facts))
+    return found
+
+
+def _target(state: State, facts: Facts) -> Target:
+    """The quantizer of a state; the first of these that there is.
+
+    1. What the network's own quantizers give what it holds next, with one scale.
+    2. A symmetric one of the bits that are asked for it by name, or else of those of an output: 16, so that what is
+       kept from call to call is rounded finer than what is computed of it. Its scale is a float32, and so real values
+       go to its integers and back without a change.
+    """
+    fixed = facts.fixed.get(state.output.name)
+    if fixed is not None and fixed.groups is None:
+        return replace(fixed, pinned=True)
+    named = [symbol.name for symbol in (state.input, state.output) if facts.config.overrides_activation(symbol.name)]
+    bits = facts.config.activation_of(named[0]).bits if named else facts.config.output.bits
+    target = symmetric_target(facts.ranges[state.input.name].magnitude, bits, signed=True)
+    return replace(input_target(target), pinned=True)
+
+
+def _held(facts: Facts) -> dict[str, Target]:
+    """States, and what operators that move elements make of them. A product takes these as they are: what a gate or a
+    factor multiplies from call to call would else stand still where a step of its narrow form is too coarse.
+
+    None in a network that brings quantizers: it says what it rounds.
+    """
+    if facts.fixed:
+        return {}
+    found = {state.name: facts.states[state.name] for state in states_of(facts.graph)}
+    for symbol in facts.graph.operators:
+        if expansion_of(symbol).moves and symbol.inputs[0].name in found:
+            found[symbol.name] = found[symbol.inputs[0].name]
+    return found
+
+
+def takes_held(reader: Symbol, facts: Facts) -> bool:
+    """Whether what reads a held tensor takes it as the state has it."""
+    return reader.operator.operation is Operation.MULTIPLY or reader.name in facts.held
+
+
+STATES = FactPass("states", _targets, ("fixed", "ranges"))
+HELD = FactPass("held", _held, ("fixed", "states"))
