@@ -268,7 +268,7 @@ def test_every_operator_that_is_not_covered_is_listed() -> None:
         from_relax(build(body, x=(1, 2)))
     message = str(caught.value)
     assert "uses 3 operators not covered: relax.cumprod ×4 (lv1, lv3, lv5, …); " in message
-    assert "relax.call_dps_packed ×1" in message
+    assert "relax.call_dps_packed of my_function ×1" in message
     assert "relax.cumsum ×1" in message
     assert "pad_mode" not in message, "what follows from a call that is not covered is no news"
 

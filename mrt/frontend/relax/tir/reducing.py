@@ -24,7 +24,7 @@ Matmul = Callable[[Sequence[Value]], Value]
 """Makes what relax.matmul gives of two tensors."""
 
 
-def reduced(node: Node, block: Block, values: Mapping[Any, Value], matmul: Matmul) -> Value:
+def reduced(node: Node, block: Block, values: Mapping[Any, Value], matmul: Matmul) -> Any:
     """What a block that reduces computes, of the shape of its buffer; UnreadError where it is none that is read.
 
     Every axis of what it loads is one of its variables. Case 1: the largest or smallest of one tensor. Case 2: rows
@@ -36,9 +36,10 @@ def reduced(node: Node, block: Block, values: Mapping[Any, Value], matmul: Matmu
     terms = [letters for _, letters in operands]
     result = "".join(letter for letter in _letters(block.variables, 0) if any(letter in term for term in terms))
     tensors = [tensor for tensor, _ in operands]
+    found: Any
     if block.combiner != "Add":
         found = _extreme(node, block, tensors, terms, result)
-    elif len(tensors) == 2 and _is_matmul(*terms, result):
+    elif _is_matmul(terms, result):
         found = matmul(tensors)
     elif all(isinstance(tensor, np.ndarray) for tensor in tensors):
         found = np.einsum(f"{','.join(terms)}->{result}", *tensors)
@@ -93,8 +94,11 @@ def _of_shape(node: Node, value: Any, shape: tuple[int, ...]) -> Any:
     return value.reshape(shape) if isinstance(value, np.ndarray) else reshaped(node, value, shape, "shaped")
 
 
-def _is_matmul(first: str, second: str, result: str) -> bool:
+def _is_matmul(terms: Sequence[str], result: str) -> bool:
     """Whether rows of the first are multiplied by a matrix, or matrices by matrices of the same leading axes."""
+    if len(terms) != 2:
+        return False
+    first, second = terms
     if len(first) < 2 or len(second) < 2 or first[-1] != second[-2]:
         return False
     leading = second[:-2]
