@@ -89,6 +89,9 @@ def run(
         typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set a key of the configuration; the value is YAML."),
     ] = None,
     shape: Shape = None,
+    random_params: Annotated[
+        bool, typer.Option("--random-params", help="Draw the parameters that a Relay text lacks, for trying.")
+    ] = False,
     from_: Annotated[
         StageName | None, typer.Option("--from", help="The first stage to run anew; earlier ones are taken as saved.")
     ] = None,
@@ -102,7 +105,7 @@ def run(
         from mrt.config import load_config
         from mrt.pipeline import run_pipeline
 
-        settings = load_config(config, set_ or (), shape or ())
+        settings = load_config(config, set_ or (), shape or (), random_params)
         run_pipeline(settings, from_ and from_.value, to and to.value, output)
 
 

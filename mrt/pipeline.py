@@ -112,6 +112,7 @@ def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
         initial=config.model.initial,
         split=config.prepare.split,
         batch_axes=config.model.batch_axes,
+        random_params=config.model.random_params,
     )
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
     return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report)

@@ -14,9 +14,14 @@ from mrt.messages import listed, messages
 from mrt.paths import as_path
 
 
-def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), shapes: Sequence[str] = ()) -> RunConfig:
-    """The configuration in a YAML file, changed by `overrides` of the form "section.key=value" (the value is YAML) and
-    by `shapes` of the form "input=1,3,224,224".
+def load_config(
+    path: str | os.PathLike[str],
+    overrides: Sequence[str] = (),
+    shapes: Sequence[str] = (),
+    random_params: bool = False,
+) -> RunConfig:
+    """The configuration in a YAML file, changed by `overrides` of the form "section.key=value" (the value is YAML), by
+    `shapes` of the form "input=1,3,224,224" and by `random_params`, which sets model.random_params.
 
     Raises ConfigError naming every wrong key with its line, what was found, and the nearest right key.
     """
@@ -29,6 +34,8 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), sha
         source = source.overridden(override)
     for shape in shapes:
         source = source.with_shape(shape)
+    if random_params:
+        source = source.with_random_params()
     data = source.expanded()
     try:
         return TypeAdapter(RunConfig).validate_python(data, context={"folder": file.resolve().parent})

@@ -89,7 +89,8 @@ class ModelSection(Options):
     """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file leaves sizes open.
     values: numbers, or lists of them, by the names of inputs that are constants. states: by the names of inputs the
     outputs that they hold in the next call. initial: what states hold in the first, as values; zeros by default.
-    batch_axes: by the names of inputs and outputs whose batch is not axis 0; null for one without a batch."""
+    batch_axes: by the names of inputs and outputs whose batch is not axis 0; null for one without a batch.
+    random_params: whether parameters that a Relay text lacks are drawn, for trying."""
 
     path: ConfigPath
     shapes: Mapping[str, Annotated[tuple[Count, ...], Field(min_length=1)]] = {}
@@ -97,6 +98,7 @@ class ModelSection(Options):
     states: Mapping[str, str] = {}
     initial: Mapping[str, Annotated[Any, AfterValidator(_numbers)]] = {}
     batch_axes: Mapping[str, Annotated[int, BeforeValidator(_not_bool), Field(ge=-32, lt=32)] | None] = {}
+    random_params: bool = False
 
 
 class Preprocessing(Options):

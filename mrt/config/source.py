@@ -54,6 +54,10 @@ class Source:
             raise ConfigError(f"{where}: an input with its sizes is needed, such as input=1,3,224,224")
         return self._with(("model", "shapes", name), [int(size[:_DIGITS]) for size in sizes.split(",")], where)
 
+    def with_random_params(self) -> Source:
+        """With parameters drawn where the model lacks them."""
+        return self._with(("model", "random_params"), True, "--random-params")
+
     def _with(self, path: KeyPath, parsed: Any, where: str) -> Source:
         kept = {place: line for place, line in self.places.items() if place[: len(path)] != path}
         # A key of the file that this changes may be wrong by either; one that it makes is wrong by this alone.

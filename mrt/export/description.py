@@ -61,3 +61,31 @@ def stated_states(graph: Graph) -> tuple[StatedState, ...]:
     """The states of an integer graph."""
     places = {symbol.name: place for place, symbol in enumerate(graph.inputs)}
     return tuple(StatedState(places[s.name], s.place, compact(s.first)) for s in states_of(graph))
+
+
+NODE_FORMAT_VERSION = "__mrt_format_version__"
+"""The attribute of an output's node that says of which version the attributes of nodes are."""
+
+
+def describe_nodes(
+    digest: str, inputs: Sequence[TensorQuantization], outputs: Sequence[TensorQuantization]
+) -> dict[str, dict[str, str]]:
+    """The same as attributes of nodes, by the nodes' names, for files whose own entries do not last.
+
+    __mrt_quantization__     JSON: what the entries say of this input or output; a list of it, in order, of a node for
+                             which they say several things
+    __mrt_digest__           of outputs, as mrt.digest
+    __mrt_format_version__   of outputs, as mrt.format_version
+    """
+    stated: dict[str, list[Any]] = {}
+    for entry in (*inputs, *outputs):
+        entries, found = stated.setdefault(entry.name, []), entry.to_json()
+        if found not in entries:
+            entries.append(found)
+    names = {entry.name for entry in outputs}
+    identity = {"__mrt_digest__": digest, NODE_FORMAT_VERSION: str(FORMAT_VERSION)}
+    return {
+        name: {"__mrt_quantization__": json.dumps(entries[0] if len(entries) == 1 else entries)}
+        | (identity if name in names else {})
+        for name, entries in stated.items()
+    }

@@ -97,6 +97,7 @@ def load_model(
     states: Mapping[str, str] | None = None,
     initial: Values | None = None,
     batch_axes: BatchAxes | None = None,
+    random_params: bool = False,
 ) -> Graph:
     """The float graph of a model file, its format told by its content.
 
@@ -111,27 +112,38 @@ def load_model(
     them cannot be read they are left out, and the tensors before them are outputs. states, initial: as `with_states`
     takes them, for files in which what is kept between calls is inputs and outputs. batch_axes: by the names of inputs
     and outputs that have their batch elsewhere than at axis 0; the graph has it at axis 0 of all, see `batch_first`.
+    random_params: parameters that a Relay text has no values for are drawn, always the same ones, for trying alone; the
+    graph's notes say so.
 
     Raises ModelFileError where the file is missing, is a folder, or is of no format that is read, GraphError where
     a size is still open or shapes or values do not fit the file, PluginError where a plug-in fails, and whatever the
     format's reader raises.
     """
     path = as_path(path, "path", to_read=True)
-    options = read_options(batch, shapes, values, split, batch_axes)
+    options = read_options(batch, shapes, values, split, batch_axes, random_params)
     if path.is_dir():
         raise ModelFileError(f"{path} is a folder; a model file is needed")
     if not path.exists():
         raise ModelFileError(f"{path} does not exist; give the path of a model file")
     format = format_of(path)
+    _check_taken(format, options)
+    graph = format.read(path, options)
+    turned = BatchFirst(options.batch_axes)(graph) if options.batch_axes else graph
+    return replace(with_states(turned, states or {}, initial), notes=graph.notes)
+
+
+def _check_taken(format: Format, options: ReadOptions) -> None:
+    """GraphError where the reader of the format heeds less than is given."""
     for what, given, taken in (
         ("shapes", options.shapes, format.takes_shapes),
         ("values", options.values, format.takes_values),
     ):
         if given and not taken:
             raise GraphError(f"{what} are given for {', '.join(given)}, but the reader of {format.file} takes none")
-    graph = format.read(path, options)
-    graph = BatchFirst(options.batch_axes)(graph) if options.batch_axes else graph
-    return with_states(graph, states or {}, initial)
+    if options.random_params and not format.takes_random_params:
+        raise GraphError(
+            f"random_params is given, but {format.file} has its parameters; only a Relay text may lack them"
+        )
 
 
 def batch_first(graph: Graph, axes: BatchAxes) -> Graph:

@@ -100,7 +100,7 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bo
     )
     result = run_passes(cut.body, passes)
     refusals = (*spelled.refusals, *cut.refusals, *result.refusals)
-    notes = (*_left_out(graph, bool(config.split)), *result.notes)
+    notes = (*graph.notes, *_left_out(graph, bool(config.split)), *result.notes)
     if cut.tail is None:
         return Prepared(result.graph, None, refusals, notes)
     body, tail = join_tail(result.graph, cut.tail)

@@ -24,13 +24,14 @@ class Graph:
     inputs: variables that are fed, in order. outputs: symbols whose values the graph gives, in order; an output may
     be an input or a parameter, and may stand twice. parameters: NumPy arrays by the name of their variable; those
     that no output needs are dropped. left_out: of a graph as read, the operators of its file that a split left out, by
-    name, each as the format calls it.
+    name, each as the format calls it. notes: of a graph as read, what a user of the model must know of the reading.
     """
 
     inputs: tuple[Symbol, ...]
     outputs: tuple[Symbol, ...]
     parameters: Mapping[str, Array] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names: dict[str, Symbol] = {}

@@ -12,17 +12,19 @@ import numpy as np
 import pytest
 from corners import graph_of, operators_of
 from exported import facts
-from mxnet_exported import exported, run
+from mxnet_exported import exported, run, saved_by_mxnet
 from typer.testing import CliRunner
 
 import mrt
 from mrt.cli import app
 from mrt.errors import ModelFileError
+from mrt.export.mxnet import to_mxnet
 from mrt.export.mxnet.params import params_to_bytes
 from mrt.frontend.mxnet.params import read_params
 from mrt.model import QuantizedModel, assemble
 from mrt.symbol import GraphBuilder, TensorType, find_operator
 from mrt.symbol.operators.activation import Relu
+from mrt.symbol.quantized_tensor import TensorQuantization
 from tests.matrix import extreme_feeds
 from tests.matrix_cases import CASES
 from tests.quantization.networks import quantize_and_run
@@ -83,12 +85,13 @@ def check(written: tuple[str, bytes]) -> set[str]:
         assert all(source < place and rest == [0, 0] for source, *rest in node["inputs"])
         given = node.get("attrs", {})
         assert all(isinstance(text, str) for text in given.values())
+        own = {key for key in given if not key.startswith("__mrt_")}
         if node["op"] == "null":
             assert (node["name"] in parameters) != ("__shape__" in given)
             assert given.get("__dtype__", "1") == "1"
             continue
         required, optional = ATTRIBUTES[node["op"]]
-        assert required <= set(given) <= required | optional, node
+        assert required <= own <= required | optional, node
         if node["op"] in ("Convolution", "Deconvolution"):
             assert given["cudnn_off"] == "True"
             assert node["op"] == "Convolution" or given["kernel"].count(",") <= 2
@@ -146,13 +149,18 @@ def test_form_of_a_symbol_file() -> None:
     y = builder.apply(find_operator("FullyConnected")(num_hidden=1, no_bias=True), [x, weight], "y")
     shifted = builder.apply(find_operator("right_shift")(), [y, builder.parameter("s", np.array(3, np.int8))], "z")
     text, parameters = exported(builder.graph([shifted]))
-    assert [(node["op"], node["name"], node.get("attrs"), node["inputs"]) for node in json.loads(text)["nodes"]] == [
+    nodes = json.loads(text)["nodes"]
+    attributes = [
+        {key: value for key, value in node.get("attrs", {}).items() if not key.startswith("__mrt_")} for node in nodes
+    ]
+    found = [(node["op"], node["name"], own, node["inputs"]) for node, own in zip(nodes, attributes, strict=True)]
+    assert found == [
         ("null", "x", {"__shape__": "(2, 3)", "__dtype__": "1"}, []),
-        ("null", "w", None, []),
+        ("null", "w", {}, []),
         ("FullyConnected", "y", {"num_hidden": "1", "no_bias": "True"}, [[0, 0, 0], [1, 0, 0]]),
         ("_mul_scalar", "z_mul_scalar", {"scalar": "0.125"}, [[2, 0, 0]]),
         ("_plus_scalar", "z_plus_scalar", {"scalar": "0.5"}, [[3, 0, 0]]),
-        ("floor", "z", None, [[4, 0, 0]]),
+        ("floor", "z", {}, [[4, 0, 0]]),
     ]
     assert json.loads(text)["heads"] == [[5, 0, 0]]
     (array,) = read_params(parameters, "params").values()
@@ -248,6 +256,34 @@ def test_attributes_suffice_to_run_the_checkpoint_on_real_values(model: Quantize
     (expected,) = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(x)))
     real = np.asarray(taken["scale"]) * (found - taken["zero_point"])
     assert (real.astype(np.float32) == expected).all() and taken["name"] == graph.outputs[0].name
+
+
+def test_scales_outlive_a_checkpoint_that_mxnet_loads_and_saves(model: QuantizedModel, tmp_path: Path) -> None:
+    parameters, path = model.to_mxnet(tmp_path / "net")
+    content = json.loads(path.read_text())
+    told = {key: text for key, (_, text) in content["attrs"].items() if key != "mxnet_version"}
+    saved = saved_by_mxnet(path.read_text())
+    assert told["mrt.digest"] == model.digest and "mrt.inputs" not in saved
+    kept = {node["name"]: node["attrs"] for node in json.loads(saved)["nodes"] if "__mrt_quantization__" in str(node)}
+    for entry in (*json.loads(told["mrt.inputs"]), *json.loads(told["mrt.outputs"])):
+        assert json.loads(kept[entry["name"]]["__mrt_quantization__"]) == entry
+        assert kept[entry["name"]].get("__mrt_digest__", model.digest) == model.digest
+    assert sum("__mrt_digest__" in attributes for attributes in kept.values()) == 1
+    # The integers stay exact too: the nodes say that MRT exported the file.
+    before, after = mrt.from_mxnet(path, parameters), mrt.from_mxnet(saved, parameters)
+    assert after.inputs[0].dtype == "float64"
+    x = {model.inputs[0].name: model.quantize_inputs(np.ones(model.inputs[0].shape))[model.inputs[0].name] * 1.0}
+    assert (before.evaluate(x)[0] == after.evaluate(x)[0]).all()
+
+
+def test_a_node_that_stands_for_several_tensors_has_a_list_of_them() -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((2,), "int8"))
+    graph = builder.graph([builder.apply(Relu(), [x], "y")] * 2)
+    outputs = [TensorQuantization("y", (2,), "int8", scale, 0, 0, 127) for scale in (0.5, 0.25)]
+    text, _ = to_mxnet(graph, facts(graph), outputs, "digest")
+    attributes = json.loads(text)["nodes"][1]["attrs"]
+    assert [entry["scale"] for entry in json.loads(attributes["__mrt_quantization__"])] == [0.5, 0.25]
 
 
 def test_both_files_or_none(model: QuantizedModel, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_pad() -> None:
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("axis", [None, 1, [-1, 0]])
 def test_reductions(axis: Any, keepdims: bool) -> None:
-    check(lambda x: [f(x, axis, keepdims) for f in (op.sum, op.mean, op.max, op.min)], x=(2, 3, 4))
+    check(lambda x: [f(x, axis, keepdims) for f in (op.sum, op.mean, op.max, op.min, op.variance)], x=(2, 3, 4))
 
 
 # Values that do not depend on the data

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from relax_modules import build, check, constant, operators, random, run
+from tvm import tirx
 from tvm.relax import op
 
 from mrt.frontend.relax import from_relax
@@ -72,3 +73,14 @@ def test_place_cast_to_an_integer() -> None:
 def test_floats_are_truncated_to_integers() -> None:
     data = np.array([-2.9, -2.0, -0.5, 0.0, 0.5, 1.999, 100.0], dtype="float32")
     check(lambda x: [op.astype(x, "int32"), op.astype(x, "int8"), op.astype(x, "bool")], {"x": data}, x=data.shape)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_one_hot_along_any_axis(axis: int) -> None:
+    feeds = {"x": np.array([[2, 0, 3]], np.int32)}
+    mod = build(
+        lambda x: op.one_hot(x, tirx.FloatImm("float32", 2.0), tirx.FloatImm("float32", -1.0), 4, axis),
+        x=((1, 3), "int32"),
+    )
+    expected = np.moveaxis(np.where(np.arange(4) == feeds["x"][..., None], 2.0, -1.0), -1, axis)
+    assert (from_relax(mod).evaluate(feeds)[0] == expected).all()

@@ -47,7 +47,7 @@ FUNCTIONS = [
     *("softmax_ops", "space_depth", "split_ops", "strided_slice", "take_embed", "tuple_concat", "tuple_out"),
     *("unary_ops", "upsampling_resize", "weird_names"),
 ]
-REFUSED = {"if_else": r"if ×1 \(line 5\)"}
+REFUSED = {"if_else": r"if ×1 \(if in line 5\)"}
 """Functions that no graph can hold, and what is said of them."""
 COMPILED = [*(name for name in FUNCTIONS if name.startswith(("int_", "qnn_"))), "casts_compare", "unary_ops"]
 """Functions that are compiled, too: those of integers, and of what floats have beside arithmetic."""

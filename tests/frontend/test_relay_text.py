@@ -218,11 +218,14 @@ def test_texts_that_are_none(text: str, said: str) -> None:
 
 
 def test_conditions_and_uncovered_operators_are_listed_at_once() -> None:
-    lines = ["%0 = sort(%x)", "%1 = sort(%0)", "%2 = fast_erf(nn.relu(%1))", "%3 = nn.relu(%x)"]
+    lines = ["%0 = invert(%x)", "%1 = invert(%0)", "%2 = fast_erf(nn.relu(%1))", "%3 = nn.relu(%x)"]
     result = "if (greater(sum(%3), 0f)) {\n    %2\n  } else {\n    %x\n  }"
     with pytest.raises(UnsupportedOperatorError) as error:
         from_relay(function(f"(%2, {result})", lines, x=(2, 3)))
-    assert "3 operators not covered: sort ×2 (line 3, line 4); fast_erf ×1 (line 5); if ×1 (line 7)" in str(error.value)
+    listed = (
+        "invert ×2 (invert_0 in line 3, invert_1 in line 4); fast_erf ×1 (fast_erf_2 in line 5); if ×1 (if in line 7)"
+    )
+    assert f"3 operators not covered: {listed}" in str(error.value)
 
 
 def test_recursion_is_refused() -> None:

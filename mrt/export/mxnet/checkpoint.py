@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mrt.errors import GraphError
-from mrt.export.description import describe
+from mrt.export.description import describe, describe_nodes
 from mrt.export.mxnet import exporters as _exporters
 from mrt.export.mxnet.node import Node, Scope, check_covered, find_exporter
 from mrt.export.mxnet.params import params_to_bytes
@@ -33,7 +33,7 @@ def to_mxnet(
     is made on the way are proven to have at most 53 binary digits, so that nothing is rounded in any order. Variables
     and operators are called as the symbols; a shape of rank 0 is (1,). Inputs carry their shape, which has the graph's
     own batch, and dtype; one that no output needs is left out. The JSON's own attributes hold what `describe` tells of
-    the model.
+    the model, and those of inputs and outputs what `describe_nodes` does: MXNet writes no others of the JSON.
 
     inputs, outputs: how the integers of the graph's inputs and outputs stand for real values, in their order.
     Raises UnsupportedOperatorError listing every operator that cannot be written.
@@ -47,7 +47,12 @@ def to_mxnet(
     named = [replace(entry, name=symbol.name) for entry, symbol in zip(outputs, written.outputs, strict=True)]
     description = {key: ["str", text] for key, text in describe(digest, inputs, named, graph).items()}
     fed = set(written.inputs)
-    text = symbols_to_json(written, lambda symbol: _attributes(symbol, symbol in fed), description)
+    told = describe_nodes(digest, inputs, named)
+
+    def attributes(symbol: Symbol) -> dict[str, str]:
+        return _attributes(symbol, symbol in fed) | told.get(symbol.name, {})
+
+    text = symbols_to_json(written, attributes, description)
     return text, params_to_bytes(written.parameters)
 
 

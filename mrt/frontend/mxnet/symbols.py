@@ -27,6 +27,8 @@ from mrt.symbol.types import FLOAT_DTYPES
 _SYMBOL_SUFFIX = "-symbol.json"
 EXPORTED = "mrt.format_version"
 """The attribute of files that MRT exported, whose float64 hold integers."""
+_EXPORTED_NODE = "__mrt_format_version__"
+"""The attribute of their outputs, which MXNet keeps."""
 _PARAMETER_ROLES = frozenset({"weight", "bias", "gamma", "beta", "moving_mean", "moving_var"})
 """Inputs of records that are parameters, never data."""
 _USER_KEYS = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage", "profiler_scope")
@@ -100,7 +102,7 @@ def _read_heads(
 ) -> Graph:
     live = _live_nodes(content)
     _check_covered(content, live, title)
-    is_exact = EXPORTED in content.attributes if keep_float64 is None else keep_float64
+    is_exact = _is_exported(content) if keep_float64 is None else keep_float64
     scope = Scope((node.name for node in content.nodes), _arrays_of(params), is_exact)
     _read_variables(content, live, scope, options)
     used = _used(content, live)
@@ -109,6 +111,10 @@ def _read_heads(
             _read_node(place, content.nodes[place], used[place], scope)
     outputs = [_output(head, content.nodes[head.place], scope) for head in content.heads]
     return channels_first(scope.builder.graph(outputs))
+
+
+def _is_exported(content: SymbolJson) -> bool:
+    return EXPORTED in content.attributes or any(_EXPORTED_NODE in node.attributes for node in content.nodes)
 
 
 def read_checkpoint(path: str | os.PathLike[str], options: ReadOptions) -> Graph:
@@ -296,7 +302,12 @@ def _read_node(place: int, entry: JsonNode, used: Sequence[int], scope: Scope) -
 
 
 def _operator_attributes(node: JsonNode) -> dict[str, str]:
-    return {key: text for key, text in node.attributes.items() if not key.strip("_").endswith(_USER_KEYS)}
+    """Those of the operator itself. Of a key between double underscores MXNet 1.x knows that it is none."""
+    return {
+        key: text
+        for key, text in node.attributes.items()
+        if not key.strip("_").endswith(_USER_KEYS) and not (key.startswith("__") and key.endswith("__"))
+    }
 
 
 def _own(value: Value, node: Node, suffix: str) -> Value:

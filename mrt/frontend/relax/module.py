@@ -18,11 +18,12 @@ from mrt.symbol import Array
 
 @dataclass(frozen=True)
 class ReadFunction:
-    """A Relax function in normal form with static inputs, and the values of its parameters by position."""
+    """A Relax function in normal form with static inputs, the values of its parameters by position, and its module."""
 
     name: str
     body: Any
     values: Mapping[int, Array]
+    module: Any
 
 
 def prepare_module(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None, options: ReadOptions) -> ReadFunction:
@@ -45,7 +46,7 @@ def prepare_module(mod: Any, params: Mapping[str, Any] | Sequence[Any] | None, o
         mod = relax.transform.BindSymbolicVars(sizes, name)(mod)
     values |= {index: item.value for index, item in fixed.items() if item.value is not None}
     _check_values(mod[name], values)
-    return ReadFunction(name, mod[name], values)
+    return ReadFunction(name, mod[name], values, mod)
 
 
 def _functions(mod: Any) -> list[str]:

@@ -68,9 +68,18 @@ def constant_of(expression: Any) -> Array:
 
 def static_sizes(shape: Any) -> tuple[int, ...] | None:
     """The sizes of a ShapeExpr, None where one is dynamic or the shape is not known at all."""
-    if not isinstance(shape, relax.ShapeExpr) or not all(isinstance(size, tirx.IntImm) for size in shape.values):
+    if not isinstance(shape, relax.ShapeExpr):
         return None
-    return tuple(int(size) for size in shape.values)
+    sizes = [static_size(size) for size in shape.values]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
+def static_size(size: Any) -> int | None:
+    """A size that is a number or, as TVM's importers leave some, a float number cast to one; None for any other."""
+    if isinstance(size, tirx.IntImm):
+        return int(size)
+    inner = getattr(size, "value", None) if type(size).__name__ == "Cast" else None
+    return int(float(inner)) if isinstance(inner, tirx.FloatImm) and float(inner).is_integer() else None
 
 
 def to_array(tensor: Any) -> Array:

@@ -25,6 +25,7 @@ def from_relay(
     shapes: Shapes | None = None,
     values: Values | None = None,
     split: Iterable[str] = (),
+    random_params: bool = False,
 ) -> Graph:
     """The float graph of a Relay text, as mod.astext() prints it: of its function "main", or of its only one.
 
@@ -32,11 +33,11 @@ def from_relay(
     Arguments with a value become parameters of the graph, the others inputs; values that no argument is called after
     are left alone. The printer puts "v" before a name that does not begin with a letter, which is known here.
 
-    batch, shapes, values, split: as `load_model` takes them. Every float becomes float32. Symbols are called after
-    the operator and the number that the text gives its result, as conv2d_4, or as `let` calls it. Functions that are
-    called are inlined, values that do not depend on the data are computed, the constant added to a convolution or
-    matrix product becomes its bias, and a channels-last network is turned into a channels-first one, whose inputs and
-    outputs stay as they were.
+    batch, shapes, values, split, random_params: as `load_model` takes them. Every float becomes float32. Symbols are
+    called after the operator and the number that the text gives its result, as conv2d_4, or as `let` calls it.
+    Functions that are called are inlined, values that do not depend on the data are computed, the constant added to a
+    convolution or matrix product becomes its bias, and a channels-last network is turned into a channels-first one,
+    whose inputs and outputs stay as they were.
 
     Raises ModelFileError where the text, its metadata or the parameters are damaged; GraphError where the module is
     malformed or dynamic; DataError where `params` do not fit or lack a weight; UnsupportedOperatorError listing every
@@ -44,7 +45,7 @@ def from_relay(
     """
     from mrt.frontend.relay.reader import read_text
 
-    return read_text(text, params, read_options(batch, shapes, values, split))
+    return read_text(text, params, read_options(batch, shapes, values, split, random_params=random_params))
 
 
 def read_relay_file(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Graph:
@@ -65,4 +66,5 @@ FORMAT = Format(
     file="a Relay text",
     takes_shapes=True,
     takes_values=True,
+    takes_random_params=True,
 )

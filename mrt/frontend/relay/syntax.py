@@ -93,9 +93,10 @@ class Projection:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Condition:
-    """if (test) {…} else {…}, which no graph can hold."""
+    """if (test) {…} else {…}, which no graph can hold: the test and the two bodies."""
 
     line: int
+    parts: tuple[Expression | Body, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -273,7 +273,7 @@ class _Builder(Transformer[Token, Any]):
         return Tuple((first, *rest))
 
     def condition(self, word: Token, *parts: Any) -> Condition:
-        return Condition(word.line or 0)
+        return Condition(word.line or 0, tuple(part for part in parts if not isinstance(part, Token)))
 
     # Attributes
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 from mrt.errors import GraphError
-from mrt.frontend.relay.syntax import Call, Expression, Function, Local, Projection, Tuple
+from mrt.frontend.relay.syntax import Body, Call, Condition, Expression, Function, Local, Projection, Tuple
 from mrt.frontend.shared.node import Value
 from mrt.frontend.tvm.node import item_of
 from mrt.symbol import Array, Symbol
@@ -40,12 +40,26 @@ class Closure:
 
 @dataclass(frozen=True, eq=False)
 class StandIn:
-    """Stands for what a refused operator would give, until the refusal."""
+    """Stands for what an operator would give that is refused, until the refusal, or that is not needed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Traced(StandIn):
+    """Stands for a value that is not computed: an argument by its name, or an item of what an operator gives."""
+
+    key: tuple[str | int, ...]
 
 
 Known = Union[Symbol, Array, "tuple[Known, ...]", Closure, StandIn]
 Steps = Generator[Any, Any, Any]
 """A computation that yields the computations that it needs; see `_Reader._run`."""
+
+
+def projected(value: Known, index: int) -> Known:
+    """An item of a tuple; GraphError where there is none."""
+    if isinstance(value, Traced):
+        return Traced((*value.key, index))
+    return value if isinstance(value, StandIn) else item_of(value, index)  # type: ignore[arg-type]
 
 
 def look_up(local: Local, environment: Environment) -> Known:
@@ -54,7 +68,7 @@ def look_up(local: Local, environment: Environment) -> Known:
         value = environment.find(name)
         if value is not None:
             for index in path:
-                value = value if isinstance(value, StandIn) else item_of(value, index)  # type: ignore[arg-type]
+                value = projected(value, index)
             return value
     raise GraphError(f"line {local.line}: %{local.name} is not defined")
 
@@ -73,7 +87,7 @@ def _splits(name: str) -> Iterator[tuple[str, tuple[int, ...]]]:
 def names_in(expression: Expression) -> set[str]:
     """The names that an expression may refer to."""
     names: set[str] = set()
-    stack: list[Expression] = [expression]
+    stack: list[Expression | Body] = [expression]
     while stack:
         item = stack.pop()
         if isinstance(item, Local):
@@ -84,8 +98,12 @@ def names_in(expression: Expression) -> set[str]:
             stack += item.items
         elif isinstance(item, Projection):
             stack.append(item.value)
+        elif isinstance(item, Condition):
+            stack += item.parts
         elif isinstance(item, Function):
-            stack += (item.body.result, *(binding.value for binding in item.body.bindings))
+            stack.append(item.body)
+        elif isinstance(item, Body):
+            stack += (item.result, *(binding.value for binding in item.bindings))
     return names
 
 

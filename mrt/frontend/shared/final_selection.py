@@ -21,6 +21,16 @@ _CHOOSING = frozenset(
         "TOPK_V2",
         "UNIQUE",
         "WHERE",
+        "relax.argsort",
+        "relax.dynamic_topk",
+        "relax.nonzero",
+        "relax.sort",
+        "relax.topk",
+        "relax.unique",
+        "relax.vision.all_class_non_max_suppression",
+        "relax.vision.get_valid_counts",
+        "relax.vision.multibox_transform_loc",
+        "relax.vision.non_max_suppression",
         "_contrib_MultiBoxDetection",
         "_contrib_box_nms",
         "aten.argsort.default",
@@ -36,11 +46,17 @@ _CHOOSING = frozenset(
         "aten.unique_dim.default",
         "torchvision.nms.default",
         "argsort",
+        "argwhere",
         "sort",
         "topk",
+        "unique",
+        "vision.all_class_non_max_suppression",
+        "vision.get_valid_counts",
+        "vision.multibox_transform_loc",
+        "vision.non_max_suppression",
     ]
 )
-"""Operators of ONNX, OpenVINO, TFLite, PyTorch and MXNet that sort, or whose number of results the data decide."""
+"""Operators of all formats that sort, or whose number of results the data decide."""
 
 _LAYERS = frozenset(
     [
@@ -86,6 +102,11 @@ _LAYERS = frozenset(
         "FullyConnected",
         "batch_dot",
         "dot",
+        "nn.batch_matmul",
+        "nn.dense",
+        "nn.matmul",
+        "relax.matmul",
+        *(f"{prefix}nn.conv{n}d{kind}" for prefix in ("", "relax.") for n in (1, 2, 3) for kind in ("", "_transpose")),
     ]
 )
 """What a network goes on with: a choice in front of one, as that of regions, is not its end."""

@@ -24,7 +24,8 @@ class Format:
     of this format. read: the graph of a file, with what the user says of its inputs; it imports what is heavy, so that
     whoever reads other files does not. file: what errors ask for, such as "an ONNX file". suffix: a file of this name
     that no format recognises is taken for a damaged one of this format. takes_shapes, takes_values: whether `read`
-    heeds shapes and values of inputs; otherwise it is given none.
+    heeds shapes and values of inputs; otherwise it is given none. takes_random_params: whether it draws parameters that
+    the file lacks; otherwise that is refused.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Format:
     suffix: str | None = None
     takes_shapes: bool = False
     takes_values: bool = False
+    takes_random_params: bool = False
 
     def check_installed(self) -> None:
         """ModelFileError where the package of the extra is not installed."""

@@ -31,7 +31,7 @@ class ReadOptions:
     batch: the size of a dynamic batch axis, the first unless batch_axes says another. shapes: of inputs, which fix what
     else the file leaves open. values: arrays of inputs that are none, since they have the same value at every run.
     split: names or fnmatch patterns of operators behind which what cannot be read is left out. batch_axes: of inputs
-    and outputs whose batch is not axis 0.
+    and outputs whose batch is not axis 0. random_params: whether parameters that have no value are drawn.
     """
 
     batch: int = 1
@@ -39,6 +39,7 @@ class ReadOptions:
     values: Mapping[str, Array] = field(default_factory=dict)
     split: tuple[str, ...] = ()
     batch_axes: Mapping[str, int | None] = field(default_factory=dict)
+    random_params: bool = False
 
 
 def read_options(
@@ -47,6 +48,7 @@ def read_options(
     values: Values | None = None,
     split: Iterable[str] = (),
     batch_axes: BatchAxes | None = None,
+    random_params: bool = False,
 ) -> ReadOptions:
     """The options as a user gives them, checked; GraphError naming what is wrong."""
     check_batch(batch)
@@ -55,9 +57,10 @@ def read_options(
     patterns = tuple(split)
     if not all(isinstance(pattern, str) for pattern in patterns):
         raise GraphError(f"split is {short(patterns)}; names or patterns of operators are needed")
-    return ReadOptions(
-        batch, _checked_shapes(shapes), _checked_values(values), patterns, checked_batch_axes(batch_axes)
-    )
+    if not isinstance(random_params, bool):
+        raise GraphError(f"random_params is {short(random_params)}; True or False is needed")
+    checked = _checked_shapes(shapes), _checked_values(values), patterns, checked_batch_axes(batch_axes)
+    return ReadOptions(batch, *checked, random_params)
 
 
 @dataclass(frozen=True)

@@ -32,15 +32,19 @@ def list_uncovered(
     advice: str,
     operators: Sequence[FileOperator] = (),
     outputs: Sequence[Hashable] = (),
+    shown: Mapping[str, str] | None = None,
 ) -> str:
     """The operators that no converter covers, the most frequent first, what is known of them, and the option that ends
     the model before them.
 
     uncovered: for each operator what the nodes that use it are called; `advice`: what to do in this format. operators,
-    outputs: of the model, where it can be cut while it is read.
+    outputs: of the model, where it can be cut while it is read. shown: more than the names, where something is known of
+    the nodes.
     """
+    known = shown or {}
     lines = [
-        f"{operator} ×{len(names)} ({', '.join(names[:_NAMES_SHOWN])}{', …' if len(names) > _NAMES_SHOWN else ''})"
+        f"{operator} ×{len(names)} ({', '.join(known.get(name, name) for name in names[:_NAMES_SHOWN])}"
+        f"{', …' if len(names) > _NAMES_SHOWN else ''})"
         for operator, names in sorted(uncovered.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
     listed = f"{title} uses {len(lines)} operator{'s' * (len(lines) > 1)} not covered: {'; '.join(lines)}"

@@ -45,6 +45,7 @@ _NUMPY: dict[str, Callable[..., Any]] = {
     "floor_mod": np.mod,
     "greater": np.greater,
     "greater_equal": np.greater_equal,
+    "isnan": np.isnan,
     "less": np.less,
     "less_equal": np.less_equal,
     "log": np.log,

@@ -1,4 +1,4 @@
-"""Reductions over axes: sum, mean, max, min, prod."""
+"""Reductions over axes: sum, mean, max, min, prod, variance."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from mrt.frontend.shared.cumulated import cumulated_product
 from mrt.frontend.shared.mapping import mapped
 from mrt.frontend.tvm.reduce import reduced
 from mrt.symbol import Symbol
+from mrt.symbol.operators.broadcast import BroadcastSub
+from mrt.symbol.operators.functions import Sqrt, Square
+from mrt.symbol.operators.reduce import Mean
 
 
 @converter("sum", "mean", "max", "min")
@@ -34,3 +37,15 @@ def cumulated(node: Node) -> Symbol:
 @converter("prod")
 def product(node: Node) -> Symbol:
     return reductions.product(node, node.axes("axis", len(node.shape(0))), node.flag("keepdims"))
+
+
+@converter("variance", "std")
+def variance(node: Node) -> Symbol:
+    """The mean of (x - mean of x)^2, and its root."""
+    data, keepdims = node.symbol(0), node.flag("keepdims")
+    axes = node.axes("axis", len(node.shape(0)))
+    mean = reductions.over_axes(node, Mean, data, axes, True, "mean")
+    squares = node.apply(Square(), [node.apply(BroadcastSub(), [data, mean], "centered")], "squares")
+    if node.kind == "variance":
+        return reductions.over_axes(node, Mean, squares, axes, keepdims)
+    return node.apply(Sqrt(), [reductions.over_axes(node, Mean, squares, axes, keepdims, "variance")])

@@ -1,9 +1,10 @@
-"""Choosing among values: where, argmax and argmin."""
+"""Choosing among values: where, argmax and argmin, one_hot."""
 
 from __future__ import annotations
 
 from mrt.frontend.relax.node import Node, converter
-from mrt.frontend.shared.selection import chosen
+from mrt.frontend.shared.selection import chosen, hot_rows
+from mrt.frontend.shared.shaping import moved_last
 from mrt.frontend.tvm import selection
 from mrt.symbol import Symbol
 
@@ -13,3 +14,13 @@ converter("where")(chosen)
 @converter("argmax", "argmin")
 def place(node: Node) -> Symbol:
     return selection.place(node, node.optional_integer("axis"))
+
+
+@converter("one_hot")
+def one_hot(node: Node) -> Symbol:
+    """The second input at the index along a new axis, elsewhere the third."""
+    data, on, off = node.symbol(0), node.known_number(1, "on_value"), node.known_number(2, "off_value")
+    rank = data.type.rank + 1
+    axis = node.axis(node.integer("axis"), rank)
+    hot = hot_rows(node, data, node.integer("depth"), off, on, "" if axis == rank - 1 else "last")
+    return moved_last(node, hot, axis)
