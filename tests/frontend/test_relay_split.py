@@ -61,7 +61,7 @@ def test_a_split_in_functions_that_are_inlined_and_in_conditions() -> None:
     with pytest.raises(UnsupportedOperatorError, match=r"if ×1 .*with 3 of its 4 operators"):
         from_relay(text)
     graph = from_relay(text, split=["if"])
-    assert [symbol.op for symbol in graph.outputs] == ["exp", "broadcast_lesser"] or len(graph.outputs) == 2
+    assert len(graph.outputs) == 2
     np.testing.assert_allclose(graph.evaluate({"x": np.zeros(2)})[0], np.full(2, np.e), rtol=1e-6)
 
 
