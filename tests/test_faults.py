@@ -56,7 +56,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(
             model_evaluation,
             "_check_samples",
-            once(model_evaluation._check_samples, lambda networks, data: networks.model.digest),
+            once(model_evaluation._check_samples, lambda networks, *given: networks.model.digest),
         )
         patch.setattr(
             model_evaluation, "compare", once(model_evaluation.compare, lambda *given: given[3].args[0].digest)

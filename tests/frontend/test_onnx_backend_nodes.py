@@ -27,7 +27,6 @@ REASONS: dict[str, str] = {
     "remainders of integers cut towards 0": "attribute fmod is 1; 0 is needed",
     "remainders by infinity and 0": "a finite one other than 0 is needed",
     "powers of integers": "the operator has no integer form and needs floats",
-    "what ONNX's own evaluator does not compute": "only 0-dimensional arrays can be converted",
     "quantization to other types": rf"the integers' type is ({_TYPES})",
     "a scale for each block": "attribute block_size is 2",
     "scales that the data decide": "computed from the data",

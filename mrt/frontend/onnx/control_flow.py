@@ -23,6 +23,7 @@ from mrt.symbol import Array, Symbol
 CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 """The operators that hold graphs."""
 
+_FEWEST_INPUTS = {"If": 1, "Loop": 2, "Scan": 1}
 _MOST_NODES = 100_000
 """So many nodes control flow may stand for, with loops in loops."""
 
@@ -123,6 +124,8 @@ class ControlFlow:
             parts = self._chosen(item)
         elif not holds_graphs(item):
             return None
+        elif len(item.input) < (needed := _FEWEST_INPUTS[item.op_type]):
+            raise GraphError(f"{_label(item)}: has {len(item.input)} inputs; {needed} are needed")
         else:
             parts = {"If": self._branch, "Loop": self._loop, "Scan": self._scan}[item.op_type](item)
         self._made += len(parts)
