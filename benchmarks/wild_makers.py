@@ -129,15 +129,19 @@ def _exported(folder: Path, model: Mapping[str, Any], wheels: Path) -> Path:
 
 
 def _pin(source: Path, target: Path, shapes: Mapping[str, Any]) -> None:
-    """The ONNX file with the sizes of inputs fixed, of an opset that scales by channel have: some tools need these."""
+    """The ONNX file with the sizes of inputs fixed, of an opset that scales by channel have: some tools need these.
+
+    A file with branches keeps its open sizes: ONNX Runtime loads none of which one branch is for other sizes.
+    """
     import onnx
     from onnx import version_converter
 
     model = onnx.load(source)
     if next(each.version for each in model.opset_import if not each.domain) < OPSET_OF_AXES:
         model = version_converter.convert_version(model, OPSET_OF_AXES)
+    branches = any(node.op_type == "If" for node in model.graph.node)
     for value in model.graph.input:
-        if value.name in shapes:
+        if value.name in shapes and not branches:
             axes = value.type.tensor_type.shape
             del axes.dim[:]
             for size in shapes[value.name]:
