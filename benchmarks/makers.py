@@ -57,7 +57,7 @@ def one_by_one(samples: Samples) -> Iterator[Samples]:
     """The samples as batches of one; those called `WHOLE` and a name are inputs whose first axis is not the batch."""
     for place in range(len(next(iter(samples.values())))):
         yield {
-            name.removeprefix(WHOLE): x[place] if name.startswith(WHOLE) else x[place : place + 1]
+            name.removeprefix(WHOLE): np.asarray(x[place]) if name.startswith(WHOLE) else x[place : place + 1]
             for name, x in samples.items()
         }
 
