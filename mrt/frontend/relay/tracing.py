@@ -96,7 +96,7 @@ class _Tracer(Interpreter):
         return self._met_operator(number, "if", condition.line, given, "", None)
 
     def _bound(self, name: str, value: Known) -> None:
-        pass
+        """Nothing: a trace keeps operators, not constants."""
 
     def _met_operator(
         self, number: int, kind: str, line: int, inputs: Sequence[Known], bound: str, call: Call | None
