@@ -1,0 +1,23 @@
+"""Names of foreign files where there is little room: such names differ at their ends, so the middle is left out."""
+
+from __future__ import annotations
+
+ROW, LABEL = 26, 12
+"""Letters that there is room for in a row, and below a chart."""
+
+
+def shortened(name: str, most: int) -> str:
+    """At most so many characters of a name, two thirds of them from its end, without what cannot be printed."""
+    clean = "".join(letter if letter.isprintable() else "\ufffd" for letter in name)
+    if len(clean) <= most:
+        return clean
+    start = (most - 1) // 3
+    return f"{clean[:start]}…{clean[len(clean) - (most - 1 - start) :]}"
+
+
+def label(name: str) -> str:
+    return shortened(name, LABEL)
+
+
+def row(name: str) -> str:
+    return shortened(name, ROW)
