@@ -115,10 +115,11 @@ class Browser:
         self.resize(width, height)
         colors = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media="", features=[colors])
-        self._events, self.problems[:], self.requests[:] = [], [], []
-        self.send("Page.navigate", url=path.as_uri() + query)
-        while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
-            self._note(self._receive())
+        for url in ("about:blank", path.as_uri() + query):  # by way of nothing, or a fragment loads nothing
+            self._events, self.problems[:], self.requests[:] = [], [], []
+            self.send("Page.navigate", url=url)
+            while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
+                self._note(self._receive())
         self.wait()
 
     def resize(self, width: int, height: int = 900) -> None:
@@ -126,6 +127,9 @@ class Browser:
 
     def wait(self) -> None:
         """Until what the page has begun is drawn."""
+        ends = time.monotonic() + PATIENCE
+        while not self.run("document.documentElement.dataset.drawn === ''") and time.monotonic() < ends:
+            time.sleep(0.01)
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
 
     def run(self, expression: str) -> Any:

@@ -1,16 +1,15 @@
-"""What the page shows of each layer: its row, its facts in words, and the data of its charts."""
+"""What the page says of each layer: its row, and its facts in words."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mrt.report.facts import Bits, Form, Layer, ProvenTensor, Report, Values, Weights
+from mrt.report.facts import Bits, Layer, ProvenTensor, Report
 from mrt.report.page import names
 from mrt.report.page.numbers import decibels, duration, integer, millions, number, percent, size, span
-from mrt.report.page.packing import pack, pack_logarithms, short
+from mrt.report.page.packing import short
 from mrt.report.page.words import layer_over, layer_said, layer_title, spelled
 
 Facts = list[tuple[str, list[tuple[str, str]]]]
@@ -53,10 +52,9 @@ def _alone(layer: Layer) -> float:
     return layer.shares.alone if layer.shares else 0.0
 
 
-def layer_data(layer: Layer, report: Report, rows: Mapping[int, Row], most_channels: int, is_detailed: bool) -> Any:
-    """What the script is given of a layer: texts, and its charts with at most so many channels in each."""
+def layer_texts(layer: Layer, report: Report, rows: Mapping[int, Row]) -> dict[str, Any]:
+    """All that is said of a layer, and the two widths that the headroom's chart shows of it."""
     place = rows.get(layer.id)
-    values, weights = (layer.values, layer.weights) if is_detailed else (None, None)
     return {
         "name": layer.name,
         "label": names.label(layer.name),
@@ -64,14 +62,8 @@ def layer_data(layer: Layer, report: Report, rows: Mapping[int, Row], most_chann
         "said": layer_said(layer, place.rank if place else None, len(rows)),
         "why": _whys(layer),
         "facts": facts_of(layer, report),
-        "reads": layer.reads,
         "tell": _told(layer),
         "widths": _widths(layer),
-        "values": None if values is None else _values(values, layer.form),
-        "channels": None if values is None or not values.channels else _channels(values, layer.form, most_channels),
-        "errors": None if values is None or values.errors is None else _errors(values),
-        "levels": None if weights is None else _levels(weights),
-        "weights": None if weights is None or not weights.histograms else _weights(weights, most_channels),
     }
 
 
@@ -208,8 +200,8 @@ def _cost(layer: Layer) -> list[tuple[str, str]]:
 
 
 def _place(layer: Layer, report: Report) -> list[tuple[str, str]]:
-    by_id = {each.id: each.name for each in report.layers}
-    found = [("Reads", ", ".join(names.row(by_id[i]) for i in layer.reads if i in by_id))] if layer.reads else []
+    read = [names.row(report.layers[i].name) for i in layer.reads if i < len(report.layers)]
+    found = [("Reads", ", ".join(read))] if read else []
     if layer.source is not None:
         found.append(("In the file", names.shortened(layer.source, 60)))
     if layer.form is not None and layer.form.tensor != layer.name:
@@ -217,92 +209,3 @@ def _place(layer: Layer, report: Report) -> list[tuple[str, str]]:
     if len(layer.symbols) > 1:
         found.append(("Operators", spelled(len(layer.symbols), "symbol")))
     return found
-
-
-# Charts
-
-
-def _values(values: Values, form: Form | None) -> dict[str, Any]:
-    """The histogram of float values, which leaves out those that are 0."""
-    levels = form.hi - form.lo + 1 if form is not None else 0
-    said = (
-        f"{integer(levels)} levels"
-        if form is None or form.scale_count > 1
-        else (f"{integer(levels)} levels, step {number(form.scale)}")
-    )
-    clipped = f"{percent(values.clipped, 3)} clipped" if values.clipped else "none clipped"
-    zeros = f" · {percent(values.zeros, 0)} exactly zero, not drawn" if values.zeros > 0.001 else ""
-    return {
-        "from": short(values.histogram.lo),
-        "to": short(values.histogram.hi),
-        "counts": pack_logarithms(values.histogram.counts),
-        "range": None if form is None else [short(form.real_lo), short(form.real_hi)],
-        "levels": levels,
-        "said": said if form is not None else "",
-        "caption": f"share of values, log scale · {clipped}{zeros}",
-    }
-
-
-def _channels(values: Values, form: Form | None, most: int) -> dict[str, Any]:
-    kept = _some(values.channels, most)
-    total = values.channel_count or len(values.channels)
-    return {
-        "quantiles": pack(value for channel in kept for value in channel.spread),
-        "range": None if form is None else [short(form.real_lo), short(form.real_hi)],
-        "caption": f"with quartiles{_of(len(kept), total)}",
-    }
-
-
-def _errors(values: Values) -> dict[str, Any]:
-    errors = values.errors
-    if errors is None:
-        raise ValueError("the layer has no errors")
-    inside = max(abs(errors.histogram.lo), abs(errors.histogram.hi)) > 0.5
-    return {
-        "from": short(errors.histogram.lo),
-        "to": short(errors.histogram.hi),
-        "counts": pack(map(float, errors.histogram.counts)),
-        "limits": [-0.5, 0.5] if inside else [],
-        "caption": f"rms {number(errors.rms)}; rounding alone ±½",
-    }
-
-
-def _levels(weights: Weights) -> dict[str, Any]:
-    return {
-        "from": short(weights.levels.lo),
-        "to": short(weights.levels.hi),
-        "counts": pack(map(float, weights.levels.counts)),
-        "limits": [],
-        "caption": f"SQNR {decibels(weights.sqnr)}",
-    }
-
-
-def _weights(weights: Weights, most: int) -> dict[str, Any]:
-    """A histogram for each channel over its own range: a row of digits, one a bin, how full that is."""
-    kept = _some(list(range(len(weights.histograms))), most)
-    widest, least = max(weights.largest), min(weights.largest)
-    apart = f", {number(widest / least)}× apart" if least > 0 else ", some are all zero"
-    shown = _of(len(kept), weights.channel_count)
-    return {
-        "largest": pack([0.0, widest, *(weights.largest[i] for i in kept)]),
-        "rows": ["".join(_digits(weights.histograms[i])) for i in kept],
-        "caption": f"of each channel{shown}{apart if weights.channel_count > 1 else ''}",
-    }
-
-
-def _digits(counts: Sequence[int]) -> Iterator[str]:
-    """How full bins are, from 1 to 9 by the root, so that tails are seen; 0 is empty."""
-    most = max(counts, default=0)
-    for count in counts:
-        yield str(math.ceil(9 * math.sqrt(count / most))) if count else "0"
-
-
-def _some(items: Sequence[Any], most: int) -> list[Any]:
-    """At most so many, evenly chosen."""
-    if len(items) <= most:
-        return list(items)
-    return [items[i * len(items) // most] for i in range(most)]
-
-
-def _of(shown: int, total: int) -> str:
-    return "" if shown >= total else f", {shown} of {integer(total)}"

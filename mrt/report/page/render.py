@@ -13,14 +13,16 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from mrt.report.page import names, numbers
-from mrt.report.page.packing import as_script
 from mrt.report.page.words import spelled
 
 ASSETS = "assets"
+DATA = "<data>"
+"""Escaping leaves no such text anywhere else."""
 
 
-def html(template: str, scripts: Sequence[str], data: Any, view: Mapping[str, Any]) -> str:
-    """A page that stands alone: a template of the assets with the style, the scripts in order, and their data."""
+def html(template: str, scripts: Sequence[str], view: Mapping[str, Any]) -> str:
+    """A page that stands alone: a template of the assets with the style and the scripts in order; `DATA` where
+    their data are to stand."""
     script = Markup("\n".join(_asset(name) for name in scripts))
     theme = Markup(_asset("theme.js"))
     return (
@@ -32,7 +34,7 @@ def html(template: str, scripts: Sequence[str], data: Any, view: Mapping[str, An
             theme=theme,
             script=script,
             hashes=Markup(" ".join(map(_hash, (theme, script)))),
-            data=Markup(as_script(data)),
+            data=Markup(DATA),
         )
     )
 

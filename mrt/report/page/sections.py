@@ -14,8 +14,8 @@ from mrt.report.page.layers import Row
 from mrt.report.page.numbers import duration, integer, number, percent, size
 from mrt.report.page.words import CHANCE, layer_title, spelled, verdict
 
-SHOWN, LISTED = 16, 6
-"""Layers with a bar of their own before the rest is folded, and lines of the lists of widths."""
+SHOWN, LISTED, MOST_ROWS = 24, 6, 400
+"""Layers with a bar of their own before the rest is folded, lines of the lists of widths, and those of any list."""
 MARKS = {"try": "Try", "done": "Done", "fine": "Fine", "warning": "Mind", "internal": "Inside"}
 ORDER = tuple(MARKS)
 """The kinds of notes, in the order of a reader who wants to do something: what to mind comes first of all."""
@@ -91,7 +91,8 @@ def where(report: Report, rows: Sequence[Row]) -> View:
     alone = sum(row.share for row in rows)
     whole = [error for error in (report.error.whole if report.error else ()) if error]
     return {
-        "ranked": rows,
+        "ranked": rows[:MOST_ROWS],
+        "others": max(0, len(rows) - SHOWN),
         "shown": SHOWN,
         "alone": alone,
         "extent": max(alone, 1.0),
@@ -144,7 +145,7 @@ def time(report: Report) -> View:
     functions.sort(key=lambda each: (each.seconds is None, -(each.seconds or 0.0), each.place))
     by_id = {layer.id: layer for layer in report.layers}
     return {
-        "calls": [_call(each, by_id, most) for each in functions],
+        "calls": [_call(each, by_id, most) for each in functions[:MOST_ROWS]],
         "timed": bool(known),
         "memory": _memory(report),
         "stages": _stages(report.seconds),
@@ -249,9 +250,13 @@ class Line:
     cells: tuple[str, ...]
 
 
-def table(report: Report) -> list[Line]:
+def table(report: Report, rows: Sequence[Row]) -> list[Line]:
+    """All layers, or those with the largest shares where they are too many."""
+    kept = {row.layer.id for row in rows[:MOST_ROWS]} or set(range(MOST_ROWS))
     found = []
     for layer in report.layers:
+        if len(report.layers) > MOST_ROWS and layer.id not in kept:
+            continue
         cells = tuple(_CELLS[key](value) for key, value in _sorted_by(layer).items() if key in _CELLS)
         found.append(Line(layer, layer_title(layer), "×".join(map(str, layer.shape)), cells))
     return found

@@ -1,6 +1,4 @@
 // The charts of a report: each takes an element and plain data and fills the element with one SVG as wide as it.
-"use strict";
-
 const NS = "http://www.w3.org/2000/svg";
 const color = (name) => `var(--${name})`;
 const clamp = (v, lo, hi) => Math.max(lo, Math.min(hi, v));
@@ -77,7 +75,8 @@ function names(svg, list, at, y, width) {
 /** An invisible column over each of `count` places: hovering tells, a click chooses. */
 function columns(svg, count, at, pitch, height, tell, choose) {
   for (let i = 0; i < count; i++) {
-    const hit = draw("rect", { class: "hit", x: at(i) - pitch / 2, y: 0, width: pitch, height }, svg);
+    const from = Math.max(0, at(i) - pitch / 2), to = Math.min(svg.viewBox.baseVal.width, at(i) + pitch / 2);
+    const hit = draw("rect", { class: "hit", x: from, y: 0, width: to - from, height }, svg);
     hit.addEventListener("mousemove", (event) => tip.show(event, tell(i)));
     hit.addEventListener("mouseleave", tip.hide);
     if (choose) hit.addEventListener("click", () => choose(i));

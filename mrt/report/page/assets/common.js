@@ -1,7 +1,16 @@
-// What both kinds of page do: read their data, fold long lists, sort and search tables, change the theme, draw anew.
+// What both kinds of page do: unpack their data, fold long lists, sort and search tables, change the theme, draw anew.
 
 const $ = (id) => document.getElementById(id);
-const data = JSON.parse($("data").textContent);
+const data = await unzipped($("data").textContent).catch((error) => {
+  $("failed").hidden = false;
+  throw error;
+});
+
+/** The value of JSON that is compressed, as letters. */
+async function unzipped(letters) {
+  const bytes = Uint8Array.from(atob(letters), (letter) => letter.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+}
 
 /** A button that shows and hides the rows of a list beyond the first ones; without the script all are shown. */
 function fold(button, rows, labels) {
@@ -68,6 +77,7 @@ function drawn(draw) {
     requestAnimationFrame(draw);
   }).observe(document.documentElement);
   addEventListener("beforeprint", draw);
+  document.documentElement.dataset.drawn = "";
 }
 
 addEventListener("scroll", tip.hide, { passive: true });

@@ -76,6 +76,14 @@ function choose(id, look) {
   if (look && (box.top > innerHeight - 220 || box.bottom < 160)) $("layer").scrollIntoView({ block: "start" });
 }
 
+/** The layer that the address names behind its #, if it names one. */
+function addressed() {
+  const names = [location.hash.slice(1)];
+  try { names.push(decodeURIComponent(names[0])); } catch (error) { /* a % that is none of an address */ }
+  const found = layers.findIndex((layer) => names.includes(layer.name));
+  return found < 0 ? null : found;
+}
+
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button[data-layer]");
   if (button) choose(+button.dataset.layer, true);
@@ -91,8 +99,8 @@ if (layers.length) {
   });
   sortable($("all"));
   searchable($("find"), $("all"));
-  const named = layers.findIndex((layer) => layer.name === decodeURIComponent(location.hash.slice(1)));
-  if (named >= 0) chosen = named;
+  chosen = addressed() ?? chosen;
+  addEventListener("hashchange", () => choose(addressed() ?? chosen, true));
 }
 fold($("rest"), ".falls .more", ["show", "hide"]);
 for (const list of ["times", "trials"]) {
