@@ -1,0 +1,1 @@
+"""Measuring what a report tells of a quantized network."""
