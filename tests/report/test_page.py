@@ -22,7 +22,7 @@ from mrt.report.facts import report_bytes
 from mrt.report.page import numbers, page_files
 from mrt.report.page.layers import ranked
 from mrt.report.page.markdown import code, report_markdown, text
-from mrt.report.page.names import shortened
+from mrt.report.page.names import instruction, shortened
 from mrt.report.page.packing import pack
 from mrt.report.page.page import MAX_BYTES, report_html
 from tests.made_reports import HOSTILE, made_report, names
@@ -124,6 +124,21 @@ def test_long_names_keep_their_ends() -> None:
     assert shortened("a\u202eb\nc", 20) == "a\ufffdb\ufffdc"
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("llvm.x86.avx512.vpdpbusd.512", "vpdpbusd"),
+        ("llvm.aarch64.neon.udot.v4i32.v16i8", "udot"),
+        ("llvm.x86.ssse3.pmadd.ub.sw.128", "pmadd.ub.sw"),
+        ("llvm.riscv.vwmaccu.nxv8i16", "vwmaccu"),
+        ("vpdpbusd", "vpdpbusd"),
+        ("", ""),
+    ],
+)
+def test_instructions_have_the_names_of_manuals(name: str, said: str) -> None:
+    assert instruction(name) == said
+
+
 def test_names_are_text() -> None:
     report = made_report(["data", HOSTILE])
     model = report.model.model_copy(update={"name": HOSTILE, "file": HOSTILE})
@@ -187,7 +202,7 @@ def test_what_is_missing_says_why() -> None:
     report = made_report(names(3))
     layers = [each.model_copy(update={"shares": None, "sqnr": None, "values": None}) for each in report.layers]
     reasons = {
-        key: f"no {key}, since nothing ran; mrt run CONFIG.yaml does"
+        key: f"No {key}, since nothing ran; mrt run CONFIG.yaml does."
         for key in ("accuracy", "latency", "time", "trials", "layers.shares", "layers.sqnr", "layers.values", "outputs")
     }
     gone = dict.fromkeys(("accuracy", "latency", "time", "trials", "outputs", "error"))

@@ -10,7 +10,7 @@ from mrt.report.facts import Bits, Layer, ProvenTensor, Report
 from mrt.report.page import names
 from mrt.report.page.numbers import decibels, duration, integer, millions, number, percent, size, span
 from mrt.report.page.packing import short
-from mrt.report.page.words import layer_over, layer_said, layer_title, spelled
+from mrt.report.page.words import layer_over, layer_said, layer_title, sentence, spelled
 
 Facts = list[tuple[str, list[tuple[str, str]]]]
 """Groups with their title, of names and values."""
@@ -69,13 +69,8 @@ def layer_texts(layer: Layer, report: Report, rows: Mapping[int, Row]) -> dict[s
 
 def _whys(layer: Layer) -> list[str]:
     """Why each has its bits, and what would help."""
-    found = [f"{bits.what.capitalize()}: {bits.chosen} bits. {_sentence(bits.why)}" for bits in layer.bits if bits.why]
-    return found + ([f"What would help: {_sentence(layer.advice)}"] if layer.advice else [])
-
-
-def _sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    found = [f"{bits.what.capitalize()}: {bits.chosen} bits. {sentence(bits.why)}" for bits in layer.bits if bits.why]
+    return found + ([f"What would help: {sentence(layer.advice)}"] if layer.advice else [])
 
 
 def _told(layer: Layer) -> str:
@@ -112,8 +107,8 @@ def facts_of(layer: Layer, report: Report) -> Facts:
         ("Integers", _integers(layer)),
         ("Error", _error(layer, report)),
         ("Widest sum", _bounds(layer.headroom.sum)),
-        ("Widest rescaling product", _bounds(layer.headroom.product)),
         ("Cost", _cost(layer)),
+        ("Widest rescaling product", _bounds(layer.headroom.product)),
         ("Place", _place(layer, report)),
     )
     return [(title, rows) for title, rows in groups if rows]

@@ -9,7 +9,7 @@ from mrt.report.facts import Accuracy, Layer, Note, Output, ProvenTensor, Report
 from mrt.report.page import sections
 from mrt.report.page.layers import ranked
 from mrt.report.page.numbers import UNKNOWN, decibels, duration, number, percent, rate, signed, size
-from mrt.report.page.words import spelled, verdict
+from mrt.report.page.words import reason, spelled, verdict
 
 MARKDOWN_FILE = "report.md"
 WORST, SLOWEST = 10, 5
@@ -55,7 +55,7 @@ def table(header: Sequence[str], lines: Iterable[Sequence[str]], left: int = 1) 
 
 
 def _why(report: Report, name: str) -> str:
-    return text(report.missing.get(name, "It was not measured."))
+    return text(reason(report, name, "It was not measured."))
 
 
 def _head(report: Report) -> list[str]:
@@ -151,7 +151,7 @@ def _slowest(report: Report) -> list[str]:
             percent(call.function.share),
             rate(call.function.rate),
             percent(call.function.of_peak, 0),
-            text(call.function.instruction),
+            text(call.instruction),
         )
         for call in calls
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 ROW, LABEL = 26, 12
 """Letters that there is room for in a row, and below a chart."""
 
@@ -21,3 +23,14 @@ def label(name: str) -> str:
 
 def row(name: str) -> str:
     return shortened(name, ROW)
+
+
+def instruction(name: str) -> str:
+    """What a manual calls an instruction, of LLVM's name for it: llvm.x86.avx512.vpdpbusd.512 is vpdpbusd."""
+    if not name.startswith("llvm."):
+        return name
+    words = [word for word in name.split(".")[2:] if not _TYPE.fullmatch(word)]
+    return ".".join(words[1:] or words) or name
+
+
+_TYPE = re.compile(r"\d+|(nx)?v\d+[a-z]+\d+|i\d+")

@@ -13,6 +13,7 @@ from mrt.report.page.layers import Row, layer_texts, ranked
 from mrt.report.page.numbers import integer, number
 from mrt.report.page.packing import as_script, short
 from mrt.report.page.render import DATA, html
+from mrt.report.page.words import reason
 
 HTML_FILE = "report.html"
 MAX_BYTES = 1_000_000
@@ -81,7 +82,7 @@ def _view(report: Report, rows: Sequence[Row], verbose: bool, chosen: dict[str, 
     """What the template shows beside the facts. chosen: the texts of the layer that is shown to who has no script."""
     return {
         "report": report,
-        "why": lambda name, default="It was not measured.": report.missing.get(name, default),
+        "why": lambda name, default="It was not measured.": reason(report, name, default),
         "chosen": chosen,
         "place": rows[0].layer.id + 1 if rows else 1,
         "table": sections.table(report, rows),

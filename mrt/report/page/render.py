@@ -96,5 +96,6 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "row": names.row,
     "shortened": names.shortened,
     "spelled": spelled,
+    "instruction": names.instruction,
     "spelled_length": lambda items, one: spelled(len(items), one),
 }

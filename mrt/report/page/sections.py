@@ -11,6 +11,7 @@ import yaml
 
 from mrt.report.facts import Accuracy, Function, Layer, Output, ProvenTensor, Report, Trial
 from mrt.report.page.layers import Row
+from mrt.report.page.names import instruction
 from mrt.report.page.numbers import duration, integer, number, percent, size
 from mrt.report.page.words import CHANCE, layer_title, spelled, verdict
 
@@ -134,6 +135,7 @@ class Call:
     title: str
     layer: int | None
     width: float
+    instruction: str
     more: str
 
 
@@ -157,10 +159,9 @@ def _call(function: Function, layers: Mapping[int, Layer], most: float) -> Call:
     first = function.outputs[0] if function.outputs else "?"
     name, title = (first, ", ".join(function.operators[:3])) if layer is None else (layer.name, layer_title(layer))
     lines = [", ".join(function.operators), function.kernel, *function.memory, function.ends, *function.without]
-    seconds = function.seconds or 0.0
-    return Call(
-        function, name, title, function.layer if layer else None, seconds / most, "\n".join(filter(None, lines))
-    )
+    place, width = layer.id if layer else None, (function.seconds or 0.0) / most
+    more = "\n".join(filter(None, lines))
+    return Call(function, name, title, place, width, instruction(function.instruction), more)
 
 
 def _memory(report: Report) -> list[View]:
@@ -270,7 +271,7 @@ _CELLS: Mapping[str, Any] = {
     "weights": number,
     "clipped": lambda share: "0" if share == 0 else percent(share, 2).removesuffix(" %"),
     "room": number,
-    "products": lambda count: number(count / 1e6) if count else "",
+    "products": lambda count: number(count / 1e3) if count else "",
     "bytes": lambda count: number(count / 1024) if count else "",
     "seconds": lambda seconds: number(seconds and 1e6 * seconds),
 }

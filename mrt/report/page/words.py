@@ -48,6 +48,16 @@ def _weakest(outputs: Sequence[Output]) -> str:
     return f"Its weakest output is {row(worst[0])}: {decibels(worst[1])}, where {row(best[0])} has {decibels(best[1])}."
 
 
+def reason(report: Report, part: str, default: str) -> str:
+    """Why a part was not measured, as a sentence."""
+    return sentence(report.missing[part]) if part in report.missing else default
+
+
+def sentence(text: str) -> str:
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def layer_title(layer: Layer) -> str:
     return " ".join(filter(None, (layer.kind, layer.detail)))
 
