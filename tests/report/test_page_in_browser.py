@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mrt.report.page.compare import compare_html
+from mrt.report.page.comparison import compared
 from mrt.report.page.page import report_html
 from tests.browser import Browser, find_chromium
 from tests.made_reports import HOSTILE, made_report, names
@@ -133,4 +135,16 @@ def test_what_was_not_measured_leaves_no_hole(browser: Browser, tmp_path: Path) 
     path = tmp_path / "report.html"
     path.write_text(report_html(whole.model_copy(update=parts | {"layers": bare, "notes": [], "settings": {}})))
     browser.open(path, width=420)
+    check(browser, path)
+
+
+@pytest.mark.parametrize("width", [1280, 420])
+def test_two_runs_side_by_side(browser: Browser, tmp_path: Path, width: int) -> None:
+    path = tmp_path / "compare.html"
+    first, second = made_report([*names(30), HOSTILE, LONG]), made_report([*names(31), HOSTILE, LONG])
+    path.write_text(compare_html(compared(first, second, (HOSTILE, LONG))))
+    browser.open(path, width=width)
+    check(browser, path)
+    assert browser.run("document.querySelectorAll('#sqnr svg path').length") >= 4
+    browser.click("#all button[data-key=change]")
     check(browser, path)

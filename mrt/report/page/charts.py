@@ -52,7 +52,7 @@ def _channels(values: Values, form: Form | None, most: int) -> dict[str, Any]:
     return {
         "quantiles": pack(value for channel in kept for value in channel.spread),
         "range": None if form is None else [short(form.real_lo), short(form.real_hi)],
-        "caption": f"with quartiles{_of(len(kept), total)}",
+        "caption": f"quartiles{_of(len(kept), total)}",
     }
 
 
@@ -89,7 +89,7 @@ def _weights(weights: Weights, most: int) -> dict[str, Any]:
     return {
         "largest": pack([0.0, widest, *(weights.largest[i] for i in kept)]),
         "rows": ["".join(_digits(weights.histograms[i])) for i in kept],
-        "caption": f"of each channel{shown}{apart if weights.channel_count > 1 else ''}",
+        "caption": f"{shown}{apart if weights.channel_count > 1 else ''}".removeprefix(", "),
     }
 
 

@@ -121,7 +121,7 @@ function lineChart(box, { lines, labels, unit, chosen, tell, choose, label }) {
   draw("text", { x: left, y: 8 }, svg, unit);
   if (chosen !== null) draw("line", { class: "sel", x1: x(chosen), x2: x(chosen), y1: top, y2: base }, svg);
   let taken = -99;
-  for (const line of [...lines].reverse()) {
+  for (const line of lines) {
     const last = line.values.reduce((found, v, i) => (v === null ? found : i), null);
     if (last === null) continue;
     draw("path", { d: broken(line.values, x, y), fill: "none", stroke: color(line.color), "stroke-width": 1.8 }, svg);
