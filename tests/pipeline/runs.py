@@ -23,6 +23,7 @@ data:
 calibrate: {batch_size: 8}
 compile: {batch: 4}
 evaluate: {check: 5, batch_size: 8}
+report: false
 output: out
 """
 
