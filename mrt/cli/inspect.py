@@ -16,15 +16,24 @@ if TYPE_CHECKING:
 
     from mrt.config import RunConfig
 
+Name = Annotated[
+    str | None,
+    typer.Option("--symbol", metavar="NAME", help="Tell of one symbol, or of what was made from a float symbol."),
+]
+Tensors = Annotated[bool, typer.Option("--tensors", help="Show every tensor of the integer network, not its layers.")]
+Sort = Annotated[
+    str | None,
+    typer.Option("--sort", metavar="error|share|bits|headroom|time", help="Show the layers that have most first."),
+]
+Worst = Annotated[int | None, typer.Option("--worst", metavar="N", min=1, help="Show so many, the worst by --sort.")]
+Json = Annotated[bool, typer.Option("--json", help="Write all that is known of the layers as JSON.")]
+
 
 def inspect(
     place: Annotated[
         Path, typer.Argument(metavar="DIR", help="A saved model; with --plan or --sensitivity, CONFIG.yaml of a run.")
     ],
-    symbol: Annotated[
-        str | None,
-        typer.Option("--symbol", metavar="NAME", help="Tell of one symbol, or of what was made from a float symbol."),
-    ] = None,
+    symbol: Name = None,
     compiled: Annotated[
         bool,
         typer.Option(
@@ -41,17 +50,10 @@ def inspect(
         bool,
         typer.Option("--sensitivity", help="Show the outputs' error that each rounding causes, once calibrated."),
     ] = False,
-    tensors: Annotated[
-        bool, typer.Option("--tensors", help="Show every tensor of the integer network instead of its layers.")
-    ] = False,
-    sort: Annotated[
-        str | None,
-        typer.Option("--sort", metavar="error|share|bits|headroom|time", help="Show the layers that have most first."),
-    ] = None,
-    worst: Annotated[
-        int | None, typer.Option("--worst", metavar="N", min=1, help="Show so many layers, the worst by --sort.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Write all that is known of these layers as JSON.")] = False,
+    tensors: Tensors = False,
+    sort: Sort = None,
+    worst: Worst = None,
+    json: Json = False,
     target: Annotated[
         str, typer.Option("--target", metavar="TARGET", help="With --compiled: for which CPU, as in compile.target.")
     ] = "native",

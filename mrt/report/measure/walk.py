@@ -180,11 +180,20 @@ class LayerWalk:
         if symbol is layer.head and symbol.name in self._rounded:
             inputs = [values[source] for source in symbol.inputs]
             inputs[1] = self._rounded[symbol.name]
-            return evaluate_symbol(symbol, inputs)
+            return self._corrected(symbol, evaluate_symbol(symbol, inputs))
         inside = [s for s in symbol.inputs if s in moved and self._owner.get(s.name) is layer]
         if not inside:
             return None
         return evaluate_symbol(symbol, [moved[s] if s in inside else values[s] for s in symbol.inputs])
+
+    def _corrected(self, symbol: Symbol, value: Array) -> Array:
+        """With what bias correction adds, which makes up for the rounding of weights."""
+        given = self.model.corrections.get(symbol.name)
+        if given is None or symbol.channel_axis is None:
+            return value
+        shape = tuple(-1 if axis == symbol.channel_axis else 1 for axis in range(value.ndim))
+        corrected: Array = value + given.reshape(shape).astype(value.dtype)
+        return corrected
 
     def _add_isolated(self, place: int, value: Array, moved: Array) -> None:
         form = self.forms.get(place)
