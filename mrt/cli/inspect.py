@@ -20,6 +20,20 @@ Name = Annotated[
     str | None,
     typer.Option("--symbol", metavar="NAME", help="Tell of one symbol, or of what was made from a float symbol."),
 ]
+Compiled = Annotated[
+    bool,
+    typer.Option(
+        "--compiled",
+        help="Show the record of the compiled module, the functions that the model is compiled to and why each "
+        "ends, and why rewrites left symbols alone.",
+    ),
+]
+Planned = Annotated[
+    bool, typer.Option("--plan", help="Show the form that every reader takes of every float tensor, once calibrated.")
+]
+Sensitive = Annotated[
+    bool, typer.Option("--sensitivity", help="Show the outputs' error that each rounding causes, once calibrated.")
+]
 Tensors = Annotated[bool, typer.Option("--tensors", help="Show every tensor of the integer network, not its layers.")]
 Sort = Annotated[
     str | None,
@@ -34,22 +48,9 @@ def inspect(
         Path, typer.Argument(metavar="DIR", help="A saved model; with --plan or --sensitivity, CONFIG.yaml of a run.")
     ],
     symbol: Name = None,
-    compiled: Annotated[
-        bool,
-        typer.Option(
-            "--compiled",
-            help="Show the record of the compiled module, the functions that the model is compiled to and why each "
-            "ends, and why rewrites left symbols alone.",
-        ),
-    ] = False,
-    plan: Annotated[
-        bool,
-        typer.Option("--plan", help="Show the form that every reader takes of every float tensor, once calibrated."),
-    ] = False,
-    sensitivity: Annotated[
-        bool,
-        typer.Option("--sensitivity", help="Show the outputs' error that each rounding causes, once calibrated."),
-    ] = False,
+    compiled: Compiled = False,
+    plan: Planned = False,
+    sensitivity: Sensitive = False,
     tensors: Tensors = False,
     sort: Sort = None,
     worst: Worst = None,
