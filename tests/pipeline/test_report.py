@@ -12,7 +12,7 @@ import pytest
 
 import mrt
 from mrt.report.facts import Report, read_report
-from tests.pipeline.runs import run, said
+from tests.pipeline.runs import copied, run, said
 
 MEASURE = importlib.import_module("mrt.report.measure.measure")
 
@@ -20,8 +20,7 @@ MEASURE = importlib.import_module("mrt.report.measure.measure")
 @pytest.fixture(scope="module")
 def reported(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with its report."""
-    folder = tmp_path_factory.mktemp("reported") / "run"
-    shutil.copytree(finished, folder)
+    folder = copied(finished, tmp_path_factory.mktemp("reported") / "run")
     run(folder, "report=true", first="report")
     return folder
 
