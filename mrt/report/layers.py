@@ -208,4 +208,4 @@ def follower_names(layer: FloatLayer, graph: Graph) -> Iterator[str]:
     """The operators behind the head that do more than add or multiply by constants."""
     for symbol in layer.followers:
         if symbol.operator.operation is None:
-            yield symbol.op.strip("_").lower()
+            yield symbol.operator.family or symbol.op.strip("_").lower()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.simulation.rounded_graph import root_of
 from mrt.report.facts import Bits
-from mrt.report.layers import FloatLayer, moves, weight_of
+from mrt.report.layers import FloatLayer, weight_of
 from mrt.report.measure.subject import Subject
 
 
@@ -15,7 +15,7 @@ def bits_of(layer: FloatLayer, subject: Subject) -> list[Bits]:
         asked, chosen = (config.weight_of(layer.head.name).bits for config in (subject.asked, subject.chosen))
         general = subject.asked.weight.bits
         why = "as all weights" if asked == general else "quantize.overrides says so"
-        found.append(Bits(what="weight", asked=general, chosen=chosen, why=why))
+        found.append(Bits(what="weight", name=layer.head.name, asked=general, chosen=chosen, why=why))
     return found
 
 
@@ -24,8 +24,9 @@ def _of_output(layer: FloatLayer, subject: Subject) -> Bits:
     if layer.head.is_variable and layer.head.name in chosen.inputs:
         entry = next(entry for entry in subject.model.inputs if entry.name == layer.head.name)
         width = max((entry.hi - entry.lo).bit_length(), 1)
-        return Bits(what="activation", asked=None, chosen=width, why="its integers are given, as quantize.inputs says")
-    name = _deciding(layer, chosen)
+        why = "its integers are given, as quantize.inputs says"
+        return Bits(what="activation", name=layer.head.name, asked=None, chosen=width, why=why)
+    name = root_of(layer.end).name
     width = chosen.activation_of(name).bits
     if asked.overrides_activation(name):
         why = "quantize.overrides says so"
@@ -34,10 +35,4 @@ def _of_output(layer: FloatLayer, subject: Subject) -> Bits:
         why = f"more_bits: {asked.more_bits} gave it more{'; ' if told else ''}{told.partition('; ')[2]}"
     else:
         why = "as all activations"
-    return Bits(what="activation", asked=asked.activation.bits, chosen=width, why=why)
-
-
-def _deciding(layer: FloatLayer, config: QuantizationConfig) -> str:
-    """The last of its tensors that an override names; without one that which it gives."""
-    named = [s.name for s in layer.symbols if not moves(s) and config.overrides_activation(s.name)]
-    return named[-1] if named else layer.end.name
+    return Bits(what="activation", name=name, asked=asked.activation.bits, chosen=width, why=why)

@@ -6,21 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mrt.evaluation import Counterpart
-from mrt.quantization.cost import multiplications
-from mrt.report.facts import Form, Layer, LayerSqnr, Shares
-from mrt.report.layers import (
-    FloatLayer,
-    channels_of,
-    detail_of,
-    follower_names,
-    kind_of_layer,
-    reads_of,
-)
+from mrt.report.facts import Layer, LayerSqnr, Shares
+from mrt.report.layers import FloatLayer
 from mrt.report.measure.bits import bits_of
+from mrt.report.measure.described import described
 from mrt.report.measure.numbers import known, rounded
 from mrt.report.measure.proven import IntegerLayers, bytes_of, headroom_of, rescaling_of
 from mrt.report.measure.subject import Subject
-from mrt.report.measure.walk import LayerWalk
+from mrt.report.measure.walk import LayerWalk, form_facts
 from mrt.report.measure.weights import LayerWeight
 
 
@@ -43,21 +36,11 @@ def layer_facts(subject: Subject, found: Found) -> list[Layer]:
 
 
 def _layer(layer: FloatLayer, subject: Subject, found: Found, total: float) -> Layer:
-    graph, place, weight = subject.graph, layer.place, found.weights.get(layer.head.name)
+    place, weight, form = layer.place, found.weights.get(layer.head.name), found.forms.get(layer.place)
     seconds, seen = found.seconds.get(place), None if found.walk is None else found.walk.seen[place]
     return Layer(
-        id=place,
-        name=layer.end.name,
-        head=layer.head.name,
-        symbols=[symbol.name for symbol in layer.symbols],
-        kind=kind_of_layer(layer, graph),
-        operator="input" if layer.head.is_variable else layer.head.op,
-        detail=detail_of(layer),
-        channels=channels_of(layer, graph),
-        followers=list(follower_names(layer, graph)),
-        shape=list(layer.end.shape),
-        reads=reads_of(layer, subject.owner),
-        form=_form(layer, subject, found),
+        **described(layer, subject.graph, subject.owner),
+        form=None if form is None else form_facts(form, subject.model),
         source=_source(layer, subject),
         bits=bits_of(layer, subject),
         shares=found.shares.get(place),
@@ -66,33 +49,10 @@ def _layer(layer: FloatLayer, subject: Subject, found: Found, total: float) -> L
         rescaling=rescaling_of(place, found.integer),
         correction=_correction(layer, subject),
         bytes=bytes_of(place, found.integer),
-        products=sum(multiplications(symbol) for symbol in layer.symbols if not symbol.is_variable),
         seconds=None if seconds is None else rounded(seconds),
         time_share=rounded(seconds / total) if seconds is not None and total else None,
         values=None if seen is None else seen.facts,
         weights=None if weight is None else weight.facts,
-    )
-
-
-def _form(layer: FloatLayer, subject: Subject, found: Found) -> Form | None:
-    form = found.forms.get(layer.place)
-    if form is None:
-        return None
-    fact = subject.model.certificate.tensors[form.name]
-    lo, hi = ((end - form.zero_point) * form.scale for end in (fact.lo, fact.hi))
-    calibrated = subject.model.ranges.get(form.origin)
-    return Form(
-        tensor=form.name,
-        dtype=fact.dtype,
-        scale=rounded(form.scale.min(), 6),
-        scale_most=rounded(form.scale.max(), 6),
-        scale_count=int(form.scale.size),
-        zero_point=int(form.zero_point.reshape(-1)[0]),
-        lo=fact.lo,
-        hi=fact.hi,
-        real_lo=rounded(lo.min(), 6),
-        real_hi=rounded(hi.max(), 6),
-        calibrated=None if calibrated is None else [rounded(calibrated.lo, 6), rounded(calibrated.hi, 6)],
     )
 
 

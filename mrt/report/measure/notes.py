@@ -110,7 +110,8 @@ def _causes(layers: Sequence[Layer]) -> str:
 
 def _override(layer: Layer) -> str:
     """The lines that give a layer 16 bits, where most of its error is made."""
-    name, what = (layer.head, "weight") if _is_by_weights(layer) else (layer.name, "activation")
+    what = "weight" if _is_by_weights(layer) else "activation"
+    name = next((bits.name for bits in layer.bits if bits.what == what), layer.name)
     return f'    "{name}": {{{what}: {{bits: 16}}}}\n'
 
 

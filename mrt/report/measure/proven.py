@@ -22,12 +22,16 @@ MOST_TENSORS = 400
 
 @dataclass(frozen=True, eq=False)
 class IntegerLayers:
-    """The computed integer symbols of each layer by place, in order, and the layer of each by name."""
+    """The computed integer symbols of each layer by place, in order, and the layer of each by name.
+
+    widths: the bits of every tensor, by name.
+    """
 
     graph: Graph
     by_layer: Mapping[int, tuple[Symbol, ...]]
     place_of: Mapping[str, int]
     tensors: tuple[ProvenTensor, ...]
+    widths: Mapping[str, float]
 
     def tensors_of(self, place: int) -> list[ProvenTensor]:
         return [tensor for tensor in self.tensors if tensor.layer == place]
@@ -52,7 +56,8 @@ def integer_layers(
         for s in (*graph.inputs, *graph.operators)
         if s in varying
     )
-    return IntegerLayers(graph, {place: tuple(found) for place, found in by_layer.items()}, place_of, tensors)
+    widths = {name: width(fact.lo, fact.hi) for name, fact in model.certificate.tensors.items()}
+    return IntegerLayers(graph, {place: tuple(found) for place, found in by_layer.items()}, place_of, tensors, widths)
 
 
 def _tensor(symbol: Symbol, fact: TensorFact, seen: tuple[int, int] | None, layer: int | None) -> ProvenTensor:
@@ -75,8 +80,8 @@ def headroom_of(place: int, found: IntegerLayers) -> Headroom:
     by_name = found.graph.by_name
     own = found.tensors_of(place)
     return Headroom(
-        sum=_widest(tensor for tensor in own if sums_up(by_name[tensor.name])),
-        product=_widest(tensor for tensor in own if rescales(by_name[tensor.name], found.graph)),
+        sum=_widest(tensor for tensor in own if sums_up(by_name[tensor.name], found)),
+        product=_widest(tensor for tensor in own if rescales(by_name[tensor.name], found)),
     )
 
 
@@ -84,9 +89,9 @@ def _widest(tensors: Iterable[ProvenTensor]) -> ProvenTensor | None:
     return max(tensors, key=lambda tensor: tensor.bits, default=None)
 
 
-def sums_up(symbol: Symbol) -> bool:
-    """Whether a symbol adds: two tensors, products, or elements along axes or in windows."""
-    if symbol.is_variable or symbol.operator.keeps_scale:
+def sums_up(symbol: Symbol, found: IntegerLayers) -> bool:
+    """Whether a symbol adds: two tensors, products, or elements along axes or in windows; to round is not to add."""
+    if symbol.is_variable or symbol.operator.keeps_scale or _rounds(symbol, found):
         return False
     operator = symbol.operator
     if operator.operation in (Operation.ADD, Operation.SUBTRACT) or operator.weight_channel_axis is not None:
@@ -96,11 +101,30 @@ def sums_up(symbol: Symbol) -> bool:
     return operator.family in ("add", "sum", "mean", "pooling")
 
 
-def rescales(symbol: Symbol, graph: Graph) -> bool:
-    """Whether a symbol multiplies by a constant what is shifted right then."""
-    if symbol.is_variable or symbol.operator.operation is not Operation.MULTIPLY:
+def rescales(symbol: Symbol, found: IntegerLayers) -> bool:
+    """Whether a symbol multiplies element by element, or rounds such a product for the division that follows."""
+    return _multiplies(symbol) or _rounds(symbol, found)
+
+
+def _multiplies(symbol: Symbol) -> bool:
+    return not symbol.is_variable and symbol.operator.operation is Operation.MULTIPLY
+
+
+def _rounds(symbol: Symbol, found: IntegerLayers) -> bool:
+    """Whether it adds to a product what rounds it: all that read it give fewer bits."""
+    if symbol.is_variable or symbol.operator.operation is not Operation.ADD:
         return False
-    return _factor(symbol, graph) is not None and any(_shifts(reader) for reader in graph.consumers[symbol])
+    if not any(_multiplies(source) for source in symbol.inputs):
+        return False
+    readers, widths = found.graph.consumers[symbol], found.widths
+    return bool(readers) and all(widths[reader.name] <= widths[symbol.name] - 2 for reader in readers)
+
+
+def _is_shifted_product(symbol: Symbol, graph: Graph) -> bool:
+    """Whether it multiplies by a constant what is shifted right then."""
+    if not _multiplies(symbol) or _factor(symbol, graph) is None:
+        return False
+    return any(_shifts(reader) for reader in graph.consumers[symbol])
 
 
 def _shifts(symbol: Symbol) -> bool:
@@ -114,7 +138,7 @@ def _factor(symbol: Symbol, graph: Graph) -> Array | None:
 def rescaling_of(place: int, found: IntegerLayers) -> Rescaling | None:
     """The last rescaling of a layer; None where it has none."""
     graph = found.graph
-    products = [symbol for symbol in found.by_layer[place] if rescales(symbol, graph)]
+    products = [symbol for symbol in found.by_layer[place] if _is_shifted_product(symbol, graph)]
     if not products:
         return None
     factor = _factor(products[-1], graph)
@@ -136,8 +160,8 @@ def bytes_of(place: int, found: IntegerLayers) -> int:
 def proof_of(model: QuantizedModel, found: IntegerLayers) -> Proof:
     """The certificate's verdict in one sentence, and what leads to it."""
     by_name = found.graph.by_name
-    sums = [tensor for tensor in found.tensors if sums_up(by_name[tensor.name])]
-    products = [tensor for tensor in found.tensors if rescales(by_name[tensor.name], found.graph)]
+    sums = [tensor for tensor in found.tensors if sums_up(by_name[tensor.name], found)]
+    products = [tensor for tensor in found.tensors if rescales(by_name[tensor.name], found)]
     certificate = model.certificate
     widest = _widest(sums)
     spare = None if widest is None else round(MOST_BITS - widest.bits, 2)

@@ -9,6 +9,9 @@ from mrt.report.layers import find_layers
 from mrt.report.measure.subject import Subject
 from mrt.report.measure.weights import layer_weights
 
+OPERATIONS = 2e11
+"""What simulating may take, in multiplications: it bounds the samples."""
+
 
 def simulated(subject: Subject) -> Sensitivity | None:
     """None without calibration data. Weights whose integers have no place of their own stay as they are in float."""
@@ -19,4 +22,4 @@ def simulated(subject: Subject) -> Sensitivity | None:
     found = layer_weights(find_layers(plan.graph), plan.graph, subject.model)
     weights = {name: weight.real for name, weight in found.items()}
     simulation = Simulation(plan, weights, samples, has_gates=True)
-    return sensitivity_of(simulation, subject.model.corrections, subject.report)
+    return sensitivity_of(simulation, subject.model.corrections, subject.report, OPERATIONS, is_alone=True)

@@ -9,7 +9,9 @@ import numpy as np
 
 from mrt.evaluation import Counterpart, Noise, counterparts, quantization_noise, sample_walk
 from mrt.model import QuantizedModel
+from mrt.report.facts import Form
 from mrt.report.layers import FloatLayer, layer_by_symbol, weight_of
+from mrt.report.measure.numbers import rounded
 from mrt.report.measure.values import Seen
 from mrt.report.measure.weights import LayerWeight
 from mrt.symbol import Array, Graph, Symbol
@@ -20,23 +22,48 @@ Interval = tuple[int, int]
 
 
 def forms_of(layers: Sequence[FloatLayer], model: QuantizedModel) -> dict[int, Counterpart]:
-    """By place, the integer tensor that ends a layer: the last that stands for the last of its tensors that has one.
+    """By place, the integer tensor that ends a layer; a layer without one is computed with what follows it.
 
-    A layer without one is computed together with what follows it.
+    1. The last that stands for the tensor that the layer gives.
+    2. Where that is made by cutting another, as a clip does, the last that stands for that: it is held to the ends of
+       the clip where it is rescaled.
     """
     bounds = {name: (fact.lo, fact.hi) for name, fact in model.certificate.tensors.items()}
     ranges = {name: (found.lo, found.hi) for name, found in model.ranges.items()}
-    by_origin = {
-        form.origin: form for form in counterparts(model.graph, model.scales, model.zero_points, bounds, ranges)
-    }
-    return {layer.place: form for layer in layers if (form := _form(layer, by_origin)) is not None}
+    tables = model.scales, model.zero_points
+    exact = {form.origin: form for form in counterparts(model.graph, *tables, bounds, ranges)}
+    last = {form.origin: form for form in counterparts(model.graph, *tables, bounds, {})}
+    return {layer.place: form for layer in layers if (form := _form(layer, exact, last)) is not None}
 
 
-def _form(layer: FloatLayer, by_origin: Mapping[str, Counterpart]) -> Counterpart | None:
-    """Of what a layer computes, never of the moves in front."""
-    behind = layer.symbols[: layer.symbols.index(layer.end) + 1]
-    taken = (s for s in reversed(behind) if s is layer.end or s.shape == layer.end.shape)
-    return next((by_origin[s.name] for s in taken if s.name in by_origin), None)
+def _form(layer: FloatLayer, exact: Mapping[str, Counterpart], last: Mapping[str, Counterpart]) -> Counterpart | None:
+    symbol = layer.end
+    if symbol.name in exact:
+        return exact[symbol.name]
+    while not symbol.is_variable and symbol.operator.keeps_scale and symbol is not layer.head:
+        symbol = symbol.inputs[0]
+        if symbol.name in last:
+            return last[symbol.name]
+    return None
+
+
+def form_facts(form: Counterpart, model: QuantizedModel) -> Form:
+    """What is told of an integer tensor that ends a layer."""
+    fact, calibrated = model.certificate.tensors[form.name], model.ranges.get(form.origin)
+    lo, hi = ((end - form.zero_point) * form.scale for end in (fact.lo, fact.hi))
+    return Form(
+        tensor=form.name,
+        dtype=fact.dtype,
+        scale=rounded(form.scale.min(), 6),
+        scale_most=rounded(form.scale.max(), 6),
+        scale_count=int(form.scale.size),
+        zero_point=int(form.zero_point.reshape(-1)[0]),
+        lo=fact.lo,
+        hi=fact.hi,
+        real_lo=rounded(lo.min(), 6),
+        real_hi=rounded(hi.max(), 6),
+        calibrated=None if calibrated is None else [rounded(calibrated.lo, 6), rounded(calibrated.hi, 6)],
+    )
 
 
 def channel_axes(layers: Sequence[FloatLayer], owner: Mapping[str, FloatLayer]) -> dict[int, int | None]:
@@ -95,14 +122,14 @@ class LayerWalk:
         ends: dict[str, Array] = {}
         outputs: dict[str, Array] = {}
         wanted = {symbol.name for symbol in self.graph.outputs}
-        for symbol, value, rounded in self._float_walk(feeds):
+        for symbol, value, moved in self._float_walk(feeds):
             if symbol.name in wanted:
                 outputs[symbol.name] = value
             layer = self._ends.get(symbol.name)
             if layer is not None:
                 ends[symbol.name] = value
                 self.seen[layer.place].add(value)
-                self._add_isolated(layer.place, value, rounded)
+                self._add_isolated(layer.place, value, moved)
         integers = self._integer_walk(self.model.quantize_inputs(feeds), ends)
         self.done += 1
         return [outputs[symbol.name] for symbol in self.graph.outputs], self.model.dequantize_outputs(integers)
@@ -153,18 +180,27 @@ class LayerWalk:
         if symbol is layer.head and symbol.name in self._rounded:
             inputs = [values[source] for source in symbol.inputs]
             inputs[1] = self._rounded[symbol.name]
-            return evaluate_symbol(symbol, inputs)
+            return self._corrected(symbol, evaluate_symbol(symbol, inputs))
         inside = [s for s in symbol.inputs if s in moved and self._owner.get(s.name) is layer]
         if not inside:
             return None
         return evaluate_symbol(symbol, [moved[s] if s in inside else values[s] for s in symbol.inputs])
 
-    def _add_isolated(self, place: int, value: Array, rounded: Array) -> None:
+    def _corrected(self, symbol: Symbol, value: Array) -> Array:
+        """With what bias correction adds, which makes up for the rounding of weights."""
+        given = self.model.corrections.get(symbol.name)
+        if given is None or symbol.channel_axis is None:
+            return value
+        shape = tuple(-1 if axis == symbol.channel_axis else 1 for axis in range(value.ndim))
+        corrected: Array = value + given.reshape(shape).astype(value.dtype)
+        return corrected
+
+    def _add_isolated(self, place: int, value: Array, moved: Array) -> None:
         form = self.forms.get(place)
         if form is None or value.dtype.kind != "f":
             return
         fact = self.model.certificate.tensors[form.name]
-        steps = np.clip(np.rint(rounded / form.scale) + form.zero_point, fact.lo, fact.hi)
+        steps = np.clip(np.rint(moved / form.scale) + form.zero_point, fact.lo, fact.hi)
         real = (steps - form.zero_point) * form.scale
         self.isolated[place] = self.isolated.get(place, Noise()) + quantization_noise(value, real)
 
