@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-ROW, LABEL = 26, 12
+ROW, LABEL = 26, 14
 """Letters that there is room for in a row, and below a chart."""
 
 
