@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from mrt.compilation import Target
+from mrt.compilation import NATIVE, Target
 from mrt.errors import GraphError, ModelFileError
 from mrt.messages import short
 from mrt.paths import as_path
@@ -112,18 +112,42 @@ class Exporting:
     def to_c(
         self, directory: str | os.PathLike[str], batch: int | None = None, name: str = "model"
     ) -> tuple[Path, ...]:
-        """Writes the integer graph as C99 into `directory`, made if need be: NAME.h and NAME.c.
+        """Writes the integer graph as C99 into `directory`, made if need be: NAME.h and NAME.c, and beside them the
+        folder NAME_example with a program that uses them.
 
         name: what the files and their functions are called by. See `mrt.export.c.to_c`. batch, the result and errors
         are those of `to_onnx`; besides ConfigError where `name` is no identifier, CompilationError where TVM fails.
         """
-        from mrt.export.c import to_c
+        from mrt.export.c import EXAMPLE, to_c
 
         folder = as_path(directory, "directory")
         sized = self if batch is None else self.rebatched(batch)
         source = to_c(sized.graph, sized.inputs, sized.outputs, self.digest, name)
+        _make_folder(folder / f"{name}{EXAMPLE}")
+        return _written({folder / file: text.encode() for file, text in (source.files | source.example).items()})
+
+    def to_library(
+        self,
+        directory: str | os.PathLike[str],
+        batch: int | None = None,
+        name: str = "model",
+        target: Target = NATIVE,
+    ) -> tuple[Path, ...]:
+        """Writes the model as a shared library with a C interface into `directory`: NAME.h and libNAME.so.
+
+        It has the kernels of the compiled module and needs neither TVM nor Python. It takes and gives real values, the
+        float tail included, or integers. batch: samples that go through the network at once, if other than the graph
+        has; any number may be given. target: as `compile` takes it. See `mrt.export.library.to_library`. The result and
+        errors are those of `to_c`, besides CompilationError for a target that is not known, or where linking fails.
+        """
+        from mrt.export.library import to_library
+
+        folder = as_path(directory, "directory")
+        sized = self if batch is None else self.rebatched(batch)
+        parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest
+        files = to_library(*parts, name, target)
         _make_folder(folder)
-        return _written({folder / file: text.encode() for file, text in source.files.items()})
+        return _written({folder / file: content for file, content in files.items()})
 
 
 def _make_folder(folder: Path) -> None:
