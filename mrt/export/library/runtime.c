@@ -344,13 +344,13 @@ static instance_type *create(int threads) {
 
 /* -- A call ------------------------------------------------------------------------------------------------------ */
 
-#define HOLDS_OTHERS(type)                                     \
-  do {                                                         \
-    const type *values = data;                                 \
-    bool found = false;                                        \
-    for (size_t i = 0; i < count; ++i)                         \
-      found |= values[i] < (type)facts->lo || values[i] > (type)facts->hi; \
-    return found;                                              \
+/* What is found is as wide as the elements, so that compilers compare many at once. */
+#define HOLDS_OTHERS(type)                                                          \
+  do {                                                                              \
+    const type *values = data, lo = (type)facts->lo, hi = (type)facts->hi;          \
+    type found = 0;                                                                 \
+    for (size_t i = 0; i < count; ++i) found |= (values[i] < lo) | (values[i] > hi); \
+    return found != 0;                                                              \
   } while (0)
 
 /* Whether an input holds an integer outside of its range, or what is no number. */
@@ -359,9 +359,9 @@ static bool is_refused(const input_facts *facts, const void *data, int64_t sampl
   if (!facts->is_checked) return false;
   if (facts->code == FLOAT_CODE) {
     const float *values = data;
-    bool found = false;
+    int32_t found = 0;
     for (size_t i = 0; i < count; ++i) found |= values[i] != values[i];
-    return found;
+    return found != 0;
   }
   if (facts->code == UINT_CODE || facts->code == BOOL_CODE) HOLDS_OTHERS(uint8_t);
   if (facts->bits == 8) HOLDS_OTHERS(int8_t);
