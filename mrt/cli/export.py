@@ -45,16 +45,28 @@ def export(
             "--batch", metavar="N|any", help="Samples at once, instead of as many as are saved; any number in ONNX."
         ),
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="TARGET", help="Of a library: for which CPU, as in compile.target."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Of C and a library: what its names begin with.")
+    ] = None,
+    ends: Annotated[
+        str | None,
+        typer.Option("--ends", metavar="integer|float", help="Of ONNX: whether inputs and outputs are real values."),
+    ] = None,
 ) -> None:
     """Write a saved model, verified, in another format: the same integers for the same integers."""
     with one_line_errors():
         from mrt.model import load
 
-        model, target = load(directory), export_format(format_)
-        write = getattr(model, f"to_{target.name}")
-        written = write(output or directory / target.default_name, target.batch(batch))
+        chosen = export_format(format_)
+        further, size = chosen.further({"target": target, "name": name, "ends": ends}), chosen.batch(batch)
+        model = load(directory)
+        written = getattr(model, f"to_{chosen.name}")(output or directory / chosen.default_name, size, **further)
         for path in written:
             typer.echo(f"{path}: {path.stat().st_size} bytes, digest {model.digest}")
-        summary = target.summary(written)
+        summary = chosen.summary(written)
         if summary:
             typer.echo(summary)
