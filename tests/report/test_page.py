@@ -189,7 +189,7 @@ def test_the_waterfall_starts_where_the_bar_before_ended() -> None:
 @pytest.mark.parametrize("count", [300, pytest.param(800, marks=(pytest.mark.slow, pytest.mark.exhaustive))])
 def test_large_networks_stay_small(count: int) -> None:
     layers = [f"/model/encoder/layers.{i}/attention/self/query/MatMul_output_0" for i in range(count)]
-    report = made_report(layers, channels=32)
+    report = made_report(layers, channels=24)
     html = report_html(report)
     data = data_of(Page(html))
     assert len(html.encode()) <= MAX_BYTES == 1_000_000

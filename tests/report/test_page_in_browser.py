@@ -138,6 +138,16 @@ def test_what_was_not_measured_leaves_no_hole(browser: Browser, tmp_path: Path) 
     check(browser, path)
 
 
+def test_paper_has_light_colours_and_all_that_fits(browser: Browser, page: Path) -> None:
+    browser.open(page, width=718, dark=True)
+    colors = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.send("Emulation.setEmulatedMedia", media="print", features=colors)
+    assert browser.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.run("[...document.querySelectorAll('.quiet, #find')].every((e) => !e.getClientRects().length)")
+    assert browser.paper().startswith(b"%PDF")
+    assert browser.problems == []
+
+
 @pytest.mark.parametrize("width", [1280, 420])
 def test_two_runs_side_by_side(browser: Browser, tmp_path: Path, width: int) -> None:
     path = tmp_path / "compare.html"

@@ -181,7 +181,7 @@ def _stages(seconds: Mapping[str, float]) -> View | None:
     total = sum(seconds.values())
     if not total:
         return None
-    return {"total": total, "flex": {name: round(max(each, total / 14), 3) for name, each in seconds.items()}}
+    return {"total": total, "flex": {name: round(max(each, total / 11), 3) for name, each in seconds.items()}}
 
 
 def search(report: Report) -> View:

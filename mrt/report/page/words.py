@@ -54,7 +54,8 @@ def reason(report: Report, part: str, default: str) -> str:
 
 
 def sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
+    """With a capital, but where a command comes first, and a full stop."""
+    text = text if text.startswith("mrt ") else text[:1].upper() + text[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
