@@ -22,7 +22,7 @@ from mrt.report.facts import report_bytes
 from mrt.report.page import numbers, page_files
 from mrt.report.page.layers import ranked
 from mrt.report.page.markdown import code, report_markdown, text
-from mrt.report.page.names import instruction, shortened
+from mrt.report.page.names import instruction, plain, shortened
 from mrt.report.page.packing import pack
 from mrt.report.page.page import MAX_BYTES, report_html
 from tests.made_reports import HOSTILE, made_report, names
@@ -139,6 +139,14 @@ def test_instructions_have_the_names_of_manuals(name: str, said: str) -> None:
     assert instruction(name) == said
 
 
+def test_names_are_told_without_what_most_of_them_share() -> None:
+    names = ["/model.0/conv/Conv_output_0", "/model.1/act/Mul_output_0", "/model.22/Concat_6_output_0", "images"]
+    assert list(plain(names).values()) == ["0/conv/Conv", "1/act/Mul", "22/Concat_6", "images"]
+    assert plain(["a_x", "a", "b_x", "c_x"]) == {"a_x": "a_x", "a": "a", "b_x": "b", "c_x": "c"}
+    assert plain(["t33", "t50"]) == {"t33": "t33", "t50": "t50"} and plain([]) == {}
+    assert plain(["layer.1", "layer.2"]) == {"layer.1": "layer.1", "layer.2": "layer.2"}
+
+
 def test_names_are_text() -> None:
     report = made_report(["data", HOSTILE])
     model = report.model.model_copy(update={"name": HOSTILE, "file": HOSTILE})
@@ -167,7 +175,7 @@ def test_every_layer_has_its_rows(count: int) -> None:
     page = Page(report_html(made_report(layers)))
     data = data_of(page)
     assert [layer["name"] for layer in data["layers"]] == layers
-    assert len(page.all("class", "fall")) == count + (3 if count > 24 else 2 if count else 0)
+    assert len(page.all("class", "fall")) == count + (3 if count > 16 else 2 if count else 0)
     assert [each["title"] for each in page.all("class", "link") if each["data-layer"]][-count or 1 :][:count] == layers
 
 

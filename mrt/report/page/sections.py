@@ -15,7 +15,7 @@ from mrt.report.page.names import instruction
 from mrt.report.page.numbers import duration, integer, number, percent, size
 from mrt.report.page.words import CHANCE, layer_title, spelled, verdict
 
-SHOWN, LISTED, MOST_ROWS = 24, 6, 400
+SHOWN, LISTED, MOST_ROWS = 16, 6, 400
 """Layers with a bar of their own before the rest is folded, lines of the lists of widths, and those of any list."""
 MARKS = {"try": "Try", "done": "Done", "fine": "Fine", "warning": "Mind", "internal": "Inside"}
 ORDER = tuple(MARKS)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from mrt.report.facts import Accuracy, Layer, LayerSqnr, Output, Report
 from mrt.report.page.names import row
-from mrt.report.page.numbers import THIN, decibels, number, percent
+from mrt.report.page.numbers import THIN, decibels, number, percent, precise
 
 CHANCE = 1.96
 """Standard errors that 95 % of differences by chance lie within."""
 FAR = 6.0
 """dB between two parts, or two measurements, that are worth a sentence."""
 MOSTLY = 0.75
-ROOM = 0.75
-"""Values that fill less of a quantizer's range waste some of it."""
+ROOM, WIDE = 0.75, 1 << 16
+"""Values that fill less of a quantizer's range waste some of it; integers of so many levels were not rounded."""
 
 
 def verdict(report: Report) -> str:
@@ -54,8 +54,9 @@ def reason(report: Report, part: str, default: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """With a capital, but where a command comes first, and a full stop."""
-    text = text if text.startswith("mrt ") else text[:1].upper() + text[1:]
+    """With a full stop and a capital, but where a command or a key comes first."""
+    first = text.partition(" ")[0]
+    text = text[:1].upper() + text[1:] if first.isalpha() and first != "mrt" else text
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
@@ -77,12 +78,10 @@ def layer_said(layer: Layer, rank: int | None, count: int) -> str:
     if form is None:
         said.append("No tensor of integers ends it by itself: it is computed as a part of what follows.")
     if values is not None and form is not None:
-        clipped = (
-            f"{percent(values.clipped, 3)} of its values are clipped." if values.clipped else "No value is clipped."
-        )
+        clipped = f"{precise(values.clipped)} of its values are clipped." if values.clipped else "No value is clipped."
         said.append(clipped)
         used = (values.hi - values.lo) / ((form.real_hi - form.real_lo) or 1)
-        if used < ROOM:
+        if used < ROOM and form.hi - form.lo < WIDE:
             said.append(f"Its values fill {percent(used, 0)} of the quantizer's range.")
     said.append(_brought(layer.sqnr))
     return " ".join(filter(None, said))
