@@ -19,43 +19,50 @@ def _known_format(name: str) -> str:
     return name
 
 
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        callback=_known_format,
+        metavar="|".join(entry.name for entry in EXPORT_FORMATS),
+        help="; ".join(f"{entry.name}: {entry.about}" for entry in EXPORT_FORMATS),
+    ),
+]
+Written = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        metavar="PATH",
+        help="What to write, if not in DIR; "
+        + "; ".join(f"{entry.name}: {entry.path} ({entry.default_name})" for entry in EXPORT_FORMATS),
+    ),
+]
+Batch = Annotated[
+    str | None,
+    typer.Option(
+        "--batch", metavar="N|any", help="Samples at once, instead of as many as are saved; any number in ONNX."
+    ),
+]
+Target = Annotated[
+    str | None, typer.Option("--target", metavar="TARGET", help="Of a library: for which CPU, as in compile.target.")
+]
+Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Of C and a library: what their names begin with.")
+]
+Ends = Annotated[
+    str | None,
+    typer.Option("--ends", metavar="integer|float", help="Of ONNX: whether inputs and outputs are real values."),
+]
+
+
 def export(
     directory: Saved,
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            callback=_known_format,
-            metavar="|".join(entry.name for entry in EXPORT_FORMATS),
-            help="; ".join(f"{entry.name}: {entry.about}" for entry in EXPORT_FORMATS),
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            metavar="PATH",
-            help="What to write, if not in DIR; "
-            + "; ".join(f"{entry.name}: {entry.path} ({entry.default_name})" for entry in EXPORT_FORMATS),
-        ),
-    ] = None,
-    batch: Annotated[
-        str | None,
-        typer.Option(
-            "--batch", metavar="N|any", help="Samples at once, instead of as many as are saved; any number in ONNX."
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="TARGET", help="Of a library: for which CPU, as in compile.target."),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Of C and a library: what its names begin with.")
-    ] = None,
-    ends: Annotated[
-        str | None,
-        typer.Option("--ends", metavar="integer|float", help="Of ONNX: whether inputs and outputs are real values."),
-    ] = None,
+    format_: Format,
+    output: Written = None,
+    batch: Batch = None,
+    target: Target = None,
+    name: Name = None,
+    ends: Ends = None,
 ) -> None:
     """Write a saved model, verified, in another format: the same integers for the same integers."""
     with one_line_errors():
