@@ -23,6 +23,7 @@ from mrt.quantization.plan.trained import brings_quantization
 from mrt.quantization.presets import with_preset
 from mrt.quantization.simulation.sensitivity import Sensitivity
 from mrt.quantization.tensor_plan import Plan
+from mrt.report.page import HTML_FILE
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.evaluate import EVALUATE
@@ -67,6 +68,8 @@ def run_pipeline(
         return None
     summary: dict[str, Any] = json.loads(workspace.path(SUMMARY).read_bytes())
     report.table(summary_table(summary))
+    if workspace.has(HTML_FILE):
+        report.line(f"report: {workspace.path(HTML_FILE)}")
     return summary
 
 

@@ -9,7 +9,7 @@ from mrt.certificate import CERTIFICATE_FILE
 from mrt.evaluation import Comparison
 from mrt.model import load
 from mrt.report.errors import ERRORS_FILE
-from mrt.report.facts import REPORT_FILE
+from mrt.report.page import REPORT_FILES
 from mrt.runtime import load_module
 from mrt.stages.calibrate import CALIBRATE
 from mrt.stages.compile import COMPILE
@@ -80,5 +80,5 @@ EVALUATE = Stage(
         **data_origin("data.test", run.config.data.test, run.config.evaluate.samples),
         **section_origin("evaluate", run.config.evaluate),
     },
-    spoils=(REPORT_FILE,),
+    spoils=REPORT_FILES,
 )

@@ -9,7 +9,7 @@ from mrt.calibration import Calibration
 from mrt.certificate.verify import POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE
 from mrt.errors import ConfigError
 from mrt.report.errors import ERRORS_FILE
-from mrt.report.facts import REPORT_FILE
+from mrt.report.page import REPORT_FILES
 from mrt.stages.stage import (
     MODULE,
     MODULE_RECORD,
@@ -55,5 +55,5 @@ QUANTIZE = Stage(
     _load,
     _save,
     lambda run: section_origin("quantize", run.config.quantize),
-    spoils=(POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE, MODULE, MODULE_RECORD, SUMMARY, ERRORS_FILE, REPORT_FILE),
+    spoils=(POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE, MODULE, MODULE_RECORD, SUMMARY, ERRORS_FILE, *REPORT_FILES),
 )

@@ -11,8 +11,9 @@ from mrt.backend import TvmRunner
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.model import load
 from mrt.quantization.options import QuantizationConfig
-from mrt.report.facts import REPORT_FILE, report_bytes
+from mrt.report.facts import REPORT_FILE, Report, report_bytes
 from mrt.report.measure.subject import Subject
+from mrt.report.page import REPORT_FILES, page_files
 from mrt.runtime import load_module
 from mrt.stages.calibrate import CALIBRATE
 from mrt.stages.compile import COMPILE
@@ -93,12 +94,21 @@ def _save(run: Run, work: Work) -> Save:
     measured = work.measured
     if measured is None:
         return lambda: ()
-    content = report_bytes(measured)
-    return lambda: run.workspace.write({REPORT_FILE: content})
+    files = {REPORT_FILE: report_bytes(measured)} | _pages(run, measured)
+    return lambda: run.workspace.write(files)
+
+
+def _pages(run: Run, measured: Report) -> dict[str, bytes]:
+    """The pages; none, and a line that says why, where one cannot be made: a network is worth more than its page."""
+    try:
+        return page_files(measured)
+    except Exception as error:
+        run.report.line(f"report: the page could not be made ({type(error).__name__}: {error}); {REPORT_FILE} is whole")
+        return {}
 
 
 def _origins(run: Run) -> dict[str, Any]:
     return section_origin("report", run.config.report or None)
 
 
-REPORT = Stage(STEP, _load, _save, _origins, spoils=(REPORT_FILE,))
+REPORT = Stage(STEP, _load, _save, _origins, spoils=REPORT_FILES)

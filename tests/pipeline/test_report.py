@@ -14,6 +14,7 @@ import mrt
 from mrt.report.facts import Report, read_report
 from tests.pipeline.runs import copied, run, said
 
+STAGE = importlib.import_module("mrt.stages.report")
 MEASURE = importlib.import_module("mrt.report.measure.measure")
 
 
@@ -76,8 +77,19 @@ def test_a_report_is_of_one_model_and_made_once(reported: Path, tmp_path: Path) 
     shutil.copytree(reported, copy)
     assert "nothing is done" in said(copy, "report=true")
     assert read_report(copy / "out", "another") is None
+    pages = ("report.json", "report.html", "report.md")
+    assert all("conv" in (copy / "out" / name).read_text() for name in pages)
     run(copy, "quantize.activation.bits=7", last="quantize")
-    assert not (copy / "out" / "report.json").exists()
+    assert not any((copy / "out" / name).exists() for name in pages)
+
+
+def test_a_page_that_cannot_be_made_costs_no_run(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(report: Report) -> None:
+        raise RuntimeError("no words")
+
+    monkeypatch.setattr(STAGE, "page_files", broken)
+    assert "the page could not be made (RuntimeError: no words)" in said(copy, "report=true", first="report")
+    assert read_report(copy / "out") is not None and not (copy / "out" / "report.html").exists()
 
 
 def test_what_cannot_be_measured_is_left_out_with_its_reason(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
