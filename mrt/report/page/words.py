@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mrt.report.facts import Accuracy, Layer, LayerSqnr, Output, Report
-from mrt.report.page.names import row
+from mrt.report.page.names import shortened
 from mrt.report.page.numbers import THIN, decibels, number, percent, precise
 
 CHANCE = 1.96
 """Standard errors that 95 % of differences by chance lie within."""
 FAR = 6.0
 """dB between two parts, or two measurements, that are worth a sentence."""
-MOSTLY = 0.75
+MOSTLY, LONG = 0.75, 48
 ROOM, WIDE = 0.75, 1 << 16
 """Values that fill less of a quantizer's range waste some of it; integers of so many levels were not rounded."""
 
@@ -45,7 +45,8 @@ def _weakest(outputs: Sequence[Output]) -> str:
     worst, best = min(known, key=lambda each: each[1]), max(known, key=lambda each: each[1])
     if best[1] - worst[1] < FAR:
         return ""
-    return f"Its weakest output is {row(worst[0])}: {decibels(worst[1])}, where {row(best[0])} has {decibels(best[1])}."
+    weak, good = shortened(worst[0], LONG), shortened(best[0], LONG)
+    return f"Its weakest output is {weak}: {decibels(worst[1])}, where {good} has {decibels(best[1])}."
 
 
 def reason(report: Report, part: str, default: str) -> str:
