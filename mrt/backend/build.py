@@ -18,6 +18,7 @@ from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine, one_line, resolved
+from mrt.backend.memory.alignment import Shelf
 from mrt.backend.rewrites.known_bounds import bounds_of_inputs, known_bounds
 from mrt.backend.rewrites.with_quantizers import with_quantizers
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
@@ -73,7 +74,7 @@ def compile_model(
     compiler = KernelCompiler(machine, as_object)
     builder = lower(schedule_by_rule if tuner is None else tuner.scheduler(lower, machine), compiler.add)
     builder.add_bytes(metadata.to_json().encode(), METADATA)
-    return Module(compile_linkable(builder.module(), machine, compiler, linker), metadata)
+    return Module(compile_linkable(builder.module(), machine, compiler, linker, builder.shelf), metadata)
 
 
 def _constants_in_results(graph: Graph, postprocess: Graph | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -146,26 +147,33 @@ def compile_executable(
     machine: Machine,
     compiler: KernelCompiler | None = None,
     constants_given: Collection[str] = (),
+    shelf: Shelf | None = None,
 ) -> Executable:
     """An executable of what a `ModuleBuilder` made, to be run; CompilationError with TVM's reason if there is none.
 
-    compiler: what compiles kernels of the module already, and gives modules. constants_given: see `join_calls`.
+    compiler: what compiles kernels of the module already, and gives modules. constants_given, shelf: see
+    `join_calls`.
     """
     compiler = compiler or KernelCompiler(machine)
     with _compiling(machine):
-        bytecode, joined = _joined(module, compiler, constants_given)
+        bytecode, joined = _joined(module, compiler, constants_given, shelf)
         return Executable(bytecode, _written(joined.calls, False, machine), compiler.finish(), joined.constants)
 
 
 def compile_linkable(
-    module: tvm.IRModule, machine: Machine, compiler: KernelCompiler, linker: Linker = THIS_MACHINE
+    module: tvm.IRModule,
+    machine: Machine,
+    compiler: KernelCompiler,
+    linker: Linker = THIS_MACHINE,
+    shelf: Shelf | None = None,
 ) -> Linkable:
     """What is linked to a library of what a `ModuleBuilder` made; raises as `compile_executable`.
 
-    compiler: what compiles kernels of the module already, and gives object files. linker: what links them.
+    compiler: what compiles kernels of the module already, and gives object files. linker: what links them. shelf: see
+    `join_calls`.
     """
     with _compiling(machine):
-        bytecode, joined = _joined(module, compiler)
+        bytecode, joined = _joined(module, compiler, shelf=shelf)
         calling = as_object(_written(joined.calls, True, machine))
         # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
         library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
@@ -191,14 +199,18 @@ def _compiling(machine: Machine) -> Iterator[None]:
 
 
 def _joined(
-    module: tvm.IRModule, compiler: KernelCompiler, constants_given: Collection[str] = ()
+    module: tvm.IRModule,
+    compiler: KernelCompiler,
+    constants_given: Collection[str] = (),
+    shelf: Shelf | None = None,
 ) -> tuple[Any, Joined]:
     """The virtual machine's bytecode, and what it was made of; `compiler` is given the kernels that it lacks."""
     kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
     for name in sorted(kernels):
         compiler.add(name, kernels[name])
     builder = relax.ExecBuilder()
-    joined = join_calls(module, constants_given, {name for name, made in kernels.items() if prefetching_steps(made)})
+    prefetching = {name for name, made in kernels.items() if prefetching_steps(made)}
+    joined = join_calls(module, constants_given, prefetching, shelf)
     vm_build._vmcodegen(builder, _pipeline()(joined.functions))
     return builder.get(), joined
 

@@ -48,12 +48,13 @@ class TvmRunner:
         storages = builder.add(graph, MAIN, self.known, as_they_lie=True)
         builder.add_bytes(b"\0", RELEASE)
         # Constants would be hashed before they became part of the executable, which takes as long as a few runs.
-        executable = compile_executable(builder.module(), machine, compiler, constants_given=(MAIN,))
+        executable = compile_executable(builder.module(), machine, compiler, (MAIN,), builder.shelf)
         machines = _Machines(executable)
+        fed_alone = Graph(graph.inputs, graph.inputs)  # the constants hold all that is needed of the parameters
 
         def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
-            fed, functions = graph.feed(feeds), machines.own
-            arguments = [tensor_of(fed[symbol.name]) for symbol in graph.inputs]
+            fed, functions = fed_alone.feed(feeds), machines.own
+            arguments = [tensor_of(fed[symbol.name]) for symbol in fed_alone.inputs]
             # Outputs may be hundreds of MiB: they are not copied, and nobody but the caller holds them.
             outputs = [np.from_dlpack(output) for output in functions[MAIN](*arguments, executable.constants)]
             functions[RELEASE]()

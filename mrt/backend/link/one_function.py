@@ -19,14 +19,13 @@ from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import ir, relax, tirx
 
 from mrt.backend.kernels.generic.prefetch import LINE_BYTES
 from mrt.backend.kernels.generic.prefetch_next_kernel import COUNT_BYTES, LEAD_BYTES
 from mrt.backend.link.calls import FAR, Calls, Pointer
 from mrt.backend.link.workspace import Lifetime, plan_memory
-from mrt.backend.memory.alignment import ALIGNMENT, aligned, empty, tensor_of
+from mrt.backend.memory.alignment import ALIGNMENT, Shelf, aligned
 from mrt.runtime import CALLS, MEMORY
 
 
@@ -44,15 +43,19 @@ class Joined:
 
 
 def join_calls(
-    module: tvm.IRModule, constants_given: Collection[str] = (), prefetching: Collection[str] = ()
+    module: tvm.IRModule,
+    constants_given: Collection[str] = (),
+    prefetching: Collection[str] = (),
+    shelf: Shelf | None = None,
 ) -> Joined:
     """Joins the calls of every function that calls kernels.
 
     Such a function is straight: `call_tir`, `call_tir_inplace`, `alloc_tensor` and tuples. Kernels are called by their
     names and are not in what is given. constants_given: functions that do not hold the constants: they are the last
     argument of `NAME_memory` and of `NAME`. prefetching: kernels that take two more pointers (`prefetch_next_kernel`).
+    shelf: where constants lie already, in the order in which they are read best.
     """
-    builder, constants = relax.BlockBuilder(), _Constants()
+    builder, constants = relax.BlockBuilder(), shelf or Shelf()
     functions = {
         variable.name_hint: function
         for variable, function in module.functions.items()
@@ -64,7 +67,7 @@ def join_calls(
         if name in constants_given or function.params or _calls_kernels(function)
     }
     prefetches = {name: _prefetches(program, constants, prefetching) for name, program in programs.items()}
-    packed = constants.packed()
+    packed = constants.content
     size, held = int(packed.shape[0]), relax.const(packed)
     for name, function in functions.items():
         if name in programs:
@@ -164,37 +167,8 @@ class _Program:
             self.output_bytes += aligned(memory.size)
 
 
-class _Constants:
-    """The tensors that kernels take as constants, one after the other."""
-
-    def __init__(self) -> None:
-        self._offsets: dict[int, int] = {}
-        self._tensors: list[tuple[int, Any]] = []
-        self._size = 0
-
-    @property
-    def size(self) -> int:
-        """In bytes, of all that have a place."""
-        return self._size
-
-    def place(self, tensor: Any) -> _Packed:
-        # The same memory is the same tensor, as long as all are held.
-        key, size = tensor.data_ptr(), math.prod(tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
-        if key not in self._offsets:
-            self._offsets[key] = self._size
-            self._tensors.append((self._size, tensor))
-            self._size += aligned(size)
-        return _Packed(self._offsets[key], size)
-
-    def packed(self) -> Any:
-        """All of them as one tensor of bytes."""
-        held = empty((max(self._size, 1),), np.uint8)
-        held[-ALIGNMENT:] = 0
-        for offset, tensor in self._tensors:
-            content = np.from_dlpack(tensor).reshape(-1).view(np.uint8)
-            end = offset + content.size
-            held[offset:end], held[end : aligned(end)] = content, 0
-        return tvm_ffi.from_dlpack(held)
+def _placed(tensor: Any, constants: Shelf) -> _Packed:
+    return _Packed(constants.place(tensor), math.prod(tensor.shape) * np.dtype(str(tensor.dtype)).itemsize)
 
 
 def _calls_kernels(function: Any) -> bool:
@@ -209,7 +183,7 @@ def _operator(value: Any) -> str:
     return str(value.op.name) if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) else ""
 
 
-def _read(function: Any, constants: _Constants) -> _Program:
+def _read(function: Any, constants: Shelf) -> _Program:
     inputs = [_Input(place, variable.ty) for place, variable in enumerate(function.params)]
     program = _Program(inputs)
     values: dict[Any, Any] = dict(zip(function.params, inputs, strict=True))
@@ -223,7 +197,7 @@ def _read(function: Any, constants: _Constants) -> _Program:
 
     def argument(expression: Any) -> Any:
         found = value(expression)
-        return constants.place(found.value) if isinstance(found, ir.GenericConst) else found
+        return _placed(found.value, constants) if isinstance(found, ir.GenericConst) else found
 
     for binding in _bindings(function):
         made, type = binding.value, binding.var.ty
@@ -282,7 +256,7 @@ def _tensor(builder: Any, storage: Any, type: Any, offset: int = 0) -> Any:
     return builder.emit(relax.op.memory.alloc_tensor(storage, offset, type.shape, str(type.dtype)))
 
 
-def _prefetches(program: _Program, constants: _Constants, prefetching: Collection[str]) -> list[tuple[_Packed, ...]]:
+def _prefetches(program: _Program, constants: Shelf, prefetching: Collection[str]) -> list[tuple[_Packed, ...]]:
     """What each call takes besides: if its kernel fetches, what later ones read, and how many lines of a cache that is.
 
     It begins where the call before has ended, LEAD_BYTES after the beginning of the call's own weights or at their end.
@@ -297,7 +271,7 @@ def _prefetches(program: _Program, constants: _Constants, prefetching: Collectio
         lines.append(min(max(end - begin, 0), FAR - 1) // LINE_BYTES if constants.size > LEAD_BYTES else 0)
         begins.append(begin)
         end = begin
-    counts = constants.place(tensor_of(np.array(lines, np.int32))).offset
+    counts = constants.place(constants.put(np.array(lines, np.int32)))
     made = [
         (_Packed(begin, LINE_BYTES * count), _Packed(counts + COUNT_BYTES * i, COUNT_BYTES))
         for i, (begin, count) in enumerate(zip(begins, lines, strict=True))
