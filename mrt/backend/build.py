@@ -146,17 +146,16 @@ def compile_executable(
     module: tvm.IRModule,
     machine: Machine,
     compiler: KernelCompiler | None = None,
-    constants_given: Collection[str] = (),
+    by_bytes: Collection[str] = (),
     shelf: Shelf | None = None,
 ) -> Executable:
     """An executable of what a `ModuleBuilder` made, to be run; CompilationError with TVM's reason if there is none.
 
-    compiler: what compiles kernels of the module already, and gives modules. constants_given, shelf: see
-    `join_calls`.
+    compiler: what compiles kernels of the module already, and gives modules. by_bytes, shelf: see `join_calls`.
     """
     compiler = compiler or KernelCompiler(machine)
     with _compiling(machine):
-        bytecode, joined = _joined(module, compiler, constants_given, shelf)
+        bytecode, joined = _joined(module, compiler, by_bytes, shelf)
         return Executable(bytecode, _written(joined.calls, False, machine), compiler.finish(), joined.constants)
 
 
@@ -201,7 +200,7 @@ def _compiling(machine: Machine) -> Iterator[None]:
 def _joined(
     module: tvm.IRModule,
     compiler: KernelCompiler,
-    constants_given: Collection[str] = (),
+    by_bytes: Collection[str] = (),
     shelf: Shelf | None = None,
 ) -> tuple[Any, Joined]:
     """The virtual machine's bytecode, and what it was made of; `compiler` is given the kernels that it lacks."""
@@ -210,7 +209,7 @@ def _joined(
         compiler.add(name, kernels[name])
     builder = relax.ExecBuilder()
     prefetching = {name for name, made in kernels.items() if prefetching_steps(made)}
-    joined = join_calls(module, constants_given, prefetching, shelf)
+    joined = join_calls(module, by_bytes, prefetching, shelf)
     vm_build._vmcodegen(builder, _pipeline()(joined.functions))
     return builder.get(), joined
 

@@ -25,7 +25,7 @@ from mrt.backend.kernels.generic.prefetch import LINE_BYTES
 from mrt.backend.kernels.generic.prefetch_next_kernel import COUNT_BYTES, LEAD_BYTES
 from mrt.backend.link.calls import FAR, Calls, Pointer
 from mrt.backend.link.workspace import Lifetime, plan_memory
-from mrt.backend.memory.alignment import ALIGNMENT, Shelf, aligned
+from mrt.backend.memory.alignment import ALIGNMENT, Shelf, aligned, side_by_side
 from mrt.runtime import CALLS, MEMORY
 
 
@@ -44,15 +44,15 @@ class Joined:
 
 def join_calls(
     module: tvm.IRModule,
-    constants_given: Collection[str] = (),
+    by_bytes: Collection[str] = (),
     prefetching: Collection[str] = (),
     shelf: Shelf | None = None,
 ) -> Joined:
     """Joins the calls of every function that calls kernels.
 
     Such a function is straight: `call_tir`, `call_tir_inplace`, `alloc_tensor` and tuples. Kernels are called by their
-    names and are not in what is given. constants_given: functions that do not hold the constants: they are the last
-    argument of `NAME_memory` and of `NAME`. prefetching: kernels that take two more pointers (`prefetch_next_kernel`).
+    names and are not in what is given. by_bytes: functions that take two tensors of bytes, all inputs side by side and
+    the constants, which the others hold; so does `NAME_memory` of these. prefetching: kernels that take two more pointers (`prefetch_next_kernel`).
     shelf: where constants lie already, in the order in which they are read best.
     """
     builder, constants = relax.BlockBuilder(), shelf or Shelf()
@@ -64,14 +64,15 @@ def join_calls(
     programs = {
         name: _read(function, constants)
         for name, function in functions.items()
-        if name in constants_given or function.params or _calls_kernels(function)
+        if name in by_bytes or function.params or _calls_kernels(function)
     }
     prefetches = {name: _prefetches(program, constants, prefetching) for name, program in programs.items()}
     packed = constants.content
     size, held = int(packed.shape[0]), relax.const(packed)
     for name, function in functions.items():
         if name in programs:
-            _emit(builder, name, programs[name], _bytes_type(size) if name in constants_given else held)
+            programs[name].by_bytes = name in by_bytes
+            _emit(builder, name, programs[name], _bytes_type(size) if name in by_bytes else held)
         else:
             builder.add_func(function, name)
     calls = {name + CALLS: _calls(program, size, prefetches[name]) for name, program in programs.items()}
@@ -115,6 +116,7 @@ class _Program:
     """A Relax function, read. calls: a kernel's name and its arguments, results included. outputs: tensors made.
 
     results: what the function gives, as places among the outputs, or constants. is_tuple: whether as a tuple.
+    by_bytes: whether all inputs come as one tensor, which is much faster to compile where they are many.
     """
 
     inputs: list[_Input]
@@ -124,8 +126,16 @@ class _Program:
     copied: list[tuple[_Input, _Memory]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     is_tuple: bool = True
+    by_bytes: bool = False
     workspace_bytes: int = 0
     output_bytes: int = 0
+
+    @property
+    def taken(self) -> list[tuple[str, Any]]:
+        """The names and types of what the function takes for its inputs."""
+        if not self.by_bytes:
+            return [(f"input{place}", each.type) for place, each in enumerate(self.inputs)]
+        return [("inputs", _bytes_type(side_by_side(_bytes(each.type) for each in self.inputs)[1]))]
 
     def make(self, type: Any) -> _Memory:
         self.made.append(_Memory(type, len(self.calls), len(self.calls)))
@@ -228,8 +238,7 @@ def _emit(builder: Any, name: str, program: _Program, constants: Any) -> None:
     """Adds the functions of the virtual machine that `name` becomes. constants: held by these, or the type of what is
     given to them."""
     workspace, outputs = _bytes_type(program.workspace_bytes), _bytes_type(program.output_bytes)
-    constants_given = isinstance(constants, relax.TensorType)
-    given = [relax.Var("constants", constants)] if constants_given else []
+    given = [relax.Var("constants", constants)] if program.by_bytes else []
     with builder.function(name + MEMORY, given):
         held = [*(given or [constants]), _tensor(builder, _storage(builder, workspace), workspace)]
         storage = _storage(builder, outputs)
@@ -237,8 +246,8 @@ def _emit(builder: Any, name: str, program: _Program, constants: Any) -> None:
         made = [_tensor(builder, storage, memory.type, memory.offset) for memory in program.outputs]
         results = [made[each] if isinstance(each, int) else each for each in program.results]
         memory = builder.emit_func_output(relax.Tuple([relax.Tuple(held), relax.Tuple(results)]))
-    inputs = [relax.Var(f"input{i}", each.type) for i, each in enumerate(program.inputs)]
-    given = [relax.Var("constants", constants)] if constants_given else []
+    inputs = [relax.Var(taken, type) for taken, type in program.taken]
+    given = [relax.Var("constants", constants)] if program.by_bytes else []
     with builder.function(name, [*inputs, *given], pure=False):
         found = builder.emit(relax.Call(memory, given))
         parts = [builder.emit(relax.TupleGetItem(relax.TupleGetItem(found, 0), i)) for i in range(len(held))]
@@ -281,7 +290,8 @@ def _prefetches(program: _Program, constants: Shelf, prefetching: Collection[str
 
 def _calls(program: _Program, constant_bytes: int, prefetches: Sequence[tuple[_Packed, ...]]) -> Calls:
     # The caller's memory begins anywhere.
-    parameters = [_buffer(each.type, f"input{i}", _item_bytes(each.type)) for i, each in enumerate(program.inputs)]
+    parameters = [_buffer(type, taken, _item_bytes(type)) for taken, type in program.taken]
+    places, _ = side_by_side(_bytes(each.type) for each in program.inputs)
     constants = len(parameters)
     workspace, outputs = constants + 1, constants + 2
     sizes = {"constants": constant_bytes, "workspace": program.workspace_bytes, "outputs": program.output_bytes}
@@ -290,7 +300,7 @@ def _calls(program: _Program, constant_bytes: int, prefetches: Sequence[tuple[_P
     def pointer(argument: Any) -> Pointer:
         match argument:
             case _Input():
-                return Pointer(argument.place)
+                return Pointer(0, places[argument.place]) if program.by_bytes else Pointer(argument.place)
             case _Packed():
                 return Pointer(constants, argument.offset)
             case _Memory():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,15 @@ def tensor_of(array: Array) -> Any:
     held = empty(array.shape, array.dtype)
     held[...] = array
     return tvm_ffi.from_dlpack(held)
+
+
+def side_by_side(sizes: Iterable[int]) -> tuple[list[int], int]:
+    """Where tensors of so many bytes begin that lie one behind the other, and the bytes of all, at least one."""
+    places, end = [], 0
+    for size in sizes:
+        places.append(end)
+        end += aligned(size)
+    return places, max(end, 1)
 
 
 class Shelf:
