@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -208,16 +208,33 @@ class Expander:
         return self.builder.quantized(self.builder.cast(output.symbol, dtype), output.scale, output.zero_points)
 
 
-def rounded_weights(planned: PlannedGraph, observed: Calibration | None = None) -> dict[str, Array]:
-    """The real values of the integer weight of every reduction, float64 of the weight's shape, by the reduction's name.
+class RoundedWeights(Mapping[str, Array]):
+    """The real values of integer weights by the reduction's name, float64 of the weight's shape.
 
-    Raises what `expand_graph` does.
+    The integers are held, and each weight is made anew when it is asked for: all of them would take eight times the
+    bytes.
     """
+
+    def __init__(self, made: Mapping[str, Callable[[], Array]]) -> None:
+        self._made = dict(made)
+
+    def __getitem__(self, name: str) -> Array:
+        return self._made[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def rounded_weights(planned: PlannedGraph, observed: Calibration | None = None) -> RoundedWeights:
+    """What the integer weight of every reduction stands for; raises what `expand_graph` does."""
     expander = Expander(planned, observed)
-    found: dict[str, Array] = {}
+    found: dict[str, Callable[[], Array]] = {}
     for symbol in expander.graph.operators:
         expander.expand(symbol)
         dequantized = expander.builder.dequantized_weight
         if dequantized is not None and symbol.channel_axis is not None:
-            found[symbol.name] = dequantized()
-    return found
+            found[symbol.name] = dequantized
+    return RoundedWeights(found)

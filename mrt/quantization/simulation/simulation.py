@@ -13,7 +13,7 @@ from mrt.calibration.stream import Chunk, chunks
 from mrt.collector import paused_collector
 from mrt.quantization.algorithms.algorithm import Samples
 from mrt.quantization.cost import network_operations
-from mrt.quantization.expand import PlannedGraph, plan_graph, rounded_weights
+from mrt.quantization.expand import PlannedGraph, RoundedWeights, plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.rounded_graph import measured, rounded_graph
 from mrt.quantization.tensor_plan import Plan
@@ -197,11 +197,11 @@ def simulation_of(graph: Graph, observed: Calibration, config: QuantizationConfi
 
 def planned_weights(
     graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
-) -> tuple[PlannedGraph, dict[str, Array]]:
+) -> tuple[PlannedGraph, RoundedWeights]:
     """The plan of a prepared float graph and its `rounded_weights`; those made last are kept with the samples."""
     key = graph, config.model_dump_json()
     if samples.weights is None or samples.weights[0] != key:
         planned = plan_graph(graph, observed.ranges, config)
         samples.weights = key, (planned, rounded_weights(planned, observed))
-    found: tuple[PlannedGraph, dict[str, Array]] = samples.weights[1]
+    found: tuple[PlannedGraph, RoundedWeights] = samples.weights[1]
     return found
