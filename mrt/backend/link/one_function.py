@@ -52,8 +52,8 @@ def join_calls(
 
     Such a function is straight: `call_tir`, `call_tir_inplace`, `alloc_tensor` and tuples. Kernels are called by their
     names and are not in what is given. by_bytes: functions that take two tensors of bytes, all inputs side by side and
-    the constants, which the others hold; so does `NAME_memory` of these. prefetching: kernels that take two more pointers (`prefetch_next_kernel`).
-    shelf: where constants lie already, in the order in which they are read best.
+    the constants, which the others hold; so does `NAME_memory` of these. prefetching: kernels that take two more
+    pointers (`prefetch_next_kernel`). shelf: where constants lie already, in the order in which they are read best.
     """
     builder, constants = relax.BlockBuilder(), shelf or Shelf()
     functions = {
