@@ -15,10 +15,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "best": {
         "activation.quantizer": "auto",
         "weight.rounding": "gptq",
+        "parameter_changes": ("smooth",),
         "more_bits": "auto",
         "bias_correction": "selected",
+        "output.room": 4.0,
     },
-    "fast": {"activation.quantizer": "auto", "bias_correction": "fast"},
+    "fast": {"activation.quantizer": "auto", "bias_correction": "fast", "output.room": 4.0},
     "mrt": {},
 }
 """By name: the options that it sets where the configuration does not; the others have their own defaults."""
@@ -34,9 +36,12 @@ def with_preset(config: QuantizationConfig, graph: Graph, has_data: bool) -> Qua
     Inputs of integers that are not declared are what follows from the graph, as it was read.
     """
     chosen = PRESETS[config.preset if has_data and not brings_quantization(graph) else "mrt"]
-    update: dict[str, Any] = {"preset": "mrt", "activation": config.activation, "weight": config.weight}
+    update: dict[str, Any] = {"preset": "mrt"}
+    update |= {name: getattr(config, name) for name in ("activation", "weight", "output")}
     for key, value in chosen.items():
         if key == "weight.rounding" and config.weight.bits >= FEW_BITS and network_operations(graph) > MOST_OPERATIONS:
+            continue
+        if key == "output.room" and "bits" in config.output.model_fields_set:
             continue
         section, _, name = key.rpartition(".")
         if section and name not in update[section].model_fields_set:
