@@ -10,6 +10,7 @@ from mrt.quantization.integer_inputs import integer_inputs
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.symbol import Graph
+from mrt.symbol.operators.functions import Rsqrt, Sqrt
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "best": {
@@ -41,6 +42,8 @@ def with_preset(config: QuantizationConfig, graph: Graph, has_data: bool) -> Qua
     for key, value in chosen.items():
         if key == "weight.rounding" and config.weight.bits >= FEW_BITS and network_operations(graph) > MOST_OPERATIONS:
             continue
+        if key == "parameter_changes" and not normalizes(graph):
+            continue
         if key == "output.room" and "bits" in config.output.model_fields_set:
             continue
         section, _, name = key.rpartition(".")
@@ -50,6 +53,14 @@ def with_preset(config: QuantizationConfig, graph: Graph, has_data: bool) -> Qua
             update[name] = value
     inputs = integer_inputs(graph, config.inputs)
     return config.model_copy(update=update | ({"inputs": {**config.inputs, **inputs}} if inputs else {}))
+
+
+def normalizes(graph: Graph) -> bool:
+    """Whether a graph, as it was read, may hold a normalization with factors: one, or a root, of which one is spelled.
+
+    What others make of changed parameters depends on all options, so that a calibration that is kept would be lost.
+    """
+    return any(s.operator.affine_axis is not None or isinstance(s.operator, (Rsqrt, Sqrt)) for s in graph.operators)
 
 
 def _is_set(config: QuantizationConfig, name: str) -> bool:

@@ -94,15 +94,16 @@ def rounded_graph(plan: Plan, batch: int, weights: Mapping[str, Array], has_gate
 def measured(graph: Graph) -> tuple[Symbol, ...]:
     """The float tensors whose errors are the network's: its outputs, and instead of a Concat's its parts.
 
-    A part that is small, such as scores beside boxes, would not be seen in the whole. Instead of an output of integers
-    there are the floats from which it follows.
+    A part that is small, such as scores beside boxes, would not be seen in the whole. Instead of an output of integers,
+    or of elements in their order, there are the floats from which it follows.
     """
     found: dict[Symbol, None] = {}
     pending = list(reversed(graph.outputs))
     while pending:
         symbol = pending.pop()
         parts = [source for source in symbol.inputs if graph.value(source) is None]
-        if _joins(symbol) or (symbol.operator.keeps_scale and _joins(root_of(symbol))) or not symbol.type.is_float:
+        is_seen_before = not symbol.type.is_float or symbol.operator.compares_elements
+        if _joins(symbol) or (symbol.operator.keeps_scale and _joins(root_of(symbol))) or is_seen_before:
             pending += reversed(parts)
         elif graph.value(symbol) is None:
             found[symbol] = None
