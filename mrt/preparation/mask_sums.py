@@ -54,7 +54,8 @@ def _parts(graph: Graph, total: Symbol, made: Symbol, builder: GraphBuilder) -> 
     if place is None or not forbids(graph, total):
         return None
     bias = made.inputs[place]
-    if not graph.value(total.inputs[place]).any():
+    constant = graph.value(total.inputs[place])
+    if constant is None or not constant.any():
         return None
     nothing = builder.parameter(f"{total.name}_nothing", np.zeros((1,) * bias.type.rank, bias.dtype))
     choice = [nothing if index == place else source for index, source in enumerate(made.inputs)]

@@ -6,7 +6,7 @@ the normalisation. A multiplication by a constant of each channel goes into the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,11 +54,7 @@ class WithOwnFactors:
 
     def needs(self, needs: Needs) -> Needs:
         """What is to be observed of the graph as it was, so that these needs of the changed one follow."""
-        moved = {
-            field: tuple(replace(each, tensor=self.sources.get(each.tensor, each.tensor)) for each in asked)
-            for field, asked in (("means", needs.means), ("squares", needs.squares))
-        }
-        return replace(needs, **moved)
+        return replace(needs, means=self._before(needs.means), squares=self._before(needs.squares))
 
     def observed(self, before: Calibration) -> Calibration:
         """What calibration would find."""
@@ -88,6 +84,9 @@ class WithOwnFactors:
                 squares={each: found for each, found in observed.squares.items() if each.tensor not in idle},
             )
         return replace(changed, graph=rewrite_graph(changed.graph, rewrite), observed=observed)
+
+    def _before(self, asked: Sequence[Channels]) -> tuple[Channels, ...]:
+        return tuple(replace(each, tensor=self.sources.get(each.tensor, each.tensor)) for each in asked)
 
     def _copied(self, table: Mapping[Channels, tuple[float, ...]]) -> dict[Channels, tuple[float, ...]]:
         made = dict(table)

@@ -48,7 +48,7 @@ class Site:
             raise ValueError(f"{self.tensor.name}: the plan does not round it")
         planned, parts, rows = plan[self.tensor], 2**finer, []
         for one in target.channel_targets(self.channels):
-            lo, hi = one.lo - one.zero_point, one.hi - one.zero_point
+            lo, hi = float(one.lo - one.zero_point), float(one.hi - one.zero_point)
             if self.edge is not None and planned.covers_part:
                 lo, hi = min(lo, planned.range.lo / one.scale), max(hi, planned.range.hi / one.scale)
             rows.append((parts / one.scale, np.floor(parts * lo), np.ceil(parts * hi), one.scale / parts))
