@@ -140,6 +140,7 @@ RECORDS = {
         mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/tile_as_concat.py
         mrt/backend/rewrites/widen_clips.py mrt/export/onnx/node.py mrt/simplification/integer.py""",
     "what scales the rows of a weight asks for a layer, which has them": "mrt/quantization/equalization/layers.py",
+    "a normalization is spelled out by a root": "mrt/quantization/presets.py",
     "what a network masks is seen by the operators in front of a softmax": "mrt/quantization/plan/attention_masks.py",
     "a network that was quantized in training is told by its quantizers": """
         mrt/quantization/constant_grids.py mrt/quantization/plan/rounded_anew.py

@@ -96,9 +96,12 @@ class OutputConfig(_Options):
 
     Where no bits are given, an output that is joined of parts of other ranges has as many more as leave each part 12,
     up to 24, and one that nothing rounds in a network that brings quantizers has 24, with room beyond its range.
+    room: how many times as far as calibrated an output reaches before it saturates, as far as it can; 4 by the presets
+    best and fast where no bits are given.
     """
 
     bits: int = Field(default=16, ge=2, le=16)
+    room: float = Field(default=1.0, ge=1.0, le=256.0)
 
 
 class InputConfig(_Options):
