@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from mrt.cli import compile, export, inspect, run, tune, verify
+from mrt.cli import compile, export, inspect, quantize, run, tune, verify
 from mrt.cli.app import UNMET, app
 
 __all__ = ["UNMET", "app", "main"]
 
 COMMANDS: Mapping[str, Callable[..., None]] = {
+    "quantize": quantize.quantize,
     "run": run.run,
     "tune": tune.tune,
     "verify": verify.verify,
