@@ -50,7 +50,7 @@ def data_section(
         calibration, scored, remark = _parted(read["--data"], samples, in_order)
         parts = {"calibration": calibration, "test": scored}
         remarks.append(remark)
-    places = {("data", part, key): f"--{key}" for part in parts for key in keys}
+    places: dict[KeyPath, str] = {("data", part, key): f"--{key}" for part in parts for key in keys}
     return Section(parts, places, tuple(filter(None, remarks)))
 
 

@@ -14,6 +14,7 @@ from mrt.datasets import Dataset, load_dataset
 from mrt.datasets.loader import function_of, read_loader, takes_split
 from mrt.datasets.npz import names_in
 from mrt.errors import ConfigError
+from mrt.messages import KeyPath
 from mrt.symbol import TensorType
 
 KINDS = {"folder": "a folder of images", "npz": "an .npz file", "npy": "an .npy file", "loader": "a function"}
@@ -99,7 +100,7 @@ def read_source(
 
 def _validated(section: Mapping[str, Any], option: str) -> DatasetConfig:
     """The section as a configuration reads it; ConfigError naming the option of what is wrong."""
-    places = {("data", "calibration", key): f"--{key}" for key in section}
+    places: dict[KeyPath, str] = {("data", "calibration", key): f"--{key}" for key in section}
     data = {"model": {"path": "."}, "data": {"calibration": section}}
     config = config_of(Source(data, {(): option, **places}), Path.cwd()).data.calibration
     if config is None:

@@ -15,6 +15,7 @@ from mrt.config import RunConfig
 from mrt.config.load import config_of
 from mrt.config.source import Source
 from mrt.errors import ConfigError
+from mrt.messages import KeyPath
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.stages.network import read_network
 from mrt.symbol import Graph
@@ -79,9 +80,13 @@ def _default_output(model: str) -> Path:
     return Path("out") / (f"{Path(file).stem}-{function}" if colon and file.endswith(".py") else Path(model).stem)
 
 
-def _source(data: Any, places: Mapping[Any, str], shapes: tuple[str, ...], settings: tuple[str, ...]) -> Source:
+def _source(data: Any, places: Mapping[KeyPath, str], shapes: tuple[str, ...], settings: tuple[str, ...]) -> Source:
     """The plain data with what --shape and --set say; every key stands in the option that it comes from."""
-    options = {("model", "path"): "MODEL", ("compile", "target"): "--target", ("compile", "batch"): "--batch"}
+    options: dict[KeyPath, str] = {
+        ("model", "path"): "MODEL",
+        ("compile", "target"): "--target",
+        ("compile", "batch"): "--batch",
+    }
     source = Source(_escaped(data), {(): "mrt quantize", **options, **places})
     for text in settings:
         source = source.overridden(text)
