@@ -144,11 +144,14 @@ def _keeping_finished(workspace: Workspace, report: Reporter) -> Iterator[None]:
     """Where a stage fails or is interrupted, says which are finished, and removes what it left half done."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             workspace.clear()
+        kept = f"finished and kept for the next run: {', '.join(workspace.made)}"
+        if isinstance(error, KeyboardInterrupt) and workspace.made:
+            raise KeyboardInterrupt(kept) from None
         if workspace.made:
-            report.line(f"finished and kept for the next run: {', '.join(workspace.made)}")
+            report.line(kept)
         raise
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrt.config import DatasetConfig, LoaderDataset
+from mrt.config import DatasetConfig, FolderDataset, LoaderDataset
 from mrt.config.load import config_of
 from mrt.config.source import Source
 from mrt.datasets import Dataset, load_dataset
+from mrt.datasets.folder import IMAGE_SUFFIXES, images_of
 from mrt.datasets.loader import function_of, read_loader, takes_split
 from mrt.datasets.npz import names_in
 from mrt.errors import ConfigError
@@ -90,6 +91,8 @@ def read_source(
         remark = f"{where}: not read: {', '.join(unread)}" + ("" if "y" in keys else "; --y names labels")
         remark = remark if unread else ""
     config = _validated(section, option)
+    if isinstance(config, FolderDataset) and not images_of(config, f"{option} {where}")[0]:
+        raise ConfigError(f"{option} {where} holds no images ({', '.join(sorted(IMAGE_SUFFIXES))}); {_needed()}")
     has_parts = isinstance(config, LoaderDataset) and takes_split(function_of(config, option))
     dataset = _looked_at(config, inputs, option, most)
     if kind != "loader":
