@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from difflib import get_close_matches
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import Self
@@ -17,6 +20,8 @@ else:
     ModelMetaclass = type(BaseModel)
 
 Kind = TypeVar("Kind", bound="Options")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 
 class _Translating(ModelMetaclass):
@@ -51,6 +56,26 @@ def checked(value: object, kind: type[Kind], name: str) -> Kind:
     if not isinstance(value, kind):
         raise ConfigError(f"{name} is {short(value)}; an mrt.{kind.__name__}, or None, is needed")
     return value
+
+
+def naming_keywords(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """The function, which answers a keyword that it does not take by a ConfigError that names the nearest one."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def call(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+        for name in options:
+            if name not in signature.parameters:
+                near = get_close_matches(name, signature.parameters, 1, cutoff=0.5)
+                meant = f"did you mean {near[0]}?" if near else f"its arguments are {', '.join(signature.parameters)}"
+                raise ConfigError(f"{function.__name__}: {name} is no argument (found {short(options[name])}); {meant}")
+        try:
+            signature.bind(*args, **options)
+        except TypeError as error:
+            raise ConfigError(f"{function.__name__}: {error}; its arguments are {signature}") from None
+        return function(*args, **options)
+
+    return call
 
 
 def _translated(error: ValidationError, kind: Any, data: Any) -> ConfigError:

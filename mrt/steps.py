@@ -11,11 +11,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
+from mrt.assembly import assemble
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import ConfigError, MRTError, QuantizationError
-from mrt.model import QuantizedModel, assemble
+from mrt.model import QuantizedModel
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
 from mrt.quantization.algorithms.algorithm import (
@@ -106,7 +107,8 @@ class Step:
 def run_steps(work: Work, last: Step) -> Work:
     """The work once the steps up to `last` are done."""
     for step in STEPS[: STEPS.index(last) + 1]:
-        work = step.run(work)
+        with work.report.step(step.name):
+            work = step.run(work)
     return work
 
 
@@ -204,7 +206,8 @@ def _quantize(work: Work) -> Work:
         chosen = _choices(work, samples)
     observed = chosen.observed
     integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
-    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen.notes))
+    notes = (*work.notes, *chosen.notes)
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model)

@@ -37,16 +37,18 @@ ORDER = (
     "mrt.transform mrt.pipeline",
     "mrt.api mrt.stages",
     "mrt.steps",
-    "mrt.model_evaluation mrt.batches",
+    "mrt.model_evaluation mrt.batches mrt.assembly",
     "mrt.report",
-    "mrt.model mrt.datasets mrt.workspace mrt.evaluation",
+    "mrt.model mrt.datasets mrt.workspace",
+    "mrt.scoring mrt.model_page",
     "mrt.export mrt.config",
     "mrt.backend",
     "mrt.runtime mrt.certificate expansions",
     "mrt.quantization mrt.module_record",
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
-    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths",
-    "mrt.messages mrt.plugins mrt.collector mrt.progress mrt.workers mrt.tvm_errors mrt.lean_tvm",
+    "mrt.samples mrt.evaluation",
+    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress",
+    "mrt.messages mrt.plugins mrt.collector mrt.workers mrt.tvm_errors mrt.lean_tvm",
     "mrt.errors mrt.version",
 )
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
@@ -91,6 +93,7 @@ QUANTIZATION = tuple(
 )
 """Quantization from top to bottom: of the algorithms some run an expansion, and some serve one."""
 FRONTEND = (
+    "mrt.frontend.anything",
     "mrt.frontend",
     "mrt.frontend.formats",
     "mrt.frontend.onnx mrt.frontend.mxnet mrt.frontend.openvino mrt.frontend.tflite "

@@ -34,7 +34,7 @@ _LIBRARIES = ("aten", "quantized_decomposed", _TORCHAO)
 def load_program(archive: bytes, title: str) -> torch.export.ExportedProgram:
     """The program of an archive that read_archive wrote; ModelFileError where torch does not read it."""
     try:
-        with _quiet():
+        with quiet():
             if f"torch.ops.{_TORCHAO}.".encode() in archive:
                 know_torchao()
             program: torch.export.ExportedProgram = torch.export.load(io.BytesIO(archive))
@@ -57,7 +57,7 @@ def prepare_program(
     """
     _check_trained(program)
     try:
-        with _quiet():
+        with quiet():
             prepared = _with_inputs(program, options).run_decompositions(_decompositions())
     except MRTError:
         raise
@@ -85,7 +85,7 @@ def _decompositions() -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the warnings that torch gives of itself."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
