@@ -8,6 +8,7 @@ from typing import Any
 
 from mrt.datasets.dataset import are_many_integers
 from mrt.errors import DataError
+from mrt.messages import inputs_option
 from mrt.quantization.options import InputConfig
 from mrt.samples import arrays_of, batches_in, count_of, parts_of
 from mrt.symbol import Array, Symbol
@@ -79,7 +80,7 @@ def integer_notes(integers: Mapping[str, str], given: Mapping[str, InputConfig])
     return tuple(
         f"input {name} was calibrated on {dtype} taken as the real values that the network reads; if the network reads "
         f"preprocessed values calibrate on these, and to have integers taken without a float declare what they stand "
-        f"for: quantize.inputs.{name}"
+        f"for: {inputs_option(name)}"
         for name, dtype in integers.items()
         if name not in given
     )

@@ -25,11 +25,12 @@ from mrt.certificate.verify import (
 )
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import CompilationError, ConfigError, DataError, GraphError, ModelFileError
+from mrt.errors import CompilationError, ConfigError, DataError, GraphError, ModelFileError, QuantizationError
 from mrt.messages import short
 from mrt.model_page import model_page
 from mrt.paths import as_path
 from mrt.progress import ProgressOption, reporting
+from mrt.quantization.integer.integer_graph import IntegerGraph, input_quantization
 from mrt.result_folder import current, save_all
 from mrt.symbol import Array, Graph, Interval
 from mrt.symbol.arrays import named_inputs
@@ -352,6 +353,51 @@ def _stream(model: QuantizedModel, integer: bool) -> Stream:
     return Stream(list(entries), kept, run)
 
 
+def assemble(
+    integer: IntegerGraph,
+    postprocess: Graph | None,
+    ranges: Mapping[str, Range],
+    notes: Sequence[str] = (),
+    network: Graph | None = None,
+) -> QuantizedModel:
+    """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`.
+
+    network: the float network as read, which names the outputs.
+    """
+    inputs = tuple(input_quantization(symbol, target) for symbol, target in integer.inputs)
+    names = {symbol.name: Interval.of(t.lo, t.hi, symbol.shape) for symbol, t in integer.inputs}
+    bounds = derive(integer.graph, names)
+    outputs = tuple(
+        TensorQuantization(
+            q.symbol.name,
+            q.symbol.shape,
+            q.symbol.dtype,
+            np.float64(q.step),
+            q.zero_point,
+            bounds[q.symbol.name].lo,
+            bounds[q.symbol.name].hi,
+        )
+        for q in integer.outputs
+    )
+    for entry in (*inputs, *outputs):
+        if entry.defect:
+            raise QuantizationError(f"{entry.defect}; scale the network's weights or data")
+    model = QuantizedModel(
+        integer.graph,
+        inputs,
+        outputs,
+        postprocess,
+        {name: replace(found, channels=()) for name, found in ranges.items()},
+        integer.scales,
+        integer.zero_points,
+        (*notes, *integer.notes),
+        integer.corrections,
+        () if network is None else network.titles,
+        network,
+    )
+    return _knowing(model, facts=bounds)
+
+
 @paused_collector()
 def load(directory: str | os.PathLike[str]) -> QuantizedModel:
     """The model saved in `directory`, verified; ModelFileError or VerificationError saying what is wrong.
@@ -374,10 +420,10 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
         facts.corrections,
         facts.output_names,
     )
-    return knowing(model, files=verified.files)
+    return _knowing(model, files=verified.files)
 
 
-def knowing(model: QuantizedModel, **known: Any) -> QuantizedModel:
+def _knowing(model: QuantizedModel, **known: Any) -> QuantizedModel:
     """`model` with cached properties filled in; a model made from it computes its own."""
     vars(model).update(known)
     return model

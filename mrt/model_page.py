@@ -72,7 +72,7 @@ def _weight(graph: Graph, symbol: Symbol) -> Any:
 
 
 def _layers(graph: Graph, layers: Sequence[Symbol], facts: Mapping[str, TensorFact]) -> list[str]:
-    rows = [("layer", "operator", "weight", "bits", "input", "sum bits")]
+    rows: list[tuple[str, ...]] = [("layer", "operator", "weight", "bits", "input", "sum bits")]
     rows += [_row(graph, symbol, facts) for symbol in layers[:MOST_LAYERS]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

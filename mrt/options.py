@@ -29,6 +29,9 @@ class _Translating(ModelMetaclass):
     wrong in a configuration is found at once."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:  # noqa: N805
+        if args:
+            keys = ", ".join(cls.model_fields)
+            raise ConfigError(f"{cls.__name__} is given {short(args[0])} without a key; give KEY=value, of {keys}")
         try:
             return super().__call__(*args, **options)
         except ValidationError as error:
@@ -39,6 +42,18 @@ class Options(BaseModel, metaclass=_Translating):
     """Options by keyword; ConfigError naming each that is wrong or unknown, what it is and what is needed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = type(self).__name__
+        raise ConfigError(f"{kind}: {name} cannot be set, options do not change; make others, {kind}({name}=…)")
+
+    @classmethod
+    def model_validate_json(cls, json_data: Any, **options: Any) -> Self:
+        """The options in a JSON text; ConfigError as above."""
+        try:
+            return super().model_validate_json(json_data, **options)
+        except ValidationError as error:
+            raise _translated(error, cls, json_data) from None
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:

@@ -11,12 +11,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
-from mrt.assembly import assemble
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import ConfigError, MRTError, QuantizationError
-from mrt.model import QuantizedModel
+from mrt.model import QuantizedModel, assemble
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
 from mrt.quantization.algorithms.algorithm import (
@@ -33,6 +32,7 @@ from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.expand import expand_graph, plan_graph
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.integer.simplified import simplified
+from mrt.quantization.names import with_given_names
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.sensitivity import Sensitivity, sensitivity_of
 from mrt.quantization.simulation.simulation import Simulation, planned_weights
@@ -145,6 +145,7 @@ def _prepare(work: Work) -> Work:
 
 
 def _calibrate(work: Work) -> Work:
+    work = _named(work)
     graph, settings = found(work.prepared).graph, work.settings
     check_covered(graph)
     settings.quantize.check_against(graph)
@@ -163,6 +164,12 @@ def _calibrate(work: Work) -> Work:
     prepared = found(work.prepared)
     prepared = replace(prepared, graph=graph, notes=(*prepared.notes, *notes))
     return replace(work, prepared=prepared, observed=observed, notes=(*work.notes, *data.notes, *notes))
+
+
+def _named(work: Work) -> Work:
+    """The work with overrides by the names of the prepared graph, where the model's own are given."""
+    config = with_given_names(work.settings.quantize, work.graph, found(work.prepared).graph)
+    return replace(work, settings=replace(work.settings, quantize=config))
 
 
 def _batches(work: Work, graph: Graph) -> Batches:
@@ -199,6 +206,7 @@ def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibr
 
 
 def _quantize(work: Work) -> Work:
+    work = _named(work)
     prepared, config = found(work.prepared), work.settings.quantize
     graph = prepared.graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
@@ -215,6 +223,7 @@ def _quantize(work: Work) -> Work:
 
 def plan(work: Work) -> Plan:
     """The plan by which the step `quantize` would expand the network. work: calibrated."""
+    work = _named(work)
     graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
     samples = None if config.more_bits == "none" else _samples(work, graph, lambda done: None)
     if samples is not None:
@@ -228,6 +237,7 @@ def sensitivity(work: Work) -> Sensitivity:
 
     work: calibrated. Raises ConfigError where it has no data to run the network on, and what the step raises.
     """
+    work = _named(work)
     graph = found(work.prepared).graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress)

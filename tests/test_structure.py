@@ -37,7 +37,7 @@ ORDER = (
     "mrt.transform mrt.pipeline",
     "mrt.api mrt.stages",
     "mrt.steps",
-    "mrt.model_evaluation mrt.batches mrt.assembly",
+    "mrt.model_evaluation mrt.batches",
     "mrt.report",
     "mrt.model mrt.datasets mrt.workspace",
     "mrt.scoring mrt.model_page",
@@ -81,14 +81,14 @@ QUANTIZATION = tuple(
         "algorithms.channel_choice",
         "plan",
         "expansion",
-        "integer tensor_plan demand integer_inputs",
+        "integer tensor_plan demand integer_inputs names",
         "algorithms.gptq_rounding",
         "algorithms.least_error_rounding",
         "algorithms.nearest_rounding algorithms.max_range algorithms.percentile_range algorithms.historical_range "
         "algorithms.least_error_range algorithms.integer_least_squares",
         "algorithms.algorithm",
         "constant_grids options granularity cost exact_integers",
-        "quantizer",
+        "quantizer remedies",
     )
 )
 """Quantization from top to bottom: of the algorithms some run an expansion, and some serve one."""

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from mrt.assembly import assemble
 from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE, certify, verify
 from mrt.compilation import TargetConfig
 from mrt.errors import VerificationError
-from mrt.model import QuantizedModel, load
+from mrt.model import QuantizedModel, assemble, load
 from mrt.module_record import ModuleRecord, Provenance, Versions
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig

@@ -12,10 +12,10 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import mrt
-from mrt.assembly import assemble
 from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.errors import VerificationError
+from mrt.model import assemble
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.symbol import Array, Graph, Operator, Symbol, run_passes

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mrt
-from mrt.assembly import assemble
+from mrt.model import assemble
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.expansion import expanded_operators
 from mrt.quantization.options import QuantizationConfig

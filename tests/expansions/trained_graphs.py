@@ -8,8 +8,7 @@ from math import floor
 
 import numpy as np
 
-from mrt.assembly import assemble
-from mrt.model import QuantizedModel
+from mrt.model import QuantizedModel, assemble
 from mrt.preparation import prepare
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import InputConfig, QuantizationConfig

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from mrt.assembly import assemble
 from mrt.calibration import Range
 from mrt.errors import MRTError
-from mrt.model import QuantizedModel
+from mrt.model import QuantizedModel, assemble
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.report.errors import ErrorFact, ErrorTable
