@@ -33,6 +33,7 @@ from mrt.quantization.algorithms.needs import needs_of, values_of
 from mrt.quantization.expand import expand_graph, plan_graph
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.integer.simplified import simplified
+from mrt.quantization.names import with_given_names
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.sensitivity import Sensitivity, sensitivity_of
 from mrt.quantization.simulation.simulation import Simulation, planned_weights
@@ -115,7 +116,8 @@ class Step:
 def run_steps(work: Work, last: Step) -> Work:
     """The work once the steps up to `last` are done."""
     for step in STEPS[: STEPS.index(last) + 1]:
-        work = step.run(work)
+        with work.report.step(step.name):
+            work = step.run(work)
     return work
 
 
@@ -152,6 +154,7 @@ def _prepare(work: Work) -> Work:
 
 
 def _calibrate(work: Work) -> Work:
+    work = _named(work)
     graph, settings = found(work.prepared).graph, work.settings
     check_covered(graph)
     settings.quantize.check_against(graph)
@@ -190,6 +193,12 @@ def _kept(work: Work, network: FloatNetwork) -> FloatNetwork | None:
     return network if not work.is_saved and values_of(network.graph, work.settings.quantize) else None
 
 
+def _named(work: Work) -> Work:
+    """The work with overrides by the names of the prepared graph, where the model's own are given."""
+    config = with_given_names(work.settings.quantize, work.graph, found(work.prepared).graph)
+    return replace(work, settings=replace(work.settings, quantize=config))
+
+
 def _batches(work: Work, graph: Graph) -> Batches:
     """The calibration data; along it the float network says what its states hold."""
     data, states = found(work.data)(graph), states_of(graph)
@@ -224,6 +233,7 @@ def _observed(work: Work, network: FloatNetwork, data: Batches, runner: Runner) 
 
 
 def _quantize(work: Work) -> Work:
+    work = _named(work)
     prepared, config = found(work.prepared), work.settings.quantize
     graph = prepared.graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
@@ -231,7 +241,8 @@ def _quantize(work: Work) -> Work:
         chosen = _choices(work, samples)
     observed = chosen.observed
     integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
-    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen.notes))
+    notes = (*work.notes, *chosen.notes)
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model, chosen=chosen.config)
@@ -239,6 +250,7 @@ def _quantize(work: Work) -> Work:
 
 def plan(work: Work) -> Plan:
     """The plan by which the step `quantize` would expand the network. work: calibrated."""
+    work = _named(work)
     graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
     samples = None if config.more_bits == "none" else _samples(work, graph, lambda done: None)
     if samples is not None:
@@ -252,6 +264,7 @@ def sensitivity(work: Work) -> Sensitivity:
 
     work: calibrated. Raises ConfigError where it has no data to run the network on, and what the step raises.
     """
+    work = _named(work)
     graph = found(work.prepared).graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress)

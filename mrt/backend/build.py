@@ -60,6 +60,7 @@ def compile_model(
     target: Target = NATIVE,
     tuner: Tuner | None = None,
     workers: int = 1,
+    output_names: Sequence[str] = (),
 ) -> Module:
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
@@ -87,7 +88,8 @@ def lower_model(
     Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
     the facts of the integer graph's, in order. digest: SHA-256 of the model's certificate; the module carries it.
     tuner: chooses tilings by what is measured and known of them; without it they are those of the rules. workers: how
-    many calls the module is to run side by side (see `plan_batch`), by code for one core.
+    many calls the module is to run side by side (see `plan_batch`), by code for one core. output_names: what the
+    outputs of a call are called.
     Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
     not made for this machine, or nothing links code for the target; ModelFileError for a database of tilings that is
     missing or broken.
@@ -99,7 +101,7 @@ def lower_model(
     batch = _common_batch(graph, inputs, outputs, postprocess)
     made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)
     constants, states = _constants_in_results(graph, postprocess), _states(graph, postprocess)
-    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *constants, states)
+    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *constants, states, tuple(output_names))
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_quantizers(graph, inputs, outputs, postprocess)
 
