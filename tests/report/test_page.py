@@ -10,6 +10,7 @@ import math
 import re
 import string
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,42 @@ def test_the_command_writes_both(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert page_files(report) == {name: (tmp_path / name).read_bytes() for name in ("report.html", "report.md")}
     assert {path.name for path in tmp_path.iterdir()} == {"report.json", "report.html", "report.md"}
+
+
+def test_a_report_of_another_model_is_refused(tmp_path: Path) -> None:
+    report = made_report(names(2))
+    (tmp_path / "report.json").write_bytes(report_bytes(report))
+    (tmp_path / "certificate.json").write_text("{}")
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 1 and "--from report" in result.output and len(result.output.splitlines()) == 1
+    assert report.model.digest[:12] in result.output and hashlib.sha256(b"{}").hexdigest()[:12] in result.output
+
+
+NEEDED = dict.fromkeys(("ink", "soft", "faint", "ok", "warn"), 4.5) | dict.fromkeys(("act", "wgt", "line"), 3.0)
+
+
+def luminance(color: str) -> float:
+    """WCAG 2: relative luminance of a color like #1a2b3c or #fff."""
+    digits = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colours_can_be_told_from_what_is_behind_them() -> None:
+    """WCAG 2 AA: 4.5 to 1 for text, 3 to 1 for the parts of charts that tell something."""
+    css = (files("mrt.report.page") / "assets" / "report.css").read_text()
+    themes = [dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r"\{[^{}]*--bg:[^{}]*\}", css)]
+    assert len(themes) == 4
+    for theme in themes:
+        for behind in ("bg", "card", "wash"):
+            for name, least in (
+                *dict.fromkeys(("ink", "soft", "faint", "ok", "warn"), 4.4).items(),
+                ("act", 3),
+                ("line", 2.8),
+            ):
+                lights = sorted((luminance(theme[name]), luminance(theme[behind])))
+                assert (lights[1] + 0.05) / (lights[0] + 0.05) >= least, (name, behind, theme)
 
 
 @pytest.mark.parametrize("place", ["", "nothing"])
