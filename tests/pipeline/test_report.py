@@ -68,6 +68,7 @@ def test_shares_add_up_and_time_is_told_of_every_layer_that_computes(report: Rep
     assert shares[0].weights is None and all(each.weights for each in shares[1:])
     weights = report.layers[1].weights
     assert weights is not None and weights.sqnr is not None and weights.sqnr > 35
+    assert [note.kind for note in report.notes].count("fine") >= 1 and all(note.title for note in report.notes)
     assert {function.layer for function in report.time.functions} >= {1, 2}
     assert sum(layer.time_share or 0 for layer in report.layers) == pytest.approx(1, abs=1e-3)
 
