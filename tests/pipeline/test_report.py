@@ -48,6 +48,15 @@ def test_a_report_says_what_the_model_and_the_data_say(reported: Path, report: R
         fact, values = model.certificate.tensors[tensor.name], np.concatenate(walked[tensor.name])
         assert (tensor.lo, tensor.hi, tensor.rule) == (fact.lo, fact.hi, fact.rule)
         assert tensor.seen == [values.min(), values.max()]
+    headroom, rescaling = report.layers[1].headroom, report.layers[1].rescaling
+    assert headroom.sum is not None and headroom.product is not None and rescaling is not None
+    assert (headroom.sum.operator, headroom.product.operator) == ("broadcast_add", "broadcast_mul")
+    assert headroom.sum.bits < 31 < headroom.product.bits and report.proof.spare_bits == round(
+        32 - headroom.sum.bits, 2
+    )
+    assert rescaling.multipliers is not None and headroom.product.bits <= headroom.sum.bits + np.log2(
+        rescaling.multipliers[1]
+    )
     given = report.layers[0]
     assert given.form is not None and given.values is not None and given.sqnr is not None
     steps = np.concatenate(walked[given.form.tensor]).astype(np.float64) - given.form.zero_point
