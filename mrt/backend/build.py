@@ -65,7 +65,7 @@ def compile_model(
 
     The arguments and errors are those of `lower_model`.
     """
-    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers)
+    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers, output_names)
     lowered.builder.add_bytes(lowered.metadata.to_json().encode(), METADATA)
     linkable = compile_linkable(lowered.builder.module(), lowered.machine, lowered.compiler, lowered.linker)
     return Module(linkable, lowered.metadata)
@@ -80,6 +80,7 @@ def lower_model(
     target: Target = NATIVE,
     tuner: Tuner | None = None,
     workers: int = 1,
+    output_names: Sequence[str] = (),
 ) -> LoweredModel:
     """The functions of an integer graph and of the float tail that takes its dequantized outputs in order.
 
