@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, open_verified, vouch
-from mrt.certificate.quantization_file import FORMAT_VERSION
+from mrt.certificate.quantization_file import quantization_json
 from mrt.certificate.verify import (
     GRAPH_FILE,
     PARAMETERS_FILE,
@@ -26,28 +24,30 @@ from mrt.certificate.verify import (
 )
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import CompilationError, DataError, GraphError, ModelFileError, QuantizationError
+from mrt.errors import CompilationError, ConfigError, DataError, ModelFileError, QuantizationError
 from mrt.messages import short
+from mrt.model_exports import Exporting
+from mrt.model_page import model_page
 from mrt.paths import as_path
+from mrt.progress import ProgressOption, reporting
 from mrt.quantization.integer.integer_graph import IntegerGraph, input_quantization
 from mrt.result_folder import current, save_all
 from mrt.symbol import Array, Graph, Interval
-from mrt.symbol.files import atomic_write_all, graph_to_bytes, indented_json
+from mrt.symbol.arrays import named_inputs
+from mrt.symbol.files import graph_to_bytes
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import Rebatch
 from mrt.symbol.states import places_behind, states_of
 from mrt.symbol.stream import Kept, Stream
 
 if TYPE_CHECKING:
-    import tvm
-    from onnx import ModelProto
-
     from mrt.progress import Reporter
     from mrt.runtime import Module
+    from mrt.scoring import Evaluation
 
 
-@dataclass(frozen=True, eq=False)
-class QuantizedModel:
+@dataclass(frozen=True, eq=False, repr=False)
+class QuantizedModel(Exporting):
     """A network in integers.
 
     graph: the integer graph. inputs, outputs: how its integers stand for real values. postprocess: the float tail
@@ -56,7 +56,8 @@ class QuantizedModel:
     are not 0). notes: what quantization gave up to stay within 32 bits, the error that it accepted, and what became of
     elementwise chains. corrections:
     what bias correction added to the real output of each reduction, by prepared float symbol, one value for each output
-    channel.
+    channel. output_names: what the network calls its outputs, behind the tail; empty for the names of their tensors.
+    network: the float network as read, which is not saved; None where nobody gave it.
     """
 
     graph: Graph
@@ -68,12 +69,15 @@ class QuantizedModel:
     zero_points: Mapping[str, Array]
     notes: tuple[str, ...] = ()
     corrections: Mapping[str, Array] = field(default_factory=dict)
+    output_names: tuple[str, ...] = ()
+    network: Graph | None = None
 
     @cached_property
     def files(self) -> dict[str, bytes]:
         """The model's files by name, the certificate last."""
         content = dict(zip((GRAPH_FILE, PARAMETERS_FILE), graph_to_bytes(self.graph), strict=True))
-        content[QUANTIZATION_FILE] = self._quantization_json().encode()
+        facts = self.inputs, self.outputs, self.ranges, self.scales, self.zero_points, self.notes, self.corrections
+        content[QUANTIZATION_FILE] = quantization_json(*facts, self.states, self.output_names).encode()
         if self.postprocess is not None:
             tail = graph_to_bytes(self.postprocess)
             content |= dict(zip((POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE), tail, strict=True))
@@ -125,6 +129,46 @@ class QuantizedModel:
         """The model with its states, which are kept between calls, run by `Graph.evaluate`: slow, and what the stream
         of the compiled module equals; see `Module.stream`. One sample goes at a time."""
         return _stream(self.rebatched(1), integer)
+
+    def __repr__(self) -> str:
+        titles = self.output_names or tuple(symbol.name for symbol in (self.postprocess or self.graph).outputs)
+        parts = self.graph, self.inputs, self.outputs, self.postprocess, self.facts, self.notes, titles
+        return model_page(*parts)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+    def evaluate(
+        self,
+        data: Any,
+        network: Any = None,
+        module: Module | None = None,
+        samples: int | None = None,
+        progress: ProgressOption = True,
+    ) -> Evaluation:
+        """How close the compiled model is to its float network on data, batches as `mrt.quantize` takes them.
+
+        Labels that come with the inputs, as in (x, y), are scored where they fit an output. network: the float network,
+        anything that `mrt.quantize` takes but a module; by default the one that this was made of, which files do not
+        hold. module: by default compiled here. samples: how many are run, at most; None for all. progress: as
+        `mrt.quantize` has it.
+        Raises DataError for data that does not fit and labels beyond the classes, ConfigError without a network.
+        """
+        from mrt.frontend.anything import Reading, read_anything
+        from mrt.scoring import evaluate
+
+        if network is None and self.network is None:
+            raise ConfigError(
+                "network is missing: a loaded model does not hold the float network; give it or its file, as in "
+                "model.evaluate(loader, 'model.onnx')"
+            )
+        with reporting(progress, "evaluate") as report:
+            if module is None:
+                with report.step("compile"):
+                    module = self.compile()
+            with report.step("evaluate"):
+                read = read_anything(self.network if network is None else network, Reading())
+                return evaluate(read, module, data, samples, report)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the model's files into `directory`: all or, where they do not fit, none.
@@ -179,125 +223,11 @@ class QuantizedModel:
         sized = self.rebatched(plan.samples)
         parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, plan.target
         if tune is None and database is None:
-            return compile_model(*parts, workers=plan.workers)
+            return compile_model(*parts, workers=plan.workers, output_names=self.output_names)
         with tempfile.TemporaryDirectory() as forgotten:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
-            return compile_model(*parts, Tuner(folder, trials, report or silent()), plan.workers)
-
-    def to_relax(self, target: Target | None = None) -> tvm.IRModule:
-        """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes.
-
-        `tvm.compile` compiles it for every target of LLVM to the integers of `Graph.evaluate`. target: as `compile`
-        takes it, a CPU whose instructions the module may use. It is then to be compiled for that CPU, or one with the
-        same instructions: `tvm.compile` refuses others. Tiles (AMX), which a process must ask for, are used by
-        `compile` alone. TVM's target `c` is not among those: it has no vectors, and TVM 0.27 writes wrong C for
-        maxima and minima that follow each other; `to_c` gives C.
-        Raises CompilationError for a target that is not known, or where TVM fails.
-        """
-        from mrt.backend import build_portable
-
-        module = build_portable(self.graph, target=target)
-        facts: dict[str, Any] = {side: [e.to_json() for e in getattr(self, side)] for side in ("inputs", "outputs")}
-        facts |= {"states": self.states} if self.states else {}
-        return module.with_attr("mrt.quantization", json.dumps(facts))
-
-    def to_onnx(self, path: str | os.PathLike[str], batch: int | Literal["any"] | None = None) -> tuple[Path, ...]:
-        """Writes the integer graph to `path` as an ONNX model of integer operators; see `mrt.export.onnx.to_onnx`.
-
-        batch: samples at once, if other than the graph has; "any" for a model that takes any number of them, whose
-        axis 0 is called "batch". Scales, ranges and the digest are in its metadata; the float tail, where one was cut
-        off, is not in it. Gives the files written.
-        Raises GraphError where the batch cannot be changed, UnsupportedOperatorError listing what ONNX cannot express,
-        ModelFileError where the model exceeds the 2 GiB of an ONNX file or cannot be written.
-        """
-        from mrt.export.onnx import ANY, to_onnx, with_any_batch
-
-        def export(size: int) -> ModelProto:
-            sized = self.rebatched(size)
-            return to_onnx(sized.graph, sized.inputs, sized.outputs, self.digest)
-
-        file = as_path(path, "path")
-        if isinstance(batch, str) and batch != ANY:
-            raise GraphError(f"batch is {short(batch)}; a number of samples, or {ANY!r}, is needed")
-        if batch is None:
-            model = to_onnx(self.graph, self.inputs, self.outputs, self.digest)
-        else:
-            model = with_any_batch(export) if isinstance(batch, str) else export(batch)
-        return _written({file: model.SerializeToString(deterministic=True)})
-
-    def to_relay(self, path: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
-        """Writes the integer graph as Relay text to `path`, and its parameters beside it, the suffix being .params.
-
-        See `mrt.export.relay.to_relay`. batch, the result and errors are those of `to_onnx`.
-        """
-        from mrt.export.relay import to_relay
-
-        path = as_path(path, "path")
-        sized = self if batch is None else self.rebatched(batch)
-        if path.suffix == ".params":
-            raise ModelFileError(
-                f"{path} is where the parameters go; name the text, such as {path.with_suffix('.relay')}"
-            )
-        text, parameters = to_relay(sized.graph, sized.inputs, sized.outputs, self.digest)
-        return _written({path.with_suffix(".params"): parameters, path: text.encode()})
-
-    def to_mxnet(self, prefix: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
-        """Writes the integer graph as a checkpoint of MXNet 1.x: PREFIX-symbol.json and PREFIX-0000.params.
-
-        See `mrt.export.mxnet.to_mxnet`. batch, the result and errors are those of `to_onnx`.
-        """
-        from mrt.export.mxnet import to_mxnet
-
-        as_path(prefix, "prefix")
-        sized = self if batch is None else self.rebatched(batch)
-        text, parameters = to_mxnet(sized.graph, sized.inputs, sized.outputs, self.digest)
-        base = os.fspath(prefix)
-        return _written({Path(f"{base}-0000.params"): parameters, Path(f"{base}-symbol.json"): text.encode()})
-
-    def to_c(
-        self, directory: str | os.PathLike[str], batch: int | None = None, name: str = "model"
-    ) -> tuple[Path, ...]:
-        """Writes the integer graph as C99 into `directory`, made if need be: NAME.h and NAME.c.
-
-        name: what the files and their functions are called by. See `mrt.export.c.to_c`. batch, the result and errors
-        are those of `to_onnx`; besides ConfigError where `name` is no identifier, CompilationError where TVM fails.
-        """
-        from mrt.export.c import to_c
-
-        folder = as_path(directory, "directory")
-        sized = self if batch is None else self.rebatched(batch)
-        source = to_c(sized.graph, sized.inputs, sized.outputs, self.digest, name)
-        _make_folder(folder)
-        return _written({folder / file: text.encode() for file, text in source.files.items()})
-
-    def _quantization_json(self) -> str:
-        return indented_json(
-            {
-                "format_version": FORMAT_VERSION,
-                "inputs": [entry.to_json() for entry in self.inputs],
-                "outputs": [entry.to_json() for entry in self.outputs],
-                "thresholds": {name: found.to_json() for name, found in self.ranges.items()},
-                "scales": {name: np.asarray(scale) for name, scale in self.scales.items()},
-                "zero_points": {name: np.asarray(zero) for name, zero in self.zero_points.items()},
-                "notes": self.notes,
-                "corrections": dict(self.corrections),
-                **({"states": self.states} if self.states else {}),
-            }
-        )
-
-
-def _make_folder(folder: Path) -> None:
-    """ModelFileError where it is not there and cannot be made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ModelFileError(f"{folder} cannot be made: {error.strerror or error}; name another folder") from None
-
-
-def _written(files: Mapping[Path, bytes]) -> tuple[Path, ...]:
-    """Writes all files or none, and gives their paths."""
-    atomic_write_all(files)
-    return tuple(files)
+            tuner = Tuner(folder, trials, report or silent())
+            return compile_model(*parts, tuner, plan.workers, self.output_names)
 
 
 def _stream(model: QuantizedModel, integer: bool) -> Stream:
@@ -320,21 +250,17 @@ def _stream(model: QuantizedModel, integer: bool) -> Stream:
     return Stream(list(entries), kept, run)
 
 
-def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
-    """`x` by input name: an array serves a single input; DataError for missing or unknown names."""
-    if not isinstance(x, Mapping):
-        if len(names) != 1:
-            raise DataError(f"one array is given, the model has the inputs {list(names)}; give a mapping")
-        return {names[0]: x}
-    if set(x) != set(names):
-        raise DataError(f"inputs {sorted(map(str, x))} are given, {sorted(names)} are needed")
-    return dict(x)
-
-
 def assemble(
-    integer: IntegerGraph, postprocess: Graph | None, ranges: Mapping[str, Range], notes: Sequence[str] = ()
+    integer: IntegerGraph,
+    postprocess: Graph | None,
+    ranges: Mapping[str, Range],
+    notes: Sequence[str] = (),
+    network: Graph | None = None,
 ) -> QuantizedModel:
-    """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`."""
+    """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`.
+
+    network: the float network as read, which names the outputs.
+    """
     inputs = tuple(input_quantization(symbol, target) for symbol, target in integer.inputs)
     names = {symbol.name: Interval.of(t.lo, t.hi, symbol.shape) for symbol, t in integer.inputs}
     bounds = derive(integer.graph, names)
@@ -343,7 +269,7 @@ def assemble(
             q.symbol.name,
             q.symbol.shape,
             q.symbol.dtype,
-            np.float64(q.step),
+            q.step,
             q.zero_point,
             bounds[q.symbol.name].lo,
             bounds[q.symbol.name].hi,
@@ -363,6 +289,8 @@ def assemble(
         integer.zero_points,
         (*notes, *integer.notes),
         integer.corrections,
+        () if network is None else network.titles,
+        network,
     )
     return _knowing(model, facts=bounds)
 
@@ -387,6 +315,7 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
         facts.zero_points,
         facts.notes,
         facts.corrections,
+        facts.output_names,
     )
     return _knowing(model, files=verified.files)
 

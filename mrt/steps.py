@@ -1,4 +1,4 @@
-"""What is done to a network, as one list of steps: prepare, calibrate, quantize, compile, evaluate.
+"""What is done to a network, as one list of steps: prepare, calibrate, quantize, compile, evaluate, report.
 
 `mrt.quantize` runs the first three on what it is given. The pipeline runs all; its stages are steps that are saved.
 """
@@ -33,6 +33,7 @@ from mrt.quantization.algorithms.needs import needs_of, values_of
 from mrt.quantization.expand import expand_graph, plan_graph
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.integer.simplified import simplified
+from mrt.quantization.names import with_given_names
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.sensitivity import Sensitivity, sensitivity_of
 from mrt.quantization.simulation.simulation import Simulation, planned_weights
@@ -44,6 +45,8 @@ from mrt.symbol.stream import stream_of
 if TYPE_CHECKING:
     from mrt.datasets import Dataset
     from mrt.model_evaluation import Evaluated
+    from mrt.report.facts import Report
+    from mrt.report.measure.subject import Subject
     from mrt.runtime import Module
 
 _Found = TypeVar("_Found")
@@ -77,8 +80,9 @@ class Work:
     graph: the float network as read. data: gives the calibration data for the inputs of the prepared graph; None where
     there is none. test: what is scored. runner: None for TVM on this machine. is_saved: whether results are saved, so
     that later steps may run with other options than were known before. notes: what a reader of the model should know.
-    started: when the work began, in seconds of `perf_counter`. network: the prepared network, compiled for calibration
-    and for what the next step runs it for; None where that runs nothing.
+    chosen: the options of quantization with the bits that single tensors got. subject: what is to be reported on, None
+    for nothing. started: when the work began, in seconds of `perf_counter`. network: the prepared network, compiled for
+    calibration and for what the next step runs it for; None where that runs nothing.
     """
 
     graph: Graph
@@ -93,9 +97,12 @@ class Work:
     observed: Calibration | None = None
     network: FloatNetwork | None = None
     notes: tuple[str, ...] = ()
+    chosen: QuantizationConfig | None = None
     model: QuantizedModel | None = None
     module: Module | None = None
     evaluated: Evaluated | None = None
+    subject: Subject | None = None
+    measured: Report | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +116,8 @@ class Step:
 def run_steps(work: Work, last: Step) -> Work:
     """The work once the steps up to `last` are done."""
     for step in STEPS[: STEPS.index(last) + 1]:
-        work = step.run(work)
+        with work.report.step(step.name):
+            work = step.run(work)
     return work
 
 
@@ -146,6 +154,7 @@ def _prepare(work: Work) -> Work:
 
 
 def _calibrate(work: Work) -> Work:
+    work = _named(work)
     graph, settings = found(work.prepared).graph, work.settings
     check_covered(graph)
     settings.quantize.check_against(graph)
@@ -184,6 +193,12 @@ def _kept(work: Work, network: FloatNetwork) -> FloatNetwork | None:
     return network if not work.is_saved and values_of(network.graph, work.settings.quantize) else None
 
 
+def _named(work: Work) -> Work:
+    """The work with overrides by the names of the prepared graph, where the model's own are given."""
+    config = with_given_names(work.settings.quantize, work.graph, found(work.prepared).graph)
+    return replace(work, settings=replace(work.settings, quantize=config))
+
+
 def _batches(work: Work, graph: Graph) -> Batches:
     """The calibration data; along it the float network says what its states hold."""
     data, states = found(work.data)(graph), states_of(graph)
@@ -218,6 +233,7 @@ def _observed(work: Work, network: FloatNetwork, data: Batches, runner: Runner) 
 
 
 def _quantize(work: Work) -> Work:
+    work = _named(work)
     prepared, config = found(work.prepared), work.settings.quantize
     graph = prepared.graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
@@ -225,14 +241,16 @@ def _quantize(work: Work) -> Work:
         chosen = _choices(work, samples)
     observed = chosen.observed
     integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
-    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen.notes))
+    notes = (*work.notes, *chosen.notes)
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
     for note in model.notes:
         work.report.line(f"quantize: {note}")
-    return replace(work, model=model)
+    return replace(work, model=model, chosen=chosen.config)
 
 
 def plan(work: Work) -> Plan:
     """The plan by which the step `quantize` would expand the network. work: calibrated."""
+    work = _named(work)
     graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
     samples = None if config.more_bits == "none" else _samples(work, graph, lambda done: None)
     if samples is not None:
@@ -246,6 +264,7 @@ def sensitivity(work: Work) -> Sensitivity:
 
     work: calibrated. Raises ConfigError where it has no data to run the network on, and what the step raises.
     """
+    work = _named(work)
     graph = found(work.prepared).graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress)
@@ -326,11 +345,24 @@ def _evaluate(work: Work) -> Work:
     return replace(work, evaluated=evaluate(networks, data, *options))
 
 
+def _report(work: Work) -> Work:
+    """A report tells of a run and never fails it: what cannot be measured is left out."""
+    from mrt.report.measure import measure
+
+    return work if work.subject is None else replace(work, measured=measure(work.subject))
+
+
+def calibration_samples(work: Work) -> Samples | None:
+    """The calibration data for the prepared network, once more; None where there is none."""
+    return _samples(work, found(work.prepared).graph, lambda done: None)
+
+
 PREPARE = Step("prepare", _prepare)
 CALIBRATE = Step("calibrate", _calibrate)
 QUANTIZE = Step("quantize", _quantize)
 COMPILE = Step("compile", _compile)
 EVALUATE = Step("evaluate", _evaluate)
+REPORT = Step("report", _report)
 
-STEPS = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE)
+STEPS = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE, REPORT)
 """In order."""

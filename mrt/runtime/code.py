@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import struct
 import tempfile
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm.runtime.vm import VirtualMachine
 from tvm.support.cc import create_shared
 
 from mrt.errors import CompilationError
@@ -57,8 +58,8 @@ class Linkable:
     objects: Sequence[bytes]
     linker: Linker = THIS_MACHINE
 
-    def link(self, path: Path) -> None:
-        """Writes the library, and its parts beside it.
+    def link(self, path: Path, options: Sequence[str] = ()) -> None:
+        """Writes the library, and its parts beside it. options: what the linker is told besides.
 
         Raises CompilationError where there is no linker, or it fails, OSError where the parts cannot be written.
         """
@@ -67,9 +68,16 @@ class Linkable:
         for part, content in zip(parts, self.objects, strict=True):
             part.write_bytes(content)
         try:
-            create_shared(str(path), [str(part) for part in parts], cc=command)
+            create_shared(str(path), [str(part) for part in parts], list(options), cc=command)
         except RuntimeError as error:
-            raise CompilationError(f"the module cannot be linked by {command}: {_said(error)}") from error
+            foreign = foreign_machine(self.objects[0])
+            other = (
+                f"; it is code for {foreign}, this machine is {platform.machine()}: name a compiler for {foreign} by "
+                f"the key linker of the target, or compile for this machine, target='native'"
+            )
+            raise CompilationError(
+                f"the module cannot be linked by {command}: {_said(error)}{other if foreign else ''}"
+            ) from error
 
     def library(self) -> Library:
         """What is linked; CompilationError where that fails, or where there is no room for it."""
@@ -105,8 +113,8 @@ class Library:
         """
         if machine := foreign_machine(self.content):
             raise CompilationError(
-                f"the module is code for {machine}, which this machine cannot run; run it there, or compile it for "
-                f"this machine"
+                f"the module is compiled for {machine}, this machine is {platform.machine()}: run it there, or compile "
+                f"the model for this machine, target='native'"
             )
         try:
             with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +137,7 @@ def virtual_machine(executable: Any) -> Any:
     """
     if isinstance(executable, Executable):
         executable = executable.bytecode
-    machine = relax.VirtualMachine(executable, tvm.cpu())
+    machine = VirtualMachine(executable, tvm.cpu())
     try:
         request = machine[REQUEST]
     except (AttributeError, ValueError):
