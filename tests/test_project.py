@@ -24,7 +24,7 @@ from mrt.symbol.operator import registered_operators
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = ROOT / "examples" / "digits"
 CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*/*.md")])
 
 
 def test_version_is_normal() -> None:
