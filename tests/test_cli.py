@@ -276,6 +276,11 @@ def test_version() -> None:
     assert (result.exit_code, result.stdout) == (0, f"mrt {mrt.__version__}\n")
 
 
+def test_python_runs_the_package_as_the_command() -> None:
+    told = subprocess.run([sys.executable, "-m", "mrt", "--version"], capture_output=True, text=True, check=True)
+    assert told.stdout == f"mrt {mrt.__version__}\n"
+
+
 FULL_DISK = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))

@@ -31,6 +31,7 @@ OTHER_FILES = sources("tests", "benchmarks", "examples")
 ARROWS = arrows(FILES)
 
 ORDER = (
+    "mrt.__main__",
     "mrt.cli",
     "mrt",
     "mrt.search",

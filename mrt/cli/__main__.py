@@ -1,0 +1,5 @@
+"""`python -m mrt.cli`."""
+
+from mrt.cli import main
+
+main()

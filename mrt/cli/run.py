@@ -1,0 +1,42 @@
+"""`mrt run`: a configuration, quantized stage by stage."""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated
+
+import typer
+
+from mrt.cli.app import Configuration, Output, Settings, Shape, one_line_errors
+
+
+class StageName(str, enum.Enum):
+    """The stages of a run, in order."""
+
+    prepare = "prepare"
+    calibrate = "calibrate"
+    quantize = "quantize"
+    compile = "compile"
+    evaluate = "evaluate"
+
+
+def run(
+    config: Configuration,
+    set_: Settings = None,
+    shape: Shape = None,
+    random_params: Annotated[
+        bool, typer.Option("--random-params", help="Draw the parameters that a Relay text lacks, for trying.")
+    ] = False,
+    from_: Annotated[
+        StageName | None, typer.Option("--from", help="The first stage to run anew; earlier ones are taken as saved.")
+    ] = None,
+    to: Annotated[StageName | None, typer.Option("--to", help="The last stage.")] = None,
+    output: Output = None,
+) -> None:
+    """Quantize a network as a configuration says: prepare, calibrate, quantize, compile, evaluate."""
+    with one_line_errors():
+        from mrt.config import load_config
+        from mrt.pipeline import run_pipeline
+
+        settings = load_config(config, set_ or (), shape or (), random_params)
+        run_pipeline(settings, from_ and from_.value, to and to.value, output)
