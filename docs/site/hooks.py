@@ -47,7 +47,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Warns of what Python-Markdown, unlike other readers, takes for text: lists and tables that no blank line begins."""
+    """Warns of lists and tables without a blank line before: Python-Markdown takes them for text."""
     text = re.sub(r"<pre>.*?</pre>", "", html, flags=re.DOTALL)
     for line in re.findall(r"^(?:[-*] |\d+\. |\| ).{0,60}", text, re.MULTILINE):
         _log.warning("%s: %r is shown as text; put a blank line before the list or table", page.file.src_uri, line)
