@@ -11,27 +11,27 @@ import pytest
 from tests.printed import difference, run_steps, steps_of
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDS = {"onnx": (), "pytorch": ("torch",), "huggingface": ("torch", "transformers"), "microcontroller": ()}
-"""The packages that a tutorial needs beside those of MRT."""
+NEEDS = {("onnx", "microcontroller"): (), ("pytorch",): ("torch",), ("huggingface",): ("torch", "transformers")}
+"""Tutorials that are read one after the other, in one folder, and the packages that they need beside those of MRT."""
 
 
 def test_every_tutorial_is_run() -> None:
-    assert {path.stem for path in (ROOT / "docs" / "start").glob("*.md")} == NEEDS.keys()
+    pages = [name for names in NEEDS for name in names]
+    assert sorted(path.stem for path in (ROOT / "docs" / "start").glob("*.md")) == sorted(pages)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NEEDS)
-def test_tutorials_do_what_they_print(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for package in NEEDS[name]:
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed")
-    text = (ROOT / "docs" / "start" / f"{name}.md").read_text()
-    for compiler in ("gcc", "g++"):
-        if shutil.which(compiler) is None:
-            pytest.skip(f"{compiler} is not on PATH")
+@pytest.mark.parametrize("names", NEEDS, ids="+".join)
+def test_tutorials_do_what_they_print(names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = [package for package in NEEDS[names] if importlib.util.find_spec(package) is None]
+    missing += [compiler for compiler in ("gcc", "g++") if shutil.which(compiler) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not found")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    run_steps(steps_of(text))
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in names:
+        run_steps(steps_of((ROOT / "docs" / "start" / f"{name}.md").read_text()))
 
 
 @pytest.mark.parametrize(
