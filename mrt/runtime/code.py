@@ -57,8 +57,8 @@ class Linkable:
     objects: Sequence[bytes]
     linker: Linker = THIS_MACHINE
 
-    def link(self, path: Path) -> None:
-        """Writes the library, and its parts beside it.
+    def link(self, path: Path, options: Sequence[str] = ()) -> None:
+        """Writes the library, and its parts beside it. options: what the linker is told besides.
 
         Raises CompilationError where there is no linker, or it fails, OSError where the parts cannot be written.
         """
@@ -67,7 +67,7 @@ class Linkable:
         for part, content in zip(parts, self.objects, strict=True):
             part.write_bytes(content)
         try:
-            create_shared(str(path), [str(part) for part in parts], cc=command)
+            create_shared(str(path), [str(part) for part in parts], list(options), cc=command)
         except RuntimeError as error:
             raise CompilationError(f"the module cannot be linked by {command}: {_said(error)}") from error
 
