@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from mrt.compilation import NATIVE, Target
-from mrt.errors import GraphError, ModelFileError
+from mrt.errors import ConfigError, GraphError, ModelFileError
 from mrt.messages import short
 from mrt.paths import as_path
 from mrt.symbol import Graph
@@ -56,28 +56,36 @@ class Exporting:
         facts |= {"states": self.states} if self.states else {}
         return module.with_attr("mrt.quantization", json.dumps(facts))
 
-    def to_onnx(self, path: str | os.PathLike[str], batch: int | Literal["any"] | None = None) -> tuple[Path, ...]:
-        """Writes the integer graph to `path` as an ONNX model of integer operators; see `mrt.export.onnx.to_onnx`.
+    def to_onnx(
+        self,
+        path: str | os.PathLike[str],
+        batch: int | Literal["any"] | None = None,
+        ends: Literal["integer", "float"] = "integer",
+    ) -> tuple[Path, ...]:
+        """Writes the model to `path` as an ONNX model of integer operators; see `mrt.export.onnx.to_onnx`.
 
         batch: samples at once, if other than the graph has; "any" for a model that takes any number of them, whose
-        axis 0 is called "batch". Scales, ranges and the digest are in its metadata; the float tail, where one was cut
-        off, is not in it. Gives the files written.
+        axis 0 is called "batch". ends: whether it takes and gives integers, whose scales, ranges and digest are in its
+        metadata, or real values: then it quantizes them itself, and the float tail, where one was cut off, is in it
+        (`mrt.export.onnx.to_real_onnx`). Gives the files written.
         Raises GraphError where the batch cannot be changed, UnsupportedOperatorError listing what ONNX cannot express,
-        ModelFileError where the model exceeds the 2 GiB of an ONNX file or cannot be written.
+        ConfigError for other ends, ModelFileError where the model exceeds the 2 GiB of an ONNX file or cannot be
+        written.
         """
-        from mrt.export.onnx import ANY, to_onnx, with_any_batch
+        from mrt.export.onnx import ANY, to_onnx, to_real_onnx, with_any_batch
 
-        def export(size: int) -> ModelProto:
-            sized = self.rebatched(size)
+        def export(size: int | None) -> ModelProto:
+            sized = self if size is None else self.rebatched(size)
+            if ends == "float":
+                return to_real_onnx(sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest)
             return to_onnx(sized.graph, sized.inputs, sized.outputs, self.digest)
 
         file = as_path(path, "path")
         if isinstance(batch, str) and batch != ANY:
             raise GraphError(f"batch is {short(batch)}; a number of samples, or {ANY!r}, is needed")
-        if batch is None:
-            model = to_onnx(self.graph, self.inputs, self.outputs, self.digest)
-        else:
-            model = with_any_batch(export) if isinstance(batch, str) else export(batch)
+        if ends not in ("integer", "float"):
+            raise ConfigError(f"ends is {short(ends)}; integer or float is needed")
+        model = with_any_batch(export) if isinstance(batch, str) else export(batch)
         return _written({file: model.SerializeToString(deterministic=True)})
 
     def to_relay(self, path: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:

@@ -54,10 +54,10 @@ ORDER = (
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
 BACKEND = (
     "mrt.backend",
-    "mrt.backend.runner mrt.backend.portable mrt.backend.explain mrt.backend.native",
+    "mrt.backend.runner mrt.backend.portable mrt.backend.explain mrt.backend.profile mrt.backend.native",
     "mrt.backend.build",
     "mrt.backend.tuning mrt.backend.lowering",
-    "mrt.backend.link mrt.backend.rewrites mrt.backend.computes mrt.backend.batches",
+    "mrt.backend.link mrt.backend.rewrites mrt.backend.computes mrt.backend.batches mrt.backend.peak",
     "mrt.backend.kernels",
     "mrt.backend.schedule mrt.backend.layout",
     "mrt.backend.fusion",

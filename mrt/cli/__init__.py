@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from mrt.cli import compile, export, inspect, run, tune, verify
+from mrt.cli import compare, compile, export, inspect, report, run, tune, verify
 from mrt.cli.app import UNMET, app
 
 __all__ = ["UNMET", "app", "main"]
@@ -15,6 +15,8 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "run": run.run,
     "tune": tune.tune,
     "verify": verify.verify,
+    "report": report.report,
+    "compare": compare.compare,
     "inspect": inspect.inspect,
     "compile": compile.compile_,
     "export": export.export,

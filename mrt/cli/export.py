@@ -47,7 +47,7 @@ Target = Annotated[
     str | None, typer.Option("--target", metavar="TARGET", help="Of a library: for which CPU, as in compile.target.")
 ]
 Name = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="Of C and a library: what its names begin with.")
+    str | None, typer.Option("--name", metavar="NAME", help="Of C and a library: what their names begin with.")
 ]
 Ends = Annotated[
     str | None,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm.runtime.vm import VirtualMachine
 from tvm.support.cc import create_shared
 
 from mrt.errors import CompilationError
@@ -129,7 +129,7 @@ def virtual_machine(executable: Any) -> Any:
     """
     if isinstance(executable, Executable):
         executable = executable.bytecode
-    machine = relax.VirtualMachine(executable, tvm.cpu())
+    machine = VirtualMachine(executable, tvm.cpu())
     try:
         request = machine[REQUEST]
     except (AttributeError, ValueError):

@@ -17,6 +17,7 @@ import mrt
 from mrt.cli import app
 from mrt.errors import CompilationError, ConfigError
 from mrt.export import library
+from mrt.export.c_text import C_TYPES
 from mrt.model import QuantizedModel
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, GraphBuilder, NumpyRunner, TensorType, find_operator
@@ -124,26 +125,45 @@ int main(void) {
   net_instance *network = net_create(1);
   if (network == NULL || net_run(network, 1, x, y, chance, total) != 0) { return 1; }
   for (int i = 0; i < NET_OUTPUT0_SIZE; ++i) { printf("%.9g\\n", (double)chance[i]); }
+  static X xq[NET_INPUT0_SIZE];
+  static Y yq[NET_INPUT1_SIZE];
+  static TOTAL q[NET_INTEGER_OUTPUT0_SIZE];
+  for (int i = 0; i < NET_INPUT0_SIZE; ++i) { xq[i] = (X)(i % 5); }
+  if (net_run_integers(network, 1, xq, yq, q) != 0) { return 2; }
+  for (int i = 0; i < NET_INTEGER_OUTPUT0_SIZE; ++i) { printf("%d\\n", (int)q[i]); }
   net_destroy(network);
   return 0;
 }
 """
 
 
-def printed_by_c(folder: Path, by: str = "", emulator: tuple[str, ...] = ()) -> list[float]:
-    """What a program prints that is linked to the library in a folder."""
+def printed_by_c(
+    network: QuantizedModel, folder: Path, by: str = "", emulator: tuple[str, ...] = ()
+) -> tuple[list[float], list[int]]:
+    """The chances of zeros, and integers of integers, of a program that is linked to the library in a folder."""
     (folder / "main.c").write_text(MAIN)
-    compile_c(*STRICT, folder / "main.c", f"-L{folder}", "-lnet", f"-Wl,-rpath,{folder}", "-o", folder / "main", by=by)
+    entries = zip(("X", "Y", "TOTAL"), (*network.inputs, *network.outputs), strict=True)
+    types = [f"-D{name}={C_TYPES[entry.dtype]}" for name, entry in entries]
+    compile_c(
+        *STRICT, *types, folder / "main.c", f"-L{folder}", "-lnet", f"-Wl,-rpath,{folder}", "-o", folder / "main", by=by
+    )
     done = subprocess.run([*emulator, folder / "main"], capture_output=True, text=True, check=True)
-    return [float(line) for line in done.stdout.splitlines()]
+    lines = done.stdout.splitlines()
+    return [float(line) for line in lines[:4]], [int(line) for line in lines[4:]]
 
 
-def of_zeros(network: QuantizedModel) -> Array:
-    return np.asarray(network.compile()({e.name: np.zeros((1, *e.shape[1:]), np.float32) for e in network.inputs})[0])
+def expected_of_c(network: QuantizedModel) -> tuple[Array, list[int]]:
+    single = network.rebatched(1)
+    x, y = (np.zeros(entry.shape, entry.dtype) for entry in single.inputs)
+    (q,) = single.graph.evaluate({"x": x, "y": y} | {"x": (np.arange(x.size) % 5).astype(x.dtype).reshape(x.shape)})
+    zeros = {entry.name: np.zeros(entry.shape, np.float32) for entry in single.inputs}
+    return np.asarray(single.compile()(zeros)[0])[0], q[0].tolist()
 
 
 def test_a_program_in_c_links_to_it(network: QuantizedModel, files: tuple[Path, Path]) -> None:
-    assert np.float32(printed_by_c(files[1].parent)).tolist() == of_zeros(network)[0].tolist()
+    chances, integers = expected_of_c(network)
+    found = printed_by_c(network, files[1].parent)
+    assert (np.float32(found[0]).tolist(), found[1]) == (chances.tolist(), integers)
 
 
 @pytest.mark.slow
@@ -153,8 +173,10 @@ def test_it_is_made_for_other_machines(network: QuantizedModel, tmp_path: Path) 
     if shutil.which("aarch64-linux-gnu-g++") is None:
         pytest.skip("aarch64-linux-gnu-g++ is absent: install Debian's g++-aarch64-linux-gnu")
     network.to_library(tmp_path, name="net", target={"mtriple": "aarch64-unknown-linux-gnu", "threads": 1})
-    found = printed_by_c(tmp_path, machine.compiler, machine.emulator)
-    np.testing.assert_allclose(found, of_zeros(network)[0], rtol=1e-6)
+    found = printed_by_c(network, tmp_path, machine.compiler, machine.emulator)
+    chances, integers = expected_of_c(network)
+    np.testing.assert_allclose(found[0], chances, rtol=1e-6)
+    assert found[1] == integers
 
 
 def test_states_are_kept_by_the_instance(tmp_path: Path) -> None:
@@ -229,7 +251,7 @@ int main(void) {
   for (int threads = 1; threads <= 4; ++threads) {
     instance_type *self = create(threads);
     if (self == NULL) return 1;
-    for (int32_t i = 0; i < 300; ++i) {
+    for (int32_t i = 0; i < 60; ++i) {
       int32_t value = i % 10, sum = 0;
       const void *given[] = {&value};
       void *wanted[] = {&sum};

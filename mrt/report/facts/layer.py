@@ -30,12 +30,15 @@ class Form(StrictModel):
 
 
 class Bits(StrictModel):
-    """what: activation or weight. asked: as the configuration says for all. chosen: of this one. why: in words."""
+    """what: activation or weight. asked: as the configuration says for all. chosen: of this one. why: in words.
+    name: what `quantize.overrides` calls that whose bits these are; of a layer that keeps the scale that it takes, such
+    as max pooling, a tensor of another layer."""
 
     what: str
     asked: int | None
     chosen: int
     why: str
+    name: str = ""
 
 
 class Shares(StrictModel):

@@ -56,10 +56,12 @@ class MemoryPlan(StrictModel):
 
 class Time(StrictModel):
     """functions: in the order of their calls. seconds: of all of them, each measured by itself. runs: of which the
-    least time of each is taken."""
+    least time of each is taken. batch: the samples of a run, in so many threads."""
 
     functions: list[Function]
     seconds: float | None
     runs: int
+    batch: int = 1
+    threads: int = 1
     machine: MachineFacts
     memory: MemoryPlan
