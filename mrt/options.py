@@ -30,7 +30,7 @@ class _Translating(ModelMetaclass):
 
     def __call__(cls, *args: Any, **options: Any) -> Any:  # noqa: N805
         if args:
-            keys = ", ".join(cls.model_fields)
+            keys = ", ".join(inspect.signature(cls).parameters)
             raise ConfigError(f"{cls.__name__} is given {short(args[0])} without a key; give KEY=value, of {keys}")
         try:
             return super().__call__(*args, **options)

@@ -66,7 +66,7 @@ def compile_model(
 
     The arguments and errors are those of `lower_model`.
     """
-    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers)
+    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers, output_names)
     lowered.builder.add_bytes(lowered.metadata.to_json().encode(), METADATA)
     builder, machine = lowered.builder, lowered.machine
     linkable = compile_linkable(builder.module(), machine, lowered.compiler, lowered.linker, builder.shelf)
@@ -82,6 +82,7 @@ def lower_model(
     target: Target = NATIVE,
     tuner: Tuner | None = None,
     workers: int = 1,
+    output_names: Sequence[str] = (),
 ) -> LoweredModel:
     """The functions of an integer graph and of the float tail that takes its dequantized outputs in order.
 

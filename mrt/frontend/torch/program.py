@@ -251,13 +251,22 @@ def described(program: torch.export.ExportedProgram) -> list[FileOperator]:
     return [
         FileOperator(
             origin_of(node).name,
-            called(origin_of(node).target),
+            _kind(node),
             [source.name for source in node.all_input_nodes],
             [node.name],
         )
         for node in program.graph.nodes
         if node.op == "call_function"
     ]
+
+
+def _kind(node: torch.fx.Node) -> str:
+    """The operator as it was exported; one that takes elements by truth values (`x[x > 0]`) is told from others."""
+    kind = called(origin_of(node).target)
+    given = node.args[1] if len(node.args) > 1 and node.target is torch.ops.aten.index.Tensor else ()
+    places = [each.meta.get("val") for each in given if isinstance(each, torch.fx.Node)] if given else []
+    is_choice = any(getattr(value, "dtype", None) == torch.bool for value in places)
+    return f"{kind} by truth values" if is_choice else kind
 
 
 def outputs_of(program: torch.export.ExportedProgram) -> list[str]:
