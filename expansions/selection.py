@@ -12,6 +12,7 @@ from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.quantizer import Target
+from mrt.quantization.remedies import given_integers
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operation import Operation
@@ -206,7 +207,7 @@ def _indices(op: Symbol, inputs: Inputs, index: int, builder: IntegerBuilder) ->
     if not value.is_uniform or value.step / 2 + largest * 2.0**-15 >= INDEX_ERROR:
         raise QuantizationError(
             f"{op.name} ({op.op}): the indices {name} have steps of {value.scale.max():.3g}; steps of 1 are needed: if "
-            f"they are an input of the model, give them as integers (quantize.inputs.{name}), else raise their bits"
+            f"they are an input of the model, give them as integers ({given_integers(name)}), else raise their bits"
         )
     top = int(np.ceil(largest)) + 1
     return builder.requantize(value, Target(1.0, -top, top, pinned=True)).symbol

@@ -91,7 +91,8 @@ def _read(
     used = set(outputs).union(*map(names_read, nodes))
     _read_initializers(graph, used, scope)
     _read_nodes(nodes, scope, used, flow)
-    return scope.builder.graph([_output(name, scope) for name in outputs])
+    read = scope.builder.graph([_output(name, scope) for name in outputs])
+    return replace(read, other_names={node.name: tuple(filter(None, node.output)) for node in nodes if node.name})
 
 
 def _opset(model: onnx.ModelProto, title: str) -> int:

@@ -19,7 +19,7 @@ from mrt.quantization.options import (
     Override,
     QuantizationConfig,
 )
-from mrt.quantization.simulation.rounded_graph import Site
+from mrt.quantization.simulation.rounded_graph import Site, measured
 from mrt.quantization.simulation.simulation import Simulation, Trial, planned_weights, simulation_of
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
@@ -78,6 +78,9 @@ class SensitiveTensors(WidthChoice):
 
     def needs(self, graph: Graph) -> Needs:
         return means_around_reductions(graph)
+
+    def values(self, graph: Graph) -> tuple[Symbol, ...]:
+        return measured(graph)
 
     def choose(
         self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples

@@ -18,6 +18,7 @@ from mrt.quantization.plan.facts import FactPass
 from mrt.quantization.plan.final_ranges import ARGUMENT_BITS, final_arguments
 from mrt.quantization.plan.trained import FINE_BITS, input_bits, unquantized_tensors
 from mrt.quantization.quantizer import Target, affine_target, symmetric_target
+from mrt.quantization.remedies import given_integers
 from mrt.quantization.tensor_plan import UNLIMITED, QuantizerOptions
 from mrt.symbol import Graph, Symbol
 
@@ -95,7 +96,9 @@ def own_target(graph: Graph, symbol: Symbol, options: QuantizerOptions, found: R
     if isinstance(options, InputConfig):
         return Target(options.scale, *options.limits, pinned=True, zero_point=options.zero_point)
     if symbol.is_variable and symbol.type.is_integer and not is_parameter:
-        raise QuantizationError(f"input {symbol.name} is {symbol.type}; say what its integers are: quantize.inputs")
+        raise QuantizationError(
+            f"input {symbol.name} is {symbol.type}; say what its integers are: {given_integers(symbol.name)}"
+        )
     if not is_parameter and is_affine(options.quantizer, found, never_negative):
         lo = max(found.lo, 0.0) if never_negative else found.lo
         return affine_target(lo, found.hi, options.bits, options.is_signed)

@@ -16,6 +16,7 @@ from mrt.quantization.plan.final_ranges import final_ranges
 from mrt.quantization.plan.states import fixed_state_ranges, state_ranges
 from mrt.quantization.plan.trained import saturation_range
 from mrt.quantization.quantizer import Target
+from mrt.quantization.remedies import given_integers
 from mrt.symbol import Graph, Interval, Symbol
 
 REAL_LIMIT = 1e30
@@ -97,7 +98,7 @@ def _check_declared(calibrated: Mapping[str, Range], config: QuantizationConfig)
         if found.lo <= declared.lo - options.scale or found.hi >= declared.hi + options.scale:
             lo, hi = options.limits
             raise QuantizationError(
-                f"input {name} was calibrated on [{found.lo:.6g}, {found.hi:.6g}], but quantize.inputs.{name} declares "
+                f"input {name} was calibrated on [{found.lo:.6g}, {found.hi:.6g}], but {given_integers(name)} declares "
                 f"integers in [{lo}, {hi}], real values in [{declared.lo:.6g}, {declared.hi:.6g}]; declare all that "
                 f"occur, or mend the data"
             )
