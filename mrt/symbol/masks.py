@@ -54,12 +54,25 @@ def shared_out(graph: Graph, symbol: Symbol) -> tuple[Symbol, ...]:
 
 def biased_mask(graph: Graph, symbol: Symbol) -> tuple[int, int] | None:
     """The places of a constant bias and of a computed mask that `symbol` adds up for scores of softmaxes alone, in this
-    order; None where it does something else.
+    order; None where it does something else. What follows from sums of products is scores and no mask.
     """
     if symbol.operator.operation is not Operation.ADD or len(symbol.inputs) != 2 or not forbids(graph, symbol):
         return None
     computed = [index for index, source in enumerate(symbol.inputs) if graph.value(source) is None]
-    return (1 - computed[0], computed[0]) if len(computed) == 1 else None
+    is_mask = len(computed) == 1 and not _follows_from_products(symbol.inputs[computed[0]])
+    return (1 - computed[0], computed[0]) if is_mask else None
+
+
+def _follows_from_products(symbol: Symbol) -> bool:
+    stack, seen = [symbol], {symbol}
+    while stack:
+        operator, sources = stack[-1].operator, stack.pop().inputs
+        types = [source.type for source in sources]
+        if operator.weight_channel_axis is not None or operator.summed_products(*types) > 0:
+            return True
+        stack += [source for source in sources if source not in seen]
+        seen.update(sources)
+    return False
 
 
 def forbids(graph: Graph, symbol: Symbol) -> bool:

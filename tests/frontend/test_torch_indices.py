@@ -138,10 +138,26 @@ def test_arithmetic_of_ids_is_that_of_integers() -> None:
         np.testing.assert_array_equal(got, wanted.numpy())
 
 
-CHOICES = {
+ORDERS = {
     "topk": lambda x: torch.topk(x, 2, dim=-1),
+    "the smallest": lambda x: torch.topk(x, 3, dim=0, largest=False),
     "sort": lambda x: torch.sort(x, stable=True),
-    "argsort": lambda x: torch.argsort(x),
+    "descending": lambda x: torch.sort(x, dim=0, descending=True),
+    "argsort": lambda x: (torch.argsort(x), torch.argsort(x, dim=0, descending=True, stable=True)),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_elements_in_their_order(name: str) -> None:
+    """PyTorch leaves the order of equal ones open, so that all differ."""
+    x = torch.randperm(20, generator=torch.Generator().manual_seed(3)).reshape(4, 5).float()
+    graph = mrt.from_torch(torch.export.export(_module(ORDERS[name]), (x,)))
+    for found, wanted in zip(graph.evaluate({"x": x.numpy()}), ORDERS[name](x), strict=True):
+        np.testing.assert_array_equal(found, wanted.numpy())
+
+
+CHOICES = {
+    "kthvalue": lambda x: torch.kthvalue(x, 2),
     "nonzero": lambda x: torch.nonzero(x),
 }
 

@@ -77,6 +77,9 @@ def chosen_for_bias(builder: GraphBuilder, scores: Symbol, forbidden: float) -> 
     return builder.apply(BroadcastAdd(), [total, scores], "masked")
 
 
+KEPT = PreparationConfig(cut_softmax=False)
+
+
 def unmasked(builder: GraphBuilder, scores: Symbol, forbidden: float) -> Symbol:
     return scores
 
@@ -127,6 +130,18 @@ def test_a_sum_of_bias_and_mask_stays_what_it_is_in_float(mask: Masked) -> None:
         feeds = {**feeds, "m": np.arange(LENGTH).reshape(1, 1, LENGTH).astype(np.float32) % 2}
         for wanted, found in zip(graph.evaluate(feeds), prepared.evaluate(feeds), strict=True):
             assert np.allclose(wanted, found, rtol=1e-5, atol=1e-6)
+
+
+def test_scores_with_a_bias_are_no_mask() -> None:
+    """The bias joins the accumulator of the scores already: (X + B) + M stays."""
+    builder = GraphBuilder()
+    x, mask = builder.input("x", TensorType((1, LENGTH, LENGTH))), builder.input("m", TensorType((1, 1, LENGTH)))
+    scores = biased(builder, builder.apply(BatchDot(), [x, x], "scores"), 0.0)
+    lowered = builder.apply(MulScalar(scalar=-1e9), [mask], "lowered")
+    masked = builder.apply(BroadcastAdd(), [scores, lowered], "masked")
+    prepared = prepare(builder.graph([builder.apply(Softmax(axis=-1), [masked], "shares")]), KEPT).graph
+    assert [source.name for source in prepared.by_name["masked"].inputs] == ["biased", "lowered"]
+    assert [source.name for source in prepared.by_name["biased"].inputs] == ["scores", "bias"]
 
 
 def test_a_sum_that_a_split_names_stays() -> None:
