@@ -1,4 +1,4 @@
-# make demo      quantizes the embedded example and prints its accuracy
+# make demo      quantizes the embedded examples, prints their accuracy and says where their reports lie
 # make test      runs all tests but the exhaustive tier, in WORKERS processes (2)
 # make test-all  runs all tests
 # make lint      checks style and types
@@ -19,6 +19,8 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 demo: $(VENV)/.installed
 	$(BIN)/mrt run configs/digits.yaml
+	$(BIN)/mrt run configs/keywords.yaml
+	@for folder in out/digits out/keywords; do test ! -f $$folder/report.html || echo "report: $$folder/report.html"; done
 
 WORKERS ?= 2
 # By one thread NumPy's matrix products cannot wait for another one, as OpenBLAS was once seen to do forever.

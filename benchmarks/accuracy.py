@@ -1,7 +1,7 @@
 """Accuracy of a network by granularity, changes of parameters, bias correction and bits; a line for each combination.
 
-    MRT_DATA=/path/to/data python benchmarks/accuracy.py configs/mobilenet_v1_0.25_224.yaml
-    MRT_DATA=/path/to/data python benchmarks/accuracy.py configs/resnet20_cifar10.yaml --rescaled
+    MRT_DATA=/path/to/data python benchmarks/accuracy.py benchmarks/configs/mobilenet_v1_0.25_224.yaml
+    MRT_DATA=/path/to/data python benchmarks/accuracy.py benchmarks/configs/resnet20_cifar10.yaml --rescaled
 
 The network is prepared and calibrated once, as its configuration says; every combination of the options given is then
 quantized, compiled and scored on the test data. The lines are those of the tables of docs/accuracy.md.

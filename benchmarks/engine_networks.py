@@ -35,7 +35,7 @@ class Network:
     @property
     def config(self) -> Path:
         """The configuration of this network, which need not exist."""
-        return ROOT / "configs" / f"{self.name.removeprefix('onnx/')}.yaml"
+        return ROOT / "benchmarks" / "configs" / f"{self.name.removeprefix('onnx/')}.yaml"
 
 
 PLACES = {

@@ -24,7 +24,7 @@ STAGES = ("prepare", "calibrate", "quantize", "compile", "evaluate")
 SAMPLES = (32, 128, 512)
 DISTINCT = 32
 BATCH = 16
-CONFIG = Path(__file__).resolve().parents[1] / "configs" / "mobilenet_v1_0.25_224.yaml"
+CONFIG = Path(__file__).resolve().parent / "configs" / "mobilenet_v1_0.25_224.yaml"
 
 
 def main() -> None:

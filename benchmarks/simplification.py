@@ -1,7 +1,7 @@
 """What simplifying chains gives: operators and latency of integer networks as expanded and as simplified.
 
     python benchmarks/simplification.py
-    python benchmarks/simplification.py --configs configs/kws_dscnn.yaml --samples 64
+    python benchmarks/simplification.py --configs benchmarks/configs/kws_dscnn.yaml --samples 64
 
 Each network is prepared, calibrated and quantized as its configuration says; its chains are left as they are, or
 simplified.
@@ -31,7 +31,10 @@ from mrt.quantization.plan.make import observed_tensors
 from mrt.runtime import Module
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIGS = [ROOT / "configs" / f"{name}.yaml" for name in ("resnet20_cifar10", "mobilenet_v1_0.25_224", "kws_dscnn")]
+CONFIGS = [
+    ROOT / "benchmarks" / "configs" / f"{name}.yaml"
+    for name in ("resnet20_cifar10", "mobilenet_v1_0.25_224", "kws_dscnn")
+]
 COLUMNS = ("network", "operators", "simplified", "ms", "ms simplified")
 AS_EXPANDED, SIMPLIFIED = "as expanded", "simplified"
 

@@ -47,7 +47,7 @@ from mrt.symbol.operators.fake_quantize import FakeQuantize
 from mrt.symbol.operators.integer import Dequantize, Quantize
 from mrt.symbol.operators.normalization import Softmax
 
-CONFIGS = Path(__file__).resolve().parents[1] / "configs"
+CONFIGS = Path(__file__).resolve().parent / "configs"
 NETWORKS = ("resnet20_cifar10", "mobilenet_v1_0.25_224", "kws_dscnn")
 CALIBRATION = 100
 """Samples that the tools calibrate with."""

@@ -17,7 +17,6 @@ from typing import Any
 
 from mrt.config import RunConfig
 from mrt.errors import ConfigError, MRTError
-from mrt.frontend import load_model
 from mrt.progress import Reporter
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.quantization.presets import with_preset
@@ -27,9 +26,11 @@ from mrt.report.page import HTML_FILE
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.evaluate import EVALUATE
+from mrt.stages.network import read_network
 from mrt.stages.quantize import QUANTIZE
 from mrt.stages.stage import output_folder
 from mrt.steps import Work, plan, sensitivity
+from mrt.symbol import Graph
 from mrt.workspace import Origins, Workspace
 
 
@@ -39,12 +40,14 @@ def run_pipeline(
     last: str | None = None,
     output: Path | None = None,
     report: Reporter | None = None,
+    graph: Graph | None = None,
 ) -> dict[str, Any] | None:
     """Runs the stages from `first` to `last`; gives the summary if the network is evaluated.
 
     first: is run anew, and so are the stages behind it; without it, the stages at the beginning whose saved results
     were made from the same are taken as they are, all of them where nothing has changed. last: by default the last
     there is. output: the folder of the results, which is the saved model; by default the configuration's.
+    graph: the configuration's network, where it was read already.
     Raises ConfigError if results of stages before `first` are missing or were made from something else, BusyError if
     another run is at work in the folder, and whatever the stages raise. The folder then holds what it held before,
     and the stages that were finished are taken by the next run that needs them.
@@ -56,7 +59,7 @@ def run_pipeline(
     with workspace.opened() as has_locks:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        run = run_of(config, workspace, report)
+        run = run_of(config, workspace, report, graph)
         _check_sections(run, todo)
         origins = _origins(run, todo[-1])
         missing = _missing(run, todo, origins, None if first is None else todo[0])
@@ -106,18 +109,9 @@ def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Ite
         yield QUANTIZE.load(run)
 
 
-def run_of(config: RunConfig, workspace: Workspace, report: Reporter) -> Run:
-    """The run of a configuration, with what its preset means for its network."""
-    graph = load_model(
-        config.model.path,
-        shapes=config.model.shapes,
-        values=config.model.values,
-        states=config.model.states,
-        initial=config.model.initial,
-        split=config.prepare.split,
-        batch_axes=config.model.batch_axes,
-        random_params=config.model.random_params,
-    )
+def run_of(config: RunConfig, workspace: Workspace, report: Reporter, graph: Graph | None = None) -> Run:
+    """The run of a configuration, with what its preset means for its network. graph: that network, if it was read."""
+    graph = graph or read_network(config.model, config.prepare.split)
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
     return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report)
 
@@ -154,11 +148,14 @@ def _keeping_finished(workspace: Workspace, report: Reporter) -> Iterator[None]:
     """Where a stage fails or is interrupted, says which are finished, and removes what it left half done."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             workspace.clear()
+        kept = f"finished and kept for the next run: {', '.join(workspace.made)}"
+        if isinstance(error, KeyboardInterrupt) and workspace.made:
+            raise KeyboardInterrupt(kept) from None
         if workspace.made:
-            report.line(f"finished and kept for the next run: {', '.join(workspace.made)}")
+            report.line(kept)
         raise
 
 

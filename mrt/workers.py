@@ -38,6 +38,9 @@ def in_order(function: Callable[[Item], Result], items: Iterable[Item], most: in
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -66,5 +69,7 @@ def on_deep_stack(work: Callable[[], Result]) -> Result:
         future = pool.submit(work)
     finally:
         threading.stack_size(usual)
-    with pool:
+    try:
         return future.result()
+    finally:
+        pool.shutdown(wait=False)  # whoever interrupts does not wait for the libraries

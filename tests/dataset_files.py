@@ -34,6 +34,8 @@ def npz_of(path: Path, **options: Any) -> NpzDataset:
 
 
 GOOD = np.zeros((2, 3, 4, 5), np.float32)
+GOOD_BATCHES = np.arange(4 * 60, dtype=np.float32).reshape(4, 3, 4, 5)
+"""What the loaders `alone`, `batches`, `pairs` and `mappings` give."""
 
 
 LOADER = """
@@ -49,8 +51,31 @@ def named(split):
 def raises(split):
     raise KeyError("no such split")
 
-def alone(split):
-    return np.zeros((1, 3, 4, 5))
+BATCHES = np.arange(4 * 60, dtype=np.float32).reshape(4, 3, 4, 5)
+
+def alone():
+    return BATCHES
+
+def batches():
+    return [BATCHES[:3], BATCHES[3:]]
+
+def pairs():
+    return ([BATCHES[n : n + 1], np.array([n])] for n in range(4))
+
+def mappings():
+    return [{"data": BATCHES, "labels": np.arange(4)}]
+
+def endless():
+    number = 0
+    while True:
+        yield np.full((2, 3, 4, 5), number)
+        number += 1
+
+def three(split):
+    return np.zeros(3), 1, 2
+
+def differing(split):
+    return [np.zeros((1, 3, 4, 5)), np.zeros((1, 3, 5, 5))]
 
 def ragged(split):
     return [[1], [1, 2]], None

@@ -297,6 +297,20 @@ def test_python_runs_the_package_as_the_command() -> None:
     assert told.stdout == f"mrt {mrt.__version__}\n"
 
 
+BUSY = """
+import threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+from mrt.cli import main
+main()
+"""
+
+
+def test_the_command_ends_at_once_whatever_threads_are_at_work() -> None:
+    """Interrupted runs leave some; a thread of Python's that sleeps stands for them."""
+    told = subprocess.run([sys.executable, "-c", BUSY, "--version"], capture_output=True, text=True, timeout=120)
+    assert (told.returncode, told.stdout) == (0, f"mrt {mrt.__version__}\n")
+
+
 FULL_DISK = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))

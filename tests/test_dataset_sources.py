@@ -15,7 +15,7 @@ import pytest
 from mrt.datasets import content_digest, load_dataset
 from mrt.errors import DataError
 from mrt.symbol import TensorType
-from tests.dataset_files import GOOD, IMAGE, LOADER, TWO, folder_of, gathered, loader_of, npz, npz_of
+from tests.dataset_files import GOOD, GOOD_BATCHES, IMAGE, LOADER, TWO, folder_of, gathered, loader_of, npz, npz_of
 
 
 @pytest.fixture
@@ -54,12 +54,28 @@ def test_a_loader_may_give_arrays_by_input_name(loader: Path) -> None:
     assert gathered(dataset, 1)["right"].tolist() == [[1, 2, 3]]
 
 
+@pytest.mark.parametrize("function", ["alone", "batches", "pairs", "mappings"])
+def test_a_loader_may_give_an_array_or_batches_and_need_not_ask_for_the_split(loader: Path, function: str) -> None:
+    """As PyTorch's loaders do, whose batches are lists of two, or mappings that hold more than the inputs."""
+    dataset = load_dataset(loader_of(loader, function), IMAGE, "data.test")
+    np.testing.assert_array_equal(gathered(dataset, 2)["data"], GOOD_BATCHES)
+    assert (dataset.labels is None) == (function != "pairs")
+    few = load_dataset(loader_of(loader, function, slice=[1, 3]), IMAGE, "data.test")
+    np.testing.assert_array_equal(gathered(few, 9)["data"], GOOD_BATCHES[1:3])
+
+
+def test_no_batch_is_drawn_behind_what_is_asked_for(loader: Path) -> None:
+    endless = load_dataset(loader_of(loader, "endless", samples=5), IMAGE, "data.test")
+    assert (endless.size, gathered(endless, 5)["data"].max()) == (5, 2)
+
+
 @pytest.mark.parametrize(
     ("function", "args", "needed"),
     [
         ("raises", {}, "KeyError: 'no such split'"),
         ("good", {}, "TypeError: good.. missing 1 required positional argument: 'count'"),
-        ("alone", {}, r"gave a ndarray; the tuple \(x, y\) is needed"),
+        ("three", {}, r"gave a tuple; the tuple \(x, y\), an array"),
+        ("differing", {}, "the batches differ"),
         ("ragged", {}, "no array"),
         ("named", {}, "the network has"),
         ("exits", {}, "x.npz"),

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mrt.datasets import load_dataset
+from mrt.config import NpyDataset
+from mrt.datasets import content_digest, load_dataset
 from mrt.errors import DataError
 from mrt.symbol import TensorType
 from tests.dataset_files import GOOD, IMAGE, TWO, gathered, images, npz, npz_of
@@ -83,7 +84,7 @@ def test_integers_that_the_network_gets_as_they_are_are_told(
         ({"x": GOOD.astype(complex)}, {}, "complex128"),
         ({"x": np.array([None, 1])}, {}, "truncated"),
         ({"x": np.float32(1)}, {}, "single number"),
-        ({"x": GOOD[:0]}, {}, "there are 0 samples"),
+        ({"x": GOOD[:0]}, {}, "holds no samples"),
         ({"x": GOOD}, {"samples": 3}, "3 samples are asked for, there are 2"),
         ({"x": GOOD}, {"slice": [0, 3]}, "there are 2 samples"),
         ({"x": GOOD}, {"slice": [2, None]}, "there are 2 samples"),
@@ -133,3 +134,28 @@ def test_files_that_are_missing_truncated_or_something_else(tmp_path: Path) -> N
     np.save(tmp_path / "array.npy", GOOD)
     with pytest.raises(DataError, match="single array"):
         load_dataset(npz_of(tmp_path / "array.npy"), IMAGE, "data.test")
+
+
+def test_the_order_of_a_seed_parts_the_samples_and_never_changes(tmp_path: Path) -> None:
+    """RandomState's permutation, which NumPy keeps as it is."""
+    path = npz(tmp_path, x=np.arange(10, dtype=np.float32).reshape(10, 1), y=np.arange(10))
+    inputs = {"data": TensorType((1, 1))}
+    parts = [
+        load_dataset(npz_of(path, y="y", shuffle=0, slice=part), inputs, "data.test") for part in ([0, 4], [4, None])
+    ]
+    assert [part.labels.tolist() for part in parts if part.labels is not None] == [[2, 8, 4, 9], [1, 6, 7, 3, 0, 5]]
+    assert [gathered(part, 3)["data"][:, 0].tolist() for part in parts] == [[2, 8, 4, 9], [1, 6, 7, 3, 0, 5]]
+
+
+def test_a_single_array_is_read_with_its_labels_and_preprocessed(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", images(5))
+    np.save(tmp_path / "y.npy", np.arange(5))
+    options = {"npy": tmp_path / "x.npy", "layout": "NHWC->NCHW", "scale": 0.5, "slice": [2, None]}
+    dataset = load_dataset(NpyDataset.model_validate({**options, "labels": tmp_path / "y.npy"}), IMAGE, "data.test")
+    np.testing.assert_array_equal(gathered(dataset, 2)["data"], images(5)[2:].transpose(0, 3, 1, 2) / np.float32(2))
+    assert dataset.labels is not None and dataset.labels.tolist() == [2, 3, 4]
+    before = content_digest(NpyDataset.model_validate(options), "data.test")
+    np.save(tmp_path / "x.npy", images(6))
+    assert content_digest(NpyDataset.model_validate(options), "data.test") != before
+    with pytest.raises(DataError, match="several arrays; they are read by the key npz"):
+        load_dataset(NpyDataset(npy=npz(tmp_path, x=GOOD)), IMAGE, "data.test")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import os
 import re
+import runpy
 import shlex
 import sys
 from pathlib import Path
@@ -16,15 +17,19 @@ from packaging.version import Version
 from pydantic import BaseModel
 
 import mrt
-from mrt.config import FolderDataset, LoaderDataset, NpzDataset, RunConfig, load_config
+from mrt.config import FolderDataset, LoaderDataset, NpyDataset, NpzDataset, RunConfig, load_config
 from mrt.frontend.onnx.node import find_converter
 from mrt.plugins import PARTS, PARTS_OF_FORMATS
 from mrt.symbol.operator import registered_operators
 
 ROOT = Path(__file__).resolve().parents[1]
 DIGITS = ROOT / "examples" / "digits"
-CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*/*.md")])
+KEYWORDS = ROOT / "examples" / "keywords"
+EMBEDDED = sorted(ROOT.glob("configs/*.yaml"))
+CONFIGS = [*EMBEDDED, *sorted(ROOT.glob("benchmarks/configs/*.yaml"))]
+DOCUMENTS = sorted(
+    path for where in ("*", "docs/*", "examples/*/*", "benchmarks/*/*") for path in ROOT.glob(f"{where}.md")
+)
 
 
 def test_version_is_normal() -> None:
@@ -62,6 +67,39 @@ def test_digits_example_is_small_and_whole() -> None:
             assert set(y) == set(range(10))
         calibration = {image.tobytes() for image in data["x_calibration"]}
         assert not any(image.tobytes() in calibration for image in data["x_test"])
+
+
+@pytest.mark.parametrize("path", EMBEDDED, ids=lambda path: path.stem)
+def test_embedded_examples_need_nothing_but_the_repository(path: Path) -> None:
+    """Their models and data are files of git's, and none depends on a variable of the environment."""
+    config = load_config(path)
+    assert "${" not in path.read_text()
+    assert isinstance(config.data.calibration, NpzDataset) and isinstance(config.data.test, NpzDataset)
+    for file in (config.model.path, config.data.calibration.npz, config.data.test.npz):
+        assert file.is_file() and file.is_relative_to(ROOT / "examples" / path.stem)
+        assert file.stat().st_size < 300_000
+
+
+def test_keywords_calibrate_on_other_samples_than_test_and_are_as_accurate_as_their_readme_says() -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    config = load_config(ROOT / "configs" / "keywords.yaml")
+    session = onnxruntime.InferenceSession(str(config.model.path))
+    with np.load(KEYWORDS / "data.npz", allow_pickle=False) as data:
+        assert (data["x_calibration"].shape, data["x_test"].shape) == ((100, 49, 10, 1), (300, 49, 10, 1))
+        calibration = {sample.tobytes() for sample in data["x_calibration"]}
+        assert not any(sample.tobytes() in calibration for sample in data["x_test"])
+        x = (data["x_test"].astype(np.float32) - 83).transpose(0, 3, 1, 2) * np.float32(0.5847029)
+        right = sum(
+            int(session.run(None, {"input": x[n : n + 1]})[0].argmax() == y) for n, y in enumerate(data["y_test"])
+        )
+    assert f"{right} of the 300 test samples" in (KEYWORDS / "README.md").read_text()
+
+
+def test_keywords_are_made_to_the_byte(data_folder: Path, tmp_path: Path) -> None:
+    runpy.run_path(str(KEYWORDS / "make.py"))["make"](data_folder, tmp_path)
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert made == ["LICENSE", "data.npz", "keywords.onnx"]
+    assert [name for name in made if (tmp_path / name).read_bytes() != (KEYWORDS / name).read_bytes()] == []
 
 
 def test_digits_network_is_as_accurate_as_its_readme_says() -> None:
@@ -246,7 +284,7 @@ def test_keys_of_configurations_are_documented() -> None:
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             keys = [inner.alias or key for key, inner in kind.model_fields.items()]
             assert [key for key in keys if f"`{key}" not in sections[name]] == []
-    for kind in (NpzDataset, FolderDataset, LoaderDataset):
+    for kind in (NpzDataset, NpyDataset, FolderDataset, LoaderDataset):
         assert [key for key in kind.model_fields if f"`{key}`" not in sections["data"]] == []
 
 

@@ -46,8 +46,8 @@ def one_line_errors() -> Iterator[None]:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _fail(f"{where}{error.strerror or error}")
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
+    except KeyboardInterrupt as error:
+        typer.echo(f"interrupted; {error}" if str(error) else "interrupted", err=True)
         raise typer.Exit(INTERRUPTED) from None
 
 

@@ -6,20 +6,28 @@ Relative paths, the key `output` among them, are relative to the folder of the c
 
 from mrt.config.load import load_config
 from mrt.config.schema import (
+    Choice,
     DatasetConfig,
     FolderDataset,
     LoaderDataset,
+    ModelSection,
+    NpyDataset,
     NpzDataset,
     Preprocessing,
     RunConfig,
 )
+from mrt.config.written import config_yaml
 
 __all__ = [
+    "Choice",
     "DatasetConfig",
     "FolderDataset",
     "LoaderDataset",
+    "ModelSection",
+    "NpyDataset",
     "NpzDataset",
     "Preprocessing",
     "RunConfig",
+    "config_yaml",
     "load_config",
 ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from mrt.config.schema import RunConfig
-from mrt.config.source import read_source
+from mrt.config.source import Source, read_source
 from mrt.errors import ConfigError
 from mrt.messages import listed, messages
 from mrt.paths import as_path
@@ -36,8 +37,13 @@ def load_config(
         source = source.with_shape(shape)
     if random_params:
         source = source.with_random_params()
+    return config_of(source, file.resolve().parent)
+
+
+def config_of(source: Source, folder: Path) -> RunConfig:
+    """The configuration in plain data whose paths count from `folder`; ConfigError as `load_config`."""
     data = source.expanded()
     try:
-        return TypeAdapter(RunConfig).validate_python(data, context={"folder": file.resolve().parent})
+        return TypeAdapter(RunConfig).validate_python(data, context={"folder": folder})
     except ValidationError as error:
         raise ConfigError("; ".join(messages(error, RunConfig, data, source.named))) from None

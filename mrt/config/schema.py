@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    SerializationInfo,
+    Tag,
+    ValidationInfo,
+)
 
 from mrt.calibration import CalibrationConfig
 from mrt.compilation import TargetConfig, TuneConfig, keys_of
@@ -50,6 +59,19 @@ def _from_config_folder(path: Path, info: ValidationInfo) -> Path:
     return Path(os.path.abspath((info.context or {}).get("folder", Path()) / written))
 
 
+def _to_config_folder(path: Path, info: SerializationInfo) -> str:
+    """As a file in the folder of the context names the path: from there, where both lie in the working directory."""
+    folder, here = (info.context or {}).get("folder"), Path.cwd()
+    if folder is None or not (path.is_relative_to(here) and Path(folder).is_relative_to(here)):
+        return str(path)
+    return os.path.relpath(path, folder)
+
+
+def _loader_to_config_folder(value: str, info: SerializationInfo) -> str:
+    file, _, function = value.rpartition(":")
+    return f"{_to_config_folder(Path(file), info)}:{function}"
+
+
 def _loader(value: str, info: ValidationInfo) -> str:
     file, colon, function = value.rpartition(":")
     if not colon or not file or not function.isidentifier():
@@ -77,7 +99,16 @@ def _not_zero(value: tuple[float, ...]) -> tuple[float, ...]:
     return value
 
 
-ConfigPath = Annotated[Path, AfterValidator(_from_config_folder)]
+ConfigPath = Annotated[
+    Path,
+    AfterValidator(_from_config_folder),
+    PlainSerializer(_to_config_folder, return_type=str, when_used="json"),
+]
+Loader = Annotated[
+    str,
+    AfterValidator(_loader),
+    PlainSerializer(_loader_to_config_folder, return_type=str, when_used="json"),
+]
 Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
 Count = Annotated[int, BeforeValidator(_not_bool), Field(ge=1, lt=2**31)]
 Channels = Annotated[tuple[Number, ...], BeforeValidator(_as_sequence)]
@@ -86,11 +117,11 @@ Size = Annotated[tuple[Pixels, ...], BeforeValidator(_as_sequence), Field(min_le
 
 
 class ModelSection(Options):
-    """`model`: the float network. path: the model's file. shapes: of inputs by name, where the file leaves sizes open.
-    values: numbers, or lists of them, by the names of inputs that are constants. states: by the names of inputs the
-    outputs that they hold in the next call. initial: what states hold in the first, as values; zeros by default.
-    batch_axes: by the names of inputs and outputs whose batch is not axis 0; null for one without a batch.
-    random_params: whether parameters that a Relay text lacks are drawn, for trying."""
+    """`model`: the float network. path: the model's file, or "file.py:function" that gives it. shapes: of inputs by
+    name, where the file leaves sizes open. values: numbers, or lists of them, by the names of inputs that are
+    constants. states: by the names of inputs the outputs that they hold in the next call. initial: what states hold in
+    the first, as values; zeros by default. batch_axes: by the names of inputs and outputs whose batch is not axis 0;
+    null for one without a batch. random_params: whether parameters that a Relay text lacks are drawn, for trying."""
 
     path: ConfigPath
     shapes: Mapping[str, Annotated[tuple[Count, ...], Field(min_length=1)]] = {}
@@ -115,54 +146,74 @@ class Preprocessing(Options):
     std: Annotated[Channels, AfterValidator(_not_zero)] = (1.0,)
 
 
-class NpzDataset(Preprocessing):
+class Choice(Options):
+    """Which samples of a source are taken, and in which order.
+
+    shuffle: the seed of the order in which they are taken, null for that of the source. slice: [start, stop] in that
+    order, stop null for the end. samples: how many of these.
+    """
+
+    shuffle: Annotated[int, BeforeValidator(_not_bool), Field(ge=0, lt=2**32)] | None = None
+    slice: Annotated[tuple[int, int | None], AfterValidator(_slice)] = (0, None)
+    samples: Count | None = None
+
+
+class NpzDataset(Preprocessing, Choice):
     """Arrays of an `.npz` file, axis 0 the samples.
 
     x: the name of the input's array, or a mapping of input names to array names. y: the name of the labels' array,
-    integers of shape [samples]; null where there are none. slice: [start, stop] of the samples, stop null for the end.
-    samples: how many to take.
+    integers of shape [samples]; null where there are none.
     """
 
     npz: ConfigPath
     x: str | Mapping[str, str] = "x"
     y: str | None = None
-    slice: Annotated[tuple[int, int | None], AfterValidator(_slice)] = (0, None)
-    samples: Count | None = None
 
 
-class FolderDataset(Preprocessing):
+class NpyDataset(Preprocessing, Choice):
+    """The array of an `.npy` file for a network of one input, axis 0 the samples.
+
+    labels: an `.npy` file of integers of shape [samples]; null where there are none.
+    """
+
+    npy: ConfigPath
+    labels: ConfigPath | None = None
+
+
+class FolderDataset(Preprocessing, Choice):
     """A folder of images; Pillow is needed to read them.
 
     Without `labels` the images lie in one folder a class, and a class's label is its folder's position by name;
-    images that lie in the folder itself have no label. labels: a text file whose lines are `file label`. mode: RGB or L
-    (grey). resize: the shorter side, or [height, width]; crop: the central square, or [height, width]. Images are NHWC,
-    0 to 255, before the preprocessing, whose default layout is "NHWC->NCHW".
+    images that lie in the folder itself have no label. labels: a text file whose lines are `file label`. mode: RGB,
+    BGR (as OpenCV reads images) or L (grey). resize: the shorter side, or [height, width]; crop: the central square, or
+    [height, width]. Images are NHWC, 0 to 255, before the preprocessing, whose default layout is "NHWC->NCHW".
     """
 
     folder: ConfigPath
     labels: ConfigPath | None = None
-    mode: Literal["RGB", "L"] = "RGB"
+    mode: Literal["RGB", "BGR", "L"] = "RGB"
     resize: Size | None = None
     crop: Size | None = None
     layout: Annotated[str, AfterValidator(_layout)] | None = "NHWC->NCHW"
-    samples: Count | None = None
 
 
-class LoaderDataset(Options):
-    """`function(split=..., **args) -> (x, y)` of a Python file; x an array or arrays by input name, y labels or None.
+class LoaderDataset(Choice):
+    """What a function of a Python file gives.
+
+    It is called as `function(split=..., **args)`, without `split` where it takes none, and gives (x, y), x alone, or
+    batches of such, as a PyTorch DataLoader does; x is an array or arrays by input name, y labels or None.
 
     loader: "file.py:function". split: what is passed on, by default the name of the entry, calibration or test.
     files: files and folders that the function reads, so that a change of them is noticed.
     """
 
-    loader: Annotated[str, AfterValidator(_loader)]
+    loader: Loader
     args: Mapping[str, Any] = Field(default_factory=dict)
     files: Annotated[tuple[ConfigPath, ...], BeforeValidator(_as_sequence)] = ()
     split: str | None = None
-    samples: Count | None = None
 
 
-_KINDS = ("npz", "folder", "loader")
+_KINDS = ("npz", "npy", "folder", "loader")
 
 
 def _kind(value: Any) -> str | None:
@@ -173,12 +224,13 @@ def _kind(value: Any) -> str | None:
 
 DatasetConfig = Annotated[
     Annotated[NpzDataset, Tag("<npz>")]
+    | Annotated[NpyDataset, Tag("<npy>")]
     | Annotated[FolderDataset, Tag("<folder>")]
     | Annotated[LoaderDataset, Tag("<loader>")],
     Discriminator(
         _kind,
         custom_error_type="dataset_kind",
-        custom_error_message="a mapping with exactly one of the keys npz, folder and loader is needed",
+        custom_error_message="a mapping with exactly one of the keys npz, npy, folder and loader is needed",
     ),
 ]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from mrt.config import FolderDataset
+from mrt.datasets.choice import chosen
 from mrt.datasets.dataset import Dataset, checked_labels, reason, single_input
 from mrt.datasets.preprocessing import keeps_values, preprocess
 from mrt.errors import DataError
@@ -37,10 +38,12 @@ def read_folder(config: FolderDataset, inputs: Mapping[str, TensorType], name: s
 
 
 def images_of(config: FolderDataset, name: str) -> tuple[list[Path], Array | None]:
-    """The images' files in order, and their labels, one each; None where there are none."""
+    """The files of the images that are asked for, in order, and their labels, one each; None where there are none."""
     if not config.folder.is_dir():
         raise DataError(f"{name} is not a folder")
-    return _listed_images(config, name) if config.labels else _images_by_class(config.folder, name)
+    files, labels = _listed_images(config, name) if config.labels else _images_by_class(config.folder, name)
+    places = np.arange(len(files))[chosen(config, len(files), name)]
+    return [files[place] for place in places], None if labels is None else labels[places]
 
 
 def _images_by_class(folder: Path, name: str) -> tuple[list[Path], Array | None]:
@@ -85,7 +88,7 @@ def _read_image(path: Path, config: FolderDataset, name: str) -> Array:
     as_path(path, f"{name}: an image", DataError, to_read=True)
     try:
         with Image.open(path) as file:
-            image = file.convert(config.mode)
+            image = file.convert("L" if config.mode == "L" else "RGB")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{name}: {path} is no readable image: {reason(error)}") from None
     height, width = _resized(image.height, image.width, config)
@@ -98,7 +101,8 @@ def _read_image(path: Path, config: FolderDataset, name: str) -> Array:
         top, left = (height - high) // 2, (width - wide) // 2
         image = image.crop((left, top, left + wide, top + high))
     array = np.asarray(image, np.uint8)
-    return array.reshape(*array.shape[:2], -1)
+    array = array.reshape(*array.shape[:2], -1)
+    return array[:, :, ::-1] if config.mode == "BGR" else array
 
 
 def _resized(height: int, width: int, config: FolderDataset) -> tuple[int, int]:

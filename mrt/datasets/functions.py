@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import sys
@@ -25,6 +26,7 @@ def imported_function(path: Path, function: str, name: str) -> Callable[..., Any
         raise DataError(f"{name} ({path}:{function}): the file has no function {function}")
     found: Callable[..., Any] = call
 
+    @functools.wraps(found)
     def called(*args: Any, **options: Any) -> Any:
         with importable(path.parent):
             return found(*args, **options)

@@ -7,20 +7,18 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mrt.config import FolderDataset, LoaderDataset, NpzDataset
+from mrt.config import DatasetConfig, FolderDataset, NpyDataset, NpzDataset
 from mrt.datasets.dataset import Dataset
 from mrt.datasets.folder import images_of, read_folder
 from mrt.datasets.loader import read_loader
-from mrt.datasets.npz import read_npz
+from mrt.datasets.npz import read_npy, read_npz
 from mrt.errors import DataError
 from mrt.paths import as_path
 from mrt.symbol import TensorType
 from mrt.symbol.files import sha256_of
 
 
-def load_dataset(
-    config: NpzDataset | FolderDataset | LoaderDataset, inputs: Mapping[str, TensorType], name: str
-) -> Dataset:
+def load_dataset(config: DatasetConfig, inputs: Mapping[str, TensorType], name: str) -> Dataset:
     """The dataset that a configuration describes, for a network with these inputs.
 
     name: the key of the configuration, such as data.test; its last part is the split that a loader is asked for.
@@ -28,6 +26,8 @@ def load_dataset(
     """
     if isinstance(config, NpzDataset):
         dataset = read_npz(config, inputs, name)
+    elif isinstance(config, NpyDataset):
+        dataset = read_npy(config, inputs, name)
     elif isinstance(config, FolderDataset):
         dataset = read_folder(config, inputs, name)
     else:
@@ -37,16 +37,18 @@ def load_dataset(
     return dataset.first(config.samples)
 
 
-def content_digest(config: NpzDataset | FolderDataset | LoaderDataset, name: str, samples: int | None = None) -> str:
+def content_digest(config: DatasetConfig, name: str, samples: int | None = None) -> str:
     """SHA-256 of the content of the files that the dataset is read from, which does not depend on where they lie.
 
-    Of an npz dataset that is its file; of a folder the images of at most the first `samples` samples, in order, and
+    Of arrays those are their files; of a folder the images of at most the first `samples` samples, in order, and
     their labels; of a loader its Python file and the `files` that it is said to read. Raises DataError naming what
     cannot be read.
     """
     labels: list[int] | None = None
     if isinstance(config, NpzDataset):
         files = [config.npz]
+    elif isinstance(config, NpyDataset):
+        files = [config.npy, *([] if config.labels is None else [config.labels])]
     elif isinstance(config, FolderDataset):
         images, classes = images_of(config, f"{name} ({config.folder})")
         count = min(n for n in (samples, config.samples, len(images)) if n is not None)

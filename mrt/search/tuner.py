@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mrt.algorithm_registry import names_of
-from mrt.config import RunConfig, load_config
+from mrt.config import RunConfig, config_yaml, load_config
 from mrt.datasets import Dataset
 from mrt.errors import ConfigError, DataError
 from mrt.messages import short
@@ -20,7 +20,7 @@ from mrt.pipeline import run_of
 from mrt.progress import Reporter, silent
 from mrt.quantization.algorithms.algorithm import BiasCorrection, ChannelChoice, ParameterChange, Rounding, WidthChoice
 from mrt.quantization.options import QuantizationConfig
-from mrt.search.configuration import config_yaml, tuned_config
+from mrt.search.configuration import tuned_config
 from mrt.search.cost import Objective, objective_of
 from mrt.search.explore import Explorer, OutOfTime
 from mrt.search.laboratory import Laboratory, Result

@@ -13,7 +13,7 @@ from mrt.config import load_config
 from mrt.pipeline import run_pipeline
 from mrt.progress import Reporter
 
-CONFIG = Path(__file__).parents[2] / "configs" / "kwt1_speechcommands12.yaml"
+CONFIG = Path(__file__).parents[2] / "benchmarks" / "configs" / "kwt1_speechcommands12.yaml"
 
 
 @pytest.mark.exhaustive

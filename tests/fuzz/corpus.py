@@ -154,7 +154,7 @@ def _npz(folder: Path) -> None:
 
 
 def _yaml(folder: Path) -> None:
-    for path in sorted((ROOT / "configs").glob("*.yaml")):
+    for path in sorted([*ROOT.glob("configs/*.yaml"), *ROOT.glob("benchmarks/configs/*.yaml")]):
         _put(folder, "yaml", path.stem, "run.yaml", {"run.yaml": path.read_bytes()})
 
 

@@ -175,7 +175,7 @@ def test_several_inputs_and_outputs(tmp_path: Path) -> None:
     assert summary["sqnr_db"] > 30
 
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[2] / "benchmarks" / "configs"
 
 
 REAL_NETWORKS = {
