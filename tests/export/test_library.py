@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from mrt.model import QuantizedModel
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, GraphBuilder, NumpyRunner, TensorType, find_operator
 from mrt.symbol.operators.state import Assign
+from mrt.symbol.quantized_tensor import TensorQuantization
 from tests.emulation import Emulation
 
 BATCH, SAMPLES = 2, 5
@@ -279,6 +281,38 @@ def test_threads_take_a_part_each_and_wait_for_each_other(sanitizer: str, tmp_pa
     compile_c(*warnings, *flags, tmp_path / "main.c", "-o", tmp_path / "main")
     done = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"
+
+
+def test_inputs_of_every_kind(tmp_path: Path) -> None:
+    """Truth values that are given as integers, and real values of two scales; what lies outside is named."""
+    builder = GraphBuilder()
+    kinds = (("mask", "bool"), ("x", "int16"), ("y", "int16"))
+    symbols = [builder.input(name, TensorType((1, 4), dtype)) for name, dtype in kinds]
+    graph = builder.graph([builder.apply(find_operator("where")(), symbols, "chosen")])
+    inputs = [
+        TensorQuantization("mask", (1, 4), "bool", 1.0, 0, 0, 1, is_given=True),
+        TensorQuantization("x", (1, 4), "int16", 0.5, 0, -300, 300),
+        TensorQuantization("y", (1, 4), "int16", 0.25, 3, -128, 127),
+    ]
+    outputs = [TensorQuantization("chosen", (1, 4), "int16", 1.0, 0, -300, 300)]
+    for name, content in library.to_library(graph, inputs, outputs, None, "0" * 64, "net").items():
+        (tmp_path / name).write_bytes(content)
+    loaded = ctypes.CDLL(str(tmp_path / "libnet.so"))
+    loaded.net_create.restype = ctypes.c_void_p
+    instance = ctypes.c_void_p(loaded.net_create(1))
+
+    def status(function: str, *arrays: Array) -> int:
+        pointers = (ctypes.c_void_p(array.ctypes.data) for array in arrays)
+        return int(getattr(loaded, function)(instance, ctypes.c_int64(1), *pointers))
+
+    mask, x, y = np.uint8([[1, 0, 1, 0]]), np.int16([[300, -300, 7, 8]]), np.int16([[-128, 127, 1, 2]])
+    q, real = np.zeros((1, 4), np.int16), np.zeros((1, 4), np.float32)
+    assert status("net_run_integers", mask, x, y, q) == 0 and q.tolist() == [[300, 127, 7, 2]]
+    assert status("net_run", mask, np.float32([[1, 2, 3, 400]]), np.float32([[0, 1, 2, 99]]), real) == 0
+    assert real.tolist() == [[2, 7, 6, 127]]
+    assert status("net_run_integers", mask, x + np.int16(1), y, q) == 2
+    assert status("net_run_integers", mask * np.uint8(2), x, y, q) == 1
+    loaded.net_destroy(instance)
 
 
 def test_the_command(network: QuantizedModel, tmp_path: Path) -> None:
