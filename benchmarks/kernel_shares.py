@@ -16,9 +16,8 @@ loops as the function had calls. What the loop does by itself, mostly at a highe
 
 from __future__ import annotations
 
-import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,6 @@ from command_line import Parser, add_isa, listed, one_of, whole, work_folder
 from in_turns import Store, machine, row
 from latency import MODELS
 from makers import NETWORK, isa_target
-
-ACCUMULATORS, LANES, DOT_PRODUCTS = 12, 16, 64
-"""Enough sums for two instructions at a time with four cycles each; products of one vpdpbusd of 512 bits."""
-TILES, TILE_PRODUCTS = 4, 16 * 16 * 64
-VECTOR_STEPS, TILE_STEPS = 200_000, 20_000
-"""Of the loops that measure a peak: a third of a millisecond."""
-ALONE = 30
-"""Calls of the loop by itself, after which the clock has long settled."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +41,6 @@ class Measured:
     seconds: float
     least: float
     calls: int = 1
-
-
-@dataclass(frozen=True)
-class Peak:
-    """A loop of an instruction: its name, the products that a call forms, and a call, which gives its seconds."""
-
-    instruction: str
-    products: int
-    call: Callable[[], float]
-
-    def alone(self) -> float:
-        """Products in a second of the fastest of calls that follow each other."""
-        return self.products / min(self.call() for _ in range(ALONE))
 
 
 def main() -> None:
@@ -139,71 +117,39 @@ def integer_network(store: Store, network: Path) -> tuple[Any, dict[str, Any]]:
     return model.graph, bounds_of_inputs(model.inputs)
 
 
-def measure(graph: Any, known: Any, target: dict[str, Any], runs: int, peak: Peak) -> list[Measured]:
+def measure(graph: Any, known: Any, target: dict[str, Any], runs: int, peak: Any) -> list[Measured]:
     """Every function that is called where a graph is computed, in order, in turns with the loop of the peak.
 
     known: bounds of the graph's inputs.
     """
-    import numpy as np
-    import tvm
-
-    from mrt.backend.lowering.plan_calls import plan_calls
-    from mrt.backend.lowering.region import Copy
     from mrt.backend.machine import Machine
-    from mrt.backend.schedule.tilings import schedule_by_rule
-    from mrt.symbol import Symbol
+    from mrt.backend.profile import profile
 
-    made: dict[Any, tuple[str, Any]] = {}
-
-    def add_function(key: Any, name: str, make: Callable[[Any], Any]) -> str:
-        if key not in made:
-            made[key] = f"{name}_{len(made)}", make(schedule_by_rule)
-        return made[key][0]
-
-    found = Machine.of(target)
-    plan = plan_calls(graph, found, add_function, {}, known)
-    calls = plan.calls
-    functions = compile_functions(dict(made.values()), found)
-    random = np.random.default_rng(0)
-    memory: dict[Any, Any] = {symbol: tvm.runtime.tensor(_fed(symbol, known, random)) for symbol in plan.graph.inputs}
-    steps = []
-    for call in calls:
-        if call.written is not None:
-            memory.setdefault(call.results[-1], memory.get(call.written))
-        for result, storage in zip(call.results, call.storages, strict=True):
-            if memory.get(result) is None:
-                memory[result] = tvm.runtime.tensor(np.zeros(storage.shape, storage.dtype))
-        given = [memory[each] if isinstance(each, (Symbol, Copy)) else each.value for each in call.arguments]
-        steps.append((functions[call.function], [*given, *(memory[result] for result in call.results)]))
-    symbols = [call.lowered.region.symbols if call.lowered else () for call in calls]
-    products = [sum(multiplications(symbol) for symbol in each) for each in symbols]
-    times, loops = ([float("inf")] * len(calls) for _ in range(2))
-    for run in range(2 * (runs + 1)):
-        for place, (function, given) in enumerate(steps):
-            began = time.perf_counter()
-            function(*given)
-            if run % 2 == 0:
-                times[place] = min(times[place], time.perf_counter() - began)
-            elif products[place]:
-                loops[place] = min(loops[place], peak.call())
     return [
         Measured(
-            described(symbols[place]),
-            call.storages[0].type.shape,
-            products[place],
-            times[place],
-            products[place] / peak.products * loops[place] if products[place] else 0.0,
+            described(each.symbols), each.call.storages[0].type.shape, each.products, each.seconds, each.at_peak or 0.0
         )
-        for place, call in enumerate(calls)
+        for each in profile(graph, known, Machine.of(target), runs, peak).calls
     ]
 
 
-def _fed(symbol: Any, known: Any, random: Any) -> Any:
-    """Numbers for an input of a graph: integers within its bounds, or floats."""
-    if symbol.name not in known:
-        return random.standard_normal(symbol.shape).astype(symbol.dtype)
-    bounds = known[symbol.name]
-    return random.integers(bounds.lo, bounds.hi, symbol.shape, endpoint=True).astype(symbol.dtype)
+def find_peak(target: dict[str, Any], is_float: bool = False) -> Any:
+    """The loop of the instruction that multiplies bytes on the machine, or floats.
+
+    SystemExit where that is none of 512 bits.
+    """
+    from mrt.backend.machine import Machine
+    from mrt.backend.peak import peak_of
+
+    machine = Machine.of(target)
+    peak = peak_of(machine, is_float)
+    if peak is None:
+        raise SystemExit(
+            f"this machine has vectors of {machine.vector_bits} bits; the peak is that of 512"
+            if is_float
+            else "this machine has no vpdpbusd of 512 bits, whose peak the shares are of"
+        )
+    return peak
 
 
 def described(symbols: Sequence[Any]) -> str:
@@ -215,30 +161,6 @@ def described(symbols: Sequence[Any]) -> str:
     return f"{symbols[0].op}{weight}{more}"
 
 
-def compile_functions(functions: dict[str, Any], found: Any) -> Any:
-    """The compiled PrimFuncs by name; the process has the registers that they use."""
-    import numpy as np
-    import tvm
-
-    from mrt.backend.build import SETTINGS
-    from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
-    from mrt.backend.link.kernel_pipeline import KERNELS
-
-    every = dict(functions)
-    asks = any(needs_tiles(function) for function in functions.values())
-    if asks:
-        every["request"] = tile_request()
-    module = tvm.IRModule({name: function.with_attr("global_symbol", name) for name, function in every.items()})
-    with tvm.transform.PassContext(config=SETTINGS):
-        compiled = tvm.compile(module, found.target, tir_pipeline=KERNELS)
-    if asks:
-        answer = tvm.runtime.tensor(np.zeros(1, np.int32))
-        compiled["request"](answer)
-        if answer.numpy().any():
-            raise SystemExit("this process does not get the tile registers that the code uses")
-    return {name: compiled[name] for name in functions}
-
-
 def multiplications(symbol: Any) -> int:
     """Of a convolution, a fully connected layer or a product of matrices; 0 for anything else."""
     if symbol.op in ("batch_dot", "dot"):
@@ -248,107 +170,6 @@ def multiplications(symbol: Any) -> int:
         return 0
     weight = symbol.inputs[1].shape
     return int(symbol.type.size) * int(symbol.inputs[1].type.size) // int(weight[0])
-
-
-def find_peak(target: dict[str, Any], is_float: bool = False) -> Peak:
-    """The loop of the instruction that multiplies bytes on the machine, or floats.
-
-    SystemExit where that is none of 512 bits.
-    """
-    from mrt.backend.kernels.dot_instructions import dots_of
-    from mrt.backend.kernels.x86.vnni.dots import VPDPBUSD_512
-    from mrt.backend.machine import Machine
-
-    found = Machine.of(target)
-    if is_float:
-        if found.vector_bits != 512:
-            raise SystemExit(f"this machine has vectors of {found.vector_bits} bits; the peak is that of 512")
-        call = timed(vector_loop("llvm.fma.v16f32", "float32"), found)
-        return Peak("vfmadd231ps", ACCUMULATORS * LANES * VECTOR_STEPS, call)
-    if VPDPBUSD_512 not in dots_of(found):
-        raise SystemExit("this machine has no vpdpbusd of 512 bits, whose peak the shares are of")
-    if found.has_tiles:
-        return Peak("tdpbusd", TILES * TILE_PRODUCTS * TILE_STEPS, timed(tile_loop(), found))
-    call = timed(vector_loop(VPDPBUSD_512.llvm), found)
-    return Peak("vpdpbusd", ACCUMULATORS * DOT_PRODUCTS * VECTOR_STEPS, call)
-
-
-def timed(function: Any, found: Any) -> Callable[[], float]:
-    """A call of a PrimFunc that takes one buffer of ACCUMULATORS x LANES elements, which gives its seconds."""
-    import numpy as np
-    import tvm
-
-    module = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), found.target)
-    memory = tvm.runtime.tensor(np.zeros(ACCUMULATORS * LANES, str(function.params[0].dtype)))
-    run: Callable[[Any], Any] = module["main"]
-
-    def call() -> float:
-        began = time.perf_counter()
-        run(memory)
-        return time.perf_counter() - began
-
-    return call
-
-
-def vector_loop(instruction: str, dtype: str = "int32") -> Any:
-    """Sums of a dtype that are independent of each other, each in a register.
-
-    A product of floats has the sum as a factor: one of constants would be formed while compiling.
-    """
-    from tvm import tirx
-
-    memory = tirx.decl_buffer((ACCUMULATORS * LANES,), dtype, "memory")
-    body = []
-    for i in range(ACCUMULATORS):
-        place = [tirx.Ramp(tirx.const(i * LANES, "int32"), 1, LANES)]
-        if dtype == "int32":
-            factor = tirx.reinterpret("int8x64", tirx.Broadcast(tirx.const(0x01010101, "int32"), LANES))
-        else:
-            factor = tirx.Broadcast(tirx.const(0.5, dtype), LANES)
-        held = tirx.BufferLoad(memory, place)
-        body.append(
-            tirx.BufferStore(
-                memory, tirx.call_llvm_pure_intrin(f"{dtype}x16", instruction, held, factor, factor), place
-            )
-        )
-    return _repeated(memory, body, VECTOR_STEPS)
-
-
-def tile_loop() -> Any:
-    """Sums in four tiles; what is multiplied is 0, which takes as long."""
-    from tvm import tirx
-    from tvm.tirx.op import address_of
-
-    memory = tirx.decl_buffer((ACCUMULATORS * LANES,), "int32", "memory")
-    rows, widths = [0] * 16, [0] * 32
-    for tile in range(8):
-        rows[tile], widths[2 * tile] = 16, 64
-    palette = bytes([1] + [0] * 15 + widths + rows)
-    stores = [
-        tirx.BufferStore(memory, tirx.const(int.from_bytes(palette[4 * i : 4 * i + 4], "little"), "int32"), [i])
-        for i in range(16)
-    ]
-
-    def call(name: str, *arguments: Any) -> Any:
-        return tirx.Evaluate(tirx.call_llvm_intrin("int32", f"llvm.x86.{name}", *arguments))
-
-    products = [
-        call("tdpbusd", *(tirx.const(tile, "int8") for tile in (i, 4 + i // 2, 6 + i % 2))) for i in range(TILES)
-    ]
-    begin = call("ldtilecfg", address_of(tirx.BufferLoad(memory, [0])))
-    return _repeated(memory, products, TILE_STEPS, [*stores, begin], [call("tilerelease")])
-
-
-def _repeated(memory: Any, body: list[Any], steps: int, before: Sequence[Any] = (), after: Sequence[Any] = ()) -> Any:
-    """A PrimFunc that runs `body` so many times."""
-    from tvm import tirx
-
-    step = tirx.Var("step", "int32")
-    zero, times = tirx.const(0, "int32"), tirx.const(steps, "int32")
-    loop = tirx.For(step, zero, times, tirx.ForKind.SERIAL, tirx.SeqStmt(body))
-    return tirx.PrimFunc([memory], tirx.SeqStmt([*before, loop, *after]) if before else loop).with_attr(
-        "tirx.noalias", True
-    )
 
 
 if __name__ == "__main__":

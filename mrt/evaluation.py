@@ -70,6 +70,12 @@ def top1(scores: Array, labels: Array) -> Share:
     return Share(int((predict(scores) == labels).sum()), len(labels))
 
 
+def paired(scores: Array, others: Array, labels: Array) -> tuple[int, int]:
+    """How many samples `scores` alone gets right, and how many `others` alone, each [samples, ...]."""
+    right, also = (predict(each) == labels for each in (scores, others))
+    return int((right & ~also).sum()), int((also & ~right).sum())
+
+
 def agreement(scores: Array, others: Array) -> Share:
     """How many samples have the same class by both scores, each [samples, ...]."""
     return Share(int((predict(scores) == predict(others)).sum()), len(scores))
@@ -182,7 +188,8 @@ Measure = Callable[[Mapping[str, Array]], Measured]
 class Comparison:
     """A float network against its integer form. The classes are those of the first output; `noise` is of all logits.
 
-    float_top1 and integer_top1 are empty where there are no labels.
+    float_top1 and integer_top1 are empty where there are no labels. lost, won: samples that the float network
+    alone gets right, and the integer one alone.
     """
 
     samples: int = 0
@@ -190,6 +197,8 @@ class Comparison:
     integer_top1: Share = Share()
     agreement: Share = Share()
     noise: Noise = Noise()
+    lost: int = 0
+    won: int = 0
 
     def __add__(self, other: Comparison) -> Comparison:
         return Comparison(
@@ -198,6 +207,8 @@ class Comparison:
             self.integer_top1 + other.integer_top1,
             self.agreement + other.agreement,
             self.noise + other.noise,
+            self.lost + other.lost,
+            self.won + other.won,
         )
 
 
@@ -225,7 +236,8 @@ def compare(
 def _compare_batch(f: Measured, q: Measured, labels: Array | None, count: int) -> Comparison:
     noise = sum((quantization_noise(a, b) for a, b in zip(f.logits, q.logits, strict=True)), Noise())
     scored = (Share(), Share()) if labels is None else (top1(f.scores[0], labels), top1(q.scores[0], labels))
-    return Comparison(count, *scored, agreement(f.scores[0], q.scores[0]), noise)
+    lost, won = (0, 0) if labels is None else paired(f.scores[0], q.scores[0], labels)
+    return Comparison(count, *scored, agreement(f.scores[0], q.scores[0]), noise, lost, won)
 
 
 def run_batched(graph: Graph, runner: Runner, batch_size: int) -> Evaluate:

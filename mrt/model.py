@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,28 +25,26 @@ from mrt.certificate.verify import (
 )
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import CompilationError, DataError, GraphError, ModelFileError, QuantizationError
+from mrt.errors import CompilationError, DataError, ModelFileError, QuantizationError
 from mrt.messages import short
+from mrt.model_exports import Exporting
 from mrt.paths import as_path
 from mrt.quantization.integer.integer_graph import IntegerGraph, input_quantization
 from mrt.result_folder import current, save_all
 from mrt.symbol import Array, Graph, Interval
-from mrt.symbol.files import atomic_write_all, graph_to_bytes, indented_json
+from mrt.symbol.files import graph_to_bytes, indented_json
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import Rebatch
 from mrt.symbol.states import places_behind, states_of
 from mrt.symbol.stream import Kept, Stream
 
 if TYPE_CHECKING:
-    import tvm
-    from onnx import ModelProto
-
     from mrt.progress import Reporter
     from mrt.runtime import Module
 
 
 @dataclass(frozen=True, eq=False)
-class QuantizedModel:
+class QuantizedModel(Exporting):
     """A network in integers.
 
     graph: the integer graph. inputs, outputs: how its integers stand for real values. postprocess: the float tail
@@ -184,92 +181,6 @@ class QuantizedModel:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
             return compile_model(*parts, Tuner(folder, trials, report or silent()), plan.workers)
 
-    def to_relax(self, target: Target | None = None) -> tvm.IRModule:
-        """A Relax module whose `main` takes and returns integers; scales and zero points are its attributes.
-
-        `tvm.compile` compiles it for every target of LLVM to the integers of `Graph.evaluate`. target: as `compile`
-        takes it, a CPU whose instructions the module may use. It is then to be compiled for that CPU, or one with the
-        same instructions: `tvm.compile` refuses others. Tiles (AMX), which a process must ask for, are used by
-        `compile` alone. TVM's target `c` is not among those: it has no vectors, and TVM 0.27 writes wrong C for
-        maxima and minima that follow each other; `to_c` gives C.
-        Raises CompilationError for a target that is not known, or where TVM fails.
-        """
-        from mrt.backend import build_portable
-
-        module = build_portable(self.graph, target=target)
-        facts: dict[str, Any] = {side: [e.to_json() for e in getattr(self, side)] for side in ("inputs", "outputs")}
-        facts |= {"states": self.states} if self.states else {}
-        return module.with_attr("mrt.quantization", json.dumps(facts))
-
-    def to_onnx(self, path: str | os.PathLike[str], batch: int | Literal["any"] | None = None) -> tuple[Path, ...]:
-        """Writes the integer graph to `path` as an ONNX model of integer operators; see `mrt.export.onnx.to_onnx`.
-
-        batch: samples at once, if other than the graph has; "any" for a model that takes any number of them, whose
-        axis 0 is called "batch". Scales, ranges and the digest are in its metadata; the float tail, where one was cut
-        off, is not in it. Gives the files written.
-        Raises GraphError where the batch cannot be changed, UnsupportedOperatorError listing what ONNX cannot express,
-        ModelFileError where the model exceeds the 2 GiB of an ONNX file or cannot be written.
-        """
-        from mrt.export.onnx import ANY, to_onnx, with_any_batch
-
-        def export(size: int) -> ModelProto:
-            sized = self.rebatched(size)
-            return to_onnx(sized.graph, sized.inputs, sized.outputs, self.digest)
-
-        file = as_path(path, "path")
-        if isinstance(batch, str) and batch != ANY:
-            raise GraphError(f"batch is {short(batch)}; a number of samples, or {ANY!r}, is needed")
-        if batch is None:
-            model = to_onnx(self.graph, self.inputs, self.outputs, self.digest)
-        else:
-            model = with_any_batch(export) if isinstance(batch, str) else export(batch)
-        return _written({file: model.SerializeToString(deterministic=True)})
-
-    def to_relay(self, path: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
-        """Writes the integer graph as Relay text to `path`, and its parameters beside it, the suffix being .params.
-
-        See `mrt.export.relay.to_relay`. batch, the result and errors are those of `to_onnx`.
-        """
-        from mrt.export.relay import to_relay
-
-        path = as_path(path, "path")
-        sized = self if batch is None else self.rebatched(batch)
-        if path.suffix == ".params":
-            raise ModelFileError(
-                f"{path} is where the parameters go; name the text, such as {path.with_suffix('.relay')}"
-            )
-        text, parameters = to_relay(sized.graph, sized.inputs, sized.outputs, self.digest)
-        return _written({path.with_suffix(".params"): parameters, path: text.encode()})
-
-    def to_mxnet(self, prefix: str | os.PathLike[str], batch: int | None = None) -> tuple[Path, ...]:
-        """Writes the integer graph as a checkpoint of MXNet 1.x: PREFIX-symbol.json and PREFIX-0000.params.
-
-        See `mrt.export.mxnet.to_mxnet`. batch, the result and errors are those of `to_onnx`.
-        """
-        from mrt.export.mxnet import to_mxnet
-
-        as_path(prefix, "prefix")
-        sized = self if batch is None else self.rebatched(batch)
-        text, parameters = to_mxnet(sized.graph, sized.inputs, sized.outputs, self.digest)
-        base = os.fspath(prefix)
-        return _written({Path(f"{base}-0000.params"): parameters, Path(f"{base}-symbol.json"): text.encode()})
-
-    def to_c(
-        self, directory: str | os.PathLike[str], batch: int | None = None, name: str = "model"
-    ) -> tuple[Path, ...]:
-        """Writes the integer graph as C99 into `directory`, made if need be: NAME.h and NAME.c.
-
-        name: what the files and their functions are called by. See `mrt.export.c.to_c`. batch, the result and errors
-        are those of `to_onnx`; besides ConfigError where `name` is no identifier, CompilationError where TVM fails.
-        """
-        from mrt.export.c import to_c
-
-        folder = as_path(directory, "directory")
-        sized = self if batch is None else self.rebatched(batch)
-        source = to_c(sized.graph, sized.inputs, sized.outputs, self.digest, name)
-        _make_folder(folder)
-        return _written({folder / file: text.encode() for file, text in source.files.items()})
-
     def _quantization_json(self) -> str:
         return indented_json(
             {
@@ -284,20 +195,6 @@ class QuantizedModel:
                 **({"states": self.states} if self.states else {}),
             }
         )
-
-
-def _make_folder(folder: Path) -> None:
-    """ModelFileError where it is not there and cannot be made."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ModelFileError(f"{folder} cannot be made: {error.strerror or error}; name another folder") from None
-
-
-def _written(files: Mapping[Path, bytes]) -> tuple[Path, ...]:
-    """Writes all files or none, and gives their paths."""
-    atomic_write_all(files)
-    return tuple(files)
 
 
 def _stream(model: QuantizedModel, integer: bool) -> Stream:

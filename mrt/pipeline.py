@@ -1,4 +1,4 @@
-"""The pipeline: prepare, calibrate, quantize, compile, evaluate; each stage is saved, and a run may start at any.
+"""The pipeline: prepare, calibrate, quantize, compile, evaluate, report; each is saved, and a run may start at any.
 
 Every stage reads what the earlier ones saved, so that a run that is resumed is the same as one in a single go. Stages
 whose results are there already, made from the same, are not run again. What a run makes is put in place at its end
@@ -22,8 +22,10 @@ from mrt.quantization.plan.trained import brings_quantization
 from mrt.quantization.presets import with_preset
 from mrt.quantization.simulation.sensitivity import Sensitivity
 from mrt.quantization.tensor_plan import Plan
+from mrt.report.page import HTML_FILE
 from mrt.report.summary import summary_table
 from mrt.stages import STAGES, SUMMARY, Run, Stage
+from mrt.stages.evaluate import EVALUATE
 from mrt.stages.network import read_network
 from mrt.stages.quantize import QUANTIZE
 from mrt.stages.stage import output_folder
@@ -40,7 +42,7 @@ def run_pipeline(
     report: Reporter | None = None,
     graph: Graph | None = None,
 ) -> dict[str, Any] | None:
-    """Runs the stages from `first` to `last`; gives the summary if that of the last stage is asked for.
+    """Runs the stages from `first` to `last`; gives the summary if the network is evaluated.
 
     first: is run anew, and so are the stages behind it; without it, the stages at the beginning whose saved results
     were made from the same are taken as they are, all of them where nothing has changed. last: by default the last
@@ -65,10 +67,12 @@ def run_pipeline(
             for stage in missing:
                 started = _run_stage(stage, run, origins[stage.name], started)
             _put_in_place(run, todo[-1])
-    if todo[-1] is not STAGES[-1]:
+    if STAGES.index(todo[-1]) < STAGES.index(EVALUATE):
         return None
     summary: dict[str, Any] = json.loads(workspace.path(SUMMARY).read_bytes())
     report.table(summary_table(summary))
+    if workspace.has(HTML_FILE):
+        report.line(f"report: {workspace.path(HTML_FILE)}")
     return summary
 
 

@@ -1,4 +1,4 @@
-"""What is done to a network, as one list of steps: prepare, calibrate, quantize, compile, evaluate.
+"""What is done to a network, as one list of steps: prepare, calibrate, quantize, compile, evaluate, report.
 
 `mrt.quantize` runs the first three on what it is given. The pipeline runs all; its stages are steps that are saved.
 """
@@ -43,6 +43,8 @@ from mrt.symbol.stream import stream_of
 if TYPE_CHECKING:
     from mrt.datasets import Dataset
     from mrt.model_evaluation import Evaluated
+    from mrt.report.facts import Report
+    from mrt.report.measure.subject import Subject
     from mrt.runtime import Module
 
 _Found = TypeVar("_Found")
@@ -76,7 +78,8 @@ class Work:
     graph: the float network as read. data: gives the calibration data for the inputs of the prepared graph; None where
     there is none. test: what is scored. runner: None for TVM on this machine. is_saved: whether results are saved, so
     that later steps may run with other options than were known before. notes: what a reader of the model should know.
-    started: when the work began, in seconds of `perf_counter`.
+    chosen: the options of quantization with the bits that single tensors got. subject: what is to be reported on, None
+    for nothing. started: when the work began, in seconds of `perf_counter`.
     """
 
     graph: Graph
@@ -90,9 +93,12 @@ class Work:
     prepared: Prepared | None = None
     observed: Calibration | None = None
     notes: tuple[str, ...] = ()
+    chosen: QuantizationConfig | None = None
     model: QuantizedModel | None = None
     module: Module | None = None
     evaluated: Evaluated | None = None
+    subject: Subject | None = None
+    measured: Report | None = None
 
 
 @dataclass(frozen=True)
@@ -207,7 +213,7 @@ def _quantize(work: Work) -> Work:
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen.notes))
     for note in model.notes:
         work.report.line(f"quantize: {note}")
-    return replace(work, model=model)
+    return replace(work, model=model, chosen=chosen.config)
 
 
 def plan(work: Work) -> Plan:
@@ -301,11 +307,24 @@ def _evaluate(work: Work) -> Work:
     return replace(work, evaluated=evaluate(networks, data, *options))
 
 
+def _report(work: Work) -> Work:
+    """A report tells of a run and never fails it: what cannot be measured is left out."""
+    from mrt.report.measure import measure
+
+    return work if work.subject is None else replace(work, measured=measure(work.subject))
+
+
+def calibration_samples(work: Work) -> Samples | None:
+    """The calibration data for the prepared network, once more; None where there is none."""
+    return _samples(work, found(work.prepared).graph, lambda done: None)
+
+
 PREPARE = Step("prepare", _prepare)
 CALIBRATE = Step("calibrate", _calibrate)
 QUANTIZE = Step("quantize", _quantize)
 COMPILE = Step("compile", _compile)
 EVALUATE = Step("evaluate", _evaluate)
+REPORT = Step("report", _report)
 
-STEPS = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE)
+STEPS = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE, REPORT)
 """In order."""

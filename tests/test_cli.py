@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -76,7 +77,7 @@ def test_run_makes_a_model_that_verify_accepts(folder: Path) -> None:
 def test_inspect_shows_every_tensor_or_explains_one(folder: Path) -> None:
     assert call("run", folder / "config.yaml").exit_code == 0
     model = mrt.load(folder / "out")
-    table = call("inspect", folder / "out")
+    table = call("inspect", folder / "out", "--tensors")
     assert table.exit_code == 0, table.output
     assert [line.split(" ")[0] for line in table.stdout.split("\n\n")[0].splitlines()[1:]] == list(model.graph.by_name)
     assert " dB " in table.stdout and "over 6 samples" in table.stdout
@@ -84,6 +85,21 @@ def test_inspect_shows_every_tensor_or_explains_one(folder: Path) -> None:
     assert told.exit_code == 0 and "by bounds of Convolution" in told.stdout
     assert "convolve" in failure("inspect", folder / "out", "--symbol", "convolve")
     assert "the nearest are conv" in failure("inspect", folder / "out", "--symbol", "convv")
+
+
+def test_inspect_shows_layers_of_a_model_that_was_not_measured(folder: Path) -> None:
+    assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0
+    shown = call("inspect", folder / "out")
+    assert shown.exit_code == 0, shown.output
+    rows, below = shown.stdout.split("\n\n")
+    assert [line.split(" ")[0] for line in rows.splitlines()[1:]] == ["x", "y"]
+    assert "convolution 3×3" in rows and "not measured" in below
+    assert "stage report" in failure("inspect", folder / "out", "--sort", "share")
+    assert "error, share, bits" in failure("inspect", folder / "out", "--sort", "size")
+    (only,) = json.loads(call("inspect", folder / "out", "--sort", "headroom", "--worst", "1", "--json").stdout)
+    widest = only["headroom"]["sum"]
+    fact = mrt.load(folder / "out").certificate.tensors[widest["name"]]
+    assert (widest["lo"], widest["hi"]) == (fact.lo, fact.hi) and widest["operator"] in ("Convolution", "broadcast_add")
 
 
 def test_inspect_shows_what_the_model_is_compiled_to(folder: Path) -> None:
@@ -166,7 +182,7 @@ def test_compile_refuses_by_one_line_and_leaves_what_is_there(folder: Path) -> N
 def test_inspect_on_a_terminal_shows_every_tensor_too(folder: Path, columns: int) -> None:
     assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0
     terminal = {"FORCE_COLOR": "1", "COLUMNS": str(columns)}
-    result = CliRunner().invoke(app, ["inspect", str(folder / "out")], env=terminal)
+    result = CliRunner().invoke(app, ["inspect", str(folder / "out"), "--tensors"], env=terminal)
     assert result.exit_code == 0, result.output
     assert "\x1b[" in result.stdout and "…" not in result.stdout
     assert [name for name in mrt.load(folder / "out").graph.by_name if columns > 60 and name not in result.stdout] == []

@@ -1,12 +1,22 @@
-"""TVM is loaded without PyTorch, whose tensors it takes all the same where PyTorch is imported later."""
+"""TVM is loaded without PyTorch, whose tensors it takes all the same where PyTorch is imported later, and a module
+runs without TVM's compiler."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+import mrt
+from mrt.quantization.options import QuantizationConfig
+from mrt.symbol import NumpyRunner
+from mrt.symbol.operators.linear import FullyConnected
+from tests.quantization.networks import chain
 
 PROGRAM = """
 import sys
@@ -33,3 +43,34 @@ def test_pytorch_that_is_loaded_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", held)
     lean_tvm._load_tvm()
     assert sys.modules["torch"] is held
+
+
+ALONE = """
+import sys
+import numpy as np
+from mrt.runtime import load_module
+folder = sys.argv[1]
+found = load_module(folder + "/model.so")(np.load(folder + "/x.npy"))
+assert found.tobytes() == np.load(folder + "/y.npy").tobytes()
+held = open("/proc/self/maps").read()
+assert "libtvm_runtime.so" in held and "libtvm_compiler" not in held and "LLVM" not in held
+assert not {"mrt.backend", "mrt.quantization", "mrt.export", "mrt.certificate"} & set(sys.modules)
+"""
+
+
+def test_a_module_runs_without_the_compiler(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    graph = chain((1, 8), (FullyConnected(4, no_bias=True), [random.standard_normal((4, 8))]))
+    x = random.standard_normal((5, 8)).astype(np.float32)
+    module = mrt.quantize(graph, x, QuantizationConfig(preset="fast"), runner=NumpyRunner()).compile()
+    module.save(tmp_path / "model.so")
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", module(x))
+    child = subprocess.run(
+        [sys.executable, "-c", ALONE, str(tmp_path)],
+        env={**os.environ, "TVM_USE_RUNTIME_LIB": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr

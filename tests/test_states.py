@@ -361,7 +361,7 @@ def test_exported_networks_take_and_give_the_states(model: QuantizedModel, tmp_p
     assert json.loads(str(model.to_relax().attrs["mrt.quantization"]))["states"] == model.states
     model.to_c(tmp_path)
     header = (tmp_path / "model.h").read_text()
-    assert "input1 is a state: give it output1 of the call before" in header
+    assert "state0, kept between calls: past, int16[1, 3, 3]" in header
     assert "in the first call each element is 0" in header
 
 

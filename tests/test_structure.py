@@ -41,7 +41,8 @@ ORDER = (
     "mrt.model_evaluation mrt.batches",
     "mrt.report",
     "mrt.model mrt.datasets mrt.workspace mrt.evaluation",
-    "mrt.export mrt.config",
+    "mrt.model_exports mrt.config",
+    "mrt.export",
     "mrt.backend",
     "mrt.runtime mrt.certificate expansions",
     "mrt.quantization mrt.module_record",
@@ -53,10 +54,10 @@ ORDER = (
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
 BACKEND = (
     "mrt.backend",
-    "mrt.backend.runner mrt.backend.portable mrt.backend.explain",
+    "mrt.backend.runner mrt.backend.portable mrt.backend.explain mrt.backend.profile mrt.backend.native",
     "mrt.backend.build",
     "mrt.backend.tuning mrt.backend.lowering",
-    "mrt.backend.link mrt.backend.rewrites mrt.backend.computes mrt.backend.batches",
+    "mrt.backend.link mrt.backend.rewrites mrt.backend.computes mrt.backend.batches mrt.backend.peak",
     "mrt.backend.kernels",
     "mrt.backend.schedule mrt.backend.layout",
     "mrt.backend.fusion",

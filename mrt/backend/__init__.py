@@ -20,8 +20,9 @@ What these are built on, each on those below it only:
     operators   operators that only the rewrites make
     machine.py  the CPU
 
-On top are build.py (a module to be saved), runner.py (a graph to be run), portable.py (a module for TVM), batches.py
-(how many samples at once) and explain.py (what a graph is compiled to, for people).
+On top are build.py (a module to be saved), native.py (code that needs no TVM), runner.py (a graph to be run),
+portable.py (a module for TVM), batches.py (how many samples at once) and explain.py (what a graph is compiled to, for
+people).
 
 Plug-ins register the computes of their operators with `compute`, and write them with `elementwise` and `inlined`.
 """
@@ -32,6 +33,7 @@ from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
 from mrt.backend.explain import compiled_text, explain
 from mrt.backend.lowering.module import build_module
+from mrt.backend.native import NativeCode, NativeFunction, compile_native
 from mrt.backend.portable import build_portable
 from mrt.backend.runner import ONE_THREAD, TvmRunner
 from mrt.backend.te.registry import Kind, compute
@@ -42,10 +44,13 @@ del _computes, _lean_tvm
 __all__ = [
     "ONE_THREAD",
     "Kind",
+    "NativeCode",
+    "NativeFunction",
     "TvmRunner",
     "build_module",
     "build_portable",
     "compile_model",
+    "compile_native",
     "compiled_text",
     "compute",
     "elementwise",

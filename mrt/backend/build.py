@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -33,6 +34,22 @@ from mrt.version import __version__
 from mrt.workers import on_deep_stack
 
 
+@dataclass(frozen=True, eq=False)
+class LoweredModel:
+    """A model on its way to machine code.
+
+    builder: holds the functions MAIN and REAL, which compute `graphs`. compiler: compiles their kernels already, to
+    object files. linker: links them. metadata: what the module is to know of itself.
+    """
+
+    builder: ModuleBuilder
+    graphs: Mapping[str, Graph]
+    machine: Machine
+    compiler: KernelCompiler
+    linker: Linker
+    metadata: Metadata
+
+
 def compile_model(
     graph: Graph,
     inputs: Sequence[TensorQuantization],
@@ -44,6 +61,26 @@ def compile_model(
     workers: int = 1,
 ) -> Module:
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
+
+    The arguments and errors are those of `lower_model`.
+    """
+    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers)
+    lowered.builder.add_bytes(lowered.metadata.to_json().encode(), METADATA)
+    linkable = compile_linkable(lowered.builder.module(), lowered.machine, lowered.compiler, lowered.linker)
+    return Module(linkable, lowered.metadata)
+
+
+def lower_model(
+    graph: Graph,
+    inputs: Sequence[TensorQuantization],
+    outputs: Sequence[TensorQuantization],
+    postprocess: Graph | None,
+    digest: str,
+    target: Target = NATIVE,
+    tuner: Tuner | None = None,
+    workers: int = 1,
+) -> LoweredModel:
+    """The functions of an integer graph and of the float tail that takes its dequantized outputs in order.
 
     Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
     the facts of the integer graph's, in order. digest: SHA-256 of the model's certificate; the module carries it.
@@ -72,8 +109,7 @@ def compile_model(
 
     compiler = KernelCompiler(machine, as_object)
     builder = lower(schedule_by_rule if tuner is None else tuner.scheduler(lower, machine), compiler.add)
-    builder.add_bytes(metadata.to_json().encode(), METADATA)
-    return Module(compile_linkable(builder.module(), machine, compiler, linker), metadata)
+    return LoweredModel(builder, {MAIN: graph, REAL: real}, machine, compiler, linker, metadata)
 
 
 def _constants_in_results(graph: Graph, postprocess: Graph | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -152,9 +188,9 @@ def compile_executable(
     compiler: what compiles kernels of the module already, and gives modules. constants_given: see `join_calls`.
     """
     compiler = compiler or KernelCompiler(machine)
-    with _compiling(machine):
+    with compiling(machine):
         bytecode, joined = _joined(module, compiler, constants_given)
-        return Executable(bytecode, _written(joined.calls, False, machine), compiler.finish(), joined.constants)
+        return Executable(bytecode, written_calls(joined.calls, False, machine), compiler.finish(), joined.constants)
 
 
 def compile_linkable(
@@ -164,9 +200,9 @@ def compile_linkable(
 
     compiler: what compiles kernels of the module already, and gives object files. linker: what links them.
     """
-    with _compiling(machine):
+    with compiling(machine):
         bytecode, joined = _joined(module, compiler)
-        calling = as_object(_written(joined.calls, True, machine))
+        calling = as_object(written_calls(joined.calls, True, machine))
         # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
         library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
         bytecode.mod.import_module(library)
@@ -176,7 +212,7 @@ def compile_linkable(
 
 
 @contextmanager
-def _compiling(machine: Machine) -> Iterator[None]:
+def compiling(machine: Machine) -> Iterator[None]:
     """TVM's settings; CompilationError for what TVM raises, or where its code cannot be kept."""
     try:
         with tvm.transform.PassContext(config=SETTINGS), machine.target:
@@ -194,16 +230,20 @@ def _joined(
     module: tvm.IRModule, compiler: KernelCompiler, constants_given: Collection[str] = ()
 ) -> tuple[Any, Joined]:
     """The virtual machine's bytecode, and what it was made of; `compiler` is given the kernels that it lacks."""
-    kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
-    for name in sorted(kernels):
-        compiler.add(name, kernels[name])
-    builder = relax.ExecBuilder()
-    joined = join_calls(module, constants_given, {name for name, made in kernels.items() if prefetching_steps(made)})
+    joined, builder = joined_calls(module, compiler, constants_given), relax.ExecBuilder()
     vm_build._vmcodegen(builder, _pipeline()(joined.functions))
     return builder.get(), joined
 
 
-def _written(calls: Mapping[str, Calls], by_symbol: bool, machine: Machine) -> Any:
+def joined_calls(module: tvm.IRModule, compiler: KernelCompiler, constants_given: Collection[str] = ()) -> Joined:
+    """The calls of a module's functions; `compiler` is given the kernels that it lacks."""
+    kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
+    for name in sorted(kernels):
+        compiler.add(name, kernels[name])
+    return join_calls(module, constants_given, {name for name, made in kernels.items() if prefetching_steps(made)})
+
+
+def written_calls(calls: Mapping[str, Calls], by_symbol: bool, machine: Machine) -> Any:
     """The machine code of what calls kernels; see `write_calls`."""
     plain = tvm.target.Target({**machine.target.export(), "opt-level": 0})  # there is nothing to optimize
 

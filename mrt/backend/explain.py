@@ -26,8 +26,8 @@ class CompiledCall:
     """One call of a function.
 
     outputs: the symbols that it gives. operators: what it computes, in order. products: how its sums of products are
-    formed, an empty string if there are none. memory: how its results lie. ends: why what follows is not part of it.
-    refusals: what its kernel does without, and why; of sums of products.
+    formed, an empty string if there are none; instruction: by which the machine does. memory: how its results lie.
+    ends: why what follows is not part of it. refusals: what its kernel does without, and why; of sums of products.
     """
 
     outputs: tuple[str, ...]
@@ -36,6 +36,7 @@ class CompiledCall:
     memory: tuple[str, ...]
     ends: str
     refusals: tuple[Refusal, ...] = ()
+    instruction: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,11 @@ def explain(graph: Graph, inputs: Sequence[TensorQuantization], target: Target =
     known = bounds_of_inputs(inputs)
     machine = Machine.of(target)
     plan = plan_calls(graph, machine, lambda key, name, make: name, {}, known)
-    return Explanation(tuple(_explained(call, plan.graph, machine) for call in plan.calls), tuple(plan.refusals))
+    return Explanation(tuple(described_call(call, plan.graph, machine) for call in plan.calls), tuple(plan.refusals))
 
 
-def _explained(call: Call, graph: Graph, machine: Machine) -> CompiledCall:
+def described_call(call: Call, graph: Graph, machine: Machine) -> CompiledCall:
+    """What is told of a call of a graph as it is compiled for a machine."""
     memory = _memories(call)
     if call.lowered is None:
         names = tuple(result.symbol.name if isinstance(result, Copy) else result.name for result in call.results)
@@ -72,6 +74,7 @@ def _explained(call: Call, graph: Graph, machine: Machine) -> CompiledCall:
         memory,
         "; ".join(dict.fromkeys(_why_ended(graph, output, call.lowered.layouts) for output in region.outputs)),
         call.lowered.refusals(machine) if forms else (),
+        forms[0].dot.instruction if forms else "",
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 try:
-    from mrt.cli import compile, export, inspect, quantize, run, tune, verify
+    from mrt.cli import compare, compile, export, inspect, quantize, report, run, tune, verify
     from mrt.cli.app import INTERRUPTED, UNMET, app
 except KeyboardInterrupt:  # before there is an application that would say so
     print("interrupted", file=sys.stderr)
@@ -24,6 +24,8 @@ COMMANDS: Mapping[str, Callable[..., None]] = {
     "run": run.run,
     "tune": tune.tune,
     "verify": verify.verify,
+    "report": report.report,
+    "compare": compare.compare,
     "inspect": inspect.inspect,
     "compile": compile.compile_,
     "export": export.export,

@@ -16,38 +16,52 @@ if TYPE_CHECKING:
 
     from mrt.config import RunConfig
 
+Name = Annotated[
+    str | None,
+    typer.Option("--symbol", metavar="NAME", help="Tell of one symbol, or of what was made from a float symbol."),
+]
+Compiled = Annotated[
+    bool,
+    typer.Option(
+        "--compiled",
+        help="Show the record of the compiled module, the functions that the model is compiled to and why each "
+        "ends, and why rewrites left symbols alone.",
+    ),
+]
+Planned = Annotated[
+    bool, typer.Option("--plan", help="Show the form that every reader takes of every float tensor, once calibrated.")
+]
+Sensitive = Annotated[
+    bool, typer.Option("--sensitivity", help="Show the outputs' error that each rounding causes, once calibrated.")
+]
+Tensors = Annotated[bool, typer.Option("--tensors", help="Show every tensor of the integer network, not its layers.")]
+Sort = Annotated[
+    str | None,
+    typer.Option("--sort", metavar="error|share|bits|headroom|time", help="Show the layers that have most first."),
+]
+Worst = Annotated[int | None, typer.Option("--worst", metavar="N", min=1, help="Show so many, the worst by --sort.")]
+Json = Annotated[bool, typer.Option("--json", help="Write all that is known of the layers as JSON.")]
+
 
 def inspect(
     place: Annotated[
         Path, typer.Argument(metavar="DIR", help="A saved model; with --plan or --sensitivity, CONFIG.yaml of a run.")
     ],
-    symbol: Annotated[
-        str | None,
-        typer.Option("--symbol", metavar="NAME", help="Tell of one symbol, or of what was made from a float symbol."),
-    ] = None,
-    compiled: Annotated[
-        bool,
-        typer.Option(
-            "--compiled",
-            help="Show the record of the compiled module, the functions that the model is compiled to and why each "
-            "ends, and why rewrites left symbols alone.",
-        ),
-    ] = False,
-    plan: Annotated[
-        bool,
-        typer.Option("--plan", help="Show the form that every reader takes of every float tensor, once calibrated."),
-    ] = False,
-    sensitivity: Annotated[
-        bool,
-        typer.Option("--sensitivity", help="Show the outputs' error that each rounding causes, once calibrated."),
-    ] = False,
+    symbol: Name = None,
+    compiled: Compiled = False,
+    plan: Planned = False,
+    sensitivity: Sensitive = False,
+    tensors: Tensors = False,
+    sort: Sort = None,
+    worst: Worst = None,
+    json: Json = False,
     target: Annotated[
         str, typer.Option("--target", metavar="TARGET", help="With --compiled: for which CPU, as in compile.target.")
     ] = "native",
     shape: Shape = None,
 ) -> None:
-    """Show every tensor of a saved model, where the bounds of one come from, what it is compiled to, its plan, or where
-    it loses accuracy."""
+    """Show the layers of a saved model or its tensors, where the bounds of one come from, what it is compiled to, its
+    plan, or where it loses accuracy."""
     with one_line_errors():
         if sensitivity:
             text = _sensitivity_text(_configuration(place, "--sensitivity", shape), symbol)
@@ -55,8 +69,10 @@ def inspect(
             text = _plan_text(_configuration(place, "--plan", shape), symbol)
         elif compiled:
             text = _compiled_text(place, target)
-        else:
+        elif tensors or symbol is not None:
             text = _tensors_text(place, symbol)
+        else:
+            text = _layers_text(place, sort, worst, json)
     # Written outside: a reader that closes the pipe early, such as head, is no error of the user's.
     typer.echo(text, color=True)
 
@@ -114,6 +130,28 @@ def _compiled_text(directory: Path, target: str) -> str:
     record = module_in(directory, model.digest)
     compiled = compiled_text(explain(model.graph, model.inputs, target))
     return f"{'no compiled module' if record is None else record_text(record)}\n\n{compiled}"
+
+
+def _layers_text(directory: Path, sort: str | None, worst: int | None, as_json: bool) -> str:
+    """The layers of the network, as a table or as JSON."""
+    import json
+
+    import mrt
+    from mrt.report import layer_table as report
+    from mrt.report.errors import read_errors
+    from mrt.report.facts import read_report
+    from mrt.report.saved import saved_layers
+
+    model = mrt.load(directory)
+    told = read_report(directory, model.digest)
+    layers = saved_layers(model, read_errors(directory)) if told is None else told.layers
+    chosen = report.sorted_layers(layers, sort, worst)
+    if as_json:
+        return json.dumps([layer.model_dump(mode="json") for layer in chosen], indent=1)
+    lines = report.layer_lines(layers, chosen)
+    samples, missing = (None, {}) if told is None else (told.samples, told.missing)
+    below = report.layer_overview(layers, samples, missing)
+    return _table_text(report.plain_layers(lines), lambda width: report.rich_layers(lines), below)
 
 
 def _tensors_text(directory: Path, symbol: str | None) -> str:

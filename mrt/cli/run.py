@@ -18,6 +18,7 @@ class StageName(str, enum.Enum):
     quantize = "quantize"
     compile = "compile"
     evaluate = "evaluate"
+    report = "report"
 
 
 def run(
@@ -33,7 +34,7 @@ def run(
     to: Annotated[StageName | None, typer.Option("--to", help="The last stage.")] = None,
     output: Output = None,
 ) -> None:
-    """Quantize a network as a configuration says: prepare, calibrate, quantize, compile, evaluate."""
+    """Quantize a network as a configuration says: prepare, calibrate, quantize, compile, evaluate, report."""
     with one_line_errors():
         from mrt.config import load_config
         from mrt.pipeline import run_pipeline

@@ -263,6 +263,16 @@ class EvaluateSection(Options):
     stream_length: Count | None = None
 
 
+class ReportSection(Options):
+    """`report`: what is measured at the end of a run. samples: with which layers are looked at, at most."""
+
+    samples: Count = 64
+
+
+def _as_report(value: Any) -> Any:
+    return {} if value is True or value is None else value
+
+
 class RunConfig(Options):
     """All sections of a configuration file."""
 
@@ -273,4 +283,5 @@ class RunConfig(Options):
     quantize: QuantizationConfig = QuantizationConfig()
     compile: CompileSection = CompileSection()
     evaluate: EvaluateSection = EvaluateSection()
+    report: Annotated[ReportSection | Literal[False], BeforeValidator(_as_report)] = ReportSection()
     output: ConfigPath | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class ExportFormat:
 
     default_name: what is written in the model's folder where no path is given. about: what that is. path: what a path
     names. summary: a line about the files that were written, "" for none. takes_any_batch: whether the batch may be
-    "any".
+    "any". takes: arguments of the method besides, which are options of the command.
     """
 
     name: str
@@ -28,6 +28,7 @@ class ExportFormat:
     path: str = "the file"
     summary: Callable[[Sequence[Path]], str] = lambda files: ""
     takes_any_batch: bool = False
+    takes: tuple[str, ...] = ()
 
     def batch(self, text: str | None) -> int | str | None:
         """The batch that the command is given; ConfigError where it is none of this format."""
@@ -38,6 +39,15 @@ class ExportFormat:
             raise ConfigError(f"--batch is {short(text)}; {needed} is needed for --format {self.name}")
         return int(text)
 
+    def further(self, given: Mapping[str, str | None]) -> dict[str, str]:
+        """The arguments among the options that the command is given; ConfigError for one that this format lacks."""
+        found = {option: value for option, value in given.items() if value is not None}
+        for option in found:
+            if option not in self.takes:
+                names = " and ".join(entry.name for entry in EXPORT_FORMATS if option in entry.takes)
+                raise ConfigError(f"--{option} is an option of --format {names}, not of {self.name}; leave it out")
+        return found
+
 
 def _memory(files: Sequence[Path]) -> str:
     from mrt.export.c import sizes_in
@@ -47,7 +57,7 @@ def _memory(files: Sequence[Path]) -> str:
 
 
 EXPORT_FORMATS = (
-    ExportFormat("onnx", "model.onnx", "a model of ONNX's own operators, on integers only", takes_any_batch=True),
+    ExportFormat("onnx", "model.onnx", "a model of ONNX's own operators", takes_any_batch=True, takes=("ends",)),
     ExportFormat("relay", "model.relay", "text of Relay's integer operators and model.params, for TVM 0.8 to 0.19"),
     ExportFormat(
         name="mxnet",
@@ -61,6 +71,14 @@ EXPORT_FORMATS = (
         about="a folder of model.h and model.c, in C99 without floats, libraries and a runtime",
         path="the folder",
         summary=_memory,
+        takes=("name",),
+    ),
+    ExportFormat(
+        name="library",
+        default_name="library",
+        about="a folder of libmodel.so and model.h, compiled, without TVM and Python",
+        path="the folder",
+        takes=("name", "target"),
     ),
 )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm.runtime.vm import VirtualMachine
 from tvm.support.cc import create_shared
 
 from mrt.errors import CompilationError
@@ -57,8 +57,8 @@ class Linkable:
     objects: Sequence[bytes]
     linker: Linker = THIS_MACHINE
 
-    def link(self, path: Path) -> None:
-        """Writes the library, and its parts beside it.
+    def link(self, path: Path, options: Sequence[str] = ()) -> None:
+        """Writes the library, and its parts beside it. options: what the linker is told besides.
 
         Raises CompilationError where there is no linker, or it fails, OSError where the parts cannot be written.
         """
@@ -67,7 +67,7 @@ class Linkable:
         for part, content in zip(parts, self.objects, strict=True):
             part.write_bytes(content)
         try:
-            create_shared(str(path), [str(part) for part in parts], cc=command)
+            create_shared(str(path), [str(part) for part in parts], list(options), cc=command)
         except RuntimeError as error:
             raise CompilationError(f"the module cannot be linked by {command}: {_said(error)}") from error
 
@@ -129,7 +129,7 @@ def virtual_machine(executable: Any) -> Any:
     """
     if isinstance(executable, Executable):
         executable = executable.bytecode
-    machine = relax.VirtualMachine(executable, tvm.cpu())
+    machine = VirtualMachine(executable, tvm.cpu())
     try:
         request = machine[REQUEST]
     except (AttributeError, ValueError):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm.runtime.vm import VirtualMachine
 
 from mrt.errors import CompilationError, DataError, ModelFileError
 from mrt.module_record import (
@@ -211,7 +211,7 @@ def load_module(path: str | os.PathLike[str], digest: str | None = None, *, reco
     try:
         check_whole(content)
         library = Library(content)
-        stored = relax.VirtualMachine(library.code, tvm.cpu())[METADATA]()
+        stored = VirtualMachine(library.code, tvm.cpu())[METADATA]()
     except CompilationError as error:
         made_for = "" if record is None else f" (compiled for {record.made_from.target.mtriple})"
         raise CompilationError(f"{path}{made_for}: {error}") from None

@@ -5,9 +5,10 @@ from mrt.stages.compile import COMPILE
 from mrt.stages.evaluate import EVALUATE
 from mrt.stages.prepare import PREPARE
 from mrt.stages.quantize import QUANTIZE
+from mrt.stages.report import REPORT
 from mrt.stages.stage import SUMMARY, Run, Stage
 
 __all__ = ["STAGES", "SUMMARY", "Run", "Stage"]
 
-STAGES = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE)
+STAGES = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE, REPORT)
 """The stages in order."""

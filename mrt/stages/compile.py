@@ -13,6 +13,7 @@ from mrt.backend.machine import Machine
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.model import load
 from mrt.report.errors import ERRORS_FILE
+from mrt.report.page import REPORT_FILES
 from mrt.stages.stage import MODULE, MODULE_RECORD, SUMMARY, TILINGS, Run, Save, Stage, section_origin, work_of
 from mrt.steps import COMPILE as STEP
 from mrt.steps import Work, found
@@ -51,4 +52,4 @@ def _digest(facts: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-COMPILE = Stage(STEP, _load, _save, _origins, spoils=(SUMMARY, ERRORS_FILE))
+COMPILE = Stage(STEP, _load, _save, _origins, spoils=(SUMMARY, ERRORS_FILE, *REPORT_FILES))

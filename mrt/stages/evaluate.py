@@ -6,8 +6,10 @@ import time
 from dataclasses import replace
 
 from mrt.certificate import CERTIFICATE_FILE
+from mrt.evaluation import Comparison
 from mrt.model import load
 from mrt.report.errors import ERRORS_FILE
+from mrt.report.page import REPORT_FILES
 from mrt.runtime import load_module
 from mrt.stages.calibrate import CALIBRATE
 from mrt.stages.compile import COMPILE
@@ -52,6 +54,7 @@ def _save(run: Run, work: Work) -> Save:
             "samples": compared.samples,
             "float": {"top1": compared.float_top1.value},
             "integer": {"top1": compared.integer_top1.value},
+            **_paired(compared),
             "agreement": compared.agreement.value,
             "sqnr_db": compared.noise.sqnr_db,
             "integer_only": True,
@@ -64,6 +67,11 @@ def _save(run: Run, work: Work) -> Save:
     return lambda: workspace.write({SUMMARY: content, ERRORS_FILE: to_json(evaluated.errors.to_json())})
 
 
+def _paired(compared: Comparison) -> dict[str, int]:
+    """The samples that one of the two networks alone has right, from which follows the error of their difference."""
+    return {"lost": compared.lost, "won": compared.won} if compared.float_top1.total else {}
+
+
 EVALUATE = Stage(
     STEP,
     _load,
@@ -72,4 +80,5 @@ EVALUATE = Stage(
         **data_origin("data.test", run.config.data.test, run.config.evaluate.samples),
         **section_origin("evaluate", run.config.evaluate),
     },
+    spoils=REPORT_FILES,
 )

@@ -9,9 +9,11 @@ from mrt.calibration import Calibration
 from mrt.certificate.verify import POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE
 from mrt.errors import ConfigError
 from mrt.report.errors import ERRORS_FILE
+from mrt.report.page import REPORT_FILES
 from mrt.stages.stage import (
     MODULE,
     MODULE_RECORD,
+    OPTIONS,
     SUMMARY,
     THRESHOLDS,
     Run,
@@ -19,6 +21,7 @@ from mrt.stages.stage import (
     Stage,
     calibration_batches,
     section_origin,
+    to_json,
     with_prepared,
     work_of,
 )
@@ -29,10 +32,11 @@ from mrt.workspace import Workspace
 
 def _load(run: Run) -> Work:
     work = with_prepared(run, work_of(run))
-    return replace(work, observed=_observed(run.workspace), data=calibration_batches(run))
+    return replace(work, observed=observed_of(run.workspace), data=calibration_batches(run))
 
 
-def _observed(workspace: Workspace) -> Calibration:
+def observed_of(workspace: Workspace) -> Calibration:
+    """What the stage calibrate saved; ConfigError where that is malformed."""
     path = workspace.path(THRESHOLDS)
     try:
         return Calibration.from_json(json.loads(path.read_bytes()))
@@ -41,8 +45,9 @@ def _observed(workspace: Workspace) -> Calibration:
 
 
 def _save(run: Run, work: Work) -> Save:
-    model = found(work.model)
-    return lambda: run.workspace.write(model.files)
+    options = to_json(found(work.chosen).model_dump(mode="json", exclude_unset=True))
+    files = found(work.model).files | {OPTIONS: options}
+    return lambda: run.workspace.write(files)
 
 
 QUANTIZE = Stage(
@@ -50,5 +55,5 @@ QUANTIZE = Stage(
     _load,
     _save,
     lambda run: section_origin("quantize", run.config.quantize),
-    spoils=(POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE, MODULE, MODULE_RECORD, SUMMARY, ERRORS_FILE),
+    spoils=(POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE, MODULE, MODULE_RECORD, SUMMARY, ERRORS_FILE, *REPORT_FILES),
 )

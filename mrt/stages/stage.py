@@ -29,6 +29,7 @@ POSTPROCESS = ("stages/prepare/postprocess.json", "stages/prepare/postprocess.sa
 CHANGED = ("stages/calibrate/graph.json", "stages/calibrate/params.safetensors")
 CHANGED_NOTES = "stages/calibrate/notes.json"
 NOTES = "stages/prepare/notes.json"
+OPTIONS = "stages/quantize/options.json"
 THRESHOLDS = "stages/calibrate/thresholds.json"
 MODULE = MODULE_FILE
 MODULE_RECORD = record_path(Path(MODULE)).name

@@ -56,6 +56,8 @@ class Operator:
     """What it computes of two operands, two tensors or a tensor and a number; None for other operators."""
     expression_arity: ClassVar[int] = 0
     """How many operands it has in the expression of an elementwise region; 0: it stands in none."""
+    family: ClassVar[str] = ""
+    """What people call a layer of the network that begins with it, such as dense; "" where that is its own name."""
     is_trained_quantizer: ClassVar[bool] = False
     """Whether it belongs to the quantization that a float network brings with it."""
     weight_channel_axis: ClassVar[int | None] = None

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mrt.export.c import CSource, to_c
-from mrt.export.c.printer import C_TYPES
+from mrt.export.c_text import C_TYPES
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.quantized_tensor import TensorQuantization
 from tests.emulation import Emulation
@@ -124,10 +124,11 @@ def _main(graphs: Sequence[Graph]) -> str:
     for index, graph in enumerate(graphs):
         inputs = {f"input{i}": symbol for i, symbol in enumerate(graph.inputs)}
         outputs = {f"output{i}": symbol for i, symbol in enumerate(graph.outputs)}
+        arguments = ", ".join([f"&instance{index}", *inputs, *outputs])
         read = " && ".join(f"fread({name}, sizeof {name}, 1, stdin) == 1" for name in inputs)
-        lines += [f"static int run{index}(void) {{"]
+        lines += [f"static net{index}_instance instance{index};", f"static int run{index}(void) {{"]
         lines += [_declared(name, symbol) for name, symbol in {**inputs, **outputs}.items()]
-        lines += [f"  while ({read}) {{", f"    int status = net{index}_run({', '.join({**inputs, **outputs})});"]
+        lines += [f"  while ({read}) {{", f"    int status = net{index}_run({arguments});"]
         lines += ["    if (status) return status;"]
         lines += [f"    fwrite({name}, sizeof {name}, 1, stdout);" for name in outputs]
         lines += ["  }", "  return 0;", "}"]

@@ -60,17 +60,28 @@ def through_floats(symbol: Symbol, data: Tensor) -> Tensor:
 
 def loaded(model: QuantizedModel, folder: Path) -> ctypes.CDLL:
     """The model's C as a shared object."""
-    header, source = model.to_c(folder)
+    header, source, *_ = model.to_c(folder)
     assert (header.name, source.name) == ("model.h", "model.c")
     compile_c(*STRICT, "-O1", "-shared", "-fPIC", source, "-o", folder / "model.so")
     return ctypes.CDLL(str(folder / "model.so"))
 
 
-def called(library: ctypes.CDLL, model: QuantizedModel, feeds: dict[str, Array]) -> tuple[int, list[Array]]:
+def called(
+    library: ctypes.CDLL, folder: Path, model: QuantizedModel, feeds: dict[str, Array]
+) -> tuple[int, list[Array]]:
     """The status of model_run, and its outputs, which held 77 before."""
     outputs = [np.full(entry.shape, 77, entry.dtype) for entry in model.outputs]
     arrays = [*(np.ascontiguousarray(feeds[entry.name]) for entry in model.inputs), *outputs]
-    return library.model_run(*(ctypes.c_void_p(array.ctypes.data) for array in arrays)), outputs
+    return library.model_run(*map(pointer, (instance(folder / "model.h"), *arrays))), outputs
+
+
+def instance(header: Path) -> Array:
+    """Memory for one without states, of any content."""
+    return np.full(max(sizes_in(header.read_text())[0], 1), 77, np.uint8)
+
+
+def pointer(array: Array) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
 
 
 def real(model: QuantizedModel) -> Array:
@@ -96,7 +107,7 @@ def test_the_header_tells_what_integers_mean(model: QuantizedModel, tmp_path: Pa
 def test_a_shared_object_gives_the_integers_and_the_digest(model: QuantizedModel, tmp_path: Path) -> None:
     library = loaded(model, tmp_path)
     feeds = model.quantize_inputs(real(model))
-    status, found = called(library, model, feeds)
+    status, found = called(library, tmp_path, model, feeds)
     assert status == 0
     for a, b in zip(found, model.graph.evaluate(feeds), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -118,7 +129,7 @@ def test_an_input_outside_of_its_range_is_refused(tmp_path: Path) -> None:
         ([0] * 4, [-4] * 4, 2),
     ):
         given, result = [np.array(values, np.int8) for values in (a, b)], np.full(4, 77, np.int32)
-        status = library.model_run(*(ctypes.c_void_p(array.ctypes.data) for array in (*given, result)))
+        status = library.model_run(*map(pointer, (instance(tmp_path / "model.h"), *given, result)))
         assert status == expected
         sums = [p + q for p, q in zip(a, b, strict=True)]
         assert result.tolist() == (sums if expected == 0 else [77] * 4)
@@ -201,7 +212,7 @@ def test_a_name_that_begins_no_identifier_is_refused(name: str, model: Quantized
 
 
 def test_keywords_begin_names(model: QuantizedModel, tmp_path: Path) -> None:
-    header, source = model.to_c(tmp_path, name="int")
+    header, source, *_ = model.to_c(tmp_path, name="int")
     assert (header.name, source.name) == ("int.h", "int.c")
     compile_c(*STRICT, "-c", source, "-o", tmp_path / "int.o")
 
@@ -213,7 +224,7 @@ def test_the_same_model_gives_the_same_bytes(model: QuantizedModel, tmp_path: Pa
 
 def test_another_batch(model: QuantizedModel, tmp_path: Path) -> None:
     sized = model.rebatched(3)
-    _, source = model.to_c(tmp_path, batch=3)
+    _, source, *_ = model.to_c(tmp_path, batch=3)
     assert source.read_text() == to_c(sized.graph, sized.inputs, sized.outputs, model.digest).files["model.c"]
     feeds = model.quantize_inputs(real(sized))
     Programs.of([(sized.graph, sized.inputs)], tmp_path).assert_same(0, [feeds])
@@ -240,7 +251,8 @@ def test_equal_parameters_are_one(tmp_path: Path) -> None:
 def test_stated_sizes_are_those_of_the_object(model: QuantizedModel, tmp_path: Path) -> None:
     if shutil.which("size") is None:
         pytest.skip("size is absent: install binutils")
-    header, source = model.to_c(tmp_path)
+    header, source, *_ = model.to_c(tmp_path)
+    source.write_text(source.read_text() + "model_instance an_instance;\n")
     compile_c(*STRICT, "-Os", "-c", source, "-o", tmp_path / "model.o")
     done = subprocess.run(["size", "-A", tmp_path / "model.o"], capture_output=True, text=True, check=True)
     sections = dict(re.findall(r"^(\.\w+)\S*\s+(\d+)", done.stdout, re.MULTILINE))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.pipeline.runs import CONFIG, run, save_data, save_network
+from tests.pipeline.runs import CONFIG, copied, run, save_data, save_network
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +23,4 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(finished: Path, tmp_path: Path) -> Path:
     """The same files under the same paths as seen by the configuration, in a folder of the test's own."""
-    shutil.copytree(finished, tmp_path / "run")
-    # Sections hold absolute paths, so the saved stages belong to the first folder: point the copy's data there.
-    (tmp_path / "run" / "config.yaml").write_text(CONFIG.replace("data.npz", str(finished / "data.npz")))
-    return tmp_path / "run"
+    return copied(finished, tmp_path / "run")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ data:
 calibrate: {batch_size: 8}
 compile: {batch: 4}
 evaluate: {check: 5, batch_size: 8}
+report: false
 output: out
 """
 
@@ -58,6 +60,16 @@ def save_network(path: Path, seed: int = 0) -> None:
 def save_data(path: Path) -> None:
     rng = np.random.default_rng(7)
     np.savez(path, x=rng.normal(size=(47, 2, 6, 6)).astype(np.float32), y=rng.integers(0, 5, 47))
+
+
+def copied(finished: Path, folder: Path) -> Path:
+    """A finished run in another folder.
+
+    Sections hold absolute paths, so the saved stages belong to the first folder: the copy's data is there.
+    """
+    shutil.copytree(finished, folder)
+    (folder / "config.yaml").write_text(CONFIG.replace("data.npz", str(finished / "data.npz")))
+    return folder
 
 
 def silent() -> Reporter:

@@ -38,12 +38,14 @@ def test_the_summary_is_what_independent_runs_give(finished: Path) -> None:
     float_logits = np.log(reference)
     float_logits += (logits - float_logits).mean(axis=1, keepdims=True)
     assert set(summary) == {
-        "model", "samples", "float", "integer", "agreement", "sqnr_db", "integer_only", "max_bits", "operators",
-        "seconds", "bit_exact_samples",
+        "model", "samples", "float", "integer", "lost", "won", "agreement", "sqnr_db", "integer_only", "max_bits",
+        "operators", "seconds", "bit_exact_samples",
     }  # fmt: skip
     assert (summary["model"], summary["samples"], summary["bit_exact_samples"]) == ("net", 27, 5)
     assert summary["float"]["top1"] == np.mean(reference.argmax(1) == y)
     assert summary["integer"]["top1"] == np.mean(logits.argmax(1) == y)
+    right, integer_right = reference.argmax(1) == y, logits.argmax(1) == y
+    assert summary["lost"] == np.sum(right & ~integer_right) and summary["won"] == np.sum(integer_right & ~right)
     assert summary["agreement"] == np.mean(logits.argmax(1) == reference.argmax(1))
     assert 25 < summary["sqnr_db"] < 60
     assert summary["integer_only"] is True

@@ -94,7 +94,7 @@ module = model.compile(batch=16)
 fed = model.quantize_inputs(x)
 np.savez("computed.npz", x=fed["x"], evaluated=model.graph.evaluate(fed)[0], real=module(x),
          compiled=module.run_integer(fed))
-header, source = model.to_c("c")
+header, source, *_ = model.to_c("c")
 print(source.read_text())
 """
 

@@ -28,6 +28,7 @@ from mrt.backend.link.calls import FAR, Calls, Pointer
 from mrt.backend.link.workspace import Lifetime, plan_memory
 from mrt.backend.memory.alignment import ALIGNMENT, aligned, empty, tensor_of
 from mrt.runtime import CALLS, MEMORY
+from mrt.symbol import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +36,25 @@ class Joined:
     """What the Relax functions of a module become.
 
     functions: of the virtual machine. calls: by name, what the functions do that call the kernels.
-    constants: what all share, a tensor.
+    constants: what all share, a tensor. memory: by name, what each function takes besides.
     """
 
     functions: tvm.IRModule
     calls: dict[str, Calls]
     constants: Any
+    memory: dict[str, FunctionMemory]
+
+
+@dataclass(frozen=True)
+class FunctionMemory:
+    """What a function takes besides its inputs and the constants: bytes of its workspace, and of all outputs.
+
+    results: of each output, the byte of that memory at which it begins, or the array that it always is.
+    """
+
+    workspace_bytes: int
+    output_bytes: int
+    results: tuple[int | Array, ...]
 
 
 def join_calls(
@@ -72,7 +86,8 @@ def join_calls(
         else:
             builder.add_func(function, name)
     calls = {name + CALLS: _calls(program, size, prefetches[name]) for name, program in programs.items()}
-    return Joined(builder.finalize(), calls, packed)
+    memory = {name: program.memory for name, program in programs.items()}
+    return Joined(builder.finalize(), calls, packed, memory)
 
 
 @dataclass(eq=False)
@@ -123,6 +138,11 @@ class _Program:
     is_tuple: bool = True
     workspace_bytes: int = 0
     output_bytes: int = 0
+
+    @property
+    def memory(self) -> FunctionMemory:
+        results = [self.outputs[each].offset if isinstance(each, int) else each.value.numpy() for each in self.results]
+        return FunctionMemory(self.workspace_bytes, self.output_bytes, tuple(results))
 
     def make(self, type: Any) -> _Memory:
         self.made.append(_Memory(type, len(self.calls), len(self.calls)))

@@ -8,7 +8,8 @@ from mrt.backend.fusion.regions import Region
 from mrt.backend.machine import one_line
 from mrt.errors import CompilationError
 from mrt.export.c.lowering import lower_region
-from mrt.export.c.printer import C_TYPES, Printer, Scratch, UnprintableError
+from mrt.export.c.printer import Printer, Scratch, UnprintableError
+from mrt.export.c_text import C_TYPES
 
 OUTPUT = "output"
 """What a kernel calls its output; its inputs are called input0, input1, …."""

@@ -16,11 +16,9 @@ from tvm import ir, tirx
 from tvm.ir import prim
 
 from mrt.backend.tir.expressions import dtype_of
+from mrt.export.c_text import C_TYPES, number
 from mrt.symbol.bounds import DTYPE_RANGES
-from mrt.symbol.types import INT32_MIN
 
-C_TYPES = {"bool": "bool", "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t"}
-"""The C type of a tensor's elements, by dtype."""
 MAX_LOCAL = 16
 """Elements up to which a buffer is a variable of the function; larger ones are given by the caller."""
 
@@ -275,11 +273,6 @@ class Printer:
 
 def _ternary(condition: _Text, chosen: _Text, otherwise: _Text) -> _Text:
     return _Text(f"{condition.within(COMPARISON)} ? {chosen.within(SUM)} : {otherwise.within(SUM)}", OTHER)
-
-
-def number(value: int) -> str:
-    """A number of at most 32 bits as a C constant; 2^31 itself, without its sign, would be of a type wider than int."""
-    return f"({INT32_MIN + 1} - 1)" if value == INT32_MIN else str(value)
 
 
 def _c_type(dtype: str, is_value: bool = False) -> str:

@@ -14,10 +14,13 @@ from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.te.registry import Kind, kind_of
 from mrt.export.c.kernels import Kernel, write_kernel
 from mrt.export.c.memory import Lifetime, plan_offsets
+from mrt.export.description import stated_states
 from mrt.symbol import Array, Graph, Symbol
 
-WORKSPACE = "workspace"
+WORKSPACE = "instance->workspace"
 """The union, with a member for each dtype, that holds the tensors between the inputs and the outputs."""
+STATE = "instance->state"
+"""What is followed by the number of a state, of what holds it."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +52,12 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Program:
-    """What a graph does, call by call. Its inputs are called input0, input1, …, its outputs output0, output1, ….
+    """What a graph does, call by call. The inputs that are no states are called input0, input1, …, the outputs that set
+    none output0, output1, ….
 
-    kernels: the functions that are called, each once. copies: what fills outputs that no call computes, after all
-    calls. workspace_bytes: the size of the workspace.
+    kernels: the functions that are called, each once. copies: what fills outputs that no call computes, and then the
+    states, after all calls. workspace_bytes: the size of the workspace. inputs, outputs: the places in the graph of
+    those that are called so.
     """
 
     kernels: tuple[Kernel, ...]
@@ -60,6 +65,8 @@ class Program:
     calls: tuple[Call, ...]
     copies: tuple[Copy, ...]
     workspace_bytes: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
 
     @property
     def parameter_bytes(self) -> int:
@@ -79,29 +86,37 @@ def make_program(graph: Graph) -> Program:
     """The program of an integer graph, each of whose operators has a compute.
 
     Parameters that are equal are one. A reshape is no call: it shows what it reads. Tensors that are neither inputs,
-    outputs nor parameters share the workspace by the steps at which they are needed.
+    outputs nor parameters share the workspace by the steps at which they are needed; what a state holds next is one of
+    them, until all calls are done.
     Raises CompilationError where a kernel cannot be made.
     """
+    pairs = stated_states(graph)
     graph = MergeSlices()(AssignedValues()(graph))
+    states = {pair.input: pair.output for pair in pairs}
+    fed = tuple(place for place in range(len(graph.inputs)) if place not in states)
+    shown = tuple(place for place in range(len(graph.outputs)) if place not in states.values())
+    kept = [(f"{STATE}{i}", graph.outputs[pair.output]) for i, pair in enumerate(pairs)]
     steps = _live(_steps(graph), graph)
     computed = {step.output for step in steps}
-    given = {symbol: f"output{i}" for i, symbol in reversed(list(enumerate(graph.outputs))) if symbol in computed}
-    given |= {symbol: f"input{i}" for i, symbol in enumerate(graph.inputs)}
+    outputs = [(f"output{i}", graph.outputs[place]) for i, place in enumerate(shown)]
+    given = {symbol: name for name, symbol in reversed(outputs) if symbol in computed}
+    given |= {graph.inputs[place]: f"input{i}" for i, place in enumerate(fed)}
+    given |= {graph.inputs[pair.input]: f"{STATE}{i}" for i, pair in enumerate(pairs)}
     parameters = _parameters(graph, (*(symbol for step in steps for symbol in step.reads), *graph.outputs))
     given |= {symbol: parameter.name for parameter in parameters for symbol in parameter.symbols}
-    inner, scratch, workspace_bytes = _plan_workspace(steps, given)
+    # A state that another one is to hold next is copied before it changes.
+    moved = list(dict.fromkeys(s for name, s in kept if given.get(s, name).startswith(STATE) and given.get(s) != name))
+    inner, scratch, before, workspace_bytes = _plan_workspace(steps, given, {s for _, s in kept}, moved)
     places = given | inner
     calls = tuple(
         Call(step.kernel, (*(places[source] for source in step.reads), places[step.output], *buffers), step.output)
         for step, buffers in zip(steps, scratch, strict=True)
     )
-    copies = tuple(
-        Copy(places[symbol], f"output{i}", symbol.type.size)
-        for i, symbol in enumerate(graph.outputs)
-        if places[symbol] != f"output{i}"
-    )
+    copies = [Copy(places[s], name, s.type.size) for name, s in outputs if places[s] != name]
+    copies += [Copy(places[s], before[s], s.type.size) for s in moved]
+    copies += [Copy(before.get(s, places[s]), name, s.type.size) for name, s in kept if places[s] != name]
     kernels = {step.kernel.name: step.kernel for step in steps}
-    return Program(tuple(kernels.values()), parameters, calls, copies, workspace_bytes)
+    return Program(tuple(kernels.values()), parameters, calls, tuple(copies), workspace_bytes, fed, shown)
 
 
 def _steps(graph: Graph) -> list[_Step]:
@@ -152,23 +167,30 @@ def _parameters(graph: Graph, read: Iterable[Symbol]) -> tuple[Parameter, ...]:
 
 
 def _plan_workspace(
-    steps: Sequence[_Step], given: Collection[Symbol]
-) -> tuple[dict[Symbol, str], list[list[str]], int]:
-    """The places of results that have none `given`, those of each step's buffers, and the size of the workspace."""
+    steps: Sequence[_Step], given: Collection[Symbol], kept: Collection[Symbol], moved: Sequence[Symbol]
+) -> tuple[dict[Symbol, str], list[list[str]], dict[Symbol, str], int]:
+    """The places of results that have none `given`, those of each step's buffers, and the size of the workspace.
+
+    kept: results that are needed after all steps. moved: tensors that get a further place after all steps; these
+    places come before the size.
+    """
+    end = len(steps)
     inner = {step.output: i for i, step in enumerate(steps) if step.output not in given}
-    last = {source: i for i, step in enumerate(steps) for source in step.reads}
+    last = {source: i for i, step in enumerate(steps) for source in step.reads} | dict.fromkeys(kept, end)
     buffers = [(i, buffer) for i, step in enumerate(steps) for buffer in step.kernel.scratch]
-    dtypes = [*(symbol.dtype for symbol in inner), *(buffer.dtype for _, buffer in buffers)]
+    dtypes = [*(symbol.dtype for symbol in inner), *(s.dtype for s in moved), *(buffer.dtype for _, buffer in buffers)]
     lifetimes = [Lifetime(_bytes(symbol.dtype, symbol.type.size), i, last[symbol]) for symbol, i in inner.items()]
+    lifetimes += [Lifetime(_bytes(symbol.dtype, symbol.type.size), end, end) for symbol in moved]
     lifetimes += [Lifetime(_bytes(buffer.dtype, buffer.size), i, i) for i, buffer in buffers]
     offsets, total = plan_offsets(lifetimes)
     places = [
         f"{WORKSPACE}.of_{dtype} + {offset // _bytes(dtype, 1)}" for dtype, offset in zip(dtypes, offsets, strict=True)
     ]
     scratch: list[list[str]] = [[] for _ in steps]
-    for (i, _), place in zip(buffers, places[len(inner) :], strict=True):
+    for (i, _), place in zip(buffers, places[len(inner) + len(moved) :], strict=True):
         scratch[i].append(place)
-    return dict(zip(inner, places, strict=False)), scratch, total
+    before = dict(zip(moved, places[len(inner) :], strict=False))
+    return dict(zip(inner, places, strict=False)), scratch, before, total
 
 
 def _bytes(dtype: str, size: int) -> int:

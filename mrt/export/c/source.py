@@ -4,37 +4,59 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from string import Template
 
 import numpy as np
 
 from mrt.backend.te.registry import has_compute
-from mrt.errors import ConfigError
-from mrt.export.c.printer import C_TYPES, number
-from mrt.export.c.program import WORKSPACE, Parameter, Program, make_program
+from mrt.export.c.example import example
+from mrt.export.c.program import STATE, WORKSPACE, Parameter, Program, make_program
+from mrt.export.c_floats import conversions
+from mrt.export.c_text import C_TYPES, check_name, comment, described, includes, number, text_of
 from mrt.export.description import StatedState, stated_states
 from mrt.export.registry import check_covered
-from mrt.messages import short
-from mrt.symbol import Graph
+from mrt.symbol import Array, Graph
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.quantized_tensor import TensorQuantization
-from mrt.symbol.rounding import HALF_EVEN
 from mrt.version import __version__
 
 VALUES_PER_LINE = 24
+EXAMPLE = "_example"
+"""What is added to a network's name for the folder that shows how it is used."""
 
 
 @dataclass(frozen=True)
 class CSource:
-    """A network in C. files: text by file name, the header first.
+    """A network in C. files: text by file name, the header first. example: text by path, in a folder of its own.
 
-    workspace_bytes: RAM between inputs and outputs, which the source reserves. parameter_bytes: ROM of the weights.
+    workspace_bytes: RAM between inputs and outputs, and state_bytes: that of states, both of an instance.
+    parameter_bytes: ROM of the weights.
     """
 
     files: dict[str, str]
+    example: dict[str, str]
     workspace_bytes: int
+    state_bytes: int
     parameter_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Network:
+    """What is written. inputs, outputs: arguments of its function by name, in order. states: by name, what they keep,
+    and how it begins."""
+
+    name: str
+    digest: str
+    program: Program
+    inputs: dict[str, TensorQuantization]
+    outputs: dict[str, TensorQuantization]
+    states: dict[str, tuple[TensorQuantization, StatedState]]
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(_size(entry) * np.dtype(entry.dtype).itemsize for entry, _ in self.states.values())
 
 
 def to_c(
@@ -47,132 +69,156 @@ def to_c(
     """C99 that gives for the same integers the same integers as the integer `graph`: `{name}.h` and `{name}.c`.
 
     It needs a C compiler with <stdint.h> and, where a tensor is bool, <stdbool.h>: no library, no runtime, no float.
-    `{name}_run` takes a pointer to the elements of each input, then of each output, in order; they must not overlap.
-    It gives 0, or the number of the first input, counted from 1, that holds an integer outside of its range: then
-    the outputs are not written. Tensors in between are in one static workspace, so it is not reentrant.
+    `{name}_run` takes a `{name}_instance`, which holds the tensors in between and the states, then a pointer to the
+    elements of each input that is no state and of each output that sets none, in order; they must not overlap. It gives
+    0, or the number of the first input, counted from 1, that holds an integer outside of its range: then nothing is
+    written. No memory is its own, so that any number of instances work at once.
 
     inputs, outputs: how the integers of the graph's inputs and outputs stand for real values, in their order; digest:
     what `{name}_digest` holds. Raises ConfigError where `name` is no identifier, UnsupportedOperatorError listing every
     operator that has no form in C, CompilationError naming the symbol where a kernel cannot be made.
     """
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
-        raise ConfigError(f"{short(name)} cannot begin names of C; a letter, then letters, digits and _ are needed")
+    check_name(name)
     check_covered(graph, "C", lambda symbol: has_compute(type(symbol.operator)))
-    program = make_program(graph)
-    files = {
-        f"{name}.h": _header(name, digest, inputs, outputs, program, stated_states(graph)),
-        f"{name}.c": _source(name, digest, inputs, outputs, program),
-    }
-    return CSource(files, program.workspace_bytes, program.parameter_bytes)
+    program, states = make_program(graph), stated_states(graph)
+    network = _Network(
+        name,
+        digest,
+        program,
+        {f"input{i}": inputs[place] for i, place in enumerate(program.inputs)},
+        {f"output{i}": outputs[place] for i, place in enumerate(program.outputs)},
+        {f"state{i}": (inputs[state.input], state) for i, state in enumerate(states)},
+    )
+    shown = example(name, tuple(network.inputs.values()), tuple(network.outputs.values()), bool(states))
+    return CSource(
+        {f"{name}.h": _header(network), f"{name}.c": _source(network)},
+        {f"{name}{EXAMPLE}/{file}": text for file, text in shown.items()},
+        program.workspace_bytes,
+        network.state_bytes,
+        program.parameter_bytes,
+    )
 
 
 def sizes_in(header: str) -> tuple[int, int]:
-    """The bytes of the workspace and of the parameters, as a header states them."""
-    found = dict(re.findall(r"^#define \w+_(WORKSPACE|PARAMETER)_BYTES (\d+)$", header, re.MULTILINE))
-    return int(found["WORKSPACE"]), int(found["PARAMETER"])
+    """The bytes of an instance's workspace and states, and of the parameters, as a header states them."""
+    found = dict(re.findall(r"^#define \w+_(WORKSPACE|STATE|PARAMETER)_BYTES (\d+)$", header, re.MULTILINE))
+    return int(found["WORKSPACE"]) + int(found["STATE"]), int(found["PARAMETER"])
 
 
-def _header(
-    name: str,
-    digest: str,
-    inputs: Sequence[TensorQuantization],
-    outputs: Sequence[TensorQuantization],
-    program: Program,
-    states: Sequence[StatedState],
-) -> str:
-    prefix = name.upper()
-    sides = [(f"input{i}", entry) for i, entry in enumerate(inputs)]
-    sides += [(f"output{i}", entry) for i, entry in enumerate(outputs)]
+def _header(network: _Network) -> str:
+    name, prefix, program = network.name, network.name.upper(), network.program
+    sides = {**network.inputs, **network.outputs}
+    entries = [*sides.values(), *(entry for entry, _ in network.states.values())]
     lines = [
         f"/* An integer network, written by MRT {__version__}.",
         " *",
         " * An integer q stands for the real number scale * (q - zero point).",
-        *(f" * {line}" for place, entry in sides for line in ("", *_described(place, entry))),
-        *(f" * {line}" for state in states for line in ("", *_kept(state))),
+        *(f" * {line}" for place, entry in sides.items() for line in ("", *described(place, entry))),
+        *(f" * {line}" for state in network.states for line in ("", *_kept(state, *network.states[state]))),
         " */",
         f"#ifndef {prefix}_H",
         f"#define {prefix}_H",
         "",
-        *_includes([entry.dtype for _, entry in sides]),
+        *includes({*(entry.dtype for entry in entries), *_workspace_dtypes(program)}),
         "",
         "/* Elements of each tensor. */",
-        *(f"#define {prefix}_{place.upper()}_SIZE {_size(entry)}" for place, entry in sides),
+        *(f"#define {prefix}_{place.upper()}_SIZE {_size(entry)}" for place, entry in sides.items()),
         "",
-        "/* RAM for the tensors in between, and ROM for the parameters, which the source reserves. */",
+        "/* RAM of an instance, for the tensors in between and for the states, and ROM for the parameters. */",
         f"#define {prefix}_WORKSPACE_BYTES {program.workspace_bytes}",
+        f"#define {prefix}_STATE_BYTES {network.state_bytes}",
         f"#define {prefix}_PARAMETER_BYTES {program.parameter_bytes}",
         "",
-        *_declarations(name, digest, _prototype(name, inputs, outputs)),
+        *_instance(network),
+        *_declarations(network),
         "",
+        *conversions(name, list(network.inputs.items()), list(network.outputs.items())),
         "#endif",
     ]
-    return _text(lines)
+    return text_of(lines)
 
 
-def _declarations(name: str, digest: str, prototype: str) -> list[str]:
+def _instance(network: _Network) -> Iterator[str]:
+    """What a caller has one of for each network at work. The workspace is a union of one array for each dtype, so that
+    memory is read as the type that was written."""
+    yield "/* What a call needs besides the tensors that it is given; it may lie anywhere, and starts as anything. */"
+    yield f"typedef struct {network.name}_instance {{"
+    dtypes, size = _workspace_dtypes(network.program), network.program.workspace_bytes
+    if dtypes:
+        yield "  union {"
+        yield from (f"    {C_TYPES[dtype]} of_{dtype}[{size // np.dtype(dtype).itemsize}];" for dtype in dtypes)
+        yield "  } workspace;"
+    for state, (entry, _) in network.states.items():
+        yield f"  {C_TYPES[entry.dtype]} {state}[{_size(entry)}];"
+    if not dtypes and not network.states:
+        yield "  char nothing;"
+    yield f"}} {network.name}_instance;"
+    yield ""
+
+
+def _workspace_dtypes(program: Program) -> list[str]:
+    texts = [argument for call in program.calls for argument in call.arguments]
+    texts += [text for copy in program.copies for text in (copy.source, copy.target)]
+    return [dtype for dtype in C_TYPES if any(f"{WORKSPACE}.of_{dtype} " in text for text in texts)]
+
+
+_DECLARATIONS = Template("""\
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* SHA-256 of the certificate of the model that this was made from. */
+extern const char ${name}_digest[${size}];
+
+${reset}/* Computes the outputs from the inputs, which must not overlap them. Instances are independent of each other:
+ * threads may run one each.
+ *
+ * Gives 0, or k where input number k, counted from 1, holds an integer outside of its range: nothing is written
+ * then. */
+${run};
+
+#ifdef __cplusplus
+}
+#endif""")
+_RESET = Template("""\
+/* Makes the states what they are in the first call, which each instance needs. */
+void ${name}_reset(${name}_instance *instance);
+
+""")
+
+
+def _declarations(network: _Network) -> list[str]:
     """What a program may use, for C and C++."""
-    return [
-        "#ifdef __cplusplus",
-        'extern "C" {',
-        "#endif",
-        "",
-        "/* SHA-256 of the certificate of the model that this was made from. */",
-        f"extern const char {name}_digest[{len(digest) + 1}];",
-        "",
-        "/* Computes the outputs from the inputs, which must not overlap them. Not reentrant.",
-        " *",
-        " * Gives 0, or k where input number k, counted from 1, holds an integer outside of its range: no output is",
-        " * written then. */",
-        f"{prototype};",
-        "",
-        "#ifdef __cplusplus",
-        "}",
-        "#endif",
-    ]
+    reset = _RESET.substitute(name=network.name) if network.states else ""
+    size = str(len(network.digest) + 1)
+    text = _DECLARATIONS.substitute(name=network.name, size=size, reset=reset, run=_prototype(network))
+    return text.splitlines()
 
 
-def _described(place: str, entry: TensorQuantization) -> Iterator[str]:
-    """The comment on an input or output; its scale is given as a fraction too, for arithmetic without floats."""
-    shape = ", ".join(map(str, entry.shape))
-    yield f"{place}: {_comment(entry.name)}, {entry.dtype}[{shape}], row by row, {entry.lo} to {entry.hi}"
-    yield f"    zero point {entry.zero_point}"
-    if entry.rounding != HALF_EVEN:
-        yield f"    real values are rounded {entry.rounding}"
-    if entry.zero_point_first:
-        yield "    real values are divided by the scale, the zero point is added, and then they are rounded"
-    for at in np.ndindex(entry.scale.shape):
-        scale = float(entry.scale[at])
-        numerator, denominator = scale.as_integer_ratio()
-        ratio = f"{numerator}" if denominator == 1 else f"{numerator} / 2^{denominator.bit_length() - 1}"
-        index = f"[{', '.join(map(str, at))}]" if at else ""
-        yield f"    scale{index} {scale!r} = {ratio}"
-
-
-def _kept(state: StatedState) -> Iterator[str]:
+def _kept(name: str, entry: TensorQuantization, state: StatedState) -> Iterator[str]:
     """The comment on a state."""
-    yield f"input{state.input} is a state: give it output{state.output} of the call before"
+    yield from described(f"{name}, kept between calls", entry)
     is_one = isinstance(state.initial, int)
     values = [state.initial] if is_one else np.ravel(state.initial).tolist()
     yield f"    in the first call {'each element is' if is_one else 'its elements are'} {', '.join(map(str, values))}"
 
 
-def _source(
-    name: str,
-    digest: str,
-    inputs: Sequence[TensorQuantization],
-    outputs: Sequence[TensorQuantization],
-    program: Program,
-) -> str:
+def _source(network: _Network) -> str:
+    name, program = network.name, network.program
     kernel = f"{name.upper()}_KERNEL"
     lines = [
         f"/* An integer network, written by MRT {__version__}: see {name}.h. */",
         f'#include "{name}.h"',
-        *_includes(_dtypes(program)),
+        *includes(_dtypes(program)),
         "",
         "/* What C leaves to the compiler, and the kernels rely on; one that has it otherwise refuses these types. */",
         f"typedef char {name}_needs_int_of_32_bits[sizeof(int) >= 4 ? 1 : -1];",
         f"typedef char {name}_needs_right_shifts_that_keep_the_sign[(-3 >> 1) == -2 ? 1 : -1];",
         f"typedef char {name}_needs_conversions_modulo_2_to_the_32[(int32_t)UINT32_C(0xFFFFFFFE) == -2 ? 1 : -1];",
+        "",
+        "#ifdef __cplusplus",
+        "#define restrict __restrict",
+        "#endif",
         "",
         "/* Without this, GCC 12 at -O2 specializes kernels for their places in the workspace and then loses calls. */",
         "#if defined(__GNUC__) && __GNUC__ >= 8 && !defined(__clang__)",
@@ -181,14 +227,14 @@ def _source(
         f"#define {kernel} static",
         "#endif",
         "",
-        f'const char {name}_digest[{len(digest) + 1}] = "{digest}";',
+        f'const char {name}_digest[{len(network.digest) + 1}] = "{network.digest}";',
         "",
-        *_workspace(program),
         *(line for parameter in program.parameters for line in (*_parameter(parameter), "")),
         *(line for each in program.kernels for line in (f"{kernel} {each.text}", "")),
-        *_run(name, inputs, outputs, program),
+        *_reset(network),
+        *_run(network),
     ]
-    return _text(lines)
+    return text_of(lines)
 
 
 def _dtypes(program: Program) -> set[str]:
@@ -199,46 +245,57 @@ def _dtypes(program: Program) -> set[str]:
     }
 
 
-def _workspace(program: Program) -> list[str]:
-    """The workspace: a union of one array for each dtype, so that memory is read as the type that was written."""
-    arguments = [argument for call in program.calls for argument in call.arguments]
-    used = [dtype for dtype in C_TYPES if any(f"{WORKSPACE}.of_{dtype} " in argument for argument in arguments)]
-    if not used:
-        return []
-    size = program.workspace_bytes
-    members = [f"  {C_TYPES[dtype]} of_{dtype}[{size // np.dtype(dtype).itemsize}];" for dtype in used]
-    return ["static union {", *members, f"}} {WORKSPACE};", ""]
-
-
 def _parameter(parameter: Parameter) -> Iterator[str]:
-    kind, value = C_TYPES[parameter.value.dtype.name], parameter.value
-    yield f"/* {', '.join(_comment(symbol.name) for symbol in parameter.symbols)} */"
-    yield f"static const {kind} {parameter.name}[{value.size}] = {{"
+    yield f"/* {', '.join(comment(symbol.name) for symbol in parameter.symbols)} */"
+    yield from _constant(parameter.name, parameter.value)
+
+
+def _constant(name: str, value: Array) -> Iterator[str]:
+    """An array of rank 1."""
+    yield f"static const {C_TYPES[value.dtype.name]} {name}[{value.size}] = {{"
     for start in range(0, value.size, VALUES_PER_LINE):
         row = value[start : start + VALUES_PER_LINE].astype(np.int64).tolist()
         yield f"  {', '.join(map(number, row))},"
     yield "};"
 
 
-def _prototype(name: str, inputs: Sequence[TensorQuantization], outputs: Sequence[TensorQuantization]) -> str:
-    arguments = [f"const {C_TYPES[entry.dtype]} *input{i}" for i, entry in enumerate(inputs)]
-    arguments += [f"{C_TYPES[entry.dtype]} *output{i}" for i, entry in enumerate(outputs)]
-    return f"int {name}_run({', '.join(arguments)})"
+def _prototype(network: _Network) -> str:
+    arguments = [f"{network.name}_instance *instance"]
+    arguments += [f"const {C_TYPES[entry.dtype]} *{place}" for place, entry in network.inputs.items()]
+    arguments += [f"{C_TYPES[entry.dtype]} *{place}" for place, entry in network.outputs.items()]
+    return f"int {network.name}_run({', '.join(arguments)})"
 
 
-def _run(
-    name: str, inputs: Sequence[TensorQuantization], outputs: Sequence[TensorQuantization], program: Program
-) -> Iterator[str]:
-    """The driver: checks the inputs, calls the kernels, copies what no kernel computes."""
-    body = [line for i, entry in enumerate(inputs) for line in _checked(i, entry)]
+def _reset(network: _Network) -> Iterator[str]:
+    """What sets all states, each sample of a batch alike."""
+    if not network.states:
+        return
+    firsts = {
+        state: np.ravel(np.asarray(stated.initial)).astype(entry.dtype)
+        for state, (entry, stated) in network.states.items()
+    }
+    for state, first in firsts.items():
+        yield from _constant(f"{state}_first", first)
+    yield f"void {network.name}_reset({network.name}_instance *instance) {{"
+    for i, (state, (entry, _)) in enumerate(network.states.items()):
+        place = f"i % {firsts[state].size}" if firsts[state].size > 1 else "0"
+        yield f"  for (int32_t i = 0; i < {_size(entry)}; ++i) {{ {STATE}{i}[i] = {state}_first[{place}]; }}"
+    yield "}"
+    yield ""
+
+
+def _run(network: _Network) -> Iterator[str]:
+    """The driver: checks the inputs, calls the kernels, copies what no kernel computes, keeps the states."""
+    program = network.program
+    body = [line for i, entry in enumerate(network.inputs.values()) for line in _checked(i, entry)]
     for call in program.calls:
-        body.append(f"  /* {_comment(call.output.name)}: {call.output.type} */")
+        body.append(f"  /* {comment(call.output.name)}: {call.output.type} */")
         body.append(f"  {call.kernel.name}({', '.join(call.arguments)});")
     for copy in program.copies:
-        body.append(f"  for (int32_t i = 0; i < {copy.size}; ++i) {{ {copy.target}[i] = ({copy.source})[i]; }}")
+        body.append(f"  for (int32_t i = 0; i < {copy.size}; ++i) {{ ({copy.target})[i] = ({copy.source})[i]; }}")
     text = "\n".join(body)
-    unread = [f"  (void)input{i};" for i in range(len(inputs)) if not re.search(rf"\binput{i}\b", text)]
-    yield f"{_prototype(name, inputs, outputs)} {{"
+    unread = [f"  (void){place};" for place in ("instance", *network.inputs) if not re.search(rf"\b{place}\b", text)]
+    yield f"{_prototype(network)} {{"
     yield from unread
     yield from body
     yield "  return 0;"
@@ -259,16 +316,3 @@ def _checked(index: int, entry: TensorQuantization) -> list[str]:
 
 def _size(entry: TensorQuantization) -> int:
     return math.prod(entry.shape)
-
-
-def _includes(dtypes: Collection[str]) -> list[str]:
-    return ["#include <stdint.h>", *(["#include <stdbool.h>"] if "bool" in dtypes else [])]
-
-
-def _comment(name: str) -> str:
-    """A name as it may stand in a comment: nothing that ends it or means something to the preprocessor."""
-    return re.sub(r"[^\w.:/\[\]-]", "_", name, flags=re.ASCII)
-
-
-def _text(lines: Iterable[str]) -> str:
-    return "\n".join(line.rstrip() for line in lines) + "\n"

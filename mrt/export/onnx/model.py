@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import onnx
 from onnx import helper
@@ -12,6 +13,7 @@ from mrt.errors import ModelFileError
 from mrt.export.description import describe
 from mrt.export.onnx import exporters as _exporters
 from mrt.export.onnx.node import Node, Scope, Value, check_covered, element_type, find_exporter
+from mrt.export.registry import Exporter
 from mrt.symbol import Graph, Interval, Symbol
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -43,11 +45,29 @@ def to_onnx(
     """
     check_covered(graph)
     intervals = analyse_bounds(graph, {entry.name: Interval.of(entry.lo, entry.hi, entry.shape) for entry in inputs})
+
+    def description(names: Sequence[str]) -> dict[str, str]:
+        named = [replace(entry, name=name) for entry, name in zip(outputs, names, strict=True)]
+        return describe(digest, inputs, named, graph)
+
+    return written_model(graph, intervals, lambda symbol: find_exporter(symbol.operator), description)
+
+
+def written_model(
+    graph: Graph,
+    intervals: Mapping[str, Interval],
+    exporter_of: Callable[[Symbol], Exporter[Any, Node, Value]],
+    description: Callable[[Sequence[str]], Mapping[str, str]],
+) -> onnx.ModelProto:
+    """A model of a graph whose every operator has an exporter. intervals: of its integers, by name.
+
+    description: the model's entries, given the names of its outputs. Raises ModelFileError as `to_onnx`.
+    """
     scope = Scope(graph)
     for symbol in graph.inputs:
         scope.define(symbol, Value(scope.claim(symbol), symbol.dtype))
     for symbol in graph.operators:
-        _write(symbol, intervals, scope)
+        _write(symbol, exporter_of(symbol), intervals, scope)
     names = _name_outputs(graph, scope)
     scope.nodes[:] = _live(scope.nodes, names)
     initializers = scope.initializers()
@@ -64,17 +84,18 @@ def to_onnx(
     model = helper.make_model(
         made, opset_imports=opsets, ir_version=IR_VERSION, producer_name="mrt", producer_version=__version__
     )
-    named = [replace(entry, name=name) for entry, name in zip(outputs, names, strict=True)]
-    helper.set_model_props(model, describe(digest, inputs, named, graph))
+    helper.set_model_props(model, dict(description(names)))
     if model.ByteSize() > MOST_BYTES:
         raise _too_large(model.ByteSize(), initializers)
     return model
 
 
-def _write(symbol: Symbol, intervals: Mapping[str, Interval], scope: Scope) -> None:
+def _write(
+    symbol: Symbol, exporter: Exporter[Any, Node, Value], intervals: Mapping[str, Interval], scope: Scope
+) -> None:
     """Writes one symbol with what computes it."""
     node, first = Node(symbol, intervals, scope), len(scope.nodes)
-    value = node.cast(find_exporter(symbol.operator)(symbol.operator, node), symbol.dtype)
+    value = node.cast(exporter(symbol.operator, node), symbol.dtype)
     scope.define(symbol, _named(value, symbol, scope, first))
 
 

@@ -240,3 +240,6 @@ exporter = _EXPORTERS.register
 """Registers a function as the exporter of the operators of records."""
 find_exporter = _EXPORTERS.find
 check_covered = _EXPORTERS.check_covered
+REAL_EXPORTERS: Exporters[Node, Value] = Exporters("ONNX's operators on real values")
+"""By record, of what takes or gives floats: at the ends of an integer graph, and in the float tail behind it."""
+real_exporter = REAL_EXPORTERS.register

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from mrt.progress import Reporter
 from mrt.quantization.options import ActivationConfig, InputConfig
 from mrt.quantization.simulation.rounded_graph import Site
@@ -29,7 +31,8 @@ class Loss:
     name, operator: of the layer whose weight it is, or of the tensor whose bits decide how fine the rounding is. what:
     WEIGHT, TENSOR or OUTPUT. bits: those that are asked for. Errors are energies as shares of the outputs' signal, each
     (outputs,), NaN of an output without signal. alone: where nothing else is rounded. so_far: where all before it in
-    the network is rounded too. share: of `alone` in the sum of all, 0 where nothing is lost.
+    the network is rounded too; NaN where that was not asked for. share: of `alone` in the sum of all, 0 where nothing
+    is lost.
     """
 
     name: str
@@ -66,27 +69,39 @@ class _Rounding:
     weights: frozenset[str] = field(default_factory=frozenset)
 
 
-def sensitivity_of(simulation: Simulation, corrections: Mapping[str, Array], report: Reporter) -> Sensitivity:
+def sensitivity_of(
+    simulation: Simulation,
+    corrections: Mapping[str, Array],
+    report: Reporter,
+    operations: float = TRIED_OPERATIONS,
+    is_alone: bool = False,
+) -> Sensitivity:
     """The losses of a simulated quantization.
 
     simulation: with gates. corrections: by the name of a reduction, what is added to its output; it counts with its
-    weight.
+    weight. operations: that all trials may take. is_alone: whether only errors alone are asked for, which takes half.
     """
     roundings = sorted((*_weights(simulation), *_tensors(simulation)), key=lambda each: each.place)
-    few = simulation.affordable(2 * GATED * max(len(roundings), 1), TRIED_OPERATIONS)
-    trials = [
-        (_trial([each], corrections, few), _trial(roundings[: number + 1], corrections, few))
+    each_time = 1 if is_alone else 2
+    few = simulation.affordable(each_time * GATED * max(len(roundings), 1), operations)
+    tried = [
+        (_trial([each], corrections, few), _trial(roundings[: number + 1], corrections, few))[:each_time]
         for number, each in enumerate(roundings)
     ]
     errors: list[Array] = []
-    with report.progress("sensitivity", len(trials), "roundings") as progress:
-        for first in range(0, len(trials), AT_ONCE):
-            found = simulation.output_errors([one for pair in trials[first : first + AT_ONCE] for one in pair])
-            errors += [found[k : k + 2] for k in range(0, len(found), 2)]
+    with report.progress("sensitivity", len(tried), "roundings") as progress:
+        for first in range(0, len(tried), AT_ONCE):
+            found = simulation.output_errors([one for trials in tried[first : first + AT_ONCE] for one in trials])
+            errors += [_pair(found[k : k + each_time]) for k in range(0, len(found), each_time)]
             progress(len(errors))
     whole = Trial(corrections=corrections, samples=few)
     losses = _losses(simulation.plan, roundings, errors)
     return Sensitivity(losses, simulation.outputs, simulation.output_errors([whole])[0], simulation.sample_count(whole))
+
+
+def _pair(errors: Array) -> Array:
+    """The error alone and the one so far, (2, outputs), of both or of the first."""
+    return errors if len(errors) > 1 else np.concatenate([errors, np.full_like(errors, np.nan)])
 
 
 def _losses(plan: Plan, roundings: Sequence[_Rounding], errors: Sequence[Array]) -> tuple[Loss, ...]:

@@ -24,6 +24,8 @@ class Convolution(WindowedLayer):
     X is 0 outside. Integers give int32.
     """
 
+    family = "convolution"
+
     kernel: tuple[int, ...]
     num_filter: int
     stride: tuple[int, ...] = ()

@@ -27,6 +27,8 @@ class Deconvolution(WindowedLayer):
     target_shape: the output's positions instead, where it holds other numbers than 0; pad and adj follow from it.
     """
 
+    family = "deconvolution"
+
     kernel: tuple[int, ...]
     num_filter: int
     stride: tuple[int, ...] = ()

@@ -15,6 +15,8 @@ class Dot(BatchDot):
     transpose_a, transpose_b: lhs, rhs is transposed first. Integers give int32.
     """
 
+    family = "matmul"
+
     transpose_a: bool = False
     transpose_b: bool = False
 

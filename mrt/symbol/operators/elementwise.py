@@ -84,6 +84,8 @@ class ElemwiseMul(_Arithmetic):
 class AddN(Operator):
     """The sum of one or more tensors of one shape. Integers give int32."""
 
+    family = "add"
+
     ignored = frozenset({"num_args"})
     input_names = ("args",)
     is_elementwise = True

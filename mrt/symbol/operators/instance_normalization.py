@@ -21,6 +21,8 @@ class InstanceNorm(Operator):
     gamma and beta (C,). Float only.
     """
 
+    family = "norm"
+
     eps: float = 1e-3
 
     input_names = ("data", "gamma", "beta")
@@ -57,6 +59,8 @@ class L2Normalization(Operator):
     """x / sqrt(sum of x^2 + eps), the sum over all axes but the first (mode instance), over axis 1 (channel) or over
     the axes after it (spatial). Float only.
     """
+
+    family = "norm"
 
     eps: float = 1e-10
     mode: str = "instance"

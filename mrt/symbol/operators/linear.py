@@ -30,6 +30,8 @@ class FullyConnected(Layer):
     and becomes num_hidden. Integers give int32.
     """
 
+    family = "dense"
+
     num_hidden: int
     no_bias: bool = False
     flatten: bool = True
@@ -101,6 +103,8 @@ class BatchDot(Operator):
 
     transpose_a, transpose_b: the last two axes of lhs, rhs are swapped first. Integers give int32.
     """
+
+    family = "matmul"
 
     transpose_a: bool = False
     transpose_b: bool = False

@@ -21,6 +21,8 @@ class BatchNorm(Operator):
     fix_gamma: gamma counts as 1, whatever it holds (MXNet's default).
     """
 
+    family = "norm"
+
     eps: float = 1e-3
     fix_gamma: bool = True
     axis: int = 1
@@ -72,6 +74,8 @@ class BatchNorm(Operator):
 @operator("LayerNorm")
 class LayerNorm(Operator):
     """gamma (x - mean) / sqrt(variance + eps) + beta, moments over `axis`; gamma and beta (length,). Float only."""
+
+    family = "norm"
 
     axis: int = -1
     eps: float = 1e-5

@@ -33,6 +33,8 @@ class Pooling(Operator):
     Integers: max keeps the dtype, sum gives int32, avg has no integer form.
     """
 
+    family = "pooling"
+
     kernel: tuple[int, ...] = ()
     pool_type: str = "max"
     stride: tuple[int, ...] = ()

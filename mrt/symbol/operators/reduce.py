@@ -73,6 +73,8 @@ class Reduction(Operator):
 class Sum(Reduction):
     """The sum over `axis` (all axes if none is named; all others with exclude). Integers give int32."""
 
+    family = "sum"
+
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
     exclude: bool = False
@@ -95,6 +97,8 @@ class Sum(Reduction):
 @operator("mean")
 class Mean(Reduction):
     """The average over `axis` (all axes if none is named; all others with exclude). Float only."""
+
+    family = "mean"
 
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
@@ -139,6 +143,8 @@ class Extreme(Reduction):
 @operator("max", "max_axis")
 class Max(Extreme):
     """The largest element over `axis` (all axes if none is named; all others with exclude)."""
+
+    family = "max"
 
     axis: tuple[int, ...] | None = None
     keepdims: bool = False

@@ -163,6 +163,7 @@ class ElementwiseRegion(FloatFunction):
     """
 
     expression_arity = 0
+    family = "function"
 
     expression: str
 

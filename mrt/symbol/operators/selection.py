@@ -22,6 +22,8 @@ from mrt.symbol.types import TensorType, arithmetic_dtype, broadcast_shape, norm
 class Min(Extreme):
     """The smallest element over `axis` (all axes if none is named; all others with exclude)."""
 
+    family = "min"
+
     axis: tuple[int, ...] | None = None
     keepdims: bool = False
     exclude: bool = False
@@ -131,6 +133,8 @@ class _OfBroadcast(_OfTwo):
 class ElemwiseMaximum(_OfOneShape):
     """max(lhs, rhs), tensors of one shape."""
 
+    family = "max"
+
     choose = np.maximum
     operation = Operation.MAXIMUM
 
@@ -138,6 +142,8 @@ class ElemwiseMaximum(_OfOneShape):
 @operator("_minimum", "_Minimum")
 class ElemwiseMinimum(_OfOneShape):
     """min(lhs, rhs), tensors of one shape."""
+
+    family = "min"
 
     choose = np.minimum
     operation = Operation.MINIMUM
@@ -147,6 +153,8 @@ class ElemwiseMinimum(_OfOneShape):
 class BroadcastMaximum(_OfBroadcast):
     """max(lhs, rhs) with broadcasting."""
 
+    family = "max"
+
     choose = np.maximum
     operation = Operation.MAXIMUM
 
@@ -154,6 +162,8 @@ class BroadcastMaximum(_OfBroadcast):
 @operator("broadcast_minimum")
 class BroadcastMinimum(_OfBroadcast):
     """min(lhs, rhs) with broadcasting."""
+
+    family = "min"
 
     choose = np.minimum
     operation = Operation.MINIMUM
@@ -256,6 +266,8 @@ class Embedding(Operator):
 
     An index outside is moved to the nearest end; float indices, which MXNet uses, are truncated.
     """
+
+    family = "lookup"
 
     input_dim: int
     output_dim: int

@@ -22,6 +22,8 @@ class TableLookup(Operator):
     table: rank 1, at most 65,536 entries. An index outside of it is an error: data is proven to lie within.
     """
 
+    family = "lookup"
+
     offset: int = 0
 
     input_names = ("data", "table")

@@ -344,6 +344,8 @@ class Take(Operator):
     ("raise"). Float indices, which MXNet uses, are truncated.
     """
 
+    family = "lookup"
+
     axis: int = 0
     mode: str = "clip"
 

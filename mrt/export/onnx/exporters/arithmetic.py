@@ -14,18 +14,18 @@ from mrt.symbol.operators.elementwise import AddN
 from mrt.symbol.operators.functions import Abs, Negative, Square
 from mrt.symbol.operators.scalar import RMinusScalar, WithNumber
 
-_OPERATORS = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min"}
+OPERATORS = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "maximum": "Max", "minimum": "Min"}
 """ONNX's operator for two int32 tensors."""
 
 
 @exporter(*OF_TWO_TENSORS)
 def of_two_tensors(op: Operator, node: Node) -> Value:
-    return node.emit(_OPERATORS[numpy_name(op)], [node.wide(0), node.wide(1)])
+    return node.emit(OPERATORS[numpy_name(op)], [node.wide(0), node.wide(1)])
 
 
 @exporter(*OF_TENSOR_AND_NUMBER)
 def of_tensor_and_number(op: WithNumber, node: Node) -> Value:
-    return node.emit(_OPERATORS[numpy_name(op)], [node.wide(0), int32(node.number(op.scalar))])
+    return node.emit(OPERATORS[numpy_name(op)], [node.wide(0), int32(node.number(op.scalar))])
 
 
 @exporter(RMinusScalar)

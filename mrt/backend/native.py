@@ -1,0 +1,76 @@
+"""Machine code of a model that calls nothing of TVM, for a shared library with an interface of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrt.backend.build import compiling, joined_calls, lower_model, written_calls
+from mrt.backend.link.calls import SYMBOL_PREFIX
+from mrt.backend.link.kernel_compiler import as_object
+from mrt.backend.link.one_function import FunctionMemory
+from mrt.compilation import NATIVE, Target
+from mrt.runtime import CALLS, REQUEST, Linker, Metadata
+from mrt.symbol import Graph, TensorType
+from mrt.symbol.quantized_tensor import TensorQuantization
+
+
+@dataclass(frozen=True, eq=False)
+class NativeFunction:
+    """A function of machine code.
+
+    symbol: what a linker knows it by. It takes TVM's packed arguments: tensors of each input, the constants, its
+    workspace and its outputs. inputs, outputs: names and types. memory: what it takes besides the inputs.
+    """
+
+    symbol: str
+    inputs: tuple[tuple[str, TensorType], ...]
+    outputs: tuple[tuple[str, TensorType], ...]
+    memory: FunctionMemory
+
+
+@dataclass(frozen=True, eq=False)
+class NativeCode:
+    """objects: files to be linked, by content. constants: the bytes that all functions share. functions: MAIN, REAL.
+
+    needs_tiles: whether a process must ask for tile registers before it calls one. linker: what links them.
+    """
+
+    objects: tuple[bytes, ...]
+    constants: bytes
+    functions: dict[str, NativeFunction]
+    needs_tiles: bool
+    metadata: Metadata
+    linker: Linker
+
+
+def compile_native(
+    graph: Graph,
+    inputs: Sequence[TensorQuantization],
+    outputs: Sequence[TensorQuantization],
+    postprocess: Graph | None,
+    digest: str,
+    target: Target = NATIVE,
+) -> NativeCode:
+    """The kernels of `compile_model`, and its functions, without the virtual machine's part.
+
+    The arguments and errors are those of `lower_model`.
+    """
+    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target)
+    with compiling(lowered.machine):
+        joined = joined_calls(lowered.builder.module(), lowered.compiler)
+        calling = as_object(written_calls(joined.calls, True, lowered.machine))
+        objects = (*lowered.compiler.finish(), calling)
+    functions = {
+        name: NativeFunction(
+            f"{SYMBOL_PREFIX}{name}{CALLS}",
+            tuple((symbol.name, symbol.type) for symbol in made.inputs),
+            tuple((symbol.name, symbol.type) for symbol in made.outputs),
+            joined.memory[name],
+        )
+        for name, made in lowered.graphs.items()
+    }
+    constants = np.from_dlpack(joined.constants).tobytes()
+    return NativeCode(objects, constants, functions, REQUEST in joined.memory, lowered.metadata, lowered.linker)

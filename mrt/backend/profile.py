@@ -1,0 +1,177 @@
+"""The seconds that each function of a compiled graph takes, one called after the other, beside what they are made of.
+
+A call is measured by itself, so that it finds in the caches what the functions before it left there; the least of
+several runs is taken.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+
+from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
+from mrt.backend.link.kernel_compiler import SETTINGS
+from mrt.backend.link.kernel_pipeline import KERNELS
+from mrt.backend.link.workspace import Lifetime, plan_memory
+from mrt.backend.lowering.plan_calls import Call, PlannedCalls, plan_calls
+from mrt.backend.lowering.region import Copy
+from mrt.backend.machine import Machine
+from mrt.backend.memory.storage import Storage
+from mrt.backend.peak import Peak
+from mrt.backend.rewrites.known_bounds import Bounds
+from mrt.backend.schedule.tilings import schedule_by_rule
+from mrt.errors import CompilationError
+from mrt.quantization.cost import elements, multiplications
+from mrt.symbol import Array, Symbol
+from mrt.symbol.graph import Graph
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredCall:
+    """A call, the products that it forms, its seconds, and those that the products take at the peak (None: no peak)."""
+
+    call: Call
+    products: int
+    seconds: float
+    at_peak: float | None
+
+    @property
+    def symbols(self) -> Sequence[Symbol]:
+        """What it computes; nothing for a copy."""
+        return self.call.lowered.region.symbols if self.call.lowered else ()
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """calls: in order. plan: what they are of. workspace: bytes of the tensors in between, which lie over each other
+    where they are not needed at once; separate: of the same side by side."""
+
+    plan: PlannedCalls
+    calls: Sequence[MeasuredCall]
+    workspace: int
+    separate: int
+
+
+def profile(graph: Graph, known: Bounds, machine: Machine, runs: int, peak: Peak | None = None) -> Profile:
+    """Compiles a graph for a machine that is this one, and measures each of its functions.
+
+    known: bounds of the graph's inputs, by name. peak: with which functions that form products are measured in turns.
+    Raises CompilationError where TVM fails, or where this process does not get the tile registers that the code uses.
+    """
+    made: dict[Any, tuple[str, Any]] = {}
+
+    def add_function(key: Any, name: str, make: Callable[[Any], Any]) -> str:
+        if key not in made:
+            made[key] = f"{name}_{len(made)}", make(schedule_by_rule)
+        return made[key][0]
+
+    plan = plan_calls(graph, machine, add_function, {}, known)
+    functions = compiled_functions(dict(made.values()), machine)
+    steps = _steps(plan, functions, known)
+    products = [sum(map(_products, call.lowered.region.symbols)) if call.lowered else 0 for call in plan.calls]
+    times, loops = _times(steps, products, runs, peak)
+    calls = [
+        MeasuredCall(call, count, seconds, count / peak.products * loop if peak is not None and count else None)
+        for call, count, seconds, loop in zip(plan.calls, products, times, loops, strict=True)
+    ]
+    return Profile(plan, calls, *_memory(plan))
+
+
+Step = tuple[Callable[..., Any], Sequence[Any]]
+
+
+def _products(symbol: Symbol) -> int:
+    """Of all samples of a symbol."""
+    each = multiplications(symbol)
+    return each * (symbol.type.size // elements(symbol)) if each else 0
+
+
+def _steps(plan: PlannedCalls, functions: Mapping[str, Any], known: Bounds) -> list[Step]:
+    """Every call with what it is given; inputs of the graph hold numbers by chance."""
+    random = np.random.default_rng(0)
+    memory: dict[Any, Any] = {symbol: tvm.runtime.tensor(_fed(symbol, known, random)) for symbol in plan.graph.inputs}
+    steps: list[Step] = []
+    for call in plan.calls:
+        if call.written is not None:
+            memory.setdefault(call.results[-1], memory.get(call.written))
+        for result, storage in zip(call.results, call.storages, strict=True):
+            if memory.get(result) is None:
+                memory[result] = tvm.runtime.tensor(np.zeros(storage.shape, storage.dtype))
+        given = [memory[each] if isinstance(each, (Symbol, Copy)) else each.value for each in call.arguments]
+        steps.append((functions[call.function], [*given, *(memory[result] for result in call.results)]))
+    return steps
+
+
+def _fed(symbol: Symbol, known: Bounds, random: np.random.Generator) -> Array:
+    """Numbers for an input of a graph: integers within its bounds, or floats."""
+    if symbol.name not in known:
+        return random.standard_normal(symbol.shape).astype(symbol.dtype)
+    bounds = known[symbol.name]
+    return random.integers(bounds.lo, bounds.hi, symbol.shape, endpoint=True).astype(symbol.dtype)
+
+
+def _times(
+    steps: Sequence[Step], products: Sequence[int], runs: int, peak: Peak | None
+) -> tuple[list[float], list[float]]:
+    """The least seconds of each call, and of a loop of the peak behind it."""
+    times, loops = ([float("inf")] * len(steps) for _ in range(2))
+    for run in range(2 * (runs + 1)):
+        if run % 2 and peak is None:
+            continue
+        for place, (function, given) in enumerate(steps):
+            began = time.perf_counter()
+            function(*given)
+            if run % 2 == 0:
+                times[place] = min(times[place], time.perf_counter() - began)
+            elif products[place] and peak is not None:
+                loops[place] = min(loops[place], peak.call())
+    return times, loops
+
+
+def compiled_functions(functions: Mapping[str, Any], machine: Machine) -> Mapping[str, Any]:
+    """The compiled PrimFuncs by name; the process has the registers that they use."""
+    every = dict(functions)
+    asks = any(needs_tiles(function) for function in functions.values())
+    if asks:
+        every["request"] = tile_request()
+    module = tvm.IRModule({name: function.with_attr("global_symbol", name) for name, function in every.items()})
+    with tvm.transform.PassContext(config=SETTINGS):
+        compiled = tvm.compile(module, machine.target, tir_pipeline=KERNELS)
+    if asks:
+        answer = tvm.runtime.tensor(np.zeros(1, np.int32))
+        compiled["request"](answer)
+        if answer.numpy().any():
+            raise CompilationError("this process does not get the tile registers that the code uses")
+    return {name: compiled[name] for name in functions}
+
+
+def _memory(plan: PlannedCalls) -> tuple[int, int]:
+    """Bytes of the workspace, and of its tensors side by side. What is written over another lies where that does."""
+    place: dict[Any, int] = {}
+    found: list[Lifetime] = []
+    given = {result for result, _ in plan.results}
+    for step, call in enumerate(plan.calls):
+        for argument in call.arguments:
+            if isinstance(argument, (Symbol, Copy)) and argument in place:
+                found[place[argument]] = _until(found[place[argument]], step)
+        for result, storage in zip(call.results, call.storages, strict=True):
+            over = place.get(call.written) if result is call.results[-1] and call.written is not None else None
+            if over is None:
+                over = len(found)
+                found.append(Lifetime(_bytes(storage), step, step))
+            place[result] = over
+            found[over] = _until(found[over], len(plan.calls) if result in given else step)
+    return plan_memory(found)[1], sum(tensor.size for tensor in found)
+
+
+def _until(tensor: Lifetime, step: int) -> Lifetime:
+    return Lifetime(tensor.size, tensor.first, max(tensor.last, step))
+
+
+def _bytes(storage: Storage) -> int:
+    return int(np.prod(storage.shape)) * np.dtype(storage.dtype).itemsize

@@ -1,0 +1,28 @@
+"""The files of a report, from that of its facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mrt.errors import MRTError
+from mrt.report.facts import REPORT_FILE, Report, read_report
+from mrt.report.page.markdown import MARKDOWN_FILE, report_markdown
+from mrt.report.page.page import HTML_FILE, report_html
+from mrt.result_folder import current
+
+
+def page_files(report: Report, verbose: bool = False) -> dict[str, bytes]:
+    """The contents of report.html and report.md, by their names. verbose: with the notes for developers."""
+    pages = {HTML_FILE: report_html(report, verbose), MARKDOWN_FILE: report_markdown(report, verbose)}
+    return {name: page.encode("utf-8", "replace") for name, page in pages.items()}
+
+
+def saved_report(directory: Path) -> Report:
+    """The facts that a run left in its folder; MRTError where there are none, or they are malformed."""
+    if not directory.is_dir():
+        raise MRTError(f"{directory} is no folder; mrt report takes the folder of results that mrt run wrote")
+    report = read_report(directory)
+    if report is None:
+        path = current(directory, REPORT_FILE)
+        raise MRTError(f"{path} is missing: nothing was measured here; mrt run CONFIG.yaml measures and writes it")
+    return report
