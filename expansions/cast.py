@@ -7,6 +7,7 @@ from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.remedies import cut_off
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Symbol
 from mrt.symbol.operators.activation import Clip
@@ -22,8 +23,8 @@ def expand(op: Symbol[Cast], inputs: Inputs, plan: Plan, builder: IntegerBuilder
     """
     if op.inputs[0].type.is_float and not op.type.is_float:
         raise UnsupportedOperatorError(
-            f"{op.name} (Cast) cuts the floats {op.inputs[0].name} to {op.dtype}, which has no integer form; cut it "
-            f"off with prepare.split where it ends the network, or round to floats instead"
+            f"{op.name} (Cast) cuts the floats {op.inputs[0].name} to {op.dtype}, which has no integer form; round "
+            f"to floats instead, or where it ends the network {cut_off(op)}"
         )
     data = inputs.quantized(0)
     if op.dtype != "bool":

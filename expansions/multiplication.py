@@ -16,6 +16,7 @@ from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import FRAC_BITS, PRODUCT_LIMIT, pre_shift_for
 from mrt.quantization.quantizer import SMALLEST_SCALE, ChannelGroups, quantize_parameter
+from mrt.quantization.remedies import cut_off
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Interval, Symbol
 from mrt.symbol.operators.broadcast import BroadcastMul
@@ -102,7 +103,7 @@ def _fitted(
     if room < 1:
         raise QuantizationError(
             f"{op.name} ({op.op}): its sums of {terms} products need more than 32 bits whatever the bits of "
-            f"{' and '.join(source.name for source in op.inputs)}; cut it off with prepare.split"
+            f"{' and '.join(source.name for source in op.inputs)}; {cut_off(op)}"
         )
     smaller = min(int(interval.magnitude) for interval in bounds)
     limit = max(math.isqrt(room), room // max(smaller, 1))

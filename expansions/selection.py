@@ -12,6 +12,7 @@ from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.quantizer import Target
+from mrt.quantization.remedies import given_integers
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.operation import Operation
@@ -24,6 +25,7 @@ from mrt.symbol.operators.arrangement import (
     Tile,
     UpSampling,
 )
+from mrt.symbol.operators.ordering import TopK
 from mrt.symbol.operators.selection import (
     ArgMax,
     ArgMin,
@@ -121,13 +123,35 @@ def expand_place(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder
     Where its channels have scales of their own they are brought to one, 8 bits finer than the tensor's quantizer, and
     values nearer than that count as equal.
     """
-    data = inputs.quantized(0)
-    if not data.is_uniform:
-        own = plan[op.inputs[0]].own
-        fine = 2**PLACE_BITS
-        target = Target(own.scale / fine, -own.reach * fine, own.reach * fine, pinned=True)
-        data = builder.requantize(data, target)
+    data = _at_one_fine_scale(op, inputs, plan, builder)
     return builder.quantized(builder.apply(op.operator, [data.symbol]), 1.0)
+
+
+def _at_one_fine_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+    data = inputs.quantized(0)
+    if data.is_uniform:
+        return data
+    own, fine = plan[op.inputs[0]].own, 2**PLACE_BITS
+    return builder.requantize(data, Target(own.scale / fine, -own.reach * fine, own.reach * fine, pinned=True))
+
+
+def _ordered_gain(symbol: Symbol[TopK], graph: Graph) -> float:
+    return 1.0 if symbol.operator.gives_values else 0.0
+
+
+@expansion(TopK, demands=Demand.WIDE, gain=_ordered_gain)
+def expand_topk(op: Symbol[TopK], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+    """The first k of Xq in their order, at sx and zx, or their places, plain integers at scale 1.
+
+    Exact where X has one scale, and else as in `expand_place`. What rounding makes equal keeps the order of its places.
+    """
+    data = _at_one_fine_scale(op, inputs, plan, builder)
+    found = builder.apply(op.operator, [data.symbol])
+    return (
+        builder.quantized(found, data.step, data.zero_point)
+        if op.operator.gives_values
+        else builder.quantized(found, 1.0)
+    )
 
 
 def _take_demands(symbol: Symbol, graph: Graph) -> tuple[Demand, ...]:
@@ -183,7 +207,7 @@ def _indices(op: Symbol, inputs: Inputs, index: int, builder: IntegerBuilder) ->
     if not value.is_uniform or value.step / 2 + largest * 2.0**-15 >= INDEX_ERROR:
         raise QuantizationError(
             f"{op.name} ({op.op}): the indices {name} have steps of {value.scale.max():.3g}; steps of 1 are needed: if "
-            f"they are an input of the model, give them as integers (quantize.inputs.{name}), else raise their bits"
+            f"they are an input of the model, give them as integers ({given_integers(name)}), else raise their bits"
         )
     top = int(np.ceil(largest)) + 1
     return builder.requantize(value, Target(1.0, -top, top, pinned=True)).symbol

@@ -14,6 +14,7 @@ from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import shifted_magnitude
 from mrt.quantization.quantizer import Target, round_half_away
+from mrt.quantization.remedies import cut_off
 from mrt.quantization.tensor_plan import UNLIMITED, Plan
 from mrt.symbol import Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
@@ -50,9 +51,7 @@ def expand_softmax(op: Symbol[Softmax], inputs: Inputs, plan: Plan, builder: Int
     top = _top(op, plan)
     unit = min((INT32_MAX - 1) // (top + (classes + 1) // 2), INT32_MAX // classes)
     if unit < 1:
-        raise QuantizationError(
-            f"{op.name} ({op.op}): {classes} classes do not fit 32 bits; cut it off with prepare.split"
-        )
+        raise QuantizationError(f"{op.name} ({op.op}): {classes} classes do not fit 32 bits; {cut_off(op)}")
     sums = _power_sums(op, operator.axis, operator.temperature, inputs.quantized(0), unit, builder)
     power, total = sums.power, sums.total
     one = (1,) * op.type.rank
@@ -79,8 +78,7 @@ def expand_log_softmax(op: Symbol[LogSoftmax], inputs: Inputs, plan: Plan, build
     classes = op.shape[operator.axis]
     if classes > MOST_LOG_CLASSES:
         raise QuantizationError(
-            f"{op.name} ({op.op}): it has {classes} classes, {MOST_LOG_CLASSES} are allowed; cut it off with "
-            "prepare.split"
+            f"{op.name} ({op.op}): it has {classes} classes, {MOST_LOG_CLASSES} are allowed; {cut_off(op)}"
         )
     unit = INT32_MAX // classes
     sums = _power_sums(op, operator.axis, operator.temperature, inputs.quantized(0), unit, builder)

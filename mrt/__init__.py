@@ -10,7 +10,7 @@ from mrt.version import __version__
 
 if TYPE_CHECKING:
     from mrt import transform
-    from mrt.api import quantize
+    from mrt.api import prepare, quantize
     from mrt.calibration import CalibrationConfig
     from mrt.certificate import verify
     from mrt.compilation import TargetConfig, TuneConfig
@@ -44,6 +44,7 @@ _HOMES = {
     "load": "mrt.model",
     "load_model": "mrt.frontend",
     "load_module": "mrt.runtime",
+    "prepare": "mrt.api",
     "quantize": "mrt.api",
     "transform": "mrt.transform",
     "tune": "mrt.search",
@@ -85,6 +86,7 @@ __all__ = [
     "load",
     "load_model",
     "load_module",
+    "prepare",
     "quantize",
     "transform",
     "tune",

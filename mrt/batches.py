@@ -8,25 +8,20 @@ from typing import Any
 
 from mrt.datasets.dataset import are_many_integers
 from mrt.errors import DataError
-from mrt.messages import short
-from mrt.model import named_inputs
+from mrt.messages import inputs_option
 from mrt.quantization.options import InputConfig
+from mrt.samples import arrays_of, batches_in, count_of, parts_of
 from mrt.symbol import Array, Symbol
-from mrt.symbol.arrays import as_array
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.stream import Stream
-
-_NEEDED = (
-    "arrays of samples are needed, axis 0 the batch, or mappings of input names to such arrays; of pairs with labels "
-    "give the first part: [x for x, _ in loader]"
-)
 
 
 @dataclass(frozen=True, eq=False)
 class Batches:
     """Batches by input name, as often as the source can be iterated over.
 
-    source: arrays, or arrays by input name. inputs: of the float network. given: those whose integers are declared.
+    source: arrays, or arrays by input name, or either with labels, see `parts_of`. inputs: of the float network. given:
+    those whose integers are declared.
     integers: the dtype of what was taken for real values though it came as integers, by input; filled while iterating.
     total: how many samples there are; 0 where that is not known. stream: of a network with states, its float form: the
     samples are one stream then, in their order, along which it says what the states hold.
@@ -49,12 +44,8 @@ class Batches:
         entries = {s.name: _entry(s, self.given[s.name]) for s in self.inputs if s.name in self.given}
         for number, batch in enumerate(self.source):
             where = f"calibration batch {number}"
-            if batch is None or isinstance(batch, (str, bytes, tuple)) or _holds_arrays(batch):
-                raise DataError(f"{where} is a {type(batch).__name__}; {_NEEDED}")
-            arrays = {
-                name: as_array(x, f"{where}: input {name}")
-                for name, x in named_inputs(batch, self._names_in(batch)).items()
-            }
+            found, _ = parts_of(batch, self._names_in(batch), where)
+            arrays = arrays_of(found, self._names_in(found), where)
             given = [symbol for symbol in self.inputs if symbol.name in arrays]
             try:
                 real = {s.name: self._real(s, arrays[s.name], entries.get(s.name)) for s in given}
@@ -89,7 +80,7 @@ def integer_notes(integers: Mapping[str, str], given: Mapping[str, InputConfig])
     return tuple(
         f"input {name} was calibrated on {dtype} taken as the real values that the network reads; if the network reads "
         f"preprocessed values calibrate on these, and to have integers taken without a float declare what they stand "
-        f"for: quantize.inputs.{name}"
+        f"for: {inputs_option(name)}"
         for name, dtype in integers.items()
         if name not in given
     )
@@ -97,11 +88,7 @@ def integer_notes(integers: Mapping[str, str], given: Mapping[str, InputConfig])
 
 def batches_of(data: object, inputs: Sequence[Symbol], given: Mapping[str, InputConfig]) -> Batches:
     """The batches that `data` is: many, or one; DataError where it is neither."""
-    if isinstance(data, Mapping) or hasattr(data, "__array__"):
-        data = (data,)
-    if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):
-        raise DataError(f"batches is {short(data)} ({type(data).__name__}); {_NEEDED}")
-    return Batches(data, tuple(inputs), given)
+    return Batches(batches_in(data), tuple(inputs), given, total=count_of(data))
 
 
 def _entry(symbol: Symbol, options: InputConfig) -> TensorQuantization:
@@ -109,8 +96,3 @@ def _entry(symbol: Symbol, options: InputConfig) -> TensorQuantization:
     return TensorQuantization(
         symbol.name, symbol.shape, options.dtype, options.scale, options.zero_point, lo, hi, is_given=True
     )
-
-
-def _holds_arrays(batch: object) -> bool:
-    """Whether a batch is a list of arrays, as loaders give data and labels, and not one of numbers."""
-    return isinstance(batch, list) and any(getattr(part, "ndim", 0) for part in batch)

@@ -1,7 +1,8 @@
-"""The collector of cyclic garbage, paused where much is made of which little is garbage."""
+"""Memory: the collector of cyclic garbage, paused where much is made, and what C keeps of what was freed."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,3 +22,14 @@ def paused_collector() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+def give_back_freed() -> None:
+    """Memory that was freed goes back to the system, where C's library can do that (glibc).
+
+    It keeps the gaps between small things that stay, of any size: after all weights of a large network were rounded one
+    by one these are several times the weights.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

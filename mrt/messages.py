@@ -141,9 +141,23 @@ def listed(model: type[BaseModel]) -> str:
 
 
 def split_option(names: Sequence[str]) -> str:
-    """The option of the command that ends a model before the operators of these names, as a shell takes it."""
+    """What is to be written to end a model before the operators of these names: in Python, YAML and a shell, in this
+    order; many names stand in the last alone."""
     shown = ", ".join(name if _PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=False) for name in names)
-    return f"--set {shlex.quote(f'prepare.split=[{shown}]')}"
+    is_short = len(names) <= _NAMES_REPEATED
+    python, written = (str(list(names)), f"[{shown}]") if is_short else ("[…]", "[…]")
+    return (
+        f"in Python preparation=mrt.PreparationConfig(split={python}), in a configuration "
+        f"prepare: {{split: {written}}}, on the command line --set {shlex.quote(f'prepare.split=[{shown}]')}"
+    )
+
+
+_NAMES_REPEATED = 2
+
+
+def inputs_option(name: str) -> str:
+    """What declares the integers of an input: in a configuration, and in Python."""
+    return f"quantize.inputs.{name}, in Python mrt.QuantizationConfig(inputs={{{name!r}: {{…}}}})"
 
 
 _PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n|~)$)[A-Za-z_/][\w./-]*", re.IGNORECASE)

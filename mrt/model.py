@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, open_verified, vouch
-from mrt.certificate.quantization_file import FORMAT_VERSION
+from mrt.certificate.quantization_file import quantization_json
 from mrt.certificate.verify import (
     GRAPH_FILE,
     PARAMETERS_FILE,
@@ -25,14 +24,17 @@ from mrt.certificate.verify import (
 )
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import CompilationError, DataError, ModelFileError, QuantizationError
+from mrt.errors import CompilationError, ConfigError, DataError, ModelFileError, QuantizationError
 from mrt.messages import short
 from mrt.model_exports import Exporting
+from mrt.model_page import model_page
 from mrt.paths import as_path
+from mrt.progress import ProgressOption, reporting
 from mrt.quantization.integer.integer_graph import IntegerGraph, input_quantization
 from mrt.result_folder import current, save_all
 from mrt.symbol import Array, Graph, Interval
-from mrt.symbol.files import graph_to_bytes, indented_json
+from mrt.symbol.arrays import named_inputs
+from mrt.symbol.files import graph_to_bytes
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import Rebatch
 from mrt.symbol.states import places_behind, states_of
@@ -41,9 +43,10 @@ from mrt.symbol.stream import Kept, Stream
 if TYPE_CHECKING:
     from mrt.progress import Reporter
     from mrt.runtime import Module
+    from mrt.scoring import Evaluation
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QuantizedModel(Exporting):
     """A network in integers.
 
@@ -53,7 +56,8 @@ class QuantizedModel(Exporting):
     are not 0). notes: what quantization gave up to stay within 32 bits, the error that it accepted, and what became of
     elementwise chains. corrections:
     what bias correction added to the real output of each reduction, by prepared float symbol, one value for each output
-    channel.
+    channel. output_names: what the network calls its outputs, behind the tail; empty for the names of their tensors.
+    network: the float network as read, which is not saved; None where nobody gave it.
     """
 
     graph: Graph
@@ -65,12 +69,15 @@ class QuantizedModel(Exporting):
     zero_points: Mapping[str, Array]
     notes: tuple[str, ...] = ()
     corrections: Mapping[str, Array] = field(default_factory=dict)
+    output_names: tuple[str, ...] = ()
+    network: Graph | None = None
 
     @cached_property
     def files(self) -> dict[str, bytes]:
         """The model's files by name, the certificate last."""
         content = dict(zip((GRAPH_FILE, PARAMETERS_FILE), graph_to_bytes(self.graph), strict=True))
-        content[QUANTIZATION_FILE] = self._quantization_json().encode()
+        facts = self.inputs, self.outputs, self.ranges, self.scales, self.zero_points, self.notes, self.corrections
+        content[QUANTIZATION_FILE] = quantization_json(*facts, self.states, self.output_names).encode()
         if self.postprocess is not None:
             tail = graph_to_bytes(self.postprocess)
             content |= dict(zip((POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE), tail, strict=True))
@@ -122,6 +129,46 @@ class QuantizedModel(Exporting):
         """The model with its states, which are kept between calls, run by `Graph.evaluate`: slow, and what the stream
         of the compiled module equals; see `Module.stream`. One sample goes at a time."""
         return _stream(self.rebatched(1), integer)
+
+    def __repr__(self) -> str:
+        titles = self.output_names or tuple(symbol.name for symbol in (self.postprocess or self.graph).outputs)
+        parts = self.graph, self.inputs, self.outputs, self.postprocess, self.facts, self.notes, titles
+        return model_page(*parts)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
+
+    def evaluate(
+        self,
+        data: Any,
+        network: Any = None,
+        module: Module | None = None,
+        samples: int | None = None,
+        progress: ProgressOption = True,
+    ) -> Evaluation:
+        """How close the compiled model is to its float network on data, batches as `mrt.quantize` takes them.
+
+        Labels that come with the inputs, as in (x, y), are scored where they fit an output. network: the float network,
+        anything that `mrt.quantize` takes but a module; by default the one that this was made of, which files do not
+        hold. module: by default compiled here. samples: how many are run, at most; None for all. progress: as
+        `mrt.quantize` has it.
+        Raises DataError for data that does not fit and labels beyond the classes, ConfigError without a network.
+        """
+        from mrt.frontend.anything import Reading, read_anything
+        from mrt.scoring import evaluate
+
+        if network is None and self.network is None:
+            raise ConfigError(
+                "network is missing: a loaded model does not hold the float network; give it or its file, as in "
+                "model.evaluate(loader, 'model.onnx')"
+            )
+        with reporting(progress, "evaluate") as report:
+            if module is None:
+                with report.step("compile"):
+                    module = self.compile()
+            with report.step("evaluate"):
+                read = read_anything(self.network if network is None else network, Reading())
+                return evaluate(read, module, data, samples, report)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the model's files into `directory`: all or, where they do not fit, none.
@@ -176,25 +223,11 @@ class QuantizedModel(Exporting):
         sized = self.rebatched(plan.samples)
         parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, plan.target
         if tune is None and database is None:
-            return compile_model(*parts, workers=plan.workers)
+            return compile_model(*parts, workers=plan.workers, output_names=self.output_names)
         with tempfile.TemporaryDirectory() as forgotten:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
-            return compile_model(*parts, Tuner(folder, trials, report or silent()), plan.workers)
-
-    def _quantization_json(self) -> str:
-        return indented_json(
-            {
-                "format_version": FORMAT_VERSION,
-                "inputs": [entry.to_json() for entry in self.inputs],
-                "outputs": [entry.to_json() for entry in self.outputs],
-                "thresholds": {name: found.to_json() for name, found in self.ranges.items()},
-                "scales": {name: np.asarray(scale) for name, scale in self.scales.items()},
-                "zero_points": {name: np.asarray(zero) for name, zero in self.zero_points.items()},
-                "notes": self.notes,
-                "corrections": dict(self.corrections),
-                **({"states": self.states} if self.states else {}),
-            }
-        )
+            tuner = Tuner(folder, trials, report or silent())
+            return compile_model(*parts, tuner, plan.workers, self.output_names)
 
 
 def _stream(model: QuantizedModel, integer: bool) -> Stream:
@@ -217,21 +250,17 @@ def _stream(model: QuantizedModel, integer: bool) -> Stream:
     return Stream(list(entries), kept, run)
 
 
-def named_inputs(x: Array | Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
-    """`x` by input name: an array serves a single input; DataError for missing or unknown names."""
-    if not isinstance(x, Mapping):
-        if len(names) != 1:
-            raise DataError(f"one array is given, the model has the inputs {list(names)}; give a mapping")
-        return {names[0]: x}
-    if set(x) != set(names):
-        raise DataError(f"inputs {sorted(map(str, x))} are given, {sorted(names)} are needed")
-    return dict(x)
-
-
 def assemble(
-    integer: IntegerGraph, postprocess: Graph | None, ranges: Mapping[str, Range], notes: Sequence[str] = ()
+    integer: IntegerGraph,
+    postprocess: Graph | None,
+    ranges: Mapping[str, Range],
+    notes: Sequence[str] = (),
+    network: Graph | None = None,
 ) -> QuantizedModel:
-    """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`."""
+    """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`.
+
+    network: the float network as read, which names the outputs.
+    """
     inputs = tuple(input_quantization(symbol, target) for symbol, target in integer.inputs)
     names = {symbol.name: Interval.of(t.lo, t.hi, symbol.shape) for symbol, t in integer.inputs}
     bounds = derive(integer.graph, names)
@@ -240,7 +269,7 @@ def assemble(
             q.symbol.name,
             q.symbol.shape,
             q.symbol.dtype,
-            np.float64(q.step),
+            q.step,
             q.zero_point,
             bounds[q.symbol.name].lo,
             bounds[q.symbol.name].hi,
@@ -260,6 +289,8 @@ def assemble(
         integer.zero_points,
         (*notes, *integer.notes),
         integer.corrections,
+        () if network is None else network.titles,
+        network,
     )
     return _knowing(model, facts=bounds)
 
@@ -284,6 +315,7 @@ def load(directory: str | os.PathLike[str]) -> QuantizedModel:
         facts.zero_points,
         facts.notes,
         facts.corrections,
+        facts.output_names,
     )
     return _knowing(model, files=verified.files)
 

@@ -1,16 +1,27 @@
-"""What a run tells while it works: a progress bar on a terminal, plain lines elsewhere."""
+"""What a run tells while it works: progress bars on a terminal and in notebooks, plain lines elsewhere."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
+from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+from mrt.errors import ConfigError
+from mrt.messages import short
 
 STEPS = 10
 """How many lines tell of a task's progress where there is no terminal."""
+Tell = Callable[[int], None]
+"""What is told how many of something are done."""
+ProgressOption = Callable[[int], None] | bool | None
+"""How a caller wants to know of progress: by bars where they can be seen (True), by a function of the number of
+samples calibrated, or not at all."""
 
 
 def silent() -> Reporter:
@@ -31,25 +42,139 @@ class Reporter:
     def table(self, table: Table) -> None:
         self._console.print(table)
 
+    def step(self, name: str) -> AbstractContextManager[None]:
+        """To be entered while a step of this name is done."""
+        return nullcontext()
+
     @contextmanager
-    def progress(self, task: str, total: int, unit: str = "samples") -> Iterator[Callable[[int], None]]:
-        """Gives a function to be told how many of `total` samples, or whatever else is counted, are done."""
+    def progress(self, task: str, total: int, unit: str = "samples") -> Iterator[Tell]:
+        """Gives a function to be told how many of `total` samples, or whatever else is counted, are done; a total of 0
+        is not known."""
         if not self._console.is_terminal:
             yield self._plain(task, total, unit)
             return
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self._console, transient=True) as bar:
-            handle = bar.add_task(task, total=total)
+            handle = bar.add_task(task, total=total or None)
             yield lambda done: bar.update(handle, completed=done)
 
-    def _plain(self, task: str, total: int, unit: str) -> Callable[[int], None]:
+    def _plain(self, task: str, total: int, unit: str) -> Tell:
         told = 0
 
         def tell(done: int) -> None:
             nonlocal told
-            step = done * STEPS // total
+            step = done * STEPS // total if total else 0
             if step > told:
                 told = step
                 self.line(f"{task}: {done} of {total} {unit}")
 
         return tell
+
+
+class Told(Reporter):
+    """Tells a function how many samples one task has done, and nobody of anything else."""
+
+    def __init__(self, told: Tell, task: str) -> None:
+        super().__init__(Console(quiet=True))
+        self._told, self._task = told, task
+
+    @contextmanager
+    def progress(self, task: str, total: int, unit: str = "samples") -> Iterator[Tell]:
+        yield self._told if task == self._task else lambda done: None
+
+
+class Bars(Reporter):
+    """One bar for each step, which stays once the step is done; lines and tables are left out."""
+
+    def __init__(self, bars: Progress) -> None:
+        super().__init__(Console(quiet=True))
+        self._bars = bars
+        self._step: TaskID | None = None
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        above, self._step = self._step, self._bars.add_task(name, total=None)
+        try:
+            yield
+            total = self._bars.tasks[self._step].total or 1
+            self._bars.update(self._step, description=name, total=total, completed=total)
+            self._bars.stop_task(self._step)
+        finally:
+            self._step = above
+
+    @contextmanager
+    def progress(self, task: str, total: int, unit: str = "samples") -> Iterator[Tell]:
+        handle = self._bars.add_task(task, total=total or None) if self._step is None else self._step
+        name = self._bars.tasks[handle].description
+        self._bars.update(handle, description=name if task in name else f"{name}: {task}", total=total or None)
+        yield lambda done: self._bars.update(handle, completed=done)
+        self._bars.update(handle, description=name)
+
+
+class OneLine(Reporter):
+    """The step and what is done of it in one line, which is written over: for notebooks without ipywidgets."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(Console(quiet=True))
+        self._file, self._width = file, 0
+
+    def _show(self, text: str) -> None:
+        self._file.write("\r" + text.ljust(self._width))
+        self._file.flush()
+        self._width = len(text)
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        self._show(f"{name} …")
+        yield
+
+    @contextmanager
+    def progress(self, task: str, total: int, unit: str = "samples") -> Iterator[Tell]:
+        told = -1
+
+        def tell(done: int) -> None:
+            nonlocal told
+            share = done * 100 // total if total else done
+            if share != told:
+                told = share
+                self._show(f"{task}: {done}{f' of {total}' if total else ''} {unit}")
+
+        yield tell
+
+    def close(self) -> None:
+        self._show("")
+        self._file.write("\r")
+
+
+def rich_draws_in_notebooks() -> bool:
+    """Whether there are the widgets that rich draws bars with there."""
+    return find_spec("ipywidgets") is not None
+
+
+@contextmanager
+def reporting(progress: ProgressOption, task: str) -> Iterator[Reporter]:
+    """The reporter of a call from Python. task: whose samples a function is told of.
+
+    Bars are written to the terminal that standard error is, or into the cell of a notebook; elsewhere nothing is.
+    Raises ConfigError for what says no way to know of progress.
+    """
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise ConfigError(
+            f"progress is {short(progress)}; True for bars, None for silence, or a function of the number of samples "
+            f"is needed"
+        )
+    console = Console(stderr=True)
+    if not isinstance(progress, bool) and progress is not None:
+        yield Told(progress, task)
+    elif not progress or not (console.is_terminal or console.is_jupyter):
+        yield silent()
+    elif console.is_jupyter and not rich_draws_in_notebooks():
+        line = OneLine(sys.stdout)
+        try:
+            yield line
+        finally:
+            line.close()
+    else:
+        columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"), BarColumn())
+        with Progress(*columns, MofNCompleteColumn(), TimeElapsedColumn(), console=console) as bars:
+            yield Bars(bars)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
+from mrt.calibration.network import FloatNetwork
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import ConfigError, MRTError, QuantizationError
 from mrt.model import QuantizedModel, assemble
@@ -28,10 +29,11 @@ from mrt.quantization.algorithms.algorithm import (
 )
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
 from mrt.quantization.algorithms.moments import reading_moments, with_moments
-from mrt.quantization.algorithms.needs import needs_of
+from mrt.quantization.algorithms.needs import needs_of, values_of
 from mrt.quantization.expand import expand_graph, plan_graph
 from mrt.quantization.expansion import check_covered
 from mrt.quantization.integer.simplified import simplified
+from mrt.quantization.names import with_given_names
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.sensitivity import Sensitivity, sensitivity_of
 from mrt.quantization.simulation.simulation import Simulation, planned_weights
@@ -79,7 +81,8 @@ class Work:
     there is none. test: what is scored. runner: None for TVM on this machine. is_saved: whether results are saved, so
     that later steps may run with other options than were known before. notes: what a reader of the model should know.
     chosen: the options of quantization with the bits that single tensors got. subject: what is to be reported on, None
-    for nothing. started: when the work began, in seconds of `perf_counter`.
+    for nothing. started: when the work began, in seconds of `perf_counter`. network: the prepared network, compiled for
+    calibration and for what the next step runs it for; None where that runs nothing.
     """
 
     graph: Graph
@@ -92,6 +95,7 @@ class Work:
     started: float = field(default_factory=perf_counter)
     prepared: Prepared | None = None
     observed: Calibration | None = None
+    network: FloatNetwork | None = None
     notes: tuple[str, ...] = ()
     chosen: QuantizationConfig | None = None
     model: QuantizedModel | None = None
@@ -112,7 +116,8 @@ class Step:
 def run_steps(work: Work, last: Step) -> Work:
     """The work once the steps up to `last` are done."""
     for step in STEPS[: STEPS.index(last) + 1]:
-        work = step.run(work)
+        with work.report.step(step.name):
+            work = step.run(work)
     return work
 
 
@@ -149,6 +154,7 @@ def _prepare(work: Work) -> Work:
 
 
 def _calibrate(work: Work) -> Work:
+    work = _named(work)
     graph, settings = found(work.prepared).graph, work.settings
     check_covered(graph)
     settings.quantize.check_against(graph)
@@ -157,16 +163,40 @@ def _calibrate(work: Work) -> Work:
     data, runner = _batches(work, graph), work.runner or default_runner()
     for note in data.notes:
         work.report.line(f"calibrate: {note}")
-    observed = _observed(work, graph, data, runner)
+    network = _network(work, graph, runner)
+    observed = _observed(work, network, data, runner)
     notes: tuple[str, ...] = ()
     for name in settings.quantize.parameter_changes:
         changed = _changed(graph, name, observed, settings.quantize, Samples(data, settings.calibrate, runner))
         graph, notes, known = changed.graph, (*notes, *changed.notes), changed.observed
         is_known = known is not None and known.covers(needs_of(graph, settings.quantize, work.is_saved))
-        observed = known if known is not None and is_known else _observed(work, graph, data, runner)
+        if known is None or not is_known:
+            network = _network(work, graph, runner)
+            known = _observed(work, network, data, runner)
+        observed = known
     prepared = found(work.prepared)
     prepared = replace(prepared, graph=graph, notes=(*prepared.notes, *notes))
-    return replace(work, prepared=prepared, observed=observed, notes=(*work.notes, *data.notes, *notes))
+    notes = (*work.notes, *data.notes, *notes)
+    return replace(work, prepared=prepared, observed=observed, network=_kept(work, network), notes=notes)
+
+
+def _network(work: Work, graph: Graph, runner: Runner) -> FloatNetwork:
+    """The network to be calibrated. Where the next step follows at once, it is compiled for that too."""
+    config = work.settings.quantize
+    return FloatNetwork(
+        graph, runner, work.settings.calibrate.batch_size, () if work.is_saved else values_of(graph, config)
+    )
+
+
+def _kept(work: Work, network: FloatNetwork) -> FloatNetwork | None:
+    """The compiled network, if the next step runs it."""
+    return network if not work.is_saved and values_of(network.graph, work.settings.quantize) else None
+
+
+def _named(work: Work) -> Work:
+    """The work with overrides by the names of the prepared graph, where the model's own are given."""
+    config = with_given_names(work.settings.quantize, work.graph, found(work.prepared).graph)
+    return replace(work, settings=replace(work.settings, quantize=config))
 
 
 def _batches(work: Work, graph: Graph) -> Batches:
@@ -195,14 +225,15 @@ def _changed(graph: Graph, name: str, observed: Calibration, config: Quantizatio
     return changed
 
 
-def _observed(work: Work, graph: Graph, data: Batches, runner: Runner) -> Calibration:
-    settings = work.settings
+def _observed(work: Work, network: FloatNetwork, data: Batches, runner: Runner) -> Calibration:
+    settings, graph = work.settings, network.graph
     needs = needs_of(graph, settings.quantize, work.is_saved)
     with work.report.progress("calibrate", data.total) as progress:
-        return calibrate(graph, data, needs, settings.calibrate, runner, progress)
+        return calibrate(graph, data, needs, settings.calibrate, runner, progress, network)
 
 
 def _quantize(work: Work) -> Work:
+    work = _named(work)
     prepared, config = found(work.prepared), work.settings.quantize
     graph = prepared.graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
@@ -210,7 +241,8 @@ def _quantize(work: Work) -> Work:
         chosen = _choices(work, samples)
     observed = chosen.observed
     integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
-    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, (*work.notes, *chosen.notes))
+    notes = (*work.notes, *chosen.notes)
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model, chosen=chosen.config)
@@ -218,6 +250,7 @@ def _quantize(work: Work) -> Work:
 
 def plan(work: Work) -> Plan:
     """The plan by which the step `quantize` would expand the network. work: calibrated."""
+    work = _named(work)
     graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
     samples = None if config.more_bits == "none" else _samples(work, graph, lambda done: None)
     if samples is not None:
@@ -231,6 +264,7 @@ def sensitivity(work: Work) -> Sensitivity:
 
     work: calibrated. Raises ConfigError where it has no data to run the network on, and what the step raises.
     """
+    work = _named(work)
     graph = found(work.prepared).graph
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress)
@@ -264,7 +298,11 @@ def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Sampl
     if work.data is None:
         return None
     data = _batches(work, graph)
-    return Samples(data, work.settings.calibrate, work.runner or default_runner(), progress, total=data.total)
+    runner, settings = work.runner or default_runner(), work.settings
+    network = work.network
+    if network is None or network.graph is not graph:
+        network = FloatNetwork(graph, runner, settings.calibrate.batch_size, values_of(graph, settings.quantize))
+    return Samples(data, settings.calibrate, runner, progress, total=data.total, network=network)
 
 
 def _with_more_bits(

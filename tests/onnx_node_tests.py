@@ -61,6 +61,7 @@ PARAMETERS: Mapping[str, tuple[int, ...]] = {
     "RotaryEmbedding": (3,),
     "AffineGrid": (1,),
     "GridSample": (1,),
+    "TopK": (1,),
     **dict.fromkeys(("Col2Im", "DFT"), (1, 2)),
     "STFT": (1, 2, 3),
     **dict.fromkeys(("BlackmanWindow", "HammingWindow", "HannWindow"), (0,)),

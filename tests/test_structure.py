@@ -40,15 +40,17 @@ ORDER = (
     "mrt.steps",
     "mrt.model_evaluation mrt.batches",
     "mrt.report",
-    "mrt.model mrt.datasets mrt.workspace mrt.evaluation",
+    "mrt.model mrt.datasets mrt.workspace",
+    "mrt.scoring mrt.model_page",
     "mrt.model_exports mrt.config",
     "mrt.export",
     "mrt.backend",
     "mrt.runtime mrt.certificate expansions",
     "mrt.quantization mrt.module_record",
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
-    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths",
-    "mrt.messages mrt.plugins mrt.collector mrt.progress mrt.workers mrt.tvm_errors mrt.lean_tvm",
+    "mrt.samples mrt.evaluation",
+    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress",
+    "mrt.messages mrt.plugins mrt.collector mrt.workers mrt.tvm_errors mrt.lean_tvm",
     "mrt.errors mrt.version",
 )
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
@@ -81,18 +83,19 @@ QUANTIZATION = tuple(
         "algorithms.channel_choice",
         "plan",
         "expansion",
-        "integer tensor_plan demand integer_inputs",
+        "integer tensor_plan demand integer_inputs names",
         "algorithms.gptq_rounding",
         "algorithms.least_error_rounding",
         "algorithms.nearest_rounding algorithms.max_range algorithms.percentile_range algorithms.historical_range "
         "algorithms.least_error_range algorithms.integer_least_squares",
         "algorithms.algorithm",
         "constant_grids options granularity cost exact_integers",
-        "quantizer",
+        "quantizer remedies",
     )
 )
 """Quantization from top to bottom: of the algorithms some run an expansion, and some serve one."""
 FRONTEND = (
+    "mrt.frontend.anything",
     "mrt.frontend",
     "mrt.frontend.formats",
     "mrt.frontend.onnx mrt.frontend.mxnet mrt.frontend.openvino mrt.frontend.tflite "
@@ -140,6 +143,7 @@ RECORDS = {
         mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/tile_as_concat.py
         mrt/backend/rewrites/widen_clips.py mrt/export/onnx/node.py mrt/simplification/integer.py""",
     "what scales the rows of a weight asks for a layer, which has them": "mrt/quantization/equalization/layers.py",
+    "a normalization is spelled out by a root": "mrt/quantization/presets.py",
     "what a network masks is seen by the operators in front of a softmax": "mrt/quantization/plan/attention_masks.py",
     "a network that was quantized in training is told by its quantizers": """
         mrt/quantization/constant_grids.py mrt/quantization/plan/rounded_anew.py

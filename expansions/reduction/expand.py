@@ -56,7 +56,8 @@ def expand_reduction(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBui
     choice = _Choice(operands, plan, builder.observed)
     sums, notes = choice.of_most_bits() if given is None else choice.of_given(given)
     builder.notes.extend(f"{op.name} ({op.op}): {note}" for note in notes)
-    builder.dequantized_weight = lambda: form.weight(sums.weight.real, form.groups)
+    weight = sums.weight  # alone: whoever keeps the function keeps nothing else of the expansion
+    builder.dequantized_weight = lambda: form.weight(weight.real, form.groups)
     return emit(sums, builder)
 
 

@@ -19,6 +19,7 @@ from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine, one_line, resolved
+from mrt.backend.memory.alignment import Shelf
 from mrt.backend.rewrites.known_bounds import bounds_of_inputs, known_bounds
 from mrt.backend.rewrites.with_quantizers import with_quantizers
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
@@ -59,14 +60,16 @@ def compile_model(
     target: Target = NATIVE,
     tuner: Tuner | None = None,
     workers: int = 1,
+    output_names: Sequence[str] = (),
 ) -> Module:
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
     The arguments and errors are those of `lower_model`.
     """
-    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers)
+    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers, output_names)
     lowered.builder.add_bytes(lowered.metadata.to_json().encode(), METADATA)
-    linkable = compile_linkable(lowered.builder.module(), lowered.machine, lowered.compiler, lowered.linker)
+    builder, machine = lowered.builder, lowered.machine
+    linkable = compile_linkable(builder.module(), machine, lowered.compiler, lowered.linker, builder.shelf)
     return Module(linkable, lowered.metadata)
 
 
@@ -79,13 +82,15 @@ def lower_model(
     target: Target = NATIVE,
     tuner: Tuner | None = None,
     workers: int = 1,
+    output_names: Sequence[str] = (),
 ) -> LoweredModel:
     """The functions of an integer graph and of the float tail that takes its dequantized outputs in order.
 
     Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
     the facts of the integer graph's, in order. digest: SHA-256 of the model's certificate; the module carries it.
     tuner: chooses tilings by what is measured and known of them; without it they are those of the rules. workers: how
-    many calls the module is to run side by side (see `plan_batch`), by code for one core.
+    many calls the module is to run side by side (see `plan_batch`), by code for one core. output_names: what the
+    outputs of a call are called.
     Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
     not made for this machine, or nothing links code for the target; ModelFileError for a database of tilings that is
     missing or broken.
@@ -97,7 +102,7 @@ def lower_model(
     batch = _common_batch(graph, inputs, outputs, postprocess)
     made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)
     constants, states = _constants_in_results(graph, postprocess), _states(graph, postprocess)
-    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *constants, states)
+    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *constants, states, tuple(output_names))
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_quantizers(graph, inputs, outputs, postprocess)
 
@@ -181,27 +186,33 @@ def compile_executable(
     module: tvm.IRModule,
     machine: Machine,
     compiler: KernelCompiler | None = None,
-    constants_given: Collection[str] = (),
+    by_bytes: Collection[str] = (),
+    shelf: Shelf | None = None,
 ) -> Executable:
     """An executable of what a `ModuleBuilder` made, to be run; CompilationError with TVM's reason if there is none.
 
-    compiler: what compiles kernels of the module already, and gives modules. constants_given: see `join_calls`.
+    compiler: what compiles kernels of the module already, and gives modules. by_bytes, shelf: see `join_calls`.
     """
     compiler = compiler or KernelCompiler(machine)
     with compiling(machine):
-        bytecode, joined = _joined(module, compiler, constants_given)
+        bytecode, joined = _joined(module, compiler, by_bytes, shelf)
         return Executable(bytecode, written_calls(joined.calls, False, machine), compiler.finish(), joined.constants)
 
 
 def compile_linkable(
-    module: tvm.IRModule, machine: Machine, compiler: KernelCompiler, linker: Linker = THIS_MACHINE
+    module: tvm.IRModule,
+    machine: Machine,
+    compiler: KernelCompiler,
+    linker: Linker = THIS_MACHINE,
+    shelf: Shelf | None = None,
 ) -> Linkable:
     """What is linked to a library of what a `ModuleBuilder` made; raises as `compile_executable`.
 
-    compiler: what compiles kernels of the module already, and gives object files. linker: what links them.
+    compiler: what compiles kernels of the module already, and gives object files. linker: what links them. shelf: see
+    `join_calls`.
     """
     with compiling(machine):
-        bytecode, joined = _joined(module, compiler)
+        bytecode, joined = _joined(module, compiler, shelf=shelf)
         calling = as_object(written_calls(joined.calls, True, machine))
         # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
         library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
@@ -227,20 +238,26 @@ def compiling(machine: Machine) -> Iterator[None]:
 
 
 def _joined(
-    module: tvm.IRModule, compiler: KernelCompiler, constants_given: Collection[str] = ()
+    module: tvm.IRModule,
+    compiler: KernelCompiler,
+    by_bytes: Collection[str] = (),
+    shelf: Shelf | None = None,
 ) -> tuple[Any, Joined]:
     """The virtual machine's bytecode, and what it was made of; `compiler` is given the kernels that it lacks."""
-    joined, builder = joined_calls(module, compiler, constants_given), relax.ExecBuilder()
+    joined, builder = joined_calls(module, compiler, by_bytes, shelf), relax.ExecBuilder()
     vm_build._vmcodegen(builder, _pipeline()(joined.functions))
     return builder.get(), joined
 
 
-def joined_calls(module: tvm.IRModule, compiler: KernelCompiler, constants_given: Collection[str] = ()) -> Joined:
+def joined_calls(
+    module: tvm.IRModule, compiler: KernelCompiler, by_bytes: Collection[str] = (), shelf: Shelf | None = None
+) -> Joined:
     """The calls of a module's functions; `compiler` is given the kernels that it lacks."""
     kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
     for name in sorted(kernels):
         compiler.add(name, kernels[name])
-    return join_calls(module, constants_given, {name for name, made in kernels.items() if prefetching_steps(made)})
+    prefetching = {name for name, made in kernels.items() if prefetching_steps(made)}
+    return join_calls(module, by_bytes, prefetching, shelf)
 
 
 def written_calls(calls: Mapping[str, Calls], by_symbol: bool, machine: Machine) -> Any:

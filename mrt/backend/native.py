@@ -60,7 +60,7 @@ def compile_native(
     """
     lowered = lower_model(graph, inputs, outputs, postprocess, digest, target)
     with compiling(lowered.machine):
-        joined = joined_calls(lowered.builder.module(), lowered.compiler)
+        joined = joined_calls(lowered.builder.module(), lowered.compiler, shelf=lowered.builder.shelf)
         calling = as_object(written_calls(joined.calls, True, lowered.machine))
         objects = (*lowered.compiler.finish(), calling)
     functions = {

@@ -8,12 +8,13 @@ from threading import local
 from typing import Any
 
 import numpy as np
+import tvm_ffi
 
 from mrt.backend.build import compile_executable
 from mrt.backend.link.kernel_compiler import KernelCompiler, in_memory
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
-from mrt.backend.memory.alignment import tensor_of
+from mrt.backend.memory.alignment import empty, side_by_side
 from mrt.backend.rewrites.known_bounds import Bounds
 from mrt.compilation import NATIVE, Target, TargetConfig
 from mrt.runtime import virtual_machine
@@ -47,15 +48,21 @@ class TvmRunner:
         builder = ModuleBuilder(machine, on_function=compiler.add)
         storages = builder.add(graph, MAIN, self.known, as_they_lie=True)
         builder.add_bytes(b"\0", RELEASE)
+        places, size = side_by_side(np.dtype(each.dtype).itemsize * each.type.size for each in graph.inputs)
         # Constants would be hashed before they became part of the executable, which takes as long as a few runs.
-        executable = compile_executable(builder.module(), machine, compiler, constants_given=(MAIN,))
+        executable = compile_executable(builder.module(), machine, compiler, (MAIN,), builder.shelf)
         machines = _Machines(executable)
+        fed_alone = Graph(graph.inputs, graph.inputs)  # the constants hold all that is needed of the parameters
 
         def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
-            fed, functions = graph.feed(feeds), machines.own
-            arguments = [tensor_of(fed[symbol.name]) for symbol in graph.inputs]
+            fed, functions = fed_alone.feed(feeds), machines.own
+            inputs = empty((size,), np.uint8)
+            for symbol, place in zip(fed_alone.inputs, places, strict=True):
+                array = fed[symbol.name]
+                inputs[place : place + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
+            given = functions[MAIN](tvm_ffi.from_dlpack(inputs), executable.constants)
             # Outputs may be hundreds of MiB: they are not copied, and nobody but the caller holds them.
-            outputs = [np.from_dlpack(output) for output in functions[MAIN](*arguments, executable.constants)]
+            outputs = [np.from_dlpack(output) for output in given]
             functions[RELEASE]()
             return [storage.read(output) for storage, output in zip(storages, outputs, strict=True)]
 

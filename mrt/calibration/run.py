@@ -6,26 +6,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-import numpy as np
-
 from mrt.algorithm_registry import find_algorithm
 from mrt.calibration.channels import ChannelObserver, by_channel
 from mrt.calibration.derived import derive, find_derived
+from mrt.calibration.network import FloatNetwork, Values
 from mrt.calibration.observers import MeanObserver, RangeObserver, Ranging
 from mrt.calibration.options import CalibrationConfig
 from mrt.calibration.range_method import RangeMethod
 from mrt.calibration.ranges import Calibration, Channels, Needs, Range, range_of
 from mrt.calibration.stream import Chunk, chunks, reject_non_finite
-from mrt.collector import paused_collector
 from mrt.errors import DataError, GraphError
-from mrt.symbol import Array, Evaluate, Graph, Runner, Symbol
+from mrt.symbol import Array, Graph, Runner, Symbol
 from mrt.symbol.channels import channel_axes
-from mrt.symbol.rebatch import batch_of, sized
+from mrt.symbol.rebatch import batch_of
 from mrt.workers import in_order
-
-CHUNK_BYTES, OBSERVED_BYTES = 2**25, 2**29
-"""What the observed tensors of one chunk of samples may take, 32 MiB, and those of all chunks that run at once. What is
-small stays in the cache from the kernel that makes it to the one that reads it."""
 
 _Moment = tuple[Channels, int]
 """The mean of the values of channels, to this power."""
@@ -38,16 +32,19 @@ def calibrate(
     config: CalibrationConfig,
     runner: Runner,
     progress: Callable[[int], None] | None = None,
+    network: FloatNetwork | None = None,
 ) -> Calibration:
     """What is needed of the tensors of a float graph, over the samples of `batches`; ranges by the method of `config`.
 
     batches: arrays by input name, or the array of a single input, of any number of samples each, axis 0 counting them.
-    progress: told how many samples were seen, after every chunk.
+    progress: told how many samples were seen, after every chunk. network: of the graph, for the batch size of
+    `config`, where it is asked for values besides.
 
     The stream is cut into chunks of at most `config.batch_size` samples, fewer where their observed tensors would take
     more than CHUNK_BYTES; the graph is compiled once for that, or for the batch that it bakes in. Each core takes a
-    chunk at a time, as long as those at once stay below OBSERVED_BYTES. Results depend neither on batches nor on cores,
-    memory on neither samples nor `config.batch_size`. Parameters are observed exactly, whatever the method.
+    chunk at a time, as long as those at once stay below OBSERVED_BYTES (`FloatNetwork`). Results depend neither on
+    batches nor on cores, memory on neither samples nor `config.batch_size`. Parameters are observed exactly, whatever
+    the method.
 
     Raises GraphError for an unknown name, DataError for unusable data, naming the sample that makes NaN or infinity.
     """
@@ -66,7 +63,8 @@ def calibrate(
     derived = find_derived(graph, axes, observed) if method.covers_all else {}
     if fed or computed:
         run = [symbol for symbol in computed if symbol not in derived]
-        _observe_samples(graph, batches, fed, run, seen, config, runner, progress)
+        network = network or FloatNetwork(graph, runner, config.batch_size)
+        _observe_samples(network, batches, fed, run, seen, config, progress)
     _derive_rest(graph, derived, axes, seen)
     means, squares = (
         {channels: seen[channels.tensor].means[channels, power].mean for channels in asked}
@@ -108,25 +106,22 @@ def _unobserved(
 
 
 def _observe_samples(
-    graph: Graph,
+    network: FloatNetwork,
     batches: Iterable[Mapping[str, Array]],
     fed: Sequence[Symbol],
     run: Sequence[Symbol],
     seen: Mapping[str, _Seen],
     config: CalibrationConfig,
-    runner: Runner,
     progress: Callable[[int], None] | None,
 ) -> None:
     """Adds to `seen` what all samples show of the inputs `fed` and of the tensors `run`, chunk by chunk."""
-    sample = _sample_bytes((*fed, *run), batch_of(graph))
-    compiled = _compile(graph, run, max(min(config.batch_size, int(CHUNK_BYTES / sample)), 1), runner)
+    given, inputs = network.values(run, beside=fed), network.graph.inputs
     blank = {symbol.name: seen[symbol.name].copy() for symbol in (*fed, *run)}
 
     def observe(chunk: Chunk) -> tuple[Chunk, dict[str, _Seen]]:
-        return chunk, _observed(fed, run, compiled, chunk, {name: state.copy() for name, state in blank.items()})
+        return chunk, _observed(fed, run, given, chunk, {name: state.copy() for name, state in blank.items()})
 
-    at_once = int(OBSERVED_BYTES / (sample * compiled.batch))
-    for chunk, found in in_order(observe, chunks(batches, graph.inputs, compiled.batch, config.samples), at_once):
+    for chunk, found in in_order(observe, chunks(batches, inputs, given.batch, config.samples), given.at_once):
         for name, state in found.items():
             seen[name].merge(state)
         if progress is not None:
@@ -209,20 +204,14 @@ class _Seen:
         return replace(whole, channels=ranges, observations=count)
 
 
-@dataclass(frozen=True)
-class _Compiled:
-    evaluate: Evaluate
-    batch: int
-
-
 def _observed(
-    fed: Sequence[Symbol], computed: Sequence[Symbol], compiled: _Compiled, chunk: Chunk, seen: dict[str, _Seen]
+    fed: Sequence[Symbol], computed: Sequence[Symbol], given: Values, chunk: Chunk, seen: dict[str, _Seen]
 ) -> dict[str, _Seen]:
     """`seen` with what one chunk gives. Its tensors are let go on return."""
     for symbol in fed:
-        seen[symbol.name].observe(symbol, _samples(chunk.arrays[symbol.name], chunk, compiled.batch), chunk.first)
-    for symbol, value in zip(computed, compiled.evaluate(chunk.arrays), strict=True):
-        seen[symbol.name].observe(symbol, _samples(value, chunk, compiled.batch), chunk.first)
+        seen[symbol.name].observe(symbol, _samples(chunk.arrays[symbol.name], chunk, given.batch), chunk.first)
+    for symbol, value in zip(computed, given.evaluate(chunk.arrays), strict=True):
+        seen[symbol.name].observe(symbol, _samples(value, chunk, given.batch), chunk.first)
     return seen
 
 
@@ -243,20 +232,6 @@ def _constant_values(graph: Graph, constants: Sequence[Symbol]) -> list[Array]:
         except DataError:
             raise DataError(f"parameter {symbol.name} ({symbol.type}) holds NaN or infinity") from None
     return values
-
-
-def _sample_bytes(observed: Sequence[Symbol], batch: int) -> float:
-    """What the observed tensors of one sample take, at least 1; batch: the samples that the tensors' types are for."""
-    return max(sum(symbol.type.size * np.dtype(symbol.dtype).itemsize for symbol in observed) / batch, 1.0)
-
-
-@paused_collector()
-def _compile(graph: Graph, computed: Sequence[Symbol], batch_size: int, runner: Runner) -> _Compiled:
-    """One executable whose outputs are `computed`, for `batch_size` samples or, where that is refused, as read."""
-    if not computed:
-        return _Compiled(lambda feeds: [], batch_size)
-    wanted = sized(graph.with_outputs(computed), batch_size)
-    return _Compiled(runner.prepare(wanted), batch_of(wanted))
 
 
 def samples_of(symbol: Symbol, value: Array, chunk: Chunk, batch: int) -> Array:

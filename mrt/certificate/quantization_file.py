@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import Field
 
 from mrt.errors import ModelFileError
 from mrt.symbol import Array, Graph
+from mrt.symbol.files import indented_json
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.strict_json import Floats, Integers, StrictModel, parse_json, validated
 
@@ -25,7 +27,7 @@ class Range(StrictModel):
 
 class _File(StrictModel):
     """What stands in the file. A model that was saved before there was bias correction has no corrections, one that
-    keeps nothing between calls has no states."""
+    keeps nothing between calls has no states, and where outputs are called as their tensors no names stand."""
 
     format_version: Literal[1]
     inputs: list[dict[str, Any]]
@@ -36,6 +38,7 @@ class _File(StrictModel):
     notes: list[str]
     corrections: dict[str, Floats] = Field(default_factory=dict)
     states: dict[str, str] = Field(default_factory=dict)
+    output_names: list[str] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,7 @@ class QuantizationFacts:
     notes: tuple[str, ...]
     corrections: dict[str, Array]
     states: dict[str, str]
+    output_names: tuple[str, ...]
 
     @classmethod
     def from_json(cls, content: bytes, path: str) -> QuantizationFacts:
@@ -69,7 +73,7 @@ class QuantizationFacts:
             if found.lo > found.hi:
                 raise ModelFileError(f"{path}: thresholds.{name} is [{found.lo}, {found.hi}]; lo <= hi is needed")
         rest = data.thresholds, data.scales, data.zero_points, tuple(data.notes), data.corrections, data.states
-        return cls(inputs, outputs, *rest)
+        return cls(inputs, outputs, *rest, tuple(data.output_names))
 
     def check_tensors(self, graph: Graph, path: str) -> None:
         """ModelFileError where a scale is not positive, or it or a zero point does not fit its tensor of the graph.
@@ -88,6 +92,34 @@ class QuantizationFacts:
         for name, scale in self.scales.items():
             if not (scale > 0).all():
                 raise ModelFileError(f"{path}: scales.{name} is {scale}; positive numbers are needed")
+
+
+def quantization_json(
+    inputs: Sequence[TensorQuantization],
+    outputs: Sequence[TensorQuantization],
+    ranges: Mapping[str, Any],
+    scales: Mapping[str, Any],
+    zero_points: Mapping[str, Any],
+    notes: Sequence[str],
+    corrections: Mapping[str, Array],
+    states: Mapping[str, str],
+    output_names: Sequence[str],
+) -> str:
+    """The text of the file. ranges: with `to_json`."""
+    return indented_json(
+        {
+            "format_version": FORMAT_VERSION,
+            "inputs": [entry.to_json() for entry in inputs],
+            "outputs": [entry.to_json() for entry in outputs],
+            "thresholds": {name: found.to_json() for name, found in ranges.items()},
+            "scales": {name: np.asarray(scale) for name, scale in scales.items()},
+            "zero_points": {name: np.asarray(zero) for name, zero in zero_points.items()},
+            "notes": notes,
+            "corrections": dict(corrections),
+            **({"states": dict(states)} if states else {}),
+            **({"output_names": output_names} if output_names else {}),
+        }
+    )
 
 
 def _broadcasts(array: Array, shape: tuple[int, ...]) -> bool:

@@ -128,6 +128,7 @@ def _open_verified(folder: Path) -> Verified:
         tail = _graph(folder, files, POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE)
         _check_tail(tail, graph)
         _check_nothing_else(tail, folder, files, POSTPROCESS_FILE, POSTPROCESS_PARAMETERS_FILE)
+    _check_titles(facts, tail or graph)
     summary = Summary(
         len(derived.tensors),
         sum(derived.operators.values()),
@@ -207,6 +208,14 @@ def _check_states(facts: QuantizationFacts, graph: Graph) -> None:
                 f"{QUANTIZATION_FILE}: state {held.name} has scale {held.scale} and zero point {held.zero_point}, and "
                 f"{given.name}, which it holds next, {given.scale} and {given.zero_point}; they must be the same"
             )
+
+
+def _check_titles(facts: QuantizationFacts, whole: Graph) -> None:
+    """VerificationError unless quantization.json names as many outputs as a call gives, or none. whole: gives them."""
+    if len(facts.output_names) not in (0, len(whole.outputs)):
+        raise VerificationError(
+            f"{QUANTIZATION_FILE} names the outputs {list(facts.output_names)}; there are {len(whole.outputs)}"
+        )
 
 
 def _check_tail(tail: Graph, graph: Graph) -> None:

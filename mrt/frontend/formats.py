@@ -129,7 +129,7 @@ def load_model(
     _check_taken(format, options)
     graph = format.read(path, options)
     turned = BatchFirst(options.batch_axes)(graph) if options.batch_axes else graph
-    return replace(with_states(turned, states or {}, initial), notes=graph.notes)
+    return with_states(turned, states or {}, initial)
 
 
 def _check_taken(format: Format, options: ReadOptions) -> None:

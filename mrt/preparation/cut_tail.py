@@ -30,8 +30,8 @@ class Cut:
 def cut_tail(graph: Graph, split: Sequence[str] = (), softmax: bool = True, left_out: Collection[str] = ()) -> Cut:
     """Cuts `graph` before the symbols that `split` names and, with `softmax`, before trailing softmaxes.
 
-    1. A softmax, or the logarithm of one, that reaches outputs only, directly or through reshapes and transposes, is
-       where a tail begins.
+    1. A softmax, or the logarithm of one, that reaches outputs only, directly or through reshapes, transposes and a
+       choice of the largest, is where a tail begins.
     2. So is every operator whose name is in `split` or matches an fnmatch pattern there. ConfigError for one that
        matches none, neither here nor among `left_out`, the operators of the file that its reader left out.
     3. Whatever depends on the beginning of a tail is in the tail. Where the tail reads other tensors, these cross the
@@ -98,6 +98,10 @@ def _softmaxes(graph: Graph) -> tuple[list[Symbol], list[Refusal]]:
 
 def _passes_on(symbol: Symbol) -> bool:
     """Whether it may stand between a softmax and an output."""
+    return _moves(symbol) or symbol.operator.compares_elements
+
+
+def _moves(symbol: Symbol) -> bool:
     return symbol.operator.keeps_order or isinstance(symbol.operator, Transpose)
 
 

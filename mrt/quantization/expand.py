@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mrt.calibration import Calibration, Range
-from mrt.collector import paused_collector
+from mrt.collector import give_back_freed, paused_collector
 from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.algorithm import Rounding, find_algorithm
 from mrt.quantization.algorithms.channel_choice import resolve_granularity
@@ -31,6 +31,9 @@ from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.states import state_names
 from mrt.symbol.types import narrowest_dtype
+
+BYTES_BETWEEN = 2**24
+"""Freed memory is given back after so many bytes of parameters: what is made on the way takes several times as much."""
 
 
 @paused_collector()
@@ -111,6 +114,8 @@ class Expander:
         self._wide: dict[Symbol, Quantized] = {}
         self._states = state_names(self.graph)
         self._corrections: dict[str, Array] = {}
+        self._read = 0
+        """Bytes of parameters that were expanded since freed memory was given back."""
         self.inputs = tuple(self._input(symbol) for symbol in self.graph.inputs)
         """The integer graph's inputs, with what their quantizers saturate to."""
 
@@ -139,6 +144,10 @@ class Expander:
         self.builder.begin(symbol)
         inputs = Inputs(symbol, tuple(values))
         self._wide[symbol] = expansion_of(symbol).expand(symbol, inputs, self.plan, self.builder)
+        self._read += sum(value.nbytes for value in values if isinstance(value, np.ndarray))
+        if self._read > BYTES_BETWEEN:
+            self._read = 0
+            give_back_freed()
         return self._wide[symbol]
 
     def correct(self, symbol: Symbol, correction: Array) -> None:
@@ -208,16 +217,33 @@ class Expander:
         return self.builder.quantized(self.builder.cast(output.symbol, dtype), output.scale, output.zero_points)
 
 
-def rounded_weights(planned: PlannedGraph, observed: Calibration | None = None) -> dict[str, Array]:
-    """The real values of the integer weight of every reduction, float64 of the weight's shape, by the reduction's name.
+class RoundedWeights(Mapping[str, Array]):
+    """The real values of integer weights by the reduction's name, float64 of the weight's shape.
 
-    Raises what `expand_graph` does.
+    The integers are held, and each weight is made anew when it is asked for: all of them would take eight times the
+    bytes.
     """
+
+    def __init__(self, made: Mapping[str, Callable[[], Array]]) -> None:
+        self._made = dict(made)
+
+    def __getitem__(self, name: str) -> Array:
+        return self._made[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def rounded_weights(planned: PlannedGraph, observed: Calibration | None = None) -> RoundedWeights:
+    """What the integer weight of every reduction stands for; raises what `expand_graph` does."""
     expander = Expander(planned, observed)
-    found: dict[str, Array] = {}
+    found: dict[str, Callable[[], Array]] = {}
     for symbol in expander.graph.operators:
         expander.expand(symbol)
         dequantized = expander.builder.dequantized_weight
         if dequantized is not None and symbol.channel_axis is not None:
-            found[symbol.name] = dequantized()
-    return found
+            found[symbol.name] = dequantized
+    return RoundedWeights(found)

@@ -6,10 +6,7 @@ from collections.abc import Mapping
 
 from mrt.quantization.options import InputConfig
 from mrt.symbol import Graph, Interval, Symbol
-from mrt.symbol.masks import compared_places, forbidding_condition, forbids, passed_on
-
-LOWERS = -1000.0
-"""A mask brings the scores that it forbids down by as much, or more."""
+from mrt.symbol.masks import LOWERS, compared_places, forbidding_condition, forbids, passed_on
 
 
 def integer_inputs(graph: Graph, declared: Mapping[str, InputConfig]) -> dict[str, InputConfig]:

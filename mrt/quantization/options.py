@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
@@ -96,9 +97,12 @@ class OutputConfig(_Options):
 
     Where no bits are given, an output that is joined of parts of other ranges has as many more as leave each part 12,
     up to 24, and one that nothing rounds in a network that brings quantizers has 24, with room beyond its range.
+    room: how many times as far as calibrated an output reaches before it saturates, as far as it can; 4 by the presets
+    best and fast where no bits are given.
     """
 
     bits: int = Field(default=16, ge=2, le=16)
+    room: float = Field(default=1.0, ge=1.0, le=256.0)
 
 
 class InputConfig(_Options):
@@ -236,19 +240,32 @@ class QuantizationConfig(_Options):
         types = {symbol.name: symbol.type for symbol in graph.inputs}
         for name, options in self.inputs.items():
             if name not in types:
-                raise ConfigError(f"quantize.inputs.{name} is no input of the model; its inputs are {list(types)}")
+                raise ConfigError(
+                    f"quantize.inputs.{name} (in Python QuantizationConfig.inputs) is no input of the model; its "
+                    f"inputs are {list(types)}"
+                )
             if types[name].is_integer and (options.scale, options.zero_point) != (1.0, 0):
                 raise ConfigError(
                     f"quantize.inputs.{name} has scale {options.scale} and zero_point {options.zero_point}, but the "
                     f"model takes integers there ({types[name]}): scale 1 and zero_point 0 are needed"
                 )
         for pattern in self.overrides:
-            if not any(_matches(pattern, symbol.name) for symbol in graph.symbols):
-                raise ConfigError(f"quantize.overrides.{pattern} matches no symbol of the prepared graph")
+            if not any(matches(pattern, symbol.name) for symbol in graph.symbols):
+                raise no_override(pattern, [symbol.name for symbol in graph.symbols])
 
     def _matching(self, name: str) -> list[Override]:
-        return [override for pattern, override in self.overrides.items() if _matches(pattern, name)]
+        return [override for pattern, override in self.overrides.items() if matches(pattern, name)]
 
 
-def _matches(pattern: str, name: str) -> bool:
+def matches(pattern: str, name: str) -> bool:
+    """Whether a name or fnmatch pattern means a symbol."""
     return pattern == name or fnmatchcase(name, pattern)
+
+
+def no_override(pattern: str, names: Iterable[str]) -> ConfigError:
+    """The error for an override that means nothing, with the nearest of the names that would mean something."""
+    near = get_close_matches(pattern, list(dict.fromkeys(names)), 3, cutoff=0.4)
+    meant = f"did you mean {', '.join(near)}?" if near else "mrt.prepare(model) shows the names"
+    return ConfigError(
+        f"quantize.overrides.{pattern} matches no symbol of the prepared graph, and no name of the model's own; {meant}"
+    )

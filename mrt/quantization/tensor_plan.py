@@ -71,6 +71,11 @@ class TensorPlan:
         return self.range.magnitude
 
     @property
+    def covers_part(self) -> bool:
+        """Whether NARROW readers get a quantizer of the part of the range that they tell apart."""
+        return self.used is not None or self.narrow != self.own
+
+    @property
     def rounded_to(self) -> Target:
         """The quantizer that the tensor is rescaled to next, or else its own."""
         return self.next_target or self.own

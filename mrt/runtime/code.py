@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import struct
 import tempfile
 from collections.abc import Sequence
@@ -69,7 +70,14 @@ class Linkable:
         try:
             create_shared(str(path), [str(part) for part in parts], list(options), cc=command)
         except RuntimeError as error:
-            raise CompilationError(f"the module cannot be linked by {command}: {_said(error)}") from error
+            foreign = foreign_machine(self.objects[0])
+            other = (
+                f"; it is code for {foreign}, this machine is {platform.machine()}: name a compiler for {foreign} by "
+                f"the key linker of the target, or compile for this machine, target='native'"
+            )
+            raise CompilationError(
+                f"the module cannot be linked by {command}: {_said(error)}{other if foreign else ''}"
+            ) from error
 
     def library(self) -> Library:
         """What is linked; CompilationError where that fails, or where there is no room for it."""
@@ -105,8 +113,8 @@ class Library:
         """
         if machine := foreign_machine(self.content):
             raise CompilationError(
-                f"the module is code for {machine}, which this machine cannot run; run it there, or compile it for "
-                f"this machine"
+                f"the module is compiled for {machine}, this machine is {platform.machine()}: run it there, or compile "
+                f"the model for this machine, target='native'"
             )
         try:
             with tempfile.TemporaryDirectory() as folder:

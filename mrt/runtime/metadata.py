@@ -51,6 +51,7 @@ class _MetadataFile(StrictModel):
     constants: list[int]
     final_constants: list[int]
     states: list[KeptState] = Field(default_factory=list)
+    output_names: list[str] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ class Metadata:
     made_from: what it was compiled from; one call of its functions takes the batch that stands there, and as many calls
     as there are workers run side by side, each on one core, where there are so many samples. constants: places of the
     integer outputs that depend on no input and so have no batch; final_constants: the same of what a call gives, behind
-    the tail. states: the inputs that hold an output of the call before.
+    the tail. states: the inputs that hold an output of the call before. output_names: what the network calls the
+    outputs of a call, behind the tail; empty where nobody says.
     """
 
     made_from: Provenance
@@ -69,6 +71,7 @@ class Metadata:
     constants: tuple[int, ...] = ()
     final_constants: tuple[int, ...] = ()
     states: tuple[KeptState, ...] = ()
+    output_names: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         return json.dumps(
@@ -80,6 +83,7 @@ class Metadata:
                 "constants": self.constants,
                 "final_constants": self.final_constants,
                 **({"states": [state.to_json() for state in self.states]} if self.states else {}),
+                **({"output_names": self.output_names} if self.output_names else {}),
             }
         )
 
@@ -93,4 +97,4 @@ class Metadata:
         except (ModelFileError, ValueError) as error:
             raise ModelFileError(f"its metadata is malformed: {error}; compile it again") from None
         constants = tuple(data.constants), tuple(data.final_constants)
-        return cls(made_from, inputs, outputs, *constants, tuple(data.states))
+        return cls(made_from, inputs, outputs, *constants, tuple(data.states), tuple(data.output_names))

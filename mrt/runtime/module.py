@@ -28,6 +28,7 @@ from mrt.module_record import (
 from mrt.paths import as_path
 from mrt.runtime.code import Library, Linkable, check_whole, line_of, virtual_machine
 from mrt.runtime.metadata import METADATA, Metadata
+from mrt.runtime.outputs import Outputs
 from mrt.runtime.worker import Worker
 from mrt.symbol.arrays import as_array
 from mrt.symbol.files import atomic_write_all, read_file
@@ -90,6 +91,11 @@ class Module:
         return self._metadata.outputs
 
     @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the network calls the outputs of a call, in order."""
+        return self._metadata.output_names or tuple(entry.name for entry in self.outputs)
+
+    @property
     def digest(self) -> str:
         """SHA-256 digest of the quantized model that this was compiled from."""
         return self._metadata.made_from.model
@@ -99,12 +105,13 @@ class Module:
 
         x: an array, or arrays by input name where there are several; axis 0 is the sample, any number of them. An input
         that is given as integers takes these, see `TensorQuantization.quantize`.
-        Gives an array, or a list of arrays where there are several outputs. Raises DataError for inputs that do not
-        fit, hold NaN, or are integers beyond what was declared or in other units than calibration saw.
+        Gives an array, or where there are several outputs a list of arrays that knows their names, see `Outputs`.
+        Raises DataError for inputs that do not fit, hold NaN, or are integers beyond what was declared or in other
+        units than calibration saw.
         """
         pairs = zip(self.inputs, self._arrays(x), strict=True)
         fed = [entry.quantize(array) if entry.is_given else entry.real(array) for entry, array in pairs]
-        return _single(self._run(fed, integer=False))
+        return _single(self._run(fed, integer=False), self.output_names)
 
     def run_integer(self, xq: Array | Mapping[str, Array]) -> Array | list[Array]:
         """Integer outputs for integer inputs, given and returned as in a call.
@@ -114,7 +121,7 @@ class Module:
         fed = self._arrays(xq)
         for entry, array in zip(self.inputs, fed, strict=True):
             entry.check_integers(array)
-        return _single(self._run(fed, integer=True))
+        return _single(self._run(fed, integer=True), [entry.name for entry in self.outputs])
 
     def stream(self, integer: bool = False, length: int | None = None) -> Stream:
         """The module with its states, which are kept between calls; streams of one module do not know of each other.
@@ -252,5 +259,5 @@ def _listed(outputs: Array | list[Array]) -> list[Array]:
     return outputs if isinstance(outputs, list) else [outputs]
 
 
-def _single(outputs: list[Array]) -> Array | list[Array]:
-    return outputs[0] if len(outputs) == 1 else outputs
+def _single(outputs: list[Array], names: Sequence[str]) -> Array | list[Array]:
+    return outputs[0] if len(outputs) == 1 else Outputs(outputs, names if len(names) == len(outputs) else [])

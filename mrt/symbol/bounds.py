@@ -75,7 +75,8 @@ def bounds_of(symbol: Symbol, inputs: Sequence[Interval]) -> Interval:
     lo, hi = DTYPE_RANGES[symbol.dtype]
     if result.min < lo or result.max > hi:
         raise QuantizationError(f"{symbol.name} ({symbol.op}): {result} does not fit its dtype {symbol.dtype}")
-    return result
+    # What is clipped has the same ends everywhere again, though a constant differed by position before.
+    return result.compact()
 
 
 DTYPE_RANGES = {

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 
 import numpy as np
 
@@ -13,18 +14,22 @@ from mrt.errors import DataError, GraphError
 from mrt.symbol.arrays import as_array
 from mrt.symbol.interval import Array
 from mrt.symbol.symbol import Symbol
-from mrt.symbol.text import format_graph
+from mrt.symbol.text import format_graph, graph_page, shortened
 from mrt.symbol.types import TensorType
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Graph:
     """A directed acyclic graph of symbols.
 
     inputs: variables that are fed, in order. outputs: symbols whose values the graph gives, in order; an output may
     be an input or a parameter, and may stand twice. parameters: NumPy arrays by the name of their variable; those
-    that no output needs are dropped. left_out: of a graph as read, the operators of its file that a split left out, by
-    name, each as the format calls it. notes: of a graph as read, what a user of the model must know of the reading.
+    that no output needs are dropped.
+
+    Of a graph as read: left_out: the operators of its file that a split left out, by name, each as the format calls it.
+    notes: what a user of the model must know of the reading. output_names: by the names of output symbols what the
+    model calls these outputs, where that is another name; a symbol that is an output twice has two. other_names: what
+    the model calls its parts beside the names of symbols, such as PyTorch's modules, each with its symbols.
     """
 
     inputs: tuple[Symbol, ...]
@@ -32,6 +37,8 @@ class Graph:
     parameters: Mapping[str, Array] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    output_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    other_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names: dict[str, Symbol] = {}
@@ -133,12 +140,39 @@ class Graph:
         """The same symbols with other outputs; the inputs stay."""
         return Graph(self.inputs, tuple(outputs), self.parameters)
 
+    def read_like(self, source: Graph) -> Graph:
+        """This graph with what is known of the reading of `source`, of which it was made."""
+        known = source.left_out, source.notes, source.output_names, source.other_names
+        return Graph(self.inputs, self.outputs, self.parameters, *known)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What the model calls its outputs, in order; each once, where it says so."""
+        seen: Counter[str] = Counter()
+        found = []
+        for symbol in self.outputs:
+            names = self.output_names.get(symbol.name, ())
+            found.append(names[seen[symbol.name]] if seen[symbol.name] < len(names) else symbol.name)
+            seen[symbol.name] += 1
+        return tuple(found)
+
     @cached_property
     def _output_set(self) -> frozenset[Symbol]:
         return frozenset(self.outputs)
 
-    def __str__(self) -> str:
+    def text(self) -> str:
+        """The whole text form, a line for each symbol."""
         return format_graph(self.inputs, self.symbols, self.outputs, self.parameters)
+
+    def __str__(self) -> str:
+        """The text form, of which the middle is left out where it is long."""
+        return shortened(self.text())
+
+    def __repr__(self) -> str:
+        return graph_page(self.inputs, self.outputs, self.count_operators(), self.parameters)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(repr(self))}</pre>"
 
 
 def topological(outputs: Iterable[Symbol], known: Iterable[Symbol] = ()) -> list[Symbol]:

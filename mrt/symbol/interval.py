@@ -14,6 +14,8 @@ from mrt.symbol.types import INT32_MAX, INT32_MIN, narrowest_dtype
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _SAFE = 2**62
+SMALL = 2**10
+"""Bounds of so many elements take no memory that counts."""
 _FLOAT32_EXACT = 2**24
 
 
@@ -98,6 +100,17 @@ class Interval:
     def expanded(self) -> Interval:
         """lo and hi as full arrays of the tensor's shape (views, not copies)."""
         return Interval(np.broadcast_to(self.lo, self.shape), np.broadcast_to(self.hi, self.shape), self.shape)
+
+    def compact(self) -> Interval:
+        """The same bounds, of length 1 along every axis where neither end varies; small ones as they are."""
+        if self.known is not None or max(self.lo.size, self.hi.size) <= SMALL:
+            return self
+        lo, hi = self.lo, self.hi
+        for axis in range(lo.ndim if lo.shape == hi.shape else 0):
+            first_lo, first_hi = lo.take([0], axis), hi.take([0], axis)
+            if lo.shape[axis] > 1 and (lo == first_lo).all() and (hi == first_hi).all():
+                lo, hi = first_lo, first_hi
+        return Interval(lo, hi, self.shape)
 
     def reduced(self, keep: Sequence[int]) -> Interval:
         """The hull over every axis that is not in `keep`; the rank stays."""

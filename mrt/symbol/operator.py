@@ -52,6 +52,8 @@ class Operator:
     """Whether an input's least and greatest value, beside parameters, become the output's: `bounds` gives its range."""
     keeps_order: ClassVar[bool] = False
     """Whether the output holds the elements of the data in their order, whatever its shape."""
+    compares_elements: ClassVar[bool] = False
+    """Whether the output is elements of the data in the order of their values, or their places."""
     operation: ClassVar[Operation | None] = None
     """What it computes of two operands, two tensors or a tensor and a number; None for other operators."""
     expression_arity: ClassVar[int] = 0

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from mrt.errors import DataError, ModelFileError
+from mrt.messages import inputs_option
 from mrt.symbol.arrays import as_array
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.interval import Array
@@ -196,8 +197,9 @@ class TensorQuantization:
         if x.size and not (lo - room <= int(x.min()) and int(x.max()) <= hi + room):
             raise DataError(
                 f"{self.name} is {x.dtype} in [{x.min()}, {x.max()}], but calibration saw values of about "
-                f"[{lo:.6g}, {hi:.6g}]; preprocess it as the calibration data were, or declare in quantize.inputs how "
-                f"these integers stand for real values; if they are real values that are to saturate, give float32"
+                f"[{lo:.6g}, {hi:.6g}]; preprocess it as the calibration data were, or declare how these integers "
+                f"stand for real values by {inputs_option(self.name)}; if they are real values that are to saturate, "
+                f"give float32"
             )
 
     def _reject_nan(self, x: Array) -> None:

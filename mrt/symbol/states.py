@@ -227,7 +227,7 @@ class _Pairing:
         shown = [symbol for place, symbol in given if place not in held] or [symbol for _, symbol in given]
         outputs = [self._new[symbol] for symbol in (*shown, *earlier)]
         made = builder.graph([*outputs, *(self._assigned(pair) for pair in self._pairs)])
-        return Graph(made.inputs, made.outputs, made.parameters, old.left_out, old.notes)
+        return made.read_like(old)
 
     def _assigned(self, pair: Pair) -> Symbol:
         builder, state = self._builder, self._states[pair.input]

@@ -107,7 +107,7 @@ def test_chunks_are_as_long_as_the_observed_tensors_fit(
     budget: int, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph, names = _graph(), ["x", "act", "squashed"]  # 5 + 4 + 4 float32 of a sample: 52 bytes
-    monkeypatch.setattr("mrt.calibration.run.CHUNK_BYTES", budget)
+    monkeypatch.setattr("mrt.calibration.network.CHUNK_BYTES", budget)
     runner = CountingRunner()
     found = calibrate(graph, _batches(23), Needs(tuple(names)), CalibrationConfig(), runner)
     assert runner.batches == [batch]

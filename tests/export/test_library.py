@@ -225,7 +225,9 @@ POOL = """\
 #define CONSTANT_BYTES 1
 #define MOST_INPUTS 1
 #define MOST_AXES 1
+#ifndef NEEDS_TILES
 #define NEEDS_TILES 0
+#endif
 #include "runtime.c"
 const unsigned char mrt_constants[1] = {0};
 static const input_facts inputs[] = {{INT_CODE, 32, 1, {1}, 4, -1, 0, 9, true}};
@@ -273,6 +275,7 @@ def test_threads_take_a_part_each_and_wait_for_each_other(sanitizer: str, tmp_pa
     (tmp_path / "main.c").write_text(POOL)
     warnings = ("-std=gnu99", "-Wall", "-Wextra", "-pedantic", "-Werror")
     flags = ("-O1", "-pthread", f"-fsanitize={sanitizer}", f"-I{RUNTIME.parent}")
+    compile_c(*warnings, *flags, "-DNEEDS_TILES=1", "-fsyntax-only", tmp_path / "main.c")
     compile_c(*warnings, *flags, tmp_path / "main.c", "-o", tmp_path / "main")
     done = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.returncode}: {done.stderr}"

@@ -34,7 +34,8 @@ def detector(*, layer_behind: bool = False) -> onnx.ModelProto:
     ]
     outputs = ["chosen", "best"]
     if layer_behind:
-        nodes.append(helper.make_node("MatMul", ["best", "square"], ["next"]))
+        nodes.append(helper.make_node("Cast", ["chosen"], ["rows"], to=TensorProto.FLOAT))
+        nodes.append(helper.make_node("MatMul", ["rows", "square"], ["next"]))
         outputs = ["next"]
     graph = helper.make_graph(
         nodes,
@@ -71,5 +72,26 @@ def test_the_note_stays_with_the_quantized_model() -> None:
 
 
 def test_a_choice_in_front_of_a_layer_is_not_the_end() -> None:
-    with pytest.raises(UnsupportedOperatorError, match="TopK"):
+    with pytest.raises(UnsupportedOperatorError, match="NonMaxSuppression"):
         mrt.from_onnx(detector(layer_behind=True))
+
+
+def test_elements_that_truth_values_take_are_a_choice() -> None:
+    """`y[y > 0]` of PyTorch, whose length the data decide."""
+    torch = pytest.importorskip("torch")
+
+    class Positive(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 20)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[name-defined]
+            y = self.layer(x)
+            return y[y > 0], y
+
+    network, x = Positive().eval(), torch.randn(2, 8)
+    graph = mrt.from_torch(torch.export.export(network, (x,)))
+    y, mask = graph.evaluate({"x": x.numpy()})
+    np.testing.assert_allclose(y[mask > 0], network(x)[0].detach().numpy(), rtol=1e-5, atol=1e-6)
+    (note,) = prepare(graph).notes
+    assert "the choice among results" in note and "aten.index.Tensor by truth values" in note

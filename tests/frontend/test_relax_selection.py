@@ -84,3 +84,36 @@ def test_one_hot_along_any_axis(axis: int) -> None:
     )
     expected = np.moveaxis(np.where(np.arange(4) == feeds["x"][..., None], 2.0, -1.0), -1, axis)
     assert (from_relax(mod).evaluate(feeds)[0] == expected).all()
+
+
+@pytest.mark.parametrize("k", [-4, -1, 0, 2, 9])
+def test_triangles(k: int) -> None:
+    check(lambda x: [op.tril(x, k), op.triu(x, k)], x=(2, 3, 4))
+
+
+def test_equations() -> None:
+    check(
+        lambda x, y: [op.einsum((x, y), "bij,bjk->bik"), op.einsum((x, y), "bij,bjk->k"), op.einsum((x,), "bij->jb")],
+        x=(2, 3, 4),
+        y=(2, 4, 5),
+    )
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_the_first_in_order(axis: int) -> None:
+    """TVM too has the lower place first of equal elements where it sorts stably; places are what the data is here."""
+    data = np.random.default_rng(1).permutation(40).reshape(2, 4, 5).astype("float32")
+
+    def body(x: Any) -> list[Any]:
+        both = op.topk(x, 3, axis, "both", True, "int32")
+        ends = [op.topk(x, 2, axis, "values", False), op.topk(x, 0, axis, "indices", True, "int32")]
+        return [both[0], both[1], *ends, op.sort(x, axis, True), op.argsort(x, axis, False, "int32")]
+
+    graph = from_relax(build(body, x=data.shape))
+    order = np.argsort(data, axis=axis)
+    back = np.flip(order, axis)
+    places = [back.take(range(3), axis), order.take(range(2), axis), back]
+    wanted = [np.take_along_axis(data, places[0], axis), places[0], np.take_along_axis(data, places[1], axis), back]
+    wanted += [np.take_along_axis(data, back, axis), order]
+    for found, right in zip(graph.evaluate({"x": data}), wanted, strict=True):
+        np.testing.assert_array_equal(found, right)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -96,7 +98,9 @@ def test_a_refusal_lists_all_and_its_option_cuts_the_model_there(tmp_path: Path)
     said = str(caught.value)
     assert "uses 2 operators not covered: acme.Unknown ×2 (/kept:0, second); acme.Other ×1 (detections)" in said
     before, _, option = said.partition("to end it before them, with ")
-    assert before and option.startswith("6 of its 9 operators: --set ")
+    assert before and option.startswith("6 of its 9 operators: in Python preparation=mrt.PreparationConfig(split=")
+    in_python, in_yaml = re.findall(r"split=(\[.*?\])\)|prepare: \{split: (\[.*?\])\}", option)
+    assert ast.literal_eval(in_python[0]) == yaml.safe_load(in_yaml[1]) == ["/kept:0", "second"]
     key, _, value = shlex.split(option)[-1].partition("=")
     assert (key, yaml.safe_load(value)) == ("prepare.split", ["/kept:0", "second"])
     onnx.save(detector(), tmp_path / "net.onnx")

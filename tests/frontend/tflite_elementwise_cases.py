@@ -234,6 +234,9 @@ case(
     "SelectV2Options",
 )
 case("argmax", "ARG_MAX", [Computed(IMAGE), ints(3)[0]], IMAGE.argmax(axis=3), "ArgMaxOptions", {"OutputType": 4})
+ORDER = np.argsort(-X, axis=-1, kind="stable")[..., :2]
+TOP = np.take_along_axis(X, ORDER, axis=-1)
+case("top k", "TOPK_V2", [Computed(X), ints(2)[0]], [TOP, ORDER.astype(np.int32)], "TopKV2Options")
 case("argmin", "ARG_MIN", [Computed(IMAGE), ints(1)[0]], IMAGE.argmin(axis=1), "ArgMinOptions", {"OutputType": 4})
 
 

@@ -158,6 +158,15 @@ def normalized() -> Graph:
     return net.graph(net.dense(net.biased(y, 5), 3, flatten=False))
 
 
+def normalized_behind_a_sum() -> Graph:
+    """As in BERT: what a normalisation gives is read by a layer and added to what that becomes."""
+    net = Network((1, 4, 6))
+    y = net.apply(LayerNorm(), net.x, net.parameter("gamma", 6), net.parameter("beta", 6), name="norm")
+    z = net.dense(net.apply(Relu(), net.dense(y, 8, flatten=False)), 6, flatten=False)
+    z = net.apply(ElemwiseAdd(), y, z, name="stream")
+    return net.graph(net.apply(LayerNorm(), z, net.parameter("gamma2", 6), net.parameter("beta2", 6), name="norm2"))
+
+
 SCALED: dict[str, Callable[[], Graph]] = {
     "relu": lambda: behind(Relu()),
     "relu6": lambda: behind(Clip(0, 6)),

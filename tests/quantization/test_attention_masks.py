@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mrt.calibration import Range
 from mrt.errors import DataError
-from mrt.preparation import prepare
+from mrt.preparation import PreparationConfig, prepare
 from mrt.quantization.plan.attention_masks import VANISHES, masked_range
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.broadcast import BroadcastAdd
@@ -55,6 +55,28 @@ def computed_by_choice(builder: GraphBuilder, scores: Symbol, forbidden: float) 
     return builder.apply(BroadcastAdd(), [scores, builder.apply(Where(), [mask, fill, zero], "choice")], "masked")
 
 
+BIAS = np.random.default_rng(5).normal(0, 2, (1, LENGTH, LENGTH)).astype(np.float32)
+
+
+def biased(builder: GraphBuilder, scores: Symbol, forbidden: float) -> Symbol:
+    return builder.apply(BroadcastAdd(), [scores, builder.parameter("bias", BIAS)], "biased")
+
+
+def added_to_bias(builder: GraphBuilder, scores: Symbol, forbidden: float) -> Symbol:
+    """A position bias and the mask are one sum, as transformers' T5 had it."""
+    mask = builder.apply(MulScalar(scalar=forbidden), [builder.input("m", TensorType((1, 1, LENGTH)))], "lowered")
+    total = builder.apply(BroadcastAdd(), [mask, builder.parameter("bias", BIAS)], "total")
+    return builder.apply(BroadcastAdd(), [scores, total], "masked")
+
+
+def chosen_for_bias(builder: GraphBuilder, scores: Symbol, forbidden: float) -> Symbol:
+    """The mask chooses the lowest float instead of the position bias, as transformers' T5 has it."""
+    mask, bias = builder.input("m", TensorType((1, 1, LENGTH))), builder.parameter("bias", BIAS)
+    fill = builder.parameter("fill", np.full((), forbidden, np.float32))
+    total = builder.apply(Where(), [mask, fill, bias], "total")
+    return builder.apply(BroadcastAdd(), [total, scores], "masked")
+
+
 def unmasked(builder: GraphBuilder, scores: Symbol, forbidden: float) -> Symbol:
     return scores
 
@@ -86,13 +108,42 @@ def test_masks_cost_no_accuracy(mask: Masked, forbidden: float) -> None:
     [(computed, -1e4), (computed, -1e9), (computed, -1e37), (computed_by_choice, -1e9), (computed_by_choice, -np.inf)],
 )
 def test_computed_masks_cost_no_accuracy(mask: Masked, forbidden: float) -> None:
+    assert forbids_and_resolves(mask, forbidden, unmasked)
+
+
+@pytest.mark.parametrize(
+    ("mask", "forbidden"),
+    [(added_to_bias, -1e4), (added_to_bias, -3e38), (chosen_for_bias, -3e38), (chosen_for_bias, -np.inf)],
+)
+def test_masks_in_one_sum_with_a_bias_cost_no_accuracy(mask: Masked, forbidden: float) -> None:
+    assert forbids_and_resolves(mask, forbidden, biased)
+
+
+@pytest.mark.parametrize("mask", [added_to_bias, chosen_for_bias])
+def test_a_sum_of_bias_and_mask_stays_what_it_is_in_float(mask: Masked) -> None:
+    graph = network(mask, -1e9)
+    prepared = prepare(graph).graph
+    for feeds in SAMPLES:
+        feeds = {**feeds, "m": np.arange(LENGTH).reshape(1, 1, LENGTH).astype(np.float32) % 2}
+        for wanted, found in zip(graph.evaluate(feeds), prepared.evaluate(feeds), strict=True):
+            assert np.allclose(wanted, found, rtol=1e-5, atol=1e-6)
+
+
+def test_a_sum_that_a_split_names_stays() -> None:
+    graph = network(added_to_bias, -1e9)
+    kept = prepare(graph, PreparationConfig(split=("masked",)))
+    assert kept.postprocess is not None and "masked_biased" not in kept.postprocess.by_name
+
+
+def forbids_and_resolves(mask: Masked, forbidden: float, free: Masked) -> bool:
+    """Whether what a mask forbids has no share, and the rest the accuracy that it has without a mask."""
     draw = np.random.default_rng(11).integers(0, 2, (len(SAMPLES), 1, 1, LENGTH - 1))
     masks = np.concatenate([draw, np.zeros((len(SAMPLES), 1, 1, 1))], axis=-1).astype(np.float32)
     samples = [{**feeds, "m": mask} for feeds, mask in zip(SAMPLES, masks, strict=True)]
     outcome = quantize_and_run(prepare(network(mask, forbidden)).graph, samples)
     for (_, shares), forbids in zip(outcome.approximate, masks, strict=True):
         assert not shares[np.broadcast_to(forbids != 0, shares.shape)].any()
-    assert outcome.relative_error < 1.5 * quantized(network(unmasked, 0.0)).relative_error
+    return outcome.relative_error < 1.5 * quantized(network(free, 0.0)).relative_error
 
 
 @pytest.mark.parametrize("mask", [added, chosen])

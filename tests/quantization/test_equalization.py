@@ -27,7 +27,7 @@ from mrt.symbol.operators.reduce import Sum
 from mrt.symbol.operators.selection import BroadcastMaximum, BroadcastMinimum
 from mrt.symbol.operators.transform import Flatten
 from tests.quantization.networks import chain, quantize_and_run, random_samples
-from tests.quantization.scaled_networks import SCALED, Network, behind, feeds, normalized
+from tests.quantization.scaled_networks import SCALED, Network, behind, feeds, normalized, normalized_behind_a_sum
 
 CONFIG = CalibrationConfig(batch_size=4)
 RUN = [(name, layer_axis) for name in SCALED] + [("normalized", normalization_axis)]
@@ -197,6 +197,43 @@ def test_smoothing_moves_wide_channels_into_weights() -> None:
     assert width[1].max() / width[1].min() < 0.1 * width[0].max() / width[0].min()
     for feed in feeds(graph):
         np.testing.assert_allclose(changed.graph.evaluate(feed)[0], graph.evaluate(feed)[0], rtol=1e-4, atol=1e-4)
+
+
+def with_a_wide_channel() -> Graph:
+    graph = normalized_behind_a_sum()
+    return Graph(graph.inputs, graph.outputs, {**graph.parameters, "gamma": np.float32([0.1, 0.1, 0.1, 30, 0.1, 0.1])})
+
+
+def test_layers_get_factors_of_their_own_where_a_sum_reads_the_normalisation_too() -> None:
+    graph = with_a_wide_channel()
+    changed = change("smooth", graph)
+    assert any("norm_smoothed scaled by a share of" in note for note in changed.notes)
+    assert [reader.name for reader in changed.graph.consumers[changed.graph.by_name["norm_smoothed"]]] == ["dense"]
+    assert changed.graph.by_name["stream"].inputs[0] is changed.graph.by_name["norm"]
+    again = calibrate(changed.graph, feeds(graph, 20), Needs(observed_tensors(changed.graph)), CONFIG, NumpyRunner())
+    assert changed.observed is not None and changed.observed.ranges.keys() == again.ranges.keys()
+    for name, found in again.ranges.items():
+        assert (changed.observed.ranges[name].lo, changed.observed.ranges[name].hi) == pytest.approx(
+            (found.lo, found.hi), rel=1e-5, abs=1e-5
+        )
+    for feed in feeds(graph):
+        np.testing.assert_allclose(changed.graph.evaluate(feed)[0], graph.evaluate(feed)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_such_factors_leave_less_error_and_nothing_where_channels_are_alike() -> None:
+    graph = with_a_wide_channel()
+    fine = {name: {"activation": {"bits": 16}} for name in ("x", "stream")}
+    smoothed, plain = (
+        error_db(
+            quantized(graph, feeds(graph, 20), changes, overrides=fine, weight={"bits": 12}), graph, feeds(graph, 8)
+        )
+        for changes in (["smooth"], [])
+    )
+    assert smoothed < plain - 3
+    alike = Graph(graph.inputs, graph.outputs, {**graph.parameters, "gamma": np.ones(6, np.float32)})
+    weights = {name: np.ones_like(v) for name, v in graph.parameters.items() if v.shape == (8, 6)}
+    alike = Graph(alike.inputs, alike.outputs, {**alike.parameters, **weights, "beta": np.zeros(6, np.float32)})
+    assert set(change("smooth", alike).graph.by_name) == set(alike.by_name)
 
 
 @pytest.mark.parametrize("weights", ["symmetric", "affine"])

@@ -56,6 +56,24 @@ def test_a_mask_that_chooses_what_is_forbidden_is_0_or_1() -> None:
     assert {name: each.range for name, each in integer_inputs(graph, {}).items()} == {"ids": (0, 39), "mask": (0, 1)}
 
 
+@pytest.mark.parametrize("chooses", [True, False])
+def test_a_mask_that_joins_a_bias_of_the_scores_is_0_or_1(chooses: bool) -> None:
+    """As T5 has it: the mask chooses the lowest float instead of a position bias, or is added to it first."""
+    builder = GraphBuilder()
+    mask = builder.input("mask", TensorType((2, 1, LENGTH), "int64"))
+    scores = builder.input("scores", TensorType((2, LENGTH, LENGTH)))
+    bias = builder.parameter("bias", np.linspace(-2, 2, LENGTH**2, dtype=np.float32).reshape(1, LENGTH, LENGTH))
+    lowest = np.finfo(np.float32).min
+    if chooses:
+        total = builder.apply(Where(), [mask, bias, builder.parameter("lowest", np.full((), lowest))], "total")
+    else:
+        absent = builder.apply(RMinusScalar(1.0), [builder.apply(Cast(dtype="float32"), [mask], "real")], "absent")
+        total = builder.apply(BroadcastAdd(), [bias, builder.apply(MulScalar(lowest), [absent], "lowered")], "total")
+    masked = builder.apply(BroadcastAdd(), [scores, total], "masked")
+    graph = builder.graph([builder.apply(Softmax(axis=2), [masked], "shares")])
+    assert {name: each.range for name, each in integer_inputs(graph, {}).items()} == {"mask": (0, 1)}
+
+
 def feeds(seed: int) -> dict[str, np.ndarray]:
     random = np.random.default_rng(seed)
     mask = (np.arange(LENGTH) < random.integers(2, LENGTH + 1, (2, 1))).astype(np.int64)

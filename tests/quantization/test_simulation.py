@@ -17,11 +17,14 @@ from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.presets import with_preset
 from mrt.quantization.quantizer import affine_target
 from mrt.quantization.simulation.rounded_graph import measured
-from mrt.quantization.simulation.simulation import Simulation, Trial
-from mrt.symbol import Array, Graph, NumpyRunner, TensorType
+from mrt.quantization.simulation.simulation import Simulation, Trial, simulation_of
+from mrt.symbol import Array, Graph, NumpyRunner, Symbol, TensorType
 from mrt.symbol.builder import GraphBuilder
-from mrt.symbol.operators.activation import Clip, Relu, Sigmoid
+from mrt.symbol.operators.activation import Clip, LeakyReLU, Relu, Sigmoid
+from mrt.symbol.operators.broadcast import BroadcastAdd
+from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.normalization import LayerNorm
 from mrt.symbol.operators.round_to_grid import RoundToGrid
 from mrt.symbol.operators.selection import ArgMax
 from mrt.symbol.operators.transform import Concat, Reshape, Transpose
@@ -63,6 +66,23 @@ def quantized(x: Array = X, **options: object) -> mrt.QuantizedModel:
     return mrt.quantize(GRAPH, [x], QuantizationConfig.model_validate(options), runner=NumpyRunner())
 
 
+def test_a_tensor_alone_makes_no_error_where_only_its_reader_is_flat() -> None:
+    """What a table reads saturates where the 8 bits of its entries are alike: with exact entries that is no error."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, WIDTH)))
+    gelu = builder.apply(LeakyReLU(act_type="gelu"), [x], "gelu")
+    graph = builder.graph([square_layer(builder, gelu)])
+    data = (3 * np.random.default_rng(1).standard_normal((64, WIDTH))).astype(np.float32)
+    data[:, 0] *= 30
+    samples = Samples([data], mrt.CalibrationConfig(), NumpyRunner())
+    config = QuantizationConfig.model_validate({"overrides": {"x": {"activation": {"bits": 16}}}})
+    simulation = simulation_of(graph, calibrated(graph, data), config, samples)
+    (site,) = (site for site in simulation.sites if site.tensor.name == "x")
+    assert simulation.plan[site.tensor].covers_part
+    exact = Trial(frozenset())
+    assert simulation.errors([Trial(frozenset({site.name}))], exact)[0] < 1e-6
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_rounding_to_a_grid_is_what_a_quantizer_does(channels: int) -> None:
     targets = [affine_target(-1.0 - c, 2.0 + c, 4, False) for c in range(channels)]
@@ -98,8 +118,6 @@ def test_the_simulated_error_is_that_of_the_integers(options: dict[str, object])
 
 
 def simulated(observed: mrt.Calibration, config: QuantizationConfig, x: Array) -> Simulation:
-    from mrt.quantization.simulation.simulation import simulation_of
-
     return simulation_of(GRAPH, observed, config, Samples([x], mrt.CalibrationConfig(), NumpyRunner()))
 
 
@@ -110,6 +128,25 @@ def test_the_tensor_that_needs_more_bits_gets_them() -> None:
     fresh[:, 0] *= 40
     assert error(model, fresh) < 0.05 * error(plain, fresh)
     assert not any("more bits" in note for note in plain.notes)
+
+
+def test_a_sum_with_one_large_channel_gets_all_the_bits_of_a_word() -> None:
+    """No product reads it, so that they cost nothing: what it is normalised by is nearly the large channel alone."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, WIDTH)))
+    large = builder.parameter("large", np.float32([[200] + [0] * (WIDTH - 1)]))
+    total = builder.apply(ElemwiseAdd(), [x, builder.apply(BroadcastAdd(), [square_layer(builder, x), large])], "sum")
+    gamma = builder.parameter("gamma", np.float32([1e-3] + [1] * (WIDTH - 1)))
+    beta = builder.parameter("beta", np.full(WIDTH, 0.2, np.float32))
+    graph = builder.graph([builder.apply(LayerNorm(), [total, gamma, beta], "norm")])
+    data = np.random.default_rng(2).standard_normal((64, WIDTH)).astype(np.float32)
+    model = mrt.quantize(graph, [data], runner=NumpyRunner())
+    assert any(note.startswith("sum (elemwise_add): 16 bits") for note in model.notes), model.notes
+
+
+def square_layer(builder: GraphBuilder, x: Symbol) -> Symbol:
+    weight = builder.parameter("w", np.eye(WIDTH, dtype=np.float32)[::-1].copy())
+    return builder.apply(FullyConnected(num_hidden=WIDTH, no_bias=True), [x, weight], "layer")
 
 
 def test_what_is_said_of_a_tensor_stays() -> None:

@@ -10,6 +10,7 @@ import math
 import re
 import string
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from mrt.report.facts import report_bytes
 from mrt.report.page import numbers, page_files
 from mrt.report.page.layers import ranked
 from mrt.report.page.markdown import code, report_markdown, text
-from mrt.report.page.names import instruction, shortened
+from mrt.report.page.names import instruction, plain, shortened
 from mrt.report.page.packing import pack
 from mrt.report.page.page import MAX_BYTES, report_html
 from tests.made_reports import HOSTILE, made_report, names
@@ -139,6 +140,14 @@ def test_instructions_have_the_names_of_manuals(name: str, said: str) -> None:
     assert instruction(name) == said
 
 
+def test_names_are_told_without_what_most_of_them_share() -> None:
+    names = ["/model.0/conv/Conv_output_0", "/model.1/act/Mul_output_0", "/model.22/Concat_6_output_0", "images"]
+    assert list(plain(names).values()) == ["0/conv/Conv", "1/act/Mul", "22/Concat_6", "images"]
+    assert plain(["a_x", "a", "b_x", "c_x"]) == {"a_x": "a_x", "a": "a", "b_x": "b", "c_x": "c"}
+    assert plain(["t33", "t50"]) == {"t33": "t33", "t50": "t50"} and plain([]) == {}
+    assert plain(["layer.1", "layer.2"]) == {"layer.1": "layer.1", "layer.2": "layer.2"}
+
+
 def test_names_are_text() -> None:
     report = made_report(["data", HOSTILE])
     model = report.model.model_copy(update={"name": HOSTILE, "file": HOSTILE})
@@ -167,7 +176,7 @@ def test_every_layer_has_its_rows(count: int) -> None:
     page = Page(report_html(made_report(layers)))
     data = data_of(page)
     assert [layer["name"] for layer in data["layers"]] == layers
-    assert len(page.all("class", "fall")) == count + (3 if count > 24 else 2 if count else 0)
+    assert len(page.all("class", "fall")) == count + (3 if count > 16 else 2 if count else 0)
     assert [each["title"] for each in page.all("class", "link") if each["data-layer"]][-count or 1 :][:count] == layers
 
 
@@ -189,7 +198,7 @@ def test_the_waterfall_starts_where_the_bar_before_ended() -> None:
 @pytest.mark.parametrize("count", [300, pytest.param(800, marks=(pytest.mark.slow, pytest.mark.exhaustive))])
 def test_large_networks_stay_small(count: int) -> None:
     layers = [f"/model/encoder/layers.{i}/attention/self/query/MatMul_output_0" for i in range(count)]
-    report = made_report(layers, channels=32)
+    report = made_report(layers, channels=24)
     html = report_html(report)
     data = data_of(Page(html))
     assert len(html.encode()) <= MAX_BYTES == 1_000_000
@@ -250,6 +259,42 @@ def test_the_command_writes_both(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert page_files(report) == {name: (tmp_path / name).read_bytes() for name in ("report.html", "report.md")}
     assert {path.name for path in tmp_path.iterdir()} == {"report.json", "report.html", "report.md"}
+
+
+def test_a_report_of_another_model_is_refused(tmp_path: Path) -> None:
+    report = made_report(names(2))
+    (tmp_path / "report.json").write_bytes(report_bytes(report))
+    (tmp_path / "certificate.json").write_text("{}")
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 1 and "--from report" in result.output and len(result.output.splitlines()) == 1
+    assert report.model.digest[:12] in result.output and hashlib.sha256(b"{}").hexdigest()[:12] in result.output
+
+
+NEEDED = dict.fromkeys(("ink", "soft", "faint", "ok", "warn"), 4.5) | dict.fromkeys(("act", "wgt", "line"), 3.0)
+
+
+def luminance(color: str) -> float:
+    """WCAG 2: relative luminance of a color like #1a2b3c or #fff."""
+    digits = color[1:] if len(color) == 7 else "".join(2 * digit for digit in color[1:])
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colours_can_be_told_from_what_is_behind_them() -> None:
+    """WCAG 2 AA: 4.5 to 1 for text, 3 to 1 for the parts of charts that tell something."""
+    css = (files("mrt.report.page") / "assets" / "report.css").read_text()
+    themes = [dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r"\{[^{}]*--bg:[^{}]*\}", css)]
+    assert len(themes) == 4
+    for theme in themes:
+        for behind in ("bg", "card", "wash"):
+            for name, least in (
+                *dict.fromkeys(("ink", "soft", "faint", "ok", "warn"), 4.4).items(),
+                ("act", 3),
+                ("line", 2.8),
+            ):
+                lights = sorted((luminance(theme[name]), luminance(theme[behind])))
+                assert (lights[1] + 0.05) / (lights[0] + 0.05) >= least, (name, behind, theme)
 
 
 @pytest.mark.parametrize("place", ["", "nothing"])

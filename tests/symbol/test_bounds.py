@@ -54,6 +54,7 @@ from mrt.symbol.operators.integer import Cast, Dequantize, LeftShift, Quantize, 
 from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.normalization import BatchNorm, Dropout, Identity, LayerNorm, LogSoftmax, Softmax
+from mrt.symbol.operators.ordering import TopK
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.periodic import Cos, ModScalar, Sin, Tan
 from mrt.symbol.operators.pooling import Pooling
@@ -157,9 +158,8 @@ BOTH = [
     Case(Sum()),
     Case(Max(axis=(1,), exclude=True)),
     Case(Max(axis=(-1,), keepdims=True)),
-    Case(Min(axis=(1,), exclude=True)),
-    Case(Min(axis=(-1,), keepdims=True)),
-    Case(ArgMax(axis=1)),
+    *(Case(operator) for operator in (Min(axis=(1,), exclude=True), Min(axis=(-1,), keepdims=True))),
+    *(Case(operator) for operator in (ArgMax(axis=1), TopK(axis=1, k=2, ret_typ="value"))),
     Case(ArgMin(keepdims=True)),
     *(Case(operator, (A, A)) for operator in (ElemwiseMaximum(), ElemwiseMinimum())),
     Case(BroadcastMaximum(), (A, (3, 1, 1))),

@@ -71,7 +71,7 @@ def test_names_stay_readable_and_unambiguous() -> None:
     symbol = builder.input("in", TensorType((1,)))
     for name in names:
         symbol = builder.apply(Relu(), [symbol], name or "0")
-    lines = str(builder.graph([symbol])).splitlines()
+    lines = builder.graph([symbol]).text().splitlines()
     assert [line.split(" : ")[0].strip() for line in lines[1:-2]] == [
         "%model/conv2d/Conv2D__5:0",
         '%"a b"',
@@ -91,6 +91,6 @@ def test_chain_of_ten_thousand_operators() -> None:
     symbol = data = builder.input("x", TensorType((1,)))
     for _ in range(10_000):
         symbol = builder.apply(ElemwiseAdd(), [symbol, data], "add")
-    lines = str(builder.graph([symbol])).splitlines()
+    lines = builder.graph([symbol]).text().splitlines()
     assert len(lines) == 10_003
     assert lines[-3] == "  %add_9999 : float32[1] = elemwise_add(%add_9998, %x)"

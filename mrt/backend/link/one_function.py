@@ -19,14 +19,13 @@ from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import ir, relax, tirx
 
 from mrt.backend.kernels.generic.prefetch import LINE_BYTES
 from mrt.backend.kernels.generic.prefetch_next_kernel import COUNT_BYTES, LEAD_BYTES
 from mrt.backend.link.calls import FAR, Calls, Pointer
 from mrt.backend.link.workspace import Lifetime, plan_memory
-from mrt.backend.memory.alignment import ALIGNMENT, aligned, empty, tensor_of
+from mrt.backend.memory.alignment import ALIGNMENT, Shelf, aligned, side_by_side
 from mrt.runtime import CALLS, MEMORY
 from mrt.symbol import Array
 
@@ -58,15 +57,19 @@ class FunctionMemory:
 
 
 def join_calls(
-    module: tvm.IRModule, constants_given: Collection[str] = (), prefetching: Collection[str] = ()
+    module: tvm.IRModule,
+    by_bytes: Collection[str] = (),
+    prefetching: Collection[str] = (),
+    shelf: Shelf | None = None,
 ) -> Joined:
     """Joins the calls of every function that calls kernels.
 
     Such a function is straight: `call_tir`, `call_tir_inplace`, `alloc_tensor` and tuples. Kernels are called by their
-    names and are not in what is given. constants_given: functions that do not hold the constants: they are the last
-    argument of `NAME_memory` and of `NAME`. prefetching: kernels that take two more pointers (`prefetch_next_kernel`).
+    names and are not in what is given. by_bytes: functions that take two tensors of bytes, all inputs side by side and
+    the constants, which the others hold; so does `NAME_memory` of these. prefetching: kernels that take two more
+    pointers (`prefetch_next_kernel`). shelf: where constants lie already, in the order in which they are read best.
     """
-    builder, constants = relax.BlockBuilder(), _Constants()
+    builder, constants = relax.BlockBuilder(), shelf or Shelf()
     functions = {
         variable.name_hint: function
         for variable, function in module.functions.items()
@@ -75,14 +78,15 @@ def join_calls(
     programs = {
         name: _read(function, constants)
         for name, function in functions.items()
-        if name in constants_given or function.params or _calls_kernels(function)
+        if name in by_bytes or function.params or _calls_kernels(function)
     }
     prefetches = {name: _prefetches(program, constants, prefetching) for name, program in programs.items()}
-    packed = constants.packed()
+    packed = constants.content
     size, held = int(packed.shape[0]), relax.const(packed)
     for name, function in functions.items():
         if name in programs:
-            _emit(builder, name, programs[name], _bytes_type(size) if name in constants_given else held)
+            programs[name].by_bytes = name in by_bytes
+            _emit(builder, name, programs[name], _bytes_type(size) if name in by_bytes else held)
         else:
             builder.add_func(function, name)
     calls = {name + CALLS: _calls(program, size, prefetches[name]) for name, program in programs.items()}
@@ -127,6 +131,7 @@ class _Program:
     """A Relax function, read. calls: a kernel's name and its arguments, results included. outputs: tensors made.
 
     results: what the function gives, as places among the outputs, or constants. is_tuple: whether as a tuple.
+    by_bytes: whether all inputs come as one tensor, which is much faster to compile where they are many.
     """
 
     inputs: list[_Input]
@@ -136,6 +141,7 @@ class _Program:
     copied: list[tuple[_Input, _Memory]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     is_tuple: bool = True
+    by_bytes: bool = False
     workspace_bytes: int = 0
     output_bytes: int = 0
 
@@ -143,6 +149,13 @@ class _Program:
     def memory(self) -> FunctionMemory:
         results = [self.outputs[each].offset if isinstance(each, int) else each.value.numpy() for each in self.results]
         return FunctionMemory(self.workspace_bytes, self.output_bytes, tuple(results))
+
+    @property
+    def taken(self) -> list[tuple[str, Any]]:
+        """The names and types of what the function takes for its inputs."""
+        if not self.by_bytes:
+            return [(f"input{place}", each.type) for place, each in enumerate(self.inputs)]
+        return [("inputs", _bytes_type(side_by_side(_bytes(each.type) for each in self.inputs)[1]))]
 
     def make(self, type: Any) -> _Memory:
         self.made.append(_Memory(type, len(self.calls), len(self.calls)))
@@ -184,37 +197,8 @@ class _Program:
             self.output_bytes += aligned(memory.size)
 
 
-class _Constants:
-    """The tensors that kernels take as constants, one after the other."""
-
-    def __init__(self) -> None:
-        self._offsets: dict[int, int] = {}
-        self._tensors: list[tuple[int, Any]] = []
-        self._size = 0
-
-    @property
-    def size(self) -> int:
-        """In bytes, of all that have a place."""
-        return self._size
-
-    def place(self, tensor: Any) -> _Packed:
-        # The same memory is the same tensor, as long as all are held.
-        key, size = tensor.data_ptr(), math.prod(tensor.shape) * np.dtype(str(tensor.dtype)).itemsize
-        if key not in self._offsets:
-            self._offsets[key] = self._size
-            self._tensors.append((self._size, tensor))
-            self._size += aligned(size)
-        return _Packed(self._offsets[key], size)
-
-    def packed(self) -> Any:
-        """All of them as one tensor of bytes."""
-        held = empty((max(self._size, 1),), np.uint8)
-        held[-ALIGNMENT:] = 0
-        for offset, tensor in self._tensors:
-            content = np.from_dlpack(tensor).reshape(-1).view(np.uint8)
-            end = offset + content.size
-            held[offset:end], held[end : aligned(end)] = content, 0
-        return tvm_ffi.from_dlpack(held)
+def _placed(tensor: Any, constants: Shelf) -> _Packed:
+    return _Packed(constants.place(tensor), math.prod(tensor.shape) * np.dtype(str(tensor.dtype)).itemsize)
 
 
 def _calls_kernels(function: Any) -> bool:
@@ -229,7 +213,7 @@ def _operator(value: Any) -> str:
     return str(value.op.name) if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) else ""
 
 
-def _read(function: Any, constants: _Constants) -> _Program:
+def _read(function: Any, constants: Shelf) -> _Program:
     inputs = [_Input(place, variable.ty) for place, variable in enumerate(function.params)]
     program = _Program(inputs)
     values: dict[Any, Any] = dict(zip(function.params, inputs, strict=True))
@@ -243,7 +227,7 @@ def _read(function: Any, constants: _Constants) -> _Program:
 
     def argument(expression: Any) -> Any:
         found = value(expression)
-        return constants.place(found.value) if isinstance(found, ir.GenericConst) else found
+        return _placed(found.value, constants) if isinstance(found, ir.GenericConst) else found
 
     for binding in _bindings(function):
         made, type = binding.value, binding.var.ty
@@ -274,8 +258,7 @@ def _emit(builder: Any, name: str, program: _Program, constants: Any) -> None:
     """Adds the functions of the virtual machine that `name` becomes. constants: held by these, or the type of what is
     given to them."""
     workspace, outputs = _bytes_type(program.workspace_bytes), _bytes_type(program.output_bytes)
-    constants_given = isinstance(constants, relax.TensorType)
-    given = [relax.Var("constants", constants)] if constants_given else []
+    given = [relax.Var("constants", constants)] if program.by_bytes else []
     with builder.function(name + MEMORY, given):
         held = [*(given or [constants]), _tensor(builder, _storage(builder, workspace), workspace)]
         storage = _storage(builder, outputs)
@@ -283,8 +266,8 @@ def _emit(builder: Any, name: str, program: _Program, constants: Any) -> None:
         made = [_tensor(builder, storage, memory.type, memory.offset) for memory in program.outputs]
         results = [made[each] if isinstance(each, int) else each for each in program.results]
         memory = builder.emit_func_output(relax.Tuple([relax.Tuple(held), relax.Tuple(results)]))
-    inputs = [relax.Var(f"input{i}", each.type) for i, each in enumerate(program.inputs)]
-    given = [relax.Var("constants", constants)] if constants_given else []
+    inputs = [relax.Var(taken, type) for taken, type in program.taken]
+    given = [relax.Var("constants", constants)] if program.by_bytes else []
     with builder.function(name, [*inputs, *given], pure=False):
         found = builder.emit(relax.Call(memory, given))
         parts = [builder.emit(relax.TupleGetItem(relax.TupleGetItem(found, 0), i)) for i in range(len(held))]
@@ -302,7 +285,7 @@ def _tensor(builder: Any, storage: Any, type: Any, offset: int = 0) -> Any:
     return builder.emit(relax.op.memory.alloc_tensor(storage, offset, type.shape, str(type.dtype)))
 
 
-def _prefetches(program: _Program, constants: _Constants, prefetching: Collection[str]) -> list[tuple[_Packed, ...]]:
+def _prefetches(program: _Program, constants: Shelf, prefetching: Collection[str]) -> list[tuple[_Packed, ...]]:
     """What each call takes besides: if its kernel fetches, what later ones read, and how many lines of a cache that is.
 
     It begins where the call before has ended, LEAD_BYTES after the beginning of the call's own weights or at their end.
@@ -317,7 +300,7 @@ def _prefetches(program: _Program, constants: _Constants, prefetching: Collectio
         lines.append(min(max(end - begin, 0), FAR - 1) // LINE_BYTES if constants.size > LEAD_BYTES else 0)
         begins.append(begin)
         end = begin
-    counts = constants.place(tensor_of(np.array(lines, np.int32))).offset
+    counts = constants.place(constants.put(np.array(lines, np.int32)))
     made = [
         (_Packed(begin, LINE_BYTES * count), _Packed(counts + COUNT_BYTES * i, COUNT_BYTES))
         for i, (begin, count) in enumerate(zip(begins, lines, strict=True))
@@ -327,7 +310,8 @@ def _prefetches(program: _Program, constants: _Constants, prefetching: Collectio
 
 def _calls(program: _Program, constant_bytes: int, prefetches: Sequence[tuple[_Packed, ...]]) -> Calls:
     # The caller's memory begins anywhere.
-    parameters = [_buffer(each.type, f"input{i}", _item_bytes(each.type)) for i, each in enumerate(program.inputs)]
+    parameters = [_buffer(type, taken, _item_bytes(type)) for taken, type in program.taken]
+    places, _ = side_by_side(_bytes(each.type) for each in program.inputs)
     constants = len(parameters)
     workspace, outputs = constants + 1, constants + 2
     sizes = {"constants": constant_bytes, "workspace": program.workspace_bytes, "outputs": program.output_bytes}
@@ -336,7 +320,7 @@ def _calls(program: _Program, constant_bytes: int, prefetches: Sequence[tuple[_P
     def pointer(argument: Any) -> Pointer:
         match argument:
             case _Input():
-                return Pointer(argument.place)
+                return Pointer(0, places[argument.place]) if program.by_bytes else Pointer(argument.place)
             case _Packed():
                 return Pointer(constants, argument.offset)
             case _Memory():

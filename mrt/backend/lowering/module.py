@@ -13,12 +13,16 @@ from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
 from mrt.backend.lowering.plan_calls import Constants, constant_of, plan_calls
 from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
+from mrt.backend.memory.alignment import Shelf
 from mrt.backend.memory.storage import Storage
 from mrt.backend.rewrites.known_bounds import NOTHING, Bounds
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
 from mrt.compilation import NATIVE, Target
 from mrt.runtime import REQUEST
 from mrt.symbol import Graph, Symbol
+
+ROOM = 2
+"""What constants take as they are packed, as a share of parameters, seldom exceeds this."""
 
 
 def build_module(graph: Graph, name: str = "main", target: Target = NATIVE) -> tvm.IRModule:
@@ -52,6 +56,8 @@ class ModuleBuilder:
         self._functions: dict[Any, Any] = {}
         self._needs_tiles = False
         self._constants: Constants = {}
+        self.shelf = Shelf()
+        """Where the constants of all functions lie."""
 
     def module(self) -> tvm.IRModule:
         """The module of all that was added; nothing can be added then."""
@@ -69,7 +75,10 @@ class ModuleBuilder:
         makers and readers, as far as that can be read; else they lie in the graph's order.
         """
         # All that can fail comes first: TVM's builder complains if it is left in the middle of a function.
-        plan = plan_calls(graph, self._machine, self._add_function, self._constants, known, as_they_lie)
+        if not self.shelf.size:
+            self.shelf.reserve(ROOM * sum(value.nbytes for value in graph.parameters.values()))
+        options = known, as_they_lie, self.shelf.put
+        plan = plan_calls(graph, self._machine, self._add_function, self._constants, *options)
         values: dict[Any, Any] = {
             symbol: relax.Var(f"input{i}", _tensor_type(symbol.shape, symbol.dtype))
             for i, symbol in enumerate(plan.graph.inputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,8 @@ AddFunction = Callable[[Any, str, Callable[[Scheduler], Any]], Any]
 """Of a key, a name and what makes the function, gives the function; equal keys have equal functions."""
 Constants = dict[Any, tuple[list[Any], Array | None]]
 """Relax's constants by the parameter and how it is packed, and the parameter."""
+Put = Callable[[Array], Any]
+"""Gives TVM's tensor of a copy of an array."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +73,13 @@ def plan_calls(
     constants: Constants,
     known: Bounds,
     as_they_lie: bool = False,
+    put: Put = tensor_of,
 ) -> PlannedCalls:
     """The calls that compute a graph on a machine.
 
     constants: those made so far. known: intervals of tensors by name; what they leave open follows from dtypes.
-    as_they_lie: see `ModuleBuilder.add`. Raises CompilationError listing every operator that has no compute.
+    as_they_lie: see `ModuleBuilder.add`. put: gives constants their memory. Raises CompilationError listing every
+    operator that has no compute.
     """
     rewritten, bounds = apply_rewrites(graph, machine, known)
     graph = rewritten.graph
@@ -84,7 +88,7 @@ def plan_calls(
         raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")
     regions = partition(graph)
     layouts = plan_layouts(graph, regions, machine, as_they_lie)
-    planner = _CallPlanner(graph, bounds, layouts, machine, add_function, constants)
+    planner = _CallPlanner(graph, bounds, layouts, machine, add_function, constants, put)
     last = last_readers(graph, regions, layouts)
     for region in regions:
         if not layouts.needs_no_call(region.output):
@@ -103,6 +107,7 @@ class _CallPlanner:
     machine: Machine
     add_function: AddFunction
     constants: Constants
+    put: Put
     calls: list[Call] = field(default_factory=list)
     copies: dict[tuple[Symbol, Storage], Copy] = field(default_factory=dict)
     written: set[Symbol] = field(default_factory=set)
@@ -112,7 +117,7 @@ class _CallPlanner:
         """What the graph's output `symbol` is, a tensor, a copy in the graph's order or a constant, and how it lies."""
         plain, value = Storage.plain(symbol.type), self.graph.value(symbol)
         if value is not None:
-            return constant_of(value), plain
+            return constant_of(value, self.put), plain
         storage = self.layouts.storages[symbol]
         if storage.is_plain or (as_it_lies and storage.is_readable):
             return symbol, storage
@@ -202,15 +207,16 @@ class _CallPlanner:
         # The array is kept with its constants, so that its id is not given to another.
         key = (id(value), packed.form, packed.storages, reader.operator)
         if key not in self.constants:
-            self.constants[key] = [constant_of(array) for array in packed.arrays], value
+            self.constants[key] = [constant_of(array, self.put) for array in packed.arrays], value
         constants, _ = self.constants[key]
-        return constants, packed
+        # What follows knows the form alone, and arrays would be held until all is compiled.
+        return constants, replace(packed, arrays=())
 
     def _surroundings(self, reader: Symbol, views: Mapping[Symbol, View], walk: Walk) -> Surroundings:
         bounds = tuple(self.bounds[s.name] for s in reader.inputs)
         return Surroundings(tuple(views.get(s) for s in reader.inputs), self.machine, walk, bounds)
 
 
-def constant_of(value: Array | None) -> Any:
-    """Relax's constant of a copy of an array."""
-    return relax.const(tensor_of(np.asarray(value)))
+def constant_of(value: Array | None, put: Put = tensor_of) -> Any:
+    """Relax's constant of a copy of an array, in memory that `put` gives."""
+    return relax.const(put(np.asarray(value)))

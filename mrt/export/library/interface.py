@@ -177,8 +177,8 @@ def _place(state: KeptState, which: str) -> int:
 
 def _input_row(type: TensorType, batch: int, state: int, entry: TensorQuantization) -> str:
     dtype = np.dtype(type.dtype)
-    is_float, limits = dtype.kind == "f", np.iinfo(np.uint8 if dtype.kind == "b" else entry.dtype)
-    is_checked = is_float or entry.lo > limits.min or entry.hi < limits.max
+    limits = np.iinfo({"f": "int32", "b": "uint8"}.get(dtype.kind, dtype.name))
+    is_checked = dtype.kind == "f" or entry.lo > limits.min or entry.hi < limits.max
     shape = ", ".join(map(str, type.shape))
     facts = f"{_CODES[dtype.kind]}, {8 * dtype.itemsize}, {len(type.shape)}, {{{shape}}}, {_size(type) // batch}"
     return f"{facts}, {state}, INT64_C({entry.lo}), INT64_C({entry.hi}), {int(is_checked)}"

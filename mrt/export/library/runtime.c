@@ -1,7 +1,6 @@
 /* What the machine code of a network needs to run by itself: memory, threads, and the functions that TVM's runtime
- * would give it. C99 with the builtins of GCC and Clang. Before it stand BATCH, CONSTANT_BYTES, MOST_INPUTS, MOST_AXES
+ * would give it. C99 with the builtins and libraries of GNU. Before it stand BATCH, CONSTANT_BYTES, MOST_INPUTS, MOST_AXES
  * and NEEDS_TILES, behind it the tables that it reads. */
-#define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import onnx
 
@@ -19,6 +20,7 @@ from mrt.frontend.onnx.control_flow import (
     names_read,
 )
 from mrt.frontend.onnx.converters.quantization import quantized_form, scaled_form
+from mrt.frontend.onnx.dynamic_quantization import with_static_scales
 from mrt.frontend.onnx.files import read_model
 from mrt.frontend.onnx.inlining import without_functions
 from mrt.frontend.onnx.integer_models import holds_integers_alone
@@ -60,14 +62,15 @@ def read_graph(model: str | os.PathLike[str] | onnx.ModelProto, options: ReadOpt
     operators = [_described(node) for node in live_nodes(graph, outputs)]
 
     def read(wanted: Sequence[str]) -> Graph:
-        nodes = [_in_default_domain(node) for node in live_nodes(graph, wanted)]
+        nodes, notes = with_static_scales([_in_default_domain(node) for node in live_nodes(graph, wanted)], wanted)
         names = _names(graph)
         scope = Scope(names | names_made(graph), opset, folder, holds_integers_alone(graph, nodes))
         constants = {*options.values, *(tensor.name for tensor in graph.initializer)}
         uncovered = _uncovered(nodes, constants, scope.is_exact, _real_inputs(graph))
         if uncovered:
             raise UnsupportedOperatorError(list_uncovered(title, uncovered, _ADVICE, operators, outputs))
-        return _read(graph, nodes, wanted, scope, ControlFlow(scope, names, title), options)
+        found = _read(graph, nodes, wanted, scope, ControlFlow(scope, names, title), options)
+        return replace(found, notes=(*found.notes, *notes)) if notes else found
 
     return read_with_split(read, operators, outputs, options.split)
 
@@ -88,7 +91,8 @@ def _read(
     used = set(outputs).union(*map(names_read, nodes))
     _read_initializers(graph, used, scope)
     _read_nodes(nodes, scope, used, flow)
-    return scope.builder.graph([_output(name, scope) for name in outputs])
+    read = scope.builder.graph([_output(name, scope) for name in outputs])
+    return replace(read, other_names={node.name: tuple(filter(None, node.output)) for node in nodes if node.name})
 
 
 def _opset(model: onnx.ModelProto, title: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import openvino
@@ -46,7 +47,7 @@ def read_graph(model: str | os.PathLike[str] | openvino.Model, options: ReadOpti
     if not whole.results:
         raise GraphError(f"{title} has no outputs; convert it with at least one")
     return read_with_split(
-        lambda outputs: merge_biases((whole if outputs is whole.results else whole.again()).read(outputs)),
+        lambda outputs: (whole if outputs is whole.results else whole.again()).read(outputs),
         whole.described,
         whole.results,
         options.split,
@@ -103,7 +104,14 @@ class _Reader:
             elif kind not in ("Parameter", "Result"):
                 self._read_operator(operator)
         named = [(self._names[key[0]], self._value(key)) for key in outputs]
-        return self._scope.builder.graph([self._scope.symbol(value, name) for name, value in named])
+        graph = merge_biases(self._scope.builder.graph([self._scope.symbol(value, name) for name, value in named]))
+        ports = {(_id(operator), int(port.get_index())): port for operator in operators for port in operator.outputs()}
+        titles: dict[str, tuple[str, ...]] = {}
+        for symbol, key in zip(graph.outputs, outputs, strict=True):
+            # Those are OpenVINO's own, with a number that another run changes.
+            names = sorted(name for name in ports[key].get_names() if not name.startswith("Result_"))
+            titles[symbol.name] = (*titles.get(symbol.name, ()), *(names[:1] or [symbol.name]))
+        return replace(graph, output_names=titles)
 
     def _needed(self, outputs: Sequence[_Key]) -> list[openvino.Node]:
         """The operators that these outputs need, in order."""

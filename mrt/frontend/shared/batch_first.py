@@ -70,7 +70,7 @@ class BatchFirst(Pass):
             for symbol in graph.outputs
         ]
         made = _called(builder.graph(outputs), [symbol.name for symbol in graph.outputs])
-        return PassResult(Graph(made.inputs, made.outputs, made.parameters, graph.left_out))
+        return PassResult(made.read_like(graph))
 
 
 def _normal(name: str, axis: int | None, type: TensorType) -> int | None:

@@ -36,6 +36,7 @@ _CHOOSING = frozenset(
         "aten.argsort.default",
         "aten.argsort.stable",
         "aten._unique2.default",
+        "aten.index.Tensor by truth values",
         "aten.kthvalue.default",
         "aten.masked_select.default",
         "aten.multinomial.default",

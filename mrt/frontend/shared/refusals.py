@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 
 from mrt.errors import GraphError
+from mrt.frontend.shared.final_selection import is_layer
 from mrt.frontend.shared.remedies import remedies
 from mrt.frontend.shared.split import FileOperator, cut_before, first_of
 from mrt.messages import split_option
@@ -54,9 +55,11 @@ def list_uncovered(
 def _end_before(
     uncovered: Mapping[str, Sequence[str]], operators: Sequence[FileOperator], outputs: Sequence[Hashable]
 ) -> list[str]:
-    """The option that ends the model before the first uncovered operators; none where little would be left to do."""
+    """The option that ends the model before the first uncovered operators; none where little would be left to do: one
+    operator, or less than half of them and no layer."""
     names = first_of(operators, uncovered)
-    cut = cut_before(operators, outputs, names)
-    if not names or not cut.kept:
+    kept = cut_before(operators, outputs, names).kept
+    is_little = len(kept) <= 1 or (2 * len(kept) < len(operators) and not any(is_layer(each.kind) for each in kept))
+    if not names or is_little:
         return []
-    return [f"to end it before them, with {cut.kept} of its {len(operators)} operators: {split_option(names)}"]
+    return [f"to end it before them, with {len(kept)} of its {len(operators)} operators: {split_option(names)}"]

@@ -8,6 +8,7 @@ _DYNAMIC = "its scales depend on the data of each run: give the model as it was 
 _SPECTRUM = "compute the spectrum outside and make it the input"
 _RANDOM = "make the noise an input of the model: the same inputs must give the same outputs"
 _LISTS = "export without lists of tensors"
+_DATA_SIZE = "a size depends on the data, as that of x[mask] does; end the model before it, or keep all elements"
 _DATA_SHAPE = "the shape of its result depends on the data; end the model before it"
 
 _REMEDIES = {
@@ -20,6 +21,7 @@ _REMEDIES = {
     **dict.fromkeys(("SequenceConstruct", "SequenceEmpty", "SequenceInsert", "SequenceAt"), _LISTS),
     **dict.fromkeys(("SplitToSequence", "ConcatFromSequence", "SequenceLength", "SequenceErase"), _LISTS),
     **dict.fromkeys(("NonZero", "Unique", "Compress", "UNIQUE", "WHERE", "aten.nonzero.default"), _DATA_SHAPE),
+    **dict.fromkeys(("aten._assert_scalar.default", "aten.item.default", "aten.sym_size.int"), _DATA_SIZE),
     "If": "give the input that decides it a value (model.values), so that one branch is left",
     "Loop": "export with a fixed number of steps, unrolled",
     "Scan": "export with a fixed number of steps, unrolled",

@@ -28,11 +28,11 @@ class FileOperator:
 
 @dataclass(frozen=True)
 class FileCut:
-    """outputs: what crosses the cut, in order. left_out: the operators behind it. kept: how many are needed before."""
+    """outputs: what crosses the cut, in order. left_out: the operators behind it. kept: those needed before."""
 
     outputs: tuple[Hashable, ...]
     left_out: tuple[FileOperator, ...]
-    kept: int
+    kept: tuple[FileOperator, ...]
 
 
 def read_with_split(
@@ -113,7 +113,7 @@ def cut_before(operators: Sequence[FileOperator], outputs: Sequence[Hashable], n
             needed_by[source] = min(needed_by.get(source, len(outputs)), place)
     crossing = [key for operator in before for key in operator.outputs if key in needed_by]
     crossing.sort(key=needed_by.__getitem__)
-    return FileCut(tuple(crossing), tuple(left_out), len(_needed(before, crossing)))
+    return FileCut(tuple(crossing), tuple(left_out), tuple(_needed(before, crossing)))
 
 
 def _needed(operators: Sequence[FileOperator], outputs: Iterable[Hashable]) -> list[FileOperator]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -168,6 +169,13 @@ def dtype_of(expression: Expression) -> str:
 def relax_dtype(dtype: Any) -> str:
     """A dtype of PyTorch in Relax, every float, and every part of a complex number, as float32."""
     return "float32" if dtype.is_floating_point or dtype.is_complex else str(dtype).removeprefix("torch.")
+
+
+def called(target: Any) -> str:
+    """What a program calls an operator, such as aten.relu.default; of Python's own on sizes, its name and that."""
+    text = str(target)
+    plain = re.fullmatch(r"<built-in function (\w+)>", text)
+    return text if plain is None else f"{plain[1]} of sizes"
 
 
 def origin_of(node: Any) -> Any:

@@ -20,7 +20,7 @@ from mrt.frontend.shared.refusals import list_uncovered
 from mrt.frontend.shared.split import FileOperator
 from mrt.frontend.torch.advice import advice_on
 from mrt.frontend.torch.folding import fold_indices
-from mrt.frontend.torch.node import covered_operators, find_converter, origin_of
+from mrt.frontend.torch.node import called, covered_operators, find_converter, origin_of
 from mrt.frontend.torch.states import CHANGES, Changed, take_states_out
 from mrt.frontend.torch.torchao import know_torchao
 
@@ -34,7 +34,7 @@ _LIBRARIES = ("aten", "quantized_decomposed", _TORCHAO)
 def load_program(archive: bytes, title: str) -> torch.export.ExportedProgram:
     """The program of an archive that read_archive wrote; ModelFileError where torch does not read it."""
     try:
-        with _quiet():
+        with quiet():
             if f"torch.ops.{_TORCHAO}.".encode() in archive:
                 know_torchao()
             program: torch.export.ExportedProgram = torch.export.load(io.BytesIO(archive))
@@ -57,7 +57,7 @@ def prepare_program(
     """
     _check_trained(program)
     try:
-        with _quiet():
+        with quiet():
             prepared = _with_inputs(program, options).run_decompositions(_decompositions())
     except MRTError:
         raise
@@ -85,7 +85,7 @@ def _decompositions() -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the warnings that torch gives of itself."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
@@ -251,13 +251,22 @@ def described(program: torch.export.ExportedProgram) -> list[FileOperator]:
     return [
         FileOperator(
             origin_of(node).name,
-            str(origin_of(node).target),
+            _kind(node),
             [source.name for source in node.all_input_nodes],
             [node.name],
         )
         for node in program.graph.nodes
         if node.op == "call_function"
     ]
+
+
+def _kind(node: torch.fx.Node) -> str:
+    """The operator as it was exported; one that takes elements by truth values (`x[x > 0]`) is told from others."""
+    kind = called(origin_of(node).target)
+    given = node.args[1] if len(node.args) > 1 and node.target is torch.ops.aten.index.Tensor else ()
+    places = [each.meta.get("val") for each in given if isinstance(each, torch.fx.Node)] if given else []
+    is_choice = any(getattr(value, "dtype", None) == torch.bool for value in places)
+    return f"{kind} by truth values" if is_choice else kind
 
 
 def outputs_of(program: torch.export.ExportedProgram) -> list[str]:
@@ -293,7 +302,7 @@ def check_covered(
         known = find_converter(node.target.__name__) is not None and namespace in (*_LIBRARIES, "")
         if not known:
             origin = origin_of(node)
-            names = uncovered.setdefault(str(origin.target), [])
+            names = uncovered.setdefault(called(origin.target), [])
             if origin.name not in names:
                 names.append(origin.name)
     if uncovered:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from mrt.frontend.shared.inputs import ReadOptions
 from mrt.frontend.shared.split import read_with_split
 from mrt.frontend.torch import complex_numbers
 from mrt.frontend.torch.folding import constant_indices
+from mrt.frontend.torch.names import output_titles, with_names
 from mrt.frontend.torch.node import (
     Converter,
     Node,
@@ -35,18 +36,23 @@ def read_program(program: torch.export.ExportedProgram, options: ReadOptions) ->
     """The float graph of an exported program; raises as from_torch does."""
     prepared, states = prepare_program(program, options)
     operators, whole = described(prepared), outputs_of(prepared)
+    titles: dict[str, list[str]] = {}
+    for node, title in zip(whole, output_titles(program), strict=False):
+        titles.setdefault(node, []).append(title)
 
     def read(outputs: Sequence[str]) -> Graph:
         if outputs is not whole:
             end_at(prepared, outputs)
         check_covered(prepared, operators, whole)
         check_real(prepared)
-        return with_changes(_converted(prepared), states, outputs)
+        return with_changes(_converted(prepared, outputs, titles), states, outputs)
 
     return read_with_split(read, operators, whole, options.split)
 
 
-def _converted(prepared: torch.export.ExportedProgram) -> Graph:
+def _converted(
+    prepared: torch.export.ExportedProgram, outputs: Sequence[str], titles: Mapping[str, Sequence[str]]
+) -> Graph:
     conversion = _Conversion(prepared)
     try:
         mod = from_exported_program(
@@ -62,7 +68,7 @@ def _converted(prepared: torch.export.ExportedProgram) -> Graph:
         raise GraphError(f"TVM cannot import the program: {reason}") from error
     if conversion.misused:
         raise UnsupportedOperatorError("; ".join(conversion.misused.values()))
-    return from_relax(mod)
+    return with_names(from_relax(mod), prepared, outputs, titles, conversion.called)
 
 
 class _Conversion:
@@ -71,6 +77,8 @@ class _Conversion:
     def __init__(self, program: torch.export.ExportedProgram) -> None:
         self.misused: dict[str, str] = {}
         """What is said of the uses that are not covered, once for each node as exported."""
+        self.called: dict[str, list[str]] = {}
+        """The names of the variables that hold the value of each node."""
         self._known = _known_nodes(program)
         self._indices = constant_indices(program)
         self._names = _names(program)
@@ -102,9 +110,10 @@ class _Conversion:
         if isinstance(value, tuple):
             return tuple(self._named(node, item) for item in value)
         variable = value if isinstance(value, relax.Var) else node.emit(value)
-        if variable in self._titled or not isinstance(variable.ty, relax.TensorType):
-            return variable
-        return node.emit(variable, "")
+        if variable not in self._titled and isinstance(variable.ty, relax.TensorType):
+            variable = node.emit(variable, "")
+        self.called.setdefault(node.fx.name, []).append(str(variable.name))
+        return variable
 
     def _stand_in(self, fx: Any, importer: Any) -> Any:
         self._stand_ins.add(fx)

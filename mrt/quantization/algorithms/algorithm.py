@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 from mrt.algorithm_registry import algorithm, find_algorithm
 from mrt.calibration import Calibration, CalibrationConfig, Channels, Needs, Range
+from mrt.calibration.network import FloatNetwork
 from mrt.calibration.range_method import RangeMethod
 from mrt.calibration.stream import Batch
 from mrt.errors import QuantizationError
@@ -46,6 +47,7 @@ __all__ = [
     "WidthChoice",
     "algorithm",
     "find_algorithm",
+    "float_network",
 ]
 
 BLOCK = 2**16
@@ -64,6 +66,11 @@ class Algorithm:
     def needs(self, graph: Graph) -> Needs:
         """What calibration shall observe of a prepared float graph, besides the ranges of its tensors."""
         return Needs()
+
+    def values(self, graph: Graph) -> tuple[Symbol, ...]:
+        """The tensors of a prepared float graph whose values over samples it will read, for which the network that
+        calibration runs is then compiled too."""
+        return ()
 
 
 class ChannelChoice(Algorithm, ABC):
@@ -126,6 +133,10 @@ class Rounding(Algorithm, ABC):
         layer: the reduction, a symbol of the prepared float graph.
         """
 
+    def values(self, graph: Graph) -> tuple[Symbol, ...]:
+        layers = [layer for layer in graph.operators if layer.channel_axis is not None] if self.reads_moments else []
+        return tuple(tensor for layer in layers for tensor in (layer.inputs[0], layer))
+
     def covering(self, layer: Symbol, observed: Calibration, options: WeightConfig) -> Covering | None:
         """What finds how much of the layer's largest weights the scales cover; None where they cover all of them.
 
@@ -149,6 +160,7 @@ class Samples:
     batches: as `calibrate` takes them. config: its `samples` and `batch_size` hold here too. progress: told the number
     of reductions done. simulations: of graphs that were tried on the samples already, weights: what was made of the
     last configuration; see `mrt.quantization.simulation`. total: how many samples there are; 0 where that is not known.
+    network: the float network that was compiled last, see `float_network`.
     """
 
     batches: Iterable[Batch | Array]
@@ -158,6 +170,14 @@ class Samples:
     simulations: dict[Graph, Any] = field(default_factory=dict)
     weights: Any = None
     total: int = 0
+    network: FloatNetwork | None = None
+
+
+def float_network(graph: Graph, samples: Samples) -> FloatNetwork:
+    """The float network of the samples, compiled already where it was asked for values of this graph before."""
+    if samples.network is None or samples.network.graph is not graph:
+        samples.network = FloatNetwork(graph, samples.runner, samples.config.batch_size)
+    return samples.network
 
 
 @dataclass(frozen=True, eq=False)

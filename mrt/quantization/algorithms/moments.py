@@ -10,16 +10,13 @@ import numpy as np
 
 from mrt.calibration import Calibration
 from mrt.calibration.layer_moments import LayerMoments, Moments
-from mrt.calibration.moments import ROWS, ROWS_FOR_EACH_INPUT, Reading, Values, gather
-from mrt.calibration.run import CHUNK_BYTES, OBSERVED_BYTES
-from mrt.collector import paused_collector
+from mrt.calibration.moments import ROWS, ROWS_FOR_EACH_INPUT, Reading, gather
 from mrt.errors import ConfigError
-from mrt.quantization.algorithms.algorithm import Rounding, Samples, find_algorithm
+from mrt.quantization.algorithms.algorithm import Rounding, Samples, find_algorithm, float_network
 from mrt.quantization.expand import plan_graph
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.tensor_plan import Plan
-from mrt.symbol import Array, Graph, Runner, Symbol
-from mrt.symbol.rebatch import batch_of, sized
+from mrt.symbol import Array, Graph, Symbol
 
 MOST_INPUTS = 1152
 """A layer of more inputs an output is cut into runs of at most so many; twice as many where its outputs are fitted."""
@@ -133,25 +130,14 @@ def moments_of_float(graph: Graph, readings: Sequence[Reading], samples: Samples
     """The moments of layers in the float network, what they read rounded to its quantizer."""
     names = dict.fromkeys(name for each in readings for name in (each.layer.inputs[0].name, each.layer.name))
     computed = [graph.by_name[name] for name in names if not graph.by_name[name].is_variable]
-    sample = max(sum(4 * symbol.type.size for symbol in computed) / batch_of(graph), 1)
-    length = max(min(samples.config.batch_size, int(CHUNK_BYTES / sample)), 1)
-    wanted = sized(graph.with_outputs(computed), length)
-    length = batch_of(wanted)
-    values = _float_values(wanted, [symbol.name for symbol in computed], readings, samples.runner)
-    count, limit = samples.total or _counted(samples), samples.config.samples
-    at_once = int(OBSERVED_BYTES / (sample * length))
-    return gather(readings, samples.batches, wanted.inputs, values, length, count, limit, at_once)
-
-
-@paused_collector()
-def _float_values(graph: Graph, names: Sequence[str], readings: Sequence[Reading], runner: Runner) -> Values:
-    evaluate = runner.prepare(graph)
+    given = float_network(graph, samples).values(computed)
 
     def values(feeds: Mapping[str, Array]) -> list[tuple[Array, Array]]:
-        known = {**feeds, **dict(zip(names, evaluate(feeds), strict=True))}
+        known = {**feeds, **dict(zip((symbol.name for symbol in computed), given.evaluate(feeds), strict=True))}
         return [(known[each.layer.inputs[0].name], known[each.layer.name]) for each in readings]
 
-    return values
+    count, limit = samples.total or _counted(samples), samples.config.samples
+    return gather(readings, samples.batches, graph.inputs, values, given.batch, count, limit, given.at_once)
 
 
 def _counted(samples: Samples) -> int:

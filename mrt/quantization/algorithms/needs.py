@@ -15,7 +15,7 @@ from mrt.quantization.algorithms.algorithm import (
 )
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.make import observed_tensors
-from mrt.symbol import Graph
+from mrt.symbol import Graph, Symbol
 
 
 def needs_of(graph: Graph, config: QuantizationConfig, also_later: bool = False) -> Needs:
@@ -27,6 +27,11 @@ def needs_of(graph: Graph, config: QuantizationConfig, also_later: bool = False)
     for each in dict.fromkeys((*chosen_algorithms(config), *(_cheap_algorithms() if also_later else ()))):
         needs |= each.needs(graph)
     return needs
+
+
+def values_of(graph: Graph, config: QuantizationConfig) -> tuple[Symbol, ...]:
+    """The tensors of a prepared graph whose values the chosen algorithms will read, each once."""
+    return tuple(dict.fromkeys(tensor for each in chosen_algorithms(config) for tensor in each.values(graph)))
 
 
 def costly_choices(config: QuantizationConfig) -> tuple[str, ...]:

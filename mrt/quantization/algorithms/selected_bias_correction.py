@@ -10,8 +10,9 @@ from mrt.quantization.algorithms.algorithm import BiasCorrection, Samples, algor
 from mrt.quantization.algorithms.bias_correction import means_around_reductions
 from mrt.quantization.algorithms.fast_bias_correction import shifts_of
 from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.simulation.rounded_graph import measured
 from mrt.quantization.simulation.simulation import Trial, planned_weights, simulation_of
-from mrt.symbol import Array, Graph
+from mrt.symbol import Array, Graph, Symbol
 
 BLOCKS = 6
 """Runs of neighbouring layers that are corrected or left together."""
@@ -35,6 +36,9 @@ class SelectedBiasCorrection(BiasCorrection):
 
     def needs(self, graph: Graph) -> Needs:
         return means_around_reductions(graph)
+
+    def values(self, graph: Graph) -> tuple[Symbol, ...]:
+        return measured(graph)
 
     def corrections(
         self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples

@@ -11,7 +11,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, algorithm
 from mrt.quantization.algorithms.bias_correction import means_around_reductions
 from mrt.quantization.algorithms.fast_bias_correction import shifts_of
-from mrt.quantization.cost import elements, network_operations, widening
+from mrt.quantization.cost import elements, multiplications, network_operations, widening
 from mrt.quantization.options import (
     MOST_BITS,
     ActivationConfig,
@@ -19,7 +19,7 @@ from mrt.quantization.options import (
     Override,
     QuantizationConfig,
 )
-from mrt.quantization.simulation.rounded_graph import Site
+from mrt.quantization.simulation.rounded_graph import Site, measured
 from mrt.quantization.simulation.simulation import Simulation, Trial, planned_weights, simulation_of
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
@@ -29,6 +29,9 @@ MORE = 4
 STAYS = 1 / 8
 """Where so much of a tensor's error would stay it gets twice as many: small values count there, such as the noise of a
 pause beside speech, that are 0 in all fewer."""
+REMAINS = 1e-6
+"""A tensor that no product reads gets twice as many too where more than this share of the signal would stay, 60 dB: the
+sums of a transformer, whose few large channels leave 12 bits little for the others. Words are as wide for 16 bits."""
 WORTH = 3.0
 """A tensor gets them where its share of the error is so many times the share that it adds to the operations."""
 GOOD, ENOUGH, FINE = 1e-3, 1e-4, 1e-5
@@ -52,14 +55,15 @@ TRIED_OPERATIONS, TRIED_TOGETHER = 2e11, 6e10
 @dataclass(frozen=True, eq=False)
 class _Candidate:
     """A tensor that may get more bits. sites: the names of those that it decides. alone: the error, as a share of the
-    signal, that its rounding makes alone. cost: the operations added, as a share of the network's. more: how many bits
-    it gets."""
+    signal, that its rounding makes alone. cost: the operations added, as a share of the network's. is_multiplied:
+    whether a layer or a product of tensors reads it. more: how many bits it gets."""
 
     symbol: Symbol
     bits: int
     sites: frozenset[str]
     alone: float
     cost: float
+    is_multiplied: bool
     more: int = MORE
 
 
@@ -74,6 +78,9 @@ class SensitiveTensors(WidthChoice):
 
     def needs(self, graph: Graph) -> Needs:
         return means_around_reductions(graph)
+
+    def values(self, graph: Graph) -> tuple[Symbol, ...]:
+        return measured(graph)
 
     def choose(
         self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
@@ -104,7 +111,9 @@ def _measured(simulation: Simulation, exact: Trial) -> list[_Candidate]:
     named = [frozenset(site.name for site in sites) for _, sites in free]
     errors = simulation.errors([Trial(names, corrections=exact.corrections, samples=few) for names in named], exact)
     return [
-        _Candidate(symbol, _options(plan, symbol).bits, names, error, _cost(graph, sites) / each)
+        _Candidate(
+            symbol, _options(plan, symbol).bits, names, error, _cost(graph, sites) / each, _is_multiplied(graph, sites)
+        )
         for (symbol, sites), names, error in zip(free, named, errors, strict=True)
     ]
 
@@ -126,10 +135,17 @@ def _options(plan: Plan, symbol: Symbol) -> ActivationConfig:
     return options
 
 
+def _readers(graph: Graph, sites: Sequence[Site]) -> set[Symbol]:
+    return {graph.by_name[site.edge[0]] for site in sites if site.edge is not None}
+
+
+def _is_multiplied(graph: Graph, sites: Sequence[Site]) -> bool:
+    return any(multiplications(reader) for reader in _readers(graph, sites))
+
+
 def _cost(graph: Graph, sites: Sequence[Site]) -> float:
     """The operations that wider data of these sites adds."""
-    readers = {graph.by_name[site.edge[0]] for site in sites if site.edge is not None}
-    return widening(readers) + sum(elements(site.tensor) for site in sites)
+    return widening(_readers(graph, sites)) + sum(elements(site.tensor) for site in sites)
 
 
 def _ordered(candidates: Sequence[_Candidate], rest: float) -> list[_Candidate]:
@@ -150,14 +166,18 @@ def _ordered(candidates: Sequence[_Candidate], rest: float) -> list[_Candidate]:
 
 
 def _with_enough(simulation: Simulation, exact: Trial, ordered: Sequence[_Candidate]) -> list[_Candidate]:
-    """The candidates with twice the bits where MORE would leave much of the error that each makes alone."""
+    """The candidates with twice the bits where MORE would leave much of the error that each makes alone, or much of
+    the signal in a tensor that no product reads."""
     large = [each for each in ordered if each.alone > GOOD]
     few = simulation.affordable(max(len(large), 1), TRIED_OPERATIONS)
     trials = [Trial(each.sites, dict.fromkeys(each.sites, MORE), exact.corrections, samples=few) for each in large]
     left = dict(zip((each.symbol for each in large), simulation.errors(trials, exact), strict=True))
-    return [
-        replace(each, more=2 * MORE) if left.get(each.symbol, 0.0) > STAYS * each.alone else each for each in ordered
-    ]
+
+    def wants_more(each: _Candidate) -> bool:
+        remains = not each.is_multiplied and each.alone * 4.0**-MORE > REMAINS
+        return remains or left.get(each.symbol, 0.0) > STAYS * each.alone
+
+    return [replace(each, more=2 * MORE) if wants_more(each) else each for each in ordered]
 
 
 def _beginnings(

@@ -10,6 +10,7 @@ from mrt.quantization.equalization.choice import Group, bounded, scale_channels,
 from mrt.quantization.equalization.expected_error import Quantizers
 from mrt.quantization.equalization.factor_sets import normalization_axis
 from mrt.quantization.equalization.layers import rows_of
+from mrt.quantization.equalization.own_factors import WithOwnFactors
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph
 
@@ -20,16 +21,21 @@ MIGRATED = (0.25, 0.5, 0.75)
 class Smooth(ParameterChange):
     """Divides channel j behind a normalisation by s_j = max |X_j|^a / max |W_j|^(1 - a), and multiplies W_j by it.
 
-    The factors go into the normalisation's gamma and beta, or into a constant that multiplies and what is added behind.
-    The share a is that of least expected error (`expected_errors`), or the tensor is left. Source: G. Xiao et al.,
-    "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language Models", 2022, equation 4.
+    The factors go into the normalisation's gamma and beta, or into a constant that multiplies and what is added behind;
+    where something else reads the normalised tensor too, into a multiplication in front of the layers, which costs
+    nothing. The share a is that of least expected error (`expected_errors`), or the tensor is left. Source: G. Xiao et
+    al., "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large Language Models", 2022, equation 4.
     """
 
     def needs(self, graph: Graph) -> Needs:
-        return squares_needed(graph, normalization_axis)
+        apart = WithOwnFactors.of(graph, normalization_axis)
+        return apart.needs(squares_needed(apart.graph, normalization_axis))
 
     def change(self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples) -> Changed:
-        return scale_channels("smooth", graph, observed, config, samples, normalization_axis, _shares)
+        apart = WithOwnFactors.of(graph, normalization_axis)
+        known = apart.observed(observed)
+        changed = scale_channels("smooth", apart.graph, known, config, samples, normalization_axis, _shares)
+        return apart.without_idle(changed)
 
 
 def _shares(group: Group, quantizers: Quantizers) -> dict[str, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from hashlib import sha256
 
 import numpy as np
 
@@ -68,7 +69,7 @@ class IntegerSymbols:
                 f"{self._origin}: the constant {name} needs {signed_bits(max(hi, ~lo))} bits, 32 are allowed"
             )
         stored = np.ascontiguousarray(values, dtype or narrowest_dtype(lo, hi))
-        key = (name, stored.dtype.name, stored.shape, stored.tobytes())
+        key = (name, stored.dtype.name, stored.shape, sha256(stored.data).digest())
         if key not in self._constants:
             symbol = self._symbols.parameter(name, stored, self._origin)
             self._constants[key] = symbol

@@ -210,7 +210,8 @@ def output_bits(name: str, facts: Facts) -> int:
         return asked.bits
     magnitudes = [max(abs(lo), abs(hi)) for lo, hi in parts.ranges]
     ratio = max(magnitudes) / min((each for each in magnitudes if each > 0), default=1.0)
-    return int(np.clip(math.ceil(math.log2(max(ratio, 1.0))) + LEAST_PART_BITS, asked.bits, MOST_OUTPUT_BITS))
+    needed = math.ceil(math.log2(max(ratio, 1.0))) + LEAST_PART_BITS + math.ceil(math.log2(asked.room))
+    return int(np.clip(needed, asked.bits, MOST_OUTPUT_BITS))
 
 
 def part_targets(symbol: Symbol, facts: Facts, read: Target | None) -> tuple[Target, ...] | None:

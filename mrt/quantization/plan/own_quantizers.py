@@ -15,8 +15,10 @@ from mrt.quantization.options import MOST_BITS, InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import extra_mask_bits, masked_scores_of
 from mrt.quantization.plan.divisors import divided_tensors
 from mrt.quantization.plan.facts import FactPass
+from mrt.quantization.plan.final_ranges import ARGUMENT_BITS, final_arguments
 from mrt.quantization.plan.trained import FINE_BITS, input_bits, unquantized_tensors
 from mrt.quantization.quantizer import Target, affine_target, symmetric_target
+from mrt.quantization.remedies import given_integers
 from mrt.quantization.tensor_plan import UNLIMITED, QuantizerOptions
 from mrt.symbol import Graph, Symbol
 
@@ -39,6 +41,7 @@ def quantizer_options(
        names it; an input that its layers read has as many as leave their sums room.
     3. What two-tensor divisions alone read, directly or, of divisors, by way of sums, functions and their like, has
        FINE_BITS too, as far as no override names it: a divisor's steps tell most where it is small.
+       What a function at the end reads has ARGUMENT_BITS, where outputs have room beyond the calibrated range.
     4. What holds values of a fixed tensor, and is not fixed itself, has its own options.
     5. An input that is given as integers is what the configuration says.
     6. Masked scores keep the step of the scores, in as many bits as the masked ones need besides.
@@ -49,6 +52,8 @@ def quantizer_options(
     asked: dict[str, QuantizerOptions] = {}
     rounded_finely = unquantized_tensors(graph, fixed) | divided_tensors(graph)
     fine = dict.fromkeys(rounded_finely, FINE_BITS) | input_bits(graph, fixed, constants)
+    if not fixed:
+        fine |= {symbol.name: ARGUMENT_BITS for symbol in final_arguments(graph, config) if symbol.name not in fine}
     for symbol in (*graph.inputs, *graph.symbols):
         name, own = symbol.name, config.activation_of(symbol.name)
         is_named = config.overrides_activation(name)
@@ -91,7 +96,9 @@ def own_target(graph: Graph, symbol: Symbol, options: QuantizerOptions, found: R
     if isinstance(options, InputConfig):
         return Target(options.scale, *options.limits, pinned=True, zero_point=options.zero_point)
     if symbol.is_variable and symbol.type.is_integer and not is_parameter:
-        raise QuantizationError(f"input {symbol.name} is {symbol.type}; say what its integers are: quantize.inputs")
+        raise QuantizationError(
+            f"input {symbol.name} is {symbol.type}; say what its integers are: {given_integers(symbol.name)}"
+        )
     if not is_parameter and is_affine(options.quantizer, found, never_negative):
         lo = max(found.lo, 0.0) if never_negative else found.lo
         return affine_target(lo, found.hi, options.bits, options.is_signed)

@@ -12,9 +12,11 @@ from mrt.quantization.expansion import named
 from mrt.quantization.options import InputConfig, QuantizationConfig
 from mrt.quantization.plan.attention_masks import masked_ranges
 from mrt.quantization.plan.facts import FactPass, Facts
+from mrt.quantization.plan.final_ranges import final_ranges
 from mrt.quantization.plan.states import fixed_state_ranges, state_ranges
 from mrt.quantization.plan.trained import saturation_range
 from mrt.quantization.quantizer import Target
+from mrt.quantization.remedies import given_integers
 from mrt.symbol import Graph, Interval, Symbol
 
 REAL_LIMIT = 1e30
@@ -62,7 +64,8 @@ def calibrated_ranges(
 
     A tensor that trained quantization fixes has the range of its form. Where others were not calibrated, theirs follow
     from these, from the integers of given inputs, and from those that were, by the records' bounds; where these know
-    none it is what the quantizers tell apart that read the tensor. Of masked scores it is what softmaxes tell apart.
+    none it is what the quantizers tell apart that read the tensor. Of masked scores it is what softmaxes tell apart;
+    outputs have room beyond it, as far as `output.room` asks.
     """
     _check_declared(calibrated, config)
     unread = [symbol for symbol in graph.inputs if not graph.consumers[symbol] and symbol not in graph.outputs]
@@ -82,7 +85,8 @@ def calibrated_ranges(
         raise QuantizationError(f"{missing[0].name} ({missing[0].op}) has no range; calibrate it first{others}")
     ranges = {symbol.name: _range(graph, symbol, known) for symbol in symbols}
     ranges |= masked_ranges(graph, ranges)
-    return ranges | state_ranges(graph, ranges)
+    ranges |= state_ranges(graph, ranges)
+    return ranges if fixed else ranges | final_ranges(graph, ranges, config)
 
 
 def _check_declared(calibrated: Mapping[str, Range], config: QuantizationConfig) -> None:
@@ -94,7 +98,7 @@ def _check_declared(calibrated: Mapping[str, Range], config: QuantizationConfig)
         if found.lo <= declared.lo - options.scale or found.hi >= declared.hi + options.scale:
             lo, hi = options.limits
             raise QuantizationError(
-                f"input {name} was calibrated on [{found.lo:.6g}, {found.hi:.6g}], but quantize.inputs.{name} declares "
+                f"input {name} was calibrated on [{found.lo:.6g}, {found.hi:.6g}], but {given_integers(name)} declares "
                 f"integers in [{lo}, {hi}], real values in [{declared.lo:.6g}, {declared.hi:.6g}]; declare all that "
                 f"occur, or mend the data"
             )

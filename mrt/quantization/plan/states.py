@@ -11,6 +11,7 @@ from mrt.quantization.expansion import expansion_of
 from mrt.quantization.integer.integer_graph import input_target
 from mrt.quantization.plan.facts import FactPass, Facts
 from mrt.quantization.quantizer import Target, symmetric_target
+from mrt.quantization.remedies import given_integers
 from mrt.symbol import Graph, Symbol
 from mrt.symbol.operation import Operation
 from mrt.symbol.states import State, states_of
@@ -52,7 +53,7 @@ def _target(state: State, facts: Facts) -> Target:
     """
     if state.name in facts.config.inputs:
         raise QuantizationError(
-            f"quantize.inputs.{state.name} declares the integers of a state, which nobody gives: leave it out; an "
+            f"{given_integers(state.name)} declares the integers of a state, which nobody gives: leave it out; an "
             f"override of activation.bits says how many bits a state has"
         )
     fixed = facts.fixed.get(state.output.name)

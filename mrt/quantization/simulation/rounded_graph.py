@@ -38,15 +38,20 @@ class Site:
     channels: int
 
     def grid(self, plan: Plan, finer: int = 0) -> Array:
-        """The grid that a plan of the same graph asks for. finer: how many bits more it has."""
+        """The grid that a plan of the same graph asks for. finer: how many bits more it has.
+
+        It does not end where a reader's function becomes flat at the grid of what that gives, as the quantizer does
+        (`TensorPlan.used`): a trial may leave that finer, or exact.
+        """
         target = self._target(plan)
         if target is None:
             raise ValueError(f"{self.tensor.name}: the plan does not round it")
-        each, parts = target.channel_targets(self.channels), 2**finer
-        rows = [
-            (parts / one.scale, parts * (one.lo - one.zero_point), parts * (one.hi - one.zero_point), one.scale / parts)
-            for one in each
-        ]
+        planned, parts, rows = plan[self.tensor], 2**finer, []
+        for one in target.channel_targets(self.channels):
+            lo, hi = float(one.lo - one.zero_point), float(one.hi - one.zero_point)
+            if self.edge is not None and planned.covers_part:
+                lo, hi = min(lo, planned.range.lo / one.scale), max(hi, planned.range.hi / one.scale)
+            rows.append((parts / one.scale, np.floor(parts * lo), np.ceil(parts * hi), one.scale / parts))
         return np.array(rows, np.float32).T.copy()
 
     def unrounded(self, plan: Plan) -> Array:
@@ -89,15 +94,16 @@ def rounded_graph(plan: Plan, batch: int, weights: Mapping[str, Array], has_gate
 def measured(graph: Graph) -> tuple[Symbol, ...]:
     """The float tensors whose errors are the network's: its outputs, and instead of a Concat's its parts.
 
-    A part that is small, such as scores beside boxes, would not be seen in the whole. Instead of an output of integers
-    there are the floats from which it follows.
+    A part that is small, such as scores beside boxes, would not be seen in the whole. Instead of an output of integers,
+    or of elements in their order, there are the floats from which it follows.
     """
     found: dict[Symbol, None] = {}
     pending = list(reversed(graph.outputs))
     while pending:
         symbol = pending.pop()
         parts = [source for source in symbol.inputs if graph.value(source) is None]
-        if _joins(symbol) or (symbol.operator.keeps_scale and _joins(root_of(symbol))) or not symbol.type.is_float:
+        is_seen_before = not symbol.type.is_float or symbol.operator.compares_elements
+        if _joins(symbol) or (symbol.operator.keeps_scale and _joins(root_of(symbol))) or is_seen_before:
             pending += reversed(parts)
         elif graph.value(symbol) is None:
             found[symbol] = None

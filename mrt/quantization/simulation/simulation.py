@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mrt.calibration import Calibration
+from mrt.calibration.network import FloatNetwork
 from mrt.calibration.stream import Chunk, chunks
 from mrt.collector import paused_collector
-from mrt.quantization.algorithms.algorithm import Samples
+from mrt.quantization.algorithms.algorithm import Samples, float_network
 from mrt.quantization.cost import network_operations
-from mrt.quantization.expand import PlannedGraph, plan_graph, rounded_weights
+from mrt.quantization.expand import PlannedGraph, RoundedWeights, plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.simulation.rounded_graph import measured, rounded_graph
+from mrt.quantization.simulation.rounded_graph import Site, measured, rounded_graph
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph
 from mrt.symbol.rebatch import batch_of, sized
@@ -58,13 +59,13 @@ class Simulation:
         graph = self.plan.graph
         self._chunks = _held_apart(graph, samples)
         self._batch = _length(self._chunks[0])
+        self._exact = _references(float_network(graph, samples), self._chunks)
         rounded = rounded_graph(self.plan, self._batch, self.weights, has_gates)
         self.sites, self._corrected, self._gates = rounded.sites, rounded.corrected, rounded.gates
         self.outputs = tuple(symbol.name for symbol in measured(graph))
+        self._grids: dict[tuple[str, int | None], Array] = {}
         with paused_collector():
             self._run = samples.runner.prepare(rounded.graph)
-            exact = samples.runner.prepare(sized(graph.with_outputs(measured(graph)), self._batch))
-        self._exact = list(in_order(lambda chunk: _copied(exact(chunk.arrays)), self._chunks))
 
     def errors(self, trials: Sequence[Trial], since: Trial | None = None) -> list[float]:
         """Of each trial the error energy of the outputs as a share of their signal's, the mean over the outputs.
@@ -109,11 +110,8 @@ class Simulation:
             done += chunk.count
 
     def _feeds(self, trial: Trial) -> dict[str, Array]:
-        plan = trial.plan or self.plan
         feeds = {
-            site.name: site.grid(plan, trial.finer.get(site.name, 0))
-            if trial.rounded is None or site.name in trial.rounded
-            else site.unrounded(plan)
+            site.name: self._grid(site, trial, trial.rounded is None or site.name in trial.rounded)
             for site in self.sites
         }
         for name, symbol in self._corrected.items():
@@ -121,6 +119,16 @@ class Simulation:
             value = np.zeros(symbol.shape) if given is None else given.reshape(symbol.shape)
             feeds[symbol.name] = value.astype(np.float32)
         return feeds | self._gate_feeds(trial)
+
+    def _grid(self, site: Site, trial: Trial, rounds: bool) -> Array:
+        """The grid of a site; those of the simulation's own plan are made once."""
+        finer = trial.finer.get(site.name, 0)
+        if trial.plan is not None:
+            return site.grid(trial.plan, finer) if rounds else site.unrounded(trial.plan)
+        key = site.name, finer if rounds else None
+        if key not in self._grids:
+            self._grids[key] = site.grid(self.plan, finer) if rounds else site.unrounded(self.plan)
+        return self._grids[key]
 
     def _gate_feeds(self, trial: Trial) -> dict[str, Array]:
         if trial.weights is not None and not self._gates and self.weights:
@@ -155,6 +163,36 @@ def _held_apart(graph: Graph, samples: Samples) -> list[Chunk]:
     if batch_of(whole) == batch_of(single):
         return taken
     return list(chunks([chunk.arrays for chunk in taken], whole.inputs, batch, None))
+
+
+def _references(network: FloatNetwork, held: Sequence[Chunk]) -> list[list[Array]]:
+    """What the float network gives for the chunks, of each tensor that is measured.
+
+    The network is let go of, before another is compiled that takes as much memory.
+    """
+    graph, wanted = network.graph, measured(network.graph)
+    given = network.values(wanted)
+    inputs = sized(graph, given.batch).inputs
+    again = list(chunks([_real_arrays(chunk) for chunk in held], inputs, given.batch, None))
+    found = list(in_order(lambda chunk: _copied(given.evaluate(chunk.arrays)), again, given.at_once))
+    network.release()
+    if given.batch == _length(held[0]):
+        return found
+    # Where the lengths differ the graph takes any, and all that depends on its inputs counts samples.
+    varying, whole = graph.dependents(graph.inputs), []
+    for symbol, values in zip(wanted, zip(*found, strict=True), strict=True):
+        taken = [value[: chunk.count] for value, chunk in zip(values, again, strict=True)]
+        whole.append(np.concatenate(taken) if symbol in varying else None)
+    parts, done = [], 0
+    for chunk in held:
+        rows = done + np.minimum(np.arange(_length(chunk)), chunk.count - 1)
+        parts.append([first if every is None else every[rows] for first, every in zip(found[0], whole, strict=True)])
+        done += chunk.count
+    return parts
+
+
+def _real_arrays(chunk: Chunk) -> dict[str, Array]:
+    return {name: array[: chunk.count] for name, array in chunk.arrays.items()}
 
 
 def _length(chunk: Chunk) -> int:
@@ -197,11 +235,11 @@ def simulation_of(graph: Graph, observed: Calibration, config: QuantizationConfi
 
 def planned_weights(
     graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
-) -> tuple[PlannedGraph, dict[str, Array]]:
+) -> tuple[PlannedGraph, RoundedWeights]:
     """The plan of a prepared float graph and its `rounded_weights`; those made last are kept with the samples."""
     key = graph, config.model_dump_json()
     if samples.weights is None or samples.weights[0] != key:
         planned = plan_graph(graph, observed.ranges, config)
         samples.weights = key, (planned, rounded_weights(planned, observed))
-    found: tuple[PlannedGraph, dict[str, Array]] = samples.weights[1]
+    found: tuple[PlannedGraph, RoundedWeights] = samples.weights[1]
     return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from mrt.quantization.cost import network_operations
 from mrt.report.facts import Layer, Output, Report, report_bytes
 from mrt.report.measure.layers import Found, layer_facts
 from mrt.report.measure.network import accuracy_of, model_facts, sizes_of
@@ -19,9 +19,8 @@ from mrt.report.measure.timing import latency_of, layer_seconds, time_of
 from mrt.report.measure.walk import LayerWalk, forms_of
 from mrt.report.measure.weights import LayerWeight, layer_weights
 
-WALKED_OPERATIONS = 4e9
-"""What looking at samples may take, in multiplications of the float network; it bounds their number, at least LEAST."""
-LEAST_SAMPLES = 2
+WALK_SHARE, WALK_SECONDS = 0.1, 5.0
+"""Looking at samples ends with the one after which it has taken this share of the run's time before, and so long."""
 MOST_BYTES = 600_000
 """Of report.json; beyond that the layers with the smallest shares are told of without values and weights."""
 
@@ -51,9 +50,9 @@ class _Measuring:
             self.missing.setdefault("layers.shares", "there is no calibration data to simulate the error on")
         shares = {} if found is None else shares_of(subject.layers, subject.owner, found)
         latency = self._attempt("latency", lambda: latency_of(subject))
-        time = self._attempt("time", lambda: time_of(subject, integer, latency))
+        times = self._attempt("time", lambda: time_of(subject, integer, latency))
         forms = forms_of(subject.layers, subject.model)
-        seconds = {} if time is None else layer_seconds(time)
+        seconds = {} if times is None else layer_seconds(times)
         layers = layer_facts(subject, Found(integer, forms, weights, walk, shares, seconds))
         report = Report(
             format_version=1,
@@ -72,7 +71,7 @@ class _Measuring:
             tensors=listed_tensors(integer),
             tensor_count=len(integer.tensors),
             latency=latency,
-            time=time,
+            time=times,
             trials=None,
             notes=[],
             missing=self._reasons(),
@@ -84,8 +83,8 @@ class _Measuring:
         data = subject.data
         if data is None:
             raise ValueError("there is no data to run the network on")
-        affordable = int(WALKED_OPERATIONS / max(network_operations(subject.graph), 1))
-        count = min(subject.samples, data.size, max(affordable, LEAST_SAMPLES))
+        count = min(subject.samples, data.size)
+        ends = time.perf_counter() + max(WALK_SHARE * sum(subject.seconds.values()), WALK_SECONDS)
         forms = forms_of(subject.layers, subject.model)
         walk = LayerWalk(subject.graph, subject.layers, subject.model, forms, weights, count)
         noises: list[OutputNoise] = output_noises(subject.graph)
@@ -94,6 +93,8 @@ class _Measuring:
                 for noise, exact, real in zip(noises, *walk.add(subject.completed(feeds)), strict=True):
                     noise.add(exact, real)
                 progress(walk.done)
+                if time.perf_counter() > ends:
+                    break
         return walk, [noise.facts() for noise in noises]
 
     def _attempt(self, part: str, measure: Callable[[], Result]) -> Result | None:

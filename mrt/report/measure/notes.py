@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from mrt.report.facts import Layer, Note, Report
@@ -16,10 +17,14 @@ SLOW = 0.2
 """A function that takes this share of the time is told."""
 CHANCE = 1.96
 """Standard errors within which a difference may be chance: 95 %."""
+LEFT_OUT = 0.02
+"""A quantizer that holds so much less than calibration found leaves it out on purpose."""
 GOOD = 40.0
 """Decibels of an output from which on nothing is advised."""
 INTERNAL = ("not simplified", "simplified by")
 """How notes begin that tell of the making only."""
+OF_ONE_TENSOR = re.compile(r".+ \(\w+\): \d+ bits; .+")
+"""A note of the bits of one tensor, which stand with its layer."""
 ADVICE = "quantize:\n  overrides:\n"
 
 
@@ -81,13 +86,22 @@ def _of_shares(report: Report) -> Iterator[Note]:
     part = sum(map(_share, worst)) / total
     names = _listed([each.name for each in worst])
     yield Note(
-        kind="fine" if is_good else "try",
+        kind="fine" if is_good or _clips(worst) else "try",
         title=f"{names} {'make' if worst[1:] else 'alone makes'} {part:.0%} of the error",
         text=f"{_causes(worst)} The other {len(ranked) - len(worst)} layers make the rest."
-        + ("" if is_good else " With 16 bits there the error falls by about as much, at some cost of time."),
-        code="" if is_good else ADVICE + "".join(map(_override, worst)),
+        + (
+            ""
+            if is_good or _clips(worst)
+            else " With 16 bits there the error falls by about as much, at a cost of time."
+        ),
+        code="" if is_good or _clips(worst) else ADVICE + "".join(map(_override, worst)),
         layers=[each.id for each in worst],
     )
+
+
+def _clips(layers: Sequence[Layer]) -> bool:
+    """Whether values are lost there that no bits bring back."""
+    return any(each.values is not None and each.values.clipped >= CLIPPED for each in layers)
 
 
 def _share(layer: Layer) -> float:
@@ -126,9 +140,23 @@ def _of_clipping(report: Report) -> Iterator[Note]:
         yield Note(
             kind="warning",
             title=f"{share:.1%} of the values of {layer.name} are beyond its range",
-            text="They saturate. If calibration saw too little, give it more samples (calibrate.samples).",
+            text=f"They saturate. {_why_clipped(layer)}",
             layers=[layer.id],
         )
+
+
+def _why_clipped(layer: Layer) -> str:
+    form = layer.form
+    if form is None or form.calibrated is None:
+        return "Its range is given by the network or the options."
+    (lo, hi), held = form.calibrated, form.real_hi - form.real_lo
+    if lo < form.real_lo - LEFT_OUT * held or hi > form.real_hi + LEFT_OUT * held:
+        return (
+            f"Calibration found [{lo:.3g}, {hi:.3g}], and its integers hold [{form.real_lo:.3g}, {form.real_hi:.3g}]: "
+            "the rest was left out on purpose, as values that its readers cut or hardly tell apart, or by "
+            "calibrate.method."
+        )
+    return "Calibration saw less than that; give it more samples (calibrate.samples)."
 
 
 def _of_time(report: Report) -> Iterator[Note]:
@@ -150,7 +178,7 @@ def _given(notes: Sequence[str], report: Report) -> Iterator[Note]:
     """The notes that quantization left: what it did, and of use to developers what it did not."""
     seconds = report.seconds.get("quantize")
     for note in notes:
-        is_internal = note.startswith(INTERNAL)
+        is_internal = note.startswith(INTERNAL) or OF_ONE_TENSOR.fullmatch(note) is not None
         title, _, text = note.partition(": ")
         yield Note(kind="internal" if is_internal else "done", title=title, text=text)
     corrected = sum(each.correction is not None for each in report.layers)

@@ -25,7 +25,7 @@ from mrt.workers import cores
 SECONDS, LEAST_RUNS, MOST_RUNS = 0.5, 5, 2000
 """How long the module is run, and how often at least and at most."""
 PROFILED_SECONDS, PROFILED_RUNS = 0.5, 20
-MOST_OF_THE_RUN = 1 / 6
+MOST_OF_THE_RUN = 0.2
 """Functions are measured where compiling them once more takes no more of the run's time than this, or FEW_SECONDS."""
 FEW_SECONDS = 15.0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mrt.report.facts import Form, Layer, Values, Weights
-from mrt.report.page.numbers import decibels, integer, number, percent
+from mrt.report.page.numbers import decibels, integer, number, percent, precise
 from mrt.report.page.packing import pack, pack_logarithms, short
 
 NO_CHARTS = dict.fromkeys(("values", "channels", "errors", "levels", "weights"))
@@ -33,7 +33,7 @@ def _values(values: Values, form: Form | None) -> dict[str, Any]:
         if form is None or form.scale_count > 1
         else (f"{integer(levels)} levels, step {number(form.scale)}")
     )
-    clipped = f"{percent(values.clipped, 3)} clipped" if values.clipped else "none clipped"
+    clipped = f"{precise(values.clipped)} clipped" if values.clipped else "none clipped"
     zeros = f" · {percent(values.zeros, 0)} exactly zero, not drawn" if values.zeros > 0.001 else ""
     return {
         "from": short(values.histogram.lo),

@@ -35,9 +35,10 @@ def compare_files(comparison: Comparison) -> dict[str, bytes]:
 
 def compare_html(comparison: Comparison) -> str:
     ordered = sorted(comparison.pairs, key=lambda pair: pair.second.id)
+    short = names.plain(pair.second.name for pair in ordered)
     lines = [_cumulative(ordered, 0), _cumulative(ordered, 1)]
     data = {
-        "labels": [names.label(pair.second.name) for pair in ordered],
+        "labels": [names.label(short[pair.second.name]) for pair in ordered],
         "tell": [_told(pair, comparison) for pair in ordered],
         "lines": [
             {"label": names.label(comparison.first), "color": "line", "values": lines[0]},
@@ -48,6 +49,7 @@ def compare_html(comparison: Comparison) -> str:
     shown = comparison.pairs[: sections.MOST_ROWS]
     view = {
         "comparison": comparison,
+        "short": short,
         "shown": sections.SHOWN,
         "most": largest(comparison),
         "rows": [(pair, _cells(pair)) for pair in shown],

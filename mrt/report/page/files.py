@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from hashlib import sha256
 from pathlib import Path
 
+from mrt.certificate import CERTIFICATE_FILE
 from mrt.errors import MRTError
 from mrt.report.facts import REPORT_FILE, Report, read_report
 from mrt.report.page.markdown import MARKDOWN_FILE, report_markdown
 from mrt.report.page.page import HTML_FILE, report_html
 from mrt.result_folder import current
+from mrt.symbol.files import read_file
+from mrt.symbol.limits import JSON_BYTES
 
 
 def page_files(report: Report, verbose: bool = False) -> dict[str, bytes]:
@@ -18,10 +23,17 @@ def page_files(report: Report, verbose: bool = False) -> dict[str, bytes]:
 
 
 def saved_report(directory: Path) -> Report:
-    """The facts that a run left in its folder; MRTError where there are none, or they are malformed."""
+    """The facts that a run left in its folder; MRTError where there are none, malformed ones, or another model's."""
     if not directory.is_dir():
         raise MRTError(f"{directory} is no folder; mrt report takes the folder of results that mrt run wrote")
-    report = read_report(directory)
+    report, certificate = read_report(directory), current(directory, CERTIFICATE_FILE)
+    if report is not None and os.path.lexists(certificate):
+        digest = sha256(read_file(certificate, JSON_BYTES)).hexdigest()
+        if report.model.digest != digest:
+            raise MRTError(
+                f"{directory}: {REPORT_FILE} tells of the model {report.model.digest[:12]}…, beside it lies "
+                f"{digest[:12]}…; mrt run CONFIG.yaml --from report measures that"
+            )
     if report is None:
         path = current(directory, REPORT_FILE)
         raise MRTError(f"{path} is missing: nothing was measured here; mrt run CONFIG.yaml measures and writes it")

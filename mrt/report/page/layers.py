@@ -8,7 +8,7 @@ from typing import Any
 
 from mrt.report.facts import Bits, Layer, ProvenTensor, Report
 from mrt.report.page import names
-from mrt.report.page.numbers import decibels, duration, integer, millions, number, percent, size, span
+from mrt.report.page.numbers import decibels, duration, integer, millions, number, percent, precise, size, span
 from mrt.report.page.packing import short
 from mrt.report.page.words import layer_over, layer_said, layer_title, sentence, spelled
 
@@ -57,7 +57,6 @@ def layer_texts(layer: Layer, report: Report, rows: Mapping[int, Row]) -> dict[s
     place = rows.get(layer.id)
     return {
         "name": layer.name,
-        "label": names.label(layer.name),
         "over": layer_over(layer),
         "said": layer_said(layer, place.rank if place else None, len(rows)),
         "why": _whys(layer),
@@ -147,7 +146,7 @@ def _error(layer: Layer, report: Report) -> list[tuple[str, str]]:
         if layer.sqnr.worst_steps is not None:
             found.append(("Largest error", f"{number(layer.sqnr.worst_steps)} steps"))
     if layer.values is not None:
-        found.append(("Clipped", percent(layer.values.clipped, 3) if layer.values.clipped else "none"))
+        found.append(("Clipped", precise(layer.values.clipped) if layer.values.clipped else "none"))
         if layer.values.errors is not None:
             found.append(("Mean error", f"{number(layer.values.errors.mean)} steps"))
     if layer.weights is not None:

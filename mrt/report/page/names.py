@@ -1,8 +1,10 @@
-"""Names of foreign files where there is little room: such names differ at their ends, so the middle is left out."""
+"""Names of foreign files where there is little room: what they share is left out, and then what is in the middle."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 
 ROW, LABEL = 26, 14
 """Letters that there is room for in a row, and below a chart."""
@@ -15,6 +17,27 @@ def shortened(name: str, most: int) -> str:
         return clean
     start = (most - 1) // 3
     return f"{clean[:start]}…{clean[len(clean) - (most - 1 - start) :]}"
+
+
+def plain(names: Iterable[str]) -> dict[str, str]:
+    """Names without what most of them begin or end with, such as /model. and _output_0; those that would then be the
+    same stay whole."""
+    every = list(dict.fromkeys(names))
+    start = _shared([name[: found.end()] for name in every for found in _BREAK.finditer(name)], len(every))
+    end = _shared([name[found.start() :] for name in every for found in _BREAK.finditer(name)], len(every))
+    bare = {name: name.removeprefix(start).removesuffix(end) or name for name in every}
+    times = Counter(bare.values())
+    return {name: short if times[short] == 1 else name for name, short in bare.items()}
+
+
+def _shared(pieces: Iterable[str], count: int) -> str:
+    """The longest piece that more than half of the names have."""
+    return max(
+        (piece for piece, times in Counter(pieces).items() if times > 2 and 2 * times > count), key=len, default=""
+    )
+
+
+_BREAK = re.compile(r"[/._:]+")
 
 
 def label(name: str) -> str:

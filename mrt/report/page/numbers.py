@@ -47,6 +47,11 @@ def percent(share: float | None, places: int = 1) -> str:
     return f"{100 * share:.{places}f} %".replace("-", MINUS)
 
 
+def precise(share: float) -> str:
+    """A share of 1 in per cent, with three significant digits; however small, not 0 but where it is."""
+    return f"{number(100 * share)} %" if share == 0 or share >= 1e-5 else "< 0.001 %"
+
+
 def signed(value: float | None) -> str:
     """With a plus where it is more than 0."""
     return f"+{number(value)}" if value is not None and value > 0 else number(value)

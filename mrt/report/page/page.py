@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mrt.report.facts import ProvenTensor, Report
-from mrt.report.page import sections
+from mrt.report.page import names, sections
 from mrt.report.page.charts import NO_CHARTS, layer_charts
 from mrt.report.page.layers import Row, layer_texts, ranked
 from mrt.report.page.numbers import integer, number
@@ -67,7 +67,11 @@ def _texts(report: Report, rows: Sequence[Row]) -> list[dict[str, Any]]:
     by_layer, wide = {row.layer.id: row for row in rows}, defaultdict(list)
     for tensor in sorted(report.tensors, key=lambda each: -each.bits):
         wide[tensor.layer].append(_cells(tensor))
-    return [layer_texts(each, report, by_layer) | {"tensors": wide[each.id]} for each in report.layers]
+    short = names.plain(layer.name for layer in report.layers)
+    return [
+        layer_texts(each, report, by_layer) | {"label": names.label(short[each.name]), "tensors": wide[each.id]}
+        for each in report.layers
+    ]
 
 
 def _charts(report: Report, channels: int, most: int) -> list[dict[str, Any]]:
@@ -82,6 +86,7 @@ def _view(report: Report, rows: Sequence[Row], verbose: bool, chosen: dict[str, 
     """What the template shows beside the facts. chosen: the texts of the layer that is shown to who has no script."""
     return {
         "report": report,
+        "short": names.plain(layer.name for layer in report.layers),
         "why": lambda name, default="It was not measured.": reason(report, name, default),
         "chosen": chosen,
         "place": rows[0].layer.id + 1 if rows else 1,

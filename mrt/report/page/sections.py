@@ -15,7 +15,7 @@ from mrt.report.page.names import instruction
 from mrt.report.page.numbers import duration, integer, number, percent, size
 from mrt.report.page.words import CHANCE, layer_title, spelled, verdict
 
-SHOWN, LISTED, MOST_ROWS = 24, 6, 400
+SHOWN, LISTED, MOST_ROWS = 16, 6, 400
 """Layers with a bar of their own before the rest is folded, lines of the lists of widths, and those of any list."""
 MARKS = {"try": "Try", "done": "Done", "fine": "Fine", "warning": "Mind", "internal": "Inside"}
 ORDER = tuple(MARKS)
@@ -181,7 +181,7 @@ def _stages(seconds: Mapping[str, float]) -> View | None:
     total = sum(seconds.values())
     if not total:
         return None
-    return {"total": total, "flex": {name: round(max(each, total / 14), 3) for name, each in seconds.items()}}
+    return {"total": total, "flex": {name: round(max(each, total / 11), 3) for name, each in seconds.items()}}
 
 
 def search(report: Report) -> View:

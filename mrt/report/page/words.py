@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mrt.report.facts import Accuracy, Layer, LayerSqnr, Output, Report
-from mrt.report.page.names import row
-from mrt.report.page.numbers import THIN, decibels, number, percent
+from mrt.report.page.names import shortened
+from mrt.report.page.numbers import THIN, decibels, number, percent, precise
 
 CHANCE = 1.96
 """Standard errors that 95 % of differences by chance lie within."""
 FAR = 6.0
 """dB between two parts, or two measurements, that are worth a sentence."""
-MOSTLY = 0.75
-ROOM = 0.75
-"""Values that fill less of a quantizer's range waste some of it."""
+MOSTLY, LONG = 0.75, 48
+ROOM, WIDE = 0.75, 1 << 16
+"""Values that fill less of a quantizer's range waste some of it; integers of so many levels were not rounded."""
 
 
 def verdict(report: Report) -> str:
@@ -45,7 +45,8 @@ def _weakest(outputs: Sequence[Output]) -> str:
     worst, best = min(known, key=lambda each: each[1]), max(known, key=lambda each: each[1])
     if best[1] - worst[1] < FAR:
         return ""
-    return f"Its weakest output is {row(worst[0])}: {decibels(worst[1])}, where {row(best[0])} has {decibels(best[1])}."
+    weak, good = shortened(worst[0], LONG), shortened(best[0], LONG)
+    return f"Its weakest output is {weak}: {decibels(worst[1])}, where {good} has {decibels(best[1])}."
 
 
 def reason(report: Report, part: str, default: str) -> str:
@@ -54,7 +55,9 @@ def reason(report: Report, part: str, default: str) -> str:
 
 
 def sentence(text: str) -> str:
-    text = text[:1].upper() + text[1:]
+    """With a full stop and a capital, but where a command or a key comes first."""
+    first = text.partition(" ")[0]
+    text = text[:1].upper() + text[1:] if first.isalpha() and first != "mrt" else text
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
@@ -76,12 +79,10 @@ def layer_said(layer: Layer, rank: int | None, count: int) -> str:
     if form is None:
         said.append("No tensor of integers ends it by itself: it is computed as a part of what follows.")
     if values is not None and form is not None:
-        clipped = (
-            f"{percent(values.clipped, 3)} of its values are clipped." if values.clipped else "No value is clipped."
-        )
+        clipped = f"{precise(values.clipped)} of its values are clipped." if values.clipped else "No value is clipped."
         said.append(clipped)
         used = (values.hi - values.lo) / ((form.real_hi - form.real_lo) or 1)
-        if used < ROOM:
+        if used < ROOM and form.hi - form.lo < WIDE:
             said.append(f"Its values fill {percent(used, 0)} of the quantizer's range.")
     said.append(_brought(layer.sqnr))
     return " ".join(filter(None, said))

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from compiled import op
 
-from mrt.backend import TvmRunner, compile_model
-from mrt.runtime import Module
+from mrt.backend import ONE_THREAD, TvmRunner, compile_model
+from mrt.backend.link.one_function import join_calls
+from mrt.backend.lowering.module import ModuleBuilder
+from mrt.backend.machine import Machine
+from mrt.runtime import CALLS, Module
 from mrt.symbol import Graph, GraphBuilder, TensorType
 from mrt.symbol.quantized_tensor import TensorQuantization
 
@@ -118,3 +121,20 @@ def test_a_module_without_calculation_gives_its_input() -> None:
     module = compile_model(graph, facts(graph, graph.inputs), facts(graph, graph.outputs), None, "0" * 64)
     x = np.array([[1, -2, 3]], np.int8)
     np.testing.assert_array_equal(module.run_integer(x), x)
+
+
+def test_however_many_inputs_a_runner_has_its_function_takes_them_as_one() -> None:
+    builder = GraphBuilder()
+    given = [builder.input(f"x{i}", TensorType((1 + i % 3, 2), "int32")) for i in range(40)]
+    total = builder.apply(op("relu"), [given[0]])
+    outputs = [builder.apply(op("negative"), [each]) for each in given[1:]]
+    graph = builder.graph([total, *outputs])
+    module_builder = ModuleBuilder(Machine.of(ONE_THREAD))
+    module_builder.add(graph, "main")
+    joined = join_calls(module_builder.module(), by_bytes=("main",), shelf=module_builder.shelf)
+    assert [each.name for each in joined.calls["main" + CALLS].parameters] == [
+        "inputs", "constants", "workspace", "outputs"
+    ]  # fmt: skip
+    feeds = {x.name: np.arange(x.type.size, dtype=np.int32).reshape(x.shape) - i for i, x in enumerate(given)}
+    for found, wanted in zip(TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds), strict=True):
+        np.testing.assert_array_equal(found, wanted)

@@ -23,6 +23,16 @@ def place(g: Growth, op: str) -> Symbol:
     return g.apply(op, [data], axis=axis, keepdims=g.draw.chance(0.5))
 
 
+@grows("topk")
+def in_order(g: Growth, op: str) -> Symbol:
+    data = g.tensor(range(1, 5))
+    axis = g.draw.integer(-data.type.rank, data.type.rank - 1)
+    count = g.draw.integer(0, data.shape[axis])
+    return g.apply(
+        op, [data], axis=axis, k=count, ret_typ=g.draw.choice(("value", "indices")), is_ascend=g.draw.chance(0.5)
+    )
+
+
 @grows("Pooling")
 def pooling(g: Growth, op: str) -> Symbol:
     data = g.tensor((3, 4, 5))

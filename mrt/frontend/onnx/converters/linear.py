@@ -14,8 +14,9 @@ from mrt.frontend.shared.einsum import summed
 from mrt.frontend.shared.mapping import mapped
 from mrt.frontend.shared.matmul import product
 from mrt.frontend.shared.node import ModelNode
+from mrt.frontend.shared.triangles import triangle
 from mrt.symbol import Array, Symbol
-from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
+from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.dot import Dot
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.scalar import MulScalar
@@ -155,17 +156,8 @@ def cumulated(node: Node) -> Symbol:
 
 
 @converter("Trilu")
-def triangle(node: Node) -> Symbol:
-    """The upper or lower triangle of matrices, zeros elsewhere: times a mask."""
-    data = node.symbol(0)
-    if data.type.rank < 2:
-        raise GraphError(f"{node.label}: data is {data.type}; rank 2 or more is needed")
-    rows, columns = node.made(data.shape[-2:])
+def trilu(node: Node) -> Symbol:
     given = node.given_integers(1, "k") or (0,)
     if len(given) != 1:
         raise GraphError(f"{node.label}: input k has {len(given)} elements; one is needed")
-    # Beyond the last column or row the diagonal changes nothing.
-    k = min(max(given[0], -rows), columns)
-    below = np.tri(rows, columns, k=k - 1 if node.integer("upper", 1) else k)
-    mask = 1.0 - below if node.integer("upper", 1) else below
-    return node.apply(BroadcastMul(), [data, node.parameter(mask.astype(data.dtype), "mask")])
+    return triangle(node, given[0], bool(node.integer("upper", 1)))

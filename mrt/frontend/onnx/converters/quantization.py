@@ -237,6 +237,9 @@ def integer_product(node: Node) -> Symbol:
     for index, (role, axis) in enumerate(zip("xw", (-2, 0 if node.operator == "ConvInteger" else -1), strict=True)):
         value = node.input(index)
         zero = node.known(index + 2, f"{role}_zero_point") if node.has(index + 2) else np.zeros((), np.int8)
+        if isinstance(value, Symbol) and value.type.is_float:  # what was quantized dynamically
+            names.append(node.proto.input[index])
+            continue
         column = column_shape(node, zero.shape, node.shape(index), axis)
         dtype = value.dtype if isinstance(value, Symbol) else value.dtype.name
         stored = zero.astype(STORAGE[zero.dtype.name][0]).reshape(column)
@@ -244,8 +247,40 @@ def integer_product(node: Node) -> Symbol:
     return float_operator(node, node.operator.removesuffix("Integer"), names, "")
 
 
+@converter("com.microsoft.MatMulIntegerToFloat")
+def product_as_float(node: Node) -> Symbol:
+    """Operands, of which one that was quantized dynamically is a float already, their product, and a bias of floats."""
+    return _with_bias(node, [_float_operand(node, 0, 2, 4, -2), _float_operand(node, 1, 3, 5, -1)], 6)
+
+
+@converter("com.microsoft.DynamicQuantizeMatMul")
+def dynamic_product(node: Node) -> Symbol:
+    """The first operand is a float, which is quantized here by calibration."""
+    return _with_bias(node, [node.proto.input[0], _float_operand(node, 1, 2, 3, -1)], 4)
+
+
+def _float_operand(node: Node, index: int, scale: int, zero_point: int, axis: int) -> str:
+    """The name of an operand as real numbers. scale, zero_point: the places of these inputs."""
+    value = node.input(index)
+    if isinstance(value, Symbol) and value.type.is_float:
+        return str(node.proto.input[index])
+    dtype = value.dtype if isinstance(value, Symbol) else value.dtype.name
+    known = node.known(zero_point, "zero point") if node.has(zero_point) else None
+    return _defined(node, value, _scale_of(node, node.shape(index), scale, known, dtype, axis), f"input{index}")
+
+
+def _with_bias(node: Node, names: Sequence[str], bias: int) -> Symbol:
+    product = float_operator(node, "MatMul", names, "product" if node.has(bias) else "")
+    if not node.has(bias):
+        return product
+    name = node.scope.made_up(f"{node.name}_product_value")
+    node.scope.define(name, product)
+    return float_operator(node, "Add", [name, node.proto.input[bias]], "")
+
+
 @converter("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Node) -> Symbol:
+    """Where other operators than products of integers read it; see `dynamic_quantization`."""
     raise node.unsupported(
         "its scale",
         "computed from the data while the network runs, which a static integer network has no form for",

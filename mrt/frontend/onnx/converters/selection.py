@@ -7,6 +7,7 @@ import math
 from mrt.errors import GraphError
 from mrt.frontend.onnx.node import Node, converter
 from mrt.frontend.shared.arithmetic import combined
+from mrt.frontend.shared.ordering import ordered
 from mrt.frontend.shared.selection import MAXIMUM, MINIMUM, chosen, hot_rows, placed
 from mrt.frontend.shared.shaping import moved_last, reshaped
 from mrt.frontend.shared.slicing import sliced
@@ -33,6 +34,13 @@ def extreme(node: Node) -> Symbol:
 @converter("Where")
 def where(node: Node) -> Symbol:
     return chosen(node)
+
+
+@converter("TopK")
+def top_k(node: Node) -> tuple[Symbol, Symbol]:
+    """k is an attribute before opset 10; results that need not be sorted are."""
+    count = node.known_integers(1, "k")[0] if node.has(1) else node.integer("k", 0)
+    return ordered(node, count, node.integer("axis", -1), bool(node.integer("largest", 1)))
 
 
 @converter("ArgMax", "ArgMin")

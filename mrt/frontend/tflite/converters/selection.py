@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mrt.frontend.shared.arithmetic import SUBTRACT, combined
 from mrt.frontend.shared.comparison import compared, logic
+from mrt.frontend.shared.ordering import ordered
 from mrt.frontend.shared.selection import chosen, hot_rows, placed
 from mrt.frontend.shared.shaping import moved_last
 from mrt.frontend.tflite.node import Node, converter
@@ -45,6 +46,12 @@ def place(node: Node) -> Symbol:
     """The axis goes."""
     axis = node.known_axis(1, len(node.shape(0)))
     return placed(node, ArgMax if node.operator == "ARG_MAX" else ArgMin, axis, keepdims=False)
+
+
+@converter("TOPK_V2")
+def top_k(node: Node) -> tuple[Symbol, Symbol]:
+    """Along the last axis."""
+    return ordered(node, node.known_integers(1, "k")[0], -1, largest=True)
 
 
 _LOGIC = {"LOGICAL_AND": "and", "LOGICAL_NOT": "not", "LOGICAL_OR": "or"}

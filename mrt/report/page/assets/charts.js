@@ -108,17 +108,17 @@ function broken(values, x, y) {
   return path;
 }
 
-/** lines: [{label, color, values}], the last in front. No value: the line breaks. */
-function lineChart(box, { lines, labels, unit, chosen, tell, choose, label }) {
+/** lines: [{label, color, values}], the last in front. No value: the line breaks; one above `most` is drawn there. */
+function lineChart(box, { lines, labels, unit, most, chosen, tell, choose, label }) {
   const { svg, width, height } = canvas(box, 244, label);
-  const all = lines.flatMap((line) => line.values).filter((v) => v !== null);
+  const all = lines.flatMap((line) => line.values).filter((v) => v !== null).map((v) => Math.min(v, most));
   if (!all.length) return;
   const count = labels.length, narrow = width < 560, left = 34, right = narrow ? 8 : 92, top = 20, base = height - 26;
-  const hi = Math.ceil((Math.max(...all) + 1) / 10) * 10, lo = Math.min(hi - 10, Math.floor((Math.min(...all) - 1) / 10) * 10);
+  const hi = Math.min(most, Math.ceil((Math.max(...all) + 1) / 10) * 10), lo = Math.min(hi - 10, Math.floor((Math.min(...all) - 1) / 10) * 10);
   const x = count > 1 ? linear(0, count - 1, left + 10, width - right) : () => (left + width - right) / 2;
-  const y = linear(lo, hi, base, top), pitch = (width - right - left) / count;
-  leftAxis(svg, ticks(lo, hi, 5), y, left, width - right + 6);
-  draw("text", { x: left, y: 8 }, svg, unit);
+  const y = (v) => linear(lo, hi, base, top)(Math.min(v, hi)), pitch = (width - right - left) / count;
+  leftAxis(svg, ticks(lo, hi, 7), y, left, width - right + 6);
+  draw("text", { x: left, y: 8 }, svg, hi === most ? `${unit}, at most ${most}` : unit);
   if (chosen !== null) draw("line", { class: "sel", x1: x(chosen), x2: x(chosen), y1: top, y2: base }, svg);
   let taken = -99;
   for (const line of lines) {

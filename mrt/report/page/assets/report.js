@@ -5,7 +5,7 @@ let chosen = data.chosen;
 
 function drawNetwork() {
   if ($("sqnr")) lineChart($("sqnr"), {
-    lines: data.sqnr, labels: layers.map((layer) => layer.label), unit: "dB", chosen,
+    lines: data.sqnr, labels: layers.map((layer) => layer.label), unit: "dB", most: 100, chosen,
     tell: (i) => layers[i].tell, choose: (i) => choose(i, true),
     label: "Isolated and cumulative SQNR of each layer in dB; the table of all layers holds the numbers.",
   });
@@ -103,7 +103,7 @@ if (layers.length) {
   addEventListener("hashchange", () => choose(addressed() ?? chosen, true));
 }
 fold($("rest"), ".falls .more", ["show", "hide"]);
-for (const list of ["times", "trials"]) {
+for (const list of ["times", "trials", "list"]) {
   const button = $(`more-${list}`);
   if (button) fold(button, `#${list} .more`, [button.textContent, "Show fewer"]);
 }

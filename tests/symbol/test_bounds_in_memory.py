@@ -1,0 +1,25 @@
+"""What bounds take in memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mrt.symbol import GraphBuilder, Interval, TensorType
+from mrt.symbol.bounds import analyse_bounds
+from mrt.symbol.operators.activation import Clip
+
+
+@pytest.mark.parametrize(("low", "high", "kept"), [(-8, 7, 1), (-500, 7, 64), (-500, 500, 64 * 80)])
+def test_bounds_take_no_more_memory_than_what_varies_of_them(low: int, high: int, kept: int) -> None:
+    """Of what a constant made different everywhere, and in its lower end by rows, a clip leaves less."""
+    random = np.random.default_rng(0)
+    lo = np.repeat(-random.integers(10, 400, (64, 1)), 80, axis=1)
+    hi = random.integers(10, 400, (64, 80))
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((64, 80), "int32"))
+    graph = builder.graph([builder.apply(Clip(a_min=low, a_max=high), [x], "y")])
+    found = analyse_bounds(graph, {"x": Interval(lo, hi, x.shape)})["y"]
+    assert found.lo.size == found.hi.size == kept
+    np.testing.assert_array_equal(found.expanded().lo, np.maximum(lo, low).repeat(80 // lo.shape[1], axis=1))
+    np.testing.assert_array_equal(found.expanded().hi, np.minimum(hi, high))
