@@ -4,6 +4,7 @@
 # make lint      checks style and types
 # make format    rewrites the sources in the project's style
 # make fuzz      tries random graphs, networks, files and saved models for SECONDS (600), or CASES rounds, by SEED
+# make docs      builds the documents' site into build/site
 # make bench     measures time and memory of every stage
 # make clean     removes what the other targets made
 #
@@ -14,7 +15,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
-.PHONY: demo test test-all lint format fuzz bench clean
+.PHONY: demo test test-all lint format fuzz docs bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.installed
@@ -46,6 +47,11 @@ SEED ?= 0
 fuzz: $(VENV)/.installed-test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --seed $(SEED) $(if $(CASES),--cases $(CASES),--seconds $(SECONDS))
 
+DOCS_VENV ?= build/docs-venv
+docs: $(DOCS_VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --config-file docs/site/mkdocs.yml
+	@echo build/site/index.html
+
 bench: $(VENV)/.installed-test
 	$(BIN)/python benchmarks/pipeline.py
 
@@ -61,4 +67,10 @@ $(VENV)/.installed: setup.cfg pyproject.toml
 
 $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) --editable '.[test]'
+	touch $@
+
+# The site needs nothing of the package, so only what setup.cfg lists under `docs` is installed.
+$(DOCS_VENV)/.installed: setup.cfg
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install --disable-pip-version-check --quiet $$(sed -n '/^docs =/,/^[^ ]* =/s/^    //p' setup.cfg | tr -d ' ')
 	touch $@

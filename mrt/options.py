@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from difflib import get_close_matches
 from functools import wraps
@@ -12,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from typing_extensions import Self
 
 from mrt.errors import ConfigError
-from mrt.messages import KeyPath, dotted, messages, short
+from mrt.messages import KeyPath, dotted, listed, messages, short
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -30,7 +31,7 @@ class _Translating(ModelMetaclass):
 
     def __call__(cls, *args: Any, **options: Any) -> Any:  # noqa: N805
         if args:
-            keys = ", ".join(inspect.signature(cls).parameters)
+            keys = listed(cls)  # type: ignore[arg-type]  # a metaclass does not know its classes
             raise ConfigError(f"{cls.__name__} is given {short(args[0])} without a key; give KEY=value, of {keys}")
         try:
             return super().__call__(*args, **options)
@@ -53,7 +54,11 @@ class Options(BaseModel, metaclass=_Translating):
         try:
             return super().model_validate_json(json_data, **options)
         except ValidationError as error:
-            raise _translated(error, cls, json_data) from None
+            try:
+                data = json.loads(json_data)
+            except (TypeError, ValueError):
+                data = json_data
+            raise _translated(error, cls, data) from None
 
     @classmethod
     def model_validate(cls, obj: Any, **options: Any) -> Self:

@@ -263,6 +263,7 @@ def _trial(i: int) -> Trial:
         bytes=12345 + i,
         bits=8.0,
         is_best=i % 3 == 0,
+        cost=1.0 + i / 20,
     )
 
 

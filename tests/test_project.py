@@ -28,7 +28,7 @@ KEYWORDS = ROOT / "examples" / "keywords"
 EMBEDDED = sorted(ROOT.glob("configs/*.yaml"))
 CONFIGS = [*EMBEDDED, *sorted(ROOT.glob("benchmarks/configs/*.yaml"))]
 DOCUMENTS = sorted(
-    path for where in ("*", "docs/*", "examples/*/*", "benchmarks/*/*") for path in ROOT.glob(f"{where}.md")
+    path for where in ("*", "docs/**/*", "examples/*/*", "benchmarks/*/*") for path in ROOT.glob(f"{where}.md")
 )
 
 

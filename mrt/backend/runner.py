@@ -8,6 +8,7 @@ from threading import local
 from typing import Any
 
 import numpy as np
+import tvm
 import tvm_ffi
 
 from mrt.backend.build import compile_executable
@@ -16,6 +17,7 @@ from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import empty, side_by_side
 from mrt.backend.rewrites.known_bounds import Bounds
+from mrt.collector import also_give_back
 from mrt.compilation import NATIVE, Target, TargetConfig
 from mrt.runtime import virtual_machine
 from mrt.symbol import Array, Evaluate, Graph
@@ -25,6 +27,9 @@ MAIN, RELEASE = "main", "release"
 
 ONE_THREAD = TargetConfig(threads=1)
 """This machine's CPU, for functions that several threads call at once, each of which then keeps to one core."""
+
+# TVM keeps the memory of results and workspaces that it has freed for the next call of any network.
+also_give_back(tvm.get_global_func("vm.builtin.memory_manager.clear"))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.collector import paused_collector
+from mrt.collector import give_back_freed, paused_collector
 from mrt.symbol import Array, Evaluate, Graph, Runner, Symbol
 from mrt.symbol.rebatch import batch_of, sized
 
@@ -61,10 +61,12 @@ class FloatNetwork:
     def release(self) -> None:
         """Lets go of what was compiled, which is made anew if it is needed once more."""
         self._outputs, self._given = {}, Values(lambda feeds: [], self._batch_size, 1)
+        give_back_freed()
 
     @paused_collector()
     def _compile(self, outputs: Sequence[Symbol], beside: Collection[Symbol]) -> None:
-        self.release()
+        if self._outputs:
+            self.release()
         sample = _sample_bytes((*beside, *outputs), batch_of(self.graph))
         wanted = sized(self.graph.with_outputs(outputs), self._length(sample))
         batch = batch_of(wanted)

@@ -15,6 +15,7 @@ from mrt.calibration.options import CalibrationConfig
 from mrt.calibration.range_method import RangeMethod
 from mrt.calibration.ranges import Calibration, Channels, Needs, Range, range_of
 from mrt.calibration.stream import Chunk, chunks, reject_non_finite
+from mrt.collector import give_back_freed
 from mrt.errors import DataError, GraphError
 from mrt.symbol import Array, Graph, Runner, Symbol
 from mrt.symbol.channels import channel_axes
@@ -65,6 +66,7 @@ def calibrate(
         run = [symbol for symbol in computed if symbol not in derived]
         network = network or FloatNetwork(graph, runner, config.batch_size)
         _observe_samples(network, batches, fed, run, seen, config, progress)
+        give_back_freed()
     _derive_rest(graph, derived, axes, seen)
     means, squares = (
         {channels: seen[channels.tensor].means[channels, power].mean for channels in asked}

@@ -14,6 +14,7 @@ from mrt.quantization.options import QuantizationConfig
 from mrt.report.facts import REPORT_FILE, Report, report_bytes
 from mrt.report.measure.subject import Subject
 from mrt.report.page import REPORT_FILES, page_files
+from mrt.report.page.trials import with_trials
 from mrt.runtime import load_module
 from mrt.stages.calibrate import CALIBRATE
 from mrt.stages.compile import COMPILE
@@ -101,7 +102,7 @@ def _save(run: Run, work: Work) -> Save:
 def _pages(run: Run, measured: Report) -> dict[str, bytes]:
     """The pages; none, and a line that says why, where one cannot be made: a network is worth more than its page."""
     try:
-        return page_files(measured)
+        return page_files(with_trials(measured, run.workspace.folder))
     except Exception as error:
         run.report.line(f"report: the page could not be made ({type(error).__name__}: {error}); {REPORT_FILE} is whole")
         return {}

@@ -155,7 +155,7 @@ def test_mxnet_and_openvino_are_cut_too() -> None:
     )
     graph = mrt.from_mxnet(symbol, {}, {"a": (2, 3)}, split=["e"])
     assert [output.name for output in graph.outputs] == ["r"] and graph.left_out == {"e": "erfinv"}
-    with pytest.raises(UnsupportedOperatorError, match=r"1 of its 2 operators: --set 'prepare\.split=\[e\]'"):
+    with pytest.raises(UnsupportedOperatorError, match=r"erfinv ×1 \(e\); replace them"):
         mrt.from_mxnet(symbol, {}, {"a": (2, 3)})
     ov = pytest.importorskip("openvino")
     from openvino import opset13 as ops
@@ -206,5 +206,5 @@ def test_tflite_is_cut_with_sizes_and_values_given() -> None:
     assert [(s.name, s.shape) for s in graph.outputs] == [("product", (2, 3, 4))] and [*graph.left_out] == ["last"]
     given = random(2, 3, 4)
     np.testing.assert_allclose(graph.evaluate({"x": given})[0], given * 3.0, rtol=1e-6)
-    with pytest.raises(UnsupportedOperatorError, match=r"2 of its 3 operators: --set 'prepare\.split=\[last\]'"):
+    with pytest.raises(UnsupportedOperatorError, match=r"2 of its 3 operators: .*--set 'prepare\.split=\[last\]'"):
         mrt.from_tflite(file.write([last]), values={"gain": 7})

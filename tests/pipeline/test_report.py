@@ -48,6 +48,15 @@ def test_a_report_says_what_the_model_and_the_data_say(reported: Path, report: R
         fact, values = model.certificate.tensors[tensor.name], np.concatenate(walked[tensor.name])
         assert (tensor.lo, tensor.hi, tensor.rule) == (fact.lo, fact.hi, fact.rule)
         assert tensor.seen == [values.min(), values.max()]
+    headroom, rescaling = report.layers[1].headroom, report.layers[1].rescaling
+    assert headroom.sum is not None and headroom.product is not None and rescaling is not None
+    assert (headroom.sum.operator, headroom.product.operator) == ("broadcast_add", "broadcast_mul")
+    assert headroom.sum.bits < 31 < headroom.product.bits and report.proof.spare_bits == round(
+        32 - headroom.sum.bits, 2
+    )
+    assert rescaling.multipliers is not None and headroom.product.bits <= headroom.sum.bits + np.log2(
+        rescaling.multipliers[1]
+    )
     given = report.layers[0]
     assert given.form is not None and given.values is not None and given.sqnr is not None
     steps = np.concatenate(walked[given.form.tensor]).astype(np.float64) - given.form.zero_point
@@ -68,6 +77,7 @@ def test_shares_add_up_and_time_is_told_of_every_layer_that_computes(report: Rep
     assert shares[0].weights is None and all(each.weights for each in shares[1:])
     weights = report.layers[1].weights
     assert weights is not None and weights.sqnr is not None and weights.sqnr > 35
+    assert [note.kind for note in report.notes].count("fine") >= 1 and all(note.title for note in report.notes)
     assert {function.layer for function in report.time.functions} >= {1, 2}
     assert sum(layer.time_share or 0 for layer in report.layers) == pytest.approx(1, abs=1e-3)
 

@@ -19,8 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 from mrt.cli import app
+from mrt.errors import ModelFileError
 from mrt.report.facts import report_bytes
-from mrt.report.page import numbers, page_files
+from mrt.report.page import numbers, page_files, saved_report
 from mrt.report.page.layers import ranked
 from mrt.report.page.markdown import code, report_markdown, text
 from mrt.report.page.names import instruction, plain, shortened
@@ -259,6 +260,45 @@ def test_the_command_writes_both(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert page_files(report) == {name: (tmp_path / name).read_bytes() for name in ("report.html", "report.md")}
     assert {path.name for path in tmp_path.iterdir()} == {"report.json", "report.html", "report.md"}
+
+
+def searched(folder: Path, *results: tuple[float, float, str]) -> None:
+    """What a search leaves: of each trial its metric, its cost, and why it failed."""
+    folder.mkdir(parents=True)
+    lines: list[dict[str, Any]] = [
+        {"format_version": 1, "origins": {}},
+        {"request": {"sensitivity": "x"}, "result": {}},
+    ]
+    for metric, cost, failure in results:
+        judged = {"value": metric, "reference": 90.0, "shortfall": -0.1, "error": 0.1}
+        costs = {"latency": cost, "bytes": 100, "bits": 8.0}
+        found = {"digest": "d", "judged": judged, "cost": costs, "milliseconds": 0.5, "failure": failure}
+        lines.append({"request": {"quantize": {}, "why": f"costs {cost}"}, "result": found, "seconds": 1.0})
+    text = "\n".join(map(json.dumps, lines))
+    (folder / "trials.jsonl").write_text(text + '\n{"request": {"quan')
+    outcome = {"metric": "top1", "objective": "latency", "best": {}, "pareto": [{"trial": 0}, {"trial": 2}]}
+    (folder / "tuned.json").write_text(json.dumps(outcome))
+
+
+@pytest.mark.parametrize("place", ["tune", "."])
+def test_the_trials_of_a_search_are_told(tmp_path: Path, place: str) -> None:
+    """Of one in the folder of the report, and of the one that made it."""
+    folder = tmp_path if place == "tune" else tmp_path / "tune" / "tuned"
+    searched(tmp_path / "tune", (88.0, 1.0, ""), (0.0, 9.0, "needs 33 bits"), (89.5, 1.25, ""), (87.0, 1.5, ""))
+    folder.mkdir(exist_ok=True)
+    (folder / "report.json").write_bytes(report_bytes(made_report(names(2), trials=None)))
+    trials = saved_report(folder).trials
+    assert trials is not None and (trials.metric, trials.objective) == ("top1, %", "latency")
+    assert [(each.name, each.cost, each.is_best) for each in trials.trials] == [
+        ("0", 1.0, True),
+        ("2", 1.25, True),
+        ("3", 1.5, False),
+    ]
+    data = data_of(Page(report_html(saved_report(folder))))
+    assert [(point["x"], point["y"]) for point in data["pareto"]["points"]] == [(1.0, 88.0), (1.25, 89.5), (1.5, 87.0)]
+    (tmp_path / "tune" / "tuned.json").write_text("{}")
+    with pytest.raises(ModelFileError, match=r"tuned.json is malformed .*metric"):
+        saved_report(folder)
 
 
 def test_a_report_of_another_model_is_refused(tmp_path: Path) -> None:

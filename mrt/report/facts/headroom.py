@@ -31,8 +31,8 @@ class Headroom(StrictModel):
     """The widest of a layer's integers, by what they are; None where it has none of that kind.
 
     sum: of sums of products and of additions, whose bits under 32 are to spare. product: of products element by
-    element, such as those by which sums are rescaled, and of these with what rounds them; multipliers are chosen as
-    wide as 32 bits let them be, so that these are full on purpose.
+    element, such as those by which sums are rescaled, and of what normalizations and softmaxes add up; multipliers and
+    scales are chosen as wide as 32 bits let them be, so that these are full on purpose.
     """
 
     sum: ProvenTensor | None

@@ -136,7 +136,8 @@ class ErrorTotals(StrictModel):
 
 
 class Trial(StrictModel):
-    """A network that `mrt tune` tried. is_best: on the Pareto front. changes: what differs from the first, in words."""
+    """A network that `mrt tune` tried. is_best: on the Pareto front. changes: what differs from the first, in words.
+    cost: the multiplications of its layers, weighted by their width, over those of the same network in bytes."""
 
     name: str
     changes: list[str]
@@ -145,6 +146,7 @@ class Trial(StrictModel):
     bytes: int | None
     bits: float | None
     is_best: bool
+    cost: float | None = None
 
 
 class Trials(StrictModel):

@@ -24,14 +24,14 @@ MOST_TENSORS = 400
 class IntegerLayers:
     """The computed integer symbols of each layer by place, in order, and the layer of each by name.
 
-    widths: the bits of every tensor, by name.
+    adding: the places of the layers that add in float.
     """
 
     graph: Graph
     by_layer: Mapping[int, tuple[Symbol, ...]]
     place_of: Mapping[str, int]
     tensors: tuple[ProvenTensor, ...]
-    widths: Mapping[str, float]
+    adding: frozenset[int]
 
     def tensors_of(self, place: int) -> list[ProvenTensor]:
         return [tensor for tensor in self.tensors if tensor.layer == place]
@@ -56,8 +56,8 @@ def integer_layers(
         for s in (*graph.inputs, *graph.operators)
         if s in varying
     )
-    widths = {name: width(fact.lo, fact.hi) for name, fact in model.certificate.tensors.items()}
-    return IntegerLayers(graph, {place: tuple(found) for place, found in by_layer.items()}, place_of, tensors, widths)
+    adding = frozenset(layer.place for layer in layers if any(map(_adds, layer.symbols)))
+    return IntegerLayers(graph, {place: tuple(found) for place, found in by_layer.items()}, place_of, tensors, adding)
 
 
 def _tensor(symbol: Symbol, fact: TensorFact, seen: tuple[int, int] | None, layer: int | None) -> ProvenTensor:
@@ -90,8 +90,17 @@ def _widest(tensors: Iterable[ProvenTensor]) -> ProvenTensor | None:
 
 
 def sums_up(symbol: Symbol, found: IntegerLayers) -> bool:
-    """Whether a symbol adds: two tensors, products, or elements along axes or in windows; to round is not to add."""
-    if symbol.is_variable or symbol.operator.keeps_scale or _rounds(symbol, found):
+    """Whether a symbol is a sum of its layer: of two tensors, of products, of elements along axes or in windows.
+
+    What a layer adds that is none in float, such as a normalization, it adds at a scale that is chosen so that 32 bits
+    are filled; and to round is not to add.
+    """
+    return found.place_of.get(symbol.name) in found.adding and _adds(symbol) and not _rounds(symbol, found.graph)
+
+
+def _adds(symbol: Symbol) -> bool:
+    """Whether its operator adds, by what its record says."""
+    if symbol.is_variable or symbol.operator.keeps_scale:
         return False
     operator = symbol.operator
     if operator.operation in (Operation.ADD, Operation.SUBTRACT) or operator.weight_channel_axis is not None:
@@ -102,22 +111,24 @@ def sums_up(symbol: Symbol, found: IntegerLayers) -> bool:
 
 
 def rescales(symbol: Symbol, found: IntegerLayers) -> bool:
-    """Whether a symbol multiplies element by element, or rounds such a product for the division that follows."""
-    return _multiplies(symbol) or _rounds(symbol, found)
+    """Whether a symbol multiplies element by element, or adds and is no sum of its layer."""
+    return _multiplies(symbol) or (_adds(symbol) and not sums_up(symbol, found))
 
 
 def _multiplies(symbol: Symbol) -> bool:
     return not symbol.is_variable and symbol.operator.operation is Operation.MULTIPLY
 
 
-def _rounds(symbol: Symbol, found: IntegerLayers) -> bool:
-    """Whether it adds to a product what rounds it: all that read it give fewer bits."""
-    if symbol.is_variable or symbol.operator.operation is not Operation.ADD:
+def _rounds(symbol: Symbol, graph: Graph) -> bool:
+    """Whether it adds half of a divisor to a product, or a constant to one that is shifted right then."""
+    if symbol.operator.operation is not Operation.ADD or not any(map(_multiplies, symbol.inputs)):
         return False
-    if not any(_multiplies(source) for source in symbol.inputs):
-        return False
-    readers, widths = found.graph.consumers[symbol], found.widths
-    return bool(readers) and all(widths[reader.name] <= widths[symbol.name] - 2 for reader in readers)
+    readers = graph.consumers[symbol]
+    return any(map(_divides, symbol.inputs)) or (bool(readers) and all(map(_shifts, readers)))
+
+
+def _divides(symbol: Symbol) -> bool:
+    return not symbol.is_variable and symbol.operator.family == "division"
 
 
 def _is_shifted_product(symbol: Symbol, graph: Graph) -> bool:

@@ -11,6 +11,7 @@ from mrt.errors import MRTError
 from mrt.report.facts import REPORT_FILE, Report, read_report
 from mrt.report.page.markdown import MARKDOWN_FILE, report_markdown
 from mrt.report.page.page import HTML_FILE, report_html
+from mrt.report.page.trials import with_trials
 from mrt.result_folder import current
 from mrt.symbol.files import read_file
 from mrt.symbol.limits import JSON_BYTES
@@ -37,4 +38,4 @@ def saved_report(directory: Path) -> Report:
     if report is None:
         path = current(directory, REPORT_FILE)
         raise MRTError(f"{path} is missing: nothing was measured here; mrt run CONFIG.yaml measures and writes it")
-    return report
+    return with_trials(report, directory)

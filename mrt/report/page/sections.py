@@ -203,7 +203,7 @@ def search(report: Report) -> View:
     }
 
 
-_COST_LABELS = {"latency": "ms", "bytes": "KiB", "bits": "mean bits"}
+_COST_LABELS = {"latency": "multiplications", "bytes": "KiB", "bits": "mean bits"}
 
 
 def _cost(trial: Trial, objective: str) -> float | None:
@@ -211,12 +211,12 @@ def _cost(trial: Trial, objective: str) -> float | None:
         return None if trial.bytes is None else trial.bytes / 1024
     if objective == "bits":
         return trial.bits
-    return None if trial.seconds is None else 1000 * trial.seconds
+    return trial.cost
 
 
 def _point(cost: float, trial: Trial) -> View:
     told = [
-        trial.name,
+        f"trial {trial.name}",
         f"metric {number(trial.metric)}",
         duration(trial.seconds),
         size(trial.bytes),

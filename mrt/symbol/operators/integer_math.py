@@ -83,6 +83,8 @@ class FloorDivide(_Division):
     A divisor that may be below 1 is refused by its bounds.
     """
 
+    family = "division"
+
     def evaluate(self, lhs: Array, rhs: Array) -> Array:
         return np.asarray(np.floor_divide(lhs.astype(np.int64), self._checked(rhs)))
 

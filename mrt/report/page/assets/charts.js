@@ -276,7 +276,7 @@ function widthStrip(box, { pairs, labels, limit, tell, choose, label }) {
 function scatter(box, { points, line, xLabel, yLabel, label }) {
   const { svg, width, height } = canvas(box, 260, label);
   const left = 46, right = 16, top = 22, base = height - 24;
-  const span = (values, pad) => { const lo = Math.min(...values), hi = Math.max(...values), more = (hi - lo) * pad || Math.abs(hi) * 0.1 || 1; return [lo - more, hi + more]; };
+  const span = (values, pad) => { const lo = Math.min(...values), hi = Math.max(...values), more = Math.max((hi - lo) * pad, Math.abs(hi) * 0.005) || 1; return [lo - more, hi + more]; };
   const [xl, xh] = span(points.map((p) => p.x), 0.06), [yl, yh] = span([...points.map((p) => p.y), ...(line === null ? [] : [line])], 0.08);
   const x = linear(xl, xh, left, width - right), y = linear(yl, yh, base, top);
   leftAxis(svg, ticks(yl, yh, 5), y, left, width - right);
