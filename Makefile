@@ -21,7 +21,6 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --quiet
 demo: $(VENV)/.installed
 	$(BIN)/mrt run configs/digits.yaml
 	$(BIN)/mrt run configs/keywords.yaml
-	@for folder in out/digits out/keywords; do test ! -f $$folder/report.html || echo "report: $$folder/report.html"; done
 
 WORKERS ?= 2
 # By one thread NumPy's matrix products cannot wait for another one, as OpenBLAS was once seen to do forever.

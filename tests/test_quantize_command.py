@@ -78,7 +78,18 @@ def test_what_was_quantized_is_run_again_by_the_configuration_beside_it(folder: 
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    given = ["quantize", "net.onnx", "--data", "few.npz", "--y", "y", "--set", "quantize.preset=fast"]
+    given = [
+        "quantize",
+        "net.onnx",
+        "--data",
+        "few.npz",
+        "--y",
+        "y",
+        "--set",
+        "quantize.preset=fast",
+        "--set",
+        "report=false",
+    ]
     told = call(*given, "--output", "made")
     written = (folder / "made" / "mrt.yaml").read_text()
     assert written in told and "mrt run made/mrt.yaml repeats this" in told
@@ -144,13 +155,14 @@ def test_options_are_keys_of_the_configuration(folder: Path) -> None:
         ({"data": "both.npz"}, "holds ids, mask; the network has the inputs x: name an array for x by --x ARRAY"),
         ({"model": "two.onnx", "data": "floats.npz"}, "name an array for ids, mask by --x INPUT=ARRAY"),
         ({"model": "two.onnx", "data": "pixels.npy"}, "one input, the network has ids, mask"),
-        ({"data": "nowhere"}, "--data nowhere does not exist; a folder of images"),
+        ({"model": "nothing", "data": "nowhere"}, "--data nowhere does not exist; a folder of images"),
         ({"data": "loaders.py"}, "name its function: loaders.py:FUNCTION"),
         ({"data": "net.onnx"}, "--data net.onnx is no data that is read"),
         (
             {"data": "floats.npz", "resize": "4"},
             "--resize is for a folder of images; --data floats.npz is an .npz file",
         ),
+        ({"data": "floats.npz", "mean": "1,2"}, "--data floats.npz: mean has 2 values, axis 1 .* another length"),
         ({"data": "floats.npz", "scale": "1/0"}, "--scale 1/0: a number"),
         ({"data": "floats.npz", "std": "0"}, "--std: data.calibration.std is .*a standard deviation must not be 0"),
         ({"data": "floats.npz", "samples": 40}, "--samples 40: floats.npz holds 40 samples"),

@@ -37,8 +37,7 @@ def data_section(
     wrong or missing.
     """
     inputs = {symbol.name: symbol.type for symbol in fed_inputs(graph)}
-    wheres = {option: where for option, where in (("--data", data), ("--test", test)) if where is not None}
-    _check_used(keys, wheres)
+    wheres = _wheres(data, test)
     read = {option: read_source(option, where, keys, inputs, CALIBRATED + SCORED) for option, where in wheres.items()}
     in_order = bool(states_of(graph))
     remarks = [each.remark for each in read.values()]
@@ -54,8 +53,14 @@ def data_section(
     return Section(parts, places, tuple(filter(None, remarks)))
 
 
-def _check_used(keys: Mapping[str, Any], wheres: Mapping[str, str]) -> None:
-    """ConfigError for an option that none of the data heed."""
+def _wheres(data: str | None, test: str | None) -> dict[str, str]:
+    return {option: where for option, where in (("--data", data), ("--test", test)) if where is not None}
+
+
+def check_places(data: str | None, test: str | None, keys: Mapping[str, Any]) -> None:
+    """What is seen before the network is read: ConfigError for data that are not there, and for an option that none of
+    them heed."""
+    wheres = _wheres(data, test)
     kinds = {kind_of(where, option): f"{option} {where}" for option, where in wheres.items()}
     for key in keys:
         if not any(takes(kind, key) for kind in kinds):

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mrt.config import DatasetConfig, FolderDataset, LoaderDataset
+from mrt.config import DatasetConfig, FolderDataset, LoaderDataset, Preprocessing
 from mrt.config.load import config_of
 from mrt.config.source import Source
 from mrt.datasets import Dataset, load_dataset
 from mrt.datasets.folder import IMAGE_SUFFIXES, images_of
 from mrt.datasets.loader import function_of, read_loader, takes_split
 from mrt.datasets.npz import names_in
+from mrt.datasets.preprocessing import preprocess
 from mrt.errors import ConfigError
 from mrt.messages import KeyPath
 from mrt.symbol import TensorType
@@ -98,6 +99,8 @@ def read_source(
     if kind != "loader":
         _check_units(dataset, "scale" in keys, f"{option} {where}")
     _check_shapes(dataset, kind, keys, f"{option} {where}")
+    if isinstance(config, Preprocessing):
+        _check_channels(dataset, config.model_copy(update={"layout": None}), f"{option} {where}")
     return DataSource(where, kind, section, dataset.size, has_parts, kind == "loader" and dataset.size >= most, remark)
 
 
@@ -143,14 +146,22 @@ def _check_shapes(dataset: Dataset, kind: str, keys: Mapping[str, Any], where: s
     dataset.rows(0, min(dataset.size, 2))  # the images of a folder may differ
 
 
+def _check_channels(dataset: Dataset, arithmetic: Preprocessing, where: str) -> None:
+    """DataError where the arithmetic of preprocessing is for other channels than the samples have."""
+    for name, array in dataset.rows(0, 1).items():
+        if dataset.inputs[name].is_float:
+            preprocess(array, arithmetic, where)
+
+
 def _remedy(kind: str, found: tuple[int, ...], needed: tuple[int, ...], keys: Mapping[str, Any]) -> str:
     if kind == "loader" or len(found) != len(needed):
         return ""
     is_nhwc = kind == "folder" and len(needed) == 3 and needed[-1] in (1, 3) and needed[0] not in (1, 3)
     if is_nhwc and "layout" not in keys:
         return "; --layout none leaves channels last"
-    if found != needed and sorted(found) == sorted(needed) and len(found) == 3:
-        return f"; --layout '{'NHWC->NCHW' if found[-1] == needed[0] else 'NCHW->NHWC'}' moves the channels"
+    for layout, moved in (("NHWC->NCHW", (found[-1:] + found[:-1])), ("NCHW->NHWC", (found[1:] + found[:1]))):
+        if len(found) == 3 and moved == needed:
+            return f"; --layout '{layout}' moves the channels"
     if kind != "folder":
         return ""
     channels, (height, width) = (needed[-1], needed[:-1]) if is_nhwc else (needed[0], needed[1:])

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from mrt.cli.data_section import data_section
+from mrt.cli.data_section import check_places, data_section
 from mrt.config import RunConfig
 from mrt.config.load import config_of
 from mrt.config.source import Source
@@ -61,6 +61,7 @@ def described(flags: Flags) -> Described:
     model = {"model": {"path": flags.model}, "output": str(flags.output or _default_output(flags.model))}
     of_model = tuple(text for text in flags.settings if text.lstrip().startswith(("model.", "prepare.")))
     early = config_of(_source(model, {}, flags.shapes, of_model), here)
+    check_places(flags.data, flags.test, flags.data_keys)
     graph = read_network(early.model, early.prepare.split)
     if flags.data is None and not brings_quantization(graph):
         raise ConfigError(
