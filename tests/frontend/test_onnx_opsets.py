@@ -104,6 +104,13 @@ def split(opset: int) -> onnx.ModelProto:
     return make_model([node], {"x": SHAPE}, ["y", "z"], constants, opset)
 
 
+def top_k(opset: int) -> onnx.ModelProto:
+    constants, attributes = ({"k": ints(3)}, {}) if opset >= 10 else ({}, {"k": 3})
+    node = helper.make_node("TopK", ["x", *constants], ["y", "z"], axis=1, **attributes)
+    dtypes = {"z": TensorProto.INT64}
+    return make_model([node], {"x": SHAPE}, ["y", "z"], constants, opset, dtypes)
+
+
 def resize(opset: int) -> onnx.ModelProto:
     scales = {"scales": np.array([1, 1, 2, 1.5], np.float32)}
     if opset < 11:
@@ -236,6 +243,7 @@ EXAMPLES: dict[str, Example] = {
     "Slice": slice_,
     "SpaceToDepth": of("SpaceToDepth", blocksize=2),
     "Split": split,
+    "TopK": top_k,
     "Squeeze": with_axes("Squeeze", 13, 1, shape=(2, 1, 3)),
     "Tile": of("Tile", ints(1, 2, 1, 3)),
     "Trilu": of("Trilu", np.int64(1)),

@@ -6,7 +6,7 @@ although nothing saturates in the layer before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from mrt.calibration import Range
 from mrt.quantization.expansion import expansion_of
@@ -44,7 +44,10 @@ def final_arguments(graph: Graph, config: QuantizationConfig) -> frozenset[Symbo
 
 
 def _finals(graph: Graph) -> list[Symbol]:
-    """The float tensors that are outputs, or that only move to one or are joined to it, and that nothing else reads."""
+    """The float tensors that are outputs, or that only move to one or are joined to it, and that nothing else reads.
+
+    What moves or joins a tensor that is read elsewhere is none: it has that tensor's bits, and none to spare.
+    """
     found: dict[Symbol, None] = {}
     kept = {state.output for state in states_of(graph)}
     pending = [symbol for symbol in graph.outputs if not graph.consumers[symbol] and symbol not in kept]
@@ -53,11 +56,25 @@ def _finals(graph: Graph) -> list[Symbol]:
         if symbol in found or symbol.is_variable or not symbol.type.is_float:
             continue
         found[symbol] = None
-        is_joined = symbol.operator.joined_axis(symbol.type.rank) is not None
-        for source in symbol.inputs if symbol.operator.keeps_scale or is_joined else ():
+        for source in _moved(symbol):
             if source not in graph.outputs and all(reader in found for reader in graph.consumers[source]):
                 pending.append(source)
+    while shared := [symbol for symbol in found if _shares(symbol, graph, found)]:
+        for symbol in shared:
+            del found[symbol]
     return list(found)
+
+
+def _shares(symbol: Symbol, graph: Graph, finals: Collection[Symbol]) -> bool:
+    """Whether a tensor has the integers of one that is none of `finals`, or is read by such a one."""
+    taken = any(source not in finals and graph.value(source) is None for source in _moved(symbol))
+    return taken or any(reader not in finals for reader in graph.consumers[symbol])
+
+
+def _moved(symbol: Symbol) -> Sequence[Symbol]:
+    """What an operator gives as it is, moved or joined."""
+    is_joined = symbol.operator.joined_axis(symbol.type.rank) is not None
+    return symbol.inputs if symbol.operator.keeps_scale or is_joined else ()
 
 
 def _is_table(symbol: Symbol) -> bool:
