@@ -54,7 +54,7 @@ def test_parts_of_an_output_are_what_the_network_joins(moved: bool) -> None:
     output = builder.apply(find_operator("Concat")(dim=1), [boxes, scores], "joined")
     if moved:
         output = builder.apply(find_operator("transpose")(axes=(0, 2, 1)), [output], "moved")
-    (noise,) = output_noises(builder.graph([output]))
+    (noise,) = output_noises(builder.graph([output]), [], None)
     exact = np.concatenate([300 * np.ones((1, 4, 50)), 0.5 * np.ones((1, 3, 50))], 1).astype(np.float32)
     real = exact + np.concatenate([0.3 * np.ones((1, 4, 50)), 0.05 * np.ones((1, 3, 50))], 1)
     for _ in range(2):
@@ -70,14 +70,14 @@ def test_parts_of_an_output_are_what_the_network_joins(moved: bool) -> None:
 
 def test_parts_that_nothing_joins_are_runs_of_channels_of_like_reach() -> None:
     builder = GraphBuilder()
-    (noise,) = output_noises(builder.graph([builder.input("x", TensorType((1, 7, 9)))]))
+    (noise,) = output_noises(builder.graph([builder.input("x", TensorType((1, 7, 9)))]), [], None)
     reach = np.array([300, 200, 250, 400, 0.9, 0.5, 1.0])[:, None]
     exact = (reach * RANDOM.uniform(0.5, 1, (1, 7, 9))).astype(np.float32)
     noise.add(exact, exact * 1.01)
     assert [(part.axis, part.start, part.stop, part.how) for part in noise.facts().parts] == [
         (1, 0, 4, "ranges"), (1, 4, 7, "ranges")
     ]  # fmt: skip
-    (alike,) = output_noises(builder.graph([builder.input("y", TensorType((1, 7, 9)))]))
+    (alike,) = output_noises(builder.graph([builder.input("y", TensorType((1, 7, 9)))]), [], None)
     alike.add(RANDOM.uniform(1, 2, (1, 7, 9)), np.ones((1, 7, 9)))
     assert alike.facts().parts == []
 
@@ -104,3 +104,19 @@ def test_the_error_of_a_difference_is_that_of_the_paired_samples() -> None:
 @pytest.mark.parametrize(("lo", "hi", "bits"), [(-128, 127, 8), (0, 255, 9), (0, 0, 1), (-1, 0, 1), (-129, 0, 8.01)])
 def test_bits_of_an_interval(lo: int, hi: int, bits: float) -> None:
     assert width(lo, hi) == bits
+
+
+@pytest.mark.parametrize(("order", "found"), [((0, 1), ["boxes", "scores"]), ((1, 0), ["a", "b"])])
+def test_outputs_are_called_as_by_the_network_where_their_places_are_its(
+    order: tuple[int, int], found: list[str]
+) -> None:
+    """Behind a tail that gives them in another order, names would be those of other outputs."""
+    builder, tail = GraphBuilder(), GraphBuilder()
+    kind = TensorType((1, 4))
+    ends = [builder.apply(find_operator("relu")(), [builder.input(f"{name}_in", kind)], name) for name in "ab"]
+    graph = builder.graph(ends)
+    sources = [tail.input(name, kind) for name in "ab"]
+    tails = tail.graph([tail.apply(find_operator("softmax")(), [sources[i]], f"end{i}") for i in order])
+    assert [noise.name for noise in output_noises(graph, ["boxes", "scores"], tails)] == found
+    assert [noise.name for noise in output_noises(graph, ["boxes", "scores"], None)] == ["boxes", "scores"]
+    assert [noise.name for noise in output_noises(graph, ["one"], None)] == ["a", "b"]

@@ -87,7 +87,7 @@ class _Measuring:
         ends = time.perf_counter() + max(WALK_SHARE * sum(subject.seconds.values()), WALK_SECONDS)
         forms = forms_of(subject.layers, subject.model)
         walk = LayerWalk(subject.graph, subject.layers, subject.model, forms, weights, count)
-        noises: list[OutputNoise] = output_noises(subject.graph)
+        noises: list[OutputNoise] = output_noises(subject.graph, subject.model.output_names, subject.model.postprocess)
         with subject.report.progress("look at layers", count) as progress:
             for feeds in data.first(count).batches(1):
                 for noise, exact, real in zip(noises, *walk.add(subject.completed(feeds)), strict=True):

@@ -24,9 +24,13 @@ MOST_PLACES = 2**16
 
 @dataclass(eq=False)
 class OutputNoise:
-    """Signal and error of an output, whole and at each place of its axes but that of samples; reach: largest values."""
+    """Signal and error of an output, whole and at each place of its axes but that of samples; reach: largest values.
+
+    name: what the user's network calls it.
+    """
 
     symbol: Symbol
+    name: str
     signal: float = 0.0
     error: float = 0.0
     samples: int = 0
@@ -52,7 +56,7 @@ class OutputNoise:
     def facts(self) -> Output:
         parts = [self._part(*part) for part in parts_of(self.symbol, self.reaches)]
         return Output(
-            name=self.symbol.name,
+            name=self.name,
             shape=list(self.symbol.shape),
             samples=self.samples,
             sqnr=decibels(self.signal, self.error),
@@ -68,9 +72,23 @@ class OutputNoise:
 PartPlace = tuple[str, int, int, int, str]
 
 
-def output_noises(graph: Graph) -> list[OutputNoise]:
-    """One for each output of a graph."""
-    return [OutputNoise(symbol) for symbol in graph.outputs]
+def output_noises(graph: Graph, names: Sequence[str], tail: Graph | None) -> list[OutputNoise]:
+    """One for each output of a graph. names: what the user's network calls its outputs, behind the `tail` if any."""
+    given = [symbol.name for symbol in graph.outputs]
+    is_named = len(names) == len(given) and (tail is None or _goes_straight(tail))
+    return [OutputNoise(symbol, name) for symbol, name in zip(graph.outputs, names if is_named else given, strict=True)]
+
+
+def _goes_straight(tail: Graph) -> bool:
+    """Whether each output is made of the input at its place alone."""
+    if len(tail.inputs) != len(tail.outputs):
+        return False
+    reached = [tail.dependents([source]) for source in tail.inputs]
+    return all(
+        (output in found) == (place == source)
+        for place, output in enumerate(tail.outputs)
+        for source, found in enumerate(reached)
+    )
 
 
 def parts_of(symbol: Symbol, reaches: dict[int, Array]) -> list[PartPlace]:
