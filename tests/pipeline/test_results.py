@@ -15,7 +15,6 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 import mrt
-from mrt import pipeline
 from mrt.config import load_config
 from mrt.errors import ConfigError
 from mrt.pipeline import run_pipeline
@@ -292,7 +291,7 @@ def test_tuned_ranges_are_noted_by_the_run_and_in_the_model(tmp_path: Path, monk
     limits = [builder.parameter(n, np.float32(v)) for n, v in zip(names, (-1.0, 1.63) * 2, strict=True)]
     graph = builder.graph([builder.apply(FakeQuantize(levels=256), [data, *limits], "y")])
     written = StringIO()
-    monkeypatch.setattr(pipeline, "load_model", lambda *_, **__: graph)
+    monkeypatch.setattr("mrt.stages.network.load_model", lambda *_, **__: graph)
     (tmp_path / "config.yaml").write_text(CONFIG)
     config = config_of(tmp_path, "data={}", "quantize.tune_ranges=true")
     run_pipeline(config, last="quantize", report=Reporter(Console(file=written, width=500)))
