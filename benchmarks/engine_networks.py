@@ -35,7 +35,8 @@ class Network:
     @property
     def config(self) -> Path:
         """The configuration of this network, which need not exist."""
-        return ROOT / "benchmarks" / "configs" / f"{self.name.removeprefix('onnx/')}.yaml"
+        folder = ROOT if self.name == EXAMPLE else ROOT / "benchmarks"
+        return folder / "configs" / f"{self.name.removeprefix('onnx/')}.yaml"
 
 
 PLACES = {

@@ -31,6 +31,7 @@ from engine_networks import INPUTS, REFUSED, Network, networks, save_model
 
 import mrt
 from mrt.errors import MRTError
+from mrt.export.c import sizes_in
 from mrt.model import QuantizedModel
 from mrt.symbol import Array, Graph
 
@@ -107,17 +108,19 @@ def onnx_reference(path: Path, threads: int) -> Callable[[Feeds], Outputs]:
 
 def export_to_c(folder: Path, feeds: Feeds, threads: int) -> Outputs:
     model = mrt.load(folder)
-    sources = [path for path in model.to_c(folder / "c") if path.suffix == ".c"]
+    header, source, *_ = model.to_c(folder / "c")
     library = folder / "c" / "model.so"
-    subprocess.run([C_COMPILER, *C_FLAGS, *sources, "-o", library], check=True)
-    return by_sample(partial(_call, ctypes.CDLL(str(library)).model_run, model), feeds)
+    subprocess.run([C_COMPILER, *C_FLAGS, source, "-o", library], check=True)
+    size, _ = sizes_in(header.read_text())
+    instance = np.empty(size // 8 + 1, np.int64)
+    return by_sample(partial(_call, ctypes.CDLL(str(library)).model_run, instance, model), feeds)
 
 
-def _call(run: Callable[..., int], model: QuantizedModel, feeds: Feeds) -> list[Array]:
-    """The outputs of a C function that takes pointers to the elements of each input, then of each output."""
+def _call(run: Callable[..., int], instance: Array, model: QuantizedModel, feeds: Feeds) -> list[Array]:
+    """The outputs of a C function that takes an instance and pointers to the elements of each input and output."""
     fed = [np.ascontiguousarray(feeds[entry.name], entry.dtype) for entry in model.inputs]
     outputs = [np.empty(entry.shape, entry.dtype) for entry in model.outputs]
-    status = run(*(ctypes.c_void_p(array.ctypes.data) for array in (*fed, *outputs)))
+    status = run(*(ctypes.c_void_p(array.ctypes.data) for array in (instance, *fed, *outputs)))
     if status:
         raise MRTError(f"the program in C gives status {status}; 0 is needed")
     return outputs

@@ -130,7 +130,7 @@ def expand_place(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder
 def _at_one_fine_scale(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     data = inputs.quantized(0)
     if data.is_uniform:
-        return data
+        return data.uniform
     own, fine = plan[op.inputs[0]].own, 2**PLACE_BITS
     return builder.requantize(data, Target(own.scale / fine, -own.reach * fine, own.reach * fine, pinned=True))
 

@@ -242,7 +242,7 @@ def test_the_bits_of_a_state_are_those_of_its_override(graph: Graph) -> None:
     made = mrt.quantize(graph, SIGNAL[:50], QuantizationConfig(**options), runner=NumpyRunner())
     assert (made.inputs[1].lo, made.inputs[1].hi) == (-2047, 2047)
     declared = {"past": {"dtype": "int8", "scale": 0.01}}
-    with pytest.raises(QuantizationError, match=r"quantize\.inputs\.past declares the integers of a state"):
+    with pytest.raises(QuantizationError, match=r"quantize\.inputs\.past, .* declares the integers of a state"):
         mrt.quantize(graph, SIGNAL[:50], QuantizationConfig(preset="fast", inputs=declared), runner=NumpyRunner())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -52,10 +53,15 @@ Ranges = Mapping[str, Range]
 
 @dataclass(frozen=True, order=True)
 class Channels:
-    """The channels of a tensor: `axis`, not negative, counts them."""
+    """The channels of a tensor: `axis`, not negative, counts them; where it is read flat, all axes from it on do."""
 
     tensor: str
     axis: int
+    is_flat: bool = False
+
+    def seen(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of a tensor of this one, of which `axis` alone counts the channels."""
+        return (*shape[: self.axis], math.prod(shape[self.axis :])) if self.is_flat else tuple(shape)
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,9 @@ def _means_to_json(means: Mapping[Channels, tuple[float, ...]]) -> list[dict[str
 
 def _means_from_json(entries: Sequence[Mapping[str, Any]]) -> dict[Channels, tuple[float, ...]]:
     return {
-        Channels(str(entry["tensor"]), int(entry["axis"])): tuple(float(value) for value in entry["mean"])
+        Channels(str(entry["tensor"]), int(entry["axis"]), bool(entry.get("is_flat"))): tuple(
+            float(value) for value in entry["mean"]
+        )
         for entry in entries
     }
 

@@ -102,7 +102,7 @@ def _unobserved(
         if method.covers_all:
             seen[symbol.name].range = None
     for channels, power in moments:
-        shape = graph.by_name[channels.tensor].shape
+        shape = channels.seen(graph.by_name[channels.tensor].shape)
         seen[channels.tensor].means[channels, power] = MeanObserver.along(shape, channels.axis, power)
     return seen
 

@@ -83,7 +83,7 @@ def test_verify_takes_the_record_and_nothing_else(call: Call) -> None:
 
 
 def test_inspect_shows_the_operator(call: Call) -> None:
-    assert "acme_cyclic_shift" in call("-m", "mrt.cli", "inspect", "out")
+    assert "acme_cyclic_shift" in call("-m", "mrt.cli", "inspect", "out", "--tensors")
 
 
 COMPUTED = """

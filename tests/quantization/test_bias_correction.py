@@ -98,12 +98,11 @@ def accumulators(graph: Graph, integer: IntegerGraph) -> dict[str, str]:
 def shift_of_constant_images(operator: Operator, error: Array, mean: Array, shape: tuple[int, ...]) -> Array:
     """What an error of the weight adds to the mean of each output channel, if each input channel is constant.
 
-    Written out by taps: a convolution adds all of them up at every position, a deconvolution of n positions adds n
-    times all of them up over its output.
+    A fully connected layer has a channel for each element that it reads. Written out by taps: a convolution adds all of
+    them up at every position, a deconvolution of n positions adds n times all of them up over its output.
     """
     if isinstance(operator, FullyConnected):
-        image = mean if not operator.flatten else np.broadcast_to(mean.reshape(-1, *(1,) * (len(shape) - 2)), shape[1:])
-        return error @ image.reshape(-1)
+        return error @ mean
     taps = error.reshape(*error.shape[:2], -1).sum(axis=2)
     groups = operator.num_group  # type: ignore[attr-defined]
     inputs = len(mean) // groups
@@ -131,7 +130,8 @@ def test_fast_is_the_rounding_of_the_weights_times_the_mean(name: str, activatio
     else:
         scales = scale.reshape(shape)
     error = rows - scales * integer.graph.parameters["p0_0"]
-    mean = channel_mean(x, 2 if name.endswith("rows") else 1)
+    is_flat = isinstance(operator, FullyConnected) and operator.flatten
+    mean = channel_mean(x.reshape(*x.shape[:1], -1) if is_flat else x, 2 if name.endswith("rows") else 1)
     expected = shift_of_constant_images(operator, error, mean, graph.inputs[0].shape)
     found = fast_corrections(graph, calibrated(graph, x), config)
     assert np.abs(expected).max() > 0.01

@@ -67,3 +67,22 @@ def test_bits_that_are_asked_of_outputs_hold_what_was_calibrated() -> None:
     asked = QuantizationConfig.model_validate({"output": {"bits": 8}})
     assert with_preset(asked, network(True), has_data=True).output.room == 1.0
     assert with_preset(QuantizationConfig(preset="mrt"), network(True), has_data=True).output.room == 1.0
+
+
+def test_outputs_get_their_room_once() -> None:
+    graph = network(sigmoid=False)
+    reach = max(float(np.abs(graph.evaluate({"x": row[None]})[0]).max()) for row in QUIET)
+    (output,) = mrt.quantize(graph, [QUIET], QuantizationConfig(preset="fast"), runner=NumpyRunner()).outputs
+    assert float(output.scale) == pytest.approx(4.0 * reach / 32767, rel=1e-3)
+
+
+def test_what_has_the_bits_of_a_tensor_read_elsewhere_keeps_its_range() -> None:
+    """Joined states of a recurrent layer, which the next step reads, would lose bits to the room."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 6)))
+    first = builder.apply(FullyConnected(num_hidden=4, no_bias=True), [x, builder.parameter("w", WEIGHT)], "first")
+    again = builder.parameter("again", np.random.default_rng(3).normal(size=(4, 4)).astype(np.float32))
+    second = builder.apply(FullyConnected(num_hidden=4, no_bias=True), [first, again], "second")
+    graph = builder.graph([builder.apply(Concat(dim=1), [first, second], "joined")])
+    ranges = {name: Range(-1.0, 1.0) for name in ("first", "second", "joined")}
+    assert final_ranges(graph, ranges, QuantizationConfig.model_validate({"output": {"room": 4.0}})) == {}

@@ -58,11 +58,12 @@ def given_by(reduction: Symbol) -> Channels:
 
 
 def _channels(tensor: Symbol, reduction: Symbol) -> Channels:
-    """The channels of the data or of the output of a reduction."""
+    """The channels of the data or of the output of a reduction; each element of what it reads flat is one."""
     axis = reduction.operator.channel_axis()
     if axis is None:
         raise QuantizationError(f"{reduction.name} ({reduction.op}) has no weight, and so no channels to correct")
-    return Channels(tensor.name, axis % tensor.type.rank)
+    is_flat = tensor.type.rank > reduction.type.rank
+    return Channels(tensor.name, axis % reduction.type.rank if is_flat else axis % tensor.type.rank, is_flat)
 
 
 def mean_of(reduction: Symbol, channels: Channels, observed: Calibration) -> Array:

@@ -53,5 +53,6 @@ def shifts_of(graph: Graph, observed: Calibration, weights: Mapping[str, Array])
 def _mean_sample(reduction: Symbol, observed: Calibration) -> Array:
     """One sample of what a reduction reads, (1, ...), each channel at its calibrated mean everywhere."""
     channels, data = read_by(reduction), reduction.inputs[0]
-    shape = tuple(-1 if axis == channels.axis else 1 for axis in range(data.type.rank))
-    return np.broadcast_to(mean_of(reduction, channels, observed).reshape(shape), (1, *data.shape[1:]))
+    mean, seen = mean_of(reduction, channels, observed), channels.seen((1, *data.shape[1:]))
+    shape = tuple(-1 if axis == channels.axis else 1 for axis in range(len(seen)))
+    return np.broadcast_to(mean.reshape(shape), seen).reshape(1, *data.shape[1:])

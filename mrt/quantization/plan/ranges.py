@@ -64,8 +64,8 @@ def calibrated_ranges(
 
     A tensor that trained quantization fixes has the range of its form. Where others were not calibrated, theirs follow
     from these, from the integers of given inputs, and from those that were, by the records' bounds; where these know
-    none it is what the quantizers tell apart that read the tensor. Of masked scores it is what softmaxes tell apart;
-    outputs have room beyond it, as far as `output.room` asks.
+    none it is what the quantizers tell apart that read the tensor. Of masked scores it is what softmaxes tell apart.
+    What this gives may be given as `calibrated` again, and stays as it is.
     """
     _check_declared(calibrated, config)
     unread = [symbol for symbol in graph.inputs if not graph.consumers[symbol] and symbol not in graph.outputs]
@@ -86,7 +86,7 @@ def calibrated_ranges(
     ranges = {symbol.name: _range(graph, symbol, known) for symbol in symbols}
     ranges |= masked_ranges(graph, ranges)
     ranges |= state_ranges(graph, ranges)
-    return ranges if fixed else ranges | final_ranges(graph, ranges, config)
+    return ranges
 
 
 def _check_declared(calibrated: Mapping[str, Range], config: QuantizationConfig) -> None:
@@ -128,11 +128,13 @@ def never_negative_tensors(graph: Graph, ranges: Mapping[str, Range]) -> frozens
     return frozenset(name for name, interval in found.items() if interval.min >= 0)
 
 
-RANGES = FactPass(
-    "ranges",
-    lambda facts: calibrated_ranges(facts.graph, facts.calibrated, facts.config, facts.fixed),
-    ("fixed",),
-)
+def _planned_ranges(facts: Facts) -> dict[str, Range]:
+    """The ranges by which tensors are planned: calibrated, and with room where outputs have it."""
+    ranges = calibrated_ranges(facts.graph, facts.calibrated, facts.config, facts.fixed)
+    return ranges if facts.fixed else ranges | final_ranges(facts.graph, ranges, facts.config)
+
+
+RANGES = FactPass("ranges", _planned_ranges, ("fixed",))
 
 
 def _signs(facts: Facts) -> dict[str, bool]:
