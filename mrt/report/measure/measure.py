@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mrt.report.facts import Layer, Output, Report, report_bytes
+from mrt.report.measure.advice import with_advice
 from mrt.report.measure.layers import Found, layer_facts
 from mrt.report.measure.network import accuracy_of, model_facts, sizes_of
 from mrt.report.measure.notes import notes_of
@@ -66,7 +67,7 @@ class _Measuring:
             accuracy=self._attempt("accuracy", lambda: accuracy_of(subject.summary)) if subject.summary else None,
             outputs=outputs,
             error=None if found is None else error_totals(found, shares, "data.calibration"),
-            layers=layers,
+            layers=with_advice(layers, outputs),
             detailed=len(layers) if walk else 0,
             tensors=listed_tensors(integer),
             tensor_count=len(integer.tensors),

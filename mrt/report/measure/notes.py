@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from mrt.report.facts import Layer, Note, Report
+from mrt.report.measure.advice import CLIPPED, are_good, clips, is_by_weights, override
 
 MUCH, FEW = 0.6, 4
 """So few layers that make so much of the error are worth a line of their own."""
-CLIPPED = 1e-3
-"""Clipping this share of a layer's values, or more, is told."""
 BEHIND = 10.0
 """Decibels by which a part of an output is behind the whole, so that it is told."""
 SLOW = 0.2
@@ -19,14 +18,10 @@ CHANCE = 1.96
 """Standard errors within which a difference may be chance: 95 %."""
 LEFT_OUT = 0.02
 """A quantizer that holds so much less than calibration found leaves it out on purpose."""
-GOOD = 40.0
-"""Decibels of an output from which on nothing is advised."""
 INTERNAL = ("not simplified", "simplified by")
 """How notes begin that tell of the making only."""
 OF_ONE_TENSOR = re.compile(r".+ \(\w+\): \d+ bits; .+")
 """A note of the bits of one tensor, which stand with its layer."""
-ADVISED = {"activation": 16, "weight": 12}
-"""Sums of products of weights with more bits seldom fit 32 bits."""
 ADVICE = "quantize:\n  overrides:\n"
 
 
@@ -82,53 +77,36 @@ def _of_shares(report: Report) -> Iterator[Note]:
     worst: list[Layer] = []
     while ranked and total and sum(map(_share, worst)) < MUCH * total:
         worst.append(ranked[len(worst)])
-    is_good = all(output.sqnr is None or output.sqnr >= GOOD for output in report.outputs or ())
+    is_good = are_good(report.outputs)
     if not worst or len(worst) > FEW or len(worst) == len(ranked):
         return
     part = sum(map(_share, worst)) / total
     names = _listed([each.name for each in worst])
     yield Note(
-        kind="fine" if is_good or _clips(worst) else "try",
+        kind="fine" if is_good or any(map(clips, worst)) else "try",
         title=f"{names} {'make' if worst[1:] else 'alone makes'} {part:.0%} of the error",
         text=f"{_causes(worst)} The other {len(ranked) - len(worst)} layers make the rest."
         + (
             ""
-            if is_good or _clips(worst)
+            if is_good or any(map(clips, worst))
             else " With these bits there the error falls by about as much, at a cost of time."
         ),
-        code="" if is_good or _clips(worst) else ADVICE + "".join(map(_override, worst)),
+        code="" if is_good or any(map(clips, worst)) else ADVICE + "".join(map(override, worst)),
         layers=[each.id for each in worst],
     )
-
-
-def _clips(layers: Sequence[Layer]) -> bool:
-    """Whether values are lost there that no bits bring back."""
-    return any(each.values is not None and each.values.clipped >= CLIPPED for each in layers)
 
 
 def _share(layer: Layer) -> float:
     return 0.0 if layer.shares is None else layer.shares.alone
 
 
-def _is_by_weights(layer: Layer) -> bool:
-    shares = layer.shares
-    return shares is not None and shares.weights is not None and shares.weights > shares.output
-
-
 def _causes(layers: Sequence[Layer]) -> str:
-    by_weights = sum(map(_is_by_weights, layers))
+    by_weights = sum(map(is_by_weights, layers))
     if not by_weights:
         return "It is the rounding of what they give." if layers[1:] else "It is the rounding of what it gives."
     if by_weights == len(layers):
         return "It is the rounding of their weights." if layers[1:] else "It is the rounding of its weights."
     return "It is the rounding of what they give and of their weights."
-
-
-def _override(layer: Layer) -> str:
-    """The line that gives a layer more bits, where most of its error is made."""
-    what = "weight" if _is_by_weights(layer) else "activation"
-    name = next((bits.name for bits in layer.bits if bits.what == what), layer.name)
-    return f'    "{name}": {{{what}: {{bits: {ADVISED[what]}}}}}\n'
 
 
 def _listed(names: Sequence[str]) -> str:
