@@ -52,13 +52,6 @@ def extremes(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -
     return Max(axis=operator.axis, keepdims=operator.keepdims, exclude=operator.exclude).evaluate(operands[0].error)
 
 
-@rule("topk")
-def in_order(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> Array:
-    """The value at a place in the order moves by no more than the element that moves most."""
-    error = operands[0].error.max(axis=op.operator.axis, keepdims=True)
-    return np.broadcast_to(error, op.shape)
-
-
 @rule("Pooling", "sum")
 def pools(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> Array:
     """Sums add the errors of the window's elements; a maximum moves by no more than the largest of them."""

@@ -44,7 +44,6 @@ from mrt.symbol.operators.hyperbolic import Arcsinh, Arctan, Cosh, Sinh
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 from mrt.symbol.operators.normalization import LayerNorm, LogSoftmax, Softmax
-from mrt.symbol.operators.ordering import TopK
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.periodic import Cos, ModScalar, Sin
 from mrt.symbol.operators.pooling import Pooling
@@ -220,8 +219,6 @@ def _reductions() -> Iterator[Case]:
     ]
     for kind, attributes in itertools.product((Sum, Mean, Max, Min), axes):
         yield Case(kind(**attributes), (IMAGE,), is_loose=kind in (Sum, Mean) and not attributes)
-    yield Case(TopK(axis=1, k=2, ret_typ="value"), (IMAGE,))
-    yield Case(TopK(k=0, ret_typ="value", is_ascend=True), (IMAGE,))
     for place, axis, keeps in itertools.product((ArgMax, ArgMin), (None, 1, -1), (False, True)):
         yield Case(place(axis, keeps), (IMAGE,), is_loose=True)
 
