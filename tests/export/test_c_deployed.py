@@ -137,6 +137,7 @@ def test_it_is_c_plus_plus_too(model: QuantizedModel, tmp_path: Path) -> None:
     _, source, *_ = model.to_c(tmp_path)
     flags = ["-std=c++11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-DMODEL_FLOATS"]
     compile_c(*flags, "-x", "c++", "-c", source, "-o", tmp_path / "model.o", by="g++")
+    assert b"model_run" in (tmp_path / "model.o").read_bytes()
 
 
 def quantizers() -> list[TensorQuantization]:
