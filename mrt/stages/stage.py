@@ -120,7 +120,8 @@ def calibration_batches(run: Run) -> Callable[[Graph], Batches] | None:
         data = dataset_of(run, section, "data.calibration")
         total = data.size if settings.samples is None else min(settings.samples, data.size)
         inputs = run.config.quantize.inputs
-        return Batches(_Repeated(data, settings.batch_size), graph.inputs, inputs, dict(data.integers), total)
+        source = _Repeated(data, settings.batch_size)
+        return Batches(source, graph.inputs, inputs, dict(data.integers), total, dataset=data)
 
     return given
 
