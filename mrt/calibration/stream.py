@@ -61,7 +61,7 @@ class Place:
 
 def places(
     batches: Iterable[Batch | Array] | Batch | Array, inputs: Sequence[Symbol], length: int, limit: int | None
-) -> Iterable[Chunk] | Sequence[Place]:
+) -> Iterable[Chunk | Place]:
     """What `chunks` gives; where the batches have a `readable`, as places, which whoever works on them reads."""
     source: Readable | None = getattr(batches, "readable", None)
     if source is None:

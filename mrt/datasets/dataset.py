@@ -22,9 +22,9 @@ class Dataset:
     name: the key of the configuration, for messages. size: the number of samples. labels: int64 [size], or None.
     inputs: the type of each input of the network; axis 0 is the batch, whatever its length there.
     rows: the arrays by input name of the samples [start, stop). integers: the dtype of what is integers in the source
-    and given to a float input as it is, by input. again: gives the whole dataset in another process, where it reads its
-    files anew; None where it was made of arrays, which go there instead. start: the number of the first sample in the
-    whole.
+    and given to a float input as it is, by input. again: gives the whole dataset in another process, where its files
+    are read anew when the first samples are; None where it was made of arrays, which go there instead. Labels stay
+    here. start: the number of the first sample in the whole.
     """
 
     name: str
@@ -38,8 +38,8 @@ class Dataset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.again is not None:
-            return _elsewhere, (self.again, self.start, self.size)
-        return _of_whole_arrays, (dict(self.rows(0, self.size)), self.labels, dict(self.inputs), self.name)
+            return _elsewhere, (self.name, self.size, dict(self.inputs), self.again, self.start)
+        return _of_whole_arrays, (self.name, self.size, dict(self.inputs), dict(self.rows(0, self.size)))
 
     def first(self, count: int | None) -> Dataset:
         """The first `count` samples (None: all); DataError if there are fewer."""
@@ -113,15 +113,16 @@ def of_arrays(x: Mapping[str, Array], y: Array | None, inputs: Mapping[str, Tens
     return Dataset(name, size, labels, inputs, lambda start, stop: {key: x[key][start:stop] for key in x}, integers)
 
 
-def _elsewhere(again: Callable[[], Dataset], start: int, size: int) -> Dataset:
+def _elsewhere(
+    name: str, size: int, inputs: Mapping[str, TensorType], again: Callable[[], Dataset], start: int
+) -> Dataset:
     """A part of a dataset that came from another process."""
-    return again().after(start).first(size)
+    rows: Rows = lambda first, stop: again().rows(start + first, start + stop)  # noqa: E731
+    return Dataset(name, size, None, inputs, rows, {}, again, start)
 
 
-def _of_whole_arrays(x: dict[str, Array], y: Array | None, inputs: dict[str, TensorType], name: str) -> Dataset:
-    return Dataset(
-        name, len(next(iter(x.values()))), y, inputs, lambda start, stop: {k: v[start:stop] for k, v in x.items()}
-    )
+def _of_whole_arrays(name: str, size: int, inputs: Mapping[str, TensorType], x: Mapping[str, Array]) -> Dataset:
+    return Dataset(name, size, None, inputs, lambda start, stop: {key: x[key][start:stop] for key in x})
 
 
 def are_many_integers(x: Array) -> bool:

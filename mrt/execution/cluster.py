@@ -16,7 +16,6 @@ from mrt.errors import MRTError
 from mrt.execution.connection import Connection
 from mrt.execution.environment import Environment, environment, refuse_other
 from mrt.execution.executor import Gathers, Keeps, Part, Result, Total, Work
-from mrt.execution.program import Program
 
 PATIENCE = 600.0
 """Seconds after which a worker that does not finish a part is given up."""
@@ -38,9 +37,13 @@ class Cluster:
     raises, naming the worker.
     """
 
-    def __init__(self, client: Client, patience: float = PATIENCE) -> None:
-        self._connection = Connection(client, patience)
-        self._programs: WeakKeyDictionary[Program, Future] = WeakKeyDictionary()
+    def __init__(
+        self, client: Client, patience: float = PATIENCE, end: Callable[[str], None] = lambda address: None
+    ) -> None:
+        """patience: seconds after which a worker that does not finish a part is given up. end: ends the process of a
+        worker, by its address, where that can be done from here."""
+        self._connection = Connection(client, patience, end)
+        self._programs: WeakKeyDictionary[Any, Future] = WeakKeyDictionary()
         self._connection.on_all_workers(_check_environment, environment())
 
     @property
@@ -48,7 +51,7 @@ class Cluster:
         return self._connection.width
 
     def in_order(
-        self, work: Work[Result], parts: Iterable[Part], programs: Sequence[Program] = (), most: int | None = None
+        self, work: Work[Result], parts: Iterable[Part], programs: Sequence[Any] = (), most: int | None = None
     ) -> Iterator[Result]:
         with self._errand(work, programs, most) as errand:
             begun: deque[Future] = deque()
@@ -64,7 +67,7 @@ class Cluster:
         self,
         begin: Callable[..., Gathers[Part, Total]],
         parts: Iterable[Part],
-        programs: Sequence[Program] = (),
+        programs: Sequence[Any] = (),
         most: int | None = None,
         done: Callable[[Part], None] | None = None,
     ) -> Total:
@@ -91,7 +94,7 @@ class Cluster:
             return found
 
     def kept(
-        self, work: Work[Keeps], parts: Iterable[Part], programs: Sequence[Program] = (), most: int | None = None
+        self, work: Work[Keeps], parts: Iterable[Part], programs: Sequence[Any] = (), most: int | None = None
     ) -> list[Future]:
         with self._errand(work, programs, most) as errand:
             results: list[Future] = []
@@ -106,7 +109,7 @@ class Cluster:
             return results
 
     @contextmanager
-    def _errand(self, work: Any, programs: Sequence[Program], most: int | None) -> Iterator[_Errand]:
+    def _errand(self, work: Any, programs: Sequence[Any], most: int | None) -> Iterator[_Errand]:
         sent = [self._sent(program) for program in programs]
         order = self._connection.submit(_itself, _Order(work, environment(), most))
         errand = _Errand(self._connection, order, sent)
@@ -115,7 +118,7 @@ class Cluster:
         finally:
             errand.end()
 
-    def _sent(self, program: Program) -> Future:
+    def _sent(self, program: Any) -> Future:
         """The program on the cluster, where it goes once and stays as long as it is known here."""
         known = self._programs.get(program)
         if known is None or known.status in LOST:

@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Self
 
-from mrt.execution.program import Program
 from mrt.symbol import Array
 
 Part = TypeVar("Part")
@@ -67,7 +66,8 @@ class Kept(Protocol):
 class Executor(Protocol):
     """Does work on many parts. Results never depend on how many do it.
 
-    programs: the graphs that the work runs; each goes to a process once, and is compiled there once. most: how many
+    programs: what the work runs: a `Program`, or a compiled module. Each goes to a process once, as long as it is known
+    here, and is compiled there once. most: how many
     parts at once on one machine, if fewer than there are cores. What the work or the parts raise is raised in the place
     of the first part that raises, and nothing goes on running.
     """
@@ -80,7 +80,7 @@ class Executor(Protocol):
         self,
         work: Work[Result],
         parts: Iterable[Part],
-        programs: Sequence[Program] = (),
+        programs: Sequence[Any] = (),
         most: int | None = None,
     ) -> Iterator[Result]:
         """The result of each part, in their order. Parts are drawn as they are needed, by the caller's thread."""
@@ -89,7 +89,7 @@ class Executor(Protocol):
         self,
         begin: Callable[..., Gathers[Part, Total]],
         parts: Iterable[Part],
-        programs: Sequence[Program] = (),
+        programs: Sequence[Any] = (),
         most: int | None = None,
         done: Callable[[Part], None] | None = None,
     ) -> Total:
@@ -103,7 +103,7 @@ class Executor(Protocol):
         self,
         work: Work[Keeps],
         parts: Iterable[Part],
-        programs: Sequence[Program] = (),
+        programs: Sequence[Any] = (),
         most: int | None = None,
     ) -> Kept:
         """The results, in their order, which stay where they were made; each a dataclass that is `Keeps`."""

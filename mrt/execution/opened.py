@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, cast
 
-from mrt.errors import ClusterError
+from mrt.errors import ClusterError, ConfigError
 from mrt.execution.executor import Executor
 from mrt.execution.options import ClusterConfig
 from mrt.execution.threads import THREADS
+from mrt.messages import short
 
 ANSWER = 30.0
 """Seconds in which a scheduler must answer."""
 CLOSING = 3.0
 """Seconds that workers of this machine have to end by themselves."""
+ONE_CORE = {"TVM_NUM_THREADS": "1", "TVM_BIND_THREADS": "0", "OPENBLAS_NUM_THREADS": "1"}
+"""Each worker is one thread, wherever the system puts it: TVM would start as many as there are cores, and pin them."""
 HERE, ANY_PORT = "127.0.0.1", "127.0.0.1:0"
 """What is started on this machine listens there alone."""
 
@@ -33,33 +38,57 @@ def opened(config: ClusterConfig | None) -> Iterator[Executor]:
         from mrt.execution.cluster import Cluster
     except ImportError as error:
         raise ClusterError(f"a cluster needs Dask ({error}); install it: pip install 'mrt-quantizer[dask]'") from error
-    with _quiet(), _client(config) as client:
-        yield Cluster(client, config.patience)
+    with _quiet():
+        if config.address is None:
+            with _workers_here(config.processes or 1) as (client, end):
+                yield Cluster(client, config.patience, end)
+        else:
+            with _connected(config.address) as client:
+                yield Cluster(client, config.patience)
+
+
+def executor_of(given: object) -> Executor:
+    """The executor that an option says: itself, a Dask client, or None for this process's threads.
+
+    ConfigError for anything else, ClusterError as `opened`.
+    """
+    if given is None:
+        return THREADS
+    if callable(getattr(given, "in_order", None)) and callable(getattr(given, "gathered", None)):
+        return cast("Executor", given)
+    if any(kind.__module__.partition(".")[0] == "distributed" for kind in type(given).__mro__):
+        from distributed import Client
+
+        from mrt.execution.cluster import Cluster
+
+        if isinstance(given, Client):
+            return Cluster(given)
+    raise ConfigError(f"executor is {short(given)}; a distributed.Client of Dask, or None, is needed")
 
 
 @contextmanager
-def _client(config: ClusterConfig) -> Iterator[Any]:
+def _connected(address: str) -> Iterator[Any]:
+    """A client of the scheduler there."""
     from distributed import Client
 
-    if config.address is None:
-        with _workers_here(config.processes or 1) as cluster, Client(cluster, set_as_default=False) as client:
-            yield client
-        return
     try:
-        client = Client(config.address, timeout=ANSWER, set_as_default=False)
+        client = Client(address, timeout=ANSWER, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(
-            f"the scheduler {config.address} does not answer ({type(error).__name__}: {error}); start it, or see that "
-            f"address and certificates are those that it has"
+            f"the scheduler {address} does not answer ({type(error).__name__}: {error}); start it, or see that address "
+            f"and certificates are those that it has"
         ) from error
     with client:
         yield client
 
 
 @contextmanager
-def _workers_here(processes: int) -> Iterator[Any]:
-    """Worker processes on this machine. They trust this run alone: their certificates are made for it."""
-    from distributed import LocalCluster
+def _workers_here(processes: int) -> Iterator[tuple[Any, Callable[[str], None]]]:
+    """A client of worker processes on this machine, and what ends one of them by its address.
+
+    They trust this run alone: their certificates are made for it.
+    """
+    from distributed import Client, LocalCluster
     from distributed.security import Security
 
     cluster = LocalCluster(
@@ -72,11 +101,24 @@ def _workers_here(processes: int) -> Iterator[Any]:
         dashboard_address=ANY_PORT,
         worker_dashboard_address=ANY_PORT,
         silence_logs=logging.CRITICAL,
+        env=ONE_CORE,
     )
+
+    def end(address: str) -> None:
+        for nanny in cluster.workers.values():
+            if nanny.worker_address == address and nanny.pid is not None:
+                os.kill(nanny.pid, signal.SIGKILL)
+
     try:
-        yield cluster
+        with Client(cluster, set_as_default=False) as client:
+            yield client, end
     finally:
-        cluster.close(timeout=CLOSING)
+        left = [nanny.pid for nanny in cluster.workers.values() if nanny.pid is not None]
+        with suppress(TimeoutError):
+            cluster.close(timeout=CLOSING)
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
 
 @contextmanager

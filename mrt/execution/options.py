@@ -15,7 +15,9 @@ SCHEMES = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
 
 def _address(value: str) -> str:
     if not value.startswith(SCHEMES) or not value.partition("://")[2]:
-        raise ValueError(f"the address of a Dask scheduler is needed, such as tls://10.0.0.1:8786 ({', '.join(SCHEMES)})")
+        raise ValueError(
+            f"the address of a Dask scheduler is needed, such as tls://10.0.0.1:8786 ({', '.join(SCHEMES)})"
+        )
     return value
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from mrt.execution.executor import Gathers, Keeps, Part, Result, Total, Work
-from mrt.execution.program import Program
 from mrt.symbol import Array
 from mrt.workers import cores, in_order
 
@@ -29,7 +28,7 @@ class Threads:
         self,
         work: Work[Result],
         parts: Iterable[Part],
-        programs: Sequence[Program] = (),
+        programs: Sequence[Any] = (),
         most: int | None = None,
     ) -> Iterator[Result]:
         return in_order(lambda part: work(_read(part), *programs), parts, most)
@@ -38,7 +37,7 @@ class Threads:
         self,
         begin: Callable[..., Gathers[Part, Total]],
         parts: Iterable[Part],
-        programs: Sequence[Program] = (),
+        programs: Sequence[Any] = (),
         most: int | None = None,
         done: Callable[[Part], None] | None = None,
     ) -> Total:
@@ -60,7 +59,7 @@ class Threads:
         self,
         work: Work[Keeps],
         parts: Iterable[Part],
-        programs: Sequence[Program] = (),
+        programs: Sequence[Any] = (),
         most: int | None = None,
     ) -> list[_OnDisk]:
         """Raises OSError where the folder for temporary files has no room."""

@@ -53,8 +53,8 @@ def sequential_corrections(
 
     The integer graph is made once, and run piece by piece while it grows: from the tensors that earlier pieces have
     left, on disk or with workers, to the next accumulator. What is left is what later operators read, as narrow as it
-    was made. A reduction runs twice, to be measured and, corrected, for what follows; all else runs once. Memory holds a
-    chunk of samples for each core; files lie in the folder for temporary files and are removed.
+    was made. A reduction runs twice, to be measured and, corrected, for what follows; all else runs once. Memory holds
+    a chunk of samples for each core; files lie in the folder for temporary files and are removed.
     """
     whole = sized(graph, samples.config.batch_size)
     expander = Expander(plan_graph(whole, observed.ranges, config), observed)
