@@ -16,6 +16,7 @@ from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker, NoValidWorkerError
 
 from mrt.errors import ClusterError, MRTError
+from mrt.version import __version__
 
 GIVEN_UP = 3
 """Workers that one part may cost before it is taken to be the part's fault."""
@@ -47,7 +48,15 @@ class Connection:
         """Calls a function on each worker, of which one must be there; raises what it raises."""
         with self.guarded():
             self._client.wait_for_workers(1, timeout=ANSWER)
-            self._client.run(function, *args)
+            try:
+                self._client.run(function, *args)
+            except (MRTError, *_LOST):
+                raise
+            except Exception as error:  # whatever other packages make of what they are sent
+                raise ClusterError(
+                    f"a worker cannot do the work of MRT {__version__} ({type(error).__name__}: {error}); install the "
+                    f"same packages where the scheduler and the workers run"
+                ) from error
 
     def submit(self, function: Callable[..., Any], *args: Any, priority: int = 0) -> Future:
         """The result of a function that will be called on a worker; futures among `args` are given as their results."""

@@ -106,19 +106,28 @@ def _workers_here(processes: int) -> Iterator[tuple[Any, Callable[[str], None]]]
 
     def end(address: str) -> None:
         for nanny in cluster.workers.values():
-            if nanny.worker_address == address and nanny.pid is not None:
-                os.kill(nanny.pid, signal.SIGKILL)
+            if nanny.worker_address == address:
+                _kill(nanny)
 
     try:
         with Client(cluster, set_as_default=False) as client:
-            yield client, end
+            try:
+                yield client, end
+            finally:
+                # They hold nothing that is needed any more, and may be in the middle of something long.
+                for nanny in cluster.workers.values():
+                    nanny.auto_restart = False
+                    _kill(nanny)
     finally:
-        left = [nanny.pid for nanny in cluster.workers.values() if nanny.pid is not None]
         with suppress(TimeoutError):
             cluster.close(timeout=CLOSING)
-        for process in left:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+
+
+def _kill(nanny: Any) -> None:
+    """Ends the process that a nanny looks after; one that still starts goes with the nanny."""
+    if nanny.pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(nanny.pid, signal.SIGKILL)
 
 
 @contextmanager
