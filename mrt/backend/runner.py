@@ -24,7 +24,7 @@ from mrt.runtime import virtual_machine
 from mrt.symbol import Array, Evaluate, Graph
 
 MAIN, RELEASE = "main", "release"
-"""A graph's function, with a number from the second on, and one that gives a single byte: the machine keeps what it gave
+"""A graph's function, numbered from the second on, and one that gives a single byte: the machine keeps what it gave
 last."""
 
 ONE_THREAD = TargetConfig(threads=1)
@@ -70,12 +70,16 @@ class TvmRunner:
             builder.let_go_of_parameters()
         builder.add_bytes(b"\0", RELEASE)
         # Constants would be hashed before they became part of the executable, which takes as long as a few runs.
-        executable = compile_executable(builder.module(), machine, compiler, [name for _, name, _ in made], builder.shelf)
+        executable = compile_executable(
+            builder.module(), machine, compiler, [name for _, name, _ in made], builder.shelf
+        )
         machines = _Machines(executable)
         return [_evaluate(*each, machines, executable.constants) for each in made]
 
 
-def _evaluate(fed_alone: Graph, name: str, storages: Sequence[Storage], machines: _Machines, constants: Any) -> Evaluate:
+def _evaluate(
+    fed_alone: Graph, name: str, storages: Sequence[Storage], machines: _Machines, constants: Any
+) -> Evaluate:
     """What runs one function of an executable. fed_alone: a graph of its inputs. storages: how its outputs lie."""
     places, size = side_by_side(np.dtype(each.dtype).itemsize * each.type.size for each in fed_alone.inputs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -59,9 +59,9 @@ class Parts:
         graph, places = rounded.graph, cut_places(rounded.graph)
         self._outputs = tuple(symbol.name for symbol in graph.outputs)
         operators, last = graph.operators, _last_reads(graph)
-        spans = list(pairwise([0, *places, len(operators)]))
+        spans = list(pairwise([0, *places, len(operators)])) if operators else []
         behind = [[s for s in operators[:end] if last[s] >= end] for _, end in spans]
-        made = [[s for s in kept if s in set(operators[first:end])] for kept, (first, end) in zip(behind, spans)]
+        made = [[s for s in operators[first:end] if last[s] >= end] for first, end in spans]
         names: list[tuple[str, ...]] = []
 
         def graphs() -> Iterator[Graph]:
@@ -76,7 +76,7 @@ class Parts:
         self._parts = [
             _Part(evaluate, inputs, tuple(n for n in inputs if n in chosen), _names(outputs), _names(kept))
             for evaluate, inputs, outputs, kept in zip(found, names, made, behind, strict=True)
-        ]
+        ] or [_Part(lambda feeds: [], (), (), (), ())]
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -96,14 +96,14 @@ class Parts:
         self,
         arrays: Mapping[str, Array],
         feeds: Callable[[int], Mapping[str, Array]],
-        keys: Sequence[Sequence[bytes]],
+        keys: Mapping[int, Sequence[bytes]],
     ) -> Iterator[Branch]:
         """What is left of all trials on one chunk of samples, whose common parts run while this is drawn.
 
-        feeds: gives what a trial gives; keys: of each trial. What is held at once are the tensors between the parts of
-        one trial.
+        feeds: gives what a trial feeds, by its number; keys: of all trials. What is held at once are the tensors
+        between the parts of one trial.
         """
-        waiting = [Branch(tuple(range(len(keys))), 0, {})]
+        waiting = [Branch(tuple(keys), 0, {})]
         while waiting:
             common = waiting.pop()
             alike: dict[bytes, list[int]] = {}
@@ -154,7 +154,7 @@ def _held_bytes(graph: Graph) -> list[int]:
         size = symbol.type.size * np.dtype(symbol.dtype).itemsize
         change[place + 1] += size
         change[last[symbol] + 1] -= size
-    return np.cumsum(change).tolist()
+    return list(accumulate(change))
 
 
 def _last_reads(graph: Graph) -> dict[Symbol, int]:

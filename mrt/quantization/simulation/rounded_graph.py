@@ -73,8 +73,9 @@ class RoundedGraph:
     """graph: its inputs are those of the network, the grids of `sites`, corrections named by `corrected`, and `gates`.
 
     weights: what makes the parameters that stand for weights, by their names. In the graph these are zeros that take no
-    memory, so that a part of it has real ones at a time. corrected: by the name of a reduction, the input that is added to its output, (1, O, 1, …). gates: by that name, the
-    input that says how much of the rounding of its weight shows, (1, …): 0 nothing, 1 all.
+    memory, so that no more than a part of it has real ones at a time. corrected: by the name of a reduction, the input
+    that is added to its output, (1, O, 1, …). gates: by that name, the input that says how much of the rounding of its
+    weight shows, (1, …): 0 nothing, 1 all.
     """
 
     graph: Graph

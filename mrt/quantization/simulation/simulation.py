@@ -11,7 +11,7 @@ import numpy as np
 from mrt.calibration import Calibration
 from mrt.calibration.network import FloatNetwork
 from mrt.calibration.stream import Chunk, chunks
-from mrt.collector import paused_collector
+from mrt.collector import give_back_freed, paused_collector
 from mrt.quantization.algorithms.algorithm import Samples, float_network
 from mrt.quantization.cost import network_operations
 from mrt.quantization.expand import PlannedGraph, RoundedWeights, plan_graph, rounded_weights
@@ -25,6 +25,8 @@ from mrt.workers import in_order
 
 MOST_SAMPLES, MOST_BATCH = 32, 4
 """How many samples errors are taken over at most, and how many run at once on a core."""
+GIVEN_BACK = 32
+"""After so many runs freed memory is given back: threads leave gaps that add up to hundreds of MiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +49,9 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class _Common:
-    """What is left to run on the chunk at a place, one for these trials, by their numbers."""
+    """What is left to run on the chunk at a place."""
 
     place: int
-    trials: Sequence[int]
     branch: Branch
 
 
@@ -78,6 +79,7 @@ class Simulation:
         self._reference: tuple[Trial | None, dict[int, list[Array]]] = (None, {})
         with paused_collector():
             self._parts = Parts(rounded, samples.runner, [symbol.name for symbol in graph.inputs])
+        give_back_freed()
 
     def errors(self, trials: Sequence[Trial], since: Trial | None = None) -> list[float]:
         """Of each trial the error energy of the outputs as a share of their signal's, the mean over the outputs.
@@ -94,28 +96,19 @@ class Simulation:
         references = dict(enumerate(self._exact)) if since is None else self._outputs(since, wanted)
 
         def energies(common: _Common) -> tuple[_Common, Array]:
-            found = self._run(trials[common.trials[0]], common.place, common.branch)
+            found = self._run(trials[common.branch.trials[0]], common.place, common.branch)
             return common, self._energies(found, common.place, references[common.place])
 
         parts: dict[tuple[int, int], Array] = {}
-        for common, part in in_order(energies, self._commons(trials, places, wanted)):
-            parts |= {(number, common.place): part for number in common.trials}
-        totals = [
-            sum((parts[number, place] for place in each), np.zeros((2, len(self._exact[0]))))
-            for number, each in enumerate(places)
-        ]
+        for done, (common, part) in enumerate(in_order(energies, self._commons(trials, places, wanted)), 1):
+            parts |= {(number, common.place): part for number in common.branch.trials}
+            if done % GIVEN_BACK == 0:
+                give_back_freed()
+        totals = [np.zeros((2, len(self._exact[0]))) for _ in trials]
+        for number, each in enumerate(places):
+            for place in each:
+                totals[number] += parts[number, place]
         return np.array([_shares(total) for total in totals]).reshape(len(trials), len(self.outputs))
-
-    def _commons(
-        self, trials: Sequence[Trial], places: Sequence[Sequence[int]], wanted: Sequence[int]
-    ) -> Iterator[_Common]:
-        """What is left to run of all trials on the chunks, whose common parts run while this is drawn."""
-        keys = [self._parts.keys(self._feeds(trial)) for trial in trials]
-        for place in wanted:
-            here = [number for number, each in enumerate(places) if place in each]
-            feeds = (lambda position, here=here: self._feeds(trials[here[position]]))
-            for branch in self._parts.branches(self._chunks[place].arrays, feeds, [keys[number] for number in here]):
-                yield _Common(place, [here[position] for position in branch.trials], branch)
 
     def sample_count(self, trial: Trial) -> int:
         """On how many samples a trial is run."""
@@ -128,6 +121,17 @@ class Simulation:
     def error(self, trial: Trial) -> float:
         """`errors` of one."""
         return self.errors([trial])[0]
+
+    def _commons(
+        self, trials: Sequence[Trial], places: Sequence[Sequence[int]], wanted: Sequence[int]
+    ) -> Iterator[_Common]:
+        """What is left to run of all trials on the chunks, whose common parts run while this is drawn."""
+        keys = [self._parts.keys(self._feeds(trial)) for trial in trials]
+        for place in wanted:
+            here = {number: keys[number] for number, each in enumerate(places) if place in each}
+            arrays = self._chunks[place].arrays
+            for branch in self._parts.branches(arrays, lambda number: self._feeds(trials[number]), here):
+                yield _Common(place, branch)
 
     def _outputs(self, trial: Trial, places: Sequence[int]) -> Mapping[int, Sequence[Array]]:
         """The outputs of a trial on chunks, by place; those of the trial that was asked for last are kept."""
