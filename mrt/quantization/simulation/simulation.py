@@ -25,7 +25,7 @@ from mrt.workers import in_order
 
 MOST_SAMPLES, MOST_BATCH = 32, 4
 """How many samples errors are taken over at most, and how many run at once on a core."""
-GIVEN_BACK = 32
+GIVEN_BACK = 8
 """After so many runs freed memory is given back: threads leave gaps that add up to hundreds of MiB."""
 
 
