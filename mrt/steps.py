@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.calibration.network import FloatNetwork
+from mrt.collector import give_back_freed
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import ConfigError, MRTError, QuantizationError
 from mrt.execution import THREADS, Executor
@@ -173,8 +174,10 @@ def _calibrate(work: Work) -> Work:
         changed = _changed(graph, name, observed, settings.quantize, samples)
         graph, notes, known = changed.graph, (*notes, *changed.notes), changed.observed
         is_known = known is not None and known.covers(needs_of(graph, settings.quantize, work.is_saved))
-        if known is None or not is_known:
+        if graph is not network.graph:
+            network.release()
             network = _network(work, graph, runner)
+        if known is None or not is_known:
             known = _observed(work, network, data, runner)
         observed = known
     prepared = found(work.prepared)
@@ -242,10 +245,13 @@ def _quantize(work: Work) -> Work:
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress) if reads_samples(config) else None
         chosen = _choices(work, samples)
+    del samples  # with the networks that were tried on them, whose weights take as much as the float ones
+    give_back_freed()
     observed = chosen.observed
     integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
     notes = (*work.notes, *chosen.notes)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
+    give_back_freed()
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model, chosen=chosen.config)
