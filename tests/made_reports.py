@@ -26,6 +26,7 @@ from mrt.report.facts import (
     Note,
     Output,
     Part,
+    PlannedTensor,
     Port,
     Proof,
     ProvenTensor,
@@ -115,13 +116,43 @@ def made_report(layers: Sequence[str], channels: int = 48, **changes: Any) -> Re
             machine=MachineFacts(
                 cpu="a CPU", target="native", cores=2, peak=4e11, peak_instruction="avx512vnni vpdpbusd"
             ),
-            memory=MemoryPlan(arena=30000, parameters=12345, separate=200000),
+            memory=_memory(layers),
         ),
         trials=Trials(metric="top1, %", objective="latency", trials=[_trial(i) for i in range(15)]),
         notes=[_note(kind, layers) for kind in ("fine", "done", "internal", "try", "warning")],
         missing={},
     )
     return report.model_copy(update=changes)
+
+
+def _memory(layers: Sequence[str]) -> MemoryPlan:
+    """Each layer's tensor is needed by the next function too, and they lie below and above in turns."""
+    tensors = [
+        PlannedTensor(
+            names=[name],
+            layer=i,
+            dtype="int8",
+            shape=[1, 4, 8, 8],
+            bytes=256,
+            offset=256 * (i % 2),
+            first=i,
+            last=min(i + 1, len(layers) - 1),
+            is_output=False,
+        )
+        for i, name in enumerate(layers[:300])
+    ]
+    alive = [256 * sum(each.first <= i <= each.last for each in tensors) for i in range(min(len(layers), 4000))]
+    return MemoryPlan(
+        arena=512,
+        parameters=12345,
+        separate=256 * len(layers),
+        outputs=64,
+        alive=alive,
+        peak=max(alive, default=0),
+        peak_at=alive.index(max(alive)) if alive else None,
+        tensors=tensors,
+        tensor_count=len(layers),
+    )
 
 
 def made_output(name: str, sqnr: float | None) -> Output:

@@ -35,7 +35,7 @@ from mrt.report.facts.network import (
     Trial,
     Trials,
 )
-from mrt.report.facts.time import Function, MachineFacts, MemoryPlan, Time
+from mrt.report.facts.time import Function, MachineFacts, MemoryPlan, PlannedTensor, Time
 
 __all__ = [
     "REPORT_FILE",
@@ -57,6 +57,7 @@ __all__ = [
     "Note",
     "Output",
     "Part",
+    "PlannedTensor",
     "Port",
     "Proof",
     "ProvenTensor",

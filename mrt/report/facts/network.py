@@ -109,7 +109,8 @@ class Sizes(StrictModel):
 
 class Latency(StrictModel):
     """Seconds of one run with `batch` samples, medians; low and high: the 10 % and 90 % quantiles. threads: as the
-    module uses them. float_network: compiled by the same compiler; None where it was not measured."""
+    module uses them. float_network: in turns with the integers, on as many samples and threads; None where it was not
+    measured. float_range: its quantiles. float_by: what compiled which network, in words."""
 
     integer: float
     low: float
@@ -118,6 +119,8 @@ class Latency(StrictModel):
     batch: int
     threads: int
     runs: int
+    float_range: list[float] | None = None
+    float_by: str = ""
 
 
 class ErrorTotals(StrictModel):

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from mrt.report.facts import Layer, Output, Report, report_bytes
 from mrt.report.measure.advice import with_advice
+from mrt.report.measure.latency import float_run_of, latency_of
 from mrt.report.measure.layers import Found, layer_facts
 from mrt.report.measure.network import accuracy_of, model_facts, sizes_of
 from mrt.report.measure.notes import notes_of
@@ -16,7 +17,7 @@ from mrt.report.measure.proven import integer_layers, listed_tensors, proof_of
 from mrt.report.measure.shares import error_totals, shares_of
 from mrt.report.measure.simulated import simulated
 from mrt.report.measure.subject import Subject
-from mrt.report.measure.timing import latency_of, layer_seconds, time_of
+from mrt.report.measure.timing import layer_seconds, partial_reason, time_of
 from mrt.report.measure.walk import LayerWalk, forms_of
 from mrt.report.measure.weights import LayerWeight, layer_weights
 
@@ -50,8 +51,11 @@ class _Measuring:
         if found is None:
             self.missing.setdefault("layers.shares", "there is no calibration data to simulate the error on")
         shares = {} if found is None else shares_of(subject.layers, subject.owner, found)
-        latency = self._attempt("latency", lambda: latency_of(subject))
+        float_run = self._attempt("latency.float_network", lambda: float_run_of(subject))
+        latency = self._attempt("latency", lambda: latency_of(subject, float_run))
         times = self._attempt("time", lambda: time_of(subject, integer, latency))
+        partial = None if times is None else partial_reason(times, subject)
+        self.missing |= {} if partial is None else {"time.functions.seconds": partial}
         forms = forms_of(subject.layers, subject.model)
         seconds = {} if times is None else layer_seconds(times)
         layers = layer_facts(subject, Found(integer, forms, weights, walk, shares, seconds))

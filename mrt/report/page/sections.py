@@ -11,6 +11,7 @@ import yaml
 
 from mrt.report.facts import Accuracy, Function, Layer, Output, ProvenTensor, Report, Trial
 from mrt.report.page.layers import Row
+from mrt.report.page.memory import memory
 from mrt.report.page.names import instruction
 from mrt.report.page.numbers import duration, integer, number, percent, size
 from mrt.report.page.words import CHANCE, layer_title, spelled, verdict
@@ -149,7 +150,7 @@ def time(report: Report) -> View:
     return {
         "calls": [_call(each, by_id, most) for each in functions[:MOST_ROWS]],
         "timed": bool(known),
-        "memory": _memory(report),
+        **memory(report),
         "stages": _stages(report.seconds),
     }
 
@@ -162,19 +163,6 @@ def _call(function: Function, layers: Mapping[int, Layer], most: float) -> Call:
     place, width = layer.id if layer else None, (function.seconds or 0.0) / most
     more = "\n".join(filter(None, lines))
     return Call(function, name, title, place, width, instruction(function.instruction), more)
-
-
-def _memory(report: Report) -> list[View]:
-    plan = report.time.memory if report.time else None
-    if plan is None:
-        return []
-    lines = [("parameters", "stay as they are", plan.parameters, "wgt")]
-    if plan.arena is not None:
-        lines.append(("tensors in between", "over each other where not needed at once", plan.arena, "act"))
-    if plan.separate is not None:
-        lines.append(("if each had its own place", "what the plan saves", plan.separate, "hatch"))
-    most = max(bytes_ for _, _, bytes_, _ in lines) or 1
-    return [{"name": n, "title": t, "bytes": b, "kind": k, "share": b / most} for n, t, b, k in lines]
 
 
 def _stages(seconds: Mapping[str, float]) -> View | None:
