@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 import mrt
-from mrt.calibration import CalibrationConfig, Needs, calibrate
+from mrt.calibration import CalibrationConfig, calibrate
 from mrt.quantization.algorithms.algorithm import Samples
+from mrt.quantization.algorithms.needs import needs_of
 from mrt.report.measure import Subject
 from mrt.symbol import Graph, GraphBuilder, NumpyRunner, TensorType, find_operator
 from mrt.symbol.operators.convolution import Convolution
@@ -63,7 +64,7 @@ def small_subject(spread: float = 1.0, **changes: Any) -> Subject:
         samples=8,
         asked=CONFIG,
         chosen=CONFIG,
-        observed=calibrate(graph, [data], Needs(), options, NumpyRunner()),
+        observed=calibrate(graph, [data], needs_of(graph, CONFIG, True), options, NumpyRunner()),
         calibration=Samples([data], options, NumpyRunner()),
         seconds={"compile": 0.1},
     )

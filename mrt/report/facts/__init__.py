@@ -10,6 +10,7 @@ from mrt.report.facts.headroom import Headroom, ProvenTensor
 from mrt.report.facts.layer import (
     Bits,
     Channel,
+    Choice,
     Errors,
     Form,
     Histogram,
@@ -22,6 +23,7 @@ from mrt.report.facts.layer import (
 )
 from mrt.report.facts.network import (
     Accuracy,
+    Choices,
     ErrorTotals,
     Latency,
     ModelFacts,
@@ -42,6 +44,8 @@ __all__ = [
     "Accuracy",
     "Bits",
     "Channel",
+    "Choice",
+    "Choices",
     "ErrorTotals",
     "Errors",
     "Form",

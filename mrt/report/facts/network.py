@@ -138,6 +138,17 @@ class ErrorTotals(StrictModel):
     source: str
 
 
+class Choices(StrictModel):
+    """What the layers' choices rest on. samples: on which they were simulated, of `source`. sqnr: of the outputs as
+    they are, so simulated. layers: whose choices were tried. left_out: what was not, and why."""
+
+    samples: int
+    source: str
+    sqnr: float | None
+    layers: list[int]
+    left_out: list[str]
+
+
 class Trial(StrictModel):
     """A network that `mrt tune` tried. is_best: on the Pareto front. changes: what differs from the first, in words.
     cost: the multiplications of its layers, weighted by their width, over those of the same network in bytes."""
@@ -201,3 +212,4 @@ class Report(StrictModel):
     trials: Trials | None
     notes: list[Note]
     missing: dict[str, str]
+    choices: Choices | None = None

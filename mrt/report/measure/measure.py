@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from mrt.report.facts import Layer, Output, Report, report_bytes
 from mrt.report.measure.advice import with_advice
+from mrt.report.measure.choices import measured_choices
 from mrt.report.measure.latency import float_run_of, latency_of
 from mrt.report.measure.layers import Found, layer_facts
 from mrt.report.measure.network import accuracy_of, model_facts, sizes_of
@@ -56,9 +57,12 @@ class _Measuring:
         times = self._attempt("time", lambda: time_of(subject, integer, latency))
         partial = None if times is None else partial_reason(times, subject)
         self.missing |= {} if partial is None else {"time.functions.seconds": partial}
+        each = None if latency is None else latency.integer / latency.batch
+        tried = self._attempt("choices", lambda: measured_choices(subject, shares, each)) if found else None
         forms = forms_of(subject.layers, subject.model)
         seconds = {} if times is None else layer_seconds(times)
-        layers = layer_facts(subject, Found(integer, forms, weights, walk, shares, seconds))
+        choices = {} if tried is None else tried[1]
+        layers = layer_facts(subject, Found(integer, forms, weights, walk, shares, seconds, choices))
         report = Report(
             format_version=1,
             model=model_facts(subject),
@@ -80,6 +84,7 @@ class _Measuring:
             trials=None,
             notes=[],
             missing=self._reasons(),
+            choices=None if tried is None else tried[0],
         )
         return fitted(report.model_copy(update={"notes": notes_of(report, subject.model.notes)}))
 

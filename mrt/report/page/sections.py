@@ -101,8 +101,22 @@ def where(report: Report, rows: Sequence[Row]) -> View:
         "rest": sum(row.share for row in rows[SHOWN:]),
         "whole": -10 * math.log10(sum(whole) / len(whole)) if whole else None,
         "has_sqnr": any(layer.sqnr is not None for layer in report.layers),
+        "choices_said": _choices_said(report),
         "details": spelled(report.detailed, "layer"),
     }
+
+
+def _choices_said(report: Report) -> str:
+    """What the choices of layers rest on."""
+    told = report.choices
+    if told is None:
+        return ""
+    before = "" if told.sqnr is None else f" The outputs are at {number(told.sqnr)} dB as they are."
+    return (
+        f"Each choice alone, simulated on {spelled(told.samples, 'sample')} of {told.source}, all else as it is, bias "
+        f"corrections too.{before} Tried for the {spelled(len(told.layers), 'layer')} with the largest shares; time is "
+        "estimated from the operations. mrt tune makes and judges whole networks, and changes for all layers together."
+    )
 
 
 def headroom(report: Report) -> View:
