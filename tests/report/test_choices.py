@@ -105,5 +105,5 @@ def test_a_report_shows_them_and_advises_the_best(subject: Subject) -> None:
     assert "What mrt tune may change of it" in html and "simulated on 2 samples of data.calibration" in html.replace(
         "\u202f", " "
     )
-    bare = report_html(made_report(["a", "b"], missing={"choices": "that is too large"}))
+    bare = report_html(made_report(["a", "b"], choices=None, missing={"choices": "that is too large"}))
     assert "That is too large." in bare

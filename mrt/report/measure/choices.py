@@ -297,10 +297,10 @@ def _corrected(setting: _Setting, name: str, weight: Array) -> Mapping[str, Arra
     return corrections
 
 
-def _work(setting: _Setting) -> float:
+def _work(setting: _Setting) -> int:
     """What simulating a sample takes, in networks."""
     added = sum(len(found) * operations(setting.known[name]) for name, found in setting.others.items())
-    return 1 + added / network_operations(setting.plan.graph)
+    return 1 + math.ceil(added / network_operations(setting.plan.graph))
 
 
 def _choice(tried: _Tried, before: float, after: float, operations: float, seconds: float | None) -> Choice:

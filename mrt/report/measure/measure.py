@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from mrt.report.facts import Layer, Output, Report, report_bytes
+from mrt.report.facts import Choice, Choices, Latency, Layer, Output, Report, Shares, Time, report_bytes
 from mrt.report.measure.advice import with_advice
 from mrt.report.measure.choices import measured_choices
 from mrt.report.measure.latency import float_run_of, latency_of
@@ -14,7 +14,7 @@ from mrt.report.measure.layers import Found, layer_facts
 from mrt.report.measure.network import accuracy_of, model_facts, sizes_of
 from mrt.report.measure.notes import notes_of
 from mrt.report.measure.outputs import OutputNoise, output_noises
-from mrt.report.measure.proven import integer_layers, listed_tensors, proof_of
+from mrt.report.measure.proven import IntegerLayers, integer_layers, listed_tensors, proof_of
 from mrt.report.measure.shares import error_totals, shares_of
 from mrt.report.measure.simulated import simulated
 from mrt.report.measure.subject import Subject
@@ -52,16 +52,10 @@ class _Measuring:
         if found is None:
             self.missing.setdefault("layers.shares", "there is no calibration data to simulate the error on")
         shares = {} if found is None else shares_of(subject.layers, subject.owner, found)
-        float_run = self._attempt("latency.float_network", lambda: float_run_of(subject))
-        latency = self._attempt("latency", lambda: latency_of(subject, float_run))
-        times = self._attempt("time", lambda: time_of(subject, integer, latency))
-        partial = None if times is None else partial_reason(times, subject)
-        self.missing |= {} if partial is None else {"time.functions.seconds": partial}
-        each = None if latency is None else latency.integer / latency.batch
-        tried = self._attempt("choices", lambda: measured_choices(subject, shares, each)) if found else None
+        latency, times = self._times(integer)
+        told, choices = self._choices(shares, latency) or (None, {})
         forms = forms_of(subject.layers, subject.model)
         seconds = {} if times is None else layer_seconds(times)
-        choices = {} if tried is None else tried[1]
         layers = layer_facts(subject, Found(integer, forms, weights, walk, shares, seconds, choices))
         report = Report(
             format_version=1,
@@ -84,9 +78,29 @@ class _Measuring:
             trials=None,
             notes=[],
             missing=self._reasons(),
-            choices=None if tried is None else tried[0],
+            choices=told,
         )
         return fitted(report.model_copy(update={"notes": notes_of(report, subject.model.notes)}))
+
+    def _times(self, integer: IntegerLayers) -> tuple[Latency | None, Time | None]:
+        """The seconds of a run, and of the functions."""
+        subject = self._subject
+        float_run = self._attempt("latency.float_network", lambda: float_run_of(subject))
+        latency = self._attempt("latency", lambda: latency_of(subject, float_run))
+        times = self._attempt("time", lambda: time_of(subject, integer, latency))
+        partial = None if times is None else partial_reason(times, subject)
+        self.missing |= {} if partial is None else {"time.functions.seconds": partial}
+        return latency, times
+
+    def _choices(
+        self, shares: Mapping[int, Shares], latency: Latency | None
+    ) -> tuple[Choices, dict[int, list[Choice]]] | None:
+        """What may be changed of layers whose shares are known."""
+        if not shares:
+            self.missing["choices"] = "the layers that make most of the error are not known"
+            return None
+        each = None if latency is None else latency.integer / latency.batch
+        return self._attempt("choices", lambda: measured_choices(self._subject, shares, each))
 
     def _walked(self, weights: dict[str, LayerWeight]) -> tuple[LayerWalk, list[Output]]:
         subject = self._subject

@@ -53,7 +53,7 @@ function drawLayer() {
   $("choices").hidden = !layer.choices.length;
   $("choices").querySelector("tbody").replaceChildren(...layer.choices.map((cells) => element("tr", null, cells.map((cell, i) => {
     const node = element("td", cell);
-    if (i === 2 || i === 3) node.className = "num";
+    if (i === 1 || i === 2) node.className = "num";
     return node;
   }))));
   figure("hist", layer.values, (box, facts) => valueHistogram(box, { ...facts, label: `Histogram of the float values of ${layer.name}. ${facts.caption}` }));
