@@ -14,8 +14,7 @@ from mrt.report.measure import choices as measuring
 from mrt.report.measure.advice import with_advice
 from mrt.report.measure.choices import measured_choices
 from mrt.report.measure.measure import _Measuring
-from mrt.report.measure.shares import shares_of
-from mrt.report.measure.simulated import simulated
+from mrt.report.measure.simulated import error_shares
 from mrt.report.measure.subject import Subject
 from mrt.report.page.page import report_html
 from mrt.symbol import NumpyRunner
@@ -27,9 +26,9 @@ SPREAD = 200.0
 
 
 def shares(subject: Subject) -> dict[int, Shares]:
-    found = simulated(subject)
+    found = error_shares(subject)
     assert found is not None
-    return shares_of(subject.layers, subject.owner, found)
+    return found[0]
 
 
 @pytest.fixture(scope="module")

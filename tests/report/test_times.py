@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -12,12 +13,20 @@ from mrt.backend import ONE_THREAD
 from mrt.backend.machine import Machine
 from mrt.backend.profile import profile
 from mrt.backend.rewrites.known_bounds import bounds_of_inputs
+from mrt.report.measure import latency
 from mrt.report.measure.latency import float_run_of, in_turns, latency_of
 from mrt.report.measure.timing import profiled_share
+from mrt.runtime import Module
 from tests.report.small_network import small_graph, small_model, small_subject
 
 
-def test_two_networks_take_turns() -> None:
+@cache
+def compiled(batch: int) -> Module:
+    return small_model().compile(batch=batch)
+
+
+def test_two_networks_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "SECONDS", 0.1)
     order: list[str] = []
     quick, slow = in_turns([lambda: order.append("quick"), lambda: (order.append("slow"), time.sleep(0.01))])
     assert min(slow) >= 0.01 > np.median(quick)
@@ -25,9 +34,9 @@ def test_two_networks_take_turns() -> None:
     assert turns.count("slow") >= 4
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_float_network_is_run_on_what_the_integers_stand_for(workers: int) -> None:
-    module = small_model().compile(batch=2) if workers == 1 else small_model().compile(batch=4)
+@pytest.mark.parametrize("batch", [2, 4])
+def test_the_float_network_is_run_on_what_the_integers_stand_for(batch: int) -> None:
+    module = compiled(batch)
     run = float_run_of(small_subject(module=module))
     found = run()
     parts = [found] if module.workers == 1 else found
@@ -44,8 +53,9 @@ def test_the_float_network_is_run_on_what_the_integers_stand_for(workers: int) -
     )
 
 
-def test_a_latency_says_what_the_float_one_is_of() -> None:
-    module = small_model().compile()
+def test_a_latency_says_what_the_float_one_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "SECONDS", 0.05)
+    module = compiled(2)
     found = latency_of(small_subject(module=module), lambda: time.sleep(0.002))
     assert found.float_network is not None and found.float_network >= 0.002 and found.float_by.startswith("TVM")
     alone = latency_of(small_subject(module=module))

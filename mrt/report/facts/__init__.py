@@ -24,6 +24,7 @@ from mrt.report.facts.layer import (
 from mrt.report.facts.network import (
     Accuracy,
     Choices,
+    ErrorGroup,
     ErrorTotals,
     Latency,
     ModelFacts,
@@ -46,6 +47,7 @@ __all__ = [
     "Channel",
     "Choice",
     "Choices",
+    "ErrorGroup",
     "ErrorTotals",
     "Errors",
     "Form",

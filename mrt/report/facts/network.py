@@ -123,12 +123,20 @@ class Latency(StrictModel):
     float_by: str = ""
 
 
+class ErrorGroup(StrictModel):
+    """Layers that were not told apart, by their ids, and the share of the error where all of them are rounded."""
+
+    layers: list[int]
+    share: float
+
+
 class ErrorTotals(StrictModel):
     """What the layers' shares are of: simulated with all rounded, on samples that calibration held apart.
 
     outputs: the float tensors at which errors are taken. whole: the error of each with all rounded, as a share of its
     signal. alone: the sum of the layers' shares; more than 1 where errors cancel. source: the data, such as
-    data.calibration.
+    data.calibration. groups: where simulating each layer would take too long, the layers that were simulated together;
+    they make less than those that were told apart, and have no shares of their own.
     """
 
     samples: int
@@ -136,6 +144,7 @@ class ErrorTotals(StrictModel):
     whole: list[float | None]
     alone: float
     source: str
+    groups: list[ErrorGroup] = Field(default_factory=list)
 
 
 class Choices(StrictModel):

@@ -15,8 +15,7 @@ from mrt.report.measure.network import accuracy_of, model_facts, sizes_of
 from mrt.report.measure.notes import notes_of
 from mrt.report.measure.outputs import OutputNoise, output_noises
 from mrt.report.measure.proven import IntegerLayers, integer_layers, listed_tensors, proof_of
-from mrt.report.measure.shares import error_totals, shares_of
-from mrt.report.measure.simulated import simulated
+from mrt.report.measure.simulated import error_shares
 from mrt.report.measure.subject import Subject
 from mrt.report.measure.timing import layer_seconds, partial_reason, time_of
 from mrt.report.measure.walk import LayerWalk, forms_of
@@ -48,10 +47,10 @@ class _Measuring:
         weights = layer_weights(subject.layers, subject.graph, subject.model)
         walk, outputs = self._attempt("layers.values", lambda: self._walked(weights)) or (None, None)
         integer = integer_layers(subject.layers, subject.model, walk.extremes if walk else {})
-        found = self._attempt("layers.shares", lambda: simulated(subject))
+        found = self._attempt("layers.shares", lambda: error_shares(subject))
         if found is None:
             self.missing.setdefault("layers.shares", "there is no calibration data to simulate the error on")
-        shares = {} if found is None else shares_of(subject.layers, subject.owner, found)
+        shares, totals = ({}, None) if found is None else found
         latency, times = self._times(integer)
         told, choices = self._choices(shares, latency) or (None, {})
         forms = forms_of(subject.layers, subject.model)
@@ -68,7 +67,7 @@ class _Measuring:
             sizes=sizes_of(subject),
             accuracy=self._attempt("accuracy", lambda: accuracy_of(subject.summary)) if subject.summary else None,
             outputs=outputs,
-            error=None if found is None else error_totals(found, shares, "data.calibration"),
+            error=totals,
             layers=with_advice(layers, outputs),
             detailed=len(layers) if walk else 0,
             tensors=listed_tensors(integer),

@@ -76,12 +76,11 @@ def _whys(layer: Layer) -> list[str]:
 def _choice_cells(choice: Choice) -> list[str]:
     """A choice as a line of a table."""
     owner = {"output": "output", "weights": "weights", "input": f"input {names.row(choice.name)}"}[choice.what]
-    cost = [f"+{percent(choice.operations)} operations" if choice.operations else "no operations"]
-    cost += [f"about +{duration(choice.seconds)}"] if choice.seconds else []
-    cost += [f"+{size(choice.parameter_bytes)} of parameters"] if choice.parameter_bytes else []
-    cost += [f"+{size(choice.tensor_bytes)} in the tensor"] if choice.tensor_bytes else []
+    cost = [f"{percent(choice.operations)}"] if choice.operations else []
+    cost += [f"≈ {duration(choice.seconds)}"] if choice.seconds else []
+    cost += [size(each) for each in (choice.parameter_bytes, choice.tensor_bytes) if each]
     gain = f"{'−' if choice.gain < 0 else '+'}{number(abs(choice.gain))} dB"
-    return [f"{owner}: {choice.option}", decibels(choice.sqnr), gain, ", ".join(cost), choice.code]
+    return [f"{owner}: {choice.option}", decibels(choice.sqnr), gain, ", ".join(cost) or "none", choice.code]
 
 
 def _told(layer: Layer) -> str:

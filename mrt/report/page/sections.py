@@ -90,7 +90,8 @@ def _part(value: float | None, most: float) -> float:
 
 def where(report: Report, rows: Sequence[Row]) -> View:
     """The waterfall: how wide it is, what is folded, and what all layers rounded at once make."""
-    alone = sum(row.share for row in rows)
+    groups = _groups(report, sum(row.share for row in rows))
+    alone = sum(row.share for row in rows) + sum(group["share"] for group in groups)
     whole = [error for error in (report.error.whole if report.error else ()) if error]
     return {
         "ranked": rows[:MOST_ROWS],
@@ -102,8 +103,20 @@ def where(report: Report, rows: Sequence[Row]) -> View:
         "whole": -10 * math.log10(sum(whole) / len(whole)) if whole else None,
         "has_sqnr": any(layer.sqnr is not None for layer in report.layers),
         "choices_said": _choices_said(report),
+        "groups": groups,
         "details": spelled(report.detailed, "layer"),
     }
+
+
+def _groups(report: Report, left: float) -> list[View]:
+    """Layers that were not told apart, behind those that were. left: where the first bar begins."""
+    found = []
+    for group in report.error.groups if report.error else ():
+        first, last = (report.layers[place].name for place in (group.layers[0], group.layers[-1]))
+        title = f"{spelled(len(group.layers), 'layer')}, from {first} to {last}"
+        found.append({"name": first, "title": title, "left": left, "share": group.share})
+        left += group.share
+    return found
 
 
 def _choices_said(report: Report) -> str:
@@ -114,8 +127,9 @@ def _choices_said(report: Report) -> str:
     before = "" if told.sqnr is None else f" The outputs are at {number(told.sqnr)} dB as they are."
     return (
         f"Each choice alone, simulated on {spelled(told.samples, 'sample')} of {told.source}, all else as it is, bias "
-        f"corrections too.{before} Tried for the {spelled(len(told.layers), 'layer')} with the largest shares; time is "
-        "estimated from the operations. mrt tune makes and judges whole networks, and changes for all layers together."
+        f"corrections too.{before} Tried for the {spelled(len(told.layers), 'layer')} with the largest shares. Cost: "
+        "operations more, in per cent of the network's, the time that they would take, an estimate, and bytes more. "
+        "mrt tune makes and judges whole networks, and changes for all layers together."
     )
 
 
