@@ -58,7 +58,7 @@ ORDER = (
 BACKEND = (
     "mrt.backend",
     "mrt.backend.runner mrt.backend.portable mrt.backend.explain mrt.backend.profile mrt.backend.native",
-    "mrt.backend.build",
+    "mrt.backend.build mrt.backend.memory_plan",
     "mrt.backend.tuning mrt.backend.lowering",
     "mrt.backend.link mrt.backend.rewrites mrt.backend.computes mrt.backend.batches mrt.backend.peak",
     "mrt.backend.kernels",
