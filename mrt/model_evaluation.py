@@ -25,7 +25,7 @@ from mrt.evaluation import (
 )
 from mrt.model import QuantizedModel
 from mrt.module_record import MODULE_FILE
-from mrt.progress import Reporter
+from mrt.progress import Reporter, Tell
 from mrt.report.errors import ErrorTable
 from mrt.runtime import Module
 from mrt.symbol import Array, Graph
@@ -68,7 +68,9 @@ def evaluate(
         measure = _float_measure(networks, batch_size)
         integers = partial(_integer_measure, networks.model, networks.module)
     filler = stream_of(networks.prepared, TvmRunner(), stream_length) if has_states else None
-    errors = _check_samples(networks, data.first(min(check, data.size)), filler)
+    checked = data.first(min(check, data.size))
+    with report.progress("compare tensors", checked.size) as progress:
+        errors = _check_samples(networks, checked, filler, progress)
     with report.progress("evaluate", data.size) as progress:
         compared = compare(data.batches(batch_size), data.labels, measure, integers, progress)
     return Evaluated(compared, errors)
@@ -94,10 +96,10 @@ def _along_streams(networks: Networks, length: int | None) -> tuple[Measure, Mea
     return reference, measured
 
 
-def _check_samples(networks: Networks, data: Dataset, filler: Stream | None) -> ErrorTable:
+def _check_samples(networks: Networks, data: Dataset, filler: Stream | None, progress: Tell) -> ErrorTable:
     """Compares the compiled integers with `graph.evaluate`, and its tensors with those of the float graph.
 
-    filler: says what the states of a network that has some hold.
+    filler: says what the states of a network that has some hold. progress: told how many samples are compared.
     Gives the errors against float. Raises VerificationError naming the first output and sample whose integers differ.
     """
     model, module = networks.model, networks.module
@@ -122,6 +124,7 @@ def _check_samples(networks: Networks, data: Dataset, filler: Stream | None) -> 
                 errors[form.name] = errors.get(form.name, TensorError()) + error
         _check_bits(model, found, meant, done)
         done += 1
+        progress(done)
     return ErrorTable.of(model.digest, done, tuple(forms.values()), errors)
 
 

@@ -236,11 +236,10 @@ def _quantize(work: Work) -> Work:
     work = _named(work)
     prepared, config = found(work.prepared), work.settings.quantize
     graph = prepared.graph
-    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
-        samples = _samples(work, graph, progress) if reads_samples(config) else None
-        chosen = _choices(work, samples)
+    chosen = _choices(work, _samples(work, graph) if reads_samples(config) else None)
     observed = chosen.observed
-    integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
+    with work.report.progress("make integers", 0):
+        integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
     notes = (*work.notes, *chosen.notes)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
     for note in model.notes:
@@ -252,7 +251,7 @@ def plan(work: Work) -> Plan:
     """The plan by which the step `quantize` would expand the network. work: calibrated."""
     work = _named(work)
     graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
-    samples = None if config.more_bits == "none" else _samples(work, graph, lambda done: None)
+    samples = None if config.more_bits == "none" else _samples(work, graph)
     if samples is not None:
         observed = with_moments(graph, observed, config, samples)
         config, _ = _with_more_bits(config, graph, observed, samples)
@@ -266,11 +265,10 @@ def sensitivity(work: Work) -> Sensitivity:
     """
     work = _named(work)
     graph = found(work.prepared).graph
-    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
-        samples = _samples(work, graph, progress)
-        if samples is None:
-            raise ConfigError("data.calibration is missing; the sensitivity is measured on it")
-        chosen = _choices(work, samples)
+    samples = _samples(work, graph)
+    if samples is None:
+        raise ConfigError("data.calibration is missing; the sensitivity is measured on it")
+    chosen = _choices(work, samples)
     planned, weights = planned_weights(graph, chosen.observed, chosen.config, samples)
     simulation = Simulation(planned.plan, weights, samples, has_gates=True)
     return sensitivity_of(simulation, chosen.corrections, work.report)
@@ -288,13 +286,19 @@ class _Choices:
 
 
 def _choices(work: Work, samples: Samples | None) -> _Choices:
-    graph, config = found(work.prepared).graph, work.settings.quantize
-    observed = with_moments(graph, found(work.observed), config, samples)
-    config, notes = _with_more_bits(config, graph, observed, samples)
-    return _Choices(observed, config, notes, find_corrections(graph, observed, config, samples))
+    graph, config, report = found(work.prepared).graph, work.settings.quantize, work.report
+    with report.progress("gather moments", 0):
+        observed = with_moments(graph, found(work.observed), config, samples)
+    with report.progress("choose bits", 0):
+        config, notes = _with_more_bits(config, graph, observed, samples)
+    with report.progress("correct biases", len(reductions(graph)), "layers") as progress:
+        if samples is not None:
+            samples.progress = progress
+        corrections = find_corrections(graph, observed, config, samples)
+    return _Choices(observed, config, notes, corrections)
 
 
-def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Samples | None:
+def _samples(work: Work, graph: Graph) -> Samples | None:
     if work.data is None:
         return None
     data = _batches(work, graph)
@@ -302,7 +306,7 @@ def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Sampl
     network = work.network
     if network is None or network.graph is not graph:
         network = FloatNetwork(graph, runner, settings.calibrate.batch_size, values_of(graph, settings.quantize))
-    return Samples(data, settings.calibrate, runner, progress, total=data.total, network=network)
+    return Samples(data, settings.calibrate, runner, total=data.total, network=network)
 
 
 def _with_more_bits(
@@ -354,7 +358,7 @@ def _report(work: Work) -> Work:
 
 def calibration_samples(work: Work) -> Samples | None:
     """The calibration data for the prepared network, once more; None where there is none."""
-    return _samples(work, found(work.prepared).graph, lambda done: None)
+    return _samples(work, found(work.prepared).graph)
 
 
 PREPARE = Step("prepare", _prepare)

@@ -181,14 +181,52 @@ def test_what_is_not_known_is_refused_with_the_option_that_says_it(
         of(**given)
 
 
+def test_integers_that_a_network_takes_for_real_values_are_explained(folder: Path) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["x"]),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    form = [
+        helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5]),
+        helper.make_tensor("zero", TensorProto.INT8, [], [-3]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "integers",
+        [helper.make_tensor_value_info("q", TensorProto.INT8, [1, 1, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        form,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "q.onnx")
+    for data in ("floats.npz", "pixels.npz"):  # of another kind, and beyond the dtype
+        with pytest.raises(MRTError, match=r"input q .*int8.*; of real values x it takes round\(x / 0.5\) -3, as int8"):
+            of(model="q.onnx", data=data)
+    np.save(folder / "q.npy", (np.arange(640).reshape(40, 1, 4, 4) % 200 - 100).astype(np.int8))
+    assert of(model="q.onnx", data="q.npy").config.data.calibration is not None, "and no --scale is asked for"
+
+
+def test_images_of_integers_are_no_real_values(folder: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (folder / "images").mkdir()
+    for number in range(3):
+        image.new("L", (4, 4), number).save(folder / "images" / f"{number}.png")
+    node = helper.make_node("Cast", ["q"], ["y"], to=TensorProto.FLOAT)
+    inputs = [helper.make_tensor_value_info("q", TensorProto.UINT8, [1, 1, 4, 4])]
+    graph = helper.make_graph([node], "pixels", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "u.onnx")
+    assert of(model="u.onnx", data="images", mode="L").config.data.calibration is not None
+    with pytest.raises(MRTError, match="input q takes uint8, .*leave out --scale"):
+        of(model="u.onnx", data="images", mode="L", scale="1/255")
+
+
 def test_images_are_asked_for_as_the_network_takes_them(folder: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     for number in range(20):
         (folder / "images" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
         image.new("RGB", (6, 5), (number, 0, 0)).save(folder / "images" / "ab"[number % 2] / f"{number}.png")
     for keys, needed in (
-        ({}, r"integers \(uint8\)"),
-        ({"scale": "1"}, "--mode L makes images grey"),
+        ({}, "--mode L makes images grey"),
+        ({"mode": "L", "resize": "4,4"}, r"integers \(uint8\)"),
         ({"scale": "1", "mode": "L"}, r"\[1, 5, 6\], the network takes \[1, 4, 4\]; --resize 4,4 .* --crop 4,4"),
     ):
         with pytest.raises(MRTError, match=needed):

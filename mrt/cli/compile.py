@@ -27,6 +27,8 @@ def compile_(
         from mrt.stages.stage import TILINGS
         from mrt.steps import compiled
 
-        module = compiled(mrt.load(directory), target, batch, None, directory / TILINGS, Reporter())
+        report = Reporter()
+        with report.step("compile"):
+            module = compiled(mrt.load(directory), target, batch, None, directory / TILINGS, report)
         save_all(directory, module.files)
         typer.echo(record_text(module.record))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mrt.cli.data_source import KINDS, DataSource, kind_of, read_source, takes
+from mrt.cli.data_source import KINDS, DataSource, kind_of, read_source, stated_forms, takes
 from mrt.errors import ConfigError
 from mrt.messages import KeyPath
 from mrt.symbol import Graph
@@ -37,8 +37,9 @@ def data_section(
     wrong or missing.
     """
     inputs = {symbol.name: symbol.type for symbol in fed_inputs(graph)}
-    wheres = _wheres(data, test)
-    read = {option: read_source(option, where, keys, inputs, CALIBRATED + SCORED) for option, where in wheres.items()}
+    forms = stated_forms(graph)
+    most, wheres = CALIBRATED + SCORED, _wheres(data, test)
+    read = {option: read_source(option, where, keys, inputs, most, forms) for option, where in wheres.items()}
     in_order = bool(states_of(graph))
     remarks = [each.remark for each in read.values()]
     if "--data" not in read:
