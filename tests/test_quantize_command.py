@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 import mrt
 from mrt.cli import app
 from mrt.cli.described import Described, Flags, described
+from mrt.cli.kept import kept_configuration
 from mrt.config import ModelSection, config_yaml, load_config
 from mrt.datasets import load_dataset
 from mrt.errors import MRTError
 from mrt.stages.network import read_network
-from mrt.symbol import Graph
+from mrt.symbol import Graph, TensorType
 from tests.test_cli import save_network
 
 LOADERS = """
@@ -100,6 +101,27 @@ def test_what_was_quantized_is_run_again_by_the_configuration_beside_it(folder: 
         assert "nothing is done" in told and "evaluate: done" not in told
 
 
+def test_what_lies_beside_a_result_says_how_it_was_made(folder: Path) -> None:
+    made = of(data="few.npz", y="y", output=folder / "made").config
+    kept = folder / "made" / "mrt.yaml"
+    kept.parent.mkdir()
+    kept.write_bytes(kept_configuration(made, kept.parent))
+    (folder / "other.yaml").write_bytes(config_yaml(load_config(kept, ("prepare.cut_softmax=false",)), "by hand"))
+    run("other.yaml")
+    assert load_config(kept) == load_config(folder / "other.yaml") != made
+    assert "nothing is done" in run("made/mrt.yaml")
+    kept.write_text("# mine\n" + kept.read_text())
+    run("other.yaml", "--set", "prepare.cut_softmax=true")
+    assert kept.read_text().startswith("# mine")
+
+
+def run(*arguments: str) -> str:
+    """What `mrt run` says, which only prepares."""
+    result = CliRunner().invoke(app, ["run", *arguments, "--to", "prepare"])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
 def test_a_part_of_the_data_is_held_out(folder: Path) -> None:
     found = of(data="floats.npz", y="y")
     calibration, test = samples(found, "calibration"), samples(found, "test")
@@ -118,6 +140,33 @@ def test_what_is_scored_may_lie_elsewhere(folder: Path) -> None:
     found = of(data="pixels.npz", test="few.npz", scale="1/255", samples=10)
     assert (len(samples(found, "calibration")), len(samples(found, "test"))) == (10, 6)
     assert samples(found, "test").max() <= 1
+
+
+def test_labels_are_asked_of_what_is_scored_alone(folder: Path) -> None:
+    x = np.zeros((20, 1, 4, 4), np.float32)
+    np.savez(folder / "unlabelled.npz", x=x)
+    np.savez(folder / "scored.npz", x=x, labels=np.arange(20))
+    np.save(folder / "x.npy", np.concatenate([x, x]))
+    found = of(data="unlabelled.npz", test="scored.npz", y="labels").config.data
+    assert found.calibration.y is None and found.test.y == "labels"  # type: ignore[union-attr]
+    found = of(
+        data="unlabelled.npz", test="x.npy", labels="labels.npy", settings=("data.test.slice=[0,20]",)
+    ).config.data
+    assert str(found.test.labels).endswith("labels.npy")  # type: ignore[union-attr]
+    with pytest.raises(MRTError, match=r"--y is for an \.npz file; --test x.npy is an .npy file"):
+        of(data="scored.npz", test="x.npy", y="labels")
+
+
+def test_images_that_calibrate_need_no_line_among_the_labels(folder: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for place in ("train", "val"):
+        (folder / place).mkdir()
+        for number in range(3):
+            image.new("L", (4, 4), number).save(folder / place / f"{place}{number}.png")
+    (folder / "val.txt").write_text("val0.png 3\nval2.png 1\n")
+    found = of(data="train", test="val", labels="val.txt", mode="L", scale="1").config.data
+    assert load_dataset(found.calibration, {"x": TensorType((1, 1, 4, 4), "float32")}, "c").size == 3
+    assert list(load_dataset(found.test, {"x": TensorType((1, 1, 4, 4), "float32")}, "t").labels) == [3, 1]
 
 
 def test_functions_give_splits_or_batches_that_are_parted_in_their_order(folder: Path) -> None:

@@ -29,7 +29,8 @@ _KEYS = {
     "npy": (*_PREPROCESSING, "labels"),
     "loader": (),
 }
-_LABELS = ("y", "labels")
+LABELS = ("y", "labels")
+"""The keys that say where labels are."""
 LOOKED_AT = 64
 """Samples whose integers are looked at."""
 
@@ -51,7 +52,7 @@ class DataSource:
     @property
     def unlabelled(self) -> dict[str, Any]:
         """The keys of samples whose labels nobody asks for; the lines of labels also say which images there are."""
-        return {key: value for key, value in self.keys.items() if key not in _LABELS or self.kind == "folder"}
+        return {key: value for key, value in self.keys.items() if key not in LABELS or self.kind == "folder"}
 
 
 def takes(kind: str, key: str) -> bool:
@@ -96,9 +97,10 @@ def read_source(
     inputs: Mapping[str, TensorType],
     most: int,
     forms: Mapping[str, str],
+    wants_labels: bool = True,
 ) -> DataSource:
     """The samples of a place. keys: of the section, as texts. most: how many samples of batches are looked at. forms:
-    see `stated_forms`."""
+    see `stated_forms`. wants_labels: whether these samples may be scored."""
     kind = kind_of(where, option)
     if len(inputs) > 1 and kind in ("folder", "npy"):
         raise ConfigError(
@@ -109,8 +111,8 @@ def read_source(
     remark = ""
     if kind == "npz":
         section["x"], unread = _arrays(where, option, keys, inputs)
-        remark = f"{where}: not read: {', '.join(unread)}" + ("" if "y" in keys else "; --y names labels")
-        remark = remark if unread else ""
+        hint = "; --y names labels" if wants_labels and "y" not in keys else ""
+        remark = f"{where}: not read: {', '.join(unread)}{hint}" if unread else ""
     config = _validated(section, option)
     if isinstance(config, FolderDataset) and not images_of(config, f"{option} {where}")[0]:
         raise ConfigError(f"{option} {where} holds no images ({', '.join(sorted(IMAGE_SUFFIXES))}); {_needed()}")

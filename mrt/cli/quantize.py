@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from mrt.cli.described import Described
     from mrt.progress import Reporter
 
-CONFIGURATION = "mrt.yaml"
-"""The file beside the result that says how it is made."""
 WHERE = "a folder of images, an .npz or .npy file, or FILE.py:FUNCTION"
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file of any format, or FILE.py:FUNCTION.")]
@@ -69,13 +67,13 @@ def quantize(
 
 def _run(found: Described, report: Reporter) -> None:
     """Runs what the options stand for, and says how to run it again."""
-    from mrt.config import config_yaml
+    from mrt.cli.kept import CONFIGURATION, kept_configuration
     from mrt.pipeline import run_pipeline
     from mrt.stages.stage import output_folder
     from mrt.symbol.files import atomic_write_all
 
     path = output_folder(found.config, None) / CONFIGURATION
-    content = config_yaml(found.config, "Made by mrt quantize; mrt run repeats it.", path.parent)
+    content = kept_configuration(found.config, path.parent)
     report.line(content.decode())
     for remark in found.remarks:
         report.line(remark)
