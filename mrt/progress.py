@@ -28,8 +28,8 @@ from rich.text import Text
 from mrt.errors import ConfigError
 from mrt.messages import short
 
-STEPS = 10
-"""How many lines tell of a task's progress where there is no terminal."""
+STEPS, APART = 10, 1.0
+"""How many lines tell of a task at most where there is no terminal, and how many seconds are between them."""
 QUIET = 10.0
 """Seconds without a line after which one says that work goes on, where there is no terminal."""
 Tell = Callable[[int], None]
@@ -113,24 +113,26 @@ class Reporter:
     def _drawn(self, task: str, total: int) -> Iterator[Tell]:
         """A bar, below those of what it is a part of."""
         with ExitStack() as ended:
+            is_part = self._drawing is not None
             if self._drawing is None:
                 columns = (TextColumn("{task.description}"), BarColumn(), _Count(), TimeElapsedColumn())
                 ended.callback(setattr, self, "_drawing", None)
                 self._drawing = ended.enter_context(Progress(*columns, console=self._console, transient=True))
             bars = self._drawing
             handle = bars.add_task(task, total=total or None)
-            ended.callback(bars.remove_task, handle)
+            if is_part:
+                ended.callback(bars.remove_task, handle)
             yield lambda done: bars.update(handle, completed=done)
 
     def _plain(self, doing: _Task) -> Tell:
-        told = 0
+        told, last = 0, -APART
 
         def tell(done: int) -> None:
-            nonlocal told
-            doing.done = done
+            nonlocal told, last
+            doing.done, now = done, time.monotonic()
             step = done * STEPS // doing.total if doing.total else 0
-            if step > told:
-                told = step
+            if step > told and (now >= last + APART or done >= doing.total):
+                told, last = step, now
                 self.line(str(doing))
 
         return tell
