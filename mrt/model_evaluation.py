@@ -65,7 +65,8 @@ def evaluate(
     if has_states:
         measure, integers = _along_streams(networks, stream_length)
     else:
-        measure = _float_measure(networks, batch_size)
+        with report.progress("compile the float network", 0):
+            measure = _float_measure(networks, batch_size)
         integers = partial(_integer_measure, networks.model, networks.module)
     filler = stream_of(networks.prepared, TvmRunner(), stream_length) if has_states else None
     checked = data.first(min(check, data.size))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -16,7 +16,9 @@ from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.calibration.network import FloatNetwork
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import ConfigError, MRTError, QuantizationError
+from mrt.messages import counted
 from mrt.model import QuantizedModel, assemble
+from mrt.model_page import is_internal
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
 from mrt.quantization.algorithms.algorithm import (
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from mrt.runtime import Module
 
 _Found = TypeVar("_Found")
+MOST_TOLD = 6
+"""Notes of a step that are written while it runs; all are with the model and in its report."""
 
 
 @dataclass(frozen=True)
@@ -146,10 +150,18 @@ def _corrects_on_samples(config: QuantizationConfig) -> bool:
     return config.corrects_biases and find_algorithm(BiasCorrection, config.bias_correction).reads_samples
 
 
+def _tell(report: Reporter, step: str, notes: Sequence[str]) -> None:
+    """The first of a step's notes, and how many more there are: those for developers among them."""
+    shown = [note for note in notes if not is_internal(note)][:MOST_TOLD]
+    for note in shown:
+        report.line(f"{step}: {note}")
+    if len(notes) > len(shown):
+        report.line(f"{step}: and {counted(len(notes) - len(shown), 'more note')}, for developers or of single layers")
+
+
 def _prepare(work: Work) -> Work:
     prepared = prepare(work.graph, work.settings.prepare, work.settings.quantize.tune_ranges)
-    for refusal in prepared.refusals:
-        work.report.line(f"prepare: left alone {refusal}")
+    _tell(work.report, "prepare", [f"left alone {refusal}" for refusal in prepared.refusals])
     return replace(work, prepared=prepared, notes=(*work.notes, *prepared.notes))
 
 
@@ -242,8 +254,7 @@ def _quantize(work: Work) -> Work:
         integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
     notes = (*work.notes, *chosen.notes)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
-    for note in model.notes:
-        work.report.line(f"quantize: {note}")
+    _tell(work.report, "quantize", model.notes)
     return replace(work, model=model, chosen=chosen.config)
 
 

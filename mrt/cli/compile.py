@@ -18,17 +18,21 @@ def compile_(
         int, typer.Option("--batch", metavar="N", help="Samples that the module is mostly given at a time.")
     ] = 1,
 ) -> None:
-    """Compile a saved model, verified, anew: the module that is there is replaced, and never loaded."""
+    """Compile a saved model, verified, anew: the module that is there is replaced, and never loaded. A report beside it
+    is written without the times of the module before."""
     with one_line_errors():
         import mrt
-        from mrt.module_record import record_text
+        from mrt.module_record import MODULE_FILE, record_text
         from mrt.progress import Reporter
+        from mrt.report.recompiled import recompiled_files
         from mrt.result_folder import save_all
         from mrt.stages.stage import TILINGS
         from mrt.steps import compiled
 
         report = Reporter()
         with report.step("compile"):
-            module = compiled(mrt.load(directory), target, batch, None, directory / TILINGS, report)
-        save_all(directory, module.files)
+            model = mrt.load(directory)
+            module = compiled(model, target, batch, None, directory / TILINGS, report)
+        files = module.files
+        save_all(directory, files | recompiled_files(directory, model, len(files[MODULE_FILE])))
         typer.echo(record_text(module.record))

@@ -19,6 +19,12 @@ def kept_configuration(config: RunConfig, folder: Path) -> bytes:
     return config_yaml(config, ABOUT, folder)
 
 
+def configuration_in(given: Path) -> Path:
+    """The configuration that a caller names: a file, or that beside the result in a folder, where there is one."""
+    beside = given / CONFIGURATION
+    return beside if given.is_dir() and beside.exists() else given
+
+
 def keep_configuration(given: Path, config: RunConfig, folder: Path) -> None:
     """Replaces the file that `mrt quantize` left beside a result where another configuration made what is there now.
 
