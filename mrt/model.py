@@ -12,6 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, open_verified, vouch
 from mrt.certificate.quantization_file import quantization_json
@@ -149,12 +151,13 @@ class QuantizedModel(Exporting):
         """How close the compiled model is to its float network on data, batches as `mrt.quantize` takes them.
 
         Labels that come with the inputs, as in (x, y), are scored where they fit an output. network: the float network,
-        anything that `mrt.quantize` takes but a module; by default the one that this was made of, which files do not
-        hold. module: by default compiled here. samples: how many are run, at most; None for all. progress: as
-        `mrt.quantize` has it.
+        anything that `mrt.quantize` takes, of which a module is traced with the first batch; by default the one that
+        this was made of, which files do not hold. module: by default compiled here. samples: how many are run, at most;
+        None for all. progress: as `mrt.quantize` has it.
         Raises DataError for data that does not fit and labels beyond the classes, ConfigError without a network.
         """
         from mrt.frontend.anything import Reading, read_anything
+        from mrt.samples import first_in
         from mrt.scoring import evaluate
 
         if network is None and self.network is None:
@@ -167,8 +170,13 @@ class QuantizedModel(Exporting):
                 with report.step("compile"):
                     module = self.compile()
             with report.step("evaluate"):
-                read = read_anything(self.network if network is None else network, Reading())
+                first = self._example if isinstance(network, str | os.PathLike) else first_in(data)
+                read = read_anything(self.network if network is None else network, Reading(first_batch=first))
                 return evaluate(read, module, data, samples, report)
+
+    def _example(self) -> dict[str, Array]:
+        """A batch by input name, of the shapes that the network has here: what its file may leave open."""
+        return {entry.name: np.zeros(entry.shape, np.float32) for entry in self.inputs}
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the model's files into `directory`: all or, where they do not fit, none.

@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from mrt.config import RunConfig
 from mrt.errors import ConfigError, MRTError
 from mrt.execution.opened import opened
@@ -84,7 +86,8 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
 
     Raises ConfigError where no run has calibrated it as the configuration says, or one of its overrides fits nothing.
     """
-    with _calibrated(config, output, Reporter()) as work:
+    report = Reporter(Console(stderr=True))
+    with _calibrated(config, output, report) as work, report.step("plan"):
         return plan(work)
 
 
@@ -93,7 +96,8 @@ def sensitivity_of_run(config: RunConfig, output: Path | None = None, report: Re
 
     Raises ConfigError as `plan_of_run` does, or where there is no calibration data to measure that on.
     """
-    with _calibrated(config, output, report or Reporter()) as work:
+    report = report or Reporter()
+    with _calibrated(config, output, report) as work, report.step("sensitivity"):
         return sensitivity(work)
 
 
@@ -115,7 +119,8 @@ def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Ite
 
 def run_of(config: RunConfig, workspace: Workspace, report: Reporter, graph: Graph | None = None) -> Run:
     """The run of a configuration, with what its preset means for its network. graph: that network, if it was read."""
-    graph = graph or read_network(config.model, config.prepare.split)
+    with report.step("read"):
+        graph = graph or read_network(config.model, config.prepare.split)
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
     return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report)
 
@@ -180,7 +185,8 @@ def _put_in_place(run: Run, last: Stage) -> None:
 def _run_stage(stage: Stage, run: Run, origins: Origins, started: float) -> float:
     """Runs, saves and records one stage; gives the time when it ended."""
     try:
-        files = stage.run(run)()
+        with run.report.step(stage.name):
+            files = stage.run(run)()
         ended = time.perf_counter()
         run.workspace.record(stage.name, origins, files, round(ended - started, 3))
     except OSError as error:

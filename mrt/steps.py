@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -18,7 +18,9 @@ from mrt.collector import give_back_freed
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import ConfigError, MRTError, QuantizationError
 from mrt.execution import THREADS, Executor
+from mrt.messages import counted
 from mrt.model import QuantizedModel, assemble
+from mrt.model_page import is_internal
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
 from mrt.quantization.algorithms.algorithm import (
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from mrt.runtime import Module
 
 _Found = TypeVar("_Found")
+MOST_TOLD = 6
+"""Notes of a step that are written while it runs; all are with the model and in its report."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +153,18 @@ def _corrects_on_samples(config: QuantizationConfig) -> bool:
     return config.corrects_biases and find_algorithm(BiasCorrection, config.bias_correction).reads_samples
 
 
+def _tell(report: Reporter, step: str, notes: Sequence[str]) -> None:
+    """The first of a step's notes, and how many more there are: those for developers among them."""
+    shown = [note for note in notes if not is_internal(note)][:MOST_TOLD]
+    for note in shown:
+        report.line(f"{step}: {note}")
+    if len(notes) > len(shown):
+        report.line(f"{step}: and {counted(len(notes) - len(shown), 'more note')}, for developers or of single layers")
+
+
 def _prepare(work: Work) -> Work:
     prepared = prepare(work.graph, work.settings.prepare, work.settings.quantize.tune_ranges)
-    for refusal in prepared.refusals:
-        work.report.line(f"prepare: left alone {refusal}")
+    _tell(work.report, "prepare", [f"left alone {refusal}" for refusal in prepared.refusals])
     return replace(work, prepared=prepared, notes=(*work.notes, *prepared.notes))
 
 
@@ -242,18 +254,17 @@ def _quantize(work: Work) -> Work:
     work = _named(work)
     prepared, config = found(work.prepared), work.settings.quantize
     graph = prepared.graph
-    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
-        samples = _samples(work, graph, progress) if reads_samples(config) else None
-        chosen = _choices(work, samples)
+    samples = _samples(work, graph) if reads_samples(config) else None
+    chosen = _choices(work, samples)
     del samples  # with the networks that were tried on them, whose weights take as much as the float ones
     give_back_freed()
     observed = chosen.observed
-    integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
+    with work.report.progress("make integers", 0):
+        integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
     notes = (*work.notes, *chosen.notes)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
     give_back_freed()
-    for note in model.notes:
-        work.report.line(f"quantize: {note}")
+    _tell(work.report, "quantize", model.notes)
     return replace(work, model=model, chosen=chosen.config)
 
 
@@ -261,7 +272,7 @@ def plan(work: Work) -> Plan:
     """The plan by which the step `quantize` would expand the network. work: calibrated."""
     work = _named(work)
     graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
-    samples = None if config.more_bits == "none" else _samples(work, graph, lambda done: None)
+    samples = None if config.more_bits == "none" else _samples(work, graph)
     if samples is not None:
         observed = with_moments(graph, observed, config, samples)
         config, _ = _with_more_bits(config, graph, observed, samples)
@@ -275,11 +286,10 @@ def sensitivity(work: Work) -> Sensitivity:
     """
     work = _named(work)
     graph = found(work.prepared).graph
-    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
-        samples = _samples(work, graph, progress)
-        if samples is None:
-            raise ConfigError("data.calibration is missing; the sensitivity is measured on it")
-        chosen = _choices(work, samples)
+    samples = _samples(work, graph)
+    if samples is None:
+        raise ConfigError("data.calibration is missing; the sensitivity is measured on it")
+    chosen = _choices(work, samples)
     planned, weights = planned_weights(graph, chosen.observed, chosen.config, samples)
     simulation = Simulation(planned.plan, weights, samples, has_gates=True)
     return sensitivity_of(simulation, chosen.corrections, work.report)
@@ -297,13 +307,19 @@ class _Choices:
 
 
 def _choices(work: Work, samples: Samples | None) -> _Choices:
-    graph, config = found(work.prepared).graph, work.settings.quantize
-    observed = with_moments(graph, found(work.observed), config, samples)
-    config, notes = _with_more_bits(config, graph, observed, samples)
-    return _Choices(observed, config, notes, find_corrections(graph, observed, config, samples))
+    graph, config, report = found(work.prepared).graph, work.settings.quantize, work.report
+    with report.progress("gather moments", 0):
+        observed = with_moments(graph, found(work.observed), config, samples)
+    with report.progress("choose bits", 0):
+        config, notes = _with_more_bits(config, graph, observed, samples)
+    with report.progress("correct biases", len(reductions(graph)), "layers") as progress:
+        if samples is not None:
+            samples.progress = progress
+        corrections = find_corrections(graph, observed, config, samples)
+    return _Choices(observed, config, notes, corrections)
 
 
-def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Samples | None:
+def _samples(work: Work, graph: Graph) -> Samples | None:
     if work.data is None:
         return None
     data = _batches(work, graph)
@@ -311,9 +327,7 @@ def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Sampl
     network = work.network
     if network is None or network.graph is not graph:
         network = FloatNetwork(graph, runner, settings.calibrate.batch_size, values_of(graph, settings.quantize))
-    return Samples(
-        data, settings.calibrate, runner, progress, total=data.total, network=network, executor=work.executor
-    )
+    return Samples(data, settings.calibrate, runner, total=data.total, network=network, executor=work.executor)
 
 
 def _with_more_bits(
@@ -365,7 +379,7 @@ def _report(work: Work) -> Work:
 
 def calibration_samples(work: Work) -> Samples | None:
     """The calibration data for the prepared network, once more; None where there is none."""
-    return _samples(work, found(work.prepared).graph, lambda done: None)
+    return _samples(work, found(work.prepared).graph)
 
 
 PREPARE = Step("prepare", _prepare)

@@ -29,8 +29,10 @@ def compile_(
         from mrt.stages.stage import TILINGS
         from mrt.steps import compiled
 
-        model = mrt.load(directory)
-        module = compiled(model, target, batch, None, directory / TILINGS, Reporter())
+        report = Reporter()
+        with report.step("compile"):
+            model = mrt.load(directory)
+            module = compiled(model, target, batch, None, directory / TILINGS, report)
         files = module.files
         save_all(directory, files | recompiled_files(directory, model, len(files[MODULE_FILE])))
         typer.echo(record_text(module.record))

@@ -114,8 +114,10 @@ def _sensitivity_text(config: RunConfig, symbol: str | None) -> str:
 
 def _configuration(place: Path, option: str, shapes: list[str] | None) -> RunConfig:
     """The configuration of a run; MRTError for a folder, which does not say what it was made from."""
+    from mrt.cli.kept import configuration_in
     from mrt.config import load_config
 
+    place = configuration_in(place)
     if place.is_dir():
         raise MRTError(
             f"{place} is a folder; {option} needs the CONFIG.yaml of its run, which names the model and the data"

@@ -37,8 +37,12 @@ def run(
 ) -> None:
     """Quantize a network as a configuration says: prepare, calibrate, quantize, compile, evaluate, report."""
     with one_line_errors():
+        from mrt.cli.kept import configuration_in, keep_configuration
         from mrt.config import load_config
         from mrt.pipeline import run_pipeline
+        from mrt.stages.stage import output_folder
 
+        config = configuration_in(config)
         settings = load_config(config, set_ or (), shape or (), random_params, cluster)
         run_pipeline(settings, from_ and from_.value, to and to.value, output)
+        keep_configuration(config, settings, output_folder(settings, output))
