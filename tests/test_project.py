@@ -167,6 +167,13 @@ def test_commands_of_documents_are_those_of_the_program() -> None:
             assert word != "--target" or value == "native" or isinstance(json.loads(value), dict), (name, line)
 
 
+def test_options_of_the_program_are_documented() -> None:
+    text = "\n".join(path.read_text() for path in DOCUMENTS if path.name != "CHANGELOG.md")
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = {(name, option) for name, command in commands.items() for p in command.params for option in p.opts}
+    assert {(name, option) for name, option in options if option.startswith("--") and option not in text} == set()
+
+
 def _commands_of(path: Path) -> list[str]:
     """What stands behind `mrt` in indented lines, in consoles and between backticks."""
     text = path.read_text().replace("\\\n", " ")
