@@ -11,6 +11,7 @@ from mrt.backend.rewrites.interleave_channels import InterleaveChannels
 from mrt.backend.rewrites.known_bounds import Bounds
 from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
+from mrt.backend.rewrites.offset_to_int16 import OffsetToInt16
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
 from mrt.backend.rewrites.widen_clips import WidenClips
@@ -22,6 +23,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     MergeSlices,
     InterleaveChannels,
     TileAsConcat,
+    OffsetToInt16,
     BiasIntoSum,
     ClipBeforeScaling,
     WidenClips,
