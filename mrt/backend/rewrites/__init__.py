@@ -7,11 +7,11 @@ from mrt.backend.rewrites.assigned_values import AssignedValues
 from mrt.backend.rewrites.bias_into_sum import BiasIntoSum
 from mrt.backend.rewrites.clip_before_scaling import ClipBeforeScaling
 from mrt.backend.rewrites.clip_limits_as_parameters import ClipLimitsAsParameters
+from mrt.backend.rewrites.int16_operands import Int16Operands
 from mrt.backend.rewrites.interleave_channels import InterleaveChannels
 from mrt.backend.rewrites.known_bounds import Bounds
 from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
-from mrt.backend.rewrites.offset_to_int16 import OffsetToInt16
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
 from mrt.backend.rewrites.widen_clips import WidenClips
@@ -23,7 +23,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     MergeSlices,
     InterleaveChannels,
     TileAsConcat,
-    OffsetToInt16,
+    Int16Operands,
     BiasIntoSum,
     ClipBeforeScaling,
     WidenClips,

@@ -1,4 +1,4 @@
-"""Integers from 0 to 65535 are multiplied as int16, and nothing else changes."""
+"""What int32 holds though 16 bits would do is multiplied as int16, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from compiled import assert_same_values
 from layers import Layers
 
 from mrt.backend.machine import Machine
-from mrt.backend.rewrites.offset_to_int16 import OffsetToInt16
+from mrt.backend.rewrites.int16_operands import Int16Operands
 from mrt.backend.rewrites.rewrite import Facts
 from mrt.symbol import Graph, Runner, Symbol
 
@@ -41,15 +41,16 @@ def network(lo: int, hi: int) -> Layers:
 
 
 def multiplied(graph: Graph) -> list[str]:
-    """The dtypes of what layers read."""
-    return [symbol.inputs[0].dtype for symbol in graph.operators if symbol.op in ("Convolution", "FullyConnected")]
+    """The dtypes of what layers read, and of the first matrices of products."""
+    products = ("Convolution", "FullyConnected", "batch_dot")
+    return [symbol.inputs[0].dtype for symbol in graph.operators if symbol.op in products]
 
 
-@pytest.mark.parametrize(("lo", "hi"), [(0, 2**16 - 1), (-7, 2**15), (0, 2**15)])
+@pytest.mark.parametrize(("lo", "hi"), [(0, 2**16 - 1), (-7, 2**15), (0, 2**15), (-(2**15), 2**15 - 1)])
 def test_layers_read_int16(lo: int, hi: int) -> None:
     layers = network(lo, hi)
     graph = layers.graph()
-    found = OffsetToInt16(Facts(MACHINE)).run(graph).graph
+    found = Int16Operands(Facts(MACHINE)).run(graph).graph
     assert multiplied(found) == ["int16"] * 4
     assert_same_values(found, found.evaluate(layers.feeds), graph.evaluate(layers.feeds))
 
@@ -60,20 +61,43 @@ def test_compiled_integers_are_the_same(runner: Runner, lo: int) -> None:
     network(lo, lo + 2**16 - 1).check(runner=runner)
 
 
+def attention(layers: Layers) -> Symbol:
+    """The product of two affine matrices: of bytes less their zero points, one of them transposed."""
+    matrices = []
+    for zero_point in (-144, 114):
+        held = layers.input(layers.random.choice([0, 1, 255], (2, 9, 20)).astype("uint8"))
+        whole = layers.hidden("clip", held, a_min=0.0, a_max=255.0)
+        offset = layers.parameter(np.full((1, 1, 1), zero_point, np.int16))
+        matrices.append(layers.hidden("broadcast_add", whole, offset))
+    turned = layers.hidden("transpose", matrices[1], axes=(0, 2, 1))
+    return layers.hidden("batch_dot", matrices[0], turned)
+
+
+@pytest.mark.sampled(4)
+def test_products_of_affine_matrices(runner: Runner) -> None:
+    layers = Layers()
+    layers.finish(attention(layers))
+    found = Int16Operands(Facts(MACHINE)).run(layers.graph()).graph
+    assert [each.dtype for symbol in found.operators if symbol.op == "batch_dot" for each in symbol.inputs] == [
+        "int16"
+    ] * 2
+    layers.check(runner=runner)
+
+
 def test_one_other_reader_gets_the_whole_integers() -> None:
     layers = Layers()
     data = held(layers, (1, 16, 4, 4))
     layers.finish(layers.convolution(data, 16, (1, 1)))
     layers.add("broadcast_add", data, layers.parameter_of((1, 16, 1, 1), "int8", -9, 9))
     graph = layers.graph()
-    found = OffsetToInt16(Facts(MACHINE)).run(graph).graph
+    found = Int16Operands(Facts(MACHINE)).run(graph).graph
     assert multiplied(found) == ["int16"]
     assert_same_values(found, found.evaluate(layers.feeds), graph.evaluate(layers.feeds))
     layers.check()
 
 
 def refused(layers: Layers, machine: Machine = MACHINE) -> str:
-    (refusal,) = OffsetToInt16(Facts(machine)).run(layers.graph()).refusals
+    (refusal,) = Int16Operands(Facts(machine)).run(layers.graph()).refusals
     return refusal.reason
 
 
