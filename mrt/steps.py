@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.calibration.network import FloatNetwork
+from mrt.collector import give_back_freed
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import ConfigError, MRTError, QuantizationError
+from mrt.execution import THREADS, Executor
 from mrt.model import QuantizedModel, assemble
 from mrt.preparation import PreparationConfig, Prepared, prepare
 from mrt.progress import Reporter, silent
@@ -82,7 +84,7 @@ class Work:
     that later steps may run with other options than were known before. notes: what a reader of the model should know.
     chosen: the options of quantization with the bits that single tensors got. subject: what is to be reported on, None
     for nothing. started: when the work began, in seconds of `perf_counter`. network: the prepared network, compiled for
-    calibration and for what the next step runs it for; None where that runs nothing.
+    calibration and for what the next step runs it for; None where that runs nothing. executor: who takes the samples.
     """
 
     graph: Graph
@@ -103,6 +105,7 @@ class Work:
     evaluated: Evaluated | None = None
     subject: Subject | None = None
     measured: Report | None = None
+    executor: Executor = THREADS
 
 
 @dataclass(frozen=True)
@@ -167,11 +170,14 @@ def _calibrate(work: Work) -> Work:
     observed = _observed(work, network, data, runner)
     notes: tuple[str, ...] = ()
     for name in settings.quantize.parameter_changes:
-        changed = _changed(graph, name, observed, settings.quantize, Samples(data, settings.calibrate, runner))
+        samples = Samples(data, settings.calibrate, runner, executor=work.executor)
+        changed = _changed(graph, name, observed, settings.quantize, samples)
         graph, notes, known = changed.graph, (*notes, *changed.notes), changed.observed
         is_known = known is not None and known.covers(needs_of(graph, settings.quantize, work.is_saved))
-        if known is None or not is_known:
+        if graph is not network.graph:
+            network.release()
             network = _network(work, graph, runner)
+        if known is None or not is_known:
             known = _observed(work, network, data, runner)
         observed = known
     prepared = found(work.prepared)
@@ -229,7 +235,7 @@ def _observed(work: Work, network: FloatNetwork, data: Batches, runner: Runner) 
     settings, graph = work.settings, network.graph
     needs = needs_of(graph, settings.quantize, work.is_saved)
     with work.report.progress("calibrate", data.total) as progress:
-        return calibrate(graph, data, needs, settings.calibrate, runner, progress, network)
+        return calibrate(graph, data, needs, settings.calibrate, runner, progress, network, work.executor)
 
 
 def _quantize(work: Work) -> Work:
@@ -239,10 +245,13 @@ def _quantize(work: Work) -> Work:
     with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
         samples = _samples(work, graph, progress) if reads_samples(config) else None
         chosen = _choices(work, samples)
+    del samples  # with the networks that were tried on them, whose weights take as much as the float ones
+    give_back_freed()
     observed = chosen.observed
     integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
     notes = (*work.notes, *chosen.notes)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
+    give_back_freed()
     for note in model.notes:
         work.report.line(f"quantize: {note}")
     return replace(work, model=model, chosen=chosen.config)
@@ -302,7 +311,9 @@ def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Sampl
     network = work.network
     if network is None or network.graph is not graph:
         network = FloatNetwork(graph, runner, settings.calibrate.batch_size, values_of(graph, settings.quantize))
-    return Samples(data, settings.calibrate, runner, progress, total=data.total, network=network)
+    return Samples(
+        data, settings.calibrate, runner, progress, total=data.total, network=network, executor=work.executor
+    )
 
 
 def _with_more_bits(
@@ -341,7 +352,7 @@ def _evaluate(work: Work) -> Work:
 
     networks = Networks(work.graph, found(work.prepared).graph, found(work.model), found(work.module))
     settings, data = work.settings, found(work.test)
-    options = settings.batch_size, settings.check, work.report, settings.stream_length
+    options = settings.batch_size, settings.check, work.report, settings.stream_length, work.executor
     return replace(work, evaluated=evaluate(networks, data, *options))
 
 

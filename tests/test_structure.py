@@ -49,6 +49,7 @@ ORDER = (
     "mrt.quantization mrt.module_record",
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
     "mrt.samples mrt.evaluation",
+    "mrt.execution",
     "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress",
     "mrt.messages mrt.plugins mrt.collector mrt.workers mrt.tvm_errors mrt.lean_tvm",
     "mrt.errors mrt.version",

@@ -21,6 +21,7 @@ from pydantic import (
 
 from mrt.calibration import CalibrationConfig
 from mrt.compilation import TargetConfig, TuneConfig, keys_of
+from mrt.execution.options import ClusterConfig
 from mrt.options import Options
 from mrt.preparation import PreparationConfig
 from mrt.quantization.options import QuantizationConfig
@@ -284,4 +285,5 @@ class RunConfig(Options):
     compile: CompileSection = CompileSection()
     evaluate: EvaluateSection = EvaluateSection()
     report: Annotated[ReportSection | Literal[False], BeforeValidator(_as_report)] = ReportSection()
+    cluster: ClusterConfig | None = None
     output: ConfigPath | None = None

@@ -76,7 +76,7 @@ class ModuleBuilder:
         """
         # All that can fail comes first: TVM's builder complains if it is left in the middle of a function.
         if not self.shelf.size:
-            self.shelf.reserve(ROOM * sum(value.nbytes for value in graph.parameters.values()))
+            self.reserve(sum(value.nbytes for value in graph.parameters.values()))
         options = known, as_they_lie, self.shelf.put
         plan = plan_calls(graph, self._machine, self._add_function, self._constants, *options)
         values: dict[Any, Any] = {
@@ -95,6 +95,14 @@ class ModuleBuilder:
                 emitted = self._builder.emit_output(self._wrap_results(relax.Tuple(found)))
             self._builder.emit_func_output(emitted)
         return [storage for _, storage in plan.results]
+
+    def reserve(self, size: int) -> None:
+        """Makes room for the constants of so many bytes of parameters, of all graphs, before the first is added."""
+        self.shelf.reserve(ROOM * size)
+
+    def let_go_of_parameters(self) -> None:
+        """Lets go of the parameters of the graphs so far. One that a later graph has too is a constant once more."""
+        self._constants.clear()
 
     def add_bytes(self, content: bytes, name: str) -> None:
         """Adds the function `name` that takes nothing and gives `content` as a uint8 tensor."""
