@@ -17,6 +17,10 @@ def compile_(
     batch: Annotated[
         int, typer.Option("--batch", metavar="N", help="Samples that the module is mostly given at a time.")
     ] = 1,
+    cache: Annotated[
+        bool,
+        typer.Option("--cache/--no-cache", help="Whether kernels that were compiled before are used."),
+    ] = True,
 ) -> None:
     """Compile a saved model, verified, anew: the module that is there is replaced, and never loaded."""
     with one_line_errors():
@@ -27,6 +31,6 @@ def compile_(
         from mrt.stages.stage import TILINGS
         from mrt.steps import compiled
 
-        module = compiled(mrt.load(directory), target, batch, None, directory / TILINGS, Reporter())
+        module = compiled(mrt.load(directory), target, batch, None, directory / TILINGS, Reporter(), cache)
         save_all(directory, module.files)
         typer.echo(record_text(module.record))
