@@ -113,13 +113,18 @@ def lower_model(
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_quantizers(graph, inputs, outputs, postprocess)
 
+    objects = KernelObjects(cache)
+
+    def recall(name: str, key: Any, make: Callable[[], Any]) -> Any:
+        # What a tuner chooses is no part of the key.
+        return objects.function(name, key if tuner is None else object(), machine, make)
+
     def lower(scheduler: Scheduler, on_function: Callable[[str, Any], None] = lambda *_: None) -> ModuleBuilder:
-        builder = ModuleBuilder(machine, scheduler, on_function)
+        builder = ModuleBuilder(machine, scheduler, on_function, recall=recall)
         builder.add(graph, MAIN, bounds)
         builder.add(real, REAL, bounds)
         return builder
 
-    objects = KernelObjects(cache)
     compiler = object_compiler(machine, objects)
     builder = lower(schedule_by_rule if tuner is None else tuner.scheduler(lower, machine), compiler.add)
     return LoweredModel(builder, {MAIN: graph, REAL: real}, machine, compiler, objects, linker, metadata)

@@ -50,10 +50,11 @@ def write_calls(functions: Mapping[str, Calls], symbols: Mapping[str, str] | Non
     among what the module imports. TVM never looks up names in the module itself.
     """
     counts = {kernel: len(arguments) for calls in functions.values() for kernel, arguments in calls.kernels}
-    callers = {kernel: ir.GlobalVar(f"call_{kernel}") for kernel in counts}
     called = {kernel: kernel if symbols is None else SYMBOL_PREFIX + symbols[kernel] for kernel in counts}
-    by_symbol = symbols is not None
-    written = {caller: _caller(called[kernel], counts[kernel], by_symbol) for kernel, caller in callers.items()}
+    by_call = {called[kernel]: ir.GlobalVar(f"call_{called[kernel]}") for kernel in counts}
+    callers = {kernel: by_call[called[kernel]] for kernel in counts}
+    taken = {called[kernel]: count for kernel, count in counts.items()}
+    written = {caller: _caller(call, taken[call], symbols is not None) for call, caller in by_call.items()}
     for name, calls in functions.items():
         parts = {ir.GlobalVar(f"{name}_{i}"): part for i, part in enumerate(_parts(calls, callers))}
         written |= parts

@@ -17,6 +17,7 @@ from mrt.backend.link import kernel_objects
 from mrt.backend.link.calls import taking_pointers
 from mrt.backend.link.kernel_cache import ABANDONED_SECONDS, NEW
 from mrt.backend.link.kernel_objects import KernelObject, KernelObjects
+from mrt.backend.lowering import region
 from mrt.backend.machine import Machine
 from mrt.errors import CompilationError
 
@@ -57,21 +58,39 @@ def test_the_module_is_the_same_and_what_is_known_is_not_compiled(tmp_path: Path
     assert module_of(network, cache) == plain
     assert len(compilations) == 2 * count
 
-    for path in cache.folder.iterdir():  # as by a bit of the disk, or a hand
+    entries = sorted(cache.folder.iterdir())
+    for path in entries[::2]:
+        path.unlink()
+    assert module_of(network, cache) == plain
+    assert 2 * count < len(compilations) < 3 * count
+    assert sorted(cache.folder.iterdir()) == entries
+
+    del compilations[count:]
+    for path in entries:  # as by a bit of the disk, or a hand
         content = path.read_bytes()
         path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert module_of(network, cache) == plain
-    assert len(compilations) == 3 * count
+    assert len(compilations) == 2 * count
 
+
+def test_other_weights_have_the_same_kernels_which_are_not_even_scheduled(
+    tmp_path: Path, compilations: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = cache_at(tmp_path / "cache")
+    module_of(IntegerNetwork(1), cache)
     del compilations[:]
+    scheduled: list[object] = []
+    monkeypatch.setattr(region, "schedule", lambda request: scheduled.append(request))
     module_of(IntegerNetwork(1, seed=5), cache)
-    assert len(compilations) < 3  # other weights, the same kernels
+    assert (scheduled, compilations) == ([], [])
 
 
 def test_what_differs_is_made_anew(tmp_path: Path, compilations: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
-    objects, target = KernelObjects(cache_at(tmp_path / "cache")), Machine.of().target
+    first_objects, target = KernelObjects(cache_at(tmp_path / "cache")), Machine.of().target
 
-    def kernel(added: int, name: str = "add", target: object = target) -> KernelObject:
+    def kernel(
+        added: int, name: str = "add", target: object = target, objects: KernelObjects = first_objects
+    ) -> KernelObject:
         x = te.placeholder((64,), "int32", "x")
         function = te.create_prim_func([x, te.compute((64,), lambda i: x[i] + added, name="y")])
         return objects.kernel({name: taking_pointers(function)}, target)[name]
@@ -83,7 +102,8 @@ def test_what_differs_is_made_anew(tmp_path: Path, compilations: list[object], m
     assert len(compilations) == 4
     assert len({each.symbol for each in (first, *others)}) == 4
     monkeypatch.setattr(kernel_objects, "_toolchain", lambda: "of tomorrow")
-    assert kernel(1) == first  # its code is the same today
+    later = KernelObjects(first_objects.cache)
+    assert kernel(1, objects=later) == first  # its code is the same today
     assert len(compilations) == 5
 
 
