@@ -62,7 +62,7 @@ MOST_TOLD = 6
 class Settings:
     """The options of all steps.
 
-    target, batch, tune: as `QuantizedModel.compile` takes them. tilings: the folder of what tuning measured.
+    target, batch, tune, cache: as `QuantizedModel.compile` takes them. tilings: the folder of what tuning measured.
     batch_size: of the float runs of evaluation. check: the samples whose integers, compiled, must be those of
     `Graph.evaluate`. stream_length: after how many scored samples states are what they are at first.
     """
@@ -74,6 +74,7 @@ class Settings:
     batch: int = 1
     tune: TuneConfig | None = None
     tilings: Path | None = None
+    cache: bool = True
     batch_size: int = 16
     check: int = 16
     stream_length: int | None = None
@@ -346,19 +347,20 @@ def compiled(
     tune: TuneConfig | None,
     tilings: Path | None,
     report: Reporter,
+    cache: bool = True,
 ) -> Module:
     """The model compiled as `QuantizedModel.compile` does. tilings: the folder of what tuning measured, used if it is
     there, and made where `tune` has it measured."""
     known = tilings if tilings and (tune or tilings.is_dir()) else None
     if known and not tune:
         report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
-    return model.compile(target, batch, tune, known, report)
+    return model.compile(target, batch, tune, known, report, cache)
 
 
 def _compile(work: Work) -> Work:
     settings = work.settings
     options = settings.target, settings.batch, settings.tune, settings.tilings
-    return replace(work, module=compiled(found(work.model), *options, work.report))
+    return replace(work, module=compiled(found(work.model), *options, work.report, settings.cache))
 
 
 def _evaluate(work: Work) -> Work:

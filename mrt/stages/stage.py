@@ -90,6 +90,7 @@ def work_of(run: Run) -> Work:
         batch=config.compile.batch,
         tune=config.compile.tune,
         tilings=run.workspace.folder / TILINGS,
+        cache=config.compile.cache,
         batch_size=config.evaluate.batch_size,
         check=config.evaluate.check,
         stream_length=config.evaluate.stream_length,
