@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mrt.model import QuantizedModel, load
     from mrt.preparation import PreparationConfig
     from mrt.quantization.options import QuantizationConfig
-    from mrt.runtime import Module, load_module
+    from mrt.runtime import Module, load_module, open_device
     from mrt.search import tune
     from mrt.symbol.states import with_states
 
@@ -44,6 +44,7 @@ _HOMES = {
     "load": "mrt.model",
     "load_model": "mrt.frontend",
     "load_module": "mrt.runtime",
+    "open_device": "mrt.runtime",
     "prepare": "mrt.api",
     "quantize": "mrt.api",
     "transform": "mrt.transform",
@@ -86,6 +87,7 @@ __all__ = [
     "load",
     "load_model",
     "load_module",
+    "open_device",
     "prepare",
     "quantize",
     "transform",

@@ -48,3 +48,7 @@ class PluginError(MRTError):
 
 class BusyError(MRTError):
     """Another process is writing into the folder of results."""
+
+
+class DeviceError(MRTError):
+    """A device cannot be reached, does not fit, or ended its session; names it and what was being done."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from mrt.model_evaluation import Evaluated
     from mrt.report.facts import Report
     from mrt.report.measure.subject import Subject
-    from mrt.runtime import Module
+    from mrt.runtime import Device, Module
 
 _Found = TypeVar("_Found")
 
@@ -82,7 +82,8 @@ class Work:
     that later steps may run with other options than were known before. notes: what a reader of the model should know.
     chosen: the options of quantization with the bits that single tensors got. subject: what is to be reported on, None
     for nothing. started: when the work began, in seconds of `perf_counter`. network: the prepared network, compiled for
-    calibration and for what the next step runs it for; None where that runs nothing.
+    calibration and for what the next step runs it for; None where that runs nothing. device: where compiled code runs;
+    None for this machine.
     """
 
     graph: Graph
@@ -103,6 +104,7 @@ class Work:
     evaluated: Evaluated | None = None
     subject: Subject | None = None
     measured: Report | None = None
+    device: Device | None = None
 
 
 @dataclass(frozen=True)
@@ -321,19 +323,20 @@ def compiled(
     tune: TuneConfig | None,
     tilings: Path | None,
     report: Reporter,
+    device: Device | None = None,
 ) -> Module:
     """The model compiled as `QuantizedModel.compile` does. tilings: the folder of what tuning measured, used if it is
     there, and made where `tune` has it measured."""
     known = tilings if tilings and (tune or tilings.is_dir()) else None
     if known and not tune:
         report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
-    return model.compile(target, batch, tune, known, report)
+    return model.compile(target, batch, tune, known, report, device)
 
 
 def _compile(work: Work) -> Work:
     settings = work.settings
     options = settings.target, settings.batch, settings.tune, settings.tilings
-    return replace(work, module=compiled(found(work.model), *options, work.report))
+    return replace(work, module=compiled(found(work.model), *options, work.report, work.device))
 
 
 def _evaluate(work: Work) -> Work:
@@ -342,7 +345,10 @@ def _evaluate(work: Work) -> Work:
     networks = Networks(work.graph, found(work.prepared).graph, found(work.model), found(work.module))
     settings, data = work.settings, found(work.test)
     options = settings.batch_size, settings.check, work.report, settings.stream_length
-    return replace(work, evaluated=evaluate(networks, data, *options))
+    try:
+        return replace(work, evaluated=evaluate(networks, data, *options))
+    finally:
+        networks.module.close()
 
 
 def _report(work: Work) -> Work:

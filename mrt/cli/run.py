@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mrt.cli.app import Configuration, Output, Settings, Shape, one_line_errors
+from mrt.cli.app import Configuration, OnDevice, Output, Settings, Shape, one_line_errors, with_device
 
 
 class StageName(str, enum.Enum):
@@ -33,11 +33,12 @@ def run(
     ] = None,
     to: Annotated[StageName | None, typer.Option("--to", help="The last stage.")] = None,
     output: Output = None,
+    device: OnDevice = None,
 ) -> None:
     """Quantize a network as a configuration says: prepare, calibrate, quantize, compile, evaluate, report."""
     with one_line_errors():
         from mrt.config import load_config
         from mrt.pipeline import run_pipeline
 
-        settings = load_config(config, set_ or (), shape or (), random_params)
+        settings = load_config(config, with_device(set_, device), shape or (), random_params)
         run_pipeline(settings, from_ and from_.value, to and to.value, output)
