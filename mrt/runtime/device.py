@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import tvm
 
-from mrt.runtime.code import Executable, Library, virtual_machine
+from mrt.runtime.code import Library, virtual_machine
 from mrt.runtime.linker import Linker
 from mrt.runtime.metadata import METADATA
 from mrt.runtime.worker import Worker
@@ -76,7 +76,7 @@ class Device(Protocol):
     @property
     def cpu(self) -> Cpu: ...
 
-    def load(self, library: Library | Executable) -> Loaded:
+    def load(self, library: Library) -> Loaded:
         """The code, loaded; CompilationError, or DeviceError, where that fails."""
 
     def filled(self, library: bytes, arrays: Sequence[Array]) -> list[Array]:
@@ -96,8 +96,8 @@ class LocalDevice:
 
     name, is_here, cpu = "this machine", True, Cpu("", "")
 
-    def load(self, library: Library | Executable) -> Loaded:
-        return _LoadedHere(library.code if isinstance(library, Library) else library)
+    def load(self, library: Library) -> Loaded:
+        return _LoadedHere(library.code)
 
     def filled(self, library: bytes, arrays: Sequence[Array]) -> list[Array]:
         held = [tvm.runtime.tensor(array) for array in arrays]

@@ -16,7 +16,7 @@ from tvm.runtime.vm import VirtualMachine
 
 from mrt.device_address import Address
 from mrt.errors import CompilationError, DeviceError
-from mrt.runtime.code import Executable, Library, check_tiles
+from mrt.runtime.code import Library, check_tiles
 from mrt.runtime.device import LEAST_CALLS, TIMED, Batches, Cpu, KernelClock, Loaded, Runs
 from mrt.runtime.elf import machine_of
 from mrt.runtime.linker import Linker
@@ -46,9 +46,7 @@ class RpcDevice:
         with self._session() as session:
             return Cpu(_said(session, CPU), _said(session, TRIPLE))
 
-    def load(self, library: Library | Executable) -> Loaded:
-        if isinstance(library, Executable):
-            raise CompilationError(f"{self.name}: code of this process cannot be loaded there; link it to a library")
+    def load(self, library: Library) -> Loaded:
         session = self._opened()
         try:
             return _LoadedThere(session, library.content)
