@@ -23,8 +23,9 @@ from mrt.quantization.algorithms.moments import reading_moments
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.presets import with_preset
 from mrt.samples import batches_in, first_of
-from mrt.steps import CALIBRATE, QUANTIZE, Settings, Work, found, reads_samples, run_steps
+from mrt.steps import CALIBRATE, QUANTIZE, reads_samples, run_steps
 from mrt.symbol import Array, Graph, Runner
+from mrt.work import Settings, Work, found
 
 Batches = Iterable[Any] | Mapping[str, Array]
 

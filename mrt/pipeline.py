@@ -34,8 +34,9 @@ from mrt.stages.evaluate import EVALUATE
 from mrt.stages.network import read_network
 from mrt.stages.quantize import QUANTIZE
 from mrt.stages.stage import device_of, output_folder
-from mrt.steps import Work, plan, sensitivity
+from mrt.steps import plan, sensitivity
 from mrt.symbol import Graph
+from mrt.work import Work
 from mrt.workspace import Origins, Workspace
 
 

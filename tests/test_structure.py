@@ -38,6 +38,7 @@ ORDER = (
     "mrt.transform mrt.pipeline",
     "mrt.api mrt.stages",
     "mrt.steps",
+    "mrt.work",
     "mrt.model_evaluation mrt.batches",
     "mrt.report",
     "mrt.model mrt.datasets mrt.workspace",

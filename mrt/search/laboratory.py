@@ -24,8 +24,9 @@ from mrt.search.cost import Cost, cost_of
 from mrt.search.metric import Demand, Judged, Outputs, energies
 from mrt.search.sensitivity import Sensitivity, measure_sensitivity
 from mrt.search.space import Space
-from mrt.steps import CALIBRATE, PREPARE, QUANTIZE, Work, default_runner, found
+from mrt.steps import CALIBRATE, PREPARE, QUANTIZE
 from mrt.symbol import Array, Graph
+from mrt.work import Work, default_runner, found
 
 BLOCKS = 32
 """The samples are taken together in so many blocks, whose errors tell how much chance is in a difference."""

@@ -17,8 +17,8 @@ from mrt.report.errors import ERRORS_FILE
 from mrt.report.page import REPORT_FILES
 from mrt.stages.stage import MODULE, MODULE_RECORD, SUMMARY, TILINGS, Run, Save, Stage, section_origin, work_of
 from mrt.steps import COMPILE as STEP
-from mrt.steps import Work, found
 from mrt.symbol.files import sha256_of
+from mrt.work import Work, found
 
 
 def _load(run: Run) -> Work:

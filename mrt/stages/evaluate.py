@@ -32,7 +32,7 @@ from mrt.stages.stage import (
     work_of,
 )
 from mrt.steps import EVALUATE as STEP
-from mrt.steps import Work, found
+from mrt.work import Work, found
 
 EARLIER = (PREPARE, CALIBRATE, QUANTIZE, COMPILE)
 """The stages whose seconds the summary tells beside its own."""

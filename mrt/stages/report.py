@@ -35,10 +35,11 @@ from mrt.stages.stage import (
     work_of,
 )
 from mrt.steps import REPORT as STEP
-from mrt.steps import Work, calibration_samples, found
+from mrt.steps import calibration_samples
 from mrt.symbol import Array, Graph
 from mrt.symbol.states import states_of
 from mrt.symbol.stream import stream_of
+from mrt.work import Work, found
 
 EARLIER = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE)
 """The stages whose seconds are told."""

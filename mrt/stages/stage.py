@@ -21,10 +21,11 @@ from mrt.module_record import MODULE_FILE, record_path
 from mrt.preparation import Prepared
 from mrt.progress import Reporter
 from mrt.runtime import THIS_DEVICE, Device, device_at
-from mrt.steps import Settings, Step, Work
+from mrt.steps import Step
 from mrt.symbol import Array, Graph
 from mrt.symbol.files import read_graph
 from mrt.symbol.states import fed_inputs
+from mrt.work import Settings, Work
 from mrt.workspace import Workspace
 
 PREPARED = ("stages/prepare/graph.json", "stages/prepare/params.safetensors")

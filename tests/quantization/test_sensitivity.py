@@ -21,11 +21,12 @@ from mrt.quantization.simulation.rounded_graph import rounded_graph
 from mrt.quantization.simulation.sensitivity import Loss, Sensitivity, sensitivity_of
 from mrt.quantization.simulation.simulation import Simulation, Trial, mean_error, planned_weights
 from mrt.report.sensitivity import overview, plain_sensitivity, rich_sensitivity, sensitivity_lines
-from mrt.steps import Settings, Work, sensitivity
+from mrt.steps import sensitivity
 from mrt.symbol import Array, Graph, NumpyRunner, TensorType
 from mrt.symbol.builder import GraphBuilder
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.linear import FullyConnected
+from mrt.work import Settings, Work
 from tests.quantization.corrected_networks import SINGLE, calibrated, data_for
 
 RNG = np.random.default_rng(17)
