@@ -21,6 +21,7 @@ from mrt.compilation import NATIVE, Target
 from mrt.runtime import REQUEST
 from mrt.symbol import Graph, Symbol
 
+Recall = Callable[[str, Any, Callable[[], Any]], Any]
 ROOM = 2
 """What constants take as they are packed, as a share of parameters, seldom exceeds this."""
 
@@ -46,12 +47,14 @@ class ModuleBuilder:
         scheduler: Scheduler = schedule_by_rule,
         on_function: Callable[[str, Any], None] = lambda name, function: None,
         wrap_results: Callable[[Any], Any] = lambda results: results,
+        recall: Recall = lambda name, key, make: make(),
     ) -> None:
         """scheduler: chooses among the ways in which a function may be scheduled. on_function: gets each function with
         its name once it is scheduled. wrap_results: what functions of the module give, of the tuple of their results.
+        recall: gives the function of a name and a key, made or, where it need not be, what stands for it.
         """
         self._machine, self._scheduler = machine, scheduler
-        self._on_function, self._wrap_results = on_function, wrap_results
+        self._on_function, self._wrap_results, self._recall = on_function, wrap_results, recall
         self._builder = relax.BlockBuilder()
         self._functions: dict[Any, Any] = {}
         self._needs_tiles = False
@@ -112,7 +115,7 @@ class ModuleBuilder:
     def _add_function(self, key: Any, name: str, make: Callable[[Scheduler], Any]) -> Any:
         """The function that `make` makes, or the one that was made for the same key."""
         if key not in self._functions:
-            made = make(self._scheduler)
+            made = self._recall(name, key, lambda: make(self._scheduler))
             self._needs_tiles = self._needs_tiles or needs_tiles(made)
             self._functions[key] = self._builder.add_func(made, name)
             self._on_function(self._functions[key].name_hint, made)

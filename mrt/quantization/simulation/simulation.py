@@ -17,7 +17,7 @@ from mrt.quantization.cost import network_operations
 from mrt.quantization.expand import PlannedGraph, RoundedWeights, plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.parts import WHOLE, Branch, Parts
-from mrt.quantization.simulation.rounded_graph import Site, measured, rounded_graph
+from mrt.quantization.simulation.rounded_graph import OtherWeights, Site, measured, rounded_graph
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.rebatch import batch_of, sized
@@ -36,7 +36,8 @@ class Trial:
     rounded: the names of the sites that round, None for all of them. finer: how many bits more than planned sites have,
     by name. corrections: what is added to outputs of reductions, (O,) by name. plan: that says the grids, by default
     the simulation's. samples: how many are run, None for all there are. weights: the names of the reductions whose
-    weights are rounded, None for all of them; a simulation without gates knows no other.
+    weights are rounded, None for all of them; a simulation without gates knows no other. instead: by the name of a
+    reduction the number of the weight, of the simulation's `others`, that stands for its own.
     """
 
     rounded: frozenset[str] | None = None
@@ -45,6 +46,7 @@ class Trial:
     plan: Plan | None = None
     samples: int | None = None
     weights: frozenset[str] | None = None
+    instead: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,17 +65,25 @@ class Simulation:
     number of cores nor what was tried before.
     """
 
-    def __init__(self, plan: Plan, weights: Mapping[str, Array], samples: Samples, has_gates: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        weights: Mapping[str, Array],
+        samples: Samples,
+        has_gates: bool = False,
+        others: OtherWeights | None = None,
+    ) -> None:
         """weights: what its integer weights stand for, by the name of a reduction. samples: errors are taken over the
         last quarter of them, at most MOST_SAMPLES. has_gates: whether trials may say which weights are rounded, for
-        which reductions do twice the work.
+        which reductions do twice the work. others: weights that trials may choose instead of those.
         """
         self.plan, self.weights = plan, frozenset(weights)
         graph = self.plan.graph
         self._chunks = _held_apart(graph, samples)
         self._batch = _length(self._chunks[0])
         self._exact = _references(float_network(graph, samples), self._chunks)
-        rounded = rounded_graph(self.plan, self._batch, weights, has_gates)
+        rounded = rounded_graph(self.plan, self._batch, weights, has_gates, others)
+        self._others = rounded.others
         self.sites, self._corrected, self._gates = rounded.sites, rounded.corrected, rounded.gates
         self.outputs = tuple(symbol.name for symbol in measured(graph))
         self._grids: dict[tuple[Plan, str, int | None], Array] = {}
@@ -190,6 +200,9 @@ class Simulation:
         return {
             symbol.name: np.full(symbol.shape, trial.weights is None or name in trial.weights, np.float32)
             for name, symbol in self._gates.items()
+        } | {
+            symbol.name: np.full(symbol.shape, trial.instead.get(name) == number, np.float32)
+            for (name, number), symbol in self._others.items()
         }
 
     def _energies(self, found: Sequence[Array], place: int, reference: Sequence[Array]) -> Array:
