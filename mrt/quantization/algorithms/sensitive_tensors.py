@@ -87,7 +87,9 @@ class SensitiveTensors(WidthChoice):
         self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
     ) -> tuple[QuantizationConfig, tuple[str, ...]]:
         simulation = simulation_of(graph, observed, config, samples)
-        corrections = shifts_of(simulation.plan.graph, observed, simulation.weights)
+        _, weights = planned_weights(graph, observed, config, samples)
+        corrections = shifts_of(simulation.plan.graph, observed, weights)
+        del weights
         exact = Trial(frozenset(), corrections=corrections)
         ordered = _with_enough(simulation, exact, _ordered(_measured(simulation, exact), simulation.error(exact)))
         for length, before, after in _beginnings(simulation, corrections, ordered):

@@ -60,9 +60,9 @@ class _Common:
 class Simulation:
     """A network with the weights that its integers stand for, at grids and with corrections that each trial says.
 
-    plan: of the network as it was configured. weights: what its integer weights stand for, by the name of a reduction.
-    sites: where tensors are rounded. outputs: the names of the tensors whose errors are taken. Results depend on
-    neither the number of cores nor what was tried before.
+    plan: of the network as it was configured. weights: the names of the reductions whose weights are integers. sites:
+    where tensors are rounded. outputs: the names of the tensors whose errors are taken. Results depend on neither the
+    number of cores nor what was tried before.
     """
 
     def __init__(
@@ -73,15 +73,16 @@ class Simulation:
         has_gates: bool = False,
         others: OtherWeights | None = None,
     ) -> None:
-        """samples: errors are taken over the last quarter of them, at most MOST_SAMPLES. has_gates: whether trials may
-        say which weights are rounded, for which reductions do twice the work. others: weights that trials may choose
-        instead of those."""
-        self.plan, self.weights = plan, weights
+        """weights: what its integer weights stand for, by the name of a reduction. samples: errors are taken over the
+        last quarter of them, at most MOST_SAMPLES. has_gates: whether trials may say which weights are rounded, for
+        which reductions do twice the work. others: weights that trials may choose instead of those.
+        """
+        self.plan, self.weights = plan, frozenset(weights)
         graph = self.plan.graph
         self._chunks = _held_apart(graph, samples)
         self._batch = _length(self._chunks[0])
         self._exact = _references(float_network(graph, samples), self._chunks)
-        rounded = rounded_graph(self.plan, self._batch, self.weights, has_gates, others)
+        rounded = rounded_graph(self.plan, self._batch, weights, has_gates, others)
         self._others = rounded.others
         self.sites, self._corrected, self._gates = rounded.sites, rounded.corrected, rounded.gates
         self.outputs = tuple(symbol.name for symbol in measured(graph))
@@ -304,6 +305,7 @@ def planned_weights(
     """The plan of a prepared float graph and its `rounded_weights`; those made last are kept with the samples."""
     key = graph, config.model_dump_json()
     if samples.weights is None or samples.weights[0] != key:
+        samples.weights = None  # before others are made, which take as much
         planned = plan_graph(graph, observed.ranges, config)
         samples.weights = key, (planned, rounded_weights(planned, observed))
     found: tuple[PlannedGraph, RoundedWeights] = samples.weights[1]
