@@ -48,3 +48,7 @@ class PluginError(MRTError):
 
 class BusyError(MRTError):
     """Another process is writing into the folder of results."""
+
+
+class ClusterError(MRTError):
+    """Workers on other processes or machines cannot be used, or were lost; names what failed."""

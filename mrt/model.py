@@ -204,6 +204,7 @@ class QuantizedModel(Exporting):
         tune: TuneConfig | None = None,
         database: str | os.PathLike[str] | None = None,
         report: Reporter | None = None,
+        cache: bool = True,
     ) -> Module:
         """The model compiled by TVM for `batch` samples at a time; the module takes any number.
 
@@ -212,11 +213,13 @@ class QuantizedModel(Exporting):
         target: `native`, this machine's CPU, or the keys of `TargetConfig`, as a mapping or as JSON text. tune: whether
         tilings of kernels are measured, and how many. database: the folder where what was measured is kept; without
         `tune` what it knows is used and nothing is measured, without a folder it is forgotten. report: told of that.
+        cache: whether kernels that were compiled before are taken from the user's cache, and new ones kept there
+        (docs/compiled_module.md); the module is the same without.
         The integers are the same with all of these.
         Raises GraphError where the batch cannot be changed, CompilationError for a target that is not known, for
         what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or broken.
         """
-        from mrt.backend import compile_model, plan_batch
+        from mrt.backend import KernelCache, compile_model, plan_batch
         from mrt.backend.tuning.tuner import Tuner
         from mrt.progress import Reporter, silent
 
@@ -230,12 +233,13 @@ class QuantizedModel(Exporting):
         plan = plan_batch(sized.graph, target)
         sized = self.rebatched(plan.samples)
         parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, plan.target
+        kept = KernelCache.usual() if cache else None
         if tune is None and database is None:
-            return compile_model(*parts, workers=plan.workers, output_names=self.output_names)
+            return compile_model(*parts, None, plan.workers, self.output_names, kept)
         with tempfile.TemporaryDirectory() as forgotten:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
             tuner = Tuner(folder, trials, report or silent())
-            return compile_model(*parts, tuner, plan.workers, self.output_names)
+            return compile_model(*parts, tuner, plan.workers, self.output_names, kept)
 
 
 def _stream(model: QuantizedModel, integer: bool) -> Stream:

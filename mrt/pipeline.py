@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from rich.console import Console
 
 from mrt.config import RunConfig
 from mrt.errors import ConfigError, MRTError
+from mrt.execution.opened import opened
 from mrt.progress import Reporter
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.quantization.presets import with_preset
@@ -65,7 +67,8 @@ def run_pipeline(
         _check_sections(run, todo)
         origins = _origins(run, todo[-1])
         missing = _missing(run, todo, origins, None if first is None else todo[0])
-        with _keeping_finished(workspace, report):
+        with _keeping_finished(workspace, report), opened(config.cluster if missing else None) as executor:
+            run = replace(run, executor=executor)
             for stage in missing:
                 started = _run_stage(stage, run, origins[stage.name], started)
             _put_in_place(run, todo[-1])
@@ -110,7 +113,8 @@ def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Ite
                 f"{workspace.folder} holds no calibration made from just this configuration, its model and its data; "
                 f"run it first (mrt run CONFIG.yaml --to {needed[-1].name})"
             )
-        yield QUANTIZE.load(run)
+        with opened(config.cluster) as executor:
+            yield QUANTIZE.load(replace(run, executor=executor))
 
 
 def run_of(config: RunConfig, workspace: Workspace, report: Reporter, graph: Graph | None = None) -> Run:

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, TypeVar
 from mrt.batches import Batches
 from mrt.calibration import Calibration, CalibrationConfig, calibrate
 from mrt.calibration.network import FloatNetwork
+from mrt.collector import give_back_freed
 from mrt.compilation import NATIVE, Target, TuneConfig
 from mrt.errors import ConfigError, MRTError, QuantizationError
+from mrt.execution import THREADS, Executor
 from mrt.messages import counted
 from mrt.model import QuantizedModel, assemble
 from mrt.model_page import is_internal
@@ -60,7 +62,7 @@ MOST_TOLD = 6
 class Settings:
     """The options of all steps.
 
-    target, batch, tune: as `QuantizedModel.compile` takes them. tilings: the folder of what tuning measured.
+    target, batch, tune, cache: as `QuantizedModel.compile` takes them. tilings: the folder of what tuning measured.
     batch_size: of the float runs of evaluation. check: the samples whose integers, compiled, must be those of
     `Graph.evaluate`. stream_length: after how many scored samples states are what they are at first.
     """
@@ -72,6 +74,7 @@ class Settings:
     batch: int = 1
     tune: TuneConfig | None = None
     tilings: Path | None = None
+    cache: bool = True
     batch_size: int = 16
     check: int = 16
     stream_length: int | None = None
@@ -86,7 +89,7 @@ class Work:
     that later steps may run with other options than were known before. notes: what a reader of the model should know.
     chosen: the options of quantization with the bits that single tensors got. subject: what is to be reported on, None
     for nothing. started: when the work began, in seconds of `perf_counter`. network: the prepared network, compiled for
-    calibration and for what the next step runs it for; None where that runs nothing.
+    calibration and for what the next step runs it for; None where that runs nothing. executor: who takes the samples.
     """
 
     graph: Graph
@@ -107,6 +110,7 @@ class Work:
     evaluated: Evaluated | None = None
     subject: Subject | None = None
     measured: Report | None = None
+    executor: Executor = THREADS
 
 
 @dataclass(frozen=True)
@@ -179,11 +183,14 @@ def _calibrate(work: Work) -> Work:
     observed = _observed(work, network, data, runner)
     notes: tuple[str, ...] = ()
     for name in settings.quantize.parameter_changes:
-        changed = _changed(graph, name, observed, settings.quantize, Samples(data, settings.calibrate, runner))
+        samples = Samples(data, settings.calibrate, runner, executor=work.executor)
+        changed = _changed(graph, name, observed, settings.quantize, samples)
         graph, notes, known = changed.graph, (*notes, *changed.notes), changed.observed
         is_known = known is not None and known.covers(needs_of(graph, settings.quantize, work.is_saved))
-        if known is None or not is_known:
+        if graph is not network.graph:
+            network.release()
             network = _network(work, graph, runner)
+        if known is None or not is_known:
             known = _observed(work, network, data, runner)
         observed = known
     prepared = found(work.prepared)
@@ -241,19 +248,23 @@ def _observed(work: Work, network: FloatNetwork, data: Batches, runner: Runner) 
     settings, graph = work.settings, network.graph
     needs = needs_of(graph, settings.quantize, work.is_saved)
     with work.report.progress("calibrate", data.total) as progress:
-        return calibrate(graph, data, needs, settings.calibrate, runner, progress, network)
+        return calibrate(graph, data, needs, settings.calibrate, runner, progress, network, work.executor)
 
 
 def _quantize(work: Work) -> Work:
     work = _named(work)
     prepared, config = found(work.prepared), work.settings.quantize
     graph = prepared.graph
-    chosen = _choices(work, _samples(work, graph) if reads_samples(config) else None)
+    samples = _samples(work, graph) if reads_samples(config) else None
+    chosen = _choices(work, samples)
+    del samples  # with the networks that were tried on them, whose weights take as much as the float ones
+    give_back_freed()
     observed = chosen.observed
     with work.report.progress("make integers", 0):
         integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
     notes = (*work.notes, *chosen.notes)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
+    give_back_freed()
     _tell(work.report, "quantize", model.notes)
     return replace(work, model=model, chosen=chosen.config)
 
@@ -317,7 +328,7 @@ def _samples(work: Work, graph: Graph) -> Samples | None:
     network = work.network
     if network is None or network.graph is not graph:
         network = FloatNetwork(graph, runner, settings.calibrate.batch_size, values_of(graph, settings.quantize))
-    return Samples(data, settings.calibrate, runner, total=data.total, network=network)
+    return Samples(data, settings.calibrate, runner, total=data.total, network=network, executor=work.executor)
 
 
 def _with_more_bits(
@@ -336,19 +347,20 @@ def compiled(
     tune: TuneConfig | None,
     tilings: Path | None,
     report: Reporter,
+    cache: bool = True,
 ) -> Module:
     """The model compiled as `QuantizedModel.compile` does. tilings: the folder of what tuning measured, used if it is
     there, and made where `tune` has it measured."""
     known = tilings if tilings and (tune or tilings.is_dir()) else None
     if known and not tune:
         report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
-    return model.compile(target, batch, tune, known, report)
+    return model.compile(target, batch, tune, known, report, cache)
 
 
 def _compile(work: Work) -> Work:
     settings = work.settings
     options = settings.target, settings.batch, settings.tune, settings.tilings
-    return replace(work, module=compiled(found(work.model), *options, work.report))
+    return replace(work, module=compiled(found(work.model), *options, work.report, settings.cache))
 
 
 def _evaluate(work: Work) -> Work:
@@ -356,7 +368,7 @@ def _evaluate(work: Work) -> Work:
 
     networks = Networks(work.graph, found(work.prepared).graph, found(work.model), found(work.module))
     settings, data = work.settings, found(work.test)
-    options = settings.batch_size, settings.check, work.report, settings.stream_length
+    options = settings.batch_size, settings.check, work.report, settings.stream_length, work.executor
     return replace(work, evaluated=evaluate(networks, data, *options))
 
 

@@ -17,6 +17,10 @@ def compile_(
     batch: Annotated[
         int, typer.Option("--batch", metavar="N", help="Samples that the module is mostly given at a time.")
     ] = 1,
+    cache: Annotated[
+        bool,
+        typer.Option("--cache/--no-cache", help="Whether kernels that were compiled before are used."),
+    ] = True,
 ) -> None:
     """Compile a saved model, verified, anew: the module that is there is replaced, and never loaded. A report beside it
     is written without the times of the module before."""
@@ -32,7 +36,7 @@ def compile_(
         report = Reporter()
         with report.step("compile"):
             model = mrt.load(directory)
-            module = compiled(model, target, batch, None, directory / TILINGS, report)
+            module = compiled(model, target, batch, None, directory / TILINGS, report, cache)
         files = module.files
         save_all(directory, files | recompiled_files(directory, model, len(files[MODULE_FILE])))
         typer.echo(record_text(module.record))

@@ -162,6 +162,9 @@ class Module:
         target = as_path(path, "path")
         atomic_write_all({target: self._linked.content, record_path(target): self.record.to_json()})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (self._linked.content, self._metadata)
+
     def _arrays(self, x: Array | Mapping[str, Array]) -> list[Array]:
         """The array of each input, in order."""
         if not isinstance(x, Mapping) and len(self.inputs) == 1:
@@ -248,6 +251,11 @@ def _metadata_of(path: Path, stored: Any) -> Metadata:
         return Metadata.from_json(bytes(stored.numpy()).decode())
     except (ModelFileError, UnicodeDecodeError) as error:
         raise ModelFileError(f"{path}: {error}") from None
+
+
+def _arrived(content: bytes, metadata: Metadata) -> Module:
+    """The module that came from another process."""
+    return Module(Library(content), metadata)
 
 
 def _joined(pieces: Sequence[Array], count: int) -> Array:

@@ -15,6 +15,7 @@ from mrt.batches import Batches
 from mrt.config import DatasetConfig, RunConfig
 from mrt.datasets import Dataset, content_digest, load_dataset
 from mrt.errors import ConfigError
+from mrt.execution import THREADS, Executor
 from mrt.module_record import MODULE_FILE, record_path
 from mrt.preparation import Prepared
 from mrt.progress import Reporter
@@ -44,12 +45,13 @@ Save = Callable[[], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Run:
-    """What the stages of one run share. graph: the float network as read."""
+    """What the stages of one run share. graph: the float network as read. executor: who takes samples."""
 
     config: RunConfig
     graph: Graph
     workspace: Workspace
     report: Reporter
+    executor: Executor = THREADS
 
 
 @dataclass(frozen=True)
@@ -88,11 +90,12 @@ def work_of(run: Run) -> Work:
         batch=config.compile.batch,
         tune=config.compile.tune,
         tilings=run.workspace.folder / TILINGS,
+        cache=config.compile.cache,
         batch_size=config.evaluate.batch_size,
         check=config.evaluate.check,
         stream_length=config.evaluate.stream_length,
     )
-    return Work(run.graph, settings, report=run.report, is_saved=True)
+    return Work(run.graph, settings, report=run.report, is_saved=True, executor=run.executor)
 
 
 def output_folder(config: RunConfig, output: Path | None) -> Path:
@@ -120,7 +123,8 @@ def calibration_batches(run: Run) -> Callable[[Graph], Batches] | None:
         data = dataset_of(run, section, "data.calibration")
         total = data.size if settings.samples is None else min(settings.samples, data.size)
         inputs = run.config.quantize.inputs
-        return Batches(_Repeated(data, settings.batch_size), graph.inputs, inputs, dict(data.integers), total)
+        source = _Repeated(data, settings.batch_size)
+        return Batches(source, graph.inputs, inputs, dict(data.integers), total, dataset=data)
 
     return given
 

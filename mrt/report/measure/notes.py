@@ -137,7 +137,8 @@ def _why_clipped(layer: Layer) -> str:
 
 
 def _of_time(report: Report) -> Iterator[Note]:
-    functions = [] if report.time is None else report.time.functions
+    is_whole = "time.functions.seconds" not in report.missing
+    functions = report.time.functions if report.time is not None and is_whole else []
     slow = [each for each in functions if each.share is not None and each.share >= SLOW and len(functions) > FEW]
     for function in sorted(slow, key=lambda each: -(each.share or 0))[:2]:
         rate = "" if function.rate is None else f", at {function.rate / 1e9:.0f} billion multiplications a second"
@@ -163,7 +164,7 @@ def _given(notes: Sequence[str], report: Report) -> Iterator[Note]:
         cost = "" if seconds is None else f" Stage quantize took {seconds:.1f} s in all; the network does no more work."
         yield Note(
             kind="done",
-            title=f"The means of {counted(corrected, 'output')} of layers were moved back",
+            title=f"The means of the outputs of {counted(corrected, 'layer')} were moved back",
             text=f"bias_correction: {method} adds to the biases what rounding had taken from them.{cost}",
         )
 
