@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mrt.model import QuantizedModel, load
     from mrt.preparation import PreparationConfig
     from mrt.quantization.options import QuantizationConfig
-    from mrt.runtime import Module, load_module
+    from mrt.runtime import Module, load_module, open_device
     from mrt.search import tune
     from mrt.symbol import Graph, Symbol
     from mrt.symbol.states import with_states
@@ -46,6 +46,7 @@ _HOMES = {
     "load": "mrt.model",
     "load_model": "mrt.frontend",
     "load_module": "mrt.runtime",
+    "open_device": "mrt.runtime",
     "prepare": "mrt.api",
     "quantize": "mrt.api",
     "transform": "mrt.transform",
@@ -89,6 +90,7 @@ __all__ = [
     "load",
     "load_model",
     "load_module",
+    "open_device",
     "prepare",
     "quantize",
     "transform",

@@ -44,7 +44,7 @@ from mrt.symbol.stream import Kept, Stream
 
 if TYPE_CHECKING:
     from mrt.progress import Reporter
-    from mrt.runtime import Module
+    from mrt.runtime import Device, Module
     from mrt.scoring import Evaluation
 
 
@@ -205,6 +205,7 @@ class QuantizedModel(Exporting):
         database: str | os.PathLike[str] | None = None,
         report: Reporter | None = None,
         cache: bool = True,
+        device: Device | None = None,
     ) -> Module:
         """The model compiled by TVM for `batch` samples at a time; the module takes any number.
 
@@ -215,13 +216,17 @@ class QuantizedModel(Exporting):
         `tune` what it knows is used and nothing is measured, without a folder it is forgotten. report: told of that.
         cache: whether kernels that were compiled before are taken from the user's cache, and new ones kept there
         (docs/compiled_module.md); the module is the same without.
+        device: where tilings are measured and the module runs, such as `open_device` gives; `native` is its CPU then.
         The integers are the same with all of these.
         Raises GraphError where the batch cannot be changed, CompilationError for a target that is not known, for
-        what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or broken.
+        what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or broken,
+        DeviceError for a device that cannot be reached or has not what the target names.
         """
         from mrt.backend import KernelCache, compile_model, plan_batch
+        from mrt.backend.devices import target_on
         from mrt.backend.tuning.tuner import Tuner
         from mrt.progress import Reporter, silent
+        from mrt.runtime import THIS_DEVICE, Linker
 
         if not isinstance(tune, TuneConfig | None):
             raise CompilationError(f"tune is {short(tune)}; an mrt.TuneConfig, or None, is needed")
@@ -229,17 +234,18 @@ class QuantizedModel(Exporting):
             raise CompilationError(f"report is {short(report)}; an mrt.progress.Reporter, or None, is needed")
         if database is not None:
             database = as_path(database, "database")
-        sized = self.rebatched(batch)
-        plan = plan_batch(sized.graph, target)
+        device = device or THIS_DEVICE
+        sized, on = self.rebatched(batch), target_on(device, target)
+        plan = plan_batch(sized.graph, on)
         sized = self.rebatched(plan.samples)
         parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, plan.target
         kept = KernelCache.usual() if cache else None
         if tune is None and database is None:
-            return compile_model(*parts, None, plan.workers, self.output_names, kept)
+            return compile_model(*parts, None, plan.workers, self.output_names, kept, device)
         with tempfile.TemporaryDirectory() as forgotten:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
-            tuner = Tuner(folder, trials, report or silent())
-            return compile_model(*parts, tuner, plan.workers, self.output_names, kept)
+            tuner = Tuner(folder, trials, report or silent(), device, Linker(on.mtriple, on.linker))
+            return compile_model(*parts, tuner, plan.workers, self.output_names, kept, device)
 
 
 def _stream(model: QuantizedModel, integer: bool) -> Stream:

@@ -28,11 +28,12 @@ from mrt.quantization.simulation.sensitivity import Sensitivity
 from mrt.quantization.tensor_plan import Plan
 from mrt.report.page import HTML_FILE
 from mrt.report.summary import summary_table
+from mrt.runtime import THIS_DEVICE, Device
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.evaluate import EVALUATE
 from mrt.stages.network import read_network
 from mrt.stages.quantize import QUANTIZE
-from mrt.stages.stage import output_folder
+from mrt.stages.stage import device_of, output_folder
 from mrt.steps import Work, plan, sensitivity
 from mrt.symbol import Graph
 from mrt.workspace import Origins, Workspace
@@ -60,10 +61,10 @@ def run_pipeline(
     todo = _chosen(first, last)
     workspace = Workspace(output_folder(config, output))
     report = report or Reporter()
-    with workspace.opened() as has_locks:
+    with workspace.opened() as has_locks, device_of(config) as device:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        run = run_of(config, workspace, report, graph)
+        run = run_of(config, workspace, report, graph, device)
         _check_sections(run, todo)
         origins = _origins(run, todo[-1])
         missing = _missing(run, todo, origins, None if first is None else todo[0])
@@ -117,12 +118,18 @@ def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Ite
             yield QUANTIZE.load(replace(run, executor=executor))
 
 
-def run_of(config: RunConfig, workspace: Workspace, report: Reporter, graph: Graph | None = None) -> Run:
+def run_of(
+    config: RunConfig,
+    workspace: Workspace,
+    report: Reporter,
+    graph: Graph | None = None,
+    device: Device = THIS_DEVICE,
+) -> Run:
     """The run of a configuration, with what its preset means for its network. graph: that network, if it was read."""
     with report.step("read"):
         graph = graph or read_network(config.model, config.prepare.split)
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
-    return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report)
+    return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report, device=device)
 
 
 def _origins(run: Run, last: Stage) -> dict[str, dict[str, str]]:

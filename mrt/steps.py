@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mrt.model_evaluation import Evaluated
     from mrt.report.facts import Report
     from mrt.report.measure.subject import Subject
-    from mrt.runtime import Module
+    from mrt.runtime import Device, Module
 
 _Found = TypeVar("_Found")
 MOST_TOLD = 6
@@ -90,6 +90,7 @@ class Work:
     chosen: the options of quantization with the bits that single tensors got. subject: what is to be reported on, None
     for nothing. started: when the work began, in seconds of `perf_counter`. network: the prepared network, compiled for
     calibration and for what the next step runs it for; None where that runs nothing. executor: who takes the samples.
+    device: where compiled code runs; None for this machine.
     """
 
     graph: Graph
@@ -111,6 +112,7 @@ class Work:
     subject: Subject | None = None
     measured: Report | None = None
     executor: Executor = THREADS
+    device: Device | None = None
 
 
 @dataclass(frozen=True)
@@ -348,19 +350,20 @@ def compiled(
     tilings: Path | None,
     report: Reporter,
     cache: bool = True,
+    device: Device | None = None,
 ) -> Module:
     """The model compiled as `QuantizedModel.compile` does. tilings: the folder of what tuning measured, used if it is
     there, and made where `tune` has it measured."""
     known = tilings if tilings and (tune or tilings.is_dir()) else None
     if known and not tune:
         report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
-    return model.compile(target, batch, tune, known, report, cache)
+    return model.compile(target, batch, tune, known, report, cache, device)
 
 
 def _compile(work: Work) -> Work:
     settings = work.settings
     options = settings.target, settings.batch, settings.tune, settings.tilings
-    return replace(work, module=compiled(found(work.model), *options, work.report, settings.cache))
+    return replace(work, module=compiled(found(work.model), *options, work.report, settings.cache, work.device))
 
 
 def _evaluate(work: Work) -> Work:
@@ -368,8 +371,13 @@ def _evaluate(work: Work) -> Work:
 
     networks = Networks(work.graph, found(work.prepared).graph, found(work.model), found(work.module))
     settings, data = work.settings, found(work.test)
-    options = settings.batch_size, settings.check, work.report, settings.stream_length, work.executor
-    return replace(work, evaluated=evaluate(networks, data, *options))
+    options = settings.batch_size, settings.check, work.report, settings.stream_length
+    # A device is one machine, which is asked from here.
+    executor = work.executor if work.device is None or work.device.is_here else THREADS
+    try:
+        return replace(work, evaluated=evaluate(networks, data, *options, executor))
+    finally:
+        networks.module.close()
 
 
 def _report(work: Work) -> Work:

@@ -50,14 +50,15 @@ ORDER = (
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
     "mrt.samples mrt.evaluation",
     "mrt.execution",
-    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress",
+    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress mrt.device_address",
     "mrt.messages mrt.plugins mrt.collector mrt.workers mrt.tvm_errors mrt.lean_tvm",
     "mrt.errors mrt.version",
 )
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
 BACKEND = (
     "mrt.backend",
-    "mrt.backend.runner mrt.backend.portable mrt.backend.explain mrt.backend.profile mrt.backend.native",
+    "mrt.backend.runner mrt.backend.portable mrt.backend.explain mrt.backend.profile mrt.backend.native "
+    "mrt.backend.devices",
     "mrt.backend.build mrt.backend.memory_plan",
     "mrt.backend.tuning mrt.backend.lowering",
     "mrt.backend.link mrt.backend.rewrites mrt.backend.computes mrt.backend.batches mrt.backend.peak",

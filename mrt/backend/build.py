@@ -29,7 +29,20 @@ from mrt.backend.tuning.tuner import Tuner
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
 from mrt.module_record import Provenance, Versions
-from mrt.runtime import MAIN, METADATA, REAL, THIS_MACHINE, Executable, KeptState, Linkable, Linker, Metadata, Module
+from mrt.runtime import (
+    MAIN,
+    METADATA,
+    REAL,
+    THIS_DEVICE,
+    THIS_MACHINE,
+    Device,
+    Executable,
+    KeptState,
+    Linkable,
+    Linker,
+    Metadata,
+    Module,
+)
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.states import compact, places_behind, states_of
@@ -65,10 +78,11 @@ def compile_model(
     workers: int = 1,
     output_names: Sequence[str] = (),
     cache: KernelCache | None = None,
+    device: Device = THIS_DEVICE,
 ) -> Module:
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
-    The arguments and errors are those of `lower_model`.
+    The arguments and errors are those of `lower_model`. device: where the module runs.
     """
     lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers, output_names, cache)
     lowered.builder.add_bytes(lowered.metadata.to_json().encode(), METADATA)
@@ -76,7 +90,7 @@ def compile_model(
     linkable = compile_linkable(
         builder.module(), machine, lowered.compiler, lowered.objects, lowered.linker, builder.shelf
     )
-    return Module(linkable, lowered.metadata)
+    return Module(linkable, lowered.metadata, device)
 
 
 def lower_model(
@@ -103,8 +117,10 @@ def lower_model(
     missing or broken.
     """
     machine, config = Machine.of(target), parse_target(target)
-    if tuner is not None and tuner.trials and not config.is_native:
-        raise CompilationError(f"target {target!r}: tuning measures on this machine; mcpu: native is needed")
+    if tuner is not None and tuner.trials and tuner.device.is_here and not config.is_native:
+        raise CompilationError(
+            f"target {target!r}: tuning measures on this machine; mcpu: native is needed, or a device of that CPU"
+        )
     linker = _linker(config)
     batch = _common_batch(graph, inputs, outputs, postprocess)
     made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,12 +33,24 @@ Cluster = Annotated[
     typer.Option("--cluster", metavar="N|ADDRESS", help="Work in N processes, or on the cluster of a Dask scheduler."),
 ]
 
+OnDevice = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="rpc://HOST:PORT/KEY", help="Where compiled code is tuned and run; by default here."
+    ),
+]
+
 app = typer.Typer(
     help="Trained float networks in, integer-only networks with a proof out.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def with_device(settings: list[str] | None, device: str | None) -> list[str]:
+    """The settings of `--set`, and that of `--device`."""
+    return [*(settings or ()), *([] if device is None else [f"device={json.dumps(device)}"])]
 
 
 @contextmanager

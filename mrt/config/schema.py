@@ -21,6 +21,8 @@ from pydantic import (
 
 from mrt.calibration import CalibrationConfig
 from mrt.compilation import TargetConfig, TuneConfig, keys_of
+from mrt.device_address import Address
+from mrt.errors import ConfigError
 from mrt.execution.options import ClusterConfig
 from mrt.options import Options
 from mrt.preparation import PreparationConfig
@@ -85,6 +87,14 @@ def _layout(value: str) -> str:
     if not arrow or sorted(source) != sorted(target) or len(set(source)) != len(source) or source[:1] != target[:1]:
         raise ValueError('two orders of the same axes, batch first, are needed, such as "NHWC->NCHW"')
     return f"{source}->{target}"
+
+
+def _device(value: str) -> str:
+    try:
+        Address.of(value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return value
 
 
 def _slice(value: tuple[int, int | None]) -> tuple[int, int | None]:
@@ -277,7 +287,8 @@ def _as_report(value: Any) -> Any:
 
 
 class RunConfig(Options):
-    """All sections of a configuration file."""
+    """All sections of a configuration file. device: where compiled code is tuned and run, rpc://host:port/key; this
+    machine by default."""
 
     model: ModelSection
     data: DataSection = DataSection()
@@ -288,4 +299,5 @@ class RunConfig(Options):
     evaluate: EvaluateSection = EvaluateSection()
     report: Annotated[ReportSection | Literal[False], BeforeValidator(_as_report)] = ReportSection()
     cluster: ClusterConfig | None = None
+    device: Annotated[str, AfterValidator(_device)] | None = None
     output: ConfigPath | None = None

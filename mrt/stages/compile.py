@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import tvm
 
+from mrt.backend.devices import target_on
 from mrt.backend.machine import Machine
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.model import load
@@ -38,7 +39,8 @@ def _origins(run: Run) -> Mapping[str, str]:
     A run that measures itself adds to these, and so does not depend on them.
     """
     config, database = run.config.compile, run.workspace.folder / TILINGS
-    target = Machine.of(config.target).target.export() if config.target.is_native else {}
+    wanted = target_on(run.device, config.target)
+    target = Machine.of(wanted).target.export() if config.target.is_native else {}
     tilings = {} if config.tune else {path.name: sha256_of(path) for path in sorted(database.glob("*.json"))}
     return {
         # The module is the same with and without the cache.

@@ -64,7 +64,8 @@ def _subject(run: Run, work: Work, samples: int) -> Subject:
         original=run.graph,
         prepared=prepared,
         model=model,
-        module=load_module(workspace.path(MODULE), model.digest),
+        # What runs on another device may not run here.
+        module=load_module(workspace.path(MODULE), model.digest) if run.device.is_here else None,
         data=test,
         source="data.test",
         samples=samples,
