@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mrt.errors import MRTError
-from mrt.symbol import Graph, Symbol
 from mrt.version import __version__
 
 if TYPE_CHECKING:
@@ -23,14 +22,17 @@ if TYPE_CHECKING:
     from mrt.quantization.options import QuantizationConfig
     from mrt.runtime import Module, load_module, open_device
     from mrt.search import tune
+    from mrt.symbol import Graph, Symbol
     from mrt.symbol.states import with_states
 
 _HOMES = {
     "CalibrationConfig": "mrt.calibration",
+    "Graph": "mrt.symbol",
     "Module": "mrt.runtime",
     "PreparationConfig": "mrt.preparation",
     "QuantizationConfig": "mrt.quantization.options",
     "QuantizedModel": "mrt.model",
+    "Symbol": "mrt.symbol",
     "TargetConfig": "mrt.compilation",
     "TuneConfig": "mrt.compilation",
     "batch_first": "mrt.frontend",
@@ -52,7 +54,8 @@ _HOMES = {
     "verify": "mrt.certificate",
     "with_states": "mrt.symbol.states",
 }
-"""Where each public name lives; imported on first use, so that `import mrt` does not load TVM."""
+"""Where each public name lives; imported on first use, so that `import mrt` loads no more than this, and the command
+can be interrupted from its first moment."""
 
 
 def __getattr__(name: str) -> Any:

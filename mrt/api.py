@@ -10,6 +10,7 @@ from mrt.batches import Batches as BatchesByName
 from mrt.batches import batches_of
 from mrt.calibration import CalibrationConfig
 from mrt.errors import ConfigError, DataError
+from mrt.execution.opened import executor_of
 from mrt.frontend.anything import Reading, read_anything
 from mrt.frontend.shared.inputs import BatchAxes, Shapes, Values
 from mrt.messages import short
@@ -44,6 +45,7 @@ def quantize(
     states: Mapping[str, str] | None = None,
     initial: Values | None = None,
     batch_axes: BatchAxes | None = None,
+    executor: Any = None,
 ) -> QuantizedModel:
     """The integer form of a float network, calibrated on `batches`.
 
@@ -55,7 +57,7 @@ def quantize(
     a network whose own quantizers say all ranges: where they do not, the error names the tensors that need data.
     runner: what runs the float graph, and parts of the integer one, called from several threads at once; TVM by
     default. progress: True for bars, on a terminal and in notebooks; None for silence; or a function that is told the
-    number of samples calibrated.
+    number of samples calibrated. executor: a distributed.Client, whose workers take the samples; None for threads.
 
     Of a model that is read here: example_inputs: what forward() of a module is called with, a tensor, a tuple or a
     mapping by the names of its parameters, by default a batch; it is traced by torch.export. shapes, values, states,
@@ -66,6 +68,7 @@ def quantize(
     calibration = checked(calibration, CalibrationConfig, "calibration")
     preparation = checked(preparation, PreparationConfig, "preparation")
     _check_runner(runner)
+    workers = executor_of(executor)
     _check_corrected(quantization, batches)
     data = None if batches is None else _Data(batches)
     first = None if data is None else data.first
@@ -80,6 +83,7 @@ def quantize(
             data=None if data is None else data.given(quantization),
             runner=runner,
             report=report,
+            executor=workers,
         )
         return found(run_steps(work, QUANTIZE).model)
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mrt.datasets.dataset import are_many_integers
+from mrt.calibration.stream import Readable
+from mrt.datasets.dataset import Dataset, are_many_integers
 from mrt.errors import DataError
 from mrt.messages import inputs_option
 from mrt.quantization.options import InputConfig
@@ -24,7 +25,8 @@ class Batches:
     those whose integers are declared.
     integers: the dtype of what was taken for real values though it came as integers, by input; filled while iterating.
     total: how many samples there are; 0 where that is not known. stream: of a network with states, its float form: the
-    samples are one stream then, in their order, along which it says what the states hold.
+    samples are one stream then, in their order, along which it says what the states hold. dataset: what the source
+    gives, in its order, if it is one of a configuration.
     """
 
     source: Iterable[Any]
@@ -33,6 +35,12 @@ class Batches:
     integers: dict[str, str] = field(default_factory=dict)
     total: int = 0
     stream: Stream | None = None
+    dataset: Dataset | None = None
+
+    @property
+    def readable(self) -> Readable | None:
+        """The samples, for whoever reads those by himself that he works on; None where they are given in order only."""
+        return None if self.dataset is None or self.stream is not None else _Readable(self)
 
     def __iter__(self) -> Iterator[dict[str, Array]]:
         """Raises DataError naming the batch for what is no array, and for values of given inputs beyond the declared.
@@ -41,17 +49,18 @@ class Batches:
         taken as a batch gives them, all or none.
         """
         stream = self.stream and self.stream.anew()
-        entries = {s.name: _entry(s, self.given[s.name]) for s in self.inputs if s.name in self.given}
         for number, batch in enumerate(self.source):
-            where = f"calibration batch {number}"
-            found, _ = parts_of(batch, self._names_in(batch), where)
-            arrays = arrays_of(found, self._names_in(found), where)
-            given = [symbol for symbol in self.inputs if symbol.name in arrays]
-            try:
-                real = {s.name: self._real(s, arrays[s.name], entries.get(s.name)) for s in given}
-            except DataError as error:
-                raise DataError(f"{where}: input {error}") from None
-            yield real if stream is None or len(given) == len(self.inputs) else stream.completed(real)
+            real = self.checked(batch, f"calibration batch {number}")
+            yield real if stream is None or len(real) == len(self.inputs) else stream.completed(real)
+
+    def checked(self, batch: Any, where: str) -> dict[str, Array]:
+        """A batch by input name, integers of given inputs made real. where: what messages call it."""
+        found, _ = parts_of(batch, self._names_in(batch), where)
+        arrays = arrays_of(found, self._names_in(found), where)
+        try:
+            return {s.name: self._real(s, arrays[s.name]) for s in self.inputs if s.name in arrays}
+        except DataError as error:
+            raise DataError(f"{where}: input {error}") from None
 
     def _names_in(self, batch: Any) -> list[str]:
         """The names of the inputs that a batch must give: states only where it gives one of them."""
@@ -64,8 +73,9 @@ class Batches:
         """What a reader of the model should know of the data that was seen."""
         return integer_notes(self.integers, self.given)
 
-    def _real(self, symbol: Symbol, x: Array, entry: TensorQuantization | None) -> Array:
-        if entry is not None:
+    def _real(self, symbol: Symbol, x: Array) -> Array:
+        if symbol.name in self.given:
+            entry = _entry(symbol, self.given[symbol.name])
             integers = entry.quantize(x)
             if symbol.type.is_integer:
                 return integers
@@ -73,6 +83,30 @@ class Batches:
         if symbol.type.is_float and are_many_integers(x):
             self.integers.setdefault(symbol.name, x.dtype.name)
         return x
+
+
+@dataclass(frozen=True, eq=False)
+class _Readable:
+    """The samples of batches, by number."""
+
+    batches: Batches
+
+    @property
+    def total(self) -> int:
+        return self.batches.total
+
+    def batch(self, first: int, stop: int) -> dict[str, Array]:
+        if self.batches.dataset is None:
+            raise ValueError("these batches are given in order only")
+        return self.batches.checked(self.batches.dataset.batch(first, stop), f"samples {first} to {stop - 1}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        batches = self.batches
+        return _arrived, (batches.dataset, batches.inputs, dict(batches.given), batches.total)
+
+
+def _arrived(dataset: Dataset, inputs: tuple[Symbol, ...], given: Mapping[str, InputConfig], total: int) -> _Readable:
+    return _Readable(Batches((), inputs, given, total=total, dataset=dataset))
 
 
 def integer_notes(integers: Mapping[str, str], given: Mapping[str, InputConfig]) -> tuple[str, ...]:

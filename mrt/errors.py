@@ -50,5 +50,9 @@ class BusyError(MRTError):
     """Another process is writing into the folder of results."""
 
 
+class ClusterError(MRTError):
+    """Workers on other processes or machines cannot be used, or were lost; names what failed."""
+
+
 class DeviceError(MRTError):
     """A device cannot be reached, does not fit, or ended its session; names it and what was being done."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrt.errors import DataError, GraphError
+from mrt.execution import Program
 from mrt.symbol import Array, Evaluate, Graph, Runner, Symbol
 from mrt.symbol.rebatch import batch_of, sized
 
@@ -227,16 +228,18 @@ def compare(
     for feeds in batches:
         count = len(next(iter(feeds.values())))
         part = None if labels is None else labels[total.samples : total.samples + count]
-        total += _compare_batch(reference(feeds), measured(feeds), part, count)
+        total += compare_batch(reference(feeds), measured(feeds), part)
         if progress is not None:
             progress(total.samples)
     return total
 
 
-def _compare_batch(f: Measured, q: Measured, labels: Array | None, count: int) -> Comparison:
+def compare_batch(f: Measured, q: Measured, labels: Array | None) -> Comparison:
+    """What float and integer network give for some samples, scored. labels: integers [samples], or None."""
     noise = sum((quantization_noise(a, b) for a, b in zip(f.logits, q.logits, strict=True)), Noise())
     scored = (Share(), Share()) if labels is None else (top1(f.scores[0], labels), top1(q.scores[0], labels))
     lost, won = (0, 0) if labels is None else paired(f.scores[0], q.scores[0], labels)
+    count = len(f.logits[0])
     return Comparison(count, *scored, agreement(f.scores[0], q.scores[0]), noise, lost, won)
 
 
@@ -246,6 +249,12 @@ def run_batched(graph: Graph, runner: Runner, batch_size: int) -> Evaluate:
     A graph that bakes its batch in runs with the one it has. Raises GraphError for an output whose axis 0 is not the
     batch.
     """
+    program = batched(graph, runner, batch_size)
+    return lambda feeds: in_batches(program, feeds)
+
+
+def batched(graph: Graph, runner: Runner, batch_size: int) -> Program:
+    """The graph for `batch_size` samples, or for those that it bakes in; GraphError as `run_batched`."""
     wanted = sized(graph, batch_size)
     batch = batch_of(wanted)
     for symbol in wanted.outputs:
@@ -253,17 +262,17 @@ def run_batched(graph: Graph, runner: Runner, batch_size: int) -> Evaluate:
             raise GraphError(
                 f"output {symbol.name} is {symbol.type}; to be scored its axis 0 must be the batch, {batch}"
             )
-    evaluate = runner.prepare(wanted)
+    return Program(wanted, runner)
 
-    def run(feeds: Mapping[str, Array]) -> list[Array]:
-        count = len(next(iter(feeds.values())))
-        parts = [
-            evaluate({name: _padded(x[start : start + batch], batch) for name, x in feeds.items()})
-            for start in range(0, count, batch)
-        ]
-        return [np.concatenate(outputs)[:count] for outputs in zip(*parts, strict=True)]
 
-    return run
+def in_batches(program: Program, feeds: Mapping[str, Array]) -> list[Array]:
+    """What a program that `batched` made gives for any number of samples."""
+    count, batch = len(next(iter(feeds.values()))), batch_of(program.graph)
+    parts = [
+        program({name: _padded(x[start : start + batch], batch) for name, x in feeds.items()})
+        for start in range(0, count, batch)
+    ]
+    return [np.concatenate(outputs)[:count] for outputs in zip(*parts, strict=True)]
 
 
 def _padded(x: Array, batch: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,18 +17,22 @@ from mrt.evaluation import (
     Measure,
     Measured,
     TensorError,
+    batched,
     compare,
+    compare_batch,
     counterparts,
-    run_batched,
+    in_batches,
     sample_walk,
     tensor_error,
 )
+from mrt.execution import THREADS, Executor, Program
 from mrt.model import QuantizedModel
 from mrt.module_record import MODULE_FILE
 from mrt.progress import Reporter
 from mrt.report.errors import ErrorTable
 from mrt.runtime import Module
-from mrt.symbol import Array, Graph
+from mrt.symbol import Array, Graph, NumpyRunner
+from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.states import states_of
 from mrt.symbol.stream import Stream, stream_of
 
@@ -52,26 +56,74 @@ class Evaluated:
 
 
 def evaluate(
-    networks: Networks, data: Dataset, batch_size: int, check: int, report: Reporter, stream_length: int | None = None
+    networks: Networks,
+    data: Dataset,
+    batch_size: int,
+    check: int,
+    report: Reporter,
+    stream_length: int | None = None,
+    executor: Executor = THREADS,
 ) -> Evaluated:
     """Scores `data`; compares the compiled integers of its first `check` samples with `Graph.evaluate`.
 
     batch_size: of the float runs. stream_length: networks with states run along the data in its order, each with states
     of its own, which are what they are at first after so many samples (None: never); where they are compared tensor by
-    tensor all have those of the float network.
+    tensor all have those of the float network. executor: whose workers take samples, unless these are a stream.
     Raises VerificationError where integers differ, DataError for unusable data.
     """
-    has_states = bool(states_of(networks.model.graph))
-    if has_states:
-        measure, integers = _along_streams(networks, stream_length)
-    else:
-        measure = _float_measure(networks, batch_size)
-        integers = partial(_integer_measure, networks.model, networks.module)
-    filler = stream_of(networks.prepared, TvmRunner(), stream_length) if has_states else None
-    errors = _check_samples(networks, data.first(min(check, data.size)), filler)
+    checked = data.first(min(check, data.size))
+    if not states_of(networks.model.graph):
+        errors = _check_samples(networks, checked, None, report, executor)
+        return Evaluated(_compared(networks, data, batch_size, report, executor), errors)
+    filler = stream_of(networks.prepared, TvmRunner(), stream_length)
+    errors = _check_samples(networks, checked, filler, report, THREADS)
     with report.progress("evaluate", data.size) as progress:
-        compared = compare(data.batches(batch_size), data.labels, measure, integers, progress)
-    return Evaluated(compared, errors)
+        measures = _along_streams(networks, stream_length)
+        return Evaluated(compare(data.batches(batch_size), data.labels, *measures, progress), errors)
+
+
+def _compared(networks: Networks, data: Dataset, batch_size: int, report: Reporter, executor: Executor) -> Comparison:
+    """The scores of all samples, added up in their order. TVM uses all cores for a batch."""
+    model, runner = networks.model, TvmRunner()
+    programs = [batched(graph, runner, batch_size) for graph in (networks.original, networks.prepared)]
+    parts = [_Samples.of(data, k, min(k + batch_size, data.size)) for k in range(0, data.size, batch_size)]
+    work = partial(_compare_samples, model.postprocess is not None)
+    total = Comparison()
+    with report.progress("evaluate", data.size) as progress:
+        for found in executor.in_order(work, parts, (*programs, networks.module), most=1):
+            total += found
+            progress(total.samples)
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """The samples of a dataset from one to another, and their labels."""
+
+    data: Dataset
+    start: int
+    stop: int
+    labels: Array | None
+
+    @classmethod
+    def of(cls, data: Dataset, start: int, stop: int) -> _Samples:
+        return cls(data, start, stop, None if data.labels is None else data.labels[start:stop])
+
+    @property
+    def feeds(self) -> dict[str, Array]:
+        return self.data.batch(self.start, self.stop)
+
+
+def _compare_samples(
+    has_tail: bool, samples: _Samples, original: Program, prepared: Program, module: Module
+) -> Comparison:
+    """has_tail: whether a float tail stands behind the integer outputs."""
+    feeds = samples.feeds
+    integers = _listed(module.run_integer({entry.name: entry.quantize(feeds[entry.name]) for entry in module.inputs}))
+    logits = [entry.dequantize(value) for entry, value in zip(module.outputs, integers, strict=True)]
+    measured = Measured(_listed(module(feeds)) if has_tail else logits, logits)
+    reference = Measured(in_batches(original, feeds), in_batches(prepared, feeds))
+    return compare_batch(reference, measured, samples.labels)
 
 
 def _along_streams(networks: Networks, length: int | None) -> tuple[Measure, Measure]:
@@ -94,35 +146,67 @@ def _along_streams(networks: Networks, length: int | None) -> tuple[Measure, Mea
     return reference, measured
 
 
-def _check_samples(networks: Networks, data: Dataset, filler: Stream | None) -> ErrorTable:
+def _check_samples(
+    networks: Networks, data: Dataset, filler: Stream | None, report: Reporter, executor: Executor
+) -> ErrorTable:
     """Compares the compiled integers with `graph.evaluate`, and its tensors with those of the float graph.
 
     filler: says what the states of a network that has some hold.
     Gives the errors against float. Raises VerificationError naming the first output and sample whose integers differ.
     """
-    model, module = networks.model, networks.module
-    forms = {form.name: form for form in _measurable(model, networks.prepared)}
-    origins = {form.origin for form in forms.values()}
-    outputs = {entry.name for entry in model.outputs}
-    walk, walk_float = sample_walk(model.graph), sample_walk(networks.prepared)
+    forms = _measurable(networks.model, networks.prepared)
+    programs = [Program(graph, NumpyRunner()) for graph in (networks.model.graph, networks.prepared)]
+    samples: Iterable[_Sample] = (_Sample(data, place) for place in range(data.size))
+    if filler is not None:
+        samples = (_Sample(data, place, filler.completed(feeds)) for place, feeds in enumerate(data.batches(1)))
     errors: dict[str, TensorError] = {}
-    done = 0
-    for given in data.batches(1):
-        feeds = given if filler is None else filler.completed(given)
-        integers = model.quantize_inputs(feeds)
+    with report.progress("compare tensors", data.size) as progress:
+        results = executor.in_order(_CheckSample(forms), samples, (*programs, networks.module), most=1)
+        for done, found in enumerate(results, 1):
+            for name, error in found.items():
+                errors[name] = errors.get(name, TensorError()) + error
+            progress(done)
+    return ErrorTable.of(networks.model.digest, data.size, forms, errors)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """One sample of a dataset; given: its arrays, where they are more than the dataset holds."""
+
+    data: Dataset
+    place: int
+    given: Mapping[str, Array] | None = None
+
+    @property
+    def feeds(self) -> Mapping[str, Array]:
+        return self.data.batch(self.place, self.place + 1) if self.given is None else self.given
+
+
+@dataclass(frozen=True, eq=False)
+class _CheckSample:
+    """Gives the errors of the tensors of one sample; forms: those that are measured."""
+
+    forms: Sequence[Counterpart]
+
+    def __call__(self, sample: _Sample, integer: Program, prepared: Program, module: Module) -> dict[str, TensorError]:
+        forms = {form.name: form for form in self.forms}
+        origins = {form.origin for form in self.forms}
+        outputs = {entry.name for entry in module.outputs}
+        feeds = sample.feeds
+        integers = {entry.name: entry.quantize(feeds[entry.name]) for entry in module.inputs}
         found = _listed(module.run_integer(integers))
-        real = {symbol.name: value for symbol, value in walk_float(feeds) if symbol.name in origins}
+        real = {symbol.name: value for symbol, value in sample_walk(prepared.graph)(feeds) if symbol.name in origins}
         meant: dict[str, Array] = {}
-        for symbol, value in walk(integers):
+        errors: dict[str, TensorError] = {}
+        for symbol, value in sample_walk(integer.graph)(integers):
             if symbol.name in outputs:
                 meant[symbol.name] = value
             form = forms.get(symbol.name)
             if form is not None and real[form.origin].shape == value.shape:
                 error = tensor_error(real[form.origin], value, form.scale, form.zero_point)
                 errors[form.name] = errors.get(form.name, TensorError()) + error
-        _check_bits(model, found, meant, done)
-        done += 1
-    return ErrorTable.of(model.digest, done, tuple(forms.values()), errors)
+        _check_bits(module.outputs, found, meant, sample.place)
+        return errors
 
 
 def _measurable(model: QuantizedModel, prepared: Graph) -> tuple[Counterpart, ...]:
@@ -134,25 +218,16 @@ def _measurable(model: QuantizedModel, prepared: Graph) -> tuple[Counterpart, ..
     return tuple(form for form in forms if form.origin in names)
 
 
-def _check_bits(model: QuantizedModel, found: list[Array], meant: Mapping[str, Array], sample: int) -> None:
-    for entry, compiled in zip(model.outputs, found, strict=True):
+def _check_bits(
+    outputs: Sequence[TensorQuantization], found: list[Array], meant: Mapping[str, Array], sample: int
+) -> None:
+    for entry, compiled in zip(outputs, found, strict=True):
         wanted = meant[entry.name][: len(compiled)]
         if not np.array_equal(compiled, wanted):
             raise VerificationError(
                 f"output {entry.name}: the compiled integers of sample {sample} differ from graph.evaluate in "
                 f"{int((compiled != wanted).sum())} of {wanted.size} elements; do not use {MODULE_FILE}"
             )
-
-
-def _float_measure(networks: Networks, batch_size: int) -> Callable[[Mapping[str, Array]], Measured]:
-    """The scores of the network as read, the logits of the prepared one."""
-    original, prepared = (run_batched(g, TvmRunner(), batch_size) for g in (networks.original, networks.prepared))
-    return lambda feeds: Measured(original(feeds), prepared(feeds))
-
-
-def _integer_measure(model: QuantizedModel, module: Module, feeds: Mapping[str, Array]) -> Measured:
-    logits = model.dequantize_outputs(_listed(module.run_integer(model.quantize_inputs(feeds))))
-    return Measured(_listed(module(feeds)) if model.postprocess is not None else logits, logits)
 
 
 def _listed(outputs: Array | list[Array]) -> list[Array]:

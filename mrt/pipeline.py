@@ -12,11 +12,15 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from mrt.config import RunConfig
 from mrt.errors import ConfigError, MRTError
+from mrt.execution.opened import opened
 from mrt.progress import Reporter
 from mrt.quantization.plan.trained import brings_quantization
 from mrt.quantization.presets import with_preset
@@ -64,7 +68,8 @@ def run_pipeline(
         _check_sections(run, todo)
         origins = _origins(run, todo[-1])
         missing = _missing(run, todo, origins, None if first is None else todo[0])
-        with _keeping_finished(workspace, report):
+        with _keeping_finished(workspace, report), opened(config.cluster if missing else None) as executor:
+            run = replace(run, executor=executor)
             for stage in missing:
                 started = _run_stage(stage, run, origins[stage.name], started)
             _put_in_place(run, todo[-1])
@@ -82,7 +87,8 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
 
     Raises ConfigError where no run has calibrated it as the configuration says, or one of its overrides fits nothing.
     """
-    with _calibrated(config, output, Reporter()) as work:
+    report = Reporter(Console(stderr=True))
+    with _calibrated(config, output, report) as work, report.step("plan"):
         return plan(work)
 
 
@@ -91,7 +97,8 @@ def sensitivity_of_run(config: RunConfig, output: Path | None = None, report: Re
 
     Raises ConfigError as `plan_of_run` does, or where there is no calibration data to measure that on.
     """
-    with _calibrated(config, output, report or Reporter()) as work:
+    report = report or Reporter()
+    with _calibrated(config, output, report) as work, report.step("sensitivity"):
         return sensitivity(work)
 
 
@@ -107,7 +114,8 @@ def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Ite
                 f"{workspace.folder} holds no calibration made from just this configuration, its model and its data; "
                 f"run it first (mrt run CONFIG.yaml --to {needed[-1].name})"
             )
-        yield QUANTIZE.load(run)
+        with opened(config.cluster) as executor:
+            yield QUANTIZE.load(replace(run, executor=executor))
 
 
 def run_of(
@@ -118,9 +126,10 @@ def run_of(
     device: Device = THIS_DEVICE,
 ) -> Run:
     """The run of a configuration, with what its preset means for its network. graph: that network, if it was read."""
-    graph = graph or read_network(config.model, config.prepare.split)
+    with report.step("read"):
+        graph = graph or read_network(config.model, config.prepare.split)
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
-    return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report, device)
+    return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report, device=device)
 
 
 def _origins(run: Run, last: Stage) -> dict[str, dict[str, str]]:
@@ -183,7 +192,8 @@ def _put_in_place(run: Run, last: Stage) -> None:
 def _run_stage(stage: Stage, run: Run, origins: Origins, started: float) -> float:
     """Runs, saves and records one stage; gives the time when it ended."""
     try:
-        files = stage.run(run)()
+        with run.report.step(stage.name):
+            files = stage.run(run)()
         ended = time.perf_counter()
         run.workspace.record(stage.name, origins, files, round(ended - started, 3))
     except OSError as error:

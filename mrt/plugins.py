@@ -26,6 +26,12 @@ _asked_for: dict[str, PluginError | None] = {}
 _loaded: set[str] = set()
 
 
+def packages() -> tuple[str, ...]:
+    """The installed packages with entry points, each with its version; PluginError as `load_plugins`."""
+    found = {point.dist.name: point.dist.version for point in _entry_points() if point.dist is not None}
+    return tuple(f"{name} {version}" for name, version in found.items())
+
+
 def load_plugins(part: str) -> None:
     """Has every installed package register its `part`, once; other threads wait until that is done.
 

@@ -32,6 +32,7 @@ from mrt.backend import computes as _computes
 from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
 from mrt.backend.explain import compiled_text, explain
+from mrt.backend.link.kernel_cache import KernelCache
 from mrt.backend.lowering.module import build_module
 from mrt.backend.native import NativeCode, NativeFunction, compile_native
 from mrt.backend.portable import build_portable
@@ -43,6 +44,7 @@ del _computes, _lean_tvm
 
 __all__ = [
     "ONE_THREAD",
+    "KernelCache",
     "Kind",
     "NativeCode",
     "NativeFunction",

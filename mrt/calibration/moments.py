@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from mrt.calibration.layer_moments import LayerMoments
-from mrt.calibration.stream import Batch, Chunk, chunks
+from mrt.calibration.network import Values, values_at
+from mrt.calibration.stream import Chunk, Place
+from mrt.execution import THREADS, Executor, Program
 from mrt.symbol import Array, Symbol
-from mrt.workers import in_order
 
 BLOCK = 256
 """Rows that are multiplied at once: sums of products of 8-bit integers stay below 2^24, which float32 holds exactly."""
@@ -23,10 +25,6 @@ ROWS, ROWS_FOR_EACH_INPUT = 2**14, 32
 OUTPUT_BITS = 15
 """An output is rounded to steps of its largest magnitude over at most 2^15, which adds noise at -90 dB or less."""
 GOLDEN = (math.sqrt(5) - 1) / 2
-
-Values = Callable[[Mapping[str, Array]], Iterable[tuple[Array, Array]]]
-"""From the arrays of a chunk by input name to what each layer reads, in the integers' network or as float, and what it
-gives in float; real values, in the order of the layers. It is called from several threads at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,31 +94,70 @@ class Reading:
 
 def gather(
     readings: Sequence[Reading],
-    batches: Iterable[Batch | Array],
-    inputs: Sequence[Symbol],
-    values: Values,
-    length: int,
+    parts: Iterable[Chunk | Place],
+    given: Values,
     samples: int,
-    limit: int | None = None,
-    at_once: int | None = None,
+    executor: Executor = THREADS,
 ) -> dict[str, LayerMoments]:
-    """The moments of layers, by name, over the samples of `batches`, at most `limit`.
+    """The moments of layers, by name, over all parts.
 
-    inputs: of the graph. values: gives what the layers read and give for a chunk of `length` samples; a tensor whose
-    axis 0 is of another length belongs to one sample. samples: how many there are, by which the positions are shared
-    out. at_once: how many chunks, if fewer than there are cores.
+    given: gives what each layer reads, unless that is an input, and what it gives, in any order; real values. A tensor
+    whose axis 0 is not as long as a chunk belongs to one sample. samples: how many there are, by which the positions
+    are shared out.
 
-    They depend on the samples and their order alone: not on batches, chunks or cores.
+    They depend on the samples and their order alone: not on batches, chunks or who works on them.
     """
-    sums = [_Sums(reading, max(min(samples, limit or samples), 1)) for reading in readings]
+    outputs = given.program.graph.outputs
+    names = tuple(outputs[place].name for place in given.places)
+    layers = {each.layer.name: {**vars(each), "layer": None} for each in readings}
+    begin = _Gathering(layers, names, given.places, given.batch, max(samples, 1))
+    found = executor.gathered(begin, parts, (given.program,), given.at_once)
+    return dict(found.layers)
 
-    def add(chunk: Chunk) -> None:
-        for each, (x, y) in zip(sums, values(chunk.arrays), strict=True):
-            each.add(x, y, chunk, length)
 
-    for _ in in_order(add, chunks(batches, inputs, length, limit), at_once):
-        pass
-    return {each.reading.layer.name: each.finish() for each in sums}
+@dataclass(frozen=True, eq=False)
+class _LayersMoments:
+    """The moments of layers by name."""
+
+    layers: Mapping[str, LayerMoments]
+
+    def merge(self, other: _LayersMoments) -> _LayersMoments:
+        return _LayersMoments({name: found.merge(other.layers[name]) for name, found in self.layers.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class _Gathering:
+    """Begins to gather. readings: by the name of the layer the fields of its `Reading`, but for the layer itself.
+    names: of the tensors that the program gives at `places`."""
+
+    readings: Mapping[str, Mapping[str, Any]]
+    names: tuple[str, ...]
+    places: tuple[int, ...]
+    batch: int
+    samples: int
+
+    def __call__(self, program: Program) -> _Gatherer:
+        return _Gatherer(self, program)
+
+
+class _Gatherer:
+    """Gathers the moments of the chunks that one process is given."""
+
+    def __init__(self, gathering: _Gathering, program: Program) -> None:
+        self._gathering, self._program, by_name = gathering, program, program.graph.by_name
+        readings = (Reading(**{**fields, "layer": by_name[name]}) for name, fields in gathering.readings.items())
+        self._sums = [_Sums(reading, gathering.samples) for reading in readings]
+
+    def add(self, part: Chunk | Place) -> None:
+        chunk, gathering = part.read(), self._gathering
+        values = values_at(gathering.places, self._program, chunk.arrays)
+        known = {**chunk.arrays, **dict(zip(gathering.names, values, strict=True))}
+        for each in self._sums:
+            layer = each.reading.layer
+            each.add(known[layer.inputs[0].name], known[layer.name], chunk, gathering.batch)
+
+    def total(self) -> _LayersMoments:
+        return _LayersMoments({each.reading.layer.name: each.finish() for each in self._sums})
 
 
 def _drawn(first: int, positions: int, wanted: int) -> Array:

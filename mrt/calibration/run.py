@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from threading import Lock
 
 from mrt.algorithm_registry import find_algorithm
 from mrt.calibration.channels import ChannelObserver, by_channel
 from mrt.calibration.derived import derive, find_derived
-from mrt.calibration.network import FloatNetwork, Values
+from mrt.calibration.network import FloatNetwork, values_at
 from mrt.calibration.observers import MeanObserver, RangeObserver, Ranging
 from mrt.calibration.options import CalibrationConfig
 from mrt.calibration.range_method import RangeMethod
 from mrt.calibration.ranges import Calibration, Channels, Needs, Range, range_of
-from mrt.calibration.stream import Chunk, chunks, reject_non_finite
+from mrt.calibration.stream import Chunk, Place, places, reject_non_finite
 from mrt.collector import give_back_freed
 from mrt.errors import DataError, GraphError
+from mrt.execution import THREADS, Executor, Program
 from mrt.symbol import Array, Graph, Runner, Symbol
 from mrt.symbol.channels import channel_axes
 from mrt.symbol.rebatch import batch_of
-from mrt.workers import in_order
 
 _Moment = tuple[Channels, int]
 """The mean of the values of channels, to this power."""
@@ -34,6 +35,7 @@ def calibrate(
     runner: Runner,
     progress: Callable[[int], None] | None = None,
     network: FloatNetwork | None = None,
+    executor: Executor = THREADS,
 ) -> Calibration:
     """What is needed of the tensors of a float graph, over the samples of `batches`; ranges by the method of `config`.
 
@@ -42,10 +44,10 @@ def calibrate(
     `config`, where it is asked for values besides.
 
     The stream is cut into chunks of at most `config.batch_size` samples, fewer where their observed tensors would take
-    more than CHUNK_BYTES; the graph is compiled once for that, or for the batch that it bakes in. Each core takes a
-    chunk at a time, as long as those at once stay below OBSERVED_BYTES (`FloatNetwork`). Results depend neither on
-    batches nor on cores, memory on neither samples nor `config.batch_size`. Parameters are observed exactly, whatever
-    the method.
+    more than CHUNK_BYTES; the graph is compiled once for that, or for the batch that it bakes in. Each core of
+    `executor` takes a chunk at a time, while those at once on a machine stay below OBSERVED_BYTES (`FloatNetwork`).
+    Results depend neither on batches nor on cores, memory on neither samples nor `config.batch_size`. Parameters are
+    observed exactly, whatever the method.
 
     Raises GraphError for an unknown name, DataError for unusable data, naming the sample that makes NaN or infinity.
     """
@@ -65,7 +67,7 @@ def calibrate(
     if fed or computed:
         run = [symbol for symbol in computed if symbol not in derived]
         network = network or FloatNetwork(graph, runner, config.batch_size)
-        _observe_samples(network, batches, fed, run, seen, config, progress)
+        _observe_samples(network, batches, fed, run, seen, config, progress, executor)
         give_back_freed()
     _derive_rest(graph, derived, axes, seen)
     means, squares = (
@@ -112,22 +114,26 @@ def _observe_samples(
     batches: Iterable[Mapping[str, Array]],
     fed: Sequence[Symbol],
     run: Sequence[Symbol],
-    seen: Mapping[str, _Seen],
+    seen: dict[str, _Seen],
     config: CalibrationConfig,
     progress: Callable[[int], None] | None,
+    executor: Executor,
 ) -> None:
-    """Adds to `seen` what all samples show of the inputs `fed` and of the tensors `run`, chunk by chunk."""
-    given, inputs = network.values(run, beside=fed), network.graph.inputs
-    blank = {symbol.name: seen[symbol.name].copy() for symbol in (*fed, *run)}
+    """Puts into `seen` what all samples show of the inputs `fed` and of the tensors `run`."""
+    given = network.values(run, beside=fed)
+    names = [symbol.name for symbol in fed], [symbol.name for symbol in run]
+    blank = {symbol.name: seen[symbol.name] for symbol in (*fed, *run)}
+    begin = _Observing(*names, given.places, given.batch, blank)
+    done = 0
 
-    def observe(chunk: Chunk) -> tuple[Chunk, dict[str, _Seen]]:
-        return chunk, _observed(fed, run, given, chunk, {name: state.copy() for name, state in blank.items()})
-
-    for chunk, found in in_order(observe, chunks(batches, inputs, given.batch, config.samples), given.at_once):
-        for name, state in found.items():
-            seen[name].merge(state)
+    def finished(part: Chunk | Place) -> None:
+        nonlocal done
+        done += part.count
         if progress is not None:
-            progress(chunk.first + chunk.count)
+            progress(done)
+
+    parts = places(batches, network.graph.inputs, given.batch, config.samples)
+    seen.update(executor.gathered(begin, parts, (given.program,), given.at_once, finished).tensors)
 
 
 def _channels_apart(graph: Graph, computed: Sequence[Symbol]) -> dict[Symbol, int]:
@@ -183,16 +189,15 @@ class _Seen:
             self.range = self.range.observe(rows)
         self.means = {moment: observer.observe(rows) for moment, observer in self.means.items()}
 
-    def copy(self) -> _Seen:
-        return replace(self, means=dict(self.means))
-
-    def merge(self, other: _Seen) -> None:
-        """Adds what `other`, begun as a copy of this, has observed."""
-        if self.channels is not None and other.channels is not None:
-            self.channels = self.channels.merge(other.channels)
-        if self.range is not None and other.range is not None:
-            self.range = self.range.merge(other.range)
-        self.means = {moment: observer.merge(other.means[moment]) for moment, observer in self.means.items()}
+    def merge(self, other: _Seen) -> _Seen:
+        """What both, begun as copies of one, have observed."""
+        channels, range = self.channels, self.range
+        if channels is not None and other.channels is not None:
+            channels = channels.merge(other.channels)
+        if range is not None and other.range is not None:
+            range = range.merge(other.range)
+        means = {moment: observer.merge(other.means[moment]) for moment, observer in self.means.items()}
+        return _Seen(range, channels, means)
 
     def found(self) -> Range:
         if self.channels is None:
@@ -206,15 +211,57 @@ class _Seen:
         return replace(whole, channels=ranges, observations=count)
 
 
-def _observed(
-    fed: Sequence[Symbol], computed: Sequence[Symbol], given: Values, chunk: Chunk, seen: dict[str, _Seen]
-) -> dict[str, _Seen]:
-    """`seen` with what one chunk gives. Its tensors are let go on return."""
-    for symbol in fed:
-        seen[symbol.name].observe(symbol, _samples(chunk.arrays[symbol.name], chunk, given.batch), chunk.first)
-    for symbol, value in zip(computed, given.evaluate(chunk.arrays), strict=True):
-        seen[symbol.name].observe(symbol, _samples(value, chunk, given.batch), chunk.first)
-    return seen
+@dataclass(frozen=True)
+class _SeenTensors:
+    """What was observed of tensors, by name."""
+
+    tensors: dict[str, _Seen]
+
+    def merge(self, other: _SeenTensors) -> _SeenTensors:
+        return _SeenTensors({name: seen.merge(other.tensors[name]) for name, seen in self.tensors.items()})
+
+
+@dataclass(frozen=True)
+class _Observing:
+    """Begins to observe the inputs `fed` and the tensors `run`, which a program gives at `places`.
+
+    batch: the length of chunks. blank: what was seen of each before.
+    """
+
+    fed: Sequence[str]
+    run: Sequence[str]
+    places: tuple[int, ...]
+    batch: int
+    blank: Mapping[str, _Seen]
+
+    def __call__(self, program: Program) -> _Observer:
+        return _Observer(self, program)
+
+    def observe(self, program: Program, chunk: Chunk) -> dict[str, _Seen]:
+        """What one chunk shows. Its tensors are let go on return."""
+        seen = {name: replace(state, means=dict(state.means)) for name, state in self.blank.items()}
+        given = [(name, chunk.arrays[name]) for name in self.fed]
+        given += zip(self.run, values_at(self.places, program, chunk.arrays), strict=True)
+        for name, value in given:
+            seen[name].observe(program.graph.by_name[name], _samples(value, chunk, self.batch), chunk.first)
+        return seen
+
+
+class _Observer:
+    """Observes the chunks that one process is given."""
+
+    def __init__(self, observing: _Observing, program: Program) -> None:
+        self._observing, self._program = observing, program
+        self._seen = _SeenTensors(dict(observing.blank))
+        self._lock = Lock()
+
+    def add(self, part: Chunk | Place) -> None:
+        found = _SeenTensors(self._observing.observe(self._program, part.read()))
+        with self._lock:
+            self._seen = self._seen.merge(found)
+
+    def total(self) -> _SeenTensors:
+        return self._seen
 
 
 def _find(graph: Graph, tensors: Sequence[str]) -> list[Symbol]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -25,14 +26,63 @@ class Chunk:
     first: int
     count: int
 
+    def read(self) -> Chunk:
+        """The chunk, as `Place` gives one."""
+        return self
+
+
+class Readable(Protocol):
+    """Samples that any process can read by their numbers, wherever the files lie that it was described by."""
+
+    @property
+    def total(self) -> int:
+        """How many there are."""
+
+    def batch(self, first: int, stop: int) -> Batch:
+        """The samples from one to another, arrays by input name; DataError where they cannot be read."""
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A chunk that is not read yet: `count` samples from number `first` on, for inputs that take `length` of them."""
+
+    source: Readable
+    inputs: tuple[Symbol, ...]
+    length: int
+    first: int
+    count: int
+
+    def read(self) -> Chunk:
+        """The chunk; DataError as `chunks`."""
+        given = self.source.batch(self.first, self.first + self.count)
+        (chunk,) = chunks([given], self.inputs, self.length, None, self.first)
+        return replace(chunk, first=self.first)
+
+
+def places(
+    batches: Iterable[Batch | Array] | Batch | Array, inputs: Sequence[Symbol], length: int, limit: int | None
+) -> Iterable[Chunk | Place]:
+    """What `chunks` gives; where the batches have a `readable`, as places, which whoever works on them reads."""
+    source: Readable | None = getattr(batches, "readable", None)
+    if source is None:
+        return chunks(batches, inputs, length, limit)
+    total = source.total if limit is None else min(limit, source.total)
+    variables = tuple(inputs)
+    return [Place(source, variables, length, k, min(length, total - k)) for k in range(0, total, length)]
+
 
 def chunks(
-    batches: Iterable[Batch | Array] | Batch | Array, inputs: Sequence[Symbol], length: int, limit: int | None
+    batches: Iterable[Batch | Array] | Batch | Array,
+    inputs: Sequence[Symbol],
+    length: int,
+    limit: int | None,
+    before: int = 0,
 ) -> Iterator[Chunk]:
     """Re-chunks `batches` into `length` samples at a time, the last chunk padded, at most `limit` samples in all.
 
     batches: arrays by input name, or the array itself where there is one input; axis 0 counts samples. One such batch
-    instead of many is taken too. The arrays of a chunk have the inputs' dtypes. Holds one batch and one chunk.
+    instead of many is taken too. before: samples of the data in front of these, for messages. The arrays of a chunk
+    have the inputs' dtypes. Holds one batch and one chunk.
 
     Raises DataError for a missing or unknown array, a wrong rank, shape or dtype, differing numbers of samples, NaN or
     infinity, naming the input and the batch or sample; and where there are no samples at all.
@@ -47,7 +97,7 @@ def chunks(
         while used < samples:
             take = min(samples - used, length - filled)
             for symbol in inputs:
-                part = _converted(batch[symbol.name][used : used + take], symbol, number, done + filled)
+                part = _converted(batch[symbol.name][used : used + take], symbol, number, before + done + filled)
                 arrays[symbol.name][filled : filled + take] = part
             used, filled = used + take, filled + take
             if filled == length:

@@ -28,6 +28,10 @@ Settings = Annotated[
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="DIR", help="The folder of the results, instead of `output`.")
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="N|ADDRESS", help="Work in N processes, or on the cluster of a Dask scheduler."),
+]
 
 OnDevice = Annotated[
     str | None,

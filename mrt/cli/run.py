@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mrt.cli.app import Configuration, OnDevice, Output, Settings, Shape, one_line_errors, with_device
+from mrt.cli.app import Cluster, Configuration, OnDevice, Output, Settings, Shape, one_line_errors, with_device
 
 
 class StageName(str, enum.Enum):
@@ -33,12 +33,17 @@ def run(
     ] = None,
     to: Annotated[StageName | None, typer.Option("--to", help="The last stage.")] = None,
     output: Output = None,
+    cluster: Cluster = None,
     device: OnDevice = None,
 ) -> None:
     """Quantize a network as a configuration says: prepare, calibrate, quantize, compile, evaluate, report."""
     with one_line_errors():
+        from mrt.cli.kept import configuration_in, keep_configuration
         from mrt.config import load_config
         from mrt.pipeline import run_pipeline
+        from mrt.stages.stage import output_folder
 
-        settings = load_config(config, with_device(set_, device), shape or (), random_params)
+        config = configuration_in(config)
+        settings = load_config(config, with_device(set_, device), shape or (), random_params, cluster)
         run_pipeline(settings, from_ and from_.value, to and to.value, output)
+        keep_configuration(config, settings, output_folder(settings, output))

@@ -20,9 +20,11 @@ def load_config(
     overrides: Sequence[str] = (),
     shapes: Sequence[str] = (),
     random_params: bool = False,
+    cluster: str | None = None,
 ) -> RunConfig:
     """The configuration in a YAML file, changed by `overrides` of the form "section.key=value" (the value is YAML), by
-    `shapes` of the form "input=1,3,224,224" and by `random_params`, which sets model.random_params.
+    `shapes` of the form "input=1,3,224,224", by `random_params`, which sets model.random_params, and by `cluster`, a
+    number of processes or a scheduler's address.
 
     Raises ConfigError naming every wrong key with its line, what was found, and the nearest right key.
     """
@@ -37,6 +39,8 @@ def load_config(
         source = source.with_shape(shape)
     if random_params:
         source = source.with_random_params()
+    if cluster is not None:
+        source = source.with_cluster(cluster)
     return config_of(source, file.resolve().parent)
 
 

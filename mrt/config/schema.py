@@ -23,6 +23,7 @@ from mrt.calibration import CalibrationConfig
 from mrt.compilation import TargetConfig, TuneConfig, keys_of
 from mrt.device_address import Address
 from mrt.errors import ConfigError
+from mrt.execution.options import ClusterConfig
 from mrt.options import Options
 from mrt.preparation import PreparationConfig
 from mrt.quantization.options import QuantizationConfig
@@ -255,11 +256,13 @@ class DataSection(Options):
 
 
 class CompileSection(Options):
-    """`compile`: the CPU that code is made for, the samples run at once, and whether tilings are measured."""
+    """`compile`: the CPU that code is made for, the samples run at once, whether tilings are measured, and whether
+    kernels that were compiled before are taken from the user's cache."""
 
     target: Annotated[TargetConfig, BeforeValidator(keys_of)] = TargetConfig()
     batch: Annotated[Count, Field(le=MOST_SAMPLES)] = 1
     tune: TuneConfig | None = None
+    cache: bool = True
 
 
 class EvaluateSection(Options):
@@ -295,5 +298,6 @@ class RunConfig(Options):
     compile: CompileSection = CompileSection()
     evaluate: EvaluateSection = EvaluateSection()
     report: Annotated[ReportSection | Literal[False], BeforeValidator(_as_report)] = ReportSection()
+    cluster: ClusterConfig | None = None
     device: Annotated[str, AfterValidator(_device)] | None = None
     output: ConfigPath | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,9 @@ class Dataset:
     name: the key of the configuration, for messages. size: the number of samples. labels: int64 [size], or None.
     inputs: the type of each input of the network; axis 0 is the batch, whatever its length there.
     rows: the arrays by input name of the samples [start, stop). integers: the dtype of what is integers in the source
-    and given to a float input as it is, by input.
+    and given to a float input as it is, by input. again: gives the whole dataset in another process, where its files
+    are read anew when the first samples are; None where it was made of arrays, which go there instead. Labels stay
+    here. start: the number of the first sample in the whole.
     """
 
     name: str
@@ -30,6 +33,13 @@ class Dataset:
     inputs: Mapping[str, TensorType]
     rows: Rows
     integers: Mapping[str, str] = field(default_factory=dict)
+    again: Callable[[], Dataset] | None = None
+    start: int = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.again is not None:
+            return _elsewhere, (self.name, self.size, dict(self.inputs), self.again, self.start)
+        return _of_whole_arrays, (self.name, self.size, dict(self.inputs), dict(self.rows(0, self.size)))
 
     def first(self, count: int | None) -> Dataset:
         """The first `count` samples (None: all); DataError if there are fewer."""
@@ -43,7 +53,7 @@ class Dataset:
         """The samples behind the first `count`, of which there must be at least so many."""
         labels = None if self.labels is None else self.labels[count:]
         rows: Rows = lambda start, stop: self.rows(start + count, stop + count)  # noqa: E731
-        return replace(self, size=self.size - count, labels=labels, rows=rows)
+        return replace(self, size=self.size - count, labels=labels, rows=rows, start=self.start + count)
 
     def batches(self, batch_size: int) -> Iterator[dict[str, Array]]:
         """Arrays by input name, in the inputs' dtypes; the last batch may be shorter.
@@ -51,8 +61,12 @@ class Dataset:
         Raises DataError where values are NaN, infinite or not what the input's dtype holds.
         """
         for start in range(0, self.size, batch_size):
-            arrays = self.rows(start, min(start + batch_size, self.size))
-            yield {name: self._checked(name, type, arrays[name], start) for name, type in self.inputs.items()}
+            yield self.batch(start, min(start + batch_size, self.size))
+
+    def batch(self, start: int, stop: int) -> dict[str, Array]:
+        """The arrays of the samples [start, stop), as `batches` gives them. Called from several threads at once."""
+        arrays = self.rows(start, stop)
+        return {name: self._checked(name, type, arrays[name], start) for name, type in self.inputs.items()}
 
     def _checked(self, name: str, type: TensorType, array: Array, start: int) -> Array:
         if array.shape[1:] != type.shape[1:]:
@@ -68,6 +82,8 @@ class Dataset:
                 sample = start + int(np.argmin(finite))
                 raise DataError(f"{self.name}: sample {sample} holds NaN or infinity in input {name}; clean the data")
             return value
+        if array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
+            raise DataError(f"{self.name}: input {name} is {type.dtype}, the data are no integers; see scale")
         limits = np.iinfo(type.dtype)
         if array.size and (array.min() < limits.min or array.max() > limits.max):
             raise DataError(
@@ -97,6 +113,18 @@ def of_arrays(x: Mapping[str, Array], y: Array | None, inputs: Mapping[str, Tens
     labels = None if y is None else checked_labels(y, size, name)
     integers = {key: array.dtype.name for key, array in x.items() if inputs[key].is_float and are_many_integers(array)}
     return Dataset(name, size, labels, inputs, lambda start, stop: {key: x[key][start:stop] for key in x}, integers)
+
+
+def _elsewhere(
+    name: str, size: int, inputs: Mapping[str, TensorType], again: Callable[[], Dataset], start: int
+) -> Dataset:
+    """A part of a dataset that came from another process."""
+    rows: Rows = lambda first, stop: again().rows(start + first, start + stop)  # noqa: E731
+    return Dataset(name, size, None, inputs, rows, {}, again, start)
+
+
+def _of_whole_arrays(name: str, size: int, inputs: Mapping[str, TensorType], x: Mapping[str, Array]) -> Dataset:
+    return Dataset(name, size, None, inputs, lambda start, stop: {key: x[key][start:stop] for key in x})
 
 
 def are_many_integers(x: Array) -> bool:

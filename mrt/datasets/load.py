@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from threading import Lock
+from typing import Any
 
 from mrt.config import DatasetConfig, FolderDataset, NpyDataset, NpzDataset
 from mrt.datasets.dataset import Dataset
@@ -34,7 +38,56 @@ def load_dataset(config: DatasetConfig, inputs: Mapping[str, TensorType], name: 
         dataset = read_loader(config, inputs, name)
     if dataset.size == 0:
         raise DataError(f"{dataset.name} holds no samples")
-    return dataset.first(config.samples)
+    return replace(dataset, again=_Described(config, inputs, name)).first(config.samples)
+
+
+@dataclass(frozen=True, eq=False)
+class _Described:
+    """Gives a dataset anew, where it is read from files that must hold what they hold here.
+
+    expected: the digest of that, in another process than the one that described it.
+    """
+
+    config: DatasetConfig
+    inputs: Mapping[str, TensorType]
+    name: str
+    expected: str = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Described, (self.config, dict(self.inputs), self.name, self.expected or self._found)
+
+    @cached_property
+    def _found(self) -> str:
+        return quick_digest(self.config, self.name)
+
+    def __call__(self) -> Dataset:
+        """The whole; read once in a process. DataError where the files hold something else."""
+        with _LOCK:
+            if self.expected not in _READ:
+                if self.expected != self._found:
+                    raise DataError(f"{self.name} does not hold the samples that it holds where the run was started")
+                _READ.clear()
+                _READ[self.expected] = load_dataset(self.config, self.inputs, self.name)
+            return _READ[self.expected]
+
+
+_LOCK = Lock()
+_READ: dict[str, Dataset] = {}
+"""What was read last for another process, by digest."""
+
+
+def quick_digest(config: DatasetConfig, name: str) -> str:
+    """SHA-256 of what a dataset is read from and how, other than by `content_digest` of images only names and sizes."""
+    if isinstance(config, FolderDataset):
+        images, labels = images_of(config, f"{name} ({config.folder})")
+        found: Any = [
+            [[str(path.relative_to(config.folder)), path.stat().st_size] for path in images],
+            None if labels is None else labels.tolist(),
+        ]
+    else:
+        found = content_digest(config, name)
+    facts = [config.model_dump(mode="json"), name, found]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def content_digest(config: DatasetConfig, name: str, samples: int | None = None) -> str:

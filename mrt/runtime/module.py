@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tvm
@@ -184,6 +185,10 @@ class Module:
         target = as_path(path, "path")
         atomic_write_all({target: self._linked.content, record_path(target): self.record.to_json()})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process runs it on its own machine."""
+        return _arrived, (self._linked.content, self._metadata)
+
     def _arrays(self, x: Array | Mapping[str, Array]) -> list[Array]:
         """The array of each input, in order."""
         if not isinstance(x, Mapping) and len(self.inputs) == 1:
@@ -278,6 +283,11 @@ def _metadata_of(path: Path, stored: bytes) -> Metadata:
         return Metadata.from_json(stored.decode())
     except (ModelFileError, UnicodeDecodeError) as error:
         raise ModelFileError(f"{path}: {error}") from None
+
+
+def _arrived(content: bytes, metadata: Metadata) -> Module:
+    """The module that came from another process."""
+    return Module(Library(content), metadata)
 
 
 def _joined(pieces: Sequence[Array], count: int) -> Array:

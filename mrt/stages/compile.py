@@ -43,7 +43,8 @@ def _origins(run: Run) -> Mapping[str, str]:
     target = Machine.of(wanted).target.export() if config.target.is_native else {}
     tilings = {} if config.tune else {path.name: sha256_of(path) for path in sorted(database.glob("*.json"))}
     return {
-        **section_origin("compile", config),
+        # The module is the same with and without the cache.
+        **section_origin("compile", config.model_copy(update={"cache": True})),
         "version of TVM": tvm.__version__,
         "machine": _digest({str(key): str(target[key]) for key in ("mcpu", "mattr") if key in target}),
         "database of tilings": _digest(tilings),

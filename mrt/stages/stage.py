@@ -16,6 +16,7 @@ from mrt.batches import Batches
 from mrt.config import DatasetConfig, RunConfig
 from mrt.datasets import Dataset, content_digest, load_dataset
 from mrt.errors import ConfigError
+from mrt.execution import THREADS, Executor
 from mrt.module_record import MODULE_FILE, record_path
 from mrt.preparation import Prepared
 from mrt.progress import Reporter
@@ -46,12 +47,14 @@ Save = Callable[[], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Run:
-    """What the stages of one run share. graph: the float network as read. device: where compiled code runs."""
+    """What the stages of one run share. graph: the float network as read. executor: who takes samples. device: where
+    compiled code runs."""
 
     config: RunConfig
     graph: Graph
     workspace: Workspace
     report: Reporter
+    executor: Executor = THREADS
     device: Device = THIS_DEVICE
 
 
@@ -91,11 +94,12 @@ def work_of(run: Run) -> Work:
         batch=config.compile.batch,
         tune=config.compile.tune,
         tilings=run.workspace.folder / TILINGS,
+        cache=config.compile.cache,
         batch_size=config.evaluate.batch_size,
         check=config.evaluate.check,
         stream_length=config.evaluate.stream_length,
     )
-    return Work(run.graph, settings, report=run.report, is_saved=True, device=run.device)
+    return Work(run.graph, settings, report=run.report, is_saved=True, executor=run.executor, device=run.device)
 
 
 @contextmanager
@@ -138,7 +142,8 @@ def calibration_batches(run: Run) -> Callable[[Graph], Batches] | None:
         data = dataset_of(run, section, "data.calibration")
         total = data.size if settings.samples is None else min(settings.samples, data.size)
         inputs = run.config.quantize.inputs
-        return Batches(_Repeated(data, settings.batch_size), graph.inputs, inputs, dict(data.integers), total)
+        source = _Repeated(data, settings.batch_size)
+        return Batches(source, graph.inputs, inputs, dict(data.integers), total, dataset=data)
 
     return given
 

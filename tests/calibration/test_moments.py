@@ -10,10 +10,13 @@ import pytest
 
 from mrt.calibration.layer_moments import LayerMoments
 from mrt.calibration.moments import BLOCK, ONE_SAMPLE, Reading, gather
-from mrt.symbol import Array, Graph, Operator
+from mrt.calibration.network import FloatNetwork
+from mrt.calibration.stream import places
+from mrt.symbol import Array, Evaluate, Graph, Operator
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.rebatch import sized
 from tests.quantization.networks import chain
 
 LAYERS: dict[str, tuple[tuple[int, ...], Operator, tuple[int, ...]]] = {
@@ -46,14 +49,21 @@ def reading(graph: Graph, positions: int = 10**6, rank: int = 4, scale: float = 
 
 def observed(graph: Graph, asked: Reading, batches: list[Array], length: int) -> LayerMoments:
     """The moments of the network's one layer, run by NumPy `length` samples at a time."""
-    wide = Graph(graph.inputs, graph.outputs, graph.parameters)
-
-    def values(feeds: Mapping[str, Array]) -> list[tuple[Array, Array]]:
-        each = [wide.evaluate({"x": sample[None]})[0] for sample in feeds["x"]]
-        return [(feeds["x"], np.concatenate(each))]
-
-    (found,) = gather([asked], batches, graph.inputs, values, length, sum(map(len, batches))).values()
+    given = FloatNetwork(graph, OneByOne(), length).values(graph.outputs)
+    (found,) = gather([asked], places(batches, graph.inputs, length, None), given, sum(map(len, batches))).values()
     return found
+
+
+class OneByOne:
+    """Runs a network of one sample for each of those that it is given, by NumPy."""
+
+    def prepare(self, graph: Graph) -> Evaluate:
+        single = sized(graph, 1)
+
+        def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
+            return [np.concatenate([single.evaluate({"x": sample[None]})[0] for sample in feeds["x"]])]
+
+        return evaluate
 
 
 @CASES

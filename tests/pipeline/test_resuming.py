@@ -95,7 +95,7 @@ def test_an_interrupted_run_goes_on_where_it_was_and_leaves_the_former_result(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt, match=kept):
-        patch.setattr("mrt.model_evaluation.compare", interrupt)
+        patch.setattr("mrt.model_evaluation._compared", interrupt)
         run(copy, *options)
     after = contents(copy / "out")
     assert {name: content for name, content in after.items() if not name.startswith(".unfinished/")} == before

@@ -71,16 +71,17 @@ def test_what_is_needed_besides_is_compiled_and_what_was_let_go_of_is_made_anew(
     tensors = [GRAPH.by_name[name] for name in ("s0", "s1", "s2")]
     float_network = FloatNetwork(GRAPH, runner, 4, later=tensors[1:2])
     given = float_network.values(tensors[:1])
+    given.evaluate({"x": X[:4]})
     assert float_network.values(tensors[1::-1]).batch == given.batch == batch_of(runner.graphs[0]) == 4
-    assert len(runner.graphs) == 1
     found = float_network.values(tensors[1::-1]).evaluate({"x": X[:4]})
     wanted = GRAPH.with_outputs(tensors[1::-1])
     rows = [wanted.evaluate({"x": row[None]}) for row in X[:4]]
     for value, every in zip(found, zip(*rows, strict=True), strict=True):
         np.testing.assert_allclose(value, np.concatenate(every), rtol=1e-5, atol=1e-6)
-    float_network.values(tensors[2:])
+    assert len(runner.graphs) == 1
+    float_network.values(tensors[2:]).evaluate({"x": X[:4]})
     float_network.release()
-    float_network.values(tensors[:2])
+    float_network.values(tensors[:2]).evaluate({"x": X[:4]})
     assert len(runner.graphs) == 3
 
 

@@ -26,6 +26,7 @@ from mrt.calibration.network import FloatNetwork
 from mrt.calibration.range_method import RangeMethod
 from mrt.calibration.stream import Batch
 from mrt.errors import QuantizationError
+from mrt.execution import THREADS, Executor
 from mrt.quantization.options import QuantizationConfig, WeightConfig
 from mrt.symbol import Array, Graph, Runner, Symbol
 
@@ -160,7 +161,7 @@ class Samples:
     batches: as `calibrate` takes them. config: its `samples` and `batch_size` hold here too. progress: told the number
     of reductions done. simulations: of graphs that were tried on the samples already, weights: what was made of the
     last configuration; see `mrt.quantization.simulation`. total: how many samples there are; 0 where that is not known.
-    network: the float network that was compiled last, see `float_network`.
+    network: the float network that was compiled last, see `float_network`. executor: who does the work.
     """
 
     batches: Iterable[Batch | Array]
@@ -171,6 +172,7 @@ class Samples:
     weights: Any = None
     total: int = 0
     network: FloatNetwork | None = None
+    executor: Executor = THREADS
 
 
 def float_network(graph: Graph, samples: Samples) -> FloatNetwork:

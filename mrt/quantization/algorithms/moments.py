@@ -11,6 +11,7 @@ import numpy as np
 from mrt.calibration import Calibration
 from mrt.calibration.layer_moments import LayerMoments, Moments
 from mrt.calibration.moments import ROWS, ROWS_FOR_EACH_INPUT, Reading, gather
+from mrt.calibration.stream import places
 from mrt.errors import ConfigError
 from mrt.quantization.algorithms.algorithm import Rounding, Samples, find_algorithm, float_network
 from mrt.quantization.expand import plan_graph
@@ -129,15 +130,12 @@ def _has_patches(layer: Symbol) -> bool:
 def moments_of_float(graph: Graph, readings: Sequence[Reading], samples: Samples) -> dict[str, LayerMoments]:
     """The moments of layers in the float network, what they read rounded to its quantizer."""
     names = dict.fromkeys(name for each in readings for name in (each.layer.inputs[0].name, each.layer.name))
-    computed = [graph.by_name[name] for name in names if not graph.by_name[name].is_variable]
-    given = float_network(graph, samples).values(computed)
-
-    def values(feeds: Mapping[str, Array]) -> list[tuple[Array, Array]]:
-        known = {**feeds, **dict(zip((symbol.name for symbol in computed), given.evaluate(feeds), strict=True))}
-        return [(known[each.layer.inputs[0].name], known[each.layer.name]) for each in readings]
-
+    given = float_network(graph, samples).values(
+        [graph.by_name[name] for name in names if not graph.by_name[name].is_variable]
+    )
     count, limit = samples.total or _counted(samples), samples.config.samples
-    return gather(readings, samples.batches, graph.inputs, values, given.batch, count, limit, given.at_once)
+    parts = places(samples.batches, graph.inputs, given.batch, limit)
+    return gather(readings, parts, given, min(count, limit or count), samples.executor)
 
 
 def _counted(samples: Samples) -> int:

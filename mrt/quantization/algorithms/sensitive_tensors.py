@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from mrt.calibration import Calibration, Needs
 from mrt.errors import QuantizationError
+from mrt.messages import counted
 from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, algorithm
 from mrt.quantization.algorithms.bias_correction import means_around_reductions
 from mrt.quantization.algorithms.fast_bias_correction import shifts_of
@@ -229,7 +230,7 @@ def _notes(chosen: Sequence[_Candidate], before: float, after: float) -> tuple[s
         f"{_decibels(c.alone)} dB"
         for c in chosen
     )
-    return (f"{len(chosen)} tensors with more bits: {total}, by simulation on held-apart samples", *each)
+    return (f"{counted(len(chosen), 'tensor')} with more bits: {total}, by simulation on held-apart samples", *each)
 
 
 def _decibels(error: float) -> str:

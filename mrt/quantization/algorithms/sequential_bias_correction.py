@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import count
-from pathlib import Path
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, ClassVar
 
 import numpy as np
 
 from mrt.calibration import Calibration
 from mrt.calibration.observers import MeanObserver
 from mrt.calibration.run import samples_of
-from mrt.calibration.stream import Chunk, chunks
+from mrt.calibration.stream import Chunk, Place, places
 from mrt.errors import QuantizationError
+from mrt.execution import Kept, Program
+from mrt.execution.executor import Work
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
 from mrt.quantization.algorithms.bias_correction import given_by, mean_of, means_around_reductions
 from mrt.quantization.expand import Expander, plan_graph
 from mrt.quantization.integer.integer_graph import input_quantization
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.rebatch import batch_of, sized
 from mrt.symbol.types import narrowest_dtype
-from mrt.workers import in_order
 
 
 @algorithm("sequential")
@@ -52,27 +52,26 @@ def sequential_corrections(
     correction of M. Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019.
 
     The integer graph is made once, and run piece by piece while it grows: from the tensors that earlier pieces have
-    left on disk to the next accumulator. What is left is what later operators read, as narrow as it was made. A
-    reduction runs twice, to be measured and, corrected, for what follows; all else runs once. Memory holds a chunk of
-    samples for each core; the files lie in the folder for temporary files and are removed.
+    left, on disk or with workers, to the next accumulator. What is left is what later operators read, as narrow as it
+    was made. A reduction runs twice, to be measured and, corrected, for what follows; all else runs once. Memory holds
+    a chunk of samples for each core; files lie in the folder for temporary files and are removed.
     """
     whole = sized(graph, samples.config.batch_size)
     expander = Expander(plan_graph(whole, observed.ranges, config), observed)
     whole = expander.graph
     pending = _Pending(whole, expander)
     corrections: dict[str, Array] = {}
-    with tempfile.TemporaryDirectory(prefix="mrt-") as folder:
-        recorded = _Recorded(Path(folder), whole, expander, samples)
-        for symbol in whole.operators:
-            accumulator = expander.expand(symbol)
-            if symbol.channel_axis is None:
-                continue
-            wanted = mean_of(symbol, given_by(symbol), observed)
-            found = recorded.advance(accumulator.symbol, symbol.channel_axis, pending.at(symbol))
-            corrections[symbol.name] = wanted - accumulator.scale.reshape(-1) * (found - accumulator.zero_point)
-            expander.correct(symbol, corrections[symbol.name])
-            if samples.progress is not None:
-                samples.progress(len(corrections))
+    recorded = _Recorded(whole, expander, samples)
+    for symbol in whole.operators:
+        accumulator = expander.expand(symbol)
+        if symbol.channel_axis is None:
+            continue
+        wanted = mean_of(symbol, given_by(symbol), observed)
+        found = recorded.advance(accumulator.symbol, symbol.channel_axis, pending.at(symbol))
+        corrections[symbol.name] = wanted - accumulator.scale.reshape(-1) * (found - accumulator.zero_point)
+        expander.correct(symbol, corrections[symbol.name])
+        if samples.progress is not None:
+            samples.progress(len(corrections))
     return corrections
 
 
@@ -110,76 +109,104 @@ class _Pending:
         return tuple(forms)
 
 
-class _Recorded:
-    """Integer tensors of all samples, on disk: the inputs, and what later pieces of the graph start from."""
+@dataclass(frozen=True, eq=False)
+class _State:
+    """The integer tensors of one chunk: the inputs, and what later pieces of the graph start from.
 
-    def __init__(self, folder: Path, graph: Graph, expander: Expander, samples: Samples) -> None:
-        self._folder = folder
-        self._builder = expander.builder
-        self._runner = samples.runner
+    arrays: by the name of the symbol, each in a dtype that holds its bounds. carried: see `Keeps`. means: of the
+    accumulator that the last piece led to.
+    """
+
+    first: int
+    count: int
+    arrays: Mapping[str, Array]
+    carried: tuple[str, ...] = ()
+    means: MeanObserver | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Quantize:
+    """Makes the integers of a chunk's inputs; dtypes: by name, to keep them in."""
+
+    quantizers: Sequence[TensorQuantization]
+    dtypes: Mapping[str, str]
+
+    def __call__(self, part: Chunk | Place) -> _State:
+        chunk = part.read()
+        arrays = {
+            each.name: each.quantize(chunk.arrays[each.name]).astype(self.dtypes[each.name]) for each in self.quantizers
+        }
+        return _State(chunk.first, chunk.count, arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class _RunPiece:
+    """Runs a piece of the graph, to an accumulator whose `axis` counts channels and to tensors that are to be kept.
+
+    new: the dtypes of those by name, in the order of the piece's outputs behind the first. carried: the names of what
+    is kept besides. batch: the length of chunks.
+    """
+
+    axis: int
+    new: Mapping[str, str]
+    carried: tuple[str, ...]
+    batch: int
+
+    def __call__(self, state: _State, piece: Program) -> _State:
+        found, *values = piece({symbol.name: state.arrays[symbol.name] for symbol in piece.graph.inputs})
+        accumulator = piece.graph.outputs[0]
+        rows = samples_of(accumulator, found, Chunk({}, state.first, state.count), self.batch)
+        means = MeanObserver.along(accumulator.shape, self.axis).observe(rows)
+        arrays = {n: np.array(v, d) for (n, d), v in zip(self.new.items(), values, strict=True)}
+        return _State(state.first, state.count, arrays, self.carried, means)
+
+
+def _means(state: _State) -> MeanObserver:
+    if state.means is None:
+        raise ValueError("no piece was run")
+    return state.means
+
+
+class _Recorded:
+    """Integer tensors of all samples, kept where they were made."""
+
+    def __init__(self, graph: Graph, expander: Expander, samples: Samples) -> None:
+        self._builder, self._executor, self._runner = expander.builder, samples.executor, samples.runner
         self._batch = batch_of(graph)
-        self._numbers = count()
-        self._chunks: list[Chunk] = []
-        self._inputs = {symbol: self._recording(symbol) for symbol, _ in expander.inputs}
-        self._kept: dict[Symbol, _Recording] = {}
-        quantizers = [(self._inputs[symbol], input_quantization(symbol, target)) for symbol, target in expander.inputs]
-        for chunk in chunks(samples.batches, graph.inputs, self._batch, samples.config.samples):
-            for recording, quantizer in quantizers:
-                recording.append(quantizer.quantize(chunk.arrays[quantizer.name]))
-            self._chunks.append(replace(chunk, arrays={}))
+        self._inputs = tuple(symbol for symbol, _ in expander.inputs)
+        self._kept: tuple[Symbol, ...] = ()
+        quantizers = [input_quantization(symbol, target) for symbol, target in expander.inputs]
+        parts = places(samples.batches, graph.inputs, self._batch, samples.config.samples)
+        self._states = self._recorded(_Quantize(quantizers, self._dtypes(self._inputs)), parts)
 
     def advance(self, accumulator: Symbol, axis: int, kept: Sequence[Symbol]) -> Array:
         """Runs the graph from what is recorded to `accumulator`; gives the mean of each of its channels, along `axis`.
 
         kept: symbols that are recorded on the way or are so already; the others are removed.
         """
-        recorded = self._inputs | self._kept
-        new = {symbol: self._recording(symbol) for symbol in kept if symbol not in recorded}
-        piece = self._builder.part(recorded, [accumulator, *new])
-        fed = {symbol.name: recording for symbol, recording in recorded.items()}
-        evaluate = self._runner.prepare(piece)
-        observer = MeanObserver.along(accumulator.shape, axis)
+        recorded = (*self._inputs, *self._kept)
+        new = [symbol for symbol in kept if symbol not in recorded]
+        stay = (*self._inputs, *(symbol for symbol in self._kept if symbol in kept))
+        piece = Program(self._builder.part(recorded, [accumulator, *new]), self._runner)
+        run = _RunPiece(axis, self._dtypes(new), tuple(symbol.name for symbol in stay), self._batch)
+        self._states = self._recorded(run, self._states, (piece,))
+        self._kept = (*stay[len(self._inputs) :], *new)
+        found = self._executor.in_order(_means, self._states)
+        return np.asarray(reduce(MeanObserver.merge, found).mean)
 
-        def run(place: int) -> list[Array]:
-            return evaluate({symbol.name: fed[symbol.name].read(place) for symbol in piece.inputs})
-
-        for chunk, (found, *values) in zip(self._chunks, in_order(run, range(len(self._chunks))), strict=True):
-            observer = observer.observe(samples_of(accumulator, found, chunk, self._batch))
-            for recording, value in zip(new.values(), values, strict=True):
-                recording.append(value)
-        for symbol in self._kept.keys() - set(kept):
-            self._kept.pop(symbol).remove()
-        self._kept |= new
-        return np.asarray(observer.mean)
-
-    def _recording(self, symbol: Symbol) -> _Recording:
-        bounds = self._builder.bounds(symbol)
-        dtype = narrowest_dtype(int(bounds.min), int(bounds.max))
-        return _Recording(self._folder / str(next(self._numbers)), symbol.shape, dtype)
-
-
-@dataclass(frozen=True)
-class _Recording:
-    """The chunks of one tensor one after the other in a file, in a dtype that holds its bounds."""
-
-    path: Path
-    shape: tuple[int, ...]
-    dtype: str
-
-    def append(self, value: Array) -> None:
+    def _recorded(self, work: Work[_State], parts: Iterable[Any], programs: Sequence[Program] = ()) -> Kept:
         try:
-            with open(self.path, "ab") as file:
-                file.write(np.ascontiguousarray(value, self.dtype).data)
+            return self._executor.kept(work, parts, programs)
         except OSError as error:
             raise QuantizationError(
-                f"bias correction cannot keep tensors in {self.path.parent}: {error.strerror}; make room, "
+                f"bias correction cannot keep tensors in {tempfile.gettempdir()}: {error.strerror}; make room, "
                 f"name another folder by TMPDIR, or take fewer samples (calibrate.samples)"
             ) from error
 
-    def read(self, place: int) -> Array:
-        """The chunk appended as number `place`, mapped from the file."""
-        size = math.prod(self.shape) * np.dtype(self.dtype).itemsize
-        return np.memmap(self.path, self.dtype, "r", place * size, self.shape)
-
-    def remove(self) -> None:
-        self.path.unlink()
+    def _dtypes(self, symbols: Iterable[Symbol]) -> dict[str, str]:
+        """The narrowest for the bounds of each."""
+        found = {}
+        for symbol in symbols:
+            bounds = self._builder.bounds(symbol)
+            found[symbol.name] = narrowest_dtype(int(bounds.min), int(bounds.max))
+        return found

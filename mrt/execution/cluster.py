@@ -1,0 +1,262 @@
+"""Work on the workers of a Dask cluster: processes on this machine, or machines that a scheduler knows."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from distributed import Client, Future, Worker, get_worker
+
+from mrt.errors import MRTError
+from mrt.execution.connection import Connection
+from mrt.execution.environment import Environment, environment, refuse_other
+from mrt.execution.executor import Gathers, Keeps, Part, Result, Total, Work
+
+PATIENCE = 600.0
+"""Seconds after which a worker that does not finish a part is given up."""
+AHEAD = 2
+"""Parts for each thread of the cluster that are handed out before the first of them is done."""
+RUNS = 4
+"""Runs of parts for each thread of the cluster, where what they show is added up: few, since each makes a total that
+may be large, and more than one, since some workers are slower."""
+UNCOUNTED = 8
+"""Parts in a run where it is not known how many there will be."""
+LOST = ("cancelled", "lost")
+
+
+class Cluster:
+    """Does work on the workers of a Dask client, which it does not close.
+
+    Dask begins again what was lost with a worker, from the parts on, so that results are those of threads all the same.
+    Raises ClusterError where there is no worker, one would make other bits, or the scheduler is lost; and what the work
+    raises, naming the worker.
+    """
+
+    def __init__(
+        self, client: Client, patience: float = PATIENCE, end: Callable[[str], None] = lambda address: None
+    ) -> None:
+        """patience: seconds after which a worker that does not finish a part is given up. end: ends the process of a
+        worker, by its address, where that can be done from here."""
+        self._connection = Connection(client, patience, end)
+        self._programs: WeakKeyDictionary[Any, Future] = WeakKeyDictionary()
+        self._connection.on_all_workers(_check_environment, environment())
+
+    @property
+    def width(self) -> int:
+        return self._connection.width
+
+    def in_order(
+        self, work: Work[Result], parts: Iterable[Part], programs: Sequence[Any] = (), most: int | None = None
+    ) -> Iterator[Result]:
+        with self._errand(work, programs, most) as errand:
+            begun: deque[Future] = deque()
+            ahead = AHEAD * self.width
+            for part in parts:
+                begun.append(errand.begin(_done, part))
+                if len(begun) >= ahead:
+                    yield errand.taken(begun.popleft())
+            while begun:
+                yield errand.taken(begun.popleft())
+
+    def gathered(
+        self,
+        begin: Callable[..., Gathers[Part, Total]],
+        parts: Iterable[Part],
+        programs: Sequence[Any] = (),
+        most: int | None = None,
+        done: Callable[[Part], None] | None = None,
+    ) -> Total:
+        with self._errand(begin, programs, most) as errand:
+            totals = _Totals(errand)
+            begun: deque[tuple[Sequence[Part], Future]] = deque()
+            ahead = AHEAD * self.width
+
+            def finish_first() -> None:
+                run, future = begun.popleft()
+                errand.wait(future)
+                if done is not None:
+                    for part in run:
+                        done(part)
+
+            for run in _runs(parts, self.width):
+                begun.append((run, errand.begin(_gathered, *run)))
+                totals.add(begun[-1][1])
+                if len(begun) >= ahead:
+                    finish_first()
+            while begun:
+                finish_first()
+            found: Total = errand.taken(totals.whole())
+            return found
+
+    def kept(
+        self, work: Work[Keeps], parts: Iterable[Part], programs: Sequence[Any] = (), most: int | None = None
+    ) -> list[Future]:
+        with self._errand(work, programs, most) as errand:
+            results: list[Future] = []
+            ahead = AHEAD * self.width
+            for part in parts:
+                results.append(errand.begin(_kept, part))
+                if len(results) >= ahead:
+                    errand.wait(results[-ahead])
+            for future in results:
+                errand.wait(future)
+            errand.keep(results)
+            return results
+
+    @contextmanager
+    def _errand(self, work: Any, programs: Sequence[Any], most: int | None) -> Iterator[_Errand]:
+        sent = [self._sent(program) for program in programs]
+        order = self._connection.submit(_itself, _Order(work, environment(), most))
+        errand = _Errand(self._connection, order, sent)
+        try:
+            yield errand
+        finally:
+            errand.end()
+
+    def _sent(self, program: Any) -> Future:
+        """The program on the cluster, where it goes once and stays as long as it is known here."""
+        known = self._programs.get(program)
+        if known is None or known.status in LOST:
+            known = self._programs[program] = self._connection.submit(_itself, program)
+        return known
+
+
+class _Errand:
+    """Work on the cluster for one call: nothing of it goes on after its end."""
+
+    def __init__(self, connection: Connection, order: Future, programs: Sequence[Future]) -> None:
+        self._connection, self._order, self._programs = connection, order, programs
+        self._open: set[Future] = set()
+
+    def begin(self, function: Callable[..., Any], *parts: Any) -> Future:
+        """What one of the functions below gives for parts."""
+        return self._begun(function, self._order, len(self._programs), *self._programs, *parts)
+
+    def merge(self, first: Future, second: Future) -> Future:
+        """The total of two."""
+        return self._begun(_merged, first, second, priority=1)
+
+    def wait(self, future: Future) -> None:
+        """Waits for work to be done; raises what it raised."""
+        self._connection.wait(future)
+        if future.status == "error":
+            self._connection.result(future)
+
+    def taken(self, future: Future) -> Any:
+        """What was found, which is not needed there any more."""
+        found = self._connection.result(future)
+        self._open.discard(future)
+        return found
+
+    def keep(self, futures: Sequence[Future]) -> None:
+        """These stay when the errand ends."""
+        self._open.difference_update(futures)
+
+    def end(self) -> None:
+        """Cancels what is still to be done."""
+        left = [future for future in self._open if not future.done()]
+        self._open.clear()
+        if left:
+            self._connection.cancel(left)
+
+    def _begun(self, function: Callable[..., Any], *args: Any, priority: int = 0) -> Future:
+        future = self._connection.submit(function, *args, priority=priority)
+        self._open.add(future)
+        return future
+
+
+class _Totals:
+    """Adds totals up as a tree, on the workers: those of equally many runs, as they come."""
+
+    def __init__(self, errand: _Errand) -> None:
+        self._errand = errand
+        self._stack: list[tuple[int, Future]] = []
+
+    def add(self, total: Future) -> None:
+        self._stack.append((0, total))
+        while len(self._stack) > 1 and self._stack[-1][0] == self._stack[-2][0]:
+            (level, second), (_, first) = self._stack.pop(), self._stack.pop()
+            self._stack.append((level + 1, self._errand.merge(first, second)))
+
+    def whole(self) -> Future:
+        """The total of all; ValueError where there is none."""
+        if not self._stack:
+            raise ValueError("there is no part to work on")
+        _, whole = self._stack.pop()
+        while self._stack:
+            whole = self._errand.merge(self._stack.pop()[1], whole)
+        return whole
+
+
+def _runs(parts: Iterable[Part], width: int) -> Iterator[list[Part]]:
+    """Parts that follow each other, to be gathered by one worker at a time."""
+    length = -(-len(parts) // (RUNS * width)) if isinstance(parts, Sized) else UNCOUNTED
+    run: list[Part] = []
+    for part in parts:
+        run.append(part)
+        if len(run) == length:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+class _Order:
+    """What is to be done, as workers hold it: once for all of their threads."""
+
+    def __init__(self, work: Callable[..., Any], needed: Environment, most: int | None) -> None:
+        self._given = work, needed, most
+        self.work, self._needed = work, needed
+        self._limit = None if most is None else threading.BoundedSemaphore(max(most, 1))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Order, self._given
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """As many at once as are allowed, in processes whose bits are the same; errors name the worker."""
+        name = get_worker().name
+        refuse_other(self._needed, str(name))
+        limit: AbstractContextManager[Any] = nullcontext() if self._limit is None else self._limit
+        with limit:
+            try:
+                yield
+            except MRTError as error:
+                raise type(error)(f"{error} (on worker {name})") from error
+
+
+def _itself(given: Any) -> Any:
+    return given
+
+
+def _done(order: _Order, count: int, *given: Any) -> Any:
+    """given: so many programs, and a part."""
+    with order.entered():
+        return order.work(given[count], *given[:count])
+
+
+def _kept(order: _Order, count: int, *given: Any) -> Any:
+    result, part = _done(order, count, *given), given[count]
+    return replace(result, arrays={**{name: part.arrays[name] for name in result.carried}, **result.arrays})
+
+
+def _gathered(order: _Order, count: int, *given: Any) -> Any:
+    """given: so many programs, and parts."""
+    with order.entered():
+        gathers = order.work(*given[:count])
+        for part in given[count:]:
+            gathers.add(part)
+        return gathers.total()
+
+
+def _merged(first: Any, second: Any) -> Any:
+    return first.merge(second)
+
+
+def _check_environment(needed: Environment, dask_worker: Worker) -> None:
+    refuse_other(needed, str(dask_worker.name))

@@ -1,0 +1,85 @@
+"""Whoever works: results, their order, errors and what is kept are the same."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mrt.errors import DataError
+from mrt.execution import THREADS, Executor, Program
+from mrt.symbol import Graph, NumpyRunner
+from mrt.symbol.operators.linear import FullyConnected
+from tests.execution import work
+from tests.quantization.networks import chain
+
+
+def network() -> Graph:
+    weight = np.random.default_rng(1).normal(size=(4, 5)).astype(np.float32)
+    return chain((2, 5), (FullyConnected(num_hidden=4, no_bias=True), [weight]))
+
+
+def test_results_come_in_the_order_of_the_parts(executor: Executor) -> None:
+    assert list(executor.in_order(work.squared, range(30))) == [n * n for n in range(30)]
+    assert list(executor.in_order(work.late, iter(range(7)))) == list(range(7))
+    assert list(executor.in_order(work.squared, [])) == []
+
+
+def test_a_program_is_run_where_the_work_is_done(executor: Executor) -> None:
+    graph, parts = network(), list(np.random.default_rng(2).normal(size=(5, 2, 5)).astype(np.float32))
+    program = Program(graph, NumpyRunner())
+    for _ in range(2):
+        for part, found in zip(parts, executor.in_order(work.outputs, parts, (program,)), strict=True):
+            np.testing.assert_array_equal(found, graph.evaluate({"x": part})[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 65])
+def test_totals_are_those_of_all_parts(executor: Executor, count: int) -> None:
+    done: list[int] = []
+    whole = executor.gathered(work.Sum, range(count), done=done.append)
+    assert (
+        whole == executor.gathered(work.Sum, iter(range(count))) == work.Total(sum(range(count)), tuple(range(count)))
+    )
+    assert sorted(done) == list(range(count))
+    with pytest.raises(ValueError, match="no part"):
+        executor.gathered(work.Sum, [])
+
+
+def test_the_first_part_that_raises_says_what_is_wrong(executor: Executor) -> None:
+    results = executor.in_order(work.refuses, range(9))
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(DataError, match=r"^part 3 holds NaN( \(on worker \d\))?$"):
+        next(results)
+
+
+def test_an_error_in_drawing_parts_is_raised(executor: Executor) -> None:
+    def parts() -> Iterator[int]:
+        yield 1
+        raise KeyError("drawn")
+
+    with pytest.raises(KeyError, match="drawn"):
+        list(executor.in_order(work.squared, parts()))
+
+
+def test_what_is_kept_is_a_part_of_later_work(executor: Executor) -> None:
+    kept = executor.kept(work.first_state, range(5))
+    for steps in (1, 2, 3):
+        kept = executor.kept(work.Step(), kept)
+        assert len(kept) == 5
+        found = list(executor.in_order(work.contents, kept))
+        assert found == [(steps, {"new": [n * steps] * 3, "old": [n] * 3}) for n in range(5)]
+
+
+def test_files_of_what_is_kept_go_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    kept = THREADS.kept(work.first_state, range(4))
+    kept = THREADS.kept(work.Step(), kept)
+    gc.collect()
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 4 * 2
+    del kept
+    gc.collect()
+    assert not list(tmp_path.iterdir())

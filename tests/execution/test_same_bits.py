@@ -1,0 +1,63 @@
+"""A network is the same, to the last bit, whoever calibrates, rounds and corrects it, in chunks of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mrt
+from mrt.calibration import CalibrationConfig
+from mrt.execution.opened import opened
+from mrt.execution.options import ClusterConfig
+from mrt.model import QuantizedModel
+from mrt.quantization.options import QuantizationConfig
+from tests.quantization.corrected_networks import convolution
+from tests.quantization.networks import chain
+
+pytest.importorskip("distributed", reason="Dask is not installed")
+
+ALL_THAT_IS_GATHERED = QuantizationConfig.model_validate(
+    {
+        "bias_correction": "sequential",
+        "weight": {"bits": 4, "rounding": "gptq"},
+        "more_bits": "auto",
+        "parameter_changes": ["equalize"],
+    }
+)
+SAMPLES = 70
+
+
+NETWORK = chain((1, 3, 6, 6), convolution(3, 8, 3), convolution(8, 8, 3, 8), convolution(8, 5))
+
+
+def data() -> list[np.ndarray]:
+    x = np.random.default_rng(5).normal(size=(SAMPLES, 3, 6, 6)).astype(np.float32)
+    return [x[:33], x[33:]]
+
+
+def made(chunk: int, executor: Any = None, method: str = "mse") -> QuantizedModel:
+    calibration = CalibrationConfig(batch_size=chunk, method=method)
+    return mrt.quantize(NETWORK, data(), ALL_THAT_IS_GATHERED, calibration, executor=executor, progress=None)
+
+
+by_threads = cache(made)
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4])
+def some_workers(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with opened(ClusterConfig(processes=request.param)) as executor:
+        yield executor
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", [1, 7, 64])
+def test_workers_make_the_network_that_threads_make(some_workers: Any, chunk: int) -> None:
+    here, there = by_threads(chunk), made(chunk, some_workers)
+    assert there.digest == here.digest == by_threads(7).digest
+    assert dict(there.ranges) == dict(here.ranges) and there.notes == here.notes
+    for name, corrected in here.corrections.items():
+        np.testing.assert_array_equal(there.corrections[name], corrected)
