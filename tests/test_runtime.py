@@ -71,7 +71,7 @@ def side_by_side() -> Module:
     """With as many cores as it asks for, whatever this machine has."""
     made = compile_model(integer_graph(3), *facts(3), None, DIGEST, {"threads": 1}, workers=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mrt.runtime.module.cores", lambda: 3)
+        patch.setattr("mrt.runtime.device.cores", lambda: 3)
         made.run_integer(integers(1))
     return made
 

@@ -83,4 +83,3 @@ def run_by_numpy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("mrt.model.QuantizedModel.compile", compiled)
     patch.setattr("mrt.search.laboratory.default_runner", NumpyRunner)
     patch.setattr("mrt.steps.default_runner", NumpyRunner)
-    patch.setattr("mrt.search.laboratory.LEAST_CALLS", 1)
