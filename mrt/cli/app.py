@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,11 +45,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-
-def with_device(settings: list[str] | None, device: str | None) -> list[str]:
-    """The settings of `--set`, and that of `--device`."""
-    return [*(settings or ()), *([] if device is None else [f"device={json.dumps(device)}"])]
 
 
 @contextmanager

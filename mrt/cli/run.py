@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mrt.cli.app import Cluster, Configuration, OnDevice, Output, Settings, Shape, one_line_errors, with_device
+from mrt.cli.app import Cluster, Configuration, OnDevice, Output, Settings, Shape, one_line_errors
 
 
 class StageName(str, enum.Enum):
@@ -44,6 +44,6 @@ def run(
         from mrt.stages.stage import output_folder
 
         config = configuration_in(config)
-        settings = load_config(config, with_device(set_, device), shape or (), random_params, cluster)
+        settings = load_config(config, set_ or (), shape or (), random_params, {"cluster": cluster, "device": device})
         run_pipeline(settings, from_ and from_.value, to and to.value, output)
         keep_configuration(config, settings, output_folder(settings, output))

@@ -286,6 +286,13 @@ def _as_report(value: Any) -> Any:
     return {} if value is True or value is None else value
 
 
+def _as_cluster(value: Any) -> Any:
+    """A number of processes, or the address of a scheduler, as the section."""
+    if isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdecimal()):
+        return {"processes": value if isinstance(value, bool) else int(value)}
+    return {"address": value} if isinstance(value, str) else value
+
+
 class RunConfig(Options):
     """All sections of a configuration file. device: where compiled code is tuned and run, rpc://host:port/key; this
     machine by default."""
@@ -298,6 +305,6 @@ class RunConfig(Options):
     compile: CompileSection = CompileSection()
     evaluate: EvaluateSection = EvaluateSection()
     report: Annotated[ReportSection | Literal[False], BeforeValidator(_as_report)] = ReportSection()
-    cluster: ClusterConfig | None = None
+    cluster: Annotated[ClusterConfig | None, BeforeValidator(_as_cluster)] = None
     device: Annotated[str, AfterValidator(_device)] | None = None
     output: ConfigPath | None = None

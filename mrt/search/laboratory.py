@@ -202,7 +202,8 @@ class Laboratory:
         return Outputs(self._tail(dict(zip(names, logits, strict=True))), logits)
 
     def _samples(self, work: Work) -> Samples:
-        return Samples(found(work.data)(found(work.prepared).graph), work.settings.calibrate, default_runner())
+        data = found(work.data)(found(work.prepared).graph)
+        return Samples(data, work.settings.calibrate, default_runner(), executor=work.executor)
 
     def _observed(self, config: QuantizationConfig) -> Work:
         """The work calibrated as `config` needs it; once for all configurations that need the same."""

@@ -15,6 +15,7 @@ from mrt.algorithm_registry import names_of
 from mrt.config import RunConfig, config_yaml, load_config
 from mrt.datasets import Dataset
 from mrt.errors import ConfigError, DataError
+from mrt.execution.opened import opened
 from mrt.messages import short
 from mrt.pipeline import run_of
 from mrt.progress import Reporter, silent
@@ -91,8 +92,9 @@ def tune(
             report.line(f"tune: the trials there were made with another {file.begun_anew}; they are replaced")
         if coarse := wanted.coarse(judging.size):
             report.line(f"tune: {coarse}")
-        work = replace(work_of(run), data=calibration_batches(run), report=silent())
-        with report.progress(FOLDER, max(math.ceil(seconds), 1), "seconds") as progress:
+        bar = report.progress(FOLDER, max(math.ceil(seconds), 1), "seconds")
+        with opened(settings.cluster) as executor, bar as progress:
+            work = replace(work_of(run), data=calibration_batches(run), report=silent(), executor=executor)
             laboratory = Laboratory(work, judging, wanted)
             return _Tuner(run, wanted, objective, laboratory, file, seconds, progress).run_search(seed)
 
