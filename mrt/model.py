@@ -43,6 +43,7 @@ from mrt.symbol.states import places_behind, states_of
 from mrt.symbol.stream import Kept, Stream
 
 if TYPE_CHECKING:
+    from mrt.frontend.anything import Original
     from mrt.progress import Reporter
     from mrt.runtime import Device, Module
     from mrt.scoring import Evaluation
@@ -59,7 +60,8 @@ class QuantizedModel(Exporting):
     elementwise chains. corrections:
     what bias correction added to the real output of each reduction, by prepared float symbol, one value for each output
     channel. output_names: what the network calls its outputs, behind the tail; empty for the names of their tensors.
-    network: the float network as read, which is not saved; None where nobody gave it.
+    network: the float network as read, or the file that it was read from, neither of which is saved; None where nobody
+    gave it.
     """
 
     graph: Graph
@@ -72,7 +74,7 @@ class QuantizedModel(Exporting):
     notes: tuple[str, ...] = ()
     corrections: Mapping[str, Array] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
-    network: Graph | None = None
+    network: Graph | Original | None = None
 
     @cached_property
     def files(self) -> dict[str, bytes]:
@@ -156,7 +158,7 @@ class QuantizedModel(Exporting):
         None for all. progress: as `mrt.quantize` has it.
         Raises DataError for data that does not fit and labels beyond the classes, ConfigError without a network.
         """
-        from mrt.frontend.anything import Reading, read_anything
+        from mrt.frontend.anything import Original, Reading, read_anything
         from mrt.samples import first_in
         from mrt.scoring import evaluate
 
@@ -171,7 +173,10 @@ class QuantizedModel(Exporting):
                     module = self.compile()
             with report.step("evaluate"):
                 first = self._example if isinstance(network, str | os.PathLike) else first_in(data)
-                read = read_anything(self.network if network is None else network, Reading(first_batch=first))
+                if network is None and isinstance(self.network, Original):
+                    read = self.network.read(self._example)
+                else:
+                    read = read_anything(self.network if network is None else network, Reading(first_batch=first))
                 return evaluate(read, module, data, samples, report)
 
     def _example(self) -> dict[str, Array]:
@@ -274,10 +279,11 @@ def assemble(
     ranges: Mapping[str, Range],
     notes: Sequence[str] = (),
     network: Graph | None = None,
+    original: Original | None = None,
 ) -> QuantizedModel:
     """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`.
 
-    network: the float network as read, which names the outputs.
+    network: the float network as read, which names the outputs. original: its file, which is kept instead.
     """
     inputs = tuple(input_quantization(symbol, target) for symbol, target in integer.inputs)
     names = {symbol.name: Interval.of(t.lo, t.hi, symbol.shape) for symbol, t in integer.inputs}
@@ -308,7 +314,7 @@ def assemble(
         (*notes, *integer.notes),
         integer.corrections,
         () if network is None else network.titles,
-        network,
+        original or network,
     )
     return _knowing(model, facts=bounds)
 

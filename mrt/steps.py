@@ -92,7 +92,8 @@ def _tell(report: Reporter, step: str, notes: Sequence[str]) -> None:
 def _prepare(work: Work) -> Work:
     prepared = prepare(work.graph, work.settings.prepare, work.settings.quantize.tune_ranges)
     _tell(work.report, "prepare", [f"left alone {refusal}" for refusal in prepared.refusals])
-    return replace(work, prepared=prepared, notes=(*work.notes, *prepared.notes))
+    graph = work.graph if work.original is None else work.graph.without_values()
+    return replace(work, graph=graph, prepared=prepared, notes=(*work.notes, *prepared.notes))
 
 
 def _calibrate(work: Work) -> Work:
@@ -189,7 +190,7 @@ def _quantize(work: Work) -> Work:
     with work.report.progress("make integers", 0):
         integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
     notes = (*work.notes, *chosen.notes)
-    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph, work.original)
     give_back_freed()
     _tell(work.report, "quantize", model.notes)
     return replace(work, model=model, chosen=chosen.config)

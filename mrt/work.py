@@ -21,6 +21,7 @@ from mrt.symbol import Graph, Runner
 
 if TYPE_CHECKING:
     from mrt.datasets import Dataset
+    from mrt.frontend.anything import Original
     from mrt.model_evaluation import Evaluated
     from mrt.report.facts import Report
     from mrt.report.measure.subject import Subject
@@ -55,7 +56,8 @@ class Settings:
 class Work:
     """What the steps are given, and what those before have found; a step returns it with what it adds.
 
-    graph: the float network as read. data: gives the calibration data for the inputs of the prepared graph; None where
+    graph: the float network as read; original: its file, by which its parameters need not be held once it is prepared.
+    data: gives the calibration data for the inputs of the prepared graph; None where
     there is none. test: what is scored. runner: None for TVM on this machine. is_saved: whether results are saved, so
     that later steps may run with other options than were known before. notes: what a reader of the model should know.
     chosen: the options of quantization with the bits that single tensors got. subject: what is to be reported on, None
@@ -83,6 +85,7 @@ class Work:
     subject: Subject | None = None
     measured: Report | None = None
     executor: Executor = THREADS
+    original: Original | None = None
     device: Device | None = None
 
 

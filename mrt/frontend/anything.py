@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mrt.errors import GraphError
@@ -33,6 +33,23 @@ class Reading:
     initial: Values | None = None
     batch_axes: BatchAxes | None = None
     first_batch: Callable[[], Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Original:
+    """The file that a float network was read from, to read it anew: the network need not be held meanwhile."""
+
+    path: str | os.PathLike[str]
+    reading: Reading
+
+    @classmethod
+    def of(cls, model: object, reading: Reading) -> Original | None:
+        """That of a model; None where it is no file."""
+        return cls(model, replace(reading, first_batch=None)) if isinstance(model, (str, os.PathLike)) else None
+
+    def read(self, first_batch: Callable[[], Any]) -> Graph:
+        """The network; raises what its reader raises, also where the file is gone."""
+        return read_anything(self.path, replace(self.reading, first_batch=first_batch))
 
 
 def read_anything(model: object, reading: Reading) -> Graph:
