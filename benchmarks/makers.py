@@ -83,7 +83,7 @@ def compile_with_mrt(folder: Path, model: str, threads: int, batch: int, machine
     """The module of an integer network. machine: that it is made for, which is this one. isa: one of `ISA`."""
     import mrt
 
-    mrt.load(model).compile(isa_target(threads, isa), batch).save(folder / MODULE)
+    mrt.load(model).compile(isa_target(threads, isa), batch, cache=False).save(folder / MODULE)
 
 
 def quantize_with_onnx_runtime(
@@ -253,7 +253,7 @@ def run_mrt(folder: Path, network: str, model: str) -> None:
     """The outputs of a saved integer network, compiled for this machine."""
     import mrt
 
-    module = mrt.load(model).compile(isa_target(1))
+    module = mrt.load(model).compile(isa_target(1), cache=False)
 
     def run(feeds: Samples) -> list[Array]:
         outputs = module(feeds)

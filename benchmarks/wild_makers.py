@@ -191,7 +191,7 @@ def compile_model(folder: Path, model: str) -> None:
     with step("verify"):
         quantized = mrt.load(model)
     with step("compile"):
-        quantized.compile().save(folder / MODULE)
+        quantized.compile(cache=False).save(folder / MODULE)
 
 
 def run(folder: Path, network: str, model: str, module: str, compared: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mrt.errors import MRTError
-from mrt.symbol import Graph, Symbol
 from mrt.version import __version__
 
 if TYPE_CHECKING:
@@ -21,16 +20,19 @@ if TYPE_CHECKING:
     from mrt.model import QuantizedModel, load
     from mrt.preparation import PreparationConfig
     from mrt.quantization.options import QuantizationConfig
-    from mrt.runtime import Module, load_module
+    from mrt.runtime import Module, load_module, open_device
     from mrt.search import tune
+    from mrt.symbol import Graph, Symbol
     from mrt.symbol.states import with_states
 
 _HOMES = {
     "CalibrationConfig": "mrt.calibration",
+    "Graph": "mrt.symbol",
     "Module": "mrt.runtime",
     "PreparationConfig": "mrt.preparation",
     "QuantizationConfig": "mrt.quantization.options",
     "QuantizedModel": "mrt.model",
+    "Symbol": "mrt.symbol",
     "TargetConfig": "mrt.compilation",
     "TuneConfig": "mrt.compilation",
     "batch_first": "mrt.frontend",
@@ -44,6 +46,7 @@ _HOMES = {
     "load": "mrt.model",
     "load_model": "mrt.frontend",
     "load_module": "mrt.runtime",
+    "open_device": "mrt.runtime",
     "prepare": "mrt.api",
     "quantize": "mrt.api",
     "transform": "mrt.transform",
@@ -51,7 +54,8 @@ _HOMES = {
     "verify": "mrt.certificate",
     "with_states": "mrt.symbol.states",
 }
-"""Where each public name lives; imported on first use, so that `import mrt` does not load TVM."""
+"""Where each public name lives; imported on first use, so that `import mrt` loads no more than this, and the command
+can be interrupted from its first moment."""
 
 
 def __getattr__(name: str) -> Any:
@@ -86,6 +90,7 @@ __all__ = [
     "load",
     "load_model",
     "load_module",
+    "open_device",
     "prepare",
     "quantize",
     "transform",

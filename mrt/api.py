@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -11,7 +12,7 @@ from mrt.batches import batches_of
 from mrt.calibration import CalibrationConfig
 from mrt.errors import ConfigError, DataError
 from mrt.execution.opened import executor_of
-from mrt.frontend.anything import Reading, read_anything
+from mrt.frontend.anything import Original, Reading, read_anything
 from mrt.frontend.shared.inputs import BatchAxes, Shapes, Values
 from mrt.messages import short
 from mrt.model import QuantizedModel
@@ -23,8 +24,9 @@ from mrt.quantization.algorithms.moments import reading_moments
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.presets import with_preset
 from mrt.samples import batches_in, first_of
-from mrt.steps import CALIBRATE, QUANTIZE, Settings, Work, found, reads_samples, run_steps
+from mrt.steps import CALIBRATE, QUANTIZE, reads_samples, run_steps
 from mrt.symbol import Array, Graph, Runner
+from mrt.work import Settings, Work, found
 
 Batches = Iterable[Any] | Mapping[str, Array]
 
@@ -74,18 +76,19 @@ def quantize(
     first = None if data is None else data.first
     reading = Reading(preparation.split, example_inputs, shapes, values, states, initial, batch_axes, first)
     with reporting(progress, CALIBRATE.name) as report:
-        with report.step("read"):
-            read = read_anything(graph, reading)
-        quantization = with_preset(quantization, read, batches is not None)
-        work = Work(
-            read,
-            Settings(preparation, calibration, quantization),
-            data=None if data is None else data.given(quantization),
-            runner=runner,
-            report=report,
-            executor=workers,
-        )
-        return found(run_steps(work, QUANTIZE).model)
+        settings = Settings(preparation, calibration, quantization)
+        options = {"runner": runner, "report": report, "executor": workers}
+        # The work is held by its steps alone, which let go of the network that was read.
+        return found(run_steps(_work(graph, reading, settings, data, **options), QUANTIZE).model)
+
+
+def _work(graph: Any, reading: Reading, settings: Settings, data: _Data | None, **options: Any) -> Work:
+    """The work before its first step. options: fields of it."""
+    with options["report"].step("read"):
+        read = read_anything(graph, reading)
+    config = with_preset(settings.quantize, read, data is not None)
+    given, original = None if data is None else data.given(config), Original.of(graph, reading)
+    return Work(read, replace(settings, quantize=config), data=given, original=original, **options)
 
 
 @naming_keywords

@@ -52,3 +52,7 @@ class BusyError(MRTError):
 
 class ClusterError(MRTError):
     """Workers on other processes or machines cannot be used, or were lost; names what failed."""
+
+
+class DeviceError(MRTError):
+    """A device cannot be reached, does not fit, or ended its session; names it and what was being done."""

@@ -39,6 +39,11 @@ def messages(
             yield f"{where(path)} is {short(first['input'])}: {' or '.join(needs)}"
 
 
+def counted(count: int, one: str, many: str = "") -> str:
+    """A count with its noun, in the plural unless it is 1."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
 def dotted(path: KeyPath) -> str:
     """A key as people write it; "" for the whole."""
     return ".".join(str(part) or "''" for part in path)

@@ -12,6 +12,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from mrt.calibration import Range
 from mrt.certificate import CERTIFICATE_FILE, Certificate, TensorFact, derive, open_verified, vouch
 from mrt.certificate.quantization_file import quantization_json
@@ -41,8 +43,9 @@ from mrt.symbol.states import places_behind, states_of
 from mrt.symbol.stream import Kept, Stream
 
 if TYPE_CHECKING:
+    from mrt.frontend.anything import Original
     from mrt.progress import Reporter
-    from mrt.runtime import Module
+    from mrt.runtime import Device, Module
     from mrt.scoring import Evaluation
 
 
@@ -57,7 +60,8 @@ class QuantizedModel(Exporting):
     elementwise chains. corrections:
     what bias correction added to the real output of each reduction, by prepared float symbol, one value for each output
     channel. output_names: what the network calls its outputs, behind the tail; empty for the names of their tensors.
-    network: the float network as read, which is not saved; None where nobody gave it.
+    network: the float network as read, or the file that it was read from, neither of which is saved; None where nobody
+    gave it.
     """
 
     graph: Graph
@@ -70,7 +74,7 @@ class QuantizedModel(Exporting):
     notes: tuple[str, ...] = ()
     corrections: Mapping[str, Array] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
-    network: Graph | None = None
+    network: Graph | Original | None = None
 
     @cached_property
     def files(self) -> dict[str, bytes]:
@@ -149,12 +153,13 @@ class QuantizedModel(Exporting):
         """How close the compiled model is to its float network on data, batches as `mrt.quantize` takes them.
 
         Labels that come with the inputs, as in (x, y), are scored where they fit an output. network: the float network,
-        anything that `mrt.quantize` takes but a module; by default the one that this was made of, which files do not
-        hold. module: by default compiled here. samples: how many are run, at most; None for all. progress: as
-        `mrt.quantize` has it.
+        anything that `mrt.quantize` takes, of which a module is traced with the first batch; by default the one that
+        this was made of, which files do not hold. module: by default compiled here. samples: how many are run, at most;
+        None for all. progress: as `mrt.quantize` has it.
         Raises DataError for data that does not fit and labels beyond the classes, ConfigError without a network.
         """
-        from mrt.frontend.anything import Reading, read_anything
+        from mrt.frontend.anything import Original, Reading, read_anything
+        from mrt.samples import first_in
         from mrt.scoring import evaluate
 
         if network is None and self.network is None:
@@ -167,8 +172,16 @@ class QuantizedModel(Exporting):
                 with report.step("compile"):
                     module = self.compile()
             with report.step("evaluate"):
-                read = read_anything(self.network if network is None else network, Reading())
+                first = self._example if isinstance(network, str | os.PathLike) else first_in(data)
+                if network is None and isinstance(self.network, Original):
+                    read = self.network.read(self._example)
+                else:
+                    read = read_anything(self.network if network is None else network, Reading(first_batch=first))
                 return evaluate(read, module, data, samples, report)
+
+    def _example(self) -> dict[str, Array]:
+        """A batch by input name, of the shapes that the network has here: what its file may leave open."""
+        return {entry.name: np.zeros(entry.shape, np.float32) for entry in self.inputs}
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Writes the model's files into `directory`: all or, where they do not fit, none.
@@ -196,6 +209,8 @@ class QuantizedModel(Exporting):
         tune: TuneConfig | None = None,
         database: str | os.PathLike[str] | None = None,
         report: Reporter | None = None,
+        cache: bool = True,
+        device: Device | None = None,
     ) -> Module:
         """The model compiled by TVM for `batch` samples at a time; the module takes any number.
 
@@ -204,13 +219,19 @@ class QuantizedModel(Exporting):
         target: `native`, this machine's CPU, or the keys of `TargetConfig`, as a mapping or as JSON text. tune: whether
         tilings of kernels are measured, and how many. database: the folder where what was measured is kept; without
         `tune` what it knows is used and nothing is measured, without a folder it is forgotten. report: told of that.
+        cache: whether kernels that were compiled before are taken from the user's cache, and new ones kept there
+        (docs/compiled_module.md); the module is the same without.
+        device: where tilings are measured and the module runs, such as `open_device` gives; `native` is its CPU then.
         The integers are the same with all of these.
         Raises GraphError where the batch cannot be changed, CompilationError for a target that is not known, for
-        what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or broken.
+        what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or broken,
+        DeviceError for a device that cannot be reached or has not what the target names.
         """
-        from mrt.backend import compile_model, plan_batch
+        from mrt.backend import KernelCache, compile_model, plan_batch
+        from mrt.backend.devices import target_on
         from mrt.backend.tuning.tuner import Tuner
         from mrt.progress import Reporter, silent
+        from mrt.runtime import THIS_DEVICE, Linker
 
         if not isinstance(tune, TuneConfig | None):
             raise CompilationError(f"tune is {short(tune)}; an mrt.TuneConfig, or None, is needed")
@@ -218,16 +239,18 @@ class QuantizedModel(Exporting):
             raise CompilationError(f"report is {short(report)}; an mrt.progress.Reporter, or None, is needed")
         if database is not None:
             database = as_path(database, "database")
-        sized = self.rebatched(batch)
-        plan = plan_batch(sized.graph, target)
+        device = device or THIS_DEVICE
+        sized, on = self.rebatched(batch), target_on(device, target)
+        plan = plan_batch(sized.graph, on)
         sized = self.rebatched(plan.samples)
         parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, plan.target
+        kept = KernelCache.usual() if cache else None
         if tune is None and database is None:
-            return compile_model(*parts, workers=plan.workers, output_names=self.output_names)
+            return compile_model(*parts, None, plan.workers, self.output_names, kept, device)
         with tempfile.TemporaryDirectory() as forgotten:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
-            tuner = Tuner(folder, trials, report or silent())
-            return compile_model(*parts, tuner, plan.workers, self.output_names)
+            tuner = Tuner(folder, trials, report or silent(), device, Linker(on.mtriple, on.linker))
+            return compile_model(*parts, tuner, plan.workers, self.output_names, kept, device)
 
 
 def _stream(model: QuantizedModel, integer: bool) -> Stream:
@@ -256,10 +279,11 @@ def assemble(
     ranges: Mapping[str, Range],
     notes: Sequence[str] = (),
     network: Graph | None = None,
+    original: Original | None = None,
 ) -> QuantizedModel:
     """The model of an integer graph and its float tail; notes: what preparation changed, before those of `integer`.
 
-    network: the float network as read, which names the outputs.
+    network: the float network as read, which names the outputs. original: its file, which is kept instead.
     """
     inputs = tuple(input_quantization(symbol, target) for symbol, target in integer.inputs)
     names = {symbol.name: Interval.of(t.lo, t.hi, symbol.shape) for symbol, t in integer.inputs}
@@ -290,7 +314,7 @@ def assemble(
         (*notes, *integer.notes),
         integer.corrections,
         () if network is None else network.titles,
-        network,
+        original or network,
     )
     return _knowing(model, facts=bounds)
 

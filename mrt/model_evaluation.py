@@ -71,11 +71,12 @@ def evaluate(
     tensor all have those of the float network. executor: whose workers take samples, unless these are a stream.
     Raises VerificationError where integers differ, DataError for unusable data.
     """
+    checked = data.first(min(check, data.size))
     if not states_of(networks.model.graph):
-        errors = _check_samples(networks, data.first(min(check, data.size)), None, executor)
+        errors = _check_samples(networks, checked, None, report, executor)
         return Evaluated(_compared(networks, data, batch_size, report, executor), errors)
     filler = stream_of(networks.prepared, TvmRunner(), stream_length)
-    errors = _check_samples(networks, data.first(min(check, data.size)), filler, THREADS)
+    errors = _check_samples(networks, checked, filler, report, THREADS)
     with report.progress("evaluate", data.size) as progress:
         measures = _along_streams(networks, stream_length)
         return Evaluated(compare(data.batches(batch_size), data.labels, *measures, progress), errors)
@@ -145,7 +146,9 @@ def _along_streams(networks: Networks, length: int | None) -> tuple[Measure, Mea
     return reference, measured
 
 
-def _check_samples(networks: Networks, data: Dataset, filler: Stream | None, executor: Executor) -> ErrorTable:
+def _check_samples(
+    networks: Networks, data: Dataset, filler: Stream | None, report: Reporter, executor: Executor
+) -> ErrorTable:
     """Compares the compiled integers with `graph.evaluate`, and its tensors with those of the float graph.
 
     filler: says what the states of a network that has some hold.
@@ -157,9 +160,12 @@ def _check_samples(networks: Networks, data: Dataset, filler: Stream | None, exe
     if filler is not None:
         samples = (_Sample(data, place, filler.completed(feeds)) for place, feeds in enumerate(data.batches(1)))
     errors: dict[str, TensorError] = {}
-    for found in executor.in_order(_CheckSample(forms), samples, (*programs, networks.module), most=1):
-        for name, error in found.items():
-            errors[name] = errors.get(name, TensorError()) + error
+    with report.progress("compare tensors", data.size) as progress:
+        results = executor.in_order(_CheckSample(forms), samples, (*programs, networks.module), most=1)
+        for done, found in enumerate(results, 1):
+            for name, error in found.items():
+                errors[name] = errors.get(name, TensorError()) + error
+            progress(done)
     return ErrorTable.of(networks.model.digest, data.size, forms, errors)
 
 

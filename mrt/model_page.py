@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mrt.certificate import TensorFact
+from mrt.messages import counted
 from mrt.symbol import Graph, Symbol
 from mrt.symbol.quantized_tensor import TensorQuantization
 
@@ -14,6 +16,10 @@ MOST_BITS = 32
 """Of any tensor."""
 MOST_ENTRIES, MOST_LAYERS, MOST_NOTES, WIDEST = 5, 14, 3, 118
 """Of inputs and outputs, layers, notes, and characters of a line."""
+INTERNAL = ("not simplified", "simplified by")
+"""How notes begin that tell of the making only."""
+OF_ONE_TENSOR = re.compile(r".+ \(\w+\): \d+ bits; .+")
+"""A note of the bits of one tensor, which a report tells with its layer."""
 
 
 def model_page(
@@ -32,22 +38,34 @@ def model_page(
     widest = max((fact.bits for fact in facts.values()), default=0)
     size = sum(array.nbytes for array in graph.parameters.values())
     layers = [symbol for symbol in graph.operators if _weight(graph, symbol) is not None]
+    operators = counted(len(graph.operators), "integer operator")
+    proven = f"every tensor fits {widest} bits ({MOST_BITS} are allowed), {counted(len(facts), 'tensor')}"
     lines = [
-        f"QuantizedModel: {len(layers)} layers, {len(graph.operators)} integer operators, {_bytes(size)} of parameters",
-        f"proven: every tensor fits {widest} bits ({MOST_BITS} are allowed), {len(facts)} tensors",
+        f"QuantizedModel: {counted(len(layers), 'layer')}, {operators}, {_bytes(size)} of parameters",
+        f"proven: {proven}",
         *_entries("inputs", inputs),
         *_entries("outputs, integers", outputs),
     ]
     if postprocess is not None:
-        operators = ", ".join(postprocess.count_operators())
-        lines.append(f"float tail: {operators} → {', '.join(titles)}")
+        tail = ", ".join(postprocess.count_operators())
+        lines.append(f"float tail: {tail} → {', '.join(titles)}")
     lines += _layers(graph, layers, facts)
-    lines += [f"note: {note}" for note in notes[:MOST_NOTES]]
-    if len(notes) > MOST_NOTES:
-        lines.append(f"  … {len(notes) - MOST_NOTES} more in .notes")
+    lines += _notes(notes)
     lines.append("next: module = model.compile(); module(x)   model.evaluate(loader)   model.save(folder)")
     lines.append("      model.to_onnx(path)   model.to_c(folder)   print(model.graph)")
     return "\n".join(line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…" for line in lines)
+
+
+def is_internal(note: str) -> bool:
+    """Whether a note is of use to developers only."""
+    return note.startswith(INTERNAL) or OF_ONE_TENSOR.fullmatch(note) is not None
+
+
+def _notes(notes: Sequence[str]) -> list[str]:
+    """The first of those that are for users, and how many more there are."""
+    told = [f"note: {note}" for note in notes if not is_internal(note)][:MOST_NOTES]
+    rest = len(notes) - len(told)
+    return [*told, f"  … {rest} more in .notes" if told else f"{counted(rest, 'note')} in .notes"] if rest else told
 
 
 def _entries(title: str, entries: Sequence[TensorQuantization]) -> list[str]:

@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from mrt.config import RunConfig
 from mrt.errors import ConfigError, MRTError
 from mrt.execution.opened import opened
@@ -26,13 +28,15 @@ from mrt.quantization.simulation.sensitivity import Sensitivity
 from mrt.quantization.tensor_plan import Plan
 from mrt.report.page import HTML_FILE
 from mrt.report.summary import summary_table
+from mrt.runtime import THIS_DEVICE, Device
 from mrt.stages import STAGES, SUMMARY, Run, Stage
 from mrt.stages.evaluate import EVALUATE
 from mrt.stages.network import read_network
 from mrt.stages.quantize import QUANTIZE
-from mrt.stages.stage import output_folder
-from mrt.steps import Work, plan, sensitivity
+from mrt.stages.stage import device_of, output_folder
+from mrt.steps import plan, sensitivity
 from mrt.symbol import Graph
+from mrt.work import Work
 from mrt.workspace import Origins, Workspace
 
 
@@ -58,10 +62,10 @@ def run_pipeline(
     todo = _chosen(first, last)
     workspace = Workspace(output_folder(config, output))
     report = report or Reporter()
-    with workspace.opened() as has_locks:
+    with workspace.opened() as has_locks, device_of(config) as device:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        run = run_of(config, workspace, report, graph)
+        run = run_of(config, workspace, report, graph, device)
         _check_sections(run, todo)
         origins = _origins(run, todo[-1])
         missing = _missing(run, todo, origins, None if first is None else todo[0])
@@ -84,7 +88,8 @@ def plan_of_run(config: RunConfig, output: Path | None = None) -> Plan:
 
     Raises ConfigError where no run has calibrated it as the configuration says, or one of its overrides fits nothing.
     """
-    with _calibrated(config, output, Reporter()) as work:
+    report = Reporter(Console(stderr=True))
+    with _calibrated(config, output, report) as work, report.step("plan"):
         return plan(work)
 
 
@@ -93,7 +98,8 @@ def sensitivity_of_run(config: RunConfig, output: Path | None = None, report: Re
 
     Raises ConfigError as `plan_of_run` does, or where there is no calibration data to measure that on.
     """
-    with _calibrated(config, output, report or Reporter()) as work:
+    report = report or Reporter()
+    with _calibrated(config, output, report) as work, report.step("sensitivity"):
         return sensitivity(work)
 
 
@@ -113,11 +119,18 @@ def _calibrated(config: RunConfig, output: Path | None, report: Reporter) -> Ite
             yield QUANTIZE.load(replace(run, executor=executor))
 
 
-def run_of(config: RunConfig, workspace: Workspace, report: Reporter, graph: Graph | None = None) -> Run:
+def run_of(
+    config: RunConfig,
+    workspace: Workspace,
+    report: Reporter,
+    graph: Graph | None = None,
+    device: Device = THIS_DEVICE,
+) -> Run:
     """The run of a configuration, with what its preset means for its network. graph: that network, if it was read."""
-    graph = graph or read_network(config.model, config.prepare.split)
+    with report.step("read"):
+        graph = graph or read_network(config.model, config.prepare.split)
     quantize = with_preset(config.quantize, graph, config.data.calibration is not None)
-    return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report)
+    return Run(config.model_copy(update={"quantize": quantize}), graph, workspace, report, device=device)
 
 
 def _origins(run: Run, last: Stage) -> dict[str, dict[str, str]]:
@@ -180,7 +193,8 @@ def _put_in_place(run: Run, last: Stage) -> None:
 def _run_stage(stage: Stage, run: Run, origins: Origins, started: float) -> float:
     """Runs, saves and records one stage; gives the time when it ended."""
     try:
-        files = stage.run(run)()
+        with run.report.step(stage.name):
+            files = stage.run(run)()
         ended = time.perf_counter()
         run.workspace.record(stage.name, origins, files, round(ended - started, 3))
     except OSError as error:

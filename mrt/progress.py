@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
+from threading import Event, Thread
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from mrt.errors import ConfigError
 from mrt.messages import short
 
-STEPS = 10
-"""How many lines tell of a task's progress where there is no terminal."""
+STEPS, APART = 10, 1.0
+"""How many lines tell of a task at most where there is no terminal, and how many seconds are between them."""
+QUIET = 10.0
+"""Seconds without a line after which one says that work goes on, where there is no terminal."""
 Tell = Callable[[int], None]
 """What is told how many of something are done."""
 ProgressOption = Callable[[int], None] | bool | None
@@ -29,46 +44,118 @@ def silent() -> Reporter:
     return Reporter(Console(quiet=True))
 
 
+@dataclass
+class _Task:
+    """Something that is being done, and how much of it is. total: 0 where it is not known."""
+
+    name: str
+    total: int = 0
+    unit: str = ""
+    done: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.done} of {self.total} {self.unit}" if self.total else self.name
+
+
+class _Count(MofNCompleteColumn):
+    """How many are done; nothing of what is not counted."""
+
+    def render(self, task: Task) -> Text:
+        return Text("") if task.total is None and not task.completed else super().render(task)
+
+
 class Reporter:
-    """Writes to a console."""
+    """Writes to a console: on a terminal a bar for each thing that is being done, elsewhere lines."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console()
+        self._drawing: Progress | None = None
+        self._doing: list[_Task] = []
+        self._written = time.monotonic()
 
     def line(self, text: str) -> None:
         """One line, as it is."""
+        self._written = time.monotonic()
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def table(self, table: Table) -> None:
+        self._written = time.monotonic()
         self._console.print(table)
 
-    def step(self, name: str) -> AbstractContextManager[None]:
-        """To be entered while a step of this name is done."""
-        return nullcontext()
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """To be entered while a step of this name is done: it is seen to be at work, though it may tell nothing."""
+        if self._console.quiet:
+            yield
+        elif self._console.is_terminal:
+            with self._drawn(name, 0):
+                yield
+        else:
+            with self._alive(name):
+                yield
 
     @contextmanager
     def progress(self, task: str, total: int, unit: str = "samples") -> Iterator[Tell]:
         """Gives a function to be told how many of `total` samples, or whatever else is counted, are done; a total of 0
         is not known."""
-        if not self._console.is_terminal:
-            yield self._plain(task, total, unit)
+        if self._console.is_terminal:
+            with self._drawn(task, total) as tell:
+                yield tell
             return
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=self._console, transient=True) as bar:
-            handle = bar.add_task(task, total=total or None)
-            yield lambda done: bar.update(handle, completed=done)
+        doing = _Task(task, total, unit)
+        self._doing.append(doing)
+        try:
+            yield self._plain(doing)
+        finally:
+            self._doing.remove(doing)
 
-    def _plain(self, task: str, total: int, unit: str) -> Tell:
-        told = 0
+    @contextmanager
+    def _drawn(self, task: str, total: int) -> Iterator[Tell]:
+        """A bar, below those of what it is a part of."""
+        with ExitStack() as ended:
+            is_part = self._drawing is not None
+            if self._drawing is None:
+                columns = (TextColumn("{task.description}"), BarColumn(), _Count(), TimeElapsedColumn())
+                ended.callback(setattr, self, "_drawing", None)
+                self._drawing = ended.enter_context(Progress(*columns, console=self._console, transient=True))
+            bars = self._drawing
+            handle = bars.add_task(task, total=total or None)
+            if is_part:
+                ended.callback(bars.remove_task, handle)
+            yield lambda done: bars.update(handle, completed=done)
+
+    def _plain(self, doing: _Task) -> Tell:
+        told, last = 0, -APART
 
         def tell(done: int) -> None:
-            nonlocal told
-            step = done * STEPS // total if total else 0
-            if step > told:
-                told = step
-                self.line(f"{task}: {done} of {total} {unit}")
+            nonlocal told, last
+            doing.done, now = done, time.monotonic()
+            step = done * STEPS // doing.total if doing.total else 0
+            if step > told and (now >= last + APART or done >= doing.total):
+                told, last = step, now
+                self.line(str(doing))
 
         return tell
+
+    @contextmanager
+    def _alive(self, name: str) -> Iterator[None]:
+        """Writes a line whenever there was none for a while: how long the step takes so far, and what it is at."""
+        ended, started = Event(), time.monotonic()
+
+        def watch() -> None:
+            while not ended.wait(max(self._written + QUIET - time.monotonic(), QUIET / 10)):
+                if time.monotonic() >= self._written + QUIET:
+                    at = f", {self._doing[-1]}" if self._doing else ""
+                    self.line(f"{name}: {time.monotonic() - started:.0f} s so far{at}")
+
+        self._written = started
+        watching = Thread(target=watch, name="mrt progress", daemon=True)
+        watching.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            watching.join()
 
 
 class Told(Reporter):
@@ -176,5 +263,5 @@ def reporting(progress: ProgressOption, task: str) -> Iterator[Reporter]:
             line.close()
     else:
         columns = (SpinnerColumn(finished_text="✓"), TextColumn("{task.description}"), BarColumn())
-        with Progress(*columns, MofNCompleteColumn(), TimeElapsedColumn(), console=console) as bars:
+        with Progress(*columns, _Count(), TimeElapsedColumn(), console=console) as bars:
             yield Bars(bars)

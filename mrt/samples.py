@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mrt.errors import DataError
@@ -44,6 +44,11 @@ def first_of(batches: Iterable[Any], name: str = "batches") -> Any:
     for batch in batches:
         return batch
     raise DataError(f"{name} is empty; at least one batch is needed")
+
+
+def first_in(data: object) -> Callable[[], Any] | None:
+    """Gives the first batch of `data`; None where that would be lost by looking at it."""
+    return None if isinstance(data, Iterator) else lambda: first_of(batches_in(data, "data"), "data")
 
 
 def count_of(data: object) -> int:

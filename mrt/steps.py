@@ -5,21 +5,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from mrt.batches import Batches
-from mrt.calibration import Calibration, CalibrationConfig, calibrate
+from mrt.calibration import Calibration, calibrate
 from mrt.calibration.network import FloatNetwork
-from mrt.compilation import NATIVE, Target, TuneConfig
+from mrt.collector import give_back_freed
+from mrt.compilation import Target, TuneConfig
 from mrt.errors import ConfigError, MRTError, QuantizationError
-from mrt.execution import THREADS, Executor
+from mrt.execution import THREADS
+from mrt.messages import counted
 from mrt.model import QuantizedModel, assemble
-from mrt.preparation import PreparationConfig, Prepared, prepare
-from mrt.progress import Reporter, silent
+from mrt.model_page import is_internal
+from mrt.preparation import prepare
+from mrt.progress import Reporter
 from mrt.quantization.algorithms.algorithm import (
     BiasCorrection,
     Changed,
@@ -42,69 +44,13 @@ from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Runner
 from mrt.symbol.states import states_of
 from mrt.symbol.stream import stream_of
+from mrt.work import Work, default_runner, found
 
 if TYPE_CHECKING:
-    from mrt.datasets import Dataset
-    from mrt.model_evaluation import Evaluated
-    from mrt.report.facts import Report
-    from mrt.report.measure.subject import Subject
-    from mrt.runtime import Module
+    from mrt.runtime import Device, Module
 
-_Found = TypeVar("_Found")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The options of all steps.
-
-    target, batch, tune: as `QuantizedModel.compile` takes them. tilings: the folder of what tuning measured.
-    batch_size: of the float runs of evaluation. check: the samples whose integers, compiled, must be those of
-    `Graph.evaluate`. stream_length: after how many scored samples states are what they are at first.
-    """
-
-    prepare: PreparationConfig
-    calibrate: CalibrationConfig
-    quantize: QuantizationConfig
-    target: Target = NATIVE
-    batch: int = 1
-    tune: TuneConfig | None = None
-    tilings: Path | None = None
-    batch_size: int = 16
-    check: int = 16
-    stream_length: int | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Work:
-    """What the steps are given, and what those before have found; a step returns it with what it adds.
-
-    graph: the float network as read. data: gives the calibration data for the inputs of the prepared graph; None where
-    there is none. test: what is scored. runner: None for TVM on this machine. is_saved: whether results are saved, so
-    that later steps may run with other options than were known before. notes: what a reader of the model should know.
-    chosen: the options of quantization with the bits that single tensors got. subject: what is to be reported on, None
-    for nothing. started: when the work began, in seconds of `perf_counter`. network: the prepared network, compiled for
-    calibration and for what the next step runs it for; None where that runs nothing. executor: who takes the samples.
-    """
-
-    graph: Graph
-    settings: Settings
-    data: Callable[[Graph], Batches] | None = None
-    test: Dataset | None = None
-    runner: Runner | None = None
-    report: Reporter = field(default_factory=silent)
-    is_saved: bool = False
-    started: float = field(default_factory=perf_counter)
-    prepared: Prepared | None = None
-    observed: Calibration | None = None
-    network: FloatNetwork | None = None
-    notes: tuple[str, ...] = ()
-    chosen: QuantizationConfig | None = None
-    model: QuantizedModel | None = None
-    module: Module | None = None
-    evaluated: Evaluated | None = None
-    subject: Subject | None = None
-    measured: Report | None = None
-    executor: Executor = THREADS
+MOST_TOLD = 6
+"""Notes of a step that are written while it runs; all are with the model and in its report."""
 
 
 @dataclass(frozen=True)
@@ -123,20 +69,6 @@ def run_steps(work: Work, last: Step) -> Work:
     return work
 
 
-def found(result: _Found | None) -> _Found:
-    """What an earlier step found; ValueError where that step was not run."""
-    if result is None:
-        raise ValueError("a step was run before one that it needs; the order is that of STEPS")
-    return result
-
-
-def default_runner() -> Runner:
-    """The runner of whoever names none: TVM on this machine's CPU, each call on one core."""
-    from mrt.backend import ONE_THREAD, TvmRunner
-
-    return TvmRunner(ONE_THREAD)
-
-
 def reads_samples(config: QuantizationConfig) -> bool:
     """Whether the calibration data is read more than once."""
     if config.parameter_changes or config.more_bits != "none" or reading_moments(config):
@@ -148,11 +80,20 @@ def _corrects_on_samples(config: QuantizationConfig) -> bool:
     return config.corrects_biases and find_algorithm(BiasCorrection, config.bias_correction).reads_samples
 
 
+def _tell(report: Reporter, step: str, notes: Sequence[str]) -> None:
+    """The first of a step's notes, and how many more there are: those for developers among them."""
+    shown = [note for note in notes if not is_internal(note)][:MOST_TOLD]
+    for note in shown:
+        report.line(f"{step}: {note}")
+    if len(notes) > len(shown):
+        report.line(f"{step}: and {counted(len(notes) - len(shown), 'more note')}, for developers or of single layers")
+
+
 def _prepare(work: Work) -> Work:
     prepared = prepare(work.graph, work.settings.prepare, work.settings.quantize.tune_ranges)
-    for refusal in prepared.refusals:
-        work.report.line(f"prepare: left alone {refusal}")
-    return replace(work, prepared=prepared, notes=(*work.notes, *prepared.notes))
+    _tell(work.report, "prepare", [f"left alone {refusal}" for refusal in prepared.refusals])
+    graph = work.graph if work.original is None else work.graph.without_values()
+    return replace(work, graph=graph, prepared=prepared, notes=(*work.notes, *prepared.notes))
 
 
 def _calibrate(work: Work) -> Work:
@@ -173,8 +114,10 @@ def _calibrate(work: Work) -> Work:
         changed = _changed(graph, name, observed, settings.quantize, samples)
         graph, notes, known = changed.graph, (*notes, *changed.notes), changed.observed
         is_known = known is not None and known.covers(needs_of(graph, settings.quantize, work.is_saved))
-        if known is None or not is_known:
+        if graph is not network.graph:
+            network.release()
             network = _network(work, graph, runner)
+        if known is None or not is_known:
             known = _observed(work, network, data, runner)
         observed = known
     prepared = found(work.prepared)
@@ -239,15 +182,17 @@ def _quantize(work: Work) -> Work:
     work = _named(work)
     prepared, config = found(work.prepared), work.settings.quantize
     graph = prepared.graph
-    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
-        samples = _samples(work, graph, progress) if reads_samples(config) else None
-        chosen = _choices(work, samples)
+    samples = _samples(work, graph) if reads_samples(config) else None
+    chosen = _choices(work, samples)
+    del samples  # with the networks that were tried on them, whose weights take as much as the float ones
+    give_back_freed()
     observed = chosen.observed
-    integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
+    with work.report.progress("make integers", 0):
+        integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
     notes = (*work.notes, *chosen.notes)
-    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph)
-    for note in model.notes:
-        work.report.line(f"quantize: {note}")
+    model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph, work.original)
+    give_back_freed()
+    _tell(work.report, "quantize", model.notes)
     return replace(work, model=model, chosen=chosen.config)
 
 
@@ -255,7 +200,7 @@ def plan(work: Work) -> Plan:
     """The plan by which the step `quantize` would expand the network. work: calibrated."""
     work = _named(work)
     graph, observed, config = found(work.prepared).graph, found(work.observed), work.settings.quantize
-    samples = None if config.more_bits == "none" else _samples(work, graph, lambda done: None)
+    samples = None if config.more_bits == "none" else _samples(work, graph)
     if samples is not None:
         observed = with_moments(graph, observed, config, samples)
         config, _ = _with_more_bits(config, graph, observed, samples)
@@ -269,11 +214,10 @@ def sensitivity(work: Work) -> Sensitivity:
     """
     work = _named(work)
     graph = found(work.prepared).graph
-    with work.report.progress("correct biases", len(reductions(graph)), "layers") as progress:
-        samples = _samples(work, graph, progress)
-        if samples is None:
-            raise ConfigError("data.calibration is missing; the sensitivity is measured on it")
-        chosen = _choices(work, samples)
+    samples = _samples(work, graph)
+    if samples is None:
+        raise ConfigError("data.calibration is missing; the sensitivity is measured on it")
+    chosen = _choices(work, samples)
     planned, weights = planned_weights(graph, chosen.observed, chosen.config, samples)
     simulation = Simulation(planned.plan, weights, samples, has_gates=True)
     return sensitivity_of(simulation, chosen.corrections, work.report)
@@ -291,13 +235,19 @@ class _Choices:
 
 
 def _choices(work: Work, samples: Samples | None) -> _Choices:
-    graph, config = found(work.prepared).graph, work.settings.quantize
-    observed = with_moments(graph, found(work.observed), config, samples)
-    config, notes = _with_more_bits(config, graph, observed, samples)
-    return _Choices(observed, config, notes, find_corrections(graph, observed, config, samples))
+    graph, config, report = found(work.prepared).graph, work.settings.quantize, work.report
+    with report.progress("gather moments", 0):
+        observed = with_moments(graph, found(work.observed), config, samples)
+    with report.progress("choose bits", 0):
+        config, notes = _with_more_bits(config, graph, observed, samples)
+    with report.progress("correct biases", len(reductions(graph)), "layers") as progress:
+        if samples is not None:
+            samples.progress = progress
+        corrections = find_corrections(graph, observed, config, samples)
+    return _Choices(observed, config, notes, corrections)
 
 
-def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Samples | None:
+def _samples(work: Work, graph: Graph) -> Samples | None:
     if work.data is None:
         return None
     data = _batches(work, graph)
@@ -305,9 +255,7 @@ def _samples(work: Work, graph: Graph, progress: Callable[[int], None]) -> Sampl
     network = work.network
     if network is None or network.graph is not graph:
         network = FloatNetwork(graph, runner, settings.calibrate.batch_size, values_of(graph, settings.quantize))
-    return Samples(
-        data, settings.calibrate, runner, progress, total=data.total, network=network, executor=work.executor
-    )
+    return Samples(data, settings.calibrate, runner, total=data.total, network=network, executor=work.executor)
 
 
 def _with_more_bits(
@@ -326,19 +274,21 @@ def compiled(
     tune: TuneConfig | None,
     tilings: Path | None,
     report: Reporter,
+    cache: bool = True,
+    device: Device | None = None,
 ) -> Module:
     """The model compiled as `QuantizedModel.compile` does. tilings: the folder of what tuning measured, used if it is
     there, and made where `tune` has it measured."""
     known = tilings if tilings and (tune or tilings.is_dir()) else None
     if known and not tune:
         report.line(f"compile: kernels are tiled as was measured, by {known}; remove it to go by the rules")
-    return model.compile(target, batch, tune, known, report)
+    return model.compile(target, batch, tune, known, report, cache, device)
 
 
 def _compile(work: Work) -> Work:
     settings = work.settings
     options = settings.target, settings.batch, settings.tune, settings.tilings
-    return replace(work, module=compiled(found(work.model), *options, work.report))
+    return replace(work, module=compiled(found(work.model), *options, work.report, settings.cache, work.device))
 
 
 def _evaluate(work: Work) -> Work:
@@ -346,8 +296,13 @@ def _evaluate(work: Work) -> Work:
 
     networks = Networks(work.graph, found(work.prepared).graph, found(work.model), found(work.module))
     settings, data = work.settings, found(work.test)
-    options = settings.batch_size, settings.check, work.report, settings.stream_length, work.executor
-    return replace(work, evaluated=evaluate(networks, data, *options))
+    options = settings.batch_size, settings.check, work.report, settings.stream_length
+    # A device is one machine, which is asked from here.
+    executor = work.executor if work.device is None or work.device.is_here else THREADS
+    try:
+        return replace(work, evaluated=evaluate(networks, data, *options, executor))
+    finally:
+        networks.module.close()
 
 
 def _report(work: Work) -> Work:
@@ -359,7 +314,7 @@ def _report(work: Work) -> Work:
 
 def calibration_samples(work: Work) -> Samples | None:
     """The calibration data for the prepared network, once more; None where there is none."""
-    return _samples(work, found(work.prepared).graph, lambda done: None)
+    return _samples(work, found(work.prepared).graph)
 
 
 PREPARE = Step("prepare", _prepare)

@@ -14,6 +14,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.tiers import exhaustive
 
+# What a test shows of the compiler must not come from a run before it, nor end up in the user's cache.
+os.environ["MRT_CACHE"] = "off"
+
 # A change passes or fails for what it is, not for the examples of the day. HYPOTHESIS_PROFILE=explore draws new ones.
 # No test depends on the speed of the machine: neither a deadline nor the time that drawing an example takes.
 UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

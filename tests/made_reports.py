@@ -11,6 +11,8 @@ from mrt.report.facts import (
     Accuracy,
     Bits,
     Channel,
+    Choice,
+    Choices,
     Errors,
     ErrorTotals,
     Form,
@@ -26,6 +28,7 @@ from mrt.report.facts import (
     Note,
     Output,
     Part,
+    PlannedTensor,
     Port,
     Proof,
     ProvenTensor,
@@ -42,6 +45,10 @@ from mrt.report.facts import (
 
 HOSTILE = '</script><img src=x onerror="window.hacked=1">\'`|{{ 7 * 7 }}'
 """A name that would do something wherever it is not escaped."""
+
+
+CHOSEN = 5
+"""Layers that have choices."""
 
 
 def names(count: int) -> list[str]:
@@ -115,13 +122,50 @@ def made_report(layers: Sequence[str], channels: int = 48, **changes: Any) -> Re
             machine=MachineFacts(
                 cpu="a CPU", target="native", cores=2, peak=4e11, peak_instruction="avx512vnni vpdpbusd"
             ),
-            memory=MemoryPlan(arena=30000, parameters=12345, separate=200000),
+            memory=_memory(layers),
         ),
         trials=Trials(metric="top1, %", objective="latency", trials=[_trial(i) for i in range(15)]),
         notes=[_note(kind, layers) for kind in ("fine", "done", "internal", "try", "warning")],
         missing={},
+        choices=Choices(
+            samples=32,
+            source="data.calibration",
+            sqnr=21.5,
+            layers=[layer.id for layer in made if layer.choices],
+            left_out=[f"only {CHOSEN} of the 7 worst layers, because of time"],
+        ),
     )
     return report.model_copy(update=changes)
+
+
+def _memory(layers: Sequence[str]) -> MemoryPlan:
+    """Each layer's tensor is needed by the next function too, and they lie below and above in turns."""
+    tensors = [
+        PlannedTensor(
+            names=[name],
+            layer=i,
+            dtype="int8",
+            shape=[1, 4, 8, 8],
+            bytes=256,
+            offset=256 * (i % 2),
+            first=i,
+            last=min(i + 1, len(layers) - 1),
+            is_output=False,
+        )
+        for i, name in enumerate(layers[:300])
+    ]
+    alive = [256 * sum(each.first <= i <= each.last for each in tensors) for i in range(min(len(layers), 4000))]
+    return MemoryPlan(
+        arena=512,
+        parameters=12345,
+        separate=256 * len(layers),
+        outputs=64,
+        alive=alive,
+        peak=max(alive, default=0),
+        peak_at=alive.index(max(alive)) if alive else None,
+        tensors=tensors,
+        tensor_count=len(layers),
+    )
 
 
 def made_output(name: str, sqnr: float | None) -> Output:
@@ -136,6 +180,28 @@ def made_output(name: str, sqnr: float | None) -> Output:
 def _histogram(values: np.ndarray, bins: int) -> Histogram:
     counts, edges = np.histogram(values, bins)
     return Histogram(lo=float(edges[0]), hi=float(edges[-1]), counts=counts.tolist())
+
+
+def _choices(name: str) -> list[Choice]:
+    return [
+        Choice(
+            what=what,
+            name=name,
+            option=option,
+            code=f"{name}: {{activation: {{bits: 16}}}}",
+            sqnr=21.5 + gain,
+            gain=gain,
+            operations=0.03 if gain > 0 else 0.0,
+            parameter_bytes=4096,
+            tensor_bytes=256,
+            seconds=1e-5,
+        )
+        for what, option, gain in (
+            ("output", "16 bits", 3.0),
+            ("weights", "scales for each 16 input channels", 0.04),
+            ("input", "16 bits", -0.2),
+        )
+    ]
 
 
 def _tensor(name: str, layer: int, bits: float, operator: str) -> ProvenTensor:
@@ -230,6 +296,7 @@ def _layer(i: int, name: str, channels: int, random: np.random.Generator) -> Lay
             histograms=[np.histogram(w, 16, (-m, m))[0].tolist() for w, m in zip(weights, largest, strict=True)],
         ),
         advice="16 bits would save most of this error",
+        choices=_choices(name) if i < CHOSEN else None,
     )
 
 

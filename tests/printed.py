@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,14 +89,17 @@ def _printed_by_python(code: str, names: dict[str, object]) -> str:
 
 
 def _printed_by_command(command: str) -> str:
-    """`mrt` runs in this process, which has loaded what it needs already, everything else in a shell."""
+    """`mrt` runs in this process, which has loaded what it needs already; all else in a shell that finds the programs
+    of this Python."""
     if command.startswith("mrt "):
         from mrt.cli import app
 
         result = CliRunner().invoke(app, shlex.split(command, comments=True)[1:], catch_exceptions=False)
         assert result.exit_code == 0, f"{command}: {result.output}"
         return result.stdout
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120)
+    here = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    environment = os.environ | {"PATH": here}
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 

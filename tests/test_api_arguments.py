@@ -193,7 +193,7 @@ def test_memory_that_cannot_be_had_is_told(model: mrt.QuantizedModel, monkeypatc
     def refused(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("mrt.runtime.module.Worker", refused)
+    monkeypatch.setattr("mrt.runtime.device.Worker", refused)
     with pytest.raises(CompilationError, match="not the memory to run 7 samples at once.*smaller batch"):
         made(np.zeros((1, 8), np.float32))
 

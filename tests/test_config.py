@@ -152,7 +152,8 @@ def test_a_missing_model_is_named(write) -> None:
 
 @pytest.mark.parametrize("text", ["", "- 1", "just words"])
 def test_a_file_that_is_no_mapping_lists_the_sections(write, text: str) -> None:
-    assert "model, data, prepare, calibrate, quantize, compile, evaluate, report, cluster, output" in error_of(write(text))
+    sections = "model, data, prepare, calibrate, quantize, compile, evaluate, report, cluster, device, output"
+    assert sections in error_of(write(text))
 
 
 def test_every_wrong_key_is_told_at_once(write) -> None:

@@ -74,3 +74,11 @@ def test_a_module_runs_without_the_compiler(tmp_path: Path) -> None:
         check=False,
     )
     assert child.returncode == 0, child.stderr
+
+
+def test_mrt_itself_loads_nothing_heavy() -> None:
+    """So the command tells of an interruption by one line from its first moment."""
+    program = "import sys, mrt; print(*{'numpy', 'tvm', 'torch', 'typer', 'pydantic'} & set(sys.modules), sep=',')"
+    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (child.returncode, child.stdout.strip()) == (0, ""), child.stderr
+    assert mrt.Graph.__module__.startswith("mrt.symbol") and mrt.Symbol.__module__.startswith("mrt.symbol")

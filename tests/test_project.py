@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import re
 import runpy
 import shlex
 import sys
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
+from types import UnionType
+from typing import Annotated, Union, get_args, get_origin
 
 import numpy as np
 import onnx
 import pytest
+import typer
 from packaging.version import Version
 from pydantic import BaseModel
 
 import mrt
+from mrt.cli import app
 from mrt.config import FolderDataset, LoaderDataset, NpyDataset, NpzDataset, RunConfig, load_config
 from mrt.frontend.onnx.node import find_converter
 from mrt.plugins import PARTS, PARTS_OF_FORMATS
@@ -146,20 +153,52 @@ def test_glossary_is_sorted_and_says_where_terms_are_defined() -> None:
         assert [file for file in files if not file.is_file()] == [], term
 
 
-def test_commands_of_readme_parse() -> None:
-    """Each `mrt` line of the README is one that the command's parser accepts, on a configuration that exists."""
-    from typer.testing import CliRunner
+def test_commands_of_documents_are_those_of_the_program() -> None:
+    """Each `mrt` line of a document has a command and options that exist, and sets keys that exist."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    lines = [(path.name, line) for path in DOCUMENTS if path.name != "CHANGELOG.md" for line in _commands_of(path)]
+    assert {line.split()[0] for _, line in lines} == set(commands)
+    for name, line in lines:
+        command, *words = shlex.split(line, comments=True)
+        known = {option for parameter in commands[command].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, (name, line)
+        for word, value in pairwise(words):
+            assert word != "--set" or value == "SECTION.KEY=VALUE" or _is_key(value.partition("=")[0]), (name, line)
+            assert word != "--target" or value == "native" or isinstance(json.loads(value), dict), (name, line)
 
-    from mrt.cli import app
 
-    lines = re.findall(r"^    mrt (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert len(lines) >= 3
-    for line in lines:
-        command, argument, *options = shlex.split(line, comments=True)
-        shown = CliRunner().invoke(app, [command, "--help"])
-        assert shown.exit_code == 0
-        assert all(option in shown.output for option in options if option.startswith("--"))
-        assert command != "run" or (ROOT / argument).is_file()
+def test_options_of_the_program_are_documented() -> None:
+    text = "\n".join(path.read_text() for path in DOCUMENTS if path.name != "CHANGELOG.md")
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = {(name, option) for name, command in commands.items() for p in command.params for option in p.opts}
+    assert {(name, option) for name, option in options if option.startswith("--") and option not in text} == set()
+
+
+def _commands_of(path: Path) -> list[str]:
+    """What stands behind `mrt` in indented lines, in consoles and between backticks."""
+    text = path.read_text().replace("\\\n", " ")
+    found = re.findall(r"^(?:    |\$ )(?:PYTHONPATH=\S+ )?mrt ([a-z]+(?: .*)?)$", text, re.MULTILINE)
+    return [*found, *re.findall(r"`mrt ([a-z]+(?: [^`\n]*)?)`", text)]
+
+
+def _is_key(name: str) -> bool:
+    """Whether a configuration has such a key, whatever the value."""
+    keys = name.split(".")
+    kinds: set[object] = {RunConfig}
+    for number, key in enumerate(keys):
+        models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        fields = [field for kind in models for n, field in kind.model_fields.items() if key in (n, field.alias)]
+        if not fields:
+            return number > 0 and not models and Mapping in {get_origin(kind) for kind in kinds}
+        kinds = {part for field in fields for part in _parts(field.annotation)}
+    return True
+
+
+def _parts(annotation: object) -> list[object]:
+    """The alternatives of a type, with what Annotated wraps."""
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        return [part for inner in get_args(annotation) for part in _parts(inner)]
+    return [annotation]
 
 
 @pytest.mark.slow
@@ -286,6 +325,22 @@ def test_keys_of_configurations_are_documented() -> None:
             assert [key for key in keys if f"`{key}" not in sections[name]] == []
     for kind in (NpzDataset, NpyDataset, FolderDataset, LoaderDataset):
         assert [key for key in kind.model_fields if f"`{key}`" not in sections["data"]] == []
+
+
+def test_documented_keys_of_configurations_exist() -> None:
+    text = (ROOT / "docs" / "config.md").read_text()
+    sections = re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    rows = [(name, row) for name, section in sections if name != "output" for row in _rows_of_keys(section)]
+    assert len(rows) > 60
+    keys = [f"{name}.{key}" for name, row in rows for key in re.findall(r"`([^`]+)`", row)]
+    beyond = {key for key in keys if not _is_key(key) and not _is_key(key.replace("data.", "data.calibration."))}
+    assert beyond == set()
+
+
+def _rows_of_keys(section: str) -> list[str]:
+    """The first cells of the tables whose head is `key`."""
+    tables = re.findall(r"^\| key \|.*\n\|[-| ]+\n((?:\|.*\n)+)", section, re.MULTILINE)
+    return [row.split("|")[1] for table in tables for row in table.splitlines()]
 
 
 def test_supported_pythons_agree() -> None:

@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 import mrt
 from mrt.cli import app
 from mrt.cli.described import Described, Flags, described
+from mrt.cli.kept import kept_configuration
 from mrt.config import ModelSection, config_yaml, load_config
 from mrt.datasets import load_dataset
 from mrt.errors import MRTError
 from mrt.stages.network import read_network
-from mrt.symbol import Graph
+from mrt.symbol import Graph, TensorType
 from tests.test_cli import save_network
 
 LOADERS = """
@@ -100,6 +101,27 @@ def test_what_was_quantized_is_run_again_by_the_configuration_beside_it(folder: 
         assert "nothing is done" in told and "evaluate: done" not in told
 
 
+def test_what_lies_beside_a_result_says_how_it_was_made(folder: Path) -> None:
+    made = of(data="few.npz", y="y", output=folder / "made").config
+    kept = folder / "made" / "mrt.yaml"
+    kept.parent.mkdir()
+    kept.write_bytes(kept_configuration(made, kept.parent))
+    (folder / "other.yaml").write_bytes(config_yaml(load_config(kept, ("prepare.cut_softmax=false",)), "by hand"))
+    run("other.yaml")
+    assert load_config(kept) == load_config(folder / "other.yaml") != made
+    assert "nothing is done" in run("made/mrt.yaml") and "nothing is done" in run("made")
+    kept.write_text("# mine\n" + kept.read_text())
+    run("other.yaml", "--set", "prepare.cut_softmax=true")
+    assert kept.read_text().startswith("# mine")
+
+
+def run(*arguments: str) -> str:
+    """What `mrt run` says, which only prepares."""
+    result = CliRunner().invoke(app, ["run", *arguments, "--to", "prepare"])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
 def test_a_part_of_the_data_is_held_out(folder: Path) -> None:
     found = of(data="floats.npz", y="y")
     calibration, test = samples(found, "calibration"), samples(found, "test")
@@ -118,6 +140,33 @@ def test_what_is_scored_may_lie_elsewhere(folder: Path) -> None:
     found = of(data="pixels.npz", test="few.npz", scale="1/255", samples=10)
     assert (len(samples(found, "calibration")), len(samples(found, "test"))) == (10, 6)
     assert samples(found, "test").max() <= 1
+
+
+def test_labels_are_asked_of_what_is_scored_alone(folder: Path) -> None:
+    x = np.zeros((20, 1, 4, 4), np.float32)
+    np.savez(folder / "unlabelled.npz", x=x)
+    np.savez(folder / "scored.npz", x=x, labels=np.arange(20))
+    np.save(folder / "x.npy", np.concatenate([x, x]))
+    found = of(data="unlabelled.npz", test="scored.npz", y="labels").config.data
+    assert found.calibration.y is None and found.test.y == "labels"  # type: ignore[union-attr]
+    found = of(
+        data="unlabelled.npz", test="x.npy", labels="labels.npy", settings=("data.test.slice=[0,20]",)
+    ).config.data
+    assert str(found.test.labels).endswith("labels.npy")  # type: ignore[union-attr]
+    with pytest.raises(MRTError, match=r"--y is for an \.npz file; --test x.npy is an .npy file"):
+        of(data="scored.npz", test="x.npy", y="labels")
+
+
+def test_images_that_calibrate_need_no_line_among_the_labels(folder: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for place in ("train", "val"):
+        (folder / place).mkdir()
+        for number in range(3):
+            image.new("L", (4, 4), number).save(folder / place / f"{place}{number}.png")
+    (folder / "val.txt").write_text("val0.png 3\nval2.png 1\n")
+    found = of(data="train", test="val", labels="val.txt", mode="L", scale="1").config.data
+    assert load_dataset(found.calibration, {"x": TensorType((1, 1, 4, 4), "float32")}, "c").size == 3
+    assert list(load_dataset(found.test, {"x": TensorType((1, 1, 4, 4), "float32")}, "t").labels) == [3, 1]
 
 
 def test_functions_give_splits_or_batches_that_are_parted_in_their_order(folder: Path) -> None:
@@ -181,14 +230,52 @@ def test_what_is_not_known_is_refused_with_the_option_that_says_it(
         of(**given)
 
 
+def test_integers_that_a_network_takes_for_real_values_are_explained(folder: Path) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["x"]),
+        helper.make_node("Relu", ["x"], ["y"]),
+    ]
+    form = [
+        helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5]),
+        helper.make_tensor("zero", TensorProto.INT8, [], [-3]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "integers",
+        [helper.make_tensor_value_info("q", TensorProto.INT8, [1, 1, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        form,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "q.onnx")
+    for data in ("floats.npz", "pixels.npz"):  # of another kind, and beyond the dtype
+        with pytest.raises(MRTError, match=r"input q .*int8.*; of real values x it takes round\(x / 0.5\) -3, as int8"):
+            of(model="q.onnx", data=data)
+    np.save(folder / "q.npy", (np.arange(640).reshape(40, 1, 4, 4) % 200 - 100).astype(np.int8))
+    assert of(model="q.onnx", data="q.npy").config.data.calibration is not None, "and no --scale is asked for"
+
+
+def test_images_of_integers_are_no_real_values(folder: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    (folder / "images").mkdir()
+    for number in range(3):
+        image.new("L", (4, 4), number).save(folder / "images" / f"{number}.png")
+    node = helper.make_node("Cast", ["q"], ["y"], to=TensorProto.FLOAT)
+    inputs = [helper.make_tensor_value_info("q", TensorProto.UINT8, [1, 1, 4, 4])]
+    graph = helper.make_graph([node], "pixels", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "u.onnx")
+    assert of(model="u.onnx", data="images", mode="L").config.data.calibration is not None
+    with pytest.raises(MRTError, match="input q takes uint8, .*leave out --scale"):
+        of(model="u.onnx", data="images", mode="L", scale="1/255")
+
+
 def test_images_are_asked_for_as_the_network_takes_them(folder: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     for number in range(20):
         (folder / "images" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
         image.new("RGB", (6, 5), (number, 0, 0)).save(folder / "images" / "ab"[number % 2] / f"{number}.png")
     for keys, needed in (
-        ({}, r"integers \(uint8\)"),
-        ({"scale": "1"}, "--mode L makes images grey"),
+        ({}, "--mode L makes images grey"),
+        ({"mode": "L", "resize": "4,4"}, r"integers \(uint8\)"),
         ({"scale": "1", "mode": "L"}, r"\[1, 5, 6\], the network takes \[1, 4, 4\]; --resize 4,4 .* --crop 4,4"),
     ):
         with pytest.raises(MRTError, match=needed):

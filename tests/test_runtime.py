@@ -16,7 +16,7 @@ import pytest
 
 from mrt.backend import build_module, compile_model
 from mrt.backend.build import compile_linkable
-from mrt.backend.link.kernel_compiler import KernelCompiler, as_object
+from mrt.backend.link.kernel_objects import KernelObjects, object_compiler
 from mrt.backend.machine import Machine
 from mrt.compilation import TargetConfig
 from mrt.errors import CompilationError, DataError, ModelFileError
@@ -71,7 +71,7 @@ def side_by_side() -> Module:
     """With as many cores as it asks for, whatever this machine has."""
     made = compile_model(integer_graph(3), *facts(3), None, DIGEST, {"threads": 1}, workers=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mrt.runtime.module.cores", lambda: 3)
+        patch.setattr("mrt.runtime.device.cores", lambda: 3)
         made.run_integer(integers(1))
     return made
 
@@ -346,7 +346,10 @@ def test_a_module_that_was_cut_short_is_named(plain: Module, tmp_path: Path) -> 
 def test_a_library_of_something_else_is_named(tmp_path: Path) -> None:
     graph = integer_graph(1)
     machine = Machine.of()
-    compile_linkable(build_module(graph), machine, KernelCompiler(machine, as_object)).link(tmp_path / "other.so")
+    objects = KernelObjects()
+    compile_linkable(build_module(graph), machine, object_compiler(machine, objects), objects).link(
+        tmp_path / "other.so"
+    )
     with pytest.raises(ModelFileError, match=r"other\.so is no module"):
         load_module(tmp_path / "other.so", recorded=False)
 

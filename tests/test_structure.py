@@ -38,6 +38,7 @@ ORDER = (
     "mrt.transform mrt.pipeline",
     "mrt.api mrt.stages",
     "mrt.steps",
+    "mrt.work",
     "mrt.model_evaluation mrt.batches",
     "mrt.report",
     "mrt.model mrt.datasets mrt.workspace",
@@ -50,15 +51,16 @@ ORDER = (
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
     "mrt.samples mrt.evaluation",
     "mrt.execution",
-    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress",
+    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress mrt.device_address",
     "mrt.messages mrt.plugins mrt.collector mrt.workers mrt.tvm_errors mrt.lean_tvm",
     "mrt.errors mrt.version",
 )
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
 BACKEND = (
     "mrt.backend",
-    "mrt.backend.runner mrt.backend.portable mrt.backend.explain mrt.backend.profile mrt.backend.native",
-    "mrt.backend.build",
+    "mrt.backend.runner mrt.backend.portable mrt.backend.explain mrt.backend.profile mrt.backend.native "
+    "mrt.backend.devices",
+    "mrt.backend.build mrt.backend.memory_plan",
     "mrt.backend.tuning mrt.backend.lowering",
     "mrt.backend.link mrt.backend.rewrites mrt.backend.computes mrt.backend.batches mrt.backend.peak",
     "mrt.backend.kernels",
@@ -141,7 +143,8 @@ RECORDS = {
         mrt/backend/rewrites/bias_into_sum.py mrt/backend/rewrites/clip_before_scaling.py
         mrt/backend/rewrites/clip_limits_as_parameters.py mrt/backend/rewrites/interleave_channels.py
         mrt/backend/rewrites/known_bounds.py mrt/backend/rewrites/merge_slices.py
-        mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/tile_as_concat.py
+        mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/int16_operands.py
+        mrt/backend/rewrites/tile_as_concat.py
         mrt/backend/rewrites/widen_clips.py mrt/export/onnx/node.py mrt/simplification/integer.py""",
     "what scales the rows of a weight asks for a layer, which has them": "mrt/quantization/equalization/layers.py",
     "a normalization is spelled out by a root": "mrt/quantization/presets.py",

@@ -1,4 +1,4 @@
-"""The tutorials do what they print: every command and every line of Python, in an empty folder."""
+"""Tutorials and how-to pages do what they print: every command and every line of Python, in an empty folder."""
 
 from __future__ import annotations
 
@@ -11,18 +11,26 @@ import pytest
 from tests.printed import difference, run_steps, steps_of
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDS = {("onnx", "microcontroller"): (), ("pytorch",): ("torch",), ("huggingface",): ("torch", "transformers")}
-"""Tutorials that are read one after the other, in one folder, and the packages that they need beside those of MRT."""
+NEEDS = {
+    ("start/onnx", "start/microcontroller", "howto/losing_layer", "howto/deploy"): ("onnxruntime",),
+    ("start/pytorch",): ("torch",),
+    ("start/huggingface",): ("torch", "transformers"),
+    ("howto/custom_data",): ("PIL",),
+    ("howto/bound",): (),
+    ("howto/plugin",): ("pip", "setuptools"),
+}
+"""Pages that are read one after the other, in one folder, and the packages that they need beside those of MRT."""
 
 
-def test_every_tutorial_is_run() -> None:
+def test_every_page_is_run() -> None:
     pages = [name for names in NEEDS for name in names]
-    assert sorted(path.stem for path in (ROOT / "docs" / "start").glob("*.md")) == sorted(pages)
+    found = [f"{folder}/{path.stem}" for folder in ("start", "howto") for path in (ROOT / "docs" / folder).glob("*.md")]
+    assert sorted(found) == sorted(pages)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", NEEDS, ids="+".join)
-def test_tutorials_do_what_they_print(names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_do_what_they_print(names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = [package for package in NEEDS[names] if importlib.util.find_spec(package) is None]
     missing += [compiler for compiler in ("gcc", "g++") if shutil.which(compiler) is None]
     if missing:
@@ -31,7 +39,7 @@ def test_tutorials_do_what_they_print(names: tuple[str, ...], tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     for name in names:
-        run_steps(steps_of((ROOT / "docs" / "start" / f"{name}.md").read_text()))
+        run_steps(steps_of((ROOT / "docs" / f"{name}.md").read_text()))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ What happens to a graph, room by room:
     layout      which order in memory every tensor has, and over which dying tensor a result is written
     lowering    graph → calls, region → PrimFunc, PrimFunc → scheduled PrimFunc, calls → Relax module
     link        all calls as one function on one workspace; kernels → machine code
-    tuning      tilings measured on this machine, and the fastest chosen
+    tuning      tilings measured on the device that code is for, and the fastest chosen
 
 What these are built on, each on those below it only:
 
@@ -21,8 +21,8 @@ What these are built on, each on those below it only:
     machine.py  the CPU
 
 On top are build.py (a module to be saved), native.py (code that needs no TVM), runner.py (a graph to be run),
-portable.py (a module for TVM), batches.py (how many samples at once) and explain.py (what a graph is compiled to, for
-people).
+portable.py (a module for TVM), batches.py (how many samples at once), explain.py (what a graph is compiled to, for
+people) and devices.py (which CPU a device has).
 
 Plug-ins register the computes of their operators with `compute`, and write them with `elementwise` and `inlined`.
 """
@@ -32,6 +32,7 @@ from mrt.backend import computes as _computes
 from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
 from mrt.backend.explain import compiled_text, explain
+from mrt.backend.link.kernel_cache import KernelCache
 from mrt.backend.lowering.module import build_module
 from mrt.backend.native import NativeCode, NativeFunction, compile_native
 from mrt.backend.portable import build_portable
@@ -43,6 +44,7 @@ del _computes, _lean_tvm
 
 __all__ = [
     "ONE_THREAD",
+    "KernelCache",
     "Kind",
     "NativeCode",
     "NativeFunction",

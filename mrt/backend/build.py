@@ -14,7 +14,9 @@ from tvm.target import codegen
 
 from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.calls import Calls, write_calls
+from mrt.backend.link.kernel_cache import KernelCache
 from mrt.backend.link.kernel_compiler import SETTINGS, KernelCompiler, as_object
+from mrt.backend.link.kernel_objects import KernelObjects, object_compiler
 from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.lowering.module import ModuleBuilder
@@ -27,7 +29,20 @@ from mrt.backend.tuning.tuner import Tuner
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
 from mrt.module_record import Provenance, Versions
-from mrt.runtime import MAIN, METADATA, REAL, THIS_MACHINE, Executable, KeptState, Linkable, Linker, Metadata, Module
+from mrt.runtime import (
+    MAIN,
+    METADATA,
+    REAL,
+    THIS_DEVICE,
+    THIS_MACHINE,
+    Device,
+    Executable,
+    KeptState,
+    Linkable,
+    Linker,
+    Metadata,
+    Module,
+)
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.states import compact, places_behind, states_of
@@ -40,13 +55,14 @@ class LoweredModel:
     """A model on its way to machine code.
 
     builder: holds the functions MAIN and REAL, which compute `graphs`. compiler: compiles their kernels already, to
-    object files. linker: links them. metadata: what the module is to know of itself.
+    object files of `objects`. linker: links them. metadata: what the module is to know of itself.
     """
 
     builder: ModuleBuilder
     graphs: Mapping[str, Graph]
     machine: Machine
     compiler: KernelCompiler
+    objects: KernelObjects
     linker: Linker
     metadata: Metadata
 
@@ -61,16 +77,20 @@ def compile_model(
     tuner: Tuner | None = None,
     workers: int = 1,
     output_names: Sequence[str] = (),
+    cache: KernelCache | None = None,
+    device: Device = THIS_DEVICE,
 ) -> Module:
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
-    The arguments and errors are those of `lower_model`.
+    The arguments and errors are those of `lower_model`. device: where the module runs.
     """
-    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers, output_names)
+    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers, output_names, cache)
     lowered.builder.add_bytes(lowered.metadata.to_json().encode(), METADATA)
     builder, machine = lowered.builder, lowered.machine
-    linkable = compile_linkable(builder.module(), machine, lowered.compiler, lowered.linker, builder.shelf)
-    return Module(linkable, lowered.metadata)
+    linkable = compile_linkable(
+        builder.module(), machine, lowered.compiler, lowered.objects, lowered.linker, builder.shelf
+    )
+    return Module(linkable, lowered.metadata, device)
 
 
 def lower_model(
@@ -83,6 +103,7 @@ def lower_model(
     tuner: Tuner | None = None,
     workers: int = 1,
     output_names: Sequence[str] = (),
+    cache: KernelCache | None = None,
 ) -> LoweredModel:
     """The functions of an integer graph and of the float tail that takes its dequantized outputs in order.
 
@@ -90,14 +111,16 @@ def lower_model(
     the facts of the integer graph's, in order. digest: SHA-256 of the model's certificate; the module carries it.
     tuner: chooses tilings by what is measured and known of them; without it they are those of the rules. workers: how
     many calls the module is to run side by side (see `plan_batch`), by code for one core. output_names: what the
-    outputs of a call are called.
+    outputs of a call are called. cache: of kernels that were compiled before; the code is the same without.
     Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
     not made for this machine, or nothing links code for the target; ModelFileError for a database of tilings that is
     missing or broken.
     """
     machine, config = Machine.of(target), parse_target(target)
-    if tuner is not None and tuner.trials and not config.is_native:
-        raise CompilationError(f"target {target!r}: tuning measures on this machine; mcpu: native is needed")
+    if tuner is not None and tuner.trials and tuner.device.is_here and not config.is_native:
+        raise CompilationError(
+            f"target {target!r}: tuning measures on this machine; mcpu: native is needed, or a device of that CPU"
+        )
     linker = _linker(config)
     batch = _common_batch(graph, inputs, outputs, postprocess)
     made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)
@@ -106,15 +129,21 @@ def lower_model(
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_quantizers(graph, inputs, outputs, postprocess)
 
+    objects = KernelObjects(cache)
+
+    def recall(name: str, key: Any, make: Callable[[], Any]) -> Any:
+        # What a tuner chooses is no part of the key.
+        return objects.function(name, key if tuner is None else object(), machine, make)
+
     def lower(scheduler: Scheduler, on_function: Callable[[str, Any], None] = lambda *_: None) -> ModuleBuilder:
-        builder = ModuleBuilder(machine, scheduler, on_function)
+        builder = ModuleBuilder(machine, scheduler, on_function, recall=recall)
         builder.add(graph, MAIN, bounds)
         builder.add(real, REAL, bounds)
         return builder
 
-    compiler = KernelCompiler(machine, as_object)
+    compiler = object_compiler(machine, objects)
     builder = lower(schedule_by_rule if tuner is None else tuner.scheduler(lower, machine), compiler.add)
-    return LoweredModel(builder, {MAIN: graph, REAL: real}, machine, compiler, linker, metadata)
+    return LoweredModel(builder, {MAIN: graph, REAL: real}, machine, compiler, objects, linker, metadata)
 
 
 def _constants_in_results(graph: Graph, postprocess: Graph | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -196,30 +225,31 @@ def compile_executable(
     compiler = compiler or KernelCompiler(machine)
     with compiling(machine):
         bytecode, joined = _joined(module, compiler, by_bytes, shelf)
-        return Executable(bytecode, written_calls(joined.calls, False, machine), compiler.finish(), joined.constants)
+        return Executable(bytecode, written_calls(joined.calls, machine), compiler.finish(), joined.constants)
 
 
 def compile_linkable(
     module: tvm.IRModule,
     machine: Machine,
     compiler: KernelCompiler,
+    objects: KernelObjects,
     linker: Linker = THIS_MACHINE,
     shelf: Shelf | None = None,
 ) -> Linkable:
     """What is linked to a library of what a `ModuleBuilder` made; raises as `compile_executable`.
 
-    compiler: what compiles kernels of the module already, and gives object files. linker: what links them. shelf: see
-    `join_calls`.
+    compiler: what compiles kernels of the module already to object files of `objects`. linker: what links them. shelf:
+    see `join_calls`.
     """
     with compiling(machine):
         bytecode, joined = _joined(module, compiler, shelf=shelf)
-        calling = as_object(written_calls(joined.calls, True, machine))
+        kernels = called_objects(joined, compiler, objects, machine)
         # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
         library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
         bytecode.mod.import_module(library)
         pack, target = tvm.get_global_func("runtime.ModulePackImportsToLLVM"), library["_get_target_string"]()
         packed = pack(bytecode.mod, False, target, "")
-        return Linkable([*compiler.finish(), calling, as_object(library), as_object(packed)], linker)
+        return Linkable([*kernels, as_object(library), as_object(packed)], linker)
 
 
 @contextmanager
@@ -260,13 +290,34 @@ def joined_calls(
     return join_calls(module, by_bytes, prefetching, shelf)
 
 
-def written_calls(calls: Mapping[str, Calls], by_symbol: bool, machine: Machine) -> Any:
-    """The machine code of what calls kernels; see `write_calls`."""
+def called_objects(
+    joined: Joined, compiler: KernelCompiler, objects: KernelObjects, machine: Machine
+) -> tuple[bytes, ...]:
+    """The object files of all kernels, as `object_compiler` gives them, and at last of what calls them."""
+    made = {name: kernel for group in compiler.finish() for name, kernel in group.items()}
+    symbols = {name: kernel.symbol for name, kernel in made.items()}
+    calling = _calling(joined.calls, symbols, machine, objects.module)
+    objects.finish()
+    return (*{kernel.symbol: kernel.content for kernel in made.values()}.values(), calling)
+
+
+def written_calls(calls: Mapping[str, Calls], machine: Machine) -> Any:
+    """The machine code of what calls kernels that are found by name; see `write_calls`."""
+    return _calling(calls, None, machine, lambda module, target: tirx.build(module, target, KERNELS))
+
+
+def _calling(
+    calls: Mapping[str, Calls],
+    symbols: Mapping[str, str] | None,
+    machine: Machine,
+    compiled: Callable[[tvm.IRModule, Any], Any],
+) -> Any:
+    """What `compiled` makes of the calls, for a target; see `write_calls`."""
     plain = tvm.target.Target({**machine.target.export(), "opt-level": 0})  # there is nothing to optimize
 
     def write() -> Any:
         with tvm.transform.PassContext(config=SETTINGS), machine.target:
-            return tirx.build(write_calls(calls, by_symbol), plain, KERNELS)
+            return compiled(write_calls(calls, symbols), plain)
 
     # TVM nests what unpacks one parameter in what unpacks those before it, and walks that recursively.
     many = max((len(each.parameters) for each in calls.values()), default=0) > MANY_PARAMETERS

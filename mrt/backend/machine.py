@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -156,19 +156,32 @@ def _check_names(config: TargetConfig) -> None:
 
 @lru_cache(maxsize=1)
 def _native_features() -> tuple[str, ...]:
-    """Which of FEATURES this machine has beyond those of its CPU's name, and which it lacks.
+    named = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            return features_beyond(named, file.read(), _gives_tiles)
+    except OSError:
+        return ()
+
+
+def features_beyond(named: Any, cpuinfo: str, gives_tiles: Callable[[], bool]) -> tuple[str, ...]:
+    """Which of FEATURES a machine has beyond those of its CPU's name, and which it lacks, by Linux' text of its CPU.
 
     Virtual machines and operating systems hide features of the CPU; and a model that LLVM does not know is called by
-    the name of an older one.
+    the name of an older one. named: the target of that name.
     """
-    flags = {flag.replace("_", "") for flag in _flags()}
-    named = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
+    flags = flags_of(cpuinfo)
     differ = []
     for feature in FEATURES:
-        has = FLAGS.get(feature, feature.replace("-", "")) in flags and (feature != TILES or _gives_tiles())
+        has = is_flagged(feature, flags) and (feature != TILES or gives_tiles())
         if flags and has != bool(codegen.target_has_features(feature, named)):
             differ.append(f"{'+' if has else '-'}{feature}")
     return tuple(differ)
+
+
+def is_flagged(feature: str, flags: Collection[str]) -> bool:
+    """Whether a feature is among `flags_of` a CPU."""
+    return FLAGS.get(feature, feature.replace("-", "")) in flags
 
 
 def _gives_tiles() -> bool:
@@ -176,16 +189,12 @@ def _gives_tiles() -> bool:
     return int(ctypes.CDLL(None).syscall(*TILE_REQUEST)) == 0
 
 
-def _flags() -> Iterator[str]:
-    """What Linux says of the CPU's features; nothing elsewhere."""
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-            for line in file:
-                if line.startswith(("flags", "Features")):
-                    yield from line.split(":")[1].split()
-                    return
-    except OSError:
-        return
+def flags_of(cpuinfo: str) -> set[str]:
+    """What Linux says of a CPU's features, without underscores; nothing where it does not say."""
+    for line in cpuinfo.splitlines():
+        if line.startswith(("flags", "Features")):
+            return {flag.replace("_", "") for flag in line.partition(":")[2].split()}
+    return set()
 
 
 def one_line(error: BaseException) -> str:

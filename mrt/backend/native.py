@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.backend.build import compiling, joined_calls, lower_model, written_calls
+from mrt.backend.build import called_objects, compiling, joined_calls, lower_model
 from mrt.backend.link.calls import SYMBOL_PREFIX
-from mrt.backend.link.kernel_compiler import as_object
+from mrt.backend.link.kernel_cache import KernelCache
 from mrt.backend.link.one_function import FunctionMemory
 from mrt.compilation import NATIVE, Target
 from mrt.runtime import CALLS, REQUEST, Linker, Metadata
@@ -53,16 +53,16 @@ def compile_native(
     postprocess: Graph | None,
     digest: str,
     target: Target = NATIVE,
+    cache: KernelCache | None = None,
 ) -> NativeCode:
     """The kernels of `compile_model`, and its functions, without the virtual machine's part.
 
     The arguments and errors are those of `lower_model`.
     """
-    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target)
+    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, cache=cache)
     with compiling(lowered.machine):
         joined = joined_calls(lowered.builder.module(), lowered.compiler, shelf=lowered.builder.shelf)
-        calling = as_object(written_calls(joined.calls, True, lowered.machine))
-        objects = (*lowered.compiler.finish(), calling)
+        objects = called_objects(joined, lowered.compiler, lowered.objects, lowered.machine)
     functions = {
         name: NativeFunction(
             f"{SYMBOL_PREFIX}{name}{CALLS}",

@@ -17,11 +17,10 @@ import tvm
 from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
 from mrt.backend.link.kernel_compiler import SETTINGS
 from mrt.backend.link.kernel_pipeline import KERNELS
-from mrt.backend.link.workspace import Lifetime, plan_memory
 from mrt.backend.lowering.plan_calls import Call, PlannedCalls, plan_calls
 from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
-from mrt.backend.memory.storage import Storage
+from mrt.backend.memory_plan import MemoryPlan, memory_plan
 from mrt.backend.peak import Peak
 from mrt.backend.rewrites.known_bounds import Bounds
 from mrt.backend.schedule.tilings import schedule_by_rule
@@ -33,11 +32,12 @@ from mrt.symbol.graph import Graph
 
 @dataclass(frozen=True, eq=False)
 class MeasuredCall:
-    """A call, the products that it forms, its seconds, and those that the products take at the peak (None: no peak)."""
+    """A call, the products that it forms, its seconds (None: not measured), and those that the products take at the
+    peak (None: no peak)."""
 
     call: Call
     products: int
-    seconds: float
+    seconds: float | None
     at_peak: float | None
 
     @property
@@ -48,41 +48,57 @@ class MeasuredCall:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """calls: in order. plan: what they are of. workspace: bytes of the tensors in between, which lie over each other
-    where they are not needed at once; separate: of the same side by side."""
+    """calls: in order. plan: what they are of. memory: where their results lie."""
 
     plan: PlannedCalls
     calls: Sequence[MeasuredCall]
-    workspace: int
-    separate: int
+    memory: MemoryPlan
 
 
-def profile(graph: Graph, known: Bounds, machine: Machine, runs: int, peak: Peak | None = None) -> Profile:
+def profile(
+    graph: Graph, known: Bounds, machine: Machine, runs: int, peak: Peak | None = None, share: float = 1.0
+) -> Profile:
     """Compiles a graph for a machine that is this one, and measures each of its functions.
 
     known: bounds of the graph's inputs, by name. peak: with which functions that form products are measured in turns.
+    share: how many of the functions are compiled and measured, those whose calls form most products, or of those that
+    form as many, give most values; at least one.
     Raises CompilationError where TVM fails, or where this process does not get the tile registers that the code uses.
     """
-    made: dict[Any, tuple[str, Any]] = {}
+    made: dict[Any, tuple[str, Callable[[Any], Any]]] = {}
 
     def add_function(key: Any, name: str, make: Callable[[Any], Any]) -> str:
         if key not in made:
-            made[key] = f"{name}_{len(made)}", make(schedule_by_rule)
+            made[key] = f"{name}_{len(made)}", make
         return made[key][0]
 
     plan = plan_calls(graph, machine, add_function, {}, known)
-    functions = compiled_functions(dict(made.values()), machine)
-    steps = _steps(plan, functions, known)
     products = [sum(map(_products, call.lowered.region.symbols)) if call.lowered else 0 for call in plan.calls]
+    chosen = _chosen(plan, products, share)
+    written = {name: make(schedule_by_rule) for name, make in made.values() if name in chosen}
+    functions = compiled_functions(written, machine)
+    steps = _steps(plan, functions, known)
     times, loops = _times(steps, products, runs, peak)
     calls = [
-        MeasuredCall(call, count, seconds, count / peak.products * loop if peak is not None and count else None)
+        MeasuredCall(call, count, seconds, count / peak.products * loop if peak and count and seconds else None)
         for call, count, seconds, loop in zip(plan.calls, products, times, loops, strict=True)
     ]
-    return Profile(plan, calls, *_memory(plan))
+    return Profile(plan, calls, memory_plan(plan))
 
 
-Step = tuple[Callable[..., Any], Sequence[Any]]
+def _chosen(plan: PlannedCalls, products: Sequence[int], share: float) -> set[str]:
+    """The names of the functions that are measured."""
+    weights: dict[str, tuple[int, int]] = {}
+    for call, count in zip(plan.calls, products, strict=True):
+        values = sum(int(np.prod(storage.shape)) for storage in call.storages)
+        before = weights.get(call.function, (0, 0))
+        weights[call.function] = before[0] + count, before[1] + values
+    ranked = sorted(weights, key=lambda name: weights[name], reverse=True)
+    return set(ranked[: max(int(share * len(ranked)), 1)])
+
+
+Step = tuple[Callable[..., Any] | None, Sequence[Any]]
+"""A function, None for one that is not measured, and what it is given."""
 
 
 def _products(symbol: Symbol) -> int:
@@ -103,7 +119,7 @@ def _steps(plan: PlannedCalls, functions: Mapping[str, Any], known: Bounds) -> l
             if memory.get(result) is None:
                 memory[result] = tvm.runtime.tensor(np.zeros(storage.shape, storage.dtype))
         given = [memory[each] if isinstance(each, (Symbol, Copy)) else each.value for each in call.arguments]
-        steps.append((functions[call.function], [*given, *(memory[result] for result in call.results)]))
+        steps.append((functions.get(call.function), [*given, *(memory[result] for result in call.results)]))
     return steps
 
 
@@ -117,20 +133,22 @@ def _fed(symbol: Symbol, known: Bounds, random: np.random.Generator) -> Array:
 
 def _times(
     steps: Sequence[Step], products: Sequence[int], runs: int, peak: Peak | None
-) -> tuple[list[float], list[float]]:
-    """The least seconds of each call, and of a loop of the peak behind it."""
+) -> tuple[list[float | None], list[float]]:
+    """The least seconds of each call that is measured, and of a loop of the peak behind it."""
     times, loops = ([float("inf")] * len(steps) for _ in range(2))
     for run in range(2 * (runs + 1)):
         if run % 2 and peak is None:
             continue
         for place, (function, given) in enumerate(steps):
+            if function is None:
+                continue
             began = time.perf_counter()
             function(*given)
             if run % 2 == 0:
                 times[place] = min(times[place], time.perf_counter() - began)
             elif products[place] and peak is not None:
                 loops[place] = min(loops[place], peak.call())
-    return times, loops
+    return [None if np.isinf(seconds) else seconds for seconds in times], loops
 
 
 def compiled_functions(functions: Mapping[str, Any], machine: Machine) -> Mapping[str, Any]:
@@ -148,30 +166,3 @@ def compiled_functions(functions: Mapping[str, Any], machine: Machine) -> Mappin
         if answer.numpy().any():
             raise CompilationError("this process does not get the tile registers that the code uses")
     return {name: compiled[name] for name in functions}
-
-
-def _memory(plan: PlannedCalls) -> tuple[int, int]:
-    """Bytes of the workspace, and of its tensors side by side. What is written over another lies where that does."""
-    place: dict[Any, int] = {}
-    found: list[Lifetime] = []
-    given = {result for result, _ in plan.results}
-    for step, call in enumerate(plan.calls):
-        for argument in call.arguments:
-            if isinstance(argument, (Symbol, Copy)) and argument in place:
-                found[place[argument]] = _until(found[place[argument]], step)
-        for result, storage in zip(call.results, call.storages, strict=True):
-            over = place.get(call.written) if result is call.results[-1] and call.written is not None else None
-            if over is None:
-                over = len(found)
-                found.append(Lifetime(_bytes(storage), step, step))
-            place[result] = over
-            found[over] = _until(found[over], len(plan.calls) if result in given else step)
-    return plan_memory(found)[1], sum(tensor.size for tensor in found)
-
-
-def _until(tensor: Lifetime, step: int) -> Lifetime:
-    return Lifetime(tensor.size, tensor.first, max(tensor.last, step))
-
-
-def _bytes(storage: Storage) -> int:
-    return int(np.prod(storage.shape)) * np.dtype(storage.dtype).itemsize

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import local
 from typing import Any
@@ -16,6 +16,7 @@ from mrt.backend.link.kernel_compiler import KernelCompiler, in_memory
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import empty, side_by_side
+from mrt.backend.memory.storage import Storage
 from mrt.backend.rewrites.known_bounds import Bounds
 from mrt.collector import also_give_back
 from mrt.compilation import NATIVE, Target, TargetConfig
@@ -23,7 +24,8 @@ from mrt.runtime import virtual_machine
 from mrt.symbol import Array, Evaluate, Graph
 
 MAIN, RELEASE = "main", "release"
-"""The graph's function, and one that gives a single byte: the machine keeps what it gave last."""
+"""A graph's function, numbered from the second on, and one that gives a single byte: the machine keeps what it gave
+last."""
 
 ONE_THREAD = TargetConfig(threads=1)
 """This machine's CPU, for functions that several threads call at once, each of which then keeps to one core."""
@@ -48,30 +50,52 @@ class TvmRunner:
         The function raises DataError for feeds that do not fit the graph's inputs. Its outputs may be views of memory
         in another order.
         """
+        return self.prepare_all([graph])[0]
+
+    def prepare_all(self, graphs: Iterable[Graph], size: int = 0) -> list[Evaluate]:
+        """What `prepare` gives for each graph; they share kernels, and what threads keep.
+
+        size: bytes of the parameters of all graphs, which are drawn one after the other.
+        """
         machine = Machine.of(self.target)
         compiler = KernelCompiler(machine, in_memory)
         builder = ModuleBuilder(machine, on_function=compiler.add)
-        storages = builder.add(graph, MAIN, self.known, as_they_lie=True)
+        builder.reserve(size)
+        made: list[tuple[Graph, str, list[Storage]]] = []
+        for number, graph in enumerate(graphs):
+            name = f"{MAIN}{number or ''}"
+            storages = builder.add(graph, name, self.known, as_they_lie=True)
+            # The constants hold all that is needed of the parameters.
+            made.append((Graph(graph.inputs, graph.inputs), name, storages))
+            builder.let_go_of_parameters()
         builder.add_bytes(b"\0", RELEASE)
-        places, size = side_by_side(np.dtype(each.dtype).itemsize * each.type.size for each in graph.inputs)
         # Constants would be hashed before they became part of the executable, which takes as long as a few runs.
-        executable = compile_executable(builder.module(), machine, compiler, (MAIN,), builder.shelf)
+        executable = compile_executable(
+            builder.module(), machine, compiler, [name for _, name, _ in made], builder.shelf
+        )
         machines = _Machines(executable)
-        fed_alone = Graph(graph.inputs, graph.inputs)  # the constants hold all that is needed of the parameters
+        return [_evaluate(*each, machines, executable.constants) for each in made]
 
-        def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
-            fed, functions = fed_alone.feed(feeds), machines.own
-            inputs = empty((size,), np.uint8)
-            for symbol, place in zip(fed_alone.inputs, places, strict=True):
-                array = fed[symbol.name]
-                inputs[place : place + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
-            given = functions[MAIN](tvm_ffi.from_dlpack(inputs), executable.constants)
-            # Outputs may be hundreds of MiB: they are not copied, and nobody but the caller holds them.
-            outputs = [np.from_dlpack(output) for output in given]
-            functions[RELEASE]()
-            return [storage.read(output) for storage, output in zip(storages, outputs, strict=True)]
 
-        return evaluate
+def _evaluate(
+    fed_alone: Graph, name: str, storages: Sequence[Storage], machines: _Machines, constants: Any
+) -> Evaluate:
+    """What runs one function of an executable. fed_alone: a graph of its inputs. storages: how its outputs lie."""
+    places, size = side_by_side(np.dtype(each.dtype).itemsize * each.type.size for each in fed_alone.inputs)
+
+    def evaluate(feeds: Mapping[str, Array]) -> list[Array]:
+        fed, functions = fed_alone.feed(feeds), machines.own
+        inputs = empty((size,), np.uint8)
+        for symbol, place in zip(fed_alone.inputs, places, strict=True):
+            array = fed[symbol.name]
+            inputs[place : place + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
+        given = functions[name](tvm_ffi.from_dlpack(inputs), constants)
+        # Outputs may be hundreds of MiB: they are not copied, and nobody but the caller holds them.
+        outputs = [np.from_dlpack(output) for output in given]
+        functions[RELEASE]()
+        return [storage.read(output) for storage, output in zip(storages, outputs, strict=True)]
+
+    return evaluate
 
 
 class _Machines(local):

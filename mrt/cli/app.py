@@ -32,6 +32,13 @@ Cluster = Annotated[
     typer.Option("--cluster", metavar="N|ADDRESS", help="Work in N processes, or on the cluster of a Dask scheduler."),
 ]
 
+OnDevice = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="rpc://HOST:PORT/KEY", help="Where compiled code is tuned and run; by default here."
+    ),
+]
+
 app = typer.Typer(
     help="Trained float networks in, integer-only networks with a proof out.",
     no_args_is_help=True,

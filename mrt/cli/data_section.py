@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mrt.cli.data_source import KINDS, DataSource, kind_of, read_source, takes
+from mrt.cli.data_source import KINDS, LABELS, DataSource, kind_of, read_source, stated_forms, takes
 from mrt.errors import ConfigError
 from mrt.messages import KeyPath
 from mrt.symbol import Graph
@@ -16,6 +16,7 @@ CALIBRATED, SCORED, LEAST = 256, 500, 16
 """How many samples calibrate and are scored at most, of those that their owner has not parted; of fewer than `LEAST`
 none are held out."""
 SEED = 0
+SCORING = "--test"
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,16 @@ def data_section(
     wrong or missing.
     """
     inputs = {symbol.name: symbol.type for symbol in fed_inputs(graph)}
-    wheres = _wheres(data, test)
-    read = {option: read_source(option, where, keys, inputs, CALIBRATED + SCORED) for option, where in wheres.items()}
+    forms = stated_forms(graph)
+    most, wheres = CALIBRATED + SCORED, _wheres(data, test)
+    read = {
+        option: read_source(
+            option, where, _keys_of(option, keys, wheres), inputs, most, forms, _is_scored(option, wheres)
+        )
+        for option, where in wheres.items()
+    }
     in_order = bool(states_of(graph))
-    remarks = [each.remark for each in read.values()]
+    remarks = [each.remark for each in read.values() if each.remark]
     if "--data" not in read:
         parts = {"test": read["--test"].keys} if "--test" in read else {}
     elif "--test" in read:
@@ -53,6 +60,16 @@ def data_section(
     return Section(parts, places, tuple(filter(None, remarks)))
 
 
+def _keys_of(option: str, keys: Mapping[str, Any], wheres: Mapping[str, str]) -> Mapping[str, Any]:
+    """What is said of the data of an option: labels only of those that are scored."""
+    return {key: value for key, value in keys.items() if key not in LABELS or _is_scored(option, wheres)}
+
+
+def _is_scored(option: str, wheres: Mapping[str, str]) -> bool:
+    """Whether samples of these data are scored: those of --test, where it is given."""
+    return option == SCORING or SCORING not in wheres
+
+
 def _wheres(data: str | None, test: str | None) -> dict[str, str]:
     return {option: where for option, where in (("--data", data), ("--test", test)) if where is not None}
 
@@ -61,11 +78,13 @@ def check_places(data: str | None, test: str | None, keys: Mapping[str, Any]) ->
     """What is seen before the network is read: ConfigError for data that are not there, and for an option that none of
     them heed."""
     wheres = _wheres(data, test)
-    kinds = {kind_of(where, option): f"{option} {where}" for option, where in wheres.items()}
+    kinds = {option: kind_of(where, option) for option, where in wheres.items()}
     for key in keys:
-        if not any(takes(kind, key) for kind in kinds):
+        heeding = {option: kind for option, kind in kinds.items() if key in _keys_of(option, keys, wheres)}
+        if not any(takes(kind, key) for kind in heeding.values()):
             wanted = " or ".join(KINDS[kind] for kind in KINDS if takes(kind, key))
-            found = ", ".join(f"{where} is {KINDS[kind]}" for kind, where in kinds.items()) or "no data are given"
+            found = ", ".join(f"{option} {wheres[option]} is {KINDS[kind]}" for option, kind in heeding.items())
+            found = found or "no data are given"
             raise ConfigError(f"--{key} is for {wanted}; {found}")
 
 

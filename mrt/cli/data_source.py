@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from mrt.datasets import Dataset, load_dataset
 from mrt.datasets.folder import IMAGE_SUFFIXES, images_of
 from mrt.datasets.loader import function_of, read_loader, takes_split
 from mrt.datasets.npz import names_in
-from mrt.datasets.preprocessing import preprocess
-from mrt.errors import ConfigError
+from mrt.datasets.preprocessing import keeps_values, preprocess
+from mrt.errors import ConfigError, DataError
 from mrt.messages import KeyPath
-from mrt.symbol import TensorType
+from mrt.quantization.plan.trained import stated_grid
+from mrt.symbol import Graph, TensorType
 
 KINDS = {"folder": "a folder of images", "npz": "an .npz file", "npy": "an .npy file", "loader": "a function"}
 _PREPROCESSING = ("scale", "mean", "std", "layout")
@@ -27,7 +29,10 @@ _KEYS = {
     "npy": (*_PREPROCESSING, "labels"),
     "loader": (),
 }
-_LABELS = ("y", "labels")
+LABELS = ("y", "labels")
+"""The keys that say where labels are."""
+LOOKED_AT = 64
+"""Samples whose integers are looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +52,7 @@ class DataSource:
     @property
     def unlabelled(self) -> dict[str, Any]:
         """The keys of samples whose labels nobody asks for; the lines of labels also say which images there are."""
-        return {key: value for key, value in self.keys.items() if key not in _LABELS or self.kind == "folder"}
+        return {key: value for key, value in self.keys.items() if key not in LABELS or self.kind == "folder"}
 
 
 def takes(kind: str, key: str) -> bool:
@@ -75,10 +80,27 @@ def _needed() -> str:
     return "a folder of images, an .npz or .npy file, or FILE.py:FUNCTION is needed"
 
 
+def stated_forms(graph: Graph) -> dict[str, str]:
+    """What the integers of inputs stand for, where the network says it, in words: how they are made of real values."""
+    grids = {symbol: stated_grid(graph, symbol) for symbol in graph.inputs if symbol.type.is_integer}
+    return {
+        symbol.name: f"of real values x it takes round(x / {grid[0]:.9g}) {grid[1]:+}, as {symbol.dtype}"
+        for symbol, grid in grids.items()
+        if grid is not None
+    }
+
+
 def read_source(
-    option: str, where: str, keys: Mapping[str, Any], inputs: Mapping[str, TensorType], most: int
+    option: str,
+    where: str,
+    keys: Mapping[str, Any],
+    inputs: Mapping[str, TensorType],
+    most: int,
+    forms: Mapping[str, str],
+    wants_labels: bool = True,
 ) -> DataSource:
-    """The samples of a place. keys: of the section, as texts. most: how many samples of batches are looked at."""
+    """The samples of a place. keys: of the section, as texts. most: how many samples of batches are looked at. forms:
+    see `stated_forms`. wants_labels: whether these samples may be scored."""
     kind = kind_of(where, option)
     if len(inputs) > 1 and kind in ("folder", "npy"):
         raise ConfigError(
@@ -89,16 +111,18 @@ def read_source(
     remark = ""
     if kind == "npz":
         section["x"], unread = _arrays(where, option, keys, inputs)
-        remark = f"{where}: not read: {', '.join(unread)}" + ("" if "y" in keys else "; --y names labels")
-        remark = remark if unread else ""
+        hint = "; --y names labels" if wants_labels and "y" not in keys else ""
+        remark = f"{where}: not read: {', '.join(unread)}{hint}" if unread else ""
     config = _validated(section, option)
     if isinstance(config, FolderDataset) and not images_of(config, f"{option} {where}")[0]:
         raise ConfigError(f"{option} {where} holds no images ({', '.join(sorted(IMAGE_SUFFIXES))}); {_needed()}")
     has_parts = isinstance(config, LoaderDataset) and takes_split(function_of(config, option))
-    dataset = _looked_at(config, inputs, option, most)
+    with _saying(forms):
+        dataset = _looked_at(config, inputs, option, most)
+        _check_shapes(dataset, kind, keys, f"{option} {where}")
+        _check_integers(dataset, config, f"{option} {where}")
     if kind != "loader":
         _check_units(dataset, "scale" in keys, f"{option} {where}")
-    _check_shapes(dataset, kind, keys, f"{option} {where}")
     if isinstance(config, Preprocessing):
         _check_channels(dataset, config.model_copy(update={"layout": None}), f"{option} {where}")
     return DataSource(where, kind, section, dataset.size, has_parts, kind == "loader" and dataset.size >= most, remark)
@@ -120,6 +144,32 @@ def _looked_at(config: DatasetConfig, inputs: Mapping[str, TensorType], option: 
         split = "test" if option == "--test" else "calibration"
         return read_loader(config.model_copy(update={"split": split}), inputs, option, most)
     return load_dataset(config.model_copy(update={"scale": 1.0, "mean": (0.0,), "std": (1.0,)}), inputs, option)
+
+
+@contextmanager
+def _saying(forms: Mapping[str, str]) -> Iterator[None]:
+    """Adds to an error of an input of integers what the network says that these stand for."""
+    try:
+        yield
+    except DataError as error:
+        form = next((form for name, form in forms.items() if f"input {name}" in str(error)), None)
+        if form is None:
+            raise
+        raise DataError(f"{error}; {form}") from None
+
+
+def _check_integers(dataset: Dataset, config: DatasetConfig, where: str) -> None:
+    """DataError where an input of integers is given others than it holds, or what preprocessing makes of them."""
+    names = [name for name, type in dataset.inputs.items() if type.is_integer]
+    if not names:
+        return
+    if isinstance(config, FolderDataset) and not keeps_values(config):
+        raise DataError(
+            f"{where}: input {names[0]} takes {dataset.inputs[names[0]].dtype}, the integers of images as they are; "
+            f"leave out --scale, --mean and --std"
+        )
+    for _ in dataset.first(min(dataset.size, LOOKED_AT)).batches(LOOKED_AT):
+        pass
 
 
 def _check_units(dataset: Dataset, is_said: bool, where: str) -> None:

@@ -78,7 +78,12 @@ def described(flags: Flags) -> Described:
 
 def _default_output(model: str) -> Path:
     file, colon, function = model.rpartition(":")
-    return Path("out") / (f"{Path(file).stem}-{function}" if colon and file.endswith(".py") else Path(model).stem)
+    return Path("out") / (f"{Path(file).stem}-{function}" if colon and file.endswith(".py") else _called(Path(model)))
+
+
+def _called(file: Path) -> str:
+    """What a model is called by its file; of MXNet's NAME-symbol.json it is NAME."""
+    return file.stem.removesuffix("-symbol") if file.suffix == ".json" else file.stem
 
 
 def _source(data: Any, places: Mapping[KeyPath, str], shapes: tuple[str, ...], settings: tuple[str, ...]) -> Source:

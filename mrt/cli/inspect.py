@@ -40,6 +40,14 @@ Sort = Annotated[
     typer.Option("--sort", metavar="error|share|bits|headroom|time", help="Show the layers that have most first."),
 ]
 Worst = Annotated[int | None, typer.Option("--worst", metavar="N", min=1, help="Show so many, the worst by --sort.")]
+Memory = Annotated[
+    bool,
+    typer.Option("--memory", help="Show where the tensors of a run of one sample lie, and when each is needed."),
+]
+CompiledFor = Annotated[
+    str,
+    typer.Option("--target", metavar="TARGET", help="With --compiled, --memory: for which CPU, as in compile.target."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Write all that is known of the layers as JSON.")]
 
 
@@ -52,11 +60,15 @@ def inspect(
     plan: Planned = False,
     sensitivity: Sensitive = False,
     tensors: Tensors = False,
+    memory: Memory = False,
     sort: Sort = None,
     worst: Worst = None,
     json: Json = False,
     target: Annotated[
-        str, typer.Option("--target", metavar="TARGET", help="With --compiled: for which CPU, as in compile.target.")
+        str,
+        typer.Option(
+            "--target", metavar="TARGET", help="With --compiled, --memory: for which CPU, as in compile.target."
+        ),
     ] = "native",
     shape: Shape = None,
 ) -> None:
@@ -69,6 +81,8 @@ def inspect(
             text = _plan_text(_configuration(place, "--plan", shape), symbol)
         elif compiled:
             text = _compiled_text(place, target)
+        elif memory:
+            text = _memory_text(place, target)
         elif tensors or symbol is not None:
             text = _tensors_text(place, symbol)
         else:
@@ -100,8 +114,10 @@ def _sensitivity_text(config: RunConfig, symbol: str | None) -> str:
 
 def _configuration(place: Path, option: str, shapes: list[str] | None) -> RunConfig:
     """The configuration of a run; MRTError for a folder, which does not say what it was made from."""
+    from mrt.cli.kept import configuration_in
     from mrt.config import load_config
 
+    place = configuration_in(place)
     if place.is_dir():
         raise MRTError(
             f"{place} is a folder; {option} needs the CONFIG.yaml of its run, which names the model and the data"
@@ -130,6 +146,13 @@ def _compiled_text(directory: Path, target: str) -> str:
     record = module_in(directory, model.digest)
     compiled = compiled_text(explain(model.graph, model.inputs, target))
     return f"{'no compiled module' if record is None else record_text(record)}\n\n{compiled}"
+
+
+def _memory_text(directory: Path, target: str) -> str:
+    import mrt
+    from mrt.report.memory import memory_text
+
+    return memory_text(mrt.load(directory), target)
 
 
 def _layers_text(directory: Path, sort: str | None, worst: int | None, as_json: bool) -> str:

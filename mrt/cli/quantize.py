@@ -13,9 +13,8 @@ from mrt.cli.app import Output, Settings, Shape, one_line_errors
 
 if TYPE_CHECKING:
     from mrt.cli.described import Described
+    from mrt.progress import Reporter
 
-CONFIGURATION = "mrt.yaml"
-"""The file beside the result that says how it is made."""
 WHERE = "a folder of images, an .npz or .npy file, or FILE.py:FUNCTION"
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file of any format, or FILE.py:FUNCTION.")]
@@ -58,20 +57,23 @@ def quantize(
         files = {"x": tuple(x or ()) or None, "y": y, "labels": None if labels is None else str(labels)}
         given = {key: value for key, value in {**keys, **files}.items() if value is not None}
         flags = Flags(model, data, test, output, given, samples, target, batch, tuple(shape or ()), tuple(set_ or ()))
-        _run(described(flags))
+        from mrt.progress import Reporter
+
+        report = Reporter()
+        with report.step("read"):
+            found = described(flags)
+        _run(found, report)
 
 
-def _run(found: Described) -> None:
+def _run(found: Described, report: Reporter) -> None:
     """Runs what the options stand for, and says how to run it again."""
-    from mrt.config import config_yaml
+    from mrt.cli.kept import CONFIGURATION, kept_configuration
     from mrt.pipeline import run_pipeline
-    from mrt.progress import Reporter
     from mrt.stages.stage import output_folder
     from mrt.symbol.files import atomic_write_all
 
-    report = Reporter()
     path = output_folder(found.config, None) / CONFIGURATION
-    content = config_yaml(found.config, "Made by mrt quantize; mrt run repeats it.", path.parent)
+    content = kept_configuration(found.config, path.parent)
     report.line(content.decode())
     for remark in found.remarks:
         report.line(remark)

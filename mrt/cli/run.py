@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mrt.cli.app import Cluster, Configuration, Output, Settings, Shape, one_line_errors
+from mrt.cli.app import Cluster, Configuration, OnDevice, Output, Settings, Shape, one_line_errors
 
 
 class StageName(str, enum.Enum):
@@ -34,11 +34,16 @@ def run(
     to: Annotated[StageName | None, typer.Option("--to", help="The last stage.")] = None,
     output: Output = None,
     cluster: Cluster = None,
+    device: OnDevice = None,
 ) -> None:
     """Quantize a network as a configuration says: prepare, calibrate, quantize, compile, evaluate, report."""
     with one_line_errors():
+        from mrt.cli.kept import configuration_in, keep_configuration
         from mrt.config import load_config
         from mrt.pipeline import run_pipeline
+        from mrt.stages.stage import output_folder
 
-        settings = load_config(config, set_ or (), shape or (), random_params, cluster)
+        config = configuration_in(config)
+        settings = load_config(config, set_ or (), shape or (), random_params, {"cluster": cluster, "device": device})
         run_pipeline(settings, from_ and from_.value, to and to.value, output)
+        keep_configuration(config, settings, output_folder(settings, output))

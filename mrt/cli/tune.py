@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from mrt.cli.app import UNMET, Output, Settings, Shape, one_line_errors
+from mrt.cli.app import UNMET, Cluster, OnDevice, Output, Settings, Shape, one_line_errors
 
 
 def tune(
@@ -30,6 +30,8 @@ def tune(
     set_: Settings = None,
     shape: Shape = None,
     output: Output = None,
+    cluster: Cluster = None,
+    device: OnDevice = None,
 ) -> None:
     """Search the fastest or smallest network whose metric falls by no more than is allowed."""
     with one_line_errors():
@@ -37,7 +39,8 @@ def tune(
         from mrt.config import load_config
         from mrt.progress import Reporter
 
-        settings, report = load_config(config, set_ or (), shape or ()), Reporter()
+        flags, report = {"cluster": cluster, "device": device}, Reporter()
+        settings = load_config(config, set_ or (), shape or (), flags=flags)
         wanted = search.objective_of(objective)
         tuned = search.tune(settings, drop, metric, least, seconds, wanted, seed, output, report)
         for table in tuned.tables():

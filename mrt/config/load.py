@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,17 +14,19 @@ from mrt.errors import ConfigError
 from mrt.messages import listed, messages
 from mrt.paths import as_path
 
+NO_FLAGS: Mapping[str, str | None] = {}
+
 
 def load_config(
     path: str | os.PathLike[str],
     overrides: Sequence[str] = (),
     shapes: Sequence[str] = (),
     random_params: bool = False,
-    cluster: str | None = None,
+    flags: Mapping[str, str | None] = NO_FLAGS,
 ) -> RunConfig:
     """The configuration in a YAML file, changed by `overrides` of the form "section.key=value" (the value is YAML), by
-    `shapes` of the form "input=1,3,224,224", by `random_params`, which sets model.random_params, and by `cluster`, a
-    number of processes or a scheduler's address.
+    `shapes` of the form "input=1,3,224,224", by `random_params`, which sets model.random_params, and by `flags`, texts
+    by the key of the file that they set, where they are given.
 
     Raises ConfigError naming every wrong key with its line, what was found, and the nearest right key.
     """
@@ -39,8 +41,8 @@ def load_config(
         source = source.with_shape(shape)
     if random_params:
         source = source.with_random_params()
-    if cluster is not None:
-        source = source.with_cluster(cluster)
+    for key, text in flags.items():
+        source = source if text is None else source.with_flag(key, text)
     return config_of(source, file.resolve().parent)
 
 

@@ -21,6 +21,8 @@ from pydantic import (
 
 from mrt.calibration import CalibrationConfig
 from mrt.compilation import TargetConfig, TuneConfig, keys_of
+from mrt.device_address import Address
+from mrt.errors import ConfigError
 from mrt.execution.options import ClusterConfig
 from mrt.options import Options
 from mrt.preparation import PreparationConfig
@@ -85,6 +87,14 @@ def _layout(value: str) -> str:
     if not arrow or sorted(source) != sorted(target) or len(set(source)) != len(source) or source[:1] != target[:1]:
         raise ValueError('two orders of the same axes, batch first, are needed, such as "NHWC->NCHW"')
     return f"{source}->{target}"
+
+
+def _device(value: str) -> str:
+    try:
+        Address.of(value)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+    return value
 
 
 def _slice(value: tuple[int, int | None]) -> tuple[int, int | None]:
@@ -246,11 +256,13 @@ class DataSection(Options):
 
 
 class CompileSection(Options):
-    """`compile`: the CPU that code is made for, the samples run at once, and whether tilings are measured."""
+    """`compile`: the CPU that code is made for, the samples run at once, whether tilings are measured, and whether
+    kernels that were compiled before are taken from the user's cache."""
 
     target: Annotated[TargetConfig, BeforeValidator(keys_of)] = TargetConfig()
     batch: Annotated[Count, Field(le=MOST_SAMPLES)] = 1
     tune: TuneConfig | None = None
+    cache: bool = True
 
 
 class EvaluateSection(Options):
@@ -274,8 +286,16 @@ def _as_report(value: Any) -> Any:
     return {} if value is True or value is None else value
 
 
+def _as_cluster(value: Any) -> Any:
+    """A number of processes, or the address of a scheduler, as the section."""
+    if isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdecimal()):
+        return {"processes": value if isinstance(value, bool) else int(value)}
+    return {"address": value} if isinstance(value, str) else value
+
+
 class RunConfig(Options):
-    """All sections of a configuration file."""
+    """All sections of a configuration file. device: where compiled code is tuned and run, rpc://host:port/key; this
+    machine by default."""
 
     model: ModelSection
     data: DataSection = DataSection()
@@ -285,5 +305,6 @@ class RunConfig(Options):
     compile: CompileSection = CompileSection()
     evaluate: EvaluateSection = EvaluateSection()
     report: Annotated[ReportSection | Literal[False], BeforeValidator(_as_report)] = ReportSection()
-    cluster: ClusterConfig | None = None
+    cluster: Annotated[ClusterConfig | None, BeforeValidator(_as_cluster)] = None
+    device: Annotated[str, AfterValidator(_device)] | None = None
     output: ConfigPath | None = None

@@ -58,11 +58,9 @@ class Source:
         """With parameters drawn where the model lacks them."""
         return self._with(("model", "random_params"), True, "--random-params")
 
-    def with_cluster(self, text: str) -> Source:
-        """With the work done by so many processes, or by the cluster of a scheduler's address."""
-        where = f"--cluster {text if len(text) <= 100 else f'{text[:97]}...'}"
-        asked = {"processes": int(text[:_DIGITS])} if text.isascii() and text.isdecimal() else {"address": text}
-        return self._with(("cluster",), asked, where)
+    def with_flag(self, key: str, text: str) -> Source:
+        """With a key of the file set by the option of the same name, to a text."""
+        return self._with((key,), text, f"--{key} {text if len(text) <= 100 else f'{text[:97]}...'}")
 
     def _with(self, path: KeyPath, parsed: Any, where: str) -> Source:
         kept = {place: line for place, line in self.places.items() if place[: len(path)] != path}

@@ -17,6 +17,11 @@ def config_yaml(config: RunConfig, about: str, folder: Path | None = None) -> by
     as far as it and they are in the working directory; without it all are absolute.
     """
     data = _escaped(config.model_dump(mode="json", exclude_defaults=True, by_alias=True, context={"folder": folder}))
+    return as_file(data, about)
+
+
+def as_file(data: Any, about: str) -> bytes:
+    """Plain data as the file of a configuration, below a comment of one line."""
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120, default_flow_style=None)
     return f"# {' '.join(about.split())}\n{text}".encode()
 

@@ -82,6 +82,8 @@ class Dataset:
                 sample = start + int(np.argmin(finite))
                 raise DataError(f"{self.name}: sample {sample} holds NaN or infinity in input {name}; clean the data")
             return value
+        if array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
+            raise DataError(f"{self.name}: input {name} is {type.dtype}, the data are no integers; see scale")
         limits = np.iinfo(type.dtype)
         if array.size and (array.min() < limits.min or array.max() > limits.max):
             raise DataError(

@@ -34,7 +34,8 @@ def read_folder(config: FolderDataset, inputs: Mapping[str, TensorType], name: s
         return {key: preprocess(np.stack(images), config, name)}
 
     checked = None if labels is None else checked_labels(labels, len(files), name)
-    return Dataset(name, len(files), checked, inputs, rows, {key: "uint8"} if keeps_values(config) else {})
+    integers = {key: "uint8"} if keeps_values(config) and inputs[key].is_float else {}
+    return Dataset(name, len(files), checked, inputs, rows, integers)
 
 
 def images_of(config: FolderDataset, name: str) -> tuple[list[Path], Array | None]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mrt.errors import GraphError
 from mrt.frontend.formats import batch_first, load_model
 from mrt.frontend.shared.inputs import BatchAxes, Shapes, Values
 from mrt.messages import short
+from mrt.samples import LABELS
 from mrt.symbol import Graph
 from mrt.symbol.states import with_states
 
@@ -32,6 +33,23 @@ class Reading:
     initial: Values | None = None
     batch_axes: BatchAxes | None = None
     first_batch: Callable[[], Any] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Original:
+    """The file that a float network was read from, to read it anew: the network need not be held meanwhile."""
+
+    path: str | os.PathLike[str]
+    reading: Reading
+
+    @classmethod
+    def of(cls, model: object, reading: Reading) -> Original | None:
+        """That of a model; None where it is no file."""
+        return cls(model, replace(reading, first_batch=None)) if isinstance(model, (str, os.PathLike)) else None
+
+    def read(self, first_batch: Callable[[], Any]) -> Graph:
+        """The network; raises what its reader raises, also where the file is gone."""
+        return read_anything(self.path, replace(self.reading, first_batch=first_batch))
 
 
 def read_anything(model: object, reading: Reading) -> Graph:
@@ -83,22 +101,29 @@ def _loaded(path: str | os.PathLike[str], reading: Reading) -> Graph:
     try:
         return load(reading.shapes)
     except GraphError as error:
-        batch = reading.first_batch() if reading.shapes is None and reading.first_batch is not None else None
-        sizes = _sizes(batch[0] if isinstance(batch, (tuple, list)) and batch else batch)
+        first = error
+    batch = reading.first_batch() if reading.shapes is None and reading.first_batch is not None else None
+    failures: dict[str, None] = {}
+    for sizes in _sizes(batch[0] if isinstance(batch, (tuple, list)) and batch else batch):
         try:
-            if sizes:
-                return load(sizes)
-        except GraphError:
-            pass
-        raise error from None
+            return load(sizes)
+        except GraphError as error:
+            told = ", ".join(f"{name}={','.join(map(str, shape))}" for name, shape in sizes.items())
+            failures |= (
+                {} if str(error) == str(first) else {f"with the sizes of the first batch, {told}: {error}": None}
+            )
+    raise GraphError("; ".join([str(first), *failures])) from None
 
 
-def _sizes(batch: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of one sample of each input of a batch that has names."""
+def _sizes(batch: Any) -> Iterator[dict[str, tuple[int, ...]]]:
+    """The shapes of one sample of each input of a batch that has names: first without what is called as labels are,
+    then, where there is such, with it."""
     if not isinstance(batch, Mapping):
-        return {}
+        return
     shapes = {str(name): tuple(getattr(x, "shape", ())) for name, x in batch.items()}
-    return {name: (1, *shape[1:]) for name, shape in shapes.items() if shape}
+    sizes = {name: (1, *shape[1:]) for name, shape in shapes.items() if shape}
+    inputs = {name: shape for name, shape in sizes.items() if name not in LABELS}
+    yield from filter(None, (inputs, sizes) if len(inputs) < len(sizes) else (sizes,))
 
 
 def _from_module(module: Any, reading: Reading) -> Graph:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from mrt.messages import counted
 from mrt.options import Options
 from mrt.preparation.average_pooling import AveragePoolingToSum
 from mrt.preparation.collapse_to_table import CollapseToTable
@@ -119,7 +120,7 @@ def _left_out(graph: Graph, is_asked: bool) -> tuple[str, ...]:
     what = "what follows prepare.split" if is_asked else "the choice among results at its end"
     remedy = "" if is_asked else ", on which it has to be run"
     return (
-        f"{what} cannot be read and is no part of the model ({len(graph.left_out)} operators: "
+        f"{what} cannot be read and is no part of the model ({counted(len(graph.left_out), 'operator')}: "
         f"{found}{', …' if len(kinds) > _KINDS_SHOWN else ''}); its outputs are "
         f"{', '.join(output.name for output in graph.outputs)}{remedy}",
     )

@@ -61,7 +61,10 @@ def expand_graph(
         expander.expand(symbol)
         if symbol.name in corrections:
             expander.correct(symbol, corrections[symbol.name])
-    return expander.finish()
+    made = expander.finish()
+    del expander
+    give_back_freed()
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,4 +249,6 @@ def rounded_weights(planned: PlannedGraph, observed: Calibration | None = None) 
         dequantized = expander.builder.dequantized_weight
         if dequantized is not None and symbol.channel_axis is not None:
             found[symbol.name] = dequantized
+    del expander  # whose symbols and their bounds take more than the integers
+    give_back_freed()
     return RoundedWeights(found)

@@ -138,15 +138,20 @@ def virtual_machine(executable: Any) -> Any:
     if isinstance(executable, Executable):
         executable = executable.bytecode
     machine = VirtualMachine(executable, tvm.cpu())
+    check_tiles(machine)
+    return machine
+
+
+def check_tiles(machine: Any) -> None:
+    """Asks for tile registers where code uses them; CompilationError where its process does not get them."""
     try:
         request = machine[REQUEST]
     except (AttributeError, ValueError):
-        return machine
+        return
     if request().numpy().any():
         raise CompilationError(
             "the code uses tile registers (AMX), which this process does not get; compile it with the feature -amx-int8"
         )
-    return machine
 
 
 def check_whole(library: bytes) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm.runtime.vm import VirtualMachine
 
-from mrt.errors import CompilationError, DataError, ModelFileError
+from mrt.errors import CompilationError, DataError, DeviceError, ModelFileError
 from mrt.module_record import (
     MODULE_FILE,
     MODULE_LIMIT,
@@ -26,40 +25,51 @@ from mrt.module_record import (
     remedy,
 )
 from mrt.paths import as_path
-from mrt.runtime.code import Library, Linkable, check_whole, line_of, virtual_machine
-from mrt.runtime.metadata import METADATA, Metadata
+from mrt.runtime.code import Library, Linkable, check_whole, line_of
+from mrt.runtime.device import THIS_DEVICE, Device, Loaded, Runs
+from mrt.runtime.metadata import Metadata
 from mrt.runtime.outputs import Outputs
-from mrt.runtime.worker import Worker
 from mrt.symbol.arrays import as_array
 from mrt.symbol.files import atomic_write_all, read_file
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
 from mrt.symbol.stream import Kept, Stream
-from mrt.workers import cores
 
 
 class Module:
     """A compiled model. Not to be called from several threads at once; TVM uses all cores for one call."""
 
-    def __init__(self, library: Linkable | Library, metadata: Metadata) -> None:
-        """library: holds the functions named above. Users get modules from `compile` or `load_module`."""
+    def __init__(
+        self,
+        library: Linkable | Library,
+        metadata: Metadata,
+        device: Device = THIS_DEVICE,
+        loaded: Loaded | None = None,
+    ) -> None:
+        """library: holds the functions named above. device: where it runs; it is loaded there when first needed, unless
+        it is `loaded`. Users get modules from `compile` or `load_module`."""
         self._library = library
         self._metadata = metadata
+        self._device, self._loaded = device, loaded
 
     @cached_property
     def _linked(self) -> Library:
         """What is run and saved, linked once."""
         return self._library if isinstance(self._library, Library) else self._library.library()
 
+    @property
+    def _on_device(self) -> Loaded:
+        if self._loaded is None:
+            self._loaded = self._device.load(self._linked)
+        return self._loaded
+
     @cached_property
-    def _workers(self) -> list[Worker]:
+    def _workers(self) -> Sequence[Runs]:
         """What runs the module. It is made when first needed: for a module that is compiled to be saved, never.
 
         CompilationError where there is not the memory for it.
         """
-        code = self._linked.code
-        machine = virtual_machine(code)
         try:
-            return [Worker(code, machine, self.inputs) for _ in range(max(min(self.workers, cores()), 1))]
+            return self._on_device.workers(self.inputs, self.workers)
         except (MemoryError, tvm.error.InternalError) as error:
             raise CompilationError(
                 f"there is not the memory to run {self.batch} samples at once ({line_of(error, -1)}); compile the "
@@ -123,6 +133,19 @@ class Module:
             entry.check_integers(array)
         return _single(self._run(fed, integer=True), [entry.name for entry in self.outputs])
 
+    def seconds(self, xq: Array | Mapping[str, Array]) -> float:
+        """How long `run_integer` takes for these samples: the median of some calls, by the clock of the device that
+        runs them, without what goes over a network. Raises as `run_integer` does."""
+        batches = self._batches(self._arrays(xq))
+        return self._on_device.seconds(lambda: self.run_integer(xq), batches)
+
+    def close(self) -> None:
+        """Frees what the module takes on another device; called again it is loaded again."""
+        if self._loaded is not None:
+            self._loaded.close()
+            self._loaded = None
+        self.__dict__.pop("_workers", None)
+
     def stream(self, integer: bool = False, length: int | None = None) -> Stream:
         """The module with its states, which are kept between calls; streams of one module do not know of each other.
 
@@ -163,6 +186,7 @@ class Module:
         atomic_write_all({target: self._linked.content, record_path(target): self.record.to_json()})
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Another process runs it on its own machine."""
         return _arrived, (self._linked.content, self._metadata)
 
     def _arrays(self, x: Array | Mapping[str, Array]) -> list[Array]:
@@ -184,8 +208,7 @@ class Module:
         if count == self.batch:
             return self._workers[0].outputs(fed, integer)
         constants = self._metadata.constants if integer else self._metadata.final_constants
-        starts = range(0, max(count, 1), self.batch)
-        batches = [[x[start : start + self.batch] for x in fed] for start in starts]
+        batches = self._batches(fed)
         share = -(-len(batches) // len(self._workers))
         begun = [
             self._pool.submit(worker.run, batches[place * share : (place + 1) * share], integer)
@@ -200,13 +223,19 @@ class Module:
             for place, pieces in enumerate(zip(*parts, strict=True))
         ]
 
+    def _batches(self, fed: Sequence[Array]) -> list[list[Array]]:
+        starts = range(0, max(len(fed[0]), 1), self.batch)
+        return [[x[start : start + self.batch] for x in fed] for start in starts]
 
-def load_module(path: str | os.PathLike[str], digest: str | None = None, *, recorded: bool = True) -> Module:
+
+def load_module(
+    path: str | os.PathLike[str], digest: str | None = None, *, recorded: bool = True, device: Device = THIS_DEVICE
+) -> Module:
     """The module that `Module.save` wrote: just the bytes that were checked, whatever becomes of the file.
 
     digest: of the quantized model that it must be compiled from, such as `QuantizedModel.digest`; None for any.
     recorded: whether its record, PATH.json, must be there and fit; False for a module that was copied without it, of
-    which nobody can say that it is whole.
+    which nobody can say that it is whole. device: where it runs, such as `open_device` gives; by default here.
     Raises ModelFileError where the file is missing, no such module, not what the record or `digest` say, or compiled by
     another version of TVM;
     CompilationError where it cannot be loaded from the folder of temporary files.
@@ -221,7 +250,10 @@ def load_module(path: str | os.PathLike[str], digest: str | None = None, *, reco
     try:
         check_whole(content)
         library = Library(content)
-        stored = VirtualMachine(library.code, tvm.cpu())[METADATA]()
+        loaded = device.load(library)
+        stored = loaded.metadata()
+    except DeviceError:
+        raise
     except CompilationError as error:
         made_for = "" if record is None else f" (compiled for {record.made_from.target.mtriple})"
         raise CompilationError(f"{path}{made_for}: {error}") from None
@@ -231,7 +263,7 @@ def load_module(path: str | os.PathLike[str], digest: str | None = None, *, reco
     if record is not None:
         check_same(path, record.made_from, metadata.made_from)
     _check_made(path, metadata.made_from, digest)
-    return Module(library, metadata)
+    return Module(library, metadata, device, loaded)
 
 
 def _check_made(path: Path, made_from: Provenance, digest: str | None) -> None:
@@ -245,10 +277,10 @@ def _check_made(path: Path, made_from: Provenance, digest: str | None) -> None:
         )
 
 
-def _metadata_of(path: Path, stored: Any) -> Metadata:
+def _metadata_of(path: Path, stored: bytes) -> Metadata:
     """What a module says of itself."""
     try:
-        return Metadata.from_json(bytes(stored.numpy()).decode())
+        return Metadata.from_json(stored.decode())
     except (ModelFileError, UnicodeDecodeError) as error:
         raise ModelFileError(f"{path}: {error}") from None
 

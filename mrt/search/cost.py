@@ -19,6 +19,9 @@ OBJECTIVES: tuple[Objective, ...] = ("latency", "bytes", "bits")
 LATENCY_SHARE = 0.1
 """What a multiplication more weighs where bytes or bits are minimised: ten percent more of them like one of these."""
 
+DIGITS = 2
+"""Of what was measured: times that agree in these differ by chance."""
+
 
 def objective_of(name: object) -> Objective:
     """The objective of a name; ConfigError where there is none of it."""
@@ -31,15 +34,19 @@ def objective_of(name: object) -> Objective:
 @dataclass(frozen=True)
 class Cost:
     """latency: multiplications, weighted, over what they would be in bytes. bytes: of all parameters as they are saved.
-    bits: the mean of weights. relative_bytes: over one for each weight."""
+    bits: the mean of weights. relative_bytes: over one for each weight. measured: milliseconds of a sample on another
+    device, if one is tuned for, which are then its latency; 0 where none is."""
 
     latency: float
     bytes: int
     bits: float
     relative_bytes: float
+    measured: float = 0.0
 
     def of(self, objective: Objective) -> float:
-        """What is minimised: 1 where all is in bytes, more or less as it costs more or less."""
+        """What is minimised: 1 where all is in bytes, more or less as it costs more or less, or what was measured."""
+        if objective == "latency" and self.measured:
+            return float(f"{self.measured:.{DIGITS}g}")
         extra = LATENCY_SHARE * (self.latency - 1)
         return {"latency": self.latency, "bytes": self.relative_bytes + extra, "bits": self.bits / NARROW_BITS + extra}[
             objective

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -20,18 +19,17 @@ from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, find_alg
 from mrt.quantization.algorithms.moments import with_moments
 from mrt.quantization.algorithms.needs import costly_choices
 from mrt.quantization.options import QuantizationConfig
-from mrt.runtime import Module
+from mrt.runtime import THIS_DEVICE, Module
 from mrt.search.cost import Cost, cost_of
 from mrt.search.metric import Demand, Judged, Outputs, energies
 from mrt.search.sensitivity import Sensitivity, measure_sensitivity
 from mrt.search.space import Space
-from mrt.steps import CALIBRATE, PREPARE, QUANTIZE, Work, default_runner, found
+from mrt.steps import CALIBRATE, PREPARE, QUANTIZE
 from mrt.symbol import Array, Graph
+from mrt.work import Work, default_runner, found
 
 BLOCKS = 32
 """The samples are taken together in so many blocks, whose errors tell how much chance is in a difference."""
-TIMED, LEAST_CALLS = 0.1, 5
-"""Seconds and calls for which a module is timed."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class _Reference:
 
 
 class Laboratory:
-    """The network of any configuration, quantized, compiled for this machine and judged.
+    """The network of any configuration, quantized, compiled for the device that it is to run on, and judged there.
 
     What is costly and the same for several trials is done once: preparation, each calibration, the float outputs.
     """
@@ -156,7 +154,15 @@ class Laboratory:
         return self._known[model.digest]
 
     def _judge(self, model: QuantizedModel, config: QuantizationConfig, space: Space) -> Result:
-        module = model.compile(NATIVE, self._work.settings.batch)
+        device, settings = self._work.device or THIS_DEVICE, self._work.settings
+        module = model.compile(NATIVE if device.is_here else settings.target, settings.batch, device=device)
+        with closing(module):
+            return self._judged(model, module, config, space, not device.is_here)
+
+    def _judged(
+        self, model: QuantizedModel, module: Module, config: QuantizationConfig, space: Space, is_timed: bool
+    ) -> Result:
+        """is_timed: whether the latency is what is measured."""
         kept, errors = [], []
         for reference in self._references:
             integers = module.run_integer(model.quantize_inputs(reference.feeds))
@@ -170,19 +176,16 @@ class Laboratory:
         sqnr = -10 * float(np.log10(noise)) if noise else 300.0
         weights = sum(layer.inputs[1].type.size for layer in space.layers)
         cost = cost_of(model.graph, space.mean_bits(config), weights)
-        return Result(model.digest, judged, sqnr, blocks, cost, self._milliseconds(model, module))
+        milliseconds = self._milliseconds(model, module)
+        cost = replace(cost, measured=milliseconds if is_timed else 0.0)
+        return Result(model.digest, judged, sqnr, blocks, cost, milliseconds)
 
     def _milliseconds(self, model: QuantizedModel, module: Module) -> float:
         """The median time of a sample, of calls with as many as the module is compiled for."""
         batch = self._work.settings.batch
         feeds = {name: x[:batch] for name, x in self._references[0].feeds.items()}
         integers, count = model.quantize_inputs(feeds), len(next(iter(feeds.values())))
-        times: list[float] = []
-        while len(times) < LEAST_CALLS or sum(times) < TIMED:
-            started = time.perf_counter()
-            module.run_integer(integers)
-            times.append(time.perf_counter() - started)
-        return 1000 * median(times) / count
+        return 1000 * module.seconds(integers) / count
 
     def _float(self, judging: Dataset, logits: Any, size: int) -> Iterator[_Reference]:
         done = 0
@@ -199,7 +202,8 @@ class Laboratory:
         return Outputs(self._tail(dict(zip(names, logits, strict=True))), logits)
 
     def _samples(self, work: Work) -> Samples:
-        return Samples(found(work.data)(found(work.prepared).graph), work.settings.calibrate, default_runner())
+        data = found(work.data)(found(work.prepared).graph)
+        return Samples(data, work.settings.calibrate, default_runner(), executor=work.executor)
 
     def _observed(self, config: QuantizationConfig) -> Work:
         """The work calibrated as `config` needs it; once for all configurations that need the same."""

@@ -145,8 +145,9 @@ def _cost(trial: Trial, objective: Objective) -> float:
 def summary(result: Result) -> str:
     """A result in one line."""
     judged, cost = result.judged, result.cost
+    measured = f"{cost.measured:.3g} ms, " if cost.measured else ""
     return (
-        f"metric {judged.value:.2f} ± {judged.error:.2f}, SQNR {result.sqnr_db:.1f} dB, "
+        f"metric {judged.value:.2f} ± {judged.error:.2f}, SQNR {result.sqnr_db:.1f} dB, {measured}"
         f"{cost.latency:.2f} x the multiplications of bytes, {cost.bytes} bytes, {cost.bits:.2f} bits"
     )
 

@@ -15,6 +15,7 @@ from mrt.algorithm_registry import names_of
 from mrt.config import RunConfig, config_yaml, load_config
 from mrt.datasets import Dataset
 from mrt.errors import ConfigError, DataError
+from mrt.execution.opened import opened
 from mrt.messages import short
 from mrt.pipeline import run_of
 from mrt.progress import Reporter, silent
@@ -31,7 +32,17 @@ from mrt.search.trials import Json, Record, TrialFile
 from mrt.stages.calibrate import CALIBRATE
 from mrt.stages.prepare import PREPARE
 from mrt.stages.quantize import QUANTIZE
-from mrt.stages.stage import Run, calibration_batches, data_origin, dataset_of, output_folder, to_json, work_of
+from mrt.stages.stage import (
+    Run,
+    calibration_batches,
+    data_origin,
+    dataset_of,
+    device_of,
+    device_origin,
+    output_folder,
+    to_json,
+    work_of,
+)
 from mrt.symbol.files import atomic_write_all, sha256_of
 from mrt.symbol.states import state_names
 from mrt.workspace import Workspace
@@ -71,18 +82,19 @@ def tune(
     settings = config if isinstance(config, RunConfig) else load_config(config)
     workspace = Workspace(output_folder(settings, None if output is None else Path(output)))
     report = report or silent()
-    with workspace.opened() as has_locks:
+    with workspace.opened() as has_locks, device_of(settings) as device:
         if not has_locks:
             report.line(f"the file system of {workspace.folder} has no locks: let no other run write there meanwhile")
-        run, judging = _split(_stateless(run_of(settings, workspace, report)))
+        run, judging = _split(_stateless(run_of(settings, workspace, report, device=device)))
         options = {"objective": objective, "seed": seed, "demand": wanted.text, "metric": wanted.name}
         file = TrialFile(workspace.folder / FOLDER / TRIALS, _origins(run, wanted, options))
         if file.begun_anew:
             report.line(f"tune: the trials there were made with another {file.begun_anew}; they are replaced")
         if coarse := wanted.coarse(judging.size):
             report.line(f"tune: {coarse}")
-        work = replace(work_of(run), data=calibration_batches(run), report=silent())
-        with report.progress(FOLDER, max(math.ceil(seconds), 1), "seconds") as progress:
+        bar = report.progress(FOLDER, max(math.ceil(seconds), 1), "seconds")
+        with opened(settings.cluster) as executor, bar as progress:
+            work = replace(work_of(run), data=calibration_batches(run), report=silent(), executor=executor)
             laboratory = Laboratory(work, judging, wanted)
             return _Tuner(run, wanted, objective, laboratory, file, seconds, progress).run_search(seed)
 
@@ -134,7 +146,7 @@ def _origins(run: Run, wanted: Demand, options: Json) -> dict[str, Any]:
     known = {f"algorithms of {kind.option}": list(names_of(kind.option)) for kind in kinds}
     metric = {"metric's file": sha256_of(wanted.file)} if isinstance(wanted, FunctionScore) else {}
     found: dict[str, Any] = {}
-    for part in (*sections, judging, known, metric, options, {"batch": run.config.compile.batch}):
+    for part in (*sections, judging, known, metric, options, {"batch": run.config.compile.batch}, device_origin(run)):
         found |= part
     return found
 

@@ -21,8 +21,8 @@ from mrt.stages.stage import (
     work_of,
 )
 from mrt.steps import CALIBRATE as STEP
-from mrt.steps import Work, found
 from mrt.symbol.files import graph_to_bytes
+from mrt.work import Work, found
 
 
 def _load(run: Run) -> Work:

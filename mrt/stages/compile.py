@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import tvm
 
+from mrt.backend.devices import target_on
 from mrt.backend.machine import Machine
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.model import load
@@ -16,8 +17,8 @@ from mrt.report.errors import ERRORS_FILE
 from mrt.report.page import REPORT_FILES
 from mrt.stages.stage import MODULE, MODULE_RECORD, SUMMARY, TILINGS, Run, Save, Stage, section_origin, work_of
 from mrt.steps import COMPILE as STEP
-from mrt.steps import Work, found
 from mrt.symbol.files import sha256_of
+from mrt.work import Work, found
 
 
 def _load(run: Run) -> Work:
@@ -38,10 +39,12 @@ def _origins(run: Run) -> Mapping[str, str]:
     A run that measures itself adds to these, and so does not depend on them.
     """
     config, database = run.config.compile, run.workspace.folder / TILINGS
-    target = Machine.of(config.target).target.export() if config.target.is_native else {}
+    wanted = target_on(run.device, config.target)
+    target = Machine.of(wanted).target.export() if config.target.is_native else {}
     tilings = {} if config.tune else {path.name: sha256_of(path) for path in sorted(database.glob("*.json"))}
     return {
-        **section_origin("compile", config),
+        # The module is the same with and without the cache.
+        **section_origin("compile", config.model_copy(update={"cache": True})),
         "version of TVM": tvm.__version__,
         "machine": _digest({str(key): str(target[key]) for key in ("mcpu", "mattr") if key in target}),
         "database of tilings": _digest(tilings),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from mrt.backend.devices import check_fits
 from mrt.certificate import CERTIFICATE_FILE
 from mrt.evaluation import Comparison
 from mrt.model import load
+from mrt.module_record import read_module
 from mrt.report.errors import ERRORS_FILE
 from mrt.report.page import REPORT_FILES
 from mrt.runtime import load_module
@@ -23,13 +25,14 @@ from mrt.stages.stage import (
     Stage,
     data_origin,
     dataset_of,
+    device_origin,
     section_origin,
     to_json,
     with_prepared,
     work_of,
 )
 from mrt.steps import EVALUATE as STEP
-from mrt.steps import Work, found
+from mrt.work import Work, found
 
 EARLIER = (PREPARE, CALIBRATE, QUANTIZE, COMPILE)
 """The stages whose seconds the summary tells beside its own."""
@@ -39,7 +42,10 @@ def _load(run: Run) -> Work:
     work, workspace = work_of(run), run.workspace
     # The module beside it may be that of an earlier run still.
     model = load(workspace.home(CERTIFICATE_FILE))
-    module = load_module(workspace.path(MODULE), model.digest)
+    path = workspace.path(MODULE)
+    if not run.device.is_here and (record := read_module(path)[1]) is not None:
+        check_fits(run.device, record.made_from.target)
+    module = load_module(path, model.digest, device=run.device)
     test = dataset_of(run, run.config.data.test, "data.test").first(run.config.evaluate.samples)
     return replace(with_prepared(run, work), model=model, module=module, test=test)
 
@@ -79,6 +85,7 @@ EVALUATE = Stage(
     lambda run: {
         **data_origin("data.test", run.config.data.test, run.config.evaluate.samples),
         **section_origin("evaluate", run.config.evaluate),
+        **device_origin(run),
     },
     spoils=REPORT_FILES,
 )

@@ -6,10 +6,10 @@ import hashlib
 
 from mrt.stages.stage import NOTES, POSTPROCESS, PREPARED, Run, Save, Stage, section_origin, to_json, work_of
 from mrt.steps import PREPARE as STEP
-from mrt.steps import Work, found
 from mrt.symbol import Graph
 from mrt.symbol.files import graph_to_bytes
 from mrt.version import __version__
+from mrt.work import Work, found
 
 
 def _save(run: Run, work: Work) -> Save:

@@ -26,7 +26,7 @@ from mrt.stages.stage import (
     work_of,
 )
 from mrt.steps import QUANTIZE as STEP
-from mrt.steps import Work, found
+from mrt.work import Work, found
 from mrt.workspace import Workspace
 
 

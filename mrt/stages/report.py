@@ -35,10 +35,11 @@ from mrt.stages.stage import (
     work_of,
 )
 from mrt.steps import REPORT as STEP
-from mrt.steps import Work, calibration_samples, found
+from mrt.steps import calibration_samples
 from mrt.symbol import Array, Graph
 from mrt.symbol.states import states_of
 from mrt.symbol.stream import stream_of
+from mrt.work import Work, found
 
 EARLIER = (PREPARE, CALIBRATE, QUANTIZE, COMPILE, EVALUATE)
 """The stages whose seconds are told."""
@@ -64,7 +65,8 @@ def _subject(run: Run, work: Work, samples: int) -> Subject:
         original=run.graph,
         prepared=prepared,
         model=model,
-        module=load_module(workspace.path(MODULE), model.digest),
+        # What runs on another device may not run here.
+        module=load_module(workspace.path(MODULE), model.digest) if run.device.is_here else None,
         data=test,
         source="data.test",
         samples=samples,

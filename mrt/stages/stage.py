@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from mrt.execution import THREADS, Executor
 from mrt.module_record import MODULE_FILE, record_path
 from mrt.preparation import Prepared
 from mrt.progress import Reporter
-from mrt.steps import Settings, Step, Work
+from mrt.runtime import THIS_DEVICE, Device, device_at
+from mrt.steps import Step
 from mrt.symbol import Array, Graph
 from mrt.symbol.files import read_graph
 from mrt.symbol.states import fed_inputs
+from mrt.work import Settings, Work
 from mrt.workspace import Workspace
 
 PREPARED = ("stages/prepare/graph.json", "stages/prepare/params.safetensors")
@@ -45,13 +48,15 @@ Save = Callable[[], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Run:
-    """What the stages of one run share. graph: the float network as read. executor: who takes samples."""
+    """What the stages of one run share. graph: the float network as read. executor: who takes samples. device: where
+    compiled code runs."""
 
     config: RunConfig
     graph: Graph
     workspace: Workspace
     report: Reporter
     executor: Executor = THREADS
+    device: Device = THIS_DEVICE
 
 
 @dataclass(frozen=True)
@@ -90,11 +95,27 @@ def work_of(run: Run) -> Work:
         batch=config.compile.batch,
         tune=config.compile.tune,
         tilings=run.workspace.folder / TILINGS,
+        cache=config.compile.cache,
         batch_size=config.evaluate.batch_size,
         check=config.evaluate.check,
         stream_length=config.evaluate.stream_length,
     )
-    return Work(run.graph, settings, report=run.report, is_saved=True, executor=run.executor)
+    return Work(run.graph, settings, report=run.report, is_saved=True, executor=run.executor, device=run.device)
+
+
+@contextmanager
+def device_of(config: RunConfig) -> Iterator[Device]:
+    """The device of a configuration, by default this machine; its sessions end with the context."""
+    device = THIS_DEVICE if config.device is None else device_at(config.device)
+    try:
+        yield device
+    finally:
+        device.close()
+
+
+def device_origin(run: Run) -> dict[str, str]:
+    """Which device a result was found on; nothing for this machine."""
+    return {} if run.device.is_here else {"device": run.device.name}
 
 
 def output_folder(config: RunConfig, output: Path | None) -> Path:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 
 from mrt.errors import GraphError
-from mrt.symbol.graph import Graph
+from mrt.symbol.graph import Graph, topological
 from mrt.symbol.interval import Array
 from mrt.symbol.operator import Operator
 from mrt.symbol.symbol import Symbol, apply, variable
@@ -110,3 +110,22 @@ def keep(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> S
     if all(a is b for a, b in zip(inputs, symbol.inputs, strict=True)):
         return builder.adopt(symbol)
     return builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
+
+
+def part_of(inputs: Collection[Symbol], outputs: Sequence[Symbol], value: Callable[[Symbol], Array | None]) -> Graph:
+    """The part of a graph from `inputs`, as far as they are needed, to `outputs`, to be run on its own.
+
+    value: gives the array of a parameter, None for any other symbol. An output that is one of `inputs` is handed on.
+    """
+    part = GraphBuilder()
+    made: dict[Symbol, Symbol] = {}
+    for symbol in topological(outputs, known=inputs):
+        for source in symbol.inputs:
+            if source not in made:
+                made[source] = part.input(source.name, source.type)
+        if symbol.is_variable:
+            made[symbol] = part.adopt(symbol, value(symbol))
+        else:
+            sources = [made[source] for source in symbol.inputs]
+            made[symbol] = part.apply(symbol.operator, sources, symbol.name, symbol.origin)
+    return part.graph([made[symbol] for symbol in outputs])

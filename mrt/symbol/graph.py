@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from html import escape
 
@@ -73,6 +73,11 @@ class Graph:
             for source in symbol.inputs:
                 readers[source].append(symbol)
         return {symbol: tuple(found) for symbol, found in readers.items()}
+
+    def without_values(self) -> Graph:
+        """The graph with zeros for its parameters that take no memory: of use for its names and types alone."""
+        zeros = {n: np.broadcast_to(np.zeros((), value.dtype), value.shape) for n, value in self.parameters.items()}
+        return replace(self, parameters=zeros)
 
     def dependents(self, sources: Iterable[Symbol]) -> frozenset[Symbol]:
         """The symbols whose values depend on one of `sources`, these included."""

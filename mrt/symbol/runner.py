@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from mrt.symbol.graph import Graph
@@ -20,6 +20,16 @@ class Runner(Protocol):
 
         It may be called from several threads at once.
         """
+
+
+def prepare_all(runner: Runner, graphs: Iterable[Graph], size: int) -> list[Evaluate]:
+    """What runs each of the graphs: by the runner's own `prepare_all`, which makes once what they have in common, or by
+    `prepare` for each where it has none.
+
+    graphs: may be made as they are drawn; no more than one is held. size: of the parameters of all, in bytes.
+    """
+    together: Callable[[Iterable[Graph], int], list[Evaluate]] | None = getattr(runner, "prepare_all", None)
+    return [runner.prepare(graph) for graph in graphs] if together is None else together(graphs, size)
 
 
 class NumpyRunner:

@@ -127,6 +127,51 @@ def test_a_path_takes_open_sizes_from_named_batches(tmp_path: Path) -> None:
     with pytest.raises(GraphError, match="length"):
         quantized(model, [np.ones((2, 7, 3), np.float32)])
     assert quantized(model, [np.ones((2, 7, 3), np.float32)], shapes={"x": (1, 7, 3)}).inputs[0].shape == (1, 7, 3)
+    labelled = {"x": np.ones((2, 7, 3), np.float32), "labels": np.ones(2, np.int64)}
+    assert quantized(tmp_path / "m.onnx", [labelled]).inputs[0].shape == (1, 7, 3)
+
+
+def test_a_model_that_cannot_be_read_with_the_sizes_of_data_says_both_reasons(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    x, y = (helper.make_tensor_value_info(name, 1, ["batch", "length", 3]) for name in ("x", "y"))
+    made = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "nonlinear")], "g", [x], [y])
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    wide = [{"x": np.ones((2, 7, 4), np.float32)}]
+    told = refusal(lambda: quantized(tmp_path / "m.onnx", wide), GraphError)
+    assert "dynamic axis 1 (length)" in told and "with the sizes of the first batch, x=1,7,4: " in told
+    named = [{"z": np.ones((2, 7, 3), np.float32)}]
+    told = refusal(lambda: quantized(tmp_path / "m.onnx", named), GraphError)
+    assert "dynamic axis 1 (length)" in told and "z=1,7,3" in told
+
+
+def test_tensors_of_double_precision_are_traced_in_single() -> None:
+    module = torch.nn.Linear(6, 2)
+    assert mrt.prepare(module, example_inputs=LEFT.double()).inputs[0].dtype == "float32"
+    assert mrt.prepare(module.double(), example_inputs=LEFT.double()).inputs[0].dtype == "float32"
+
+
+def test_a_loaded_model_is_scored_against_a_module_or_a_file_of_open_sizes(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    x, y = (helper.make_tensor_value_info(name, 1, ["batch", "length"]) for name in ("x", "y"))
+    made = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], "nonlinear")], "g", [x], [y])
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    data = [torch.linspace(-1, 1, 12).reshape(2, 6)]
+
+    class Positive(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return torch.relu(x)
+
+    model = quantized(Positive(), data)
+    module = model.compile()
+    named = quantized(tmp_path / "m.onnx", data, shapes={"x": (1, 6)})
+    named.save(tmp_path / "saved")
+    loaded = mrt.load(tmp_path / "saved")
+    for network in (Positive(), tmp_path / "m.onnx"):
+        whole = loaded.evaluate([{"x": data[0]}], network, named.compile(), progress=None)
+        assert whole.samples == 2 and whole.outputs[0].largest < 0.01
+    assert model.evaluate(iter(data), None, module, progress=None).samples == 2, "which is read once"
 
 
 def refusal(call: Callable[[], object], kind: type[MRTError]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,12 @@ import numpy as np
 import pytest
 
 import mrt
-from mrt.errors import ConfigError, DataError
-from mrt.symbol import Graph, GraphBuilder, NumpyRunner, TensorType
+from mrt.errors import ConfigError, DataError, ModelFileError
+from mrt.frontend.anything import read_anything
+from mrt.symbol import Evaluate, Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.linear import FullyConnected
+from tests.pipeline.runs import save_network
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((23, 8)).astype(np.float32)
@@ -125,3 +129,32 @@ def test_a_long_graph_is_cut_in_print_and_whole_in_text() -> None:
     assert len(str(graph).splitlines()) <= 61 and "graph.text()" in str(graph) and "step299" in str(graph)
     assert all(f"%step{place} " in graph.text() for place in range(300))
     assert len(repr(graph).splitlines()) <= 40
+
+
+def test_the_network_of_a_file_is_read_again_and_not_held_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_network(tmp_path / "net.onnx")
+    x = RNG.standard_normal((6, 2, 6, 6)).astype(np.float32)
+    read: list[weakref.ref[Graph]] = []
+    held: list[bool] = []
+
+    def watched(*given: Any) -> Graph:
+        graph = read_anything(*given)
+        read.append(weakref.ref(graph))
+        return graph
+
+    class Watching(NumpyRunner):
+        def prepare(self, graph: Graph) -> Evaluate:
+            gc.collect()
+            held.append(read[0]() is not None)
+            return super().prepare(graph)
+
+    monkeypatch.setattr("mrt.api.read_anything", watched)
+    model = mrt.quantize(tmp_path / "net.onnx", x, runner=Watching(), progress=None)
+    assert held and not any(held)
+    found = model.evaluate(x, progress=None)
+    assert found.samples == 6 and found.sqnr_db == model.evaluate(x, tmp_path / "net.onnx").sqnr_db
+    (tmp_path / "net.onnx").unlink()
+    with pytest.raises(ModelFileError, match="net.onnx"):
+        model.evaluate(x, progress=None)

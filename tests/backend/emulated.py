@@ -18,7 +18,7 @@ from tvm import tirx
 
 from mrt.backend.build import compile_linkable
 from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
-from mrt.backend.link.kernel_compiler import KernelCompiler, as_object
+from mrt.backend.link.kernel_objects import KernelObjects, object_compiler
 from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
@@ -80,8 +80,8 @@ class Emulated:
         module_builder = ModuleBuilder(machine)
         module_builder.add(graph, MAIN)
         module = module_builder.module()
-        linker = Linker(self.target["mtriple"])
-        linkable = compile_linkable(module, machine, KernelCompiler(machine, as_object), linker)
+        linker, objects = Linker(self.target["mtriple"]), KernelObjects()
+        linkable = compile_linkable(module, machine, object_compiler(machine, objects), objects, linker)
         kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
         joined = join_calls(module, (), {name for name, made in kernels.items() if prefetching_steps(made)})
         folder = tempfile.TemporaryDirectory()

@@ -1,5 +1,6 @@
 """Networks whose batch is not axis 0 of every input and output, given with their batch in front."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +196,10 @@ def test_an_output_alone_has_its_batch_elsewhere(tmp_path: Path) -> None:
         mrt.quantize(graph, [RNG.standard_normal((2, 5, 3))])
     data = RNG.standard_normal((2, 5, 3)).astype(np.float32)
     np.testing.assert_array_equal(mrt.batch_first(graph, {"y": 1}).evaluate({"x": data})[0], data)
+    titled = replace(graph, output_names={"y": ("hidden",)})
+    np.testing.assert_array_equal(mrt.batch_first(titled, {"hidden": 1}).evaluate({"x": data})[0], data)
+    with pytest.raises(MRTError, match="hiden, which no input or output is called; there are x, hidden"):
+        mrt.batch_first(titled, {"hiden": 1})
 
 
 def test_an_input_without_a_batch_takes_one_sample_at_a_time() -> None:

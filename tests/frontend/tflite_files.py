@@ -74,8 +74,9 @@ class File:
         version: int = 3,
         identifier: bytes = b"TFL3",
         others: Sequence[tuple[File, Sequence[int]]] = (),
+        signature: Mapping[str, int] | None = None,
     ) -> bytes:
-        """The file. others: graphs beside this one, and what their outputs are."""
+        """The file. others: graphs beside this one, and what their outputs are. signature: outputs by name."""
         builder = flatbuffers.Builder(1024)
         graphs = [(self, outputs), *others]
         codes = sorted({told["kind"] for graph, _ in graphs for told in graph.operators})
@@ -86,6 +87,7 @@ class File:
             OperatorCodes=offsets(builder, [_code(builder, kind) for kind in codes]),
             Subgraphs=offsets(builder, [_graph(builder, graph, given, codes) for graph, given in graphs]),
             Buffers=offsets(builder, [table(builder, "Buffer", Data=_bytes(builder, data)) for data in self.buffers]),
+            SignatureDefs=None if signature is None else offsets(builder, [_signature(builder, signature)]),
         )
         builder.Finish(model, identifier)
         return bytes(builder.Output())
@@ -110,6 +112,12 @@ def _graph(builder: flatbuffers.Builder, graph: File, outputs: Sequence[int], co
         Outputs=vector(builder, outputs),
         Operators=offsets(builder, [_operator(builder, told, codes) for told in graph.operators]),
     )
+
+
+def _signature(builder: flatbuffers.Builder, names: Mapping[str, int]) -> int:
+    strings = {name: builder.CreateString(name) for name in names}
+    outputs = [table(builder, "TensorMap", Name=strings[name], TensorIndex=index) for name, index in names.items()]
+    return table(builder, "SignatureDef", Outputs=offsets(builder, outputs))
 
 
 def _bytes(builder: flatbuffers.Builder, data: bytes) -> int | None:

@@ -108,7 +108,8 @@ def test_a_model_that_does_not_fit_the_disk_leaves_the_old_one(copy: Path, monke
     mrt.verify(copy / "out")
 
 
-def test_progress_is_plain_lines_where_there_is_no_terminal(copy: Path) -> None:
+def test_progress_is_plain_lines_where_there_is_no_terminal(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mrt.progress.APART", 0.0)
     written = StringIO()
     run_pipeline(config_of(copy), "calibrate", "calibrate", report=Reporter(Console(file=written)))
     lines = written.getvalue().splitlines()

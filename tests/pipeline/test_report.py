@@ -106,7 +106,7 @@ def test_what_cannot_be_measured_is_left_out_with_its_reason(copy: Path, monkeyp
     def broken(subject: object) -> None:
         raise RuntimeError("no room\nfor it")
 
-    monkeypatch.setattr(MEASURE, "simulated", broken)
+    monkeypatch.setattr(MEASURE, "error_shares", broken)
     monkeypatch.setattr(MEASURE, "latency_of", broken)
     run(copy, "report={samples: 3}", "data.test.y=null", first="evaluate")
     found = read_report(copy / "out")

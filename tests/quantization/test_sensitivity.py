@@ -21,11 +21,12 @@ from mrt.quantization.simulation.rounded_graph import rounded_graph
 from mrt.quantization.simulation.sensitivity import Loss, Sensitivity, sensitivity_of
 from mrt.quantization.simulation.simulation import Simulation, Trial, mean_error, planned_weights
 from mrt.report.sensitivity import overview, plain_sensitivity, rich_sensitivity, sensitivity_lines
-from mrt.steps import Settings, Work, sensitivity
+from mrt.steps import sensitivity
 from mrt.symbol import Array, Graph, NumpyRunner, TensorType
 from mrt.symbol.builder import GraphBuilder
 from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.linear import FullyConnected
+from mrt.work import Settings, Work
 from tests.quantization.corrected_networks import SINGLE, calibrated, data_for
 
 RNG = np.random.default_rng(17)
@@ -145,6 +146,7 @@ def test_gates_turn_the_rounding_of_a_weight_on_and_off(name: str) -> None:
     config = QuantizationConfig.model_validate({"weight": {"bits": 3}})
     planned, weights = planned_weights(graph, calibrated(graph, x), config, Samples([x], CALIBRATION, NumpyRunner()))
     rounded = rounded_graph(planned.plan, 1, weights, has_gates=True)
+    whole = rounded.part(rounded.graph.inputs, rounded.graph.outputs)
     ((layer, gate),) = rounded.gates.items()
     parameter = graph.by_name[layer].inputs[1].name
     replaced = {**graph.parameters, parameter: weights[layer].astype(np.float32)}
@@ -153,7 +155,7 @@ def test_gates_turn_the_rounding_of_a_weight_on_and_off(name: str) -> None:
     feeds |= {rounded.graph.inputs[0].name: x[:1]}
     wanted = {}
     for value, parameters in ((0, graph.parameters), (1, replaced)):
-        (found,) = rounded.graph.evaluate({**feeds, gate.name: np.full(gate.shape, value, np.float32)})
+        (found,) = whole.evaluate({**feeds, gate.name: np.full(gate.shape, value, np.float32)})
         (wanted[value],) = Graph(graph.inputs, graph.outputs, parameters).evaluate({graph.inputs[0].name: x[:1]})
         np.testing.assert_allclose(found, wanted[value], rtol=1e-4, atol=1e-4)
     assert np.abs(wanted[0] - wanted[1]).max() > 1e-2

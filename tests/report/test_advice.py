@@ -20,7 +20,7 @@ def layer(output: float, weights: float | None, clipped: float = 0.0, bits: Sequ
     ]
     shares = Shares(output=output, weights=weights, alone=output + (weights or 0.0), by_output=[None])
     values = made.values.model_copy(update={"clipped": clipped})
-    return made.model_copy(update={"bits": given, "shares": shares, "values": values, "advice": None})
+    return made.model_copy(update={"bits": given, "shares": shares, "values": values, "advice": None, "choices": None})
 
 
 def advice(of: Layer, outputs: Sequence[Output] | None = None) -> str | None:

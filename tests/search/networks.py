@@ -65,6 +65,12 @@ class NumpyModule:
     def __init__(self, model: QuantizedModel) -> None:
         self._graph = model.graph
 
+    def seconds(self, integers: dict[str, Array]) -> float:
+        return 0.0
+
+    def close(self) -> None:
+        pass
+
     def run_integer(self, integers: dict[str, Array]) -> list[Array]:
         count = len(next(iter(integers.values())))
         each = [self._graph.evaluate({n: x[k : k + 1] for n, x in integers.items()}) for k in range(count)]
@@ -73,9 +79,7 @@ class NumpyModule:
 
 def run_by_numpy(patch: pytest.MonkeyPatch) -> None:
     """Has nothing compiled: float graphs and integer ones run by NumPy."""
-    compiled: Callable[..., Any] = lambda model, *_: NumpyModule(model)  # noqa: E731
+    compiled: Callable[..., Any] = lambda model, *_, **__: NumpyModule(model)  # noqa: E731
     patch.setattr("mrt.model.QuantizedModel.compile", compiled)
     patch.setattr("mrt.search.laboratory.default_runner", NumpyRunner)
     patch.setattr("mrt.steps.default_runner", NumpyRunner)
-    patch.setattr("mrt.search.laboratory.TIMED", 0.0)
-    patch.setattr("mrt.search.laboratory.LEAST_CALLS", 1)

@@ -13,7 +13,7 @@ from tvm import te, tirx
 from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
-from mrt.backend.kernels.x86.vnni.depthwise import ColumnForm, column_dot, column_sums, pack_columns
+from mrt.backend.kernels.x86.depthwise import ColumnForm, column_dot, column_sums, pack_columns
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import Storage, View
@@ -48,7 +48,8 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
     if data is None or data.inner != 1:
         return None
     if is_depthwise(symbol):
-        columns = pack_columns(weight, data, symbol.dtype, surroundings)
+        window = Window.of(symbol)
+        columns = pack_columns(weight, data, symbol.dtype, surroundings, window.stride[0], window.dilate[0])
         if columns is not None:
             return columns
         # An int16 times a byte widened to int16 is one instruction in lanes of 32 bits.

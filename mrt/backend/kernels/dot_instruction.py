@@ -34,10 +34,10 @@ class DotInstruction(ABC):
     adds: bool = True
 
     @abstractmethod
-    def fits(self, data: str, reach: int, least: int) -> bool:
-        """Whether no sum can leave 32 bits.
+    def fits(self, data: str, reach: int) -> bool:
+        """Whether no sum can leave 32 bits, given that none of the graph's products in any order does.
 
-        reach: what the absolute values of the weights of one output channel add up to at most; least: the least weight.
+        reach: what the absolute values of the weights of one output channel add up to at most.
         """
 
 
@@ -51,19 +51,22 @@ class ByteDot(DotInstruction):
         offsets = {"uint8": {"uint8": 0, "int8": 128}, "int8": {"int8": 0, "uint8": -128}}[data]
         return cls(llvm, features, bits, data, "int8", 4, offsets, ("int8",))
 
-    def fits(self, data: str, reach: int, least: int) -> bool:
+    def fits(self, data: str, reach: int) -> bool:
         lo, hi = DTYPE_RANGES[self.data]
         return (max(-lo, hi) + abs(self.offsets[data])) * reach <= INT32_MAX
 
 
 @dataclass(frozen=True)
 class Int16Dot(DotInstruction):
-    """Two products of int16."""
+    """Two products of int16.
+
+    Their sum is a partial one of the operator, which is proven to stay in 32 bits whatever is added first
+    (`Operator.intermediates`): so no factors are too large.
+    """
 
     @classmethod
     def of(cls, llvm: str, features: tuple[str, ...], bits: int, adds: bool) -> Int16Dot:
         return cls(llvm, features, bits, "int16", "int16", 2, dict.fromkeys(INT16_HOLDS, 0), INT16_HOLDS, adds)
 
-    def fits(self, data: str, reach: int, least: int) -> bool:
-        # Four factors of -2^15 would leave 32 bits within the instruction.
-        return least > -(2**15) or data != "int16"
+    def fits(self, data: str, reach: int) -> bool:
+        return True

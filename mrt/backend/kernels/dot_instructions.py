@@ -75,31 +75,30 @@ def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> 
     of int16 take, but the data stay bytes.
     """
     if weight.dtype.kind == "f":
-        return fitting_dot(data, weight.dtype.name, 0, 0, accumulator, machine)
+        return fitting_dot(data, weight.dtype.name, 0, accumulator, machine)
     least_byte, _ = DTYPE_RANGES["int8"]
     if weight.dtype == np.int8 and weight.size:
         # What so many bytes can reach at most settles it, nearly always, without a look at them.
-        dot = fitting_dot(data, "int8", -least_byte * weight[0].size, least_byte, accumulator, machine)
+        dot = fitting_dot(data, "int8", -least_byte * weight[0].size, accumulator, machine)
         if dot.is_of_bytes:
             return dot
     if weight.dtype.name in ("uint8", "int16", "int32") and any(each.weight == "int8" for each in dots_of(machine)):
         parts = weight_bytes(weight)
         sums = np.abs(parts, dtype=np.int64).reshape(*parts.shape[:2], -1).sum(axis=2)
-        dot = fitting_dot(data, "int8", int(joined_bytes(sums).max(initial=0)), 0, accumulator, machine)
+        dot = fitting_dot(data, "int8", int(joined_bytes(sums).max(initial=0)), accumulator, machine)
         if dot.is_of_bytes:
             return replace(dot, parts=len(parts))
     sums = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
-    least = int(weight.min(initial=0))
-    return fitting_dot(data, weight.dtype.name, int(sums.max(initial=0)), least, accumulator, machine)
+    return fitting_dot(data, weight.dtype.name, int(sums.max(initial=0)), accumulator, machine)
 
 
-def fitting_dot(data: str, dtype: str, reach: int, least: int, accumulator: str, machine: Machine) -> Dot:
-    """The same for weights of `dtype` that are known by bounds: they are `least` or more, and the absolute values of
-    those of one output channel add up to `reach` at most.
+def fitting_dot(data: str, dtype: str, reach: int, accumulator: str, machine: Machine) -> Dot:
+    """The same for weights of `dtype` that are known by bounds: the absolute values of those of one output channel add
+    up to `reach` at most.
     """
     lanes = machine.vector_bits // 32
     for each in dots_of(machine) if accumulator == "int32" else ():
-        if data in each.offsets and dtype in each.weights and each.fits(data, reach, least):
+        if data in each.offsets and dtype in each.weights and each.fits(data, reach):
             return Dot(each.data, each.offsets[data], each.weight, each.depth, lanes, accumulator, each)
     return Dot(data, 0, dtype, 1, lanes, accumulator)
 

@@ -43,15 +43,18 @@ class Calls:
     copies: Sequence[tuple[Pointer, Pointer, int]] = ()
 
 
-def write_calls(functions: Mapping[str, Calls], by_symbol: bool) -> tvm.IRModule:
+def write_calls(functions: Mapping[str, Calls], symbols: Mapping[str, str] | None) -> tvm.IRModule:
     """A module of functions by name, each of which does as stated and fails where a kernel fails.
 
-    by_symbol: whether kernels are found by what a linker knows them by, for a library that holds both; else by name
+    symbols: what kernels are called in object files, for a library that holds both; None where they are found by name
     among what the module imports. TVM never looks up names in the module itself.
     """
     counts = {kernel: len(arguments) for calls in functions.values() for kernel, arguments in calls.kernels}
-    callers = {kernel: ir.GlobalVar(f"call_{kernel}") for kernel in counts}
-    written = {caller: _caller(kernel, counts[kernel], by_symbol) for kernel, caller in callers.items()}
+    called = {kernel: kernel if symbols is None else SYMBOL_PREFIX + symbols[kernel] for kernel in counts}
+    by_call = {called[kernel]: ir.GlobalVar(f"call_{called[kernel]}") for kernel in counts}
+    callers = {kernel: by_call[called[kernel]] for kernel in counts}
+    taken = {called[kernel]: count for kernel, count in counts.items()}
+    written = {caller: _caller(call, taken[call], symbols is not None) for call, caller in by_call.items()}
     for name, calls in functions.items():
         parts = {ir.GlobalVar(f"{name}_{i}"): part for i, part in enumerate(_parts(calls, callers))}
         written |= parts
@@ -83,16 +86,17 @@ def _parts(calls: Calls, callers: Mapping[str, Any]) -> list[Any]:
     return [_of_pointers(pointers, _body(steps[start : start + PART])) for start in range(0, len(steps), PART)]
 
 
-def _caller(kernel: str, count: int, by_symbol: bool) -> Any:
+def _caller(called: str, count: int, by_symbol: bool) -> Any:
     """A function of its module only that hands `count` pointers to a kernel; it gives 0 unless that fails.
+
+    called: the kernel's symbol or, if not `by_symbol`, its name.
 
     All calls of a kernel go through one: TVM writes out how arguments are packed for each, and knows a symbol once.
     """
     pointers = _pointers(count)
-    name = ir.StringImm(SYMBOL_PREFIX + kernel if by_symbol else kernel)
     context = [tirx.reinterpret("handle", constant(0, "uint64"))] if by_symbol else []
     operator = ir.Op.get("tirx.tvm_call_cpacked" if by_symbol else "tirx.tvm_call_packed")
-    call = tirx.Evaluate(ir.Call(operator, [name, *pointers, *context], ret_ty="int32"))
+    call = tirx.Evaluate(ir.Call(operator, [ir.StringImm(called), *pointers, *context], ret_ty="int32"))
     return _of_pointers(pointers, call)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,23 +25,26 @@ SETTINGS = {"tirx.disable_assert": True}
 inside are planned, and the virtual machine checks what its functions are given."""
 
 
-Form = Callable[[Any, Iterable[str]], Any]
-"""What becomes of a group that is compiled, TVM's module with functions of some names, in the thread that made it."""
+Form = Callable[[Mapping[str, Any], Any], Any]
+"""Compiles a group, functions by name, for a target of TVM's, in a thread of its own."""
 
 
-def as_module(built: Any, names: Iterable[str]) -> Any:
-    """The module, of which LLVM makes machine code when it is first asked for."""
-    return built
+def as_module(group: Mapping[str, Any], target: Any) -> Any:
+    """TVM's module, of which LLVM makes machine code when it is first asked for."""
+    named = {name: function.with_attr("global_symbol", name) for name, function in group.items()}
+    with tvm.transform.PassContext(config=SETTINGS):
+        return tirx.build(tvm.IRModule(named), target, KERNELS)
 
 
-def in_memory(built: Any, names: Iterable[str]) -> Any:
+def in_memory(group: Mapping[str, Any], target: Any) -> Any:
     """The module, its machine code placed in the memory of this process."""
-    for name in names:
+    built = as_module(group, target)
+    for name in group:
         built.get_function(name)
     return built
 
 
-def as_object(built: Any, names: Iterable[str] = ()) -> bytes:
+def as_object(built: Any) -> bytes:
     """The content of an object file, for a linker.
 
     LLVM ends the process where it cannot write, on a full disk say: so it is given a file in memory. OSError where the
@@ -82,8 +85,9 @@ class KernelCompiler:
     Groups do not depend on how many cores there are, so that the code does not either.
     """
 
-    def __init__(self, machine: Machine, form: Form = as_module) -> None:
-        self._machine, self._form = machine, form
+    def __init__(self, machine: Machine, form: Form = as_module, size: int = GROUP) -> None:
+        """form: what becomes of a group, of `size` kernels."""
+        self._machine, self._form, self._size = machine, form, size
         self._names: set[str] = set()
         self._group: dict[str, Any] = {}
         self._pool = ThreadPoolExecutor(cores())
@@ -94,8 +98,8 @@ class KernelCompiler:
         if name in self._names:
             return
         self._names.add(name)
-        self._group[name] = taking_pointers(function).with_attr("global_symbol", name)
-        if len(self._group) == GROUP:
+        self._group[name] = taking_pointers(function)
+        if len(self._group) == self._size:
             self._compile_group()
 
     def finish(self) -> list[Any]:
@@ -108,9 +112,5 @@ class KernelCompiler:
             self._pool.shutdown(cancel_futures=True)
 
     def _compile_group(self) -> None:
-        self._compiling.append(self._pool.submit(self._built, self._group))
+        self._compiling.append(self._pool.submit(self._form, self._group, self._machine.target))
         self._group = {}
-
-    def _built(self, group: dict[str, Any]) -> Any:
-        with tvm.transform.PassContext(config=SETTINGS):
-            return self._form(tirx.build(tvm.IRModule(group), self._machine.target, KERNELS), group)

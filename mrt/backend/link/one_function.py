@@ -80,6 +80,10 @@ def join_calls(
         for name, function in functions.items()
         if name in by_bytes or function.params or _calls_kernels(function)
     }
+    # What is called one after the other finds the memory that another function has left, if that is as large.
+    largest = max((programs[name].workspace_bytes for name in by_bytes), default=0)
+    for name in by_bytes:
+        programs[name].workspace_bytes = largest
     prefetches = {name: _prefetches(program, constants, prefetching) for name, program in programs.items()}
     packed = constants.content
     size, held = int(packed.shape[0]), relax.const(packed)

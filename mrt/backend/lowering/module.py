@@ -21,6 +21,7 @@ from mrt.compilation import NATIVE, Target
 from mrt.runtime import REQUEST
 from mrt.symbol import Graph, Symbol
 
+Recall = Callable[[str, Any, Callable[[], Any]], Any]
 ROOM = 2
 """What constants take as they are packed, as a share of parameters, seldom exceeds this."""
 
@@ -46,12 +47,14 @@ class ModuleBuilder:
         scheduler: Scheduler = schedule_by_rule,
         on_function: Callable[[str, Any], None] = lambda name, function: None,
         wrap_results: Callable[[Any], Any] = lambda results: results,
+        recall: Recall = lambda name, key, make: make(),
     ) -> None:
         """scheduler: chooses among the ways in which a function may be scheduled. on_function: gets each function with
         its name once it is scheduled. wrap_results: what functions of the module give, of the tuple of their results.
+        recall: gives the function of a name and a key, made or, where it need not be, what stands for it.
         """
         self._machine, self._scheduler = machine, scheduler
-        self._on_function, self._wrap_results = on_function, wrap_results
+        self._on_function, self._wrap_results, self._recall = on_function, wrap_results, recall
         self._builder = relax.BlockBuilder()
         self._functions: dict[Any, Any] = {}
         self._needs_tiles = False
@@ -76,7 +79,7 @@ class ModuleBuilder:
         """
         # All that can fail comes first: TVM's builder complains if it is left in the middle of a function.
         if not self.shelf.size:
-            self.shelf.reserve(ROOM * sum(value.nbytes for value in graph.parameters.values()))
+            self.reserve(sum(value.nbytes for value in graph.parameters.values()))
         options = known, as_they_lie, self.shelf.put
         plan = plan_calls(graph, self._machine, self._add_function, self._constants, *options)
         values: dict[Any, Any] = {
@@ -96,6 +99,14 @@ class ModuleBuilder:
             self._builder.emit_func_output(emitted)
         return [storage for _, storage in plan.results]
 
+    def reserve(self, size: int) -> None:
+        """Makes room for the constants of so many bytes of parameters, of all graphs, before the first is added."""
+        self.shelf.reserve(ROOM * size)
+
+    def let_go_of_parameters(self) -> None:
+        """Lets go of the parameters of the graphs so far. One that a later graph has too is a constant once more."""
+        self._constants.clear()
+
     def add_bytes(self, content: bytes, name: str) -> None:
         """Adds the function `name` that takes nothing and gives `content` as a uint8 tensor."""
         with self._builder.function(name, []):
@@ -104,7 +115,7 @@ class ModuleBuilder:
     def _add_function(self, key: Any, name: str, make: Callable[[Scheduler], Any]) -> Any:
         """The function that `make` makes, or the one that was made for the same key."""
         if key not in self._functions:
-            made = make(self._scheduler)
+            made = self._recall(name, key, lambda: make(self._scheduler))
             self._needs_tiles = self._needs_tiles or needs_tiles(made)
             self._functions[key] = self._builder.add_func(made, name)
             self._on_function(self._functions[key].name_hint, made)

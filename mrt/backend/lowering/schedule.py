@@ -19,7 +19,7 @@ from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
 from mrt.backend.kernels.generic.rows import schedule_rows
 from mrt.backend.kernels.x86.amx.tiles import tile_dots
-from mrt.backend.kernels.x86.vnni.depthwise import schedule_columns
+from mrt.backend.kernels.x86.depthwise import schedule_columns
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Walk
 from mrt.backend.schedule.elementwise import schedule_lanes, schedule_map, schedule_stage

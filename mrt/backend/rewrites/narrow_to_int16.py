@@ -54,7 +54,8 @@ class NarrowToInt16(Rewrite):
        in 3.
 
     1 to 3 only where what follows stays in int16, or gives a dtype of its own, and s is one constant, or one for each
-    channel on a machine that `clips_products`; 6 and 7 only for such a one; 5 to 7 where the clip is cast.
+    channel on a machine that `clips_products`; 6 and 7 only for such a one; 5 to 7 where the clip is cast, to bytes if
+    there are few channels.
     """
 
     requires = (LIMITS_ARE_ATTRIBUTES,)
@@ -161,7 +162,7 @@ class NarrowToInt16(Rewrite):
         if operator.a_min < LEAST or operator.a_max > MOST:
             return "its limits exceed 16 bits"
         # Of matrices rows are vectors of 32 bits mostly, which nothing is gained for either.
-        if scaled.type.rank > 1 and (scaled.type.rank < 4 or scaled.shape[1] <= FEW):
+        if scaled.type.rank > 1 and (scaled.type.rank < 4 or _few_channels(scaled)):
             return f"nothing is gained for matrices, and for {FEW} channels or fewer"
         upper = self.facts.bounds(graph)[scaled.name].map(lambda bound: bound >> BITS)
         fits = choose_rounding(upper, shift - BITS, "int16") is not None
@@ -176,6 +177,10 @@ class NarrowToInt16(Rewrite):
 
 def _are_int16(symbols: tuple[Symbol, ...]) -> bool:
     return all(symbol.dtype in INT16_HOLDS for symbol in symbols)
+
+
+def _few_channels(symbol: Symbol) -> bool:
+    return symbol.type.rank > 1 and symbol.shape[1] <= FEW
 
 
 def _less_16(by: Symbol, shift: Array, builder: GraphBuilder) -> Symbol:
@@ -198,6 +203,9 @@ def _why_not_requantized(graph: Graph, symbol: Symbol, source: Symbol, scaled: S
     other = next((r for r in graph.consumers[symbol] if not isinstance(r.operator, Cast)), None)
     if other is not None:
         return f"{other.name} ({other.op}) reads it in 32 bits"
+    # Bytes are stored four vectors at a time, whatever they are of.
+    if _few_channels(scaled) and all(reader.dtype == "int16" for reader in graph.consumers[symbol]):
+        return f"nothing is gained for {FEW} channels or fewer that are stored as int16"
     if factor.min() <= 0 or factor.max() > MOST:
         return f"its factors are in [{factor.min()}, {factor.max()}]; [1, {MOST}] is needed"
     return "" if shift.min() > BITS else f"its least shift is {shift.min()}; more than {BITS} is needed"

@@ -29,8 +29,7 @@ how many times as long those take that do not."""
 MOST_BLOCKS = 12
 """At most of output channels in one register tile."""
 SHORT_ROW = 64
-"""Positions of a row of which few tiles are made, so that the last one may be shorter, and of a map whose lines are
-one row."""
+"""Positions of a map whose lines are one row."""
 SPATIAL, REDUCTION = int(tirx.IterVar.DataPar), int(tirx.IterVar.CommReduce)
 """Kinds of a block's axes."""
 

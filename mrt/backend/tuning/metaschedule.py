@@ -1,7 +1,7 @@
 """Searches as MetaSchedule runs them: its scheduler of tasks asks each search in turn, and what it gives is measured.
 
 The strategy, the builder and the runner are ours: the tilings of a function are few, they are not found by changing a
-trace, and what is timed are the functions as they will run, in this process and with its threads.
+trace, and what is timed are the functions as they will run, on the device that will run them and with its threads.
 """
 
 from __future__ import annotations
@@ -19,34 +19,43 @@ from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.machine import Machine, one_line
 from mrt.backend.tuning.database import workload_of
 from mrt.backend.tuning.search import BATCH, Search
+from mrt.errors import MRTError
+from mrt.runtime.device import KernelClock
+from mrt.symbol import Array
 
 REPEATS, REPEAT_MILLISECONDS = 5, 4
 """How often a tiling is timed, and how long at least; the least time counts."""
 
 
-def run_searches(searches: Sequence[Search], machine: Machine, progress: Callable[[int], None]) -> None:
-    """Runs MetaSchedule until all searches are done. progress: told how many new tilings were measured."""
-    bench, done = _Bench(), 0
+def run_searches(
+    searches: Sequence[Search], machine: Machine, clock: KernelClock, progress: Callable[[int], None]
+) -> None:
+    """Runs MetaSchedule until all searches are done. clock: of the device. progress: told how many new tilings were
+    measured. Raises what the clock raises for what a user can mend, and RuntimeError for what TVM does."""
+    bench, done = _Bench(clock), 0
 
     def tell(new: int) -> None:
         nonlocal done
         done += new
         progress(done)
 
-    meta_schedule.tune.tune_tasks(
-        tasks=[_task(search, machine.target, tell) for search in searches],
-        task_weights=[1.0] * len(searches),
-        work_dir="",
-        # Each search ends by itself.
-        max_trials_global=2 * sum(len(search.tunable.tilings) for search in searches),
-        num_trials_per_iter=BATCH,
-        builder=_Builder(bench),
-        runner=_Runner(bench),
-        database=meta_schedule.database.MemoryDatabase(),
-        cost_model=meta_schedule.cost_model.RandomModel(),
-        measure_callbacks=[],
-        task_scheduler="round-robin",
-    )
+    try:
+        meta_schedule.tune.tune_tasks(
+            tasks=[_task(search, machine.target, tell) for search in searches],
+            task_weights=[1.0] * len(searches),
+            work_dir="",
+            # Each search ends by itself.
+            max_trials_global=2 * sum(len(search.tunable.tilings) for search in searches),
+            num_trials_per_iter=BATCH,
+            builder=_Builder(bench),
+            runner=_Runner(bench),
+            database=meta_schedule.database.MemoryDatabase(),
+            cost_model=meta_schedule.cost_model.RandomModel(),
+            measure_callbacks=[],
+            task_scheduler="round-robin",
+        )
+    except Exception as error:  # what callbacks raise comes through TVM as errors of its own
+        raise bench.failure or error from None
 
 
 def _task(search: Search, target: Any, tell: Callable[[int], None]) -> Any:
@@ -106,19 +115,28 @@ class _Strategy(meta_schedule.search_strategy.PySearchStrategy):  # type: ignore
 
 
 class _Bench:
-    """Functions that were built and wait for being timed, by the names that MetaSchedule passes on."""
+    """Functions that were built and wait for being timed, by the names that MetaSchedule passes on.
 
-    def __init__(self) -> None:
+    failure: why one could not be timed, where that is for the user to mend.
+    """
+
+    def __init__(self, clock: KernelClock) -> None:
         self._built: dict[str, Any] = {}
-        self._count = 0
+        self._count, self._clock = 0, clock
+        self.failure: MRTError | None = None
 
     def put(self, built: Any) -> str:
         self._count += 1
         self._built[str(self._count)] = built
         return str(self._count)
 
-    def take(self, name: str) -> Any:
-        return self._built.pop(name)
+    def seconds(self, name: str, arrays: Sequence[Array]) -> list[float]:
+        """The times of a function, which is then forgotten."""
+        try:
+            return self._clock(self._built.pop(name), arrays, REPEATS, REPEAT_MILLISECONDS)
+        except MRTError as error:
+            self.failure = error
+            raise
 
 
 @derived_object
@@ -142,7 +160,7 @@ class _Builder(meta_schedule.builder.PyBuilder):  # type: ignore[misc]
 
 @derived_object
 class _Runner(meta_schedule.runner.PyRunner):  # type: ignore[misc]
-    """Times what was built, in this process, with the threads that it has."""
+    """Times what was built, where the bench does, with the threads of that process."""
 
     def __init__(self, bench: _Bench) -> None:
         super().__init__()
@@ -152,17 +170,15 @@ class _Runner(meta_schedule.runner.PyRunner):  # type: ignore[misc]
         return [_Timed(self._seconds(given)) for given in runner_inputs]
 
     def _seconds(self, given: Any) -> list[float]:
-        built = self._bench.take(str(given.artifact_path)).jit()
         random = np.random.default_rng(0)
-        arguments = [_filled(info.as_json(), random) for info in given.args_info]
-        timed = built.time_evaluator("main", tvm.cpu(), number=1, repeat=REPEATS, min_repeat_ms=REPEAT_MILLISECONDS)
-        return [float(seconds) for seconds in timed(*arguments).results]
+        arrays = [_filled(info.as_json(), random) for info in given.args_info]
+        return self._bench.seconds(str(given.artifact_path), arrays)
 
 
-def _filled(info: Sequence[Any], random: np.random.Generator) -> Any:
-    """A tensor of small numbers; info: MetaSchedule's, the kind, the dtype and the shape of an argument."""
+def _filled(info: Sequence[Any], random: np.random.Generator) -> Array:
+    """An array of small numbers; info: MetaSchedule's, the kind, the dtype and the shape of an argument."""
     _, dtype, shape = info
-    return tvm.runtime.tensor(random.integers(0, 64, [int(length) for length in shape]).astype(str(dtype)))
+    return random.integers(0, 64, [int(length) for length in shape]).astype(str(dtype))
 
 
 @derived_object

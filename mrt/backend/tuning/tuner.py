@@ -1,4 +1,4 @@
-"""Measures the tilings that schedules offer on this machine, and chooses the fastest of each function."""
+"""Measures tilings on the device that code is for, and chooses the fastest of each function."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from mrt.backend.tuning.metaschedule import run_searches
 from mrt.backend.tuning.search import Search, TunableCollector, gained
 from mrt.errors import ModelFileError
 from mrt.progress import Reporter
+from mrt.runtime import THIS_DEVICE, THIS_MACHINE, Device, Linker
 
 
 @dataclass(frozen=True)
 class Tuner:
     """folder: of the database. trials: how many tilings of a function are measured; with 0 the database must be there.
 
-    report: is told what is measured and what was gained.
+    report: is told what is measured and what was gained. device: where tilings are timed. linker: of code for it.
     """
 
     folder: Path
     trials: int
     report: Reporter
+    device: Device = THIS_DEVICE
+    linker: Linker = THIS_MACHINE
 
     def scheduler(self, lower: Callable[[Scheduler], Any], machine: Machine) -> Scheduler:
         """What chooses the fastest tilings that are known, once those of all functions that `lower` makes are measured.
 
-        Raises ModelFileError for a database that is missing or broken, or cannot be written.
+        Raises ModelFileError for a database that is missing or broken, or cannot be written, and as the device does.
         """
         if not self.trials:
             if not self.folder.is_dir():
@@ -42,9 +45,9 @@ class Tuner:
         searches = [Search(tunable, database, self.trials) for tunable in collector.found]
         total = sum(search.left for search in searches)
         if total:
-            with self.report.progress("tune", total, "tilings") as progress:
+            with self.device.clock(self.linker) as clock, self.report.progress("tune", total, "tilings") as progress:
                 try:
-                    run_searches(searches, machine, progress)
+                    run_searches(searches, machine, clock, progress)
                 except RuntimeError as error:  # what its callbacks raise comes through TVM as this
                     raise database.failure or error from None
         self.report.line(f"tune: {total} tilings measured; {gained([search.result() for search in searches])}")

@@ -23,8 +23,8 @@ from mrt.symbol.types import normalize_axis
 class BatchFirst(Pass):
     """The same network, axis 0 of every input and output the batch.
 
-    axes: the batch axis by the name of an input or output. An input that is not named has it at axis 0, an output
-    where a longer batch makes it longer.
+    axes: the batch axis by the name of an input or output, as the model or the graph calls it. An input that is not
+    named has it at axis 0, an output where a longer batch makes it longer.
 
     1. An input is given with its batch in front, the other axes in their order; a transpose behind it puts it back.
     2. Transposes that move the batch move behind what reads them, to the outputs, where they vanish: `moved_behind`,
@@ -44,13 +44,16 @@ class BatchFirst(Pass):
 
     def run(self, graph: Graph) -> PassResult:
         tensors = {symbol.name: symbol.type for symbol in (*graph.inputs, *graph.outputs)}
-        unknown = [name for name in self.axes if name not in tensors]
+        titled = {title: symbol.name for title, symbol in zip(graph.titles, graph.outputs, strict=True)}
+        given = {name if name in tensors else titled.get(name, name): axis for name, axis in self.axes.items()}
+        unknown = [name for name in given if name not in tensors]
         if unknown:
+            called = dict.fromkeys((*(symbol.name for symbol in graph.inputs), *graph.titles))
             raise GraphError(
                 f"batch axes are given for {', '.join(unknown)}, which no input or output is called; "
-                f"there are {', '.join(tensors)}"
+                f"there are {', '.join(called)}"
             )
-        axes = {name: _normal(name, axis, tensors[name]) for name, axis in self.axes.items()}
+        axes = {name: _normal(name, axis, tensors[name]) for name, axis in given.items()}
         builder = GraphBuilder(reserved=graph.by_name)
         new = {symbol: _front(symbol, axes.get(symbol.name, 0), builder) for symbol in graph.inputs}
         _check_batch(graph, axes)

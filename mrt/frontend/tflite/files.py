@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -148,6 +148,8 @@ class StoredModel:
     outputs: tuple[int, ...]
     content: bytes
     root: Any
+    signature: Mapping[int, str] = field(default_factory=dict)
+    """What the main graph's first signature calls outputs, by their tensors."""
     others: tuple[StoredModel, ...] = ()
     """Of the main graph: the other graphs of the file, from number 1 on, where its operators run such."""
 

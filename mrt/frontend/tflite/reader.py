@@ -65,7 +65,14 @@ class _Reader:
             self._read_operator(operator)
         outputs = [self._scope.symbol(self._value(index), self._names[index]) for index in self._model.outputs]
         graph = merge_biases(channels_first(self._scope.builder.graph(outputs)))
-        return with_variables(graph, self._variables, dict(enumerate(self._names)), self._model.outputs)
+        return with_variables(self._titled(graph), self._variables, dict(enumerate(self._names)), self._model.outputs)
+
+    def _titled(self, graph: Graph) -> Graph:
+        """The graph with the names that the file's signature gives to outputs."""
+        titles: dict[str, tuple[str, ...]] = {}
+        for symbol, tensor in zip(graph.outputs, self._model.outputs, strict=True):
+            titles[symbol.name] = (*titles.get(symbol.name, ()), self._model.signature.get(tensor, symbol.name))
+        return replace(graph, output_names=titles) if self._model.signature else graph
 
     @property
     def described(self) -> list[FileOperator]:

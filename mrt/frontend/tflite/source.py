@@ -73,7 +73,7 @@ class _Source:
             self._kind(self._root.OperatorCodes(index))
             for index in range(self._count(self._root.OperatorCodesLength()))
         ]
-        model = self._graph(0, kinds)
+        model = replace(self._graph(0, kinds), signature=self._signature())
         if not model.outputs:
             raise ModelFileError(f"{self._title} has no outputs; export it with at least one")
         if not any(operator.kind in _CALLERS for operator in model.operators):
@@ -81,6 +81,16 @@ class _Source:
         return replace(
             model, others=tuple(self._graph(index, kinds) for index in range(1, self._root.SubgraphsLength()))
         )
+
+    def _signature(self) -> dict[int, str]:
+        """The names of outputs by their tensors, as the first signature of the main graph has them."""
+        for index in range(self._count(self._root.SignatureDefsLength())):
+            signature = self._root.SignatureDefs(index)
+            if signature.SubgraphIndex() == 0:
+                entries = [signature.Outputs(each) for each in range(self._count(signature.OutputsLength()))]
+                names = {entry.TensorIndex(): (entry.Name() or b"").decode() for entry in entries}
+                return {tensor: name for tensor, name in names.items() if name.strip() and name.isprintable()}
+        return {}
 
     def _graph(self, index: int, kinds: list[str]) -> StoredModel:
         graph = self._root.Subgraphs(index)

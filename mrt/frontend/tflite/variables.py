@@ -91,6 +91,7 @@ class _Removal:
             operators=tuple(self._operators),
             inputs=(*self._model.inputs, *(variable.read for variable in variables)),
             outputs=(*map(self._tensor, self._model.outputs), *(variable.set for variable in variables)),
+            signature={self._tensor(index): name for index, name in self._model.signature.items()},
         )
         return made, tuple(variables)
 

@@ -40,6 +40,7 @@ def exported(module: torch.nn.Module, example_inputs: Any, batch: Any) -> torch.
 
 
 def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.export.ExportedProgram:
+    args, kwargs = _as_float32((args, kwargs), module)
     tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.ndim]
     if not tensors:
         raise GraphError("example_inputs hold no tensor with a batch axis; give those that forward() is called with")
@@ -54,6 +55,18 @@ def _exported(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, 
             f"that forward() runs on example_inputs={_shown(args, kwargs)}, give others by that, or take out of "
             f"forward() what depends on values of the data"
         ) from error
+
+
+def _as_float32(call: Call, module: torch.nn.Module) -> Call:
+    """The call with float32 for float64, which every float becomes in the graph, unless the module computes in it."""
+    if any(p.dtype == torch.float64 for p in module.parameters()):
+        return call
+
+    def single(leaf: Any) -> Any:
+        return leaf.float() if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64 else leaf
+
+    changed: Call = pytree.tree_map(single, call)
+    return changed
 
 
 def _one_sample(call: Call, count: int) -> Call:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mrt.calibration import Calibration
+from mrt.collector import give_back_freed
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
 from mrt.quantization.algorithms.bias_correction import mean_of, means_around_reductions, read_by
 from mrt.quantization.expand import plan_graph, rounded_weights
@@ -44,9 +45,10 @@ def shifts_of(graph: Graph, observed: Calibration, weights: Mapping[str, Array])
     corrections: dict[str, Array] = {}
     for name, rounded in weights.items():
         symbol = graph.by_name[name]
-        weight = graph.parameters[symbol.inputs[1].name].astype(np.float64)
-        shift = symbol.operator.evaluate(_mean_sample(symbol, observed), weight - rounded)
+        error = np.subtract(graph.parameters[symbol.inputs[1].name], rounded, dtype=np.float64)
+        shift = symbol.operator.evaluate(_mean_sample(symbol, observed), error)
         corrections[name] = shift.mean(axis=tuple(axis for axis in range(shift.ndim) if axis != symbol.channel_axis))
+    give_back_freed()
     return corrections
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from mrt.calibration import Calibration
 from mrt.calibration.layer_moments import LayerMoments
 from mrt.errors import QuantizationError
+from mrt.messages import counted
 from mrt.quantization.algorithms.algorithm import (
     AtShares,
     Covering,
@@ -96,9 +97,9 @@ class GptqRounding(Rounding):
         if gains:
             middle = sorted(gains)[len(gains) // 2]
             found.append(
-                f"the weights of {len(gains)} layers were rounded by gptq: the error that rounding leaves in a layer's "
-                f"outputs is {middle:.1f} dB below that of rounding to the nearest, the median; {min(gains):.1f} to "
-                f"{max(gains):.1f} dB"
+                f"the weights of {counted(len(gains), 'layer')} were rounded by gptq: the error that rounding leaves "
+                f"in a layer's outputs is {middle:.1f} dB below that of rounding to the nearest, the median; "
+                f"{min(gains):.1f} to {max(gains):.1f} dB"
             )
         return tuple(found)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from mrt.calibration import Calibration, Needs
 from mrt.errors import QuantizationError
+from mrt.messages import counted
 from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, algorithm
 from mrt.quantization.algorithms.bias_correction import means_around_reductions
 from mrt.quantization.algorithms.fast_bias_correction import shifts_of
@@ -86,7 +87,9 @@ class SensitiveTensors(WidthChoice):
         self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
     ) -> tuple[QuantizationConfig, tuple[str, ...]]:
         simulation = simulation_of(graph, observed, config, samples)
-        corrections = shifts_of(simulation.plan.graph, observed, simulation.weights)
+        _, weights = planned_weights(graph, observed, config, samples)
+        corrections = shifts_of(simulation.plan.graph, observed, weights)
+        del weights
         exact = Trial(frozenset(), corrections=corrections)
         ordered = _with_enough(simulation, exact, _ordered(_measured(simulation, exact), simulation.error(exact)))
         for length, before, after in _beginnings(simulation, corrections, ordered):
@@ -229,7 +232,7 @@ def _notes(chosen: Sequence[_Candidate], before: float, after: float) -> tuple[s
         f"{_decibels(c.alone)} dB"
         for c in chosen
     )
-    return (f"{len(chosen)} tensors with more bits: {total}, by simulation on held-apart samples", *each)
+    return (f"{counted(len(chosen), 'tensor')} with more bits: {total}, by simulation on held-apart samples", *each)
 
 
 def _decibels(error: float) -> str:

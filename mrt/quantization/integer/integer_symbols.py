@@ -13,7 +13,7 @@ from mrt.quantization.integer.requantize import Multiplier
 from mrt.quantization.integer.weighted_sum import EXACT_BITS, fit_weighted_sum, power_of_two
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES, bounds_of
-from mrt.symbol.graph import topological
+from mrt.symbol.builder import part_of
 from mrt.symbol.interval import signed_bits
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
@@ -86,18 +86,7 @@ class IntegerSymbols:
 
     def part(self, inputs: Collection[Symbol], outputs: Sequence[Symbol]) -> Graph:
         """The part of the graph from `inputs`, as far as they are needed, to `outputs`, to be run on its own."""
-        part = GraphBuilder()
-        made: dict[Symbol, Symbol] = {}
-        for symbol in topological(outputs, known=inputs):
-            for source in symbol.inputs:
-                if source not in made:
-                    made[source] = part.input(source.name, source.type)
-            if symbol.is_variable:
-                made[symbol] = part.adopt(symbol, self._symbols.value(symbol))
-            else:
-                sources = [made[source] for source in symbol.inputs]
-                made[symbol] = part.apply(symbol.operator, sources, symbol.name, symbol.origin)
-        return part.graph([made[symbol] for symbol in outputs])
+        return part_of(inputs, outputs, self._symbols.value)
 
     def add_constant(self, symbol: Symbol, name: str, values: Array, suffix: str = "") -> Symbol:
         """`symbol` plus integers that broadcast; constants added one after the other become one."""

@@ -48,6 +48,20 @@ def fixed_targets(graph: Graph, given: Mapping[str, object]) -> dict[str, Target
     return found
 
 
+def stated_grid(graph: Graph, symbol: Symbol) -> tuple[float, int] | None:
+    """The scale and zero point by which a float graph, as read, takes the integers of an input for real values; None
+    where it does not say them, or not the same ones for all elements."""
+    readers = graph.consumers[symbol]
+    stated: set[tuple[float, int]] = set()
+    for reader in readers:
+        parts = [graph.value(part) for part in reader.inputs[1:]] if isinstance(reader.operator, Dequantize) else []
+        if not parts or any(part is None or part.size != 1 for part in parts):
+            return None
+        scale, *zero = (part.item() for part in parts if part is not None)
+        stated.add((float(scale), int(zero[0]) if zero else 0))
+    return stated.pop() if len(stated) == 1 else None
+
+
 def interpolates(graph: Graph, symbol: Symbol) -> bool:
     """Whether a symbol is a linear map that keeps to the range of its data, or near it."""
     weight = graph.value(symbol.inputs[1]) if isinstance(symbol.operator, FullyConnected) else None

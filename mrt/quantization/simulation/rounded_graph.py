@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from mrt.quantization.expansion import expansion_of
 from mrt.quantization.quantizer import Target
 from mrt.quantization.tensor_plan import Edge, Plan
 from mrt.symbol import Array, Graph, Symbol, TensorType
-from mrt.symbol.builder import GraphBuilder
+from mrt.symbol.builder import GraphBuilder, part_of
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.round_to_grid import NUMBERS, RoundToGrid
@@ -72,23 +73,43 @@ class Site:
 class RoundedGraph:
     """graph: its inputs are those of the network, the grids of `sites`, corrections named by `corrected`, and `gates`.
 
-    corrected: by the name of a reduction, the input that is added to its output, (1, O, 1, …). gates: by that name, the
-    input that says how much of the rounding of its weight shows, (1, …): 0 nothing, 1 all.
+    weights: what makes the parameters that stand for weights, by their names. In the graph these are zeros that take no
+    memory, so that no more than a part of it has real ones at a time. corrected: by the name of a reduction, the input
+    that is added to its output, (1, O, 1, …). gates: by that name, the input that says how much of the rounding of its
+    weight shows, (1, …): 0 nothing, 1 all. others: by that name and the number of another weight, the input that says
+    how much of it shows instead.
     """
 
     graph: Graph
+    weights: Mapping[str, Callable[[], Array]]
     sites: tuple[Site, ...]
     corrected: Mapping[str, Symbol]
     gates: Mapping[str, Symbol]
+    others: Mapping[tuple[str, int], Symbol] = field(default_factory=dict)
+
+    def part(self, inputs: Collection[Symbol], outputs: Sequence[Symbol]) -> Graph:
+        """The part of the graph from `inputs` to `outputs`, with its weights."""
+        return part_of(inputs, outputs, self._value)
+
+    def _value(self, symbol: Symbol) -> Array | None:
+        make = self.weights.get(symbol.name)
+        return self.graph.value(symbol) if make is None else make()
 
 
-def rounded_graph(plan: Plan, batch: int, weights: Mapping[str, Array], has_gates: bool = False) -> RoundedGraph:
+OtherWeights = Mapping[str, Sequence[Array]]
+"""By the name of a reduction, what may stand for its weight instead."""
+
+
+def rounded_graph(
+    plan: Plan, batch: int, weights: Mapping[str, Array], has_gates: bool = False, others: OtherWeights | None = None
+) -> RoundedGraph:
     """The planned network for `batch` samples at once, or as many as it bakes in; its outputs are `measured` ones.
 
     weights: by the name of a reduction, what is to stand for its weight. has_gates: whether each of these can be turned
-    off, for which a reduction does twice the work: f(x, W) + gate f(x, W' - W), f being linear in the weight.
+    off, for which a reduction does twice the work: f(x, W) + gate f(x, W' - W), f being linear in the weight. others:
+    weights that a trial may choose for some of these; each of them is as much work once more.
     """
-    return _Rounding(plan, sized(plan.graph, batch), weights, has_gates).made()
+    return _Rounding(plan, sized(plan.graph, batch), weights, has_gates, others or {}).made()
 
 
 def measured(graph: Graph) -> tuple[Symbol, ...]:
@@ -117,11 +138,15 @@ def _joins(symbol: Symbol) -> bool:
 class _Rounding:
     """Makes the rounded graph."""
 
-    def __init__(self, plan: Plan, graph: Graph, weights: Mapping[str, Array], has_gates: bool) -> None:
+    def __init__(
+        self, plan: Plan, graph: Graph, weights: Mapping[str, Array], has_gates: bool, others: OtherWeights
+    ) -> None:
+        self._others, self._other_gates = others, dict[tuple[str, int], Symbol]()
         self._plan, self._graph, self._weights, self._has_gates = plan, graph, weights, has_gates
         self._builder = GraphBuilder(reserved=graph.by_name)
         self._new: dict[Symbol, Symbol] = {}
         self._sites: dict[tuple[Symbol, Target], tuple[Site, Symbol]] = {}
+        self._made: dict[str, Callable[[], Array]] = {}
         self._corrected: dict[str, Symbol] = {}
         self._gates: dict[str, Symbol] = {}
 
@@ -135,30 +160,54 @@ class _Rounding:
         given = set(graph.outputs)
         outputs = [self._output(s) if s in given else self._new[s] for s in measured(graph)]
         sites = tuple(site for site, _ in self._sites.values())
-        return RoundedGraph(builder.graph(outputs), sites, self._corrected, self._gates)
+        inputs = self._corrected, self._gates, self._other_gates
+        return RoundedGraph(builder.graph(outputs), self._made, sites, *inputs)
 
     def _symbol(self, symbol: Symbol) -> Symbol:
         if symbol.is_variable:
             return self._builder.adopt(symbol, self._graph.value(symbol))
         inputs = [self._read(symbol, index) for index in range(len(symbol.inputs))]
         if symbol.name in self._weights and not self._has_gates:
-            inputs[1] = self._parameter(f"{symbol.name}_rounded_weight", self._weights[symbol.name], symbol)
+            inputs[1] = self._weight(f"{symbol.name}_rounded_weight", symbol, lambda: self._weights[symbol.name])
         made = self._builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
         if symbol.name in self._weights and self._has_gates:
             made = self._with_gate(symbol, inputs[0], made)
+        made = self._with_others(symbol, inputs[0], made) if symbol.name in self._others else made
         return made if symbol.channel_axis is None else self._with_correction(symbol, made)
 
     def _with_gate(self, reduction: Symbol, data: Symbol, exact: Symbol) -> Symbol:
         name, builder = reduction.name, self._builder
-        difference = self._weights[name] - self._graph.parameters[reduction.inputs[1].name].astype(np.float64)
-        weight = self._parameter(f"{name}_weight_error", difference, reduction)
+        exact_weight = self._graph.parameters[reduction.inputs[1].name]
+        weight = self._weight(
+            f"{name}_weight_error", reduction, lambda: self._weights[name] - exact_weight.astype(np.float64)
+        )
         self._gates[name] = gate = self._input(f"{name}_gate", (1,) * reduction.type.rank)
         error = builder.apply(reduction.operator, [data, weight], f"{name}_error")
         shown = builder.apply(BroadcastMul(), [error, gate], f"{name}_gated_error")
         return builder.apply(ElemwiseAdd(), [exact, shown], f"{name}_gated")
 
-    def _parameter(self, name: str, weight: Array, reduction: Symbol) -> Symbol:
-        return self._builder.parameter(name, weight.astype(reduction.inputs[1].dtype))
+    def _weight(self, name: str, reduction: Symbol, make: Callable[[], Array]) -> Symbol:
+        kind = reduction.inputs[1].type
+        symbol = self._builder.parameter(name, np.broadcast_to(np.zeros((), kind.dtype), kind.shape))
+        self._made[symbol.name] = lambda: make().astype(kind.dtype)
+        return symbol
+
+    def _with_others(self, reduction: Symbol, data: Symbol, made: Symbol) -> Symbol:
+        """f(x, W') + the sum over other weights V of gate f(x, V - W')."""
+        name, builder = reduction.name, self._builder
+        for number, other in enumerate(self._others[name]):
+            weight = self._weight(
+                f"{name}_other_weight_{number}", reduction, partial(self._difference, other, reduction.name)
+            )
+            gate = self._input(f"{name}_other_gate_{number}", (1,) * reduction.type.rank)
+            self._other_gates[name, number] = gate
+            difference = builder.apply(reduction.operator, [data, weight], f"{name}_other_{number}")
+            shown = builder.apply(BroadcastMul(), [difference, gate], f"{name}_gated_other_{number}")
+            made = builder.apply(ElemwiseAdd(), [made, shown], f"{name}_with_other_{number}")
+        return made
+
+    def _difference(self, other: Array, name: str) -> Array:
+        return other - self._weights[name]
 
     def _with_correction(self, reduction: Symbol, made: Symbol) -> Symbol:
         axis = reduction.channel_axis

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,19 +11,22 @@ import numpy as np
 from mrt.calibration import Calibration
 from mrt.calibration.network import FloatNetwork
 from mrt.calibration.stream import Chunk, chunks
-from mrt.collector import paused_collector
+from mrt.collector import give_back_freed, paused_collector
 from mrt.quantization.algorithms.algorithm import Samples, float_network
 from mrt.quantization.cost import network_operations
 from mrt.quantization.expand import PlannedGraph, RoundedWeights, plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.simulation.rounded_graph import Site, measured, rounded_graph
+from mrt.quantization.simulation.parts import WHOLE, Branch, Parts
+from mrt.quantization.simulation.rounded_graph import OtherWeights, Site, measured, rounded_graph
 from mrt.quantization.tensor_plan import Plan
-from mrt.symbol import Array, Graph
+from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.rebatch import batch_of, sized
 from mrt.workers import in_order
 
 MOST_SAMPLES, MOST_BATCH = 32, 4
 """How many samples errors are taken over at most, and how many run at once on a core."""
+GIVEN_BACK = 8
+"""After so many runs freed memory is given back: threads leave gaps that add up to hundreds of MiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +36,8 @@ class Trial:
     rounded: the names of the sites that round, None for all of them. finer: how many bits more than planned sites have,
     by name. corrections: what is added to outputs of reductions, (O,) by name. plan: that says the grids, by default
     the simulation's. samples: how many are run, None for all there are. weights: the names of the reductions whose
-    weights are rounded, None for all of them; a simulation without gates knows no other.
+    weights are rounded, None for all of them; a simulation without gates knows no other. instead: by the name of a
+    reduction the number of the weight, of the simulation's `others`, that stands for its own.
     """
 
     rounded: frozenset[str] | None = None
@@ -42,30 +46,52 @@ class Trial:
     plan: Plan | None = None
     samples: int | None = None
     weights: frozenset[str] | None = None
+    instead: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class _Common:
+    """What is left to run on the chunk at a place."""
+
+    place: int
+    branch: Branch
 
 
 class Simulation:
     """A network with the weights that its integers stand for, at grids and with corrections that each trial says.
 
-    plan: of the network as it was configured. weights: what its integer weights stand for, by the name of a reduction.
-    sites: where tensors are rounded. outputs: the names of the tensors whose errors are taken. Results depend on
-    neither the number of cores nor what was tried before.
+    plan: of the network as it was configured. weights: the names of the reductions whose weights are integers. sites:
+    where tensors are rounded. outputs: the names of the tensors whose errors are taken. Results depend on neither the
+    number of cores nor what was tried before.
     """
 
-    def __init__(self, plan: Plan, weights: Mapping[str, Array], samples: Samples, has_gates: bool = False) -> None:
-        """samples: errors are taken over the last quarter of them, at most MOST_SAMPLES. has_gates: whether trials may
-        say which weights are rounded, for which reductions do twice the work."""
-        self.plan, self.weights = plan, weights
+    def __init__(
+        self,
+        plan: Plan,
+        weights: Mapping[str, Array],
+        samples: Samples,
+        has_gates: bool = False,
+        others: OtherWeights | None = None,
+    ) -> None:
+        """weights: what its integer weights stand for, by the name of a reduction. samples: errors are taken over the
+        last quarter of them, at most MOST_SAMPLES. has_gates: whether trials may say which weights are rounded, for
+        which reductions do twice the work. others: weights that trials may choose instead of those.
+        """
+        self.plan, self.weights = plan, frozenset(weights)
         graph = self.plan.graph
         self._chunks = _held_apart(graph, samples)
         self._batch = _length(self._chunks[0])
         self._exact = _references(float_network(graph, samples), self._chunks)
-        rounded = rounded_graph(self.plan, self._batch, self.weights, has_gates)
+        rounded = rounded_graph(self.plan, self._batch, weights, has_gates, others)
+        self._others = rounded.others
         self.sites, self._corrected, self._gates = rounded.sites, rounded.corrected, rounded.gates
         self.outputs = tuple(symbol.name for symbol in measured(graph))
-        self._grids: dict[tuple[str, int | None], Array] = {}
+        self._grids: dict[tuple[Plan, str, int | None], Array] = {}
+        self._shifts: dict[tuple[str, int], tuple[Array | None, Array]] = {}
+        self._reference: tuple[Trial | None, dict[int, list[Array]]] = (None, {})
         with paused_collector():
-            self._run = samples.runner.prepare(rounded.graph)
+            self._parts = Parts(rounded, samples.runner, [symbol.name for symbol in graph.inputs])
+        give_back_freed()
 
     def errors(self, trials: Sequence[Trial], since: Trial | None = None) -> list[float]:
         """Of each trial the error energy of the outputs as a share of their signal's, the mean over the outputs.
@@ -77,13 +103,23 @@ class Simulation:
 
     def output_errors(self, trials: Sequence[Trial], since: Trial | None = None) -> Array:
         """`errors` of each output, (trials, outputs); NaN of an output without signal."""
-        references = self._exact if since is None else self._outputs(since)
-        feeds = [self._feeds(trial) for trial in trials]
-        wanted = [(number, place) for number, trial in enumerate(trials) for place in self._places(trial)]
-        parts = in_order(lambda item: self._energies(feeds[item[0]], item[1], references[item[1]]), wanted)
+        places = [list(self._places(trial)) for trial in trials]
+        wanted = sorted({place for each in places for place in each})
+        references = dict(enumerate(self._exact)) if since is None else self._outputs(since, wanted)
+
+        def energies(common: _Common) -> tuple[_Common, Array]:
+            found = self._run(trials[common.branch.trials[0]], common.place, common.branch)
+            return common, self._energies(found, common.place, references[common.place])
+
+        parts: dict[tuple[int, int], Array] = {}
+        for done, (common, part) in enumerate(in_order(energies, self._commons(trials, places, wanted)), 1):
+            parts |= {(number, common.place): part for number in common.branch.trials}
+            if done % GIVEN_BACK == 0:
+                give_back_freed()
         totals = [np.zeros((2, len(self._exact[0]))) for _ in trials]
-        for (number, _), part in zip(wanted, parts, strict=True):
-            totals[number] += part
+        for number, each in enumerate(places):
+            for place in each:
+                totals[number] += parts[number, place]
         return np.array([_shares(total) for total in totals]).reshape(len(trials), len(self.outputs))
 
     def sample_count(self, trial: Trial) -> int:
@@ -98,9 +134,32 @@ class Simulation:
         """`errors` of one."""
         return self.errors([trial])[0]
 
-    def _outputs(self, trial: Trial) -> list[list[Array]]:
-        feeds = self._feeds(trial)
-        return list(in_order(lambda chunk: _copied(self._run({**chunk.arrays, **feeds})), self._chunks))
+    def _commons(
+        self, trials: Sequence[Trial], places: Sequence[Sequence[int]], wanted: Sequence[int]
+    ) -> Iterator[_Common]:
+        """What is left to run of all trials on the chunks, whose common parts run while this is drawn."""
+        keys = [self._parts.keys(self._feeds(trial)) for trial in trials]
+        for place in wanted:
+            here = {number: keys[number] for number, each in enumerate(places) if place in each}
+            arrays = self._chunks[place].arrays
+            for branch in self._parts.branches(arrays, lambda number: self._feeds(trials[number]), here):
+                yield _Common(place, branch)
+
+    def _outputs(self, trial: Trial, places: Sequence[int]) -> Mapping[int, Sequence[Array]]:
+        """The outputs of a trial on chunks, by place; those of the trial that was asked for last are kept."""
+        if self._reference[0] is not trial:
+            self._reference = trial, {}
+        known = self._reference[1]
+        missing = [place for place in places if place not in known]
+        run = in_order(lambda place: _copied(self._run(trial, place, WHOLE)), missing)
+        known |= zip(missing, run, strict=True)
+        return known
+
+    def _run(self, trial: Trial, place: int, branch: Branch) -> list[Array]:
+        """The outputs of a trial on a chunk; branch: what is left to run."""
+        if self._reference[0] is trial and place in self._reference[1]:
+            return self._reference[1][place]
+        return self._parts.outputs(self._chunks[place].arrays, self._feeds(trial), branch)
 
     def _places(self, trial: Trial) -> Iterable[int]:
         done = 0
@@ -114,20 +173,25 @@ class Simulation:
             site.name: self._grid(site, trial, trial.rounded is None or site.name in trial.rounded)
             for site in self.sites
         }
-        for name, symbol in self._corrected.items():
-            given = trial.corrections.get(name)
-            value = np.zeros(symbol.shape) if given is None else given.reshape(symbol.shape)
-            feeds[symbol.name] = value.astype(np.float32)
+        feeds |= {
+            symbol.name: self._shift(symbol, trial.corrections.get(name)) for name, symbol in self._corrected.items()
+        }
         return feeds | self._gate_feeds(trial)
 
+    def _shift(self, symbol: Symbol, given: Array | None) -> Array:
+        """What is added for a correction; made once, since many trials have the same."""
+        key = symbol.name, id(given)
+        if key not in self._shifts:
+            value = np.zeros(symbol.shape) if given is None else given.reshape(symbol.shape)
+            self._shifts[key] = given, value.astype(np.float32)  # with the array, so that no other gets its id
+        return self._shifts[key][1]
+
     def _grid(self, site: Site, trial: Trial, rounds: bool) -> Array:
-        """The grid of a site; those of the simulation's own plan are made once."""
-        finer = trial.finer.get(site.name, 0)
-        if trial.plan is not None:
-            return site.grid(trial.plan, finer) if rounds else site.unrounded(trial.plan)
-        key = site.name, finer if rounds else None
+        """The grid of a site, which is made once for a plan."""
+        plan, finer = trial.plan or self.plan, trial.finer.get(site.name, 0)
+        key = plan, site.name, finer if rounds else None
         if key not in self._grids:
-            self._grids[key] = site.grid(self.plan, finer) if rounds else site.unrounded(self.plan)
+            self._grids[key] = site.grid(plan, finer) if rounds else site.unrounded(plan)
         return self._grids[key]
 
     def _gate_feeds(self, trial: Trial) -> dict[str, Array]:
@@ -136,12 +200,14 @@ class Simulation:
         return {
             symbol.name: np.full(symbol.shape, trial.weights is None or name in trial.weights, np.float32)
             for name, symbol in self._gates.items()
+        } | {
+            symbol.name: np.full(symbol.shape, trial.instead.get(name) == number, np.float32)
+            for (name, number), symbol in self._others.items()
         }
 
-    def _energies(self, feeds: Mapping[str, Array], place: int, reference: Sequence[Array]) -> Array:
-        """(2, outputs): of signal and error of one chunk."""
+    def _energies(self, found: Sequence[Array], place: int, reference: Sequence[Array]) -> Array:
+        """(2, outputs): of signal and error of what is found for one chunk."""
         chunk, exact = self._chunks[place], self._exact[place]
-        found = self._run({**chunk.arrays, **feeds})
         pairs = [
             (_energy(_real(signal, chunk)), _energy(_real(wanted, chunk) - _real(value, chunk)))
             for signal, wanted, value in zip(exact, reference, found, strict=True)
@@ -239,6 +305,7 @@ def planned_weights(
     """The plan of a prepared float graph and its `rounded_weights`; those made last are kept with the samples."""
     key = graph, config.model_dump_json()
     if samples.weights is None or samples.weights[0] != key:
+        samples.weights = None  # before others are made, which take as much
         planned = plan_graph(graph, observed.ranges, config)
         samples.weights = key, (planned, rounded_weights(planned, observed))
     found: tuple[PlannedGraph, RoundedWeights] = samples.weights[1]

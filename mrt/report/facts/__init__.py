@@ -10,6 +10,7 @@ from mrt.report.facts.headroom import Headroom, ProvenTensor
 from mrt.report.facts.layer import (
     Bits,
     Channel,
+    Choice,
     Errors,
     Form,
     Histogram,
@@ -22,6 +23,8 @@ from mrt.report.facts.layer import (
 )
 from mrt.report.facts.network import (
     Accuracy,
+    Choices,
+    ErrorGroup,
     ErrorTotals,
     Latency,
     ModelFacts,
@@ -35,13 +38,16 @@ from mrt.report.facts.network import (
     Trial,
     Trials,
 )
-from mrt.report.facts.time import Function, MachineFacts, MemoryPlan, Time
+from mrt.report.facts.time import Function, MachineFacts, MemoryPlan, PlannedTensor, Time
 
 __all__ = [
     "REPORT_FILE",
     "Accuracy",
     "Bits",
     "Channel",
+    "Choice",
+    "Choices",
+    "ErrorGroup",
     "ErrorTotals",
     "Errors",
     "Form",
@@ -57,6 +63,7 @@ __all__ = [
     "Note",
     "Output",
     "Part",
+    "PlannedTensor",
     "Port",
     "Proof",
     "ProvenTensor",

@@ -134,6 +134,27 @@ class Rescaling(StrictModel):
     shifts: list[int] | None
 
 
+class Choice(StrictModel):
+    """Something that `mrt tune` may change of a layer, simulated with the rest of the network as it is.
+
+    what: output, input or weights. name: what `quantize.overrides` calls that. option: in words. code: the entry of
+    `quantize.overrides` that asks for it. sqnr: of the outputs then, and gain: decibels more than before. operations:
+    that it adds, as a share of the network's, weighted by width, and seconds: that share of the time of a sample, an
+    estimate. parameter_bytes, tensor_bytes: that parameters, and the tensor, take more.
+    """
+
+    what: str
+    name: str
+    option: str
+    code: str
+    sqnr: float | None
+    gain: float
+    operations: float
+    parameter_bytes: int
+    tensor_bytes: int
+    seconds: float | None
+
+
 class Layer(StrictModel):
     """A head operator of the user's network and the operators that follow it alone, or an input.
 
@@ -145,6 +166,7 @@ class Layer(StrictModel):
     form: None where no integer tensor ends it by itself; it is then part of what follows.
     seconds: of one run of the compiled network; time_share: of that of all. products: multiplications for one sample.
     correction: the least and the greatest value that bias correction added. advice: what would help, in words.
+    choices: what was tried of it, the best first; None where nothing was.
     """
 
     id: int
@@ -173,3 +195,4 @@ class Layer(StrictModel):
     values: Values | None = None
     weights: Weights | None = None
     advice: str | None = None
+    choices: list[Choice] | None = None

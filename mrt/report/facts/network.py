@@ -109,7 +109,8 @@ class Sizes(StrictModel):
 
 class Latency(StrictModel):
     """Seconds of one run with `batch` samples, medians; low and high: the 10 % and 90 % quantiles. threads: as the
-    module uses them. float_network: compiled by the same compiler; None where it was not measured."""
+    module uses them. float_network: in turns with the integers, on as many samples and threads; None where it was not
+    measured. float_range: its quantiles. float_by: what compiled which network, in words."""
 
     integer: float
     low: float
@@ -118,6 +119,15 @@ class Latency(StrictModel):
     batch: int
     threads: int
     runs: int
+    float_range: list[float] | None = None
+    float_by: str = ""
+
+
+class ErrorGroup(StrictModel):
+    """Layers that were not told apart, by their ids, and the share of the error where all of them are rounded."""
+
+    layers: list[int]
+    share: float
 
 
 class ErrorTotals(StrictModel):
@@ -125,7 +135,8 @@ class ErrorTotals(StrictModel):
 
     outputs: the float tensors at which errors are taken. whole: the error of each with all rounded, as a share of its
     signal. alone: the sum of the layers' shares; more than 1 where errors cancel. source: the data, such as
-    data.calibration.
+    data.calibration. groups: where simulating each layer would take too long, the layers that were simulated together;
+    they make less than those that were told apart, and have no shares of their own.
     """
 
     samples: int
@@ -133,6 +144,18 @@ class ErrorTotals(StrictModel):
     whole: list[float | None]
     alone: float
     source: str
+    groups: list[ErrorGroup] = Field(default_factory=list)
+
+
+class Choices(StrictModel):
+    """What the layers' choices rest on. samples: on which they were simulated, of `source`. sqnr: of the outputs as
+    they are, so simulated. layers: whose choices were tried. left_out: what was not, and why."""
+
+    samples: int
+    source: str
+    sqnr: float | None
+    layers: list[int]
+    left_out: list[str]
 
 
 class Trial(StrictModel):
@@ -198,3 +221,4 @@ class Report(StrictModel):
     trials: Trials | None
     notes: list[Note]
     missing: dict[str, str]
+    choices: Choices | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mrt.report.facts import Layer, Output
+from mrt.messages import counted
+from mrt.report.facts import Choice, Layer, Output
 
 CLIPPED = 1e-3
 """Clipping this share of a layer's values, or more, is told: no bits bring back what is lost there."""
@@ -13,6 +14,8 @@ GOOD = 40.0
 """Decibels of an output from which on nothing is advised."""
 ADVISED = {"activation": 16, "weight": 12}
 """Sums of products of weights with more bits seldom fit 32 bits."""
+LEAST_GAIN = 0.1
+"""Decibels below which a choice gains nothing."""
 LEAST, MOST = 0.05, 0.99
 """Shares of the error for which bits are advised, and the most of it that they are said to take away."""
 
@@ -21,7 +24,7 @@ def with_advice(layers: Sequence[Layer], outputs: Sequence[Output] | None) -> li
     """The layers, and of those that make much of an error that counts, what would lower it by how much."""
     if are_good(outputs):
         return list(layers)
-    return [layer.model_copy(update={"advice": _advice(layer)}) for layer in layers]
+    return [layer.model_copy(update={"advice": _measured(layer) or _advice(layer)}) for layer in layers]
 
 
 def are_good(outputs: Sequence[Output] | None) -> bool:
@@ -48,6 +51,24 @@ def override(layer: Layer) -> str:
 
 def _rounded(layer: Layer) -> str:
     return "weight" if is_by_weights(layer) else "activation"
+
+
+def _measured(layer: Layer) -> str | None:
+    """The best of what was tried; None where nothing was."""
+    if not layer.choices:
+        return None
+    best = max(layer.choices, key=lambda each: each.gain)
+    if best.gain < LEAST_GAIN:
+        tried = counted(len(layer.choices), "simulated choice")
+        return f"nothing of {tried} raises the outputs by {LEAST_GAIN} dB"
+    cost = f", for {best.operations:.1%} more operations" if best.operations else ""
+    return f"{said_of(best)} would raise the outputs by {best.gain:.1f} dB, as simulated{cost}"
+
+
+def said_of(choice: Choice) -> str:
+    """A choice in words."""
+    owner = {"output": "what it gives", "input": f"its input {choice.name}", "weights": "its weights"}[choice.what]
+    return f"{choice.option} for {owner}"
 
 
 def _advice(layer: Layer) -> str | None:

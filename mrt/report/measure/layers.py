@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mrt.evaluation import Counterpart
-from mrt.report.facts import Layer, LayerSqnr, Shares
+from mrt.report.facts import Choice, Layer, LayerSqnr, Shares
 from mrt.report.layers import FloatLayer
 from mrt.report.measure.bits import bits_of
 from mrt.report.measure.described import described
@@ -19,7 +19,8 @@ from mrt.report.measure.weights import LayerWeight
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What was measured. walk: None where there were no samples. shares, seconds: by the place of a layer."""
+    """What was measured. walk: None where there were no samples. shares, seconds,
+    choices: by the place of a layer."""
 
     integer: IntegerLayers
     forms: Mapping[int, Counterpart]
@@ -27,6 +28,7 @@ class Found:
     walk: LayerWalk | None
     shares: Mapping[int, Shares] = field(default_factory=dict)
     seconds: Mapping[int, float] = field(default_factory=dict)
+    choices: Mapping[int, list[Choice]] = field(default_factory=dict)
 
 
 def layer_facts(subject: Subject, found: Found) -> list[Layer]:
@@ -53,6 +55,7 @@ def _layer(layer: FloatLayer, subject: Subject, found: Found, total: float) -> L
         time_share=rounded(seconds / total) if seconds is not None and total else None,
         values=None if seen is None else seen.facts,
         weights=None if weight is None else weight.facts,
+        choices=found.choices.get(place),
     )
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from mrt.report.facts import Layer, Output, Report, report_bytes
+from mrt.report.facts import Choice, Choices, Latency, Layer, Output, Report, Shares, Time, report_bytes
 from mrt.report.measure.advice import with_advice
+from mrt.report.measure.choices import measured_choices
+from mrt.report.measure.latency import float_run_of, latency_of
 from mrt.report.measure.layers import Found, layer_facts
 from mrt.report.measure.network import accuracy_of, model_facts, sizes_of
 from mrt.report.measure.notes import notes_of
 from mrt.report.measure.outputs import OutputNoise, output_noises
-from mrt.report.measure.proven import integer_layers, listed_tensors, proof_of
-from mrt.report.measure.shares import error_totals, shares_of
-from mrt.report.measure.simulated import simulated
+from mrt.report.measure.proven import IntegerLayers, integer_layers, listed_tensors, proof_of
+from mrt.report.measure.simulated import error_shares
 from mrt.report.measure.subject import Subject
-from mrt.report.measure.timing import latency_of, layer_seconds, time_of
+from mrt.report.measure.timing import layer_seconds, partial_reason, time_of
 from mrt.report.measure.walk import LayerWalk, forms_of
 from mrt.report.measure.weights import LayerWeight, layer_weights
 
@@ -46,15 +47,15 @@ class _Measuring:
         weights = layer_weights(subject.layers, subject.graph, subject.model)
         walk, outputs = self._attempt("layers.values", lambda: self._walked(weights)) or (None, None)
         integer = integer_layers(subject.layers, subject.model, walk.extremes if walk else {})
-        found = self._attempt("layers.shares", lambda: simulated(subject))
+        found = self._attempt("layers.shares", lambda: error_shares(subject))
         if found is None:
             self.missing.setdefault("layers.shares", "there is no calibration data to simulate the error on")
-        shares = {} if found is None else shares_of(subject.layers, subject.owner, found)
-        latency = self._attempt("latency", lambda: latency_of(subject))
-        times = self._attempt("time", lambda: time_of(subject, integer, latency))
+        shares, totals = ({}, None) if found is None else found
+        latency, times = self._times(integer)
+        told, choices = self._choices(shares, latency) or (None, {})
         forms = forms_of(subject.layers, subject.model)
         seconds = {} if times is None else layer_seconds(times)
-        layers = layer_facts(subject, Found(integer, forms, weights, walk, shares, seconds))
+        layers = layer_facts(subject, Found(integer, forms, weights, walk, shares, seconds, choices))
         report = Report(
             format_version=1,
             model=model_facts(subject),
@@ -66,7 +67,7 @@ class _Measuring:
             sizes=sizes_of(subject),
             accuracy=self._attempt("accuracy", lambda: accuracy_of(subject.summary)) if subject.summary else None,
             outputs=outputs,
-            error=None if found is None else error_totals(found, shares, "data.calibration"),
+            error=totals,
             layers=with_advice(layers, outputs),
             detailed=len(layers) if walk else 0,
             tensors=listed_tensors(integer),
@@ -76,8 +77,29 @@ class _Measuring:
             trials=None,
             notes=[],
             missing=self._reasons(),
+            choices=told,
         )
         return fitted(report.model_copy(update={"notes": notes_of(report, subject.model.notes)}))
+
+    def _times(self, integer: IntegerLayers) -> tuple[Latency | None, Time | None]:
+        """The seconds of a run, and of the functions."""
+        subject = self._subject
+        float_run = self._attempt("latency.float_network", lambda: float_run_of(subject))
+        latency = self._attempt("latency", lambda: latency_of(subject, float_run))
+        times = self._attempt("time", lambda: time_of(subject, integer, latency))
+        partial = None if times is None else partial_reason(times, subject)
+        self.missing |= {} if partial is None else {"time.functions.seconds": partial}
+        return latency, times
+
+    def _choices(
+        self, shares: Mapping[int, Shares], latency: Latency | None
+    ) -> tuple[Choices, dict[int, list[Choice]]] | None:
+        """What may be changed of layers whose shares are known."""
+        if not shares:
+            self.missing["choices"] = "the layers that make most of the error are not known"
+            return None
+        each = None if latency is None else latency.integer / latency.batch
+        return self._attempt("choices", lambda: measured_choices(self._subject, shares, each))
 
     def _walked(self, weights: dict[str, LayerWeight]) -> tuple[LayerWalk, list[Output]]:
         subject = self._subject

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
+from mrt.messages import counted
+from mrt.model_page import is_internal
 from mrt.report.facts import Layer, Note, Report
 from mrt.report.measure.advice import CLIPPED, are_good, clips, is_by_weights, override
 
@@ -18,10 +19,6 @@ CHANCE = 1.96
 """Standard errors within which a difference may be chance: 95 %."""
 LEFT_OUT = 0.02
 """A quantizer that holds so much less than calibration found leaves it out on purpose."""
-INTERNAL = ("not simplified", "simplified by")
-"""How notes begin that tell of the making only."""
-OF_ONE_TENSOR = re.compile(r".+ \(\w+\): \d+ bits; .+")
-"""A note of the bits of one tensor, which stand with its layer."""
 ADVICE = "quantize:\n  overrides:\n"
 
 
@@ -140,7 +137,8 @@ def _why_clipped(layer: Layer) -> str:
 
 
 def _of_time(report: Report) -> Iterator[Note]:
-    functions = [] if report.time is None else report.time.functions
+    is_whole = "time.functions.seconds" not in report.missing
+    functions = report.time.functions if report.time is not None and is_whole else []
     slow = [each for each in functions if each.share is not None and each.share >= SLOW and len(functions) > FEW]
     for function in sorted(slow, key=lambda each: -(each.share or 0))[:2]:
         rate = "" if function.rate is None else f", at {function.rate / 1e9:.0f} billion multiplications a second"
@@ -158,17 +156,16 @@ def _given(notes: Sequence[str], report: Report) -> Iterator[Note]:
     """The notes that quantization left: what it did, and of use to developers what it did not."""
     seconds = report.seconds.get("quantize")
     for note in notes:
-        is_internal = note.startswith(INTERNAL) or OF_ONE_TENSOR.fullmatch(note) is not None
         title, _, text = note.partition(": ")
-        yield Note(kind="internal" if is_internal else "done", title=title, text=text)
+        yield Note(kind="internal" if is_internal(note) else "done", title=title, text=text)
     corrected = sum(each.correction is not None for each in report.layers)
     if corrected:
         method = report.settings.get("quantize", {}).get("bias_correction", "")
         cost = "" if seconds is None else f" Stage quantize took {seconds:.1f} s in all; the network does no more work."
         yield Note(
             kind="done",
-            title=f"The means of {corrected} layers' outputs were moved back",
-            text=f"bias_correction: {method} adds to their biases what rounding had taken from them.{cost}",
+            title=f"The means of the outputs of {counted(corrected, 'layer')} were moved back",
+            text=f"bias_correction: {method} adds to the biases what rounding had taken from them.{cost}",
         )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from mrt.quantization.cost import network_operations
 from mrt.quantization.expand import plan_graph
-from mrt.quantization.simulation.sensitivity import GATED, Sensitivity, sensitivity_of
+from mrt.quantization.simulation.sensitivity import GATED, sensitivity_of
 from mrt.quantization.simulation.simulation import Simulation
+from mrt.report.facts import ErrorTotals, Shares
 from mrt.report.layers import find_layers
+from mrt.report.measure.bounded import LEAST_TRIALS, bounded_shares
+from mrt.report.measure.shares import error_totals, shares_of
 from mrt.report.measure.subject import Subject
 from mrt.report.measure.weights import layer_weights
 
@@ -16,30 +19,40 @@ RATE = 2e10
 """Multiplications that are simulated in a second."""
 MOST_OF_THE_RUN, FEW_SECONDS = 0.25, 60.0
 """What simulating one sample may take: this share of the run's time before, or so long."""
+MOST_SECONDS = 300.0
+"""What telling the worst layers apart may take."""
+SOURCE = "data.calibration"
 
 
-def simulated(subject: Subject) -> Sensitivity | None:
-    """None without calibration data. Weights whose integers have no place of their own stay as they are in float.
+def error_shares(subject: Subject) -> tuple[dict[int, Shares], ErrorTotals] | None:
+    """The shares of the layers by place, and what they are of; None without calibration data.
 
-    Raises ValueError where it would take too much of the run's time.
+    Where simulating each layer would take too much of the run's time, of the worst, and of the others together. Weights
+    whose integers have no place of their own stay as they are in float. Raises ValueError where even that takes too
+    long.
     """
     samples = subject.calibration
     if samples is None:
         return None
-    _check_time(subject)
+    each = network_operations(subject.graph)
+    is_affordable = _seconds(subject) <= max(MOST_OF_THE_RUN * sum(subject.seconds.values()), FEW_SECONDS)
+    least = GATED * LEAST_TRIALS * each / RATE
+    if not is_affordable and least > MOST_SECONDS:
+        raise ValueError(
+            f"to simulate runs of its {len(subject.layers)} layers would take about {least:.0f} s; "
+            "mrt inspect CONFIG.yaml --sensitivity simulates each layer"
+        )
     plan = plan_graph(subject.prepared, subject.observed.ranges, subject.chosen).plan
     found = layer_weights(find_layers(plan.graph), plan.graph, subject.model)
     weights = {name: weight.real for name, weight in found.items()}
     simulation = Simulation(plan, weights, samples, has_gates=True)
-    return sensitivity_of(simulation, subject.model.corrections, subject.report, OPERATIONS, is_alone=True)
+    if not is_affordable:
+        return bounded_shares(simulation, subject.model.corrections, subject.owner, FEW_SECONDS * RATE, SOURCE)
+    losses = sensitivity_of(simulation, subject.model.corrections, subject.report, OPERATIONS, is_alone=True)
+    shares = shares_of(subject.layers, subject.owner, losses)
+    return shares, error_totals(losses, shares, SOURCE)
 
 
-def _check_time(subject: Subject) -> None:
-    """Every layer has about two roundings, of its weight and of its output."""
-    runs = 2 * len(subject.layers) * GATED
-    seconds = runs * network_operations(subject.graph) / RATE
-    if seconds > max(MOST_OF_THE_RUN * sum(subject.seconds.values()), FEW_SECONDS):
-        raise ValueError(
-            f"simulating {len(subject.layers)} layers of this network would take about {seconds:.0f} s; "
-            "mrt inspect CONFIG.yaml --sensitivity does"
-        )
+def _seconds(subject: Subject) -> float:
+    """What simulating each layer takes, which has about two roundings, of its weight and of its output."""
+    return 2 * len(subject.layers) * GATED * network_operations(subject.graph) / RATE

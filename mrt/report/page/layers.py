@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mrt.report.facts import Bits, Layer, ProvenTensor, Report
+from mrt.report.facts import Bits, Choice, Layer, ProvenTensor, Report
 from mrt.report.page import names
 from mrt.report.page.numbers import decibels, duration, integer, millions, number, percent, precise, size, span
 from mrt.report.page.packing import short
@@ -60,6 +60,7 @@ def layer_texts(layer: Layer, report: Report, rows: Mapping[int, Row]) -> dict[s
         "over": layer_over(layer),
         "said": layer_said(layer, place.rank if place else None, len(rows)),
         "why": _whys(layer),
+        "choices": [_choice_cells(each) for each in layer.choices or ()],
         "facts": facts_of(layer, report),
         "tell": _told(layer),
         "widths": _widths(layer),
@@ -70,6 +71,16 @@ def _whys(layer: Layer) -> list[str]:
     """Why each has its bits, and what would help."""
     found = [f"{bits.what.capitalize()}: {bits.chosen} bits. {sentence(bits.why)}" for bits in layer.bits if bits.why]
     return found + ([f"What would help: {sentence(layer.advice)}"] if layer.advice else [])
+
+
+def _choice_cells(choice: Choice) -> list[str]:
+    """A choice as a line of a table."""
+    owner = {"output": "output", "weights": "weights", "input": f"input {names.row(choice.name)}"}[choice.what]
+    cost = [f"{percent(choice.operations)}"] if choice.operations else []
+    cost += [f"≈ {duration(choice.seconds)}"] if choice.seconds else []
+    cost += [size(each) for each in (choice.parameter_bytes, choice.tensor_bytes) if each]
+    gain = f"{'−' if choice.gain < 0 else '+'}{number(abs(choice.gain))} dB"
+    return [f"{owner}: {choice.option}", decibels(choice.sqnr), gain, ", ".join(cost) or "none", choice.code]
 
 
 def _told(layer: Layer) -> str:

@@ -75,6 +75,8 @@ def _head(report: Report) -> list[str]:
         lines.append(("latency", duration(latency.float_network), duration(latency.integer)))
     lines.append(("certificate", "", text(report.proof.sentence)))
     found = [table(("", "float", "integer"), lines)]
+    if latency is not None and latency.float_by:
+        found.append(text(f"Latency of float: {latency.float_by}; both in turns."))
     absent = [name for name, value in (("accuracy", accuracy), ("latency", latency)) if value is None]
     return found + [f"{name.capitalize()}: {_why(report, name)}" for name in absent]
 

@@ -11,6 +11,7 @@ import yaml
 
 from mrt.report.facts import Accuracy, Function, Layer, Output, ProvenTensor, Report, Trial
 from mrt.report.page.layers import Row
+from mrt.report.page.memory import memory
 from mrt.report.page.names import instruction
 from mrt.report.page.numbers import duration, integer, number, percent, size
 from mrt.report.page.words import CHANCE, layer_title, spelled, verdict
@@ -89,7 +90,8 @@ def _part(value: float | None, most: float) -> float:
 
 def where(report: Report, rows: Sequence[Row]) -> View:
     """The waterfall: how wide it is, what is folded, and what all layers rounded at once make."""
-    alone = sum(row.share for row in rows)
+    groups = _groups(report, sum(row.share for row in rows))
+    alone = sum(row.share for row in rows) + sum(group["share"] for group in groups)
     whole = [error for error in (report.error.whole if report.error else ()) if error]
     return {
         "ranked": rows[:MOST_ROWS],
@@ -100,8 +102,35 @@ def where(report: Report, rows: Sequence[Row]) -> View:
         "rest": sum(row.share for row in rows[SHOWN:]),
         "whole": -10 * math.log10(sum(whole) / len(whole)) if whole else None,
         "has_sqnr": any(layer.sqnr is not None for layer in report.layers),
+        "choices_said": _choices_said(report),
+        "groups": groups,
         "details": spelled(report.detailed, "layer"),
     }
+
+
+def _groups(report: Report, left: float) -> list[View]:
+    """Layers that were not told apart, behind those that were. left: where the first bar begins."""
+    found = []
+    for group in report.error.groups if report.error else ():
+        first, last = (report.layers[place].name for place in (group.layers[0], group.layers[-1]))
+        title = f"{spelled(len(group.layers), 'layer')}, from {first} to {last}"
+        found.append({"name": first, "title": title, "left": left, "share": group.share})
+        left += group.share
+    return found
+
+
+def _choices_said(report: Report) -> str:
+    """What the choices of layers rest on."""
+    told = report.choices
+    if told is None:
+        return ""
+    before = "" if told.sqnr is None else f" The outputs are at {number(told.sqnr)} dB as they are."
+    return (
+        f"Each choice alone, simulated on {spelled(told.samples, 'sample')} of {told.source}, all else as it is, bias "
+        f"corrections too.{before} Tried for the {spelled(len(told.layers), 'layer')} with the largest shares. Cost: "
+        "operations more, in per cent of the network's, the time that they would take, an estimate, and bytes more. "
+        "mrt tune makes and judges whole networks, and changes for all layers together."
+    )
 
 
 def headroom(report: Report) -> View:
@@ -149,7 +178,7 @@ def time(report: Report) -> View:
     return {
         "calls": [_call(each, by_id, most) for each in functions[:MOST_ROWS]],
         "timed": bool(known),
-        "memory": _memory(report),
+        **memory(report),
         "stages": _stages(report.seconds),
     }
 
@@ -162,19 +191,6 @@ def _call(function: Function, layers: Mapping[int, Layer], most: float) -> Call:
     place, width = layer.id if layer else None, (function.seconds or 0.0) / most
     more = "\n".join(filter(None, lines))
     return Call(function, name, title, place, width, instruction(function.instruction), more)
-
-
-def _memory(report: Report) -> list[View]:
-    plan = report.time.memory if report.time else None
-    if plan is None:
-        return []
-    lines = [("parameters", "stay as they are", plan.parameters, "wgt")]
-    if plan.arena is not None:
-        lines.append(("tensors in between", "over each other where not needed at once", plan.arena, "act"))
-    if plan.separate is not None:
-        lines.append(("if each had its own place", "what the plan saves", plan.separate, "hatch"))
-    most = max(bytes_ for _, _, bytes_, _ in lines) or 1
-    return [{"name": n, "title": t, "bytes": b, "kind": k, "share": b / most} for n, t, b, k in lines]
 
 
 def _stages(seconds: Mapping[str, float]) -> View | None:

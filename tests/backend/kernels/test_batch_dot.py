@@ -47,21 +47,19 @@ def test_products_of_computed_matrices(runner: Runner, dtype: str) -> None:
 
 def test_products_of_matrices_stay_exact_at_the_extremes(runner: Runner) -> None:
     layers = Layers()
-    for value, dtype, weight, other in (
-        (255, "uint8", -128, "int8"),
-        (-128, "int8", -128, "int8"),
-        (-128, "int8", 255, "uint8"),
-        (-(2**15), "int16", -(2**15), "int16"),
+    for value, dtype, weight, other, terms in (
+        (255, "uint8", -128, "int8", 130),
+        (-128, "int8", -128, "int8", 130),
+        (-128, "int8", 255, "uint8", 130),
+        (-(2**15), "int16", -(2**15), "int16", 1),
+        (-(2**15), "int16", 2**15 - 1, "int16", 2),
+        (2**12 - 1, "int16", 2**12 - 1, "int16", 128),
+        (2**12 - 1, "int16", -128, "int8", 130),
     ):
-        given = [
-            layers.input(np.full(shape, n, kind))
-            for shape, n, kind in (((2, 3, 1), value, dtype), ((2, 1, 5), weight, other))
-        ]
-        layers.finish(layers.hidden("batch_dot", *(layers.hidden("clip", x, a_min=-1e5, a_max=1e5) for x in given)))
-        if other != "int16":
+        for length in {1, terms}:
             given = [
                 layers.input(np.full(shape, n, kind))
-                for shape, n, kind in (((2, 3, 130), value, dtype), ((2, 130, 5), weight, other))
+                for shape, n, kind in (((2, 3, length), value, dtype), ((2, length, 5), weight, other))
             ]
             layers.finish(layers.hidden("batch_dot", *(layers.hidden("clip", x, a_min=-1e5, a_max=1e5) for x in given)))
     layers.check(runner=runner)

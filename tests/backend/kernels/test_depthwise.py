@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 from layers import Layers
 
+from mrt.backend import TvmRunner
+from mrt.backend.kernels.x86.vnni.dots import PERMUTES
+from mrt.backend.machine import Machine
 from mrt.symbol import Runner
 
 
@@ -27,3 +30,40 @@ def test_depthwise_convolutions(runner: Runner, dtype: str) -> None:
         depthwise = layers.convolution(first, shape[1], kernel, num_group=shape[1], **attributes)
         layers.finish(layers.requantized(layers.convolution(layers.requantized(depthwise), 8, (1,) * len(kernel))))
     layers.check(runner=runner)
+
+
+ENDS = {"int16": (-(2**15), 2**15 - 1), "uint8": (0, 255)}
+"""Of the ranges of data."""
+
+
+def at_the_ends(lo: int, hi: int) -> Layers:
+    """Data at both ends of its range, and weights at those of theirs: in strips of one line and of two, whose rows
+    begin at the same or at different places of a dot."""
+    layers = Layers()
+    dtype = "uint8" if hi == 255 else "int16"
+    for shape, kernel, attributes in [
+        ((1, 32, 9, 7), (3, 3), {"pad": (1, 1)}),
+        ((1, 19, 10, 6), (3, 3), {}),
+        ((1, 16, 9, 9), (3, 3), {"stride": (2, 2)}),
+        ((1, 16, 10, 6), (5, 3), {"stride": (3, 1), "dilate": (1, 2)}),
+        ((1, 17, 12, 9), (5, 5), {"stride": (1, 2)}),
+        ((1, 16, 9, 8), (4, 1), {"dilate": (2, 1)}),
+        ((1, 16, 8, 4), (1, 1), {}),
+    ]:
+        ends = layers.random.choice([lo, lo + 1, hi], shape).astype(dtype)
+        data = layers.hidden("clip", layers.input(ends), a_min=float(lo), a_max=float(hi))
+        weight = layers.parameter(layers.random.choice([-128, -127, 1, 127], (shape[1], 1, *kernel)).astype("int8"))
+        attributes = {"kernel": kernel, "num_filter": shape[1], "num_group": shape[1], "no_bias": True, **attributes}
+        layers.add("Convolution", data, weight, **attributes)
+    return layers
+
+
+@pytest.mark.sampled(4)
+def test_data_of_16_bits(runner: Runner) -> None:
+    at_the_ends(*ENDS["int16"]).check(runner=runner)
+
+
+@pytest.mark.skipif(not Machine.of().has(PERMUTES), reason="this machine permutes no bytes")
+@pytest.mark.parametrize("ends", ["int16", "uint8"])
+def test_rows_whose_bytes_are_permuted(ends: str) -> None:
+    at_the_ends(*ENDS[ends]).check(runner=TvmRunner())

@@ -116,6 +116,20 @@ def test_the_last_tile_of_a_short_row_may_be_shorter(kernel: int, size: int) -> 
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize("rows", [67, 197])
+def test_a_prime_number_of_rows_is_cut_into_large_tiles(rows: int) -> None:
+    """As the tokens of a vision transformer are: a tile of one row would load every weight for each of them."""
+    bundle = Bundle()
+    x, weight = bundle.floats(1, rows, 8), bundle.floats(48, 8)
+    attributes = {"num_hidden": 48, "flatten": False, "no_bias": True}
+    data = bundle.input(x)
+    bundle.add("relu", bundle.hidden("FullyConnected", data, bundle.parameter(weight), **attributes))
+    graph = bundle.graph()
+    assert rule_of(graph).positions > 4
+    (found,) = TvmRunner({"threads": 1}).prepare(graph)(bundle.feeds)
+    np.testing.assert_allclose(found, np.maximum(x @ weight.T, 0), rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize(("kernel", "threads"), [(1, 2), (3, 1)])
 def test_pairs_of_an_odd_number_of_lines_fill_the_registers(kernel: int, threads: int) -> None:
     graph, feeds = convolution("int8", 64, kernel, size=7)

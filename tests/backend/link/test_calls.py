@@ -38,7 +38,7 @@ def seen() -> Iterator[list[tuple[int, ...]]]:
 
 def compiled(calls: Calls) -> Callable[..., Any]:
     target = tvm.target.Target({"kind": "llvm", "opt-level": 0})
-    return tirx.build(write_calls({"run": calls}, by_symbol=False), target, KERNELS)["run"]
+    return tirx.build(write_calls({"run": calls}, symbols=None), target, KERNELS)["run"]
 
 
 def parameters() -> list[Any]:

@@ -270,3 +270,21 @@ def test_sums_of_every_place_are_narrowed_together(cpu: str) -> None:
             clipped = bundle.hidden("clip", bundle.hidden("right_shift", scaled, shift), a_min=least, a_max=most)
             bundle.add("Cast", clipped, dtype=dtype)
     bundle.check(runner=TvmRunner({"kind": "llvm", "mcpu": cpu}))
+
+
+@pytest.mark.parametrize(
+    ("channels", "dtype", "is_narrow"), [(16, "int16", False), (17, "int16", True), (16, "uint8", True)]
+)
+def test_few_channels_of_int16_are_requantized_in_int32(channels: int, dtype: str, is_narrow: bool) -> None:
+    """One vector of 32 bits holds them, and two of its rows are no vector of int16."""
+    builder, highest = GraphBuilder(), {"int16": 4095.0, "uint8": 255.0}[dtype]
+    given = builder.input("x", TensorType((1, channels, 3, 3), "int32"))
+    held = builder.apply(op("clip", a_min=-(2**18), a_max=2**18), [given])
+    multiplied = builder.apply(
+        op("broadcast_mul"), [held, builder.parameter("f", np.full((1, 1, 1, 1), 8000, np.int16))]
+    )
+    shifted = builder.apply(op("right_shift"), [multiplied, builder.parameter("s", np.full((1, 1, 1, 1), 18, np.int8))])
+    clipped = builder.apply(op("clip", a_min=0.0, a_max=highest), [shifted])
+    graph = builder.graph([builder.apply(op("Cast", dtype=dtype), [clipped])])
+    found = NarrowToInt16(VNNI)(graph)
+    assert ("requantize_int16" in {symbol.op for symbol in found.operators}) is is_narrow

@@ -26,7 +26,7 @@ from mrt.backend.tuning.search import Search, Tunable, TunableCollector
 from mrt.backend.tuning.tuner import Tuner
 from mrt.errors import CompilationError, ModelFileError
 from mrt.progress import Reporter
-from mrt.runtime import virtual_machine
+from mrt.runtime import THIS_DEVICE, THIS_MACHINE, virtual_machine
 from mrt.symbol import Graph, GraphBuilder, TensorType
 from mrt.symbol.quantized_tensor import TensorQuantization
 from tests.faults import file_size_limit
@@ -271,7 +271,8 @@ def test_a_tiling_that_cannot_be_scheduled_is_never_chosen(tunable: Tunable, mac
 
     database, done = Database(tmp_path, machine), []
     search = Search(Tunable(tunable.function, scheduled, (rule, bad, worse)), database, 3)
-    run_searches([search], machine, done.append)
+    with THIS_DEVICE.clock(THIS_MACHINE) as clock:
+        run_searches([search], machine, clock, done.append)
     assert done[-1] == 3
     assert database.times(tunable.function, (bad, worse)) == {bad: FAILED, worse: FAILED}
     assert search.result().best == rule

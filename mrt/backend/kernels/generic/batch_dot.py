@@ -30,7 +30,7 @@ Held = Callable[..., Expression]
 def dot_of_matrices(data: str, weight: str, terms: int, accumulator: str, machine: Machine) -> Dot:
     """The fastest dot for sums of `terms` products of data and weights that may be all that their dtypes hold."""
     least, most = DTYPE_RANGES.get(weight, (0, 0))
-    return fitting_dot(data, weight, terms * max(-least, most), least, accumulator, machine)
+    return fitting_dot(data, weight, terms * max(-least, most), accumulator, machine)
 
 
 def matrix_products(left: View, right: View, form: DotForm) -> Callable[..., Expression]:

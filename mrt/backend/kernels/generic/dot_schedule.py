@@ -12,7 +12,6 @@ from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import (
     FIRST_BYTES,
-    SHORT_ROW,
     extent,
     leave_first_cache,
     parallelize,
@@ -186,7 +185,7 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     And why its tiles are not jammed, if they are not.
     """
     length, count, depth = extents.length, extents.count, extents.depth
-    may_rest = extents.is_plain and not several_rows and length <= SHORT_ROW
+    may_rest = extents.is_plain and not several_rows
     tile, held = _registers(extents, machine, may_rest)
     in_row = -(-length // tile)
     # Where the last tile is shorter, an outer loop has it made apart; an inner one would ask at each step.

@@ -50,6 +50,12 @@ function drawLayer() {
   $("layer-why").replaceChildren(...layer.why.map((text) => element("li", text)));
   $("prev").disabled = chosen === 0;
   $("next").disabled = chosen === layers.length - 1;
+  $("choices").hidden = !layer.choices.length;
+  $("choices").querySelector("tbody").replaceChildren(...layer.choices.map((cells) => element("tr", null, cells.map((cell, i) => {
+    const node = element("td", cell);
+    if (i === 1 || i === 2) node.className = "num";
+    return node;
+  }))));
   figure("hist", layer.values, (box, facts) => valueHistogram(box, { ...facts, label: `Histogram of the float values of ${layer.name}. ${facts.caption}` }));
   figure("chan", layer.channels, (box, facts) => boxPlot(box, { ...facts, fill: "act", label: "Least, quartiles and greatest value of each channel." }));
   figure("err", layer.errors, (box, facts) => countHistogram(box, { ...facts, fill: "act", label: `Histogram of the error in steps. ${facts.caption}` }));

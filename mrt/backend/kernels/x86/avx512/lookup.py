@@ -32,11 +32,24 @@ def looked_up(table: Tensor, place: Expression) -> Expression:
 def _lowered(call: Any) -> Expression:
     start, places = call.args
     start = start.value if isinstance(start, tirx.Broadcast) else start
-    if dtype_of(places) != f"int32x{LANES}":
+    lanes = _lanes(places)
+    if lanes % LANES:
         (load,) = start.args
         return tirx.BufferLoad(load.source, [places])
+    if lanes == LANES:
+        return _gathered(start, places)
+    # Loops over narrower integers have more lanes: read one by one, their elements are what LLVM optimizes longest.
+    parts = [list(range(first, first + LANES)) for first in range(0, lanes, LANES)]
+    return tirx.Shuffle([_gathered(start, tirx.Shuffle([places], part)) for part in parts], list(range(lanes)))
+
+
+def _gathered(start: Expression, places: Expression) -> Expression:
     none, all_lanes = (tirx.Broadcast(value, LANES) for value in (constant(0, "int32"), constant(True, "bool")))
     return tirx.call_llvm_pure_intrin(f"int32x{LANES}", GATHER, none, start, places, all_lanes, constant(4, "int32"))
+
+
+def _lanes(places: Expression) -> int:
+    return int(dtype_of(places).removeprefix("int32").removeprefix("x") or 1)
 
 
 ir.register_op_attr(OPERATOR, "TVectorizable", True)
