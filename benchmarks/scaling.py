@@ -230,17 +230,24 @@ def sent(on: Simulated, size: int) -> Projected:
     return Projected(count, f"a program of {size / 1e6:g} MB", 2 * count - 1, 0.0, found[0])
 
 
-def project(workers: int, costs: Costs) -> list[Projected]:
-    """What the scheduler, the reduction and the program cost with so many workers, which sleep as long as real ones work."""
+def project(workers: int, costs: Costs) -> Iterator[Projected]:
+    """What the scheduler, the reduction and the program cost, with workers that sleep as long as real ones work."""
     parts = min(int(IDEAL * workers / costs.sample), IMAGES)
     size = GRAM_BYTES if workers <= 100 else GRAM_BYTES // 8
     batch = min(16 * costs.sample, IDEAL)
     with simulated(workers) as on:
         sent(on, 1_000)
-        found = [gathered(on, "ranges", parts, costs.sample, RANGES_BYTES, runs) for runs in (1, cluster.RUNS)]
-        found += [gathered(on, f"Gram totals of {size / 1e6:g} MB", parts, costs.sample, size, 1)]
-        found += [answered(on, f"results, parts of {batch:.1f} s", 4 * workers, batch)]
-        return [*found, sent(on, 1_000_000 if workers > 100 else 14_000_000)]
+        for runs in (1, cluster.RUNS):
+            yield gathered(on, "ranges", parts, costs.sample, RANGES_BYTES, runs)
+        yield gathered(on, f"Gram totals of {size / 1e6:g} MB", parts, costs.sample, size, 1)
+        yield answered(on, f"results, parts of {batch:.1f} s", 4 * workers, batch)
+        yield sent(on, 1_000_000 if workers > 100 else 14_000_000)
+
+
+def noted(found: Projected, best: dict[int, float]) -> Projected:
+    """What was found; `best` then holds the highest efficiency of so many workers."""
+    best[found.workers] = max(best.get(found.workers, 0.0), found.ideal / found.took.seconds)
+    return found
 
 
 def print_projection(costs: Costs, efficiency: Mapping[int, float]) -> None:
@@ -266,14 +273,9 @@ def main() -> None:
         if not given.workers:
             return
         costs = costs_of(Path(name), 8, 40)
-    found: list[Projected] = []
-    for workers in given.workers:
-        found += project(workers, costs)
-    print_table(HEADING, [each.cells() for each in found])
-    best = {
-        workers: max(each.ideal / each.took.seconds for each in found if each.workers == workers)
-        for workers in given.workers
-    }
+    best: dict[int, float] = {}
+    found = (each for workers in given.workers for each in project(workers, costs))
+    print_table(HEADING, (noted(each, best).cells() for each in found))
     print_projection(costs, {2: 1.0, **best})
 
 
