@@ -44,7 +44,7 @@ from mrt.quantization.presets import with_preset
 from mrt.workers import cores
 
 NETWORK, DATA = "network.onnx", "data.npz"
-LOOK = 0.05
+LOOK = 0.25
 """Seconds between two looks at the memory of the processes."""
 
 
@@ -139,12 +139,13 @@ def _processes() -> list[psutil.Process]:
 
 
 @contextmanager
-def watched() -> Iterator[dict[str, float]]:
+def watching() -> Iterator[dict[str, float]]:
     """The peaks of resident memory while the block runs: of this process, and of the largest that it has started."""
     found, over = {"own_mib": 0.0, "worker_mib": 0.0}, threading.Event()
+    watched = _processes()  # found once: looking through all processes takes long
 
     def look() -> None:
-        own, *others = (process.memory_info().rss / 2**20 for process in _processes())
+        own, *others = (process.memory_info().rss / 2**20 for process in watched)
         found["own_mib"] = max(found["own_mib"], own)
         found["worker_mib"] = max(found["worker_mib"], *others, 0.0)
 
@@ -159,11 +160,12 @@ def watched() -> Iterator[dict[str, float]]:
     finally:
         over.set()
         watcher.join()
+        look()
 
 
 def measured(task: Callable[[int], dict[str, Any]], count: int) -> dict[str, Any]:
     """What a task gives, with its seconds, those of all processes' CPU, and their memory."""
-    with watched() as peaks:
+    with watching() as peaks:
         used, started = cpu_seconds(), time.perf_counter()
         found = task(count)
         taken = {"seconds": time.perf_counter() - started, "cpu_seconds": cpu_seconds() - used}
