@@ -160,7 +160,7 @@ def test_commands_of_documents_are_those_of_the_program() -> None:
     assert {line.split()[0] for _, line in lines} == set(commands)
     for name, line in lines:
         command, *words = shlex.split(line, comments=True)
-        known = {option for parameter in commands[command].params for option in parameter.opts}
+        known = {option for p in commands[command].params for option in (*p.opts, *p.secondary_opts)}
         assert {word for word in words if word.startswith("--")} <= known, (name, line)
         for word, value in pairwise(words):
             assert word != "--set" or value == "SECTION.KEY=VALUE" or _is_key(value.partition("=")[0]), (name, line)
@@ -170,8 +170,9 @@ def test_commands_of_documents_are_those_of_the_program() -> None:
 def test_options_of_the_program_are_documented() -> None:
     text = "\n".join(path.read_text() for path in DOCUMENTS if path.name != "CHANGELOG.md")
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    options = {(name, option) for name, command in commands.items() for p in command.params for option in p.opts}
-    assert {(name, option) for name, option in options if option.startswith("--") and option not in text} == set()
+    options = [(name, (*p.opts, *p.secondary_opts)) for name, command in commands.items() for p in command.params]
+    named = [(name, found) for name, words in options if (found := [w for w in words if w.startswith("--")])]
+    assert [(name, found) for name, found in named if not any(option in text for option in found)] == []
 
 
 def _commands_of(path: Path) -> list[str]:

@@ -28,7 +28,7 @@ class Merges(Protocol):
     """What was found in some parts, to which that of others can be added: in any order, with the same total."""
 
     def merge(self, other: Self) -> Self:
-        """What both found. It may change this one, and takes nothing from `other`."""
+        """What both found; neither is changed, since both may be needed again."""
 
 
 class Gathers(Protocol[Part_contra, Total_co]):
@@ -67,9 +67,8 @@ class Executor(Protocol):
     """Does work on many parts. Results never depend on how many do it.
 
     programs: what the work runs: a `Program`, or a compiled module. Each goes to a process once, as long as it is known
-    here, and is compiled there once. most: how many
-    parts at once on one machine, if fewer than there are cores. What the work or the parts raise is raised in the place
-    of the first part that raises, and nothing goes on running.
+    here, and is compiled there once. most: how many parts at once on one machine, if fewer than there are cores. What
+    the work or the parts raise is raised in the place of the first part that raises, and nothing goes on running.
     """
 
     @property

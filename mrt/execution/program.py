@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
@@ -14,10 +14,19 @@ from mrt.symbol.files import graph_from_bytes, graph_to_bytes
 class Program:
     """A graph and what runs it. It travels as the files of the graph, its code stays where it was made."""
 
-    def __init__(self, graph: Graph, runner: Runner) -> None:
-        self.graph, self.runner = graph, runner
+    def __init__(
+        self, graph: Graph | Callable[[], Graph], runner: Runner, prepare: Callable[[], Evaluate] | None = None
+    ) -> None:
+        """graph: it, or what makes it where it is large and seldom needed. prepare: gives what runs it in this process,
+        by default the runner's `prepare`."""
+        self._graph, self.runner = graph, runner
+        self._prepare = prepare or (lambda: runner.prepare(self.graph))
         self._lock = Lock()
         self._evaluate: Evaluate | None = None
+
+    @property
+    def graph(self) -> Graph:
+        return self._graph if isinstance(self._graph, Graph) else self._graph()
 
     def __call__(self, feeds: Mapping[str, Array]) -> list[Array]:
         """The graph's outputs for arrays by input name; what the runner raises. Called from several threads at once."""
@@ -28,7 +37,7 @@ class Program:
         with self._lock:
             if self._evaluate is None:
                 with paused_collector():
-                    self._evaluate = self.runner.prepare(self.graph)
+                    self._evaluate = self._prepare()
             return self._evaluate
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,22 +81,31 @@ class _Folder:
         self._folder = tempfile.TemporaryDirectory(prefix="mrt-")
         self._numbers = count()
 
-    def path(self) -> Path:
-        """That of a new file."""
-        return Path(self._folder.name) / str(next(self._numbers))
+    def new(self) -> int:
+        """The number of a new file."""
+        return next(self._numbers)
+
+    def path(self, number: int) -> str:
+        return os.path.join(self._folder.name, str(number))
 
 
 class _File:
-    """An array in a file, which is removed with this object."""
+    """An array in a file, which is removed with this object. There is one for each tensor of each part."""
+
+    __slots__ = ("_dtype", "_folder", "_number", "_shape")
 
     def __init__(self, value: Array, folder: _Folder) -> None:
-        self._folder = folder  # the folder outlives its files
-        self._path, self._dtype, self._shape = folder.path(), value.dtype, value.shape
-        self._path.write_bytes(np.ascontiguousarray(value).data if value.size else b"")
-        weakref.finalize(self, self._path.unlink, missing_ok=True)
+        self._folder, self._number = folder, folder.new()
+        self._dtype, self._shape = value.dtype, value.shape
+        with open(folder.path(self._number), "wb") as file:
+            file.write(np.ascontiguousarray(value).data if value.size else b"")
+
+    def __del__(self) -> None:
+        with suppress(OSError):
+            os.unlink(self._folder.path(self._number))
 
     def read(self) -> Array:
-        return np.fromfile(self._path, self._dtype).reshape(self._shape)
+        return np.fromfile(self._folder.path(self._number), self._dtype).reshape(self._shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -145,7 +145,7 @@ def test_an_interrupted_run_ends_and_leaves_no_process(folder: Path) -> None:
     command = [sys.executable, "run.py", "run", "config.yaml", "--cluster", "2"]
     command += ["--set", "data={calibration: {loader: loader.py:calibration}}", "--to", "calibrate"]
     options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "start_new_session": True}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1"}
     with subprocess.Popen(command, text=True, cwd=folder, env=environment, **options) as process:
         try:
             while process.poll() is None and not list(folder.glob("worker *")):
@@ -153,6 +153,9 @@ def test_an_interrupted_run_ends_and_leaves_no_process(folder: Path) -> None:
             children = psutil.Process(process.pid).children(recursive=True)
             os.killpg(process.pid, signal.SIGINT)  # as a terminal does
             _, said = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # it says where it hangs
+            pytest.fail(f"the run goes on: {process.communicate()[1]}")
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -69,7 +69,7 @@ def check_within_a_step(graph: Graph, model: onnx.ModelProto, feeds: Mapping[str
     for found, wanted in zip(graph.evaluate(dict(feeds)), run_plainly(model, feeds), strict=True):
         difference = np.abs(found.astype(np.int64) - wanted.astype(np.int64))
         assert difference.max() <= 1
-        assert (difference > 0).mean() <= 0.02
+        assert (difference > 0).sum() <= max(0.02 * difference.size, 1)
 
 
 @pytest.mark.parametrize("opset", [10, 12, 13, 19, 21])

@@ -236,7 +236,7 @@ def test_layers_that_name_another_rounding_keep_it() -> None:
     names = {name: mixed.graph.by_name[name].inputs[1].name for name in ("s1", "s3")}
     assert (mixed.graph.parameters[names["s1"]] != nearest.graph.parameters[names["s1"]]).any()
     np.testing.assert_array_equal(mixed.graph.parameters[names["s3"]], nearest.graph.parameters[names["s3"]])
-    assert any("the weights of 1 layers" in note for note in mixed.notes)
+    assert any("the weights of 1 layer " in note for note in mixed.notes)
 
 
 def test_what_is_left_alone_is_said() -> None:

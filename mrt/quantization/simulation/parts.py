@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import accumulate, pairwise
+from threading import Lock
 
 import numpy as np
 
+from mrt.collector import give_back_freed
+from mrt.execution import Program
 from mrt.quantization.cost import CALL, operations
 from mrt.quantization.simulation.rounded_graph import RoundedGraph
 from mrt.symbol import Array, Evaluate, Graph, Runner, Symbol
+from mrt.symbol.builder import part_of
 from mrt.symbol.runner import prepare_all
 
 HELD_BYTES = 2**26
@@ -28,10 +33,9 @@ Held = Mapping[str, Array]
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """evaluate: of the tensors `inputs`, gives `made`, which later parts read. given: those of `inputs` that trials
-    choose. kept: the tensors that are read behind the part."""
+    """Of the tensors `inputs` it gives `made`, which later parts read. given: those of `inputs` that trials choose.
+    kept: the tensors that are read behind the part."""
 
-    evaluate: Evaluate
     inputs: tuple[str, ...]
     given: tuple[str, ...]
     made: tuple[str, ...]
@@ -52,31 +56,13 @@ WHOLE = Branch((0,), 0, {})
 
 
 class Parts:
-    """The parts of a rounded network, compiled. Bits do not depend on which trials run together."""
+    """The parts of a rounded network. Bits do not depend on which trials run together.
 
-    def __init__(self, rounded: RoundedGraph, runner: Runner, data: Sequence[str]) -> None:
-        """data: the names of the inputs that are samples; all others are a trial's."""
-        graph, places = rounded.graph, cut_places(rounded.graph)
-        self._outputs = tuple(symbol.name for symbol in graph.outputs)
-        operators, last = graph.operators, _last_reads(graph)
-        spans = list(pairwise([0, *places, len(operators)])) if operators else []
-        behind = [[s for s in operators[:end] if last[s] >= end] for _, end in spans]
-        made = [[s for s in operators[first:end] if last[s] >= end] for first, end in spans]
-        names: list[tuple[str, ...]] = []
+    Methods take the `programs` that run them, one for each.
+    """
 
-        def graphs() -> Iterator[Graph]:
-            for (first, _), outputs in zip(spans, made, strict=True):
-                part = rounded.part({*graph.inputs, *operators[:first]}, outputs)
-                names.append(tuple(symbol.name for symbol in part.inputs))
-                yield part
-
-        size = sum(value.nbytes for value in graph.parameters.values())
-        found = prepare_all(runner, graphs(), size)
-        chosen = {symbol.name for symbol in graph.inputs}.difference(data)
-        self._parts = [
-            _Part(evaluate, inputs, tuple(n for n in inputs if n in chosen), _names(outputs), _names(kept))
-            for evaluate, inputs, outputs, kept in zip(found, names, made, behind, strict=True)
-        ] or [_Part(lambda feeds: [], (), (), (), ())]
+    def __init__(self, parts: Sequence[_Part], outputs: Sequence[str]) -> None:
+        self._parts, self._outputs = tuple(parts), tuple(outputs)
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -85,22 +71,25 @@ class Parts:
         """For each part what tells trials apart there. feeds: what a trial gives."""
         return tuple(_digest(feeds[name] for name in part.given) for part in self._parts)
 
-    def outputs(self, arrays: Mapping[str, Array], feeds: Mapping[str, Array], branch: Branch) -> list[Array]:
+    def outputs(
+        self, programs: Sequence[Program], arrays: Mapping[str, Array], feeds: Mapping[str, Array], branch: Branch
+    ) -> list[Array]:
         """The outputs of the network for one chunk. arrays: its samples."""
         held = branch.held
         for number in range(branch.part, len(self)):
-            held = self._behind(number, arrays, feeds, held)
+            held = self._behind(programs, number, arrays, feeds, held)
         return [held[name] if name in held else arrays[name] for name in self._outputs]
 
     def branches(
         self,
+        programs: Sequence[Program],
         arrays: Mapping[str, Array],
-        feeds: Callable[[int], Mapping[str, Array]],
+        feeds: Mapping[int, Mapping[str, Array]],
         keys: Mapping[int, Sequence[bytes]],
     ) -> Iterator[Branch]:
         """What is left of all trials on one chunk of samples, whose common parts run while this is drawn.
 
-        feeds: gives what a trial feeds, by its number; keys: of all trials. What is held at once are the tensors
+        feeds: what a trial feeds, by its number; keys: of all trials. What is held at once are the tensors
         between the parts of one trial.
         """
         waiting = [Branch(tuple(keys), 0, {})]
@@ -114,17 +103,72 @@ class Parts:
                     yield Branch(tuple(trials), common.part, common.held)
             for trials in alike.values():
                 if len(trials) > 1 and common.part < len(self) - 1:
-                    held = self._behind(common.part, arrays, feeds(trials[0]), common.held)
+                    held = self._behind(programs, common.part, arrays, feeds[trials[0]], common.held)
                     held = {name: np.ascontiguousarray(value) for name, value in held.items()}
                     waiting.append(Branch(tuple(trials), common.part + 1, held))
 
-    def _behind(self, number: int, arrays: Mapping[str, Array], feeds: Mapping[str, Array], held: Held) -> Held:
+    def _behind(
+        self,
+        programs: Sequence[Program],
+        number: int,
+        arrays: Mapping[str, Array],
+        feeds: Mapping[str, Array],
+        held: Held,
+    ) -> Held:
         """What is held behind a part, of what is held in front of it."""
         part = self._parts[number]
         sources = (held, feeds, arrays)
         given = {name: next(source[name] for source in sources if name in source) for name in part.inputs}
-        found = {**held, **dict(zip(part.made, part.evaluate(given), strict=True))}
+        found = {**held, **dict(zip(part.made, programs[number](given) if part.made else [], strict=True))}
         return {name: found[name] for name in part.kept}
+
+
+def parts_of(rounded: RoundedGraph, runner: Runner, data: Sequence[str]) -> tuple[Parts, list[Program]]:
+    """The parts and what runs them, compiled together when the first is run.
+
+    data: the names of the inputs that are samples; all others are a trial's.
+    """
+    graph, places = rounded.graph, cut_places(rounded.graph)
+    operators, last = graph.operators, _last_reads(graph)
+    spans = list(pairwise([0, *places, len(operators)])) if operators else []
+    chosen = {symbol.name for symbol in graph.inputs}.difference(data)
+    parts: list[_Part] = []
+    made: list[Callable[[], Graph]] = []
+    for first, end in spans:
+        given = {*graph.inputs, *operators[:first]}
+        outputs = [symbol for symbol in operators[first:end] if last[symbol] >= end]
+        inputs = _names(part_of(given, outputs, graph.value).inputs)
+        kept = _names([symbol for symbol in operators[:end] if last[symbol] >= end])
+        parts.append(_Part(inputs, tuple(n for n in inputs if n in chosen), _names(outputs), kept))
+        made.append(partial(rounded.part, given, outputs))
+    together = _Together(runner, made, sum(value.nbytes for value in graph.parameters.values()))
+    programs = [
+        Program(partial(together.graph, place), runner, partial(together.evaluate, place)) for place in range(len(made))
+    ]
+    return Parts(parts or [_Part((), (), (), ())], _names(graph.outputs)), programs
+
+
+class _Together:
+    """Compiles several graphs at once, when the first of them is asked for; then nothing of them is held any more."""
+
+    def __init__(self, runner: Runner, made: Sequence[Callable[[], Graph]], size: int) -> None:
+        self._runner, self._made, self._size = runner, list(made), size
+        self._lock = Lock()
+        self._found: list[Evaluate] = []
+
+    def graph(self, place: int) -> Graph:
+        """A graph, to be compiled elsewhere; ValueError where it was compiled here."""
+        if self._found:
+            raise ValueError("what was compiled here is not held to be compiled elsewhere")
+        return self._made[place]()
+
+    def evaluate(self, place: int) -> Evaluate:
+        with self._lock:
+            if not self._found:
+                self._found = prepare_all(self._runner, (make() for make in self._made), self._size)
+                self._made.clear()
+                give_back_freed()
+            return self._found[place]
 
 
 def cut_places(graph: Graph) -> list[int]:

@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from mrt.calibration import Calibration
-from mrt.calibration.network import FloatNetwork
+from mrt.calibration.network import FloatNetwork, values_at
 from mrt.calibration.stream import Chunk, chunks
-from mrt.collector import give_back_freed, paused_collector
+from mrt.collector import give_back_freed
+from mrt.execution import THREADS, Executor, Program
 from mrt.quantization.algorithms.algorithm import Samples, float_network
 from mrt.quantization.cost import network_operations
 from mrt.quantization.expand import PlannedGraph, RoundedWeights, plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.simulation.parts import WHOLE, Branch, Parts
+from mrt.quantization.simulation.parts import WHOLE, Parts, parts_of
 from mrt.quantization.simulation.rounded_graph import OtherWeights, Site, measured, rounded_graph
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.rebatch import batch_of, sized
-from mrt.workers import in_order
 
 MOST_SAMPLES, MOST_BATCH = 32, 4
 """How many samples errors are taken over at most, and how many run at once on a core."""
-GIVEN_BACK = 8
-"""After so many runs freed memory is given back: threads leave gaps that add up to hundreds of MiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +49,44 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
-class _Common:
-    """What is left to run on the chunk at a place."""
+class _OnChunk:
+    """Trials, by their numbers, to be run on a chunk. reference: the outputs that errors are taken from."""
 
     place: int
-    branch: Branch
+    trials: tuple[int, ...]
+    chunk: Chunk
+    exact: Sequence[Array]
+    reference: Sequence[Array]
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """Runs trials on chunks. feeds: of each trial; keys: what tells them apart at each part."""
+
+    parts: Parts
+    feeds: Mapping[int, Mapping[str, Array]]
+    keys: Mapping[int, Sequence[bytes]]
+
+    def __call__(self, asked: _OnChunk, *programs: Program) -> tuple[int, dict[int, Array]]:
+        """The place, and by trial the energies of signal and error, (2, outputs)."""
+        arrays, found = asked.chunk.arrays, dict[int, Array]()
+        keys = {number: self.keys[number] for number in asked.trials}
+        for branch in self.parts.branches(programs, arrays, self.feeds, keys):
+            outputs = self.parts.outputs(programs, arrays, self.feeds[branch.trials[0]], branch)
+            energies = _energies(asked, outputs)
+            found |= dict.fromkeys(branch.trials, energies)
+        return asked.place, found
+
+
+@dataclass(frozen=True, eq=False)
+class _RunWhole:
+    """Gives the outputs of one trial on a chunk."""
+
+    parts: Parts
+    feeds: Mapping[str, Array]
+
+    def __call__(self, chunk: Chunk, *programs: Program) -> list[Array]:
+        return _copied(self.parts.outputs(programs, chunk.arrays, self.feeds, WHOLE))
 
 
 class Simulation:
@@ -81,7 +113,7 @@ class Simulation:
         graph = self.plan.graph
         self._chunks = _held_apart(graph, samples)
         self._batch = _length(self._chunks[0])
-        self._exact = _references(float_network(graph, samples), self._chunks)
+        self._exact = _references(float_network(graph, samples), self._chunks, samples.executor)
         rounded = rounded_graph(self.plan, self._batch, weights, has_gates, others)
         self._others = rounded.others
         self.sites, self._corrected, self._gates = rounded.sites, rounded.corrected, rounded.gates
@@ -89,9 +121,9 @@ class Simulation:
         self._grids: dict[tuple[Plan, str, int | None], Array] = {}
         self._shifts: dict[tuple[str, int], tuple[Array | None, Array]] = {}
         self._reference: tuple[Trial | None, dict[int, list[Array]]] = (None, {})
-        with paused_collector():
-            self._parts = Parts(rounded, samples.runner, [symbol.name for symbol in graph.inputs])
-        give_back_freed()
+        names = [symbol.name for symbol in graph.inputs]
+        self._parts, self._programs = parts_of(rounded, samples.runner, names)
+        self._executor = samples.executor
 
     def errors(self, trials: Sequence[Trial], since: Trial | None = None) -> list[float]:
         """Of each trial the error energy of the outputs as a share of their signal's, the mean over the outputs.
@@ -106,21 +138,27 @@ class Simulation:
         places = [list(self._places(trial)) for trial in trials]
         wanted = sorted({place for each in places for place in each})
         references = dict(enumerate(self._exact)) if since is None else self._outputs(since, wanted)
-
-        def energies(common: _Common) -> tuple[_Common, Array]:
-            found = self._run(trials[common.branch.trials[0]], common.place, common.branch)
-            return common, self._energies(found, common.place, references[common.place])
-
-        parts: dict[tuple[int, int], Array] = {}
-        for done, (common, part) in enumerate(in_order(energies, self._commons(trials, places, wanted)), 1):
-            parts |= {(number, common.place): part for number in common.branch.trials}
-            if done % GIVEN_BACK == 0:
-                give_back_freed()
+        feeds = {number: self._feeds(trial) for number, trial in enumerate(trials)}
+        run = _Run(self._parts, feeds, {number: self._parts.keys(each) for number, each in feeds.items()})
+        asked = [
+            _OnChunk(place, each, self._chunks[place], self._exact[place], references[place])
+            for place in wanted
+            for each in self._shared_out([number for number, known in enumerate(places) if place in known], wanted)
+        ]
+        found: dict[tuple[int, int], Array] = {}
+        for place, energies in self._executor.in_order(run, asked, self._programs):
+            found |= {(number, place): each for number, each in energies.items()}
+            give_back_freed()
         totals = [np.zeros((2, len(self._exact[0]))) for _ in trials]
-        for number, each in enumerate(places):
-            for place in each:
-                totals[number] += parts[number, place]
+        for number, known in enumerate(places):
+            for place in known:
+                totals[number] += found[number, place]
         return np.array([_shares(total) for total in totals]).reshape(len(trials), len(self.outputs))
+
+    def _shared_out(self, trials: Sequence[int], places: Sequence[int]) -> list[tuple[int, ...]]:
+        """The trials of one chunk in so many runs that all who work have some; those that are alike are neighbours."""
+        runs = min(-(-self._executor.width // len(places)), len(trials))
+        return [tuple(part.tolist()) for part in np.array_split(np.array(trials, np.int64), runs) if len(part)]
 
     def sample_count(self, trial: Trial) -> int:
         """On how many samples a trial is run."""
@@ -134,32 +172,15 @@ class Simulation:
         """`errors` of one."""
         return self.errors([trial])[0]
 
-    def _commons(
-        self, trials: Sequence[Trial], places: Sequence[Sequence[int]], wanted: Sequence[int]
-    ) -> Iterator[_Common]:
-        """What is left to run of all trials on the chunks, whose common parts run while this is drawn."""
-        keys = [self._parts.keys(self._feeds(trial)) for trial in trials]
-        for place in wanted:
-            here = {number: keys[number] for number, each in enumerate(places) if place in each}
-            arrays = self._chunks[place].arrays
-            for branch in self._parts.branches(arrays, lambda number: self._feeds(trials[number]), here):
-                yield _Common(place, branch)
-
     def _outputs(self, trial: Trial, places: Sequence[int]) -> Mapping[int, Sequence[Array]]:
         """The outputs of a trial on chunks, by place; those of the trial that was asked for last are kept."""
         if self._reference[0] is not trial:
             self._reference = trial, {}
         known = self._reference[1]
         missing = [place for place in places if place not in known]
-        run = in_order(lambda place: _copied(self._run(trial, place, WHOLE)), missing)
-        known |= zip(missing, run, strict=True)
+        run, chunks = _RunWhole(self._parts, self._feeds(trial)), [self._chunks[place] for place in missing]
+        known |= zip(missing, self._executor.in_order(run, chunks, self._programs), strict=True)
         return known
-
-    def _run(self, trial: Trial, place: int, branch: Branch) -> list[Array]:
-        """The outputs of a trial on a chunk; branch: what is left to run."""
-        if self._reference[0] is trial and place in self._reference[1]:
-            return self._reference[1][place]
-        return self._parts.outputs(self._chunks[place].arrays, self._feeds(trial), branch)
 
     def _places(self, trial: Trial) -> Iterable[int]:
         done = 0
@@ -205,14 +226,14 @@ class Simulation:
             for (name, number), symbol in self._others.items()
         }
 
-    def _energies(self, found: Sequence[Array], place: int, reference: Sequence[Array]) -> Array:
-        """(2, outputs): of signal and error of what is found for one chunk."""
-        chunk, exact = self._chunks[place], self._exact[place]
-        pairs = [
-            (_energy(_real(signal, chunk)), _energy(_real(wanted, chunk) - _real(value, chunk)))
-            for signal, wanted, value in zip(exact, reference, found, strict=True)
-        ]
-        return np.array(pairs).T
+
+def _energies(asked: _OnChunk, found: Sequence[Array]) -> Array:
+    """(2, outputs): of signal and error of what is found for one chunk."""
+    pairs = [
+        (_energy(_real(signal, asked.chunk)), _energy(_real(wanted, asked.chunk) - _real(value, asked.chunk)))
+        for signal, wanted, value in zip(asked.exact, asked.reference, found, strict=True)
+    ]
+    return np.array(pairs).T
 
 
 def _held_apart(graph: Graph, samples: Samples) -> list[Chunk]:
@@ -231,7 +252,7 @@ def _held_apart(graph: Graph, samples: Samples) -> list[Chunk]:
     return list(chunks([chunk.arrays for chunk in taken], whole.inputs, batch, None))
 
 
-def _references(network: FloatNetwork, held: Sequence[Chunk]) -> list[list[Array]]:
+def _references(network: FloatNetwork, held: Sequence[Chunk], executor: Executor = THREADS) -> list[list[Array]]:
     """What the float network gives for the chunks, of each tensor that is measured.
 
     The network is let go of, before another is compiled that takes as much memory.
@@ -240,7 +261,7 @@ def _references(network: FloatNetwork, held: Sequence[Chunk]) -> list[list[Array
     given = network.values(wanted)
     inputs = sized(graph, given.batch).inputs
     again = list(chunks([_real_arrays(chunk) for chunk in held], inputs, given.batch, None))
-    found = list(in_order(lambda chunk: _copied(given.evaluate(chunk.arrays)), again, given.at_once))
+    found = list(executor.in_order(partial(_values, given.places), again, (given.program,), given.at_once))
     network.release()
     if given.batch == _length(held[0]):
         return found
@@ -255,6 +276,10 @@ def _references(network: FloatNetwork, held: Sequence[Chunk]) -> list[list[Array
         parts.append([first if every is None else every[rows] for first, every in zip(found[0], whole, strict=True)])
         done += chunk.count
     return parts
+
+
+def _values(places: Sequence[int], chunk: Chunk, program: Program) -> list[Array]:
+    return _copied(values_at(places, program, chunk.arrays))
 
 
 def _real_arrays(chunk: Chunk) -> dict[str, Array]:

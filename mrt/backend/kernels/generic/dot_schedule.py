@@ -12,6 +12,7 @@ from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import (
     FIRST_BYTES,
+    SHORT_ROW,
     extent,
     leave_first_cache,
     parallelize,
@@ -26,6 +27,8 @@ from mrt.symbol import Refusal
 
 JAM, STORE = "unroll_and_jam", "packed_store"
 """What a refusal of a schedule is about."""
+FEW_POSITIONS = 3
+"""A tile of fewer positions, as of rows of a prime length, loads weights too often: the last one is shorter then."""
 AHEAD = 32
 """How many steps ahead weights are prefetched into the first cache: as long as the third one takes."""
 FEW_STEPS = 512
@@ -185,8 +188,11 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     And why its tiles are not jammed, if they are not.
     """
     length, count, depth = extents.length, extents.count, extents.depth
-    may_rest = extents.is_plain and not several_rows
+    may_rest = extents.is_plain and not several_rows and length <= SHORT_ROW
     tile, held = _registers(extents, machine, may_rest)
+    if tile < FEW_POSITIONS and extents.is_plain and not several_rows:
+        may_rest = True
+        tile, held = _registers(extents, machine, may_rest)
     in_row = -(-length // tile)
     # Where the last tile is shorter, an outer loop has it made apart; an inner one would ask at each step.
     tiles = 1 if length % tile else in_row if several_rows else _near_tiles(in_row, tile * depth * extents.element)
