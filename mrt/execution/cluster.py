@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,6 +25,8 @@ AHEAD = 2
 RUNS = 4
 """Runs of parts for each thread of the cluster, where what they show is added up: few, since each makes a total that
 may be large, and more than one, since some workers are slower."""
+LONGEST = 256
+"""Parts in a run, at most: a worker has `patience` for each run, and what it did of one is lost with it."""
 UNCOUNTED = 8
 """Parts in a run where it is not known how many there will be."""
 LOST = ("cancelled", "lost")
@@ -132,10 +135,15 @@ class _Errand:
     def __init__(self, connection: Connection, order: Future, programs: Sequence[Future]) -> None:
         self._connection, self._order, self._programs = connection, order, programs
         self._open: set[Future] = set()
+        self._places = cycle(connection.workers)
 
     def begin(self, function: Callable[..., Any], *parts: Any) -> Future:
-        """What one of the functions below gives for parts."""
-        return self._begun(function, self._order, len(self._programs), *self._programs, *parts)
+        """What one of the functions below gives for parts: where these are, or on all workers in turn.
+
+        Dask would have all of it done where the order is, and spread it as it finds that this takes long.
+        """
+        place = None if any(isinstance(part, Future) for part in parts) else next(self._places, None)
+        return self._begun(function, self._order, len(self._programs), *self._programs, *parts, place=place)
 
     def merge(self, first: Future, second: Future) -> Future:
         """The total of two."""
@@ -164,8 +172,8 @@ class _Errand:
         if left:
             self._connection.cancel(left)
 
-    def _begun(self, function: Callable[..., Any], *args: Any, priority: int = 0) -> Future:
-        future = self._connection.submit(function, *args, priority=priority)
+    def _begun(self, function: Callable[..., Any], *args: Any, priority: int = 0, place: str | None = None) -> Future:
+        future = self._connection.submit(function, *args, priority=priority, place=place)
         self._open.add(future)
         return future
 
@@ -195,7 +203,7 @@ class _Totals:
 
 def _runs(parts: Iterable[Part], width: int) -> Iterator[list[Part]]:
     """Parts that follow each other, to be gathered by one worker at a time."""
-    length = -(-len(parts) // (RUNS * width)) if isinstance(parts, Sized) else UNCOUNTED
+    length = min(-(-len(parts) // (RUNS * width)), LONGEST) if isinstance(parts, Sized) else UNCOUNTED
     run: list[Part] = []
     for part in parts:
         run.append(part)

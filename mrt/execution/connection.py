@@ -40,9 +40,14 @@ class Connection:
     @property
     def width(self) -> int:
         """The threads of all workers, at least 1."""
+        return max(len(self.workers), 1)
+
+    @property
+    def workers(self) -> list[str]:
+        """The addresses of the workers, each for every thread that it has."""
         with self.guarded():
             threads: dict[str, int] = self._client.nthreads()
-        return max(sum(threads.values()), 1)
+        return [address for address, count in threads.items() for _ in range(count)]
 
     def on_all_workers(self, function: Callable[..., None], *args: Any) -> None:
         """Calls a function on each worker, of which one must be there; raises what it raises."""
@@ -58,13 +63,17 @@ class Connection:
                     f"same packages where the scheduler and the workers run"
                 ) from error
 
-    def submit(self, function: Callable[..., Any], *args: Any, priority: int = 0) -> Future:
-        """The result of a function that will be called on a worker; futures among `args` are given as their results."""
+    def submit(self, function: Callable[..., Any], *args: Any, priority: int = 0, place: str | None = None) -> Future:
+        """The result of a function that will be called on a worker; futures among `args` are given as their results.
+
+        place: the address of the worker that is to do it, unless another comes to it sooner.
+        """
         with self.guarded(), warnings.catch_warnings():
             # Networks are large, and go once.
             warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
             try:
-                return self._client.submit(function, *args, pure=False, priority=priority)
+                where: dict[str, Any] = {} if place is None else {"workers": [place], "allow_other_workers": True}
+                return self._client.submit(function, *args, pure=False, priority=priority, **where)
             except TypeError as error:
                 raise _said_in_pickling(error) from error
 

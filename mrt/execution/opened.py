@@ -72,6 +72,7 @@ def _connected(address: str) -> Iterator[Any]:
     from distributed import Client
 
     try:
+        _check_certificates(address)
         client = Client(address, timeout=ANSWER, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         raise ClusterError(
@@ -80,6 +81,20 @@ def _connected(address: str) -> Iterator[Any]:
         ) from error
     with client:
         yield client
+
+
+def _check_certificates(address: str) -> None:
+    """ClusterError where an address needs certificates and none are named; a client would fail, and never close.
+
+    Raises OSError where those that are named cannot be read.
+    """
+    from distributed.security import Security
+
+    if address.startswith(("tls://", "wss://")) and Security().get_connection_args("client")["ssl_context"] is None:
+        raise ClusterError(
+            f"the scheduler {address} is reached by TLS, and Dask's configuration names no certificates here; set its "
+            f"distributed.comm.tls.ca-file, client.cert and client.key, as docs/cluster.md shows"
+        )
 
 
 @contextmanager

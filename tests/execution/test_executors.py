@@ -83,3 +83,16 @@ def test_files_of_what_is_kept_go_with_it(tmp_path: Path, monkeypatch: pytest.Mo
     del kept
     gc.collect()
     assert not list(tmp_path.iterdir())
+
+
+def test_all_workers_work_whatever_dask_takes_the_work_to_last(workers: Executor) -> None:
+    for seconds in (0.0, 0.05):  # Dask knows tasks by the function's name: short ones come first
+        places = workers.gathered(work.Places, [seconds] * 8).found
+    assert len(places) == 2
+
+
+def test_no_run_of_parts_is_longer_than_a_worker_has_patience_for() -> None:
+    cluster = pytest.importorskip("mrt.execution.cluster", reason="Dask is not installed")
+    runs = list(cluster._runs(range(100_000), 2))
+    assert max(map(len, runs)) <= 256 and [part for run in runs for part in run] == list(range(100_000))
+    assert [len(run) for run in cluster._runs(range(100), 2)] == [13] * 7 + [9]

@@ -26,6 +26,7 @@ from mrt.symbol import TensorType, variable
 from tests.execution import work
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
+dask = pytest.importorskip("dask", reason="Dask is not installed")
 
 
 @pytest.fixture
@@ -129,6 +130,16 @@ def test_a_scheduler_that_does_not_answer_is_an_error(monkeypatch: pytest.Monkey
         pytest.raises(ClusterError, match="the scheduler tcp://127.0.0.1:1 does not answer"),
         opened(ClusterConfig(address="tcp://127.0.0.1:1")),
     ):
+        pass
+
+
+def test_an_encrypted_scheduler_needs_certificates_that_are_there(tmp_path: Path) -> None:
+    config = ClusterConfig(address="tls://127.0.0.1:1")
+    with pytest.raises(ClusterError, match="is reached by TLS, and Dask's configuration names no"), opened(config):
+        pass
+    named = {f"distributed.comm.tls.{key}": str(tmp_path / "no.pem") for key in ("ca-file", "client.cert")}
+    missing = dask.config.set(named)
+    with missing, pytest.raises(ClusterError, match="certificates are those that it has"), opened(config):
         pass
 
 
