@@ -19,8 +19,7 @@ class Program:
     ) -> None:
         """graph: it, or what makes it where it is large and seldom needed. prepare: gives what runs it in this process,
         by default the runner's `prepare`."""
-        self._graph, self.runner = graph, runner
-        self._prepare = prepare or (lambda: runner.prepare(self.graph))
+        self._graph, self.runner, self._prepare = graph, runner, prepare
         self._lock = Lock()
         self._evaluate: Evaluate | None = None
 
@@ -37,7 +36,7 @@ class Program:
         with self._lock:
             if self._evaluate is None:
                 with paused_collector():
-                    self._evaluate = self._prepare()
+                    self._evaluate = self._prepare() if self._prepare else self.runner.prepare(self.graph)
             return self._evaluate
 
     def __reduce__(self) -> tuple[Any, ...]:
