@@ -60,6 +60,7 @@ def test_the_highest_efficiency_of_so_many_workers_is_projected() -> None:
     assert best == {10: 0.8} and cells[4:7] == ("8.00", "25%", "10.00")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_simulated_workers_share_the_work() -> None:
     with simulated.simulated(3) as on:
