@@ -28,7 +28,7 @@ ALL_THAT_IS_GATHERED = QuantizationConfig.model_validate(
         "parameter_changes": ["equalize"],
     }
 )
-SAMPLES = 70
+SAMPLES = 40
 
 
 NETWORK = chain((1, 3, 6, 6), convolution(3, 8, 3), convolution(8, 8, 3, 8), convolution(8, 5))
@@ -36,7 +36,7 @@ NETWORK = chain((1, 3, 6, 6), convolution(3, 8, 3), convolution(8, 8, 3, 8), con
 
 def data() -> list[np.ndarray]:
     x = np.random.default_rng(5).normal(size=(SAMPLES, 3, 6, 6)).astype(np.float32)
-    return [x[:33], x[33:]]
+    return [x[:17], x[17:]]
 
 
 def made(chunk: int, executor: Any = None, method: str = "mse") -> QuantizedModel:
