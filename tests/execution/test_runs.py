@@ -128,10 +128,11 @@ def calibration():
     return np.ones((40, 2, 6, 6), np.float32)
 """
 RUN = """
-import os, sys
+import os, signal
 from pathlib import Path
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells have what runs in the background ignore it
     Path("parent").write_text(str(os.getpid()))
     from mrt.cli import main
     main()
