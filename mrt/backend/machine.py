@@ -28,9 +28,13 @@ FEATURES = (TILES, "avx512vbmi", "avx512vnni", "avx512bw", "avx512f", "avxvnni",
 
 DOT_FEATURES = ("avx512vnni", "avx512bw")
 """Those of dots in 512 bits, beside which tiles are used."""
-DOT_PREFERENCES = ("+fast-dpwssd", "-prefer-256-bit")
-"""Which there tell LLVM not to make two instructions of vpdpwssd, whose sum would be there a cycle earlier, since it is
-their number that kernels wait for; and to use whole registers where it forms vectors itself, as kernels do."""
+SHORT_DOT_FEATURES = ("avxvnni", "avx2")
+"""Those of the same dots in 256 bits."""
+ONE_INSTRUCTION = "+fast-dpwssd"
+"""Tells LLVM not to make two instructions of vpdpwssd, whose sum would be there a cycle earlier, since it is their number
+that kernels wait for."""
+DOT_PREFERENCES = (ONE_INSTRUCTION, "-prefer-256-bit")
+"""With dots in 512 bits LLVM is to use whole registers, too, where it forms vectors itself, as kernels do."""
 
 TILED_LEVEL = 2
 """LLVM's level of optimization where tiles multiply and one core runs a kernel, which takes a tenth less time than
@@ -98,6 +102,8 @@ class Machine:
         machine = cls(made, bits, registers, threads, config.threads == 1, has)
         if machine.has(*DOT_FEATURES):
             made = _with(made, "mattr", [*made.export().get("mattr", []), *DOT_PREFERENCES])
+        elif machine.has(*SHORT_DOT_FEATURES):
+            made = _with(made, "mattr", [*made.export().get("mattr", []), ONE_INSTRUCTION])
         if machine.has_tiles and machine.is_serial:
             made = _with(made, "opt-level", TILED_LEVEL)
         return replace(machine, target=made)

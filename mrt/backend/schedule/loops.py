@@ -17,6 +17,9 @@ LOAD, LINE, LOOP = 0.1, 0.65, 0.5
 that the first cache does not hold beyond that, and a turn of the loop: as measured on a Sapphire Rapids."""
 BEGIN, CONSTANTS = 10.0, 4.0
 """Cycles that a tile costs besides, and those for what each of its blocks has by channel, such as a bias."""
+WINDOW, EPILOGUE = 320, 10
+"""Instructions that a core works on at once, and those that make a result of each sum. They are done beside the
+products of the next tile as far as both tiles are among what it works on: short sums take small tiles."""
 WORKING = 4
 """Registers that are left to elements and weights beside the accumulators."""
 FEW_DOTS = 4
@@ -132,4 +135,6 @@ def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine, copies: i
     held = min(blocks, machine.registers - copies * tile * blocks - 1)
     loads = tile + held + (blocks - held) * tile
     step = max(tile * blocks / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + late + LOOP
-    return step + (BEGIN + CONSTANTS * blocks) / steps
+    sums = tile * blocks
+    late_results = min(1.0, sums * (steps + EPILOGUE) / WINDOW) * sums * EPILOGUE / 2
+    return step + (BEGIN + CONSTANTS * blocks + late_results) / steps

@@ -21,7 +21,7 @@ from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.loops import register_tile
+from mrt.backend.schedule.loops import EPILOGUE, WINDOW, WORKING, register_tile
 from mrt.backend.schedule.tilings import Scheduled, VectorTiling, by_rule, schedule_by_rule
 from mrt.symbol import Graph, Symbol
 
@@ -169,6 +169,15 @@ def test_a_tile_fits_the_registers(
     assert (blocks * parts) % together == 0
     assert together % parts == 0
     assert copies * tile * together < machine.registers
+
+
+@pytest.mark.parametrize(("steps", "is_short"), [(4, True), (9, True), (144, False)])
+def test_tiles_of_short_sums_leave_room_for_the_next_one(steps: int, is_short: bool) -> None:
+    """Two tiles of short sums, their results included, are among what a core works on; long ones fill the registers."""
+    machine = MACHINES["cascadelake"]
+    tile, blocks = register_tile(112, 1, steps, machine)
+    assert (2 * tile * blocks * (steps + EPILOGUE) <= WINDOW * 1.1) is is_short
+    assert is_short or tile == max(n for n in (28, 16, 14, 8) if n <= machine.registers - WORKING)
 
 
 @pytest.mark.parametrize(("count", "kept"), [(STACK_BYTES // 4, True), (STACK_BYTES // 4 + 1, False)])
