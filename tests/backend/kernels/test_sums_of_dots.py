@@ -79,6 +79,17 @@ def test_extremes_stay_exact(runner: Runner) -> None:
     layers.check(runner=runner)
 
 
+def test_pairs_of_products_that_16_bits_just_hold_and_do_not_hold(runner: Runner) -> None:
+    """2 · 255 · 64 is 32640, and 2 · 255 · 65 exceeds int16."""
+    layers = Layers()
+    for value, dtype in ((255, "uint8"), (127, "int8"), (-128, "int8")):
+        data = layers.hidden("clip", layers.input(np.full((1, 16, 3, 3), value, dtype)), a_min=-1e4, a_max=1e4)
+        for weight in (64, -64, 65):
+            factors = layers.parameter(np.full((16, 16, 1, 1), weight, np.int8))
+            layers.add("Convolution", data, factors, kernel=(1, 1), num_filter=16, no_bias=True)
+    layers.check(runner=runner)
+
+
 def test_residuals_pools_concatenations_and_flattened_rows(runner: Runner) -> None:
     layers = Layers()
     data = layers.requantized(layers.input(layers.integers((2, 3, 12, 10), "int16", -200, 200)), "int8")
