@@ -85,7 +85,7 @@ def seconds(text: str) -> float:
 
 def add_isa(parser: argparse.ArgumentParser) -> None:
     """Adds the option of `instruction_sets.ISA`."""
-    parser.add_argument("--isa", type=one_of(list(ISA)), default="native", help="native, or vnni: without AMX")
+    parser.add_argument("--isa", type=one_of(list(ISA)), default="native", help="native, vnni or avx2 at most")
 
 
 def add_turns(parser: argparse.ArgumentParser) -> None:

@@ -4,9 +4,9 @@
     python benchmarks/kernel_shares.py --models resnet50 --isa vnni
     python benchmarks/kernel_shares.py --models resnet50 --float
 
-One thread, one sample. A function's time is the least of its calls' within runs of the network, so that it finds in the
-caches what the functions before it left there. The peak is what an instruction does in a loop without loads or stores:
-the one that multiplies bytes, or with --float the multiply-add of float32.
+One thread, one sample, networks quantized as in `latency.py`. A function's time is the least of its calls' within runs
+of the network, so that it finds in the caches what the functions before it left there. The peak is what an instruction
+does in a loop without loads or stores: the one that multiplies bytes, or with --float the multiply-add of float32.
 
 A processor lowers its clock for milliseconds after work that keeps its units and caches busy, and raises it again in
 such a loop. Therefore both are measured in turns: behind every run of the network comes one in which each function that
@@ -113,7 +113,7 @@ def integer_network(store: Store, network: Path) -> tuple[Any, dict[str, Any]]:
     import mrt
     from mrt.backend.rewrites.known_bounds import bounds_of_inputs
 
-    model = mrt.load(store.get("mrt-model", network=network, options={}))
+    model = mrt.load(store.get("mrt-model", network=network, options={"preset": "mrt"}))
     return model.graph, bounds_of_inputs(model.inputs)
 
 

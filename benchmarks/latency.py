@@ -92,6 +92,10 @@ def as_it_is(store: Store, network: Path, case: Case, isa: str) -> Arguments:
     return {"network": network}
 
 
+def own_float(store: Store, network: Path, case: Case, isa: str) -> Arguments:
+    return {"network": network, "isa": isa}
+
+
 def own_module(store: Store, network: Path, case: Case, isa: str) -> Arguments:
     model = store.get("mrt-model", network=network, options={"preset": "mrt"})
     facts = {"threads": case.threads, "batch": case.batch, "machine": machine(), "isa": isa}
@@ -115,7 +119,7 @@ def by_qdq(store: Store, network: Path, case: Case, isa: str) -> Arguments:
 
 
 CANDIDATES = (
-    Candidate("mrt-f32", "mrt-f32", as_it_is),
+    Candidate("mrt-f32", "mrt-f32", own_float),
     Candidate("mrt-int8", "mrt-int8", own_module),
     Candidate("ort-f32", "onnxruntime", as_it_is, ("onnxruntime",)),
     Candidate("ort-int8", "onnxruntime", by_onnx_runtime, ("onnxruntime", "sympy")),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from instruction_sets import FEATURES
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -319,4 +320,4 @@ MAKERS = {
 
 def isa_target(threads: int, isa: str = "native") -> dict[str, Any]:
     """This machine's CPU, of which `threads` cores are used, as far as one of `ISA` goes."""
-    return {"mcpu": "native", "threads": threads} | ({} if isa == "native" else {"features": ["-amx-int8"]})
+    return {"mcpu": "native", "threads": threads} | ({"features": list(FEATURES[isa])} if FEATURES[isa] else {})

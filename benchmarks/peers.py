@@ -43,7 +43,7 @@ LEAST = 3
 # Engines
 
 
-def start_mrt_float(network: str, threads: int, batch: int) -> Bind:
+def start_mrt_float(network: str, threads: int, batch: int, isa: str = "native") -> Bind:
     """The float network, compiled once; a batch runs in such parts as that of a module would."""
     import mrt
     from mrt.backend import TvmRunner, plan_batch
@@ -51,7 +51,7 @@ def start_mrt_float(network: str, threads: int, batch: int) -> Bind:
 
     graph = mrt.load_model(Path(network) / NETWORK, batch)
     (name,) = (symbol.name for symbol in graph.inputs)
-    plan = plan_batch(graph, isa_target(threads))
+    plan = plan_batch(graph, isa_target(threads, isa))
     runner = TvmRunner(plan.target)
     if plan.samples == batch:
         evaluate = runner.prepare(graph)

@@ -35,7 +35,7 @@ def test_ratios_are_over_one_scale_per_tensor() -> None:
         ("--steps", "0", "from 1 on"),
         ("--steps", "layer", "from 1 on"),
         ("--threads", "0", "from 1 on"),
-        ("--isa", "sse2", "native, vnni"),
+        ("--isa", "sse2", "native, vnni, avx2"),
     ],
 )
 def test_a_wrong_value_is_one_line(option: str, found: str, needed: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,7 +112,7 @@ def test_a_float_engine_that_computes_something_else_has_failed() -> None:
         (["--rounds", "-1"], "'-1'", "from 1 on"),
         (["--seconds", "nan"], "'nan'", "above 0"),
         (["--seconds", "inf"], "'inf'", "above 0"),
-        (["--isa", "amx"], "amx", "native, vnni"),
+        (["--isa", "amx"], "amx", "native, vnni, avx2"),
         (["--json", "/no/such/folder/out.json"], "/no/such/folder/out.json", "folder that exists"),
         (["--work", __file__], __file__, "a folder"),
     ],

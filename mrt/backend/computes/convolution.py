@@ -33,13 +33,25 @@ MAX_UNROLLED_TAPS = 49
 def request_channels(
     symbol: Symbol[Convolution], values: Sequence[Array | None], machine: Machine
 ) -> LayoutRequest | None:
-    weight = values[1]
+    return _request(symbol, values[1], machine, by_pairs=True)
+
+
+def request_sliced_channels(
+    symbol: Symbol[SlicedConvolution], values: Sequence[Array | None], machine: Machine
+) -> LayoutRequest | None:
+    return _request(symbol, values[1], machine, by_pairs=False)
+
+
+def _request(
+    symbol: Symbol[Convolution], weight: Array | None, machine: Machine, by_pairs: bool
+) -> LayoutRequest | None:
+    """by_pairs: see `choose_dot`."""
     if weight is None:
         return None
     pad = (0, 0, *Window.of(symbol).before)
     made = LayoutRequest(1, before=pad, after=pad)
-    choose = column_dot if is_depthwise(symbol) else choose_dot
-    dot = choose(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
+    given = symbol.inputs[0].dtype, weight, symbol.dtype, machine
+    dot = column_dot(*given) if is_depthwise(symbol) else choose_dot(*given, by_pairs)
     return made if dot is None else replace(made, dtype=dot.data, offset=dot.offset)
 
 
@@ -57,7 +69,8 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
         moved = np.moveaxis(wide[:, 0], 0, -1)
         storage = Storage.with_inner(type_of(moved), moved.ndim - 1, data.length)
         return Packed(FixedForm(), (storage.lay(moved),), (storage,))
-    return pack_dot(weight, data, symbol.dtype, surroundings, Window.of(symbol).is_pointwise, groups)
+    pointwise = Window.of(symbol).is_pointwise
+    return pack_dot(weight, data, symbol.dtype, surroundings, pointwise, groups, by_pairs=True)
 
 
 def pack_sliced_weight(symbol: Symbol[SlicedConvolution], weight: Array, surroundings: Surroundings) -> Packed | None:
@@ -103,7 +116,7 @@ def convolution(symbol: Symbol[Convolution], data: View, weight: Tensor, bias: T
 @compute(
     SlicedConvolution,
     kind=Kind.WINDOW,
-    layout_requests={0: request_channels},
+    layout_requests={0: request_sliced_channels},
     packings={1: pack_sliced_weight, 2: pack_slice_factors},
 )
 def sliced_convolution(symbol: Symbol[SlicedConvolution], data: View, weight: Operand, factors: Operand) -> View:

@@ -20,7 +20,8 @@ class DotInstruction(ABC):
     llvm: LLVM's name of it. features: what a CPU must have, all of them. bits: of its vectors. data, weight: the dtypes
     of its factors. offsets: dtypes of data that it serves, each with what is added to a value to make it a `data`.
     weights: dtypes of weights that it serves. adds: whether it adds to the accumulator, and does not give the sums
-    alone.
+    alone. widens: of one that adds up pairs of products in int16 and saturates, LLVM's name of the instruction that
+    multiplies and adds up pairs of these.
     """
 
     llvm: str
@@ -32,6 +33,14 @@ class DotInstruction(ABC):
     offsets: Mapping[str, int] = field(hash=False)
     weights: tuple[str, ...]
     adds: bool = True
+    widens: str = ""
+
+    @property
+    def most_weight(self) -> int:
+        """The largest absolute value of weights of which no pair of products saturates, whatever the data."""
+        if not self.widens:
+            return -DTYPE_RANGES[self.weight][0]
+        return DTYPE_RANGES["int16"][1] // (2 * DTYPE_RANGES[self.data][1])
 
     @abstractmethod
     def fits(self, data: str, reach: int) -> bool:
@@ -46,10 +55,10 @@ class ByteDot(DotInstruction):
     """Four products of bytes; what is added to the data counts in the sums."""
 
     @classmethod
-    def of(cls, llvm: str, features: tuple[str, ...], bits: int, data: str) -> ByteDot:
+    def of(cls, llvm: str, features: tuple[str, ...], bits: int, data: str, widens: str = "") -> ByteDot:
         """data: int8 or uint8; data of the other sign is stored with 128 added, or taken off."""
         offsets = {"uint8": {"uint8": 0, "int8": 128}, "int8": {"int8": 0, "uint8": -128}}[data]
-        return cls(llvm, features, bits, data, "int8", 4, offsets, ("int8",))
+        return cls(llvm, features, bits, data, "int8", 4, offsets, ("int8",), not widens, widens)
 
     def fits(self, data: str, reach: int) -> bool:
         lo, hi = DTYPE_RANGES[self.data]

@@ -67,8 +67,10 @@ def needed_features(machine: Machine) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(of_dots or machine.vector_features), *permuting]))
 
 
-def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> Dot:
+def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine, by_pairs: bool = False) -> Dot:
     """The fastest dot of a machine for data of dtype `data` and a weight (output channels, ...), integer or float.
+
+    by_pairs: whether pairs of products may be added up in int16 (`DotInstruction.widens`), where none can saturate.
 
     A dot of bytes adds 128 to data of the other sign, or takes it off, and later 128 times the sum of the weights: what
     both may reach decides whether it fits. Wider weights are multiplied byte by byte: in as many instructions as those
@@ -79,10 +81,13 @@ def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> 
     least_byte, _ = DTYPE_RANGES["int8"]
     if weight.dtype == np.int8 and weight.size:
         # What so many bytes can reach at most settles it, nearly always, without a look at them.
-        dot = fitting_dot(data, "int8", -least_byte * weight[0].size, accumulator, machine)
+        most = max(int(weight.max()), -int(weight.min())) if by_pairs else -least_byte
+        dot = fitting_dot(data, "int8", most * weight[0].size, accumulator, machine, most)
         if dot.is_of_bytes:
             return dot
-    if weight.dtype.name in ("uint8", "int16", "int32") and any(each.weight == "int8" for each in dots_of(machine)):
+    if weight.dtype.name in ("uint8", "int16", "int32") and any(
+        each.weight == "int8" and not each.widens for each in dots_of(machine)
+    ):
         parts = weight_bytes(weight)
         sums = np.abs(parts, dtype=np.int64).reshape(*parts.shape[:2], -1).sum(axis=2)
         dot = fitting_dot(data, "int8", int(joined_bytes(sums).max(initial=0)), accumulator, machine)
@@ -92,12 +97,14 @@ def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> 
     return fitting_dot(data, weight.dtype.name, int(sums.max(initial=0)), accumulator, machine)
 
 
-def fitting_dot(data: str, dtype: str, reach: int, accumulator: str, machine: Machine) -> Dot:
+def fitting_dot(data: str, dtype: str, reach: int, accumulator: str, machine: Machine, most: int | None = None) -> Dot:
     """The same for weights of `dtype` that are known by bounds: the absolute values of those of one output channel add
-    up to `reach` at most.
+    up to `reach` at most, and none is larger than `most`; None for as large as the dtype has them.
     """
     lanes = machine.vector_bits // 32
     for each in dots_of(machine) if accumulator == "int32" else ():
+        if each.widens and (most is None or most > each.most_weight):
+            continue
         if data in each.offsets and dtype in each.weights and each.fits(data, reach):
             return Dot(each.data, each.offsets[data], each.weight, each.depth, lanes, accumulator, each)
     return Dot(data, 0, dtype, 1, lanes, accumulator)

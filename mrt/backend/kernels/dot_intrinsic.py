@@ -43,6 +43,7 @@ def _implementation(dot: Dot) -> Any:
     """The same by one instruction: `depth` elements of the data, 32 bits together, are broadcast to all lanes."""
     lanes, depth = dot.lanes, dot.depth
     identifier = script.llvm_lookup_intrinsic_id(dot.instruction)
+    widens = dot.formed_by.widens if dot.formed_by else ""
     # LLVM takes the factors of a product of bytes as bytes, those of a product of int16 as int16.
     factor, sums = f"int{32 // depth}x{lanes * depth}", f"{dot.accumulator}x{lanes}"
     loaded, packed = f"{dot.data}x{depth}", f"{dot.weight}x{lanes * depth}"
@@ -50,6 +51,10 @@ def _implementation(dot: Dot) -> Any:
     def added(held: Any, x: Any, w: Any) -> Any:
         """The accumulator and the sums of the products."""
         given = script.reinterpret(script.broadcast(script.reinterpret(x, dtype="int32"), lanes), dtype=factor)
+        if widens:
+            pairs = script.call_llvm_pure_intrin(identifier, given, w, dtype=f"int16x{lanes * depth // 2}")
+            ones = script.broadcast(script.int16(1), lanes * depth // 2)
+            return held + script.call_llvm_pure_intrin(script.llvm_lookup_intrinsic_id(widens), pairs, ones, dtype=sums)
         if dot.formed_by is not None and not dot.formed_by.adds:
             return held + script.call_llvm_pure_intrin(identifier, given, w, dtype=sums)
         return script.call_llvm_pure_intrin(identifier, held, given, w, dtype=sums)

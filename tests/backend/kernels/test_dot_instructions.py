@@ -39,6 +39,16 @@ def test_a_dot_of_bytes_is_used_only_where_its_sums_fit() -> None:
     assert choose_dot("uint8", exceeds, "int32", machine).depth == 4
 
 
+@pytest.mark.parametrize(("cpu", "pairs"), [("x86-64-v3", "avx2.pmadd.ub.sw"), ("x86-64-v4", "avx512.pmaddubs.w.512")])
+def test_pairs_are_added_up_in_int16_only_where_none_can_saturate(cpu: str, pairs: str) -> None:
+    machine = Machine.of(TARGETS[cpu])
+    for least, most, fits in ((-64, 64, True), (-65, 0, False), (0, 65, False)):
+        weight = np.array([[least, most]], np.int8)
+        chosen = choose_dot("uint8", weight, "int32", machine, by_pairs=True)
+        assert chosen.instruction.endswith(pairs) == fits
+        assert choose_dot("uint8", weight, "int32", machine).depth == 2
+
+
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4", "cascadelake"])
 def test_two_products_of_any_int16_are_a_dot(cpu: str) -> None:
     """Those of four factors of -2^15 leave 32 bits, but a sum that has them both is not proven to stay there."""
@@ -62,11 +72,13 @@ def test_the_bytes_of_every_word_join_to_it() -> None:
     np.testing.assert_array_equal(joined_bytes(weight_bytes(words).astype(np.int64)), words)
 
 
-def assembly(target: dict[str, Any], dtype: str) -> str:
-    """The machine code of one convolution, for a CPU that this machine need not be."""
+def assembly(target: dict[str, Any], dtype: str, most: int = 127) -> str:
+    """The machine code of one convolution with weights of such a magnitude, for a CPU that this machine need not be."""
     layers = Layers()
     data = layers.hidden("clip", layers.input(layers.integers((1, 16, 8, 8), dtype)), a_min=-1e4, a_max=1e4)
-    layers.add("relu", layers.convolution(data, 32, (3, 3)))
+    weight = layers.parameter_of((32, 16, 3, 3), "int8", -most, most)
+    attributes = {"kernel": (3, 3), "num_filter": 32, "no_bias": True}
+    layers.add("relu", layers.hidden("Convolution", data, weight, **attributes))
     machine = Machine.of(target)
     module_builder = ModuleBuilder(machine)
     module_builder.add(layers.graph(), "main")
@@ -88,6 +100,11 @@ def test_no_instruction_saturates(cpu: str, used: str, dtype: str) -> None:
     found = operations(assembly(TARGETS[cpu], dtype))
     assert used in found
     assert not {name for name in found if name.lstrip("v").startswith(("pmaddubsw", "pdpbusds", "pdpwssds"))}
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+def test_weights_of_seven_bits_are_multiplied_as_bytes(cpu: str) -> None:
+    assert {"vpmaddubsw", "vpmaddwd"} <= operations(assembly(TARGETS[cpu], "uint8", 63))
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])

@@ -79,6 +79,30 @@ def test_extremes_stay_exact(runner: Runner) -> None:
     layers.check(runner=runner)
 
 
+def test_pairs_of_products_that_16_bits_just_hold_and_do_not_hold(runner: Runner) -> None:
+    """2 · 255 · 64 is 32640, and 2 · 255 · 65 exceeds int16."""
+    layers = Layers()
+    for value, dtype in ((255, "uint8"), (127, "int8"), (-128, "int8")):
+        data = layers.hidden("clip", layers.input(np.full((1, 16, 3, 3), value, dtype)), a_min=-1e4, a_max=1e4)
+        for weight in (64, -64, 65):
+            factors = layers.parameter(np.full((16, 16, 1, 1), weight, np.int8))
+            layers.add("Convolution", data, factors, kernel=(1, 1), num_filter=16, no_bias=True)
+    layers.check(runner=runner)
+
+
+def test_words_at_the_ends_of_their_ranges(runner: Runner) -> None:
+    """Data of 16 bits times weights of 8, and two products of words that 32 bits just hold."""
+    layers = Layers()
+    cases = [(-(2**15), 16, weight, "int8") for weight in (127, -128)]
+    cases += [(2**15 - 1, 16, -128, "int8"), (2**15 - 1, 2, 2**15 - 1, "int16"), (-(2**15), 2, 2**15 - 1, "int16")]
+    for value, channels, weight, dtype in cases:
+        given = layers.input(np.full((1, channels, 3, 3), value, "int16"))
+        data = layers.hidden("clip", given, a_min=-(2.0**15), a_max=2.0**15 - 1)
+        factors = layers.parameter(np.full((16, channels, 1, 1), weight, dtype))
+        layers.add("Convolution", data, factors, kernel=(1, 1), num_filter=16, no_bias=True)
+    layers.check(runner=runner)
+
+
 def test_residuals_pools_concatenations_and_flattened_rows(runner: Runner) -> None:
     layers = Layers()
     data = layers.requantized(layers.input(layers.integers((2, 3, 12, 10), "int16", -200, 200)), "int8")

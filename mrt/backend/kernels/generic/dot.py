@@ -49,19 +49,20 @@ def pack_dot(
     pointwise: bool,
     groups: int = 1,
     whole: bool = False,
+    by_pairs: bool = False,
 ) -> Packed | None:
     """The weight (O, I, taps...) of dots over the data's innermost axis, as [block, taps..., I / depth, lane, depth].
 
     A block is `lanes` output channels, or, of weights of several bytes, one byte of each; the bytes follow each other.
     whole: whether dots go on to the end of the vectors that the channels fill in memory. Those of tiles do, since what
-    follows each other there is one row of a tile.
+    follows each other there is one row of a tile. by_pairs: see `choose_dot`.
     None where groups of channels do not fill lanes and dots, or the data does not lie in memory as any dot reads it.
     Where memory holds more than the data's values, the second array takes it off again for each output channel.
     """
     source = data.flattened or data
     if (storage := source.storage) is None:
         return None
-    dot = choose_dot(source.dtype, weight, accumulator, surroundings.machine)
+    dot = choose_dot(source.dtype, weight, accumulator, surroundings.machine, by_pairs)
     is_run, positions = pointwise and storage.is_one_run, surroundings.walk.positions
     if (storage.dtype, storage.offset) != (dot.data, dot.offset):
         if storage.offset:

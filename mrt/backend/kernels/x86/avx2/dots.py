@@ -1,10 +1,13 @@
-"""The dots of AVX2 and SSE2. pmaddubsw, of bytes, is not among them: it saturates."""
+"""The dots of AVX2 and SSE2. pmaddubsw, of bytes, saturates: it serves weights of 7 bits and fewer."""
 
 from __future__ import annotations
 
-from mrt.backend.kernels.dot_instruction import Int16Dot
+from mrt.backend.kernels.dot_instruction import ByteDot, Int16Dot
+
+PMADDWD_256 = "llvm.x86.avx2.pmadd.wd"
 
 DOTS = (
-    Int16Dot.of("llvm.x86.avx2.pmadd.wd", ("avx2",), 256, adds=False),
+    ByteDot.of("llvm.x86.avx2.pmadd.ub.sw", ("avx2",), 256, "uint8", PMADDWD_256),
+    Int16Dot.of(PMADDWD_256, ("avx2",), 256, adds=False),
     Int16Dot.of("llvm.x86.sse2.pmadd.wd", ("sse2",), 128, adds=False),
 )
