@@ -13,6 +13,12 @@ from tvm import te, tirx
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.accumulator_init import initialized_sums
+from mrt.backend.kernels.generic.packed_weights import (
+    WeightPacking,
+    choose_packing,
+    register_dtype,
+    unpacked_weights,
+)
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import SHORT_ROW
 from mrt.backend.te.operands import Operand, Packed, Surroundings
@@ -31,7 +37,7 @@ class DotForm:
 
     flat: all positions are one axis; line: how many of them follow each other in the data, if not all. groups: of
     channels, whose blocks of output channels follow each other. joins: whether sums may be formed for what lies between
-    two lines of positions, too.
+    two lines of positions, too. packing: how weights share bytes, None where they lie as dots read them.
     """
 
     dot: Dot
@@ -39,6 +45,12 @@ class DotForm:
     groups: int
     joins: bool = field(default=False, kw_only=True)
     line: int | None = field(default=None, kw_only=True)
+    packing: WeightPacking | None = field(default=None, kw_only=True)
+
+    @property
+    def scale(self) -> int:
+        """By how many bits sums are shifted to the left."""
+        return 0 if self.packing is None else self.packing.scale(register_dtype(self.dot))
 
 
 def pack_dot(
@@ -71,11 +83,16 @@ def pack_dot(
     outputs, inputs, *taps = weight.shape
     per_group = outputs // groups
     depth = storage.depth if groups == 1 else inputs
+    blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
+    packing = None
+    if groups == 1 and not whole:
+        packing = choose_packing(weight, dot, blocks, depth // dot.depth, math.prod(positions), surroundings.machine)
+    if packing is not None:
+        return _pack_fields(weight, dot, packing, (blocks, depth), flat)
     if data.flattened is None and not (whole or (dot.instruction and surroundings.machine.has_tiles)):
         depth = min(depth, -(-inputs // dot.depth) * dot.depth)
     if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs != surroundings.walk.storage.length)):
         return None
-    blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
     packed = _in_blocks(weight.reshape(groups, per_group, inputs, *taps), dot, blocks, depth)
     arrays = [packed, _correction(packed, dot)] if dot.offset else [packed]
     line = positions[-1] if flat and not is_run else None
@@ -97,6 +114,15 @@ def _in_blocks(weight: Array, dot: Dot, blocks: int, depth: int) -> Array:
     if dot.parts > 1:
         rows = np.moveaxis(weight_bytes(rows), 0, 1).reshape(-1, *rows.shape[1:])
     return np.moveaxis(rows, (1, 2, 3), (-2, -3, -1))
+
+
+def _pack_fields(weight: Array, dot: Dot, packing: WeightPacking, padded: tuple[int, int], flat: bool) -> Packed:
+    """The weight (O, I, taps...) with its fields in shared bytes. padded: blocks and input channels in memory."""
+    apart = _in_blocks(weight[None], dot, *padded)
+    packed = packing.pack(apart)
+    arrays = (packed, _correction(apart, dot)) if dot.offset else (packed,)
+    form = DotForm(dot, flat, 1, packing=packing)
+    return Packed(form, arrays, tuple(Storage.plain(type_of(array)) for array in arrays))
 
 
 def _correction(packed: Array, dot: Dot) -> Array:
@@ -125,7 +151,8 @@ def dot_products(
     form: DotForm = weight.form
     dot = form.dot
     sums = _sums(data, weight, positions, taps, places)
-    initialized = initialized_sums(sums, dot, weight, bias) if dot.parts == 1 else None
+    is_plain = dot.parts == 1 and not form.scale
+    initialized = initialized_sums(sums, dot, weight, bias) if is_plain else None
     whole = sums if dot.parts == 1 else _whole_sums(sums, dot)
 
     def element(channel: Expression, *position: Expression) -> Expression:
@@ -135,6 +162,7 @@ def dot_products(
         if initialized is not None:
             return initialized(*at, block, lane)
         value = whole(*at, block, lane)
+        value = value >> constant(form.scale, dot.accumulator) if form.scale else value
         value = value + weight.views[1](block, lane) if dot.offset else value
         return value if bias is None else combined(add, [value, bias(channel).astype(dot.accumulator)])
 
@@ -163,9 +191,11 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
     if storage is None or storage.inner is None:
         raise ValueError("dots read a tensor that has an innermost axis")
     inner = storage.inner
-    blocks, steps = packed.shape[0] // groups, packed.shape[-3]
+    weights = packed if form.packing is None else unpacked_weights(packed, form.packing, dot)
+    total, *lengths = (int(n) for n in weights.shape[: -2])
+    blocks, lengths = total // groups, lengths[len(taps) :]
     axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
-    step = te.reduce_axis((0, steps), "step")
+    steps = [te.reduce_axis((0, n), name) for n, name in zip(lengths, ("step", "field"), strict=False)]
     within = [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
 
     def dots(*at: Expression) -> Expression:
@@ -173,13 +203,13 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
         if form.flat:
             position = unravel(position[0], tuple(positions))
         term = within[0] if within else 0
-        channel = step * dot.depth + term
+        channel = ravel(steps, lengths) * dot.depth + term
         if groups > 1:
-            channel = tirx.floordiv(block, blocks) * (steps * dot.depth) + channel
+            channel = tirx.floordiv(block, blocks) * (math.prod(lengths) * dot.depth) + channel
         index = places(position, axes)
         held = tensor(*storage.places([*index[:inner], channel, *index[inner:]]))
-        factor = packed(block, *axes, step, lane, term)
-        return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, step, *within])
+        factor = weights(block, *axes, *steps, lane, term)
+        return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, *steps, *within])
 
     walked = [math.prod(positions)] if form.flat else list(positions)
     if form.joins and len(walked) > 1:
