@@ -6,7 +6,6 @@ KERNEL_PASSES lower what schedules leave marks for, in this order.
 from typing import Any
 
 from mrt.backend.kernels.generic.overlap_pairs import OverlapPairs
-from mrt.backend.kernels.generic.packed_schedule import PrefetchPacked
 from mrt.backend.kernels.generic.prefetch import Prefetch
 from mrt.backend.kernels.generic.rows import CombineHalves
 from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
@@ -17,7 +16,6 @@ from mrt.symbol.passes import BasePass
 
 KERNEL_PASSES: tuple[BasePass[Any], ...] = (
     Prefetch(),
-    PrefetchPacked(),
     UnrollAndJam(),
     OverlapPairs(),
     DepthwiseDots(),

@@ -17,7 +17,7 @@ from mrt.backend.kernels import KERNEL_PASSES
 from mrt.backend.kernels.generic.accumulator_init import AccumulatorInit, blocks_of
 from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
-from mrt.backend.kernels.generic.packed_schedule import schedule_packed
+from mrt.backend.kernels.generic.packed_schedule import schedule_bytes, schedule_packed
 from mrt.backend.kernels.generic.rows import schedule_rows
 from mrt.backend.kernels.x86.amx.tiles import tile_dots
 from mrt.backend.kernels.x86.depthwise import schedule_columns
@@ -147,7 +147,9 @@ def matrix_products(plan: Any, blocks: Blocks, request: Request) -> Sequence[Ref
 
 def packed_weights(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
     """Sums of dots in vector registers, of weights that are unpacked there."""
-    blocks.schedule_others()
+    blocks.schedule_others(kept=Hint.BYTES)
+    for block in blocks.marked(Hint.BYTES):
+        schedule_bytes(plan, block)
     (unpacked,), (sums,) = blocks.marked(Hint.UNPACKED), blocks.marked(Hint.DOT)
     schedule_packed(plan, unpacked, sums, blocks.output)
     return ()

@@ -22,6 +22,8 @@ class Hint:
     value is the name of the tensor intrinsic, or an empty string."""
     UNPACKED = "mrt.unpacked"
     """Marks what makes weights as dots read them of packed ones, [block, taps..., step, field, lane, depth]."""
+    BYTES = "mrt.bytes"
+    """Marks what makes the bytes of int16 that packed weights are multiplied with."""
     MATRIX = "mrt.matrix"
     """Marks what a product of computed matrices makes of its second one before it sums: the name of the tensor
     intrinsic that makes it, or an empty string."""
@@ -46,8 +48,6 @@ class Hint:
     """Marks the loop over the steps of dots that prefetches: the numbers of its `Prefetches`."""
     PREFETCH_RESULTS = "mrt.prefetch_results"
     """Marks the loop over the taps of dots that prefetches the memory of results: how many taps there are."""
-    PREFETCH_PACKED = "mrt.prefetch_packed"
-    """Marks the loop over the steps of packed weights that prefetches them: how many of its turns ahead."""
     PREFETCH_NEXT = "mrt.prefetch_next"
     """Marks the loop over the steps of dots each of which prefetches what the next kernel reads."""
     LINE = "mrt.line"

@@ -8,33 +8,36 @@ shifts of the whole vector, and its fields are multiplied one after the other, e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
+from operator import add, or_
 
 import numpy as np
 from tvm import tirx
 
-from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.kernels.dot_instructions import Dot, fitting_dot
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.loops import WORKING, divisors
+from mrt.backend.schedule.loops import SECOND_BYTES, WORKING, divisors
 from mrt.backend.te.stages import stage
-from mrt.backend.tir.expressions import Expression, Tensor, constant
-from mrt.symbol import Array
+from mrt.backend.tir.expressions import Expression, Tensor, combined, constant, opaque
+from mrt.symbol import Array, Interval
+from mrt.symbol.types import INT32_MAX
 
-BYTE = 8
-"""Bits of it."""
+BYTE, BYTE_SIGN = 8, 128
+"""Bits of it, and what makes one with a sign of one without."""
 UNPACKING = 4
 """Registers that are left to what is unpacked."""
-MOST_HELD = 8
-"""At most blocks of output channels that are summed at once: so many sums do not wait for each other."""
-FEW_TILED = 4
-"""So many positions are multiplied by tiles, where there are any."""
+MOST_HELD, MOST_UNROLLED = 8, 16
+"""At most blocks of output channels that are summed at once, so that sums do not wait for each other, and at most their
+fields of one turn: of more, not all that is unpacked stays in registers."""
+FEW_TILED, MOST_POSITIONS = 4, 8
+"""So many positions are multiplied by tiles, where there are any. For more of them than 8, of bytes, dots take longer
+than their weights take to come from memory: one a cycle, where a line comes in 8 to 16."""
 WORTH_PACKING = 1 << 14
-"""Weights from which on they are packed."""
+"""Bytes of weights from which on they are packed: of fewer, what a call takes besides is what counts."""
 SPLIT = {2: (2,), 3: (2, 1), 4: (4,), 8: (8,)}
-"""By the bits of a weight: those of the fields that it is cut into, the lowest first. Fields of one length share bytes."""
+"""By the bits of a weight: those of the fields that it is cut into, lowest first. Those of one length share bytes."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,9 @@ class WeightPacking:
         """The weight [block, taps..., step, lane, depth] as above, in uint8."""
         blocks, *taps, steps, lanes, depth = weight.shape
         apart = weight.reshape(blocks // self.held, self.held, *taps, steps // self.steps, self.steps, lanes, depth)
-        fields = np.moveaxis(apart.astype(np.uint8), (1, -3), (-3, 0))  # [field, block, taps..., step, held, lane, depth]
+        fields = np.moveaxis(
+            apart.astype(np.uint8), (1, -3), (-3, 0)
+        )  # [field, block, taps..., step, held, lane, depth]
         planes: list[Array] = []
         low = 0
         for length in SPLIT[self.bits]:
@@ -94,24 +99,59 @@ class WeightPacking:
         return value if self.scale(dtype) else value >> constant(width - self.bits, dtype)
 
 
-def choose_packing(
-    weight: Array, dot: Dot, blocks: int, steps: int, positions: int, machine: Machine
-) -> WeightPacking | None:
-    """How the weight (O, I, taps...) is packed, of so many blocks and steps; None where it lies as dots read it.
+@dataclass(frozen=True)
+class PackedDot:
+    """A dot of packed weights. splits: whether int16 data are multiplied byte by byte, in two sums."""
 
-    It is packed for so few positions that the sums of all stay in registers: each weight is then loaded, and unpacked,
-    once. For more of them the products count, and not the memory that weights come from.
+    dot: Dot
+    packing: WeightPacking
+    splits: bool = False
+
+    @property
+    def scale(self) -> int:
+        """By how many bits sums are shifted to the left."""
+        return self.packing.scale(register_dtype(self.dot))
+
+
+def choose_packing(
+    weight: Array, dot: Dot, memory: tuple[int, int, int], data: Interval, machine: Machine
+) -> PackedDot | None:
+    """How the weight (O, I, taps...) is packed; None where it lies as dots read it.
+
+    It is packed for few positions, so that the sums of all stay in registers and each weight is loaded, and unpacked,
+    once, and where that takes less time. One position: always, if bytes are multiplied. Several positions, or int16:
+    where the second cache does not hold the weights as dots read them. Many positions: never, since for them the
+    products count, and not where weights come from.
+
+    memory: blocks of output channels, input channels, positions. data: its bounds.
     """
-    if positions > _most_positions(machine) or dot.parts > 1 or dot.accumulator != "int32" or not weight.size:
+    blocks, depth, positions = memory
+    if dot.parts > 1 or dot.accumulator != "int32" or not weight.size or positions > MOST_POSITIONS:
         return None
-    if math.prod(weight.shape[1:]) * blocks * dot.lanes < WORTH_PACKING:
-        return None
-    needed, held = _needed_bits(weight), _held(blocks, positions, machine)
-    for bits in range(needed, np.dtype(dot.weight).itemsize * BYTE):
-        packing = WeightPacking(bits, held) if bits in SPLIT else None
-        if packing is not None and steps % packing.steps == 0 and _fits(weight, dot, packing):
-            return packing
+    reach = int(np.abs(weight.astype(np.int32)).reshape(len(weight), -1).sum(axis=1, dtype=np.int64).max())
+    needed, read = _needed_bits(weight), np.dtype(dot.weight).itemsize
+    for each, splits in _forms(dot, reach, data, machine):
+        rows, size = positions * (2 if splits else 1), math.prod(weight.shape[1:]) * blocks * dot.lanes
+        if size * read < (WORTH_PACKING if positions == 1 and each.is_of_bytes else SECOND_BYTES):
+            continue
+        for bits in (n for n in SPLIT if needed <= n < read * BYTE and rows <= MOST_POSITIONS):
+            held = _held(blocks, rows, bits, machine)
+            found = PackedDot(each, WeightPacking(bits, held), splits)
+            if held and depth % (each.depth * found.packing.steps) == 0 and _fits(found, reach):
+                return found
     return None
+
+
+def _forms(dot: Dot, reach: int, data: Interval, machine: Machine) -> Iterator[tuple[Dot, bool]]:
+    """The dots that may be packed, each with whether it splits int16.
+
+    The high bytes alone, times 256, may reach beyond the whole by 255 for each unit of weight.
+    """
+    of_bytes = fitting_dot("uint8", "int8", 0, "int32", machine)
+    magnitude = max(abs(int(data.lo.min())), abs(int(data.hi.max())))
+    if dot.data == "int16" and of_bytes.is_of_bytes and (magnitude + 2**BYTE) * reach <= INT32_MAX:
+        yield of_bytes, True
+    yield dot, False
 
 
 def register_dtype(dot: Dot) -> str:
@@ -119,13 +159,13 @@ def register_dtype(dot: Dot) -> str:
     return dot.accumulator if dot.formed_by is None else dot.weight
 
 
-def _most_positions(machine: Machine) -> int:
-    return FEW_TILED - 1 if machine.has_tiles else machine.registers - WORKING - UNPACKING
-
-
-def _held(blocks: int, positions: int, machine: Machine) -> int:
+def _held(blocks: int, positions: int, bits: int, machine: Machine) -> int:
+    """How many blocks of output channels are summed at once; 0 for positions that are too many."""
+    if machine.has_tiles and positions >= FEW_TILED:
+        return 0
     room = (machine.registers - WORKING - UNPACKING) // positions
-    return max(n for n in divisors(blocks) if n <= min(room, MOST_HELD))
+    most = min(room, MOST_HELD, MOST_UNROLLED // WeightPacking(bits, 1).steps)
+    return max((n for n in divisors(blocks) if n <= most), default=0)
 
 
 def _needed_bits(weight: Array) -> int:
@@ -133,13 +173,62 @@ def _needed_bits(weight: Array) -> int:
     return max((-lo - 1).bit_length() if lo < 0 else 0, hi.bit_length() if hi > 0 else 0, 1) + 1
 
 
-def _fits(weight: Array, dot: Dot, packing: WeightPacking) -> bool:
+def _fits(found: PackedDot, reach: int) -> bool:
     """Whether no sum of shifted weights can leave 32 bits."""
-    scale = packing.scale(register_dtype(dot))
-    if dot.formed_by is None or not scale:
+    formed_by = found.dot.formed_by
+    if formed_by is None or not (found.scale or found.splits):
         return True
-    reach = np.abs(weight.astype(np.int32)).reshape(len(weight), -1).sum(axis=1, dtype=np.int64)
-    return dot.formed_by.fits(dot.data, int(reach.max()) << scale)
+    return formed_by.fits(formed_by.data if found.splits else _given(found.dot), reach << found.scale)
+
+
+def _given(dot: Dot) -> str:
+    """The dtype of the data before the offset is added."""
+    offsets = dot.formed_by.offsets if dot.formed_by else {}
+    return next(dtype for dtype, offset in offsets.items() if offset == dot.offset)
+
+
+def data_bytes(held: Tensor, dot: Dot) -> Tensor:
+    """The stage [2, as in memory...] of the high and the low bytes of int16, as a dot of bytes takes them.
+
+    Those of the other sign have 128 added, or taken off, which `joined_sums` undoes.
+    """
+    sign = constant(BYTE_SIGN, "int16")
+
+    def byte(part: Expression, *at: Expression) -> Expression:
+        value = held(*at)
+        high, low = value >> constant(BYTE, "int16"), value & constant(2**BYTE - 1, "int16")
+        high, low = (high + sign, low) if dot.data == "uint8" else (high, low - sign)
+        return tirx.Select(part.equal(0), high, low).astype(dot.data)
+
+    return stage((2, *(int(n) for n in held.shape)), byte, "bytes", bytes=True)
+
+
+def split_correction(sums: Array, dot: Dot) -> Array:
+    """What takes what was added to the data off the sums; sums: of the weights of each output channel."""
+    return np.asarray(-BYTE_SIGN * sums if dot.data == "uint8" else BYTE_SIGN * sums)
+
+
+def joined_sums(sums: Tensor, form: PackedDot, added: Tensor | None) -> Callable[..., Expression]:
+    """The sums at (position..., block, lane) of `sums`, which are scaled and may be those of bytes.
+
+    added: what takes offsets of the data off.
+    """
+
+    def plain(*at: Expression) -> Expression:
+        return sums(*at) >> constant(form.scale, "int32") if form.scale else sums(*at)
+
+    def joined(*at: Expression) -> Expression:
+        value = plain(*at)
+        return value if added is None else value + added(*at[-2:])
+
+    def of_bytes(*at: Expression) -> Expression:
+        parts = [plain(part, *at) for part in (0, 1)]
+        place = 0 if form.dot.data == "uint8" else 1
+        parts[place] = parts[place] + added(*at[-2:]) if added is not None else parts[place]
+        # TVM must not shift before it takes off what was added: only the whole fits 32 bits.
+        return combined(add, [opaque(opaque(parts[0]) << constant(BYTE, "int32")), opaque(parts[1])])
+
+    return of_bytes if form.splits else joined
 
 
 def unpacked_weights(packed: Tensor, packing: WeightPacking, dot: Dot) -> Tensor:
