@@ -81,10 +81,14 @@ def described_call(call: Call, graph: Graph, machine: Machine) -> CompiledCall:
 def _products(form: DotForm) -> str:
     dot = form.dot
     if not dot.instruction:
-        return f"{dot.data} x {dot.weight}, multiplied in {dot.accumulator}"
+        packed = "" if form.packed is None else f", weights packed in {form.packed.packing.bits} bits"
+        return f"{dot.data} x {dot.weight}, multiplied in {dot.accumulator}{packed}"
     said = f"{dot.data} x {dot.weight}, {dot.depth} at once in {dot.lanes} lanes ({dot.instruction})"
     if dot.parts > 1:
         said += f", {dot.parts} bytes of each weight by themselves"
+    if form.packed is not None:
+        said += f", weights packed in {form.packed.packing.bits} bits"
+        said += ", both bytes of the data by themselves" if form.packed.splits else ""
     if isinstance(form, SlicedForm):
         said += f", the sums of {form.width} channels each times a factor"
     return said

@@ -17,6 +17,7 @@ from mrt.backend.kernels import KERNEL_PASSES
 from mrt.backend.kernels.generic.accumulator_init import AccumulatorInit, blocks_of
 from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
+from mrt.backend.kernels.generic.packed_schedule import schedule_bytes, schedule_packed
 from mrt.backend.kernels.generic.rows import schedule_rows
 from mrt.backend.kernels.x86.amx.tiles import tile_dots
 from mrt.backend.kernels.x86.depthwise import schedule_columns
@@ -28,7 +29,7 @@ from mrt.backend.te.stages import Hint
 from mrt.symbol import Refusal
 from mrt.symbol.passes import BasePass, BaseResult, run_in_order
 
-SPECIAL = frozenset({Hint.DOT, Hint.COLUMNS, Hint.SLICES, Hint.MATRIX})
+SPECIAL = frozenset({Hint.DOT, Hint.COLUMNS, Hint.SLICES, Hint.MATRIX, Hint.UNPACKED})
 """Marks of blocks that schedules know."""
 
 
@@ -110,7 +111,7 @@ def schedule(request: Request) -> BaseResult[Any]:
 
 def _is_tiled(request: Request) -> bool:
     hints = request.hints
-    others = Hint.SLICES in hints or Hint.MATRIX in hints
+    others = any(hint in hints for hint in (Hint.SLICES, Hint.MATRIX, Hint.UNPACKED))
     return request.machine.has_tiles and not request.by_rows and hints.count(Hint.DOT) == 1 and not others
 
 
@@ -144,6 +145,16 @@ def matrix_products(plan: Any, blocks: Blocks, request: Request) -> Sequence[Ref
     return ()
 
 
+def packed_weights(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
+    """Sums of dots in vector registers, of weights that are unpacked there."""
+    blocks.schedule_others(kept=Hint.BYTES)
+    for block in blocks.marked(Hint.BYTES):
+        schedule_bytes(plan, block)
+    (unpacked,), (sums,) = blocks.marked(Hint.UNPACKED), blocks.marked(Hint.DOT)
+    schedule_packed(plan, unpacked, sums, blocks.output)
+    return ()
+
+
 def register_tiles(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
     """Sums of dots in vector registers."""
     blocks.schedule_others()
@@ -172,6 +183,7 @@ SCHEDULES = (
     Schedule(lambda request: Hint.COLUMNS in request.hints, depthwise_columns),
     # What `schedule_dots` marks there is meant for weights that lie in memory.
     Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=()),
+    Schedule(lambda request: Hint.UNPACKED in request.hints, packed_weights),
     Schedule(lambda request: Hint.DOT in request.hints, register_tiles),
     Schedule(lambda request: request.walk.inner is not None, innermost_axis),
     Schedule(lambda request: True, any_order),

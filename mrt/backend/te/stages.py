@@ -20,6 +20,10 @@ class Hint:
     DOT = "mrt.dot"
     """Marks an accumulation by dots, [positions..., block, lane]; its reduction ends with the depth of a dot. The
     value is the name of the tensor intrinsic, or an empty string."""
+    UNPACKED = "mrt.unpacked"
+    """Marks what makes weights as dots read them of packed ones, [block, taps..., step, field, lane, depth]."""
+    BYTES = "mrt.bytes"
+    """Marks what makes the bytes of int16 that packed weights are multiplied with."""
     MATRIX = "mrt.matrix"
     """Marks what a product of computed matrices makes of its second one before it sums: the name of the tensor
     intrinsic that makes it, or an empty string."""

@@ -13,6 +13,14 @@ from tvm import te, tirx
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.accumulator_init import initialized_sums
+from mrt.backend.kernels.generic.packed_weights import (
+    PackedDot,
+    choose_packing,
+    data_bytes,
+    joined_sums,
+    split_correction,
+    unpacked_weights,
+)
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import SHORT_ROW
 from mrt.backend.te.operands import Operand, Packed, Surroundings
@@ -31,7 +39,7 @@ class DotForm:
 
     flat: all positions are one axis; line: how many of them follow each other in the data, if not all. groups: of
     channels, whose blocks of output channels follow each other. joins: whether sums may be formed for what lies between
-    two lines of positions, too.
+    two lines of positions, too. packed: how weights share bytes, None where they lie as dots read them.
     """
 
     dot: Dot
@@ -39,6 +47,7 @@ class DotForm:
     groups: int
     joins: bool = field(default=False, kw_only=True)
     line: int | None = field(default=None, kw_only=True)
+    packed: PackedDot | None = field(default=None, kw_only=True)
 
 
 def pack_dot(
@@ -72,11 +81,16 @@ def pack_dot(
     outputs, inputs, *taps = weight.shape
     per_group = outputs // groups
     depth = storage.depth if groups == 1 else inputs
+    blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
+    if groups == 1 and not whole:
+        memory, known = (blocks, depth, math.prod(positions)), surroundings.bounds[0]
+        found = choose_packing(weight, dot, memory, known, surroundings.machine)
+        if found is not None:
+            return _pack_fields(weight, found, (blocks, depth), flat)
     if data.flattened is None and not (whole or (dot.instruction and surroundings.machine.has_tiles)):
         depth = min(depth, -(-inputs // dot.depth) * dot.depth)
     if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs != surroundings.walk.storage.length)):
         return None
-    blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
     packed = _in_blocks(weight.reshape(groups, per_group, inputs, *taps), dot, blocks, depth)
     arrays = [packed, _correction(packed, dot)] if dot.offset else [packed]
     line = positions[-1] if flat and not is_run else None
@@ -100,10 +114,26 @@ def _in_blocks(weight: Array, dot: Dot, blocks: int, depth: int) -> Array:
     return np.moveaxis(rows, (1, 2, 3), (-2, -3, -1))
 
 
+def _pack_fields(weight: Array, packed: PackedDot, padded: tuple[int, int], flat: bool) -> Packed:
+    """The weight (O, I, taps...) with its fields in shared bytes. padded: blocks and input channels in memory."""
+    apart = _in_blocks(weight[None], packed.dot, *padded)
+    arrays = [packed.packing.pack(apart)]
+    if packed.splits:
+        arrays.append(split_correction(_summed(apart), packed.dot))
+    elif packed.dot.offset:
+        arrays.append(_correction(apart, packed.dot))
+    form = DotForm(packed.dot, flat, 1, packed=packed)
+    return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+
+
 def _correction(packed: Array, dot: Dot) -> Array:
     """What takes the offset of the data off the sums, [block, lane]."""
-    sums = packed.sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1), dtype=np.int32)
-    return np.asarray(-dot.offset * joined_bytes(sums.reshape(-1, dot.parts, dot.lanes).swapaxes(0, 1)))
+    return np.asarray(-dot.offset * joined_bytes(_summed(packed).reshape(-1, dot.parts, dot.lanes).swapaxes(0, 1)))
+
+
+def _summed(packed: Array) -> Array:
+    """The weights of each output channel [block, lane], added up."""
+    return np.asarray(packed.sum(axis=(*range(1, packed.ndim - 2), packed.ndim - 1), dtype=np.int32))
 
 
 def pack_bias(bias: Array, surroundings: Surroundings) -> Packed | None:
@@ -126,8 +156,9 @@ def dot_products(
     form: DotForm = weight.form
     dot = form.dot
     sums = _sums(data, weight, positions, taps, places)
-    initialized = initialized_sums(sums, dot, weight, bias) if dot.parts == 1 else None
-    whole = sums if dot.parts == 1 else _whole_sums(sums, dot)
+    initialized = initialized_sums(sums, dot, weight, bias) if dot.parts == 1 and form.packed is None else None
+    added = weight.views[1] if len(weight.views) > 1 else None
+    whole = _whole_sums(sums, dot, added) if form.packed is None else joined_sums(sums, form.packed, added)
 
     def element(channel: Expression, *position: Expression) -> Expression:
         # Where there are several groups, the channels of each fill whole blocks.
@@ -136,24 +167,27 @@ def dot_products(
         if initialized is not None:
             return initialized(*at, block, lane)
         value = whole(*at, block, lane)
-        value = value + weight.views[1](block, lane) if dot.offset else value
         return value if bias is None else combined(add, [value, bias(channel).astype(dot.accumulator)])
 
     return element
 
 
-def _whole_sums(sums: Tensor, dot: Dot) -> Tensor:
-    """The stage [positions..., block, lane] of the sums of whole weights, of those of their bytes.
+def _whole_sums(sums: Tensor, dot: Dot, added: Tensor | None) -> Callable[..., Expression]:
+    """The sums at (position..., block, lane) of whole weights. added: what takes the offset of the data off.
 
-    Sums that wait in memory are joined there, and read as those of one byte are; sums in registers where they are read.
+    Those of several bytes are a stage: sums that wait in memory are joined there, and read as those of one byte are;
+    sums in registers where they are read.
     """
     *positions, blocks, lanes = (int(n) for n in sums.shape)
 
-    def whole(*at: Expression) -> Expression:
+    def joined(*at: Expression) -> Expression:
         *position, block, lane = at
         return joined_bytes([sums(*position, block * dot.parts + part, lane) for part in range(dot.parts)])
 
-    return stage((*positions, blocks // dot.parts, lanes), whole, "whole", whole=True)
+    whole = sums
+    if dot.parts > 1:
+        whole = stage((*positions, blocks // dot.parts, lanes), joined, "whole", whole=True)
+    return lambda *at: whole(*at) if added is None else whole(*at) + added(*at[-2:])
 
 
 def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[int], places: Places) -> Tensor:
@@ -164,28 +198,33 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
     if storage is None or storage.inner is None:
         raise ValueError("dots read a tensor that has an innermost axis")
     inner = storage.inner
-    blocks, steps = packed.shape[0] // groups, packed.shape[-3]
+    weights = packed if form.packed is None else unpacked_weights(packed, form.packed.packing, dot)
+    bytewise = form.packed is not None and form.packed.splits
+    read = data_bytes(tensor, dot) if bytewise else tensor
+    total, *lengths = (int(n) for n in weights.shape[:-2])
+    blocks, lengths = total // groups, lengths[len(taps) :]
     axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
-    step = te.reduce_axis((0, steps), "step")
+    steps = [te.reduce_axis((0, n), name) for n, name in zip(lengths, ("step", "field"), strict=False)]
     within = [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
 
     def dots(*at: Expression) -> Expression:
-        *position, block, lane = at
+        *position, block, lane = at[bytewise:]
         if form.flat:
             position = unravel(position[0], tuple(positions))
         term = within[0] if within else 0
-        channel = step * dot.depth + term
+        channel = ravel(steps, lengths) * dot.depth + term
         if groups > 1:
-            channel = tirx.floordiv(block, blocks) * (steps * dot.depth) + channel
+            channel = tirx.floordiv(block, blocks) * (math.prod(lengths) * dot.depth) + channel
         index = places(position, axes)
-        held = tensor(*storage.places([*index[:inner], channel, *index[inner:]]))
-        factor = packed(block, *axes, step, lane, term)
-        return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, step, *within])
+        held = read(*at[:bytewise], *storage.places([*index[:inner], channel, *index[inner:]]))
+        factor = weights(block, *axes, *steps, lane, term)
+        return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, *steps, *within])
 
     walked = [math.prod(positions)] if form.flat else list(positions)
     if form.joins and len(walked) > 1:
         walked[-1] = max(walked[-1], _line_pitch(storage, inner, len(walked), lambda at: places(at, [0 for _ in taps])))
     hints = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
+    walked[:0] = [2] * bytewise
     return stage((*walked, groups * blocks, dot.lanes), dots, "dots", dot=intrinsic_of(dot) if within else "", **hints)
 
 

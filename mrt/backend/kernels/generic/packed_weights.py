@@ -1,0 +1,246 @@
+"""Weights of few bits, packed in memory and unpacked in registers.
+
+A product of a matrix with one row or few takes as long as its weights take to come from memory, so that weights of 4
+bits take half of the time of bytes. Fields of several steps of a dot share a byte: what one load brings is unpacked by
+shifts of the whole vector, and its fields are multiplied one after the other, each with the data of its own step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
+from operator import add, or_
+
+import numpy as np
+from tvm import tirx
+
+from mrt.backend.kernels.dot_instructions import Dot, fitting_dot
+from mrt.backend.machine import Machine
+from mrt.backend.schedule.loops import SECOND_BYTES, WORKING, divisors
+from mrt.backend.te.stages import stage
+from mrt.backend.tir.expressions import Expression, Tensor, combined, constant, opaque
+from mrt.symbol import Array, Interval
+from mrt.symbol.types import INT32_MAX
+
+BYTE, BYTE_SIGN = 8, 128
+"""Bits of it, and what makes one with a sign of one without."""
+UNPACKING = 4
+"""Registers that are left to what is unpacked."""
+MOST_HELD, MOST_UNROLLED = 8, 16
+"""At most blocks of output channels that are summed at once, so that sums do not wait for each other, and at most their
+fields of one turn: of more, not all that is unpacked stays in registers."""
+FEW_TILED, MOST_POSITIONS = 4, 8
+"""So many positions are multiplied by tiles, where there are any. For more of them than 8, of bytes, dots take longer
+than their weights take to come from memory: one a cycle, where a line comes in 8 to 16."""
+WORTH_PACKING = 1 << 14
+"""Bytes of weights from which on they are packed: of fewer, what a call takes besides is what counts."""
+SPLIT = {2: (2,), 3: (2, 1), 4: (4,), 8: (8,)}
+"""By the bits of a weight: those of the fields that it is cut into, lowest first. Those of one length share bytes."""
+
+
+@dataclass(frozen=True)
+class WeightPacking:
+    """How weights lie in bytes, as [block / held, taps..., step / steps, held, plane, lane, depth].
+
+    bits: of a weight. held: blocks of output channels that follow each other at every step. A plane is a byte for each
+    lane and element of a dot: of weights of 3 bits, two hold the low two bits of four steps each, one the signs of all.
+    """
+
+    bits: int
+    held: int
+
+    @property
+    def steps(self) -> int:
+        """Steps whose weights share bytes."""
+        return BYTE // min(SPLIT[self.bits])
+
+    @property
+    def planes(self) -> int:
+        return self.steps * self.bits // BYTE
+
+    def scale(self, dtype: str) -> int:
+        """By how many bits what `field` gives is shifted to the left: there are no shifts of bytes to the right."""
+        return BYTE - self.bits if dtype == "int8" else 0
+
+    def pack(self, weight: Array) -> Array:
+        """The weight [block, taps..., step, lane, depth] as above, in uint8."""
+        blocks, *taps, steps, lanes, depth = weight.shape
+        apart = weight.reshape(blocks // self.held, self.held, *taps, steps // self.steps, self.steps, lanes, depth)
+        fields = np.moveaxis(
+            apart.astype(np.uint8), (1, -3), (-3, 0)
+        )  # [field, block, taps..., step, held, lane, depth]
+        planes: list[Array] = []
+        low = 0
+        for length in SPLIT[self.bits]:
+            each = (fields >> low) & (2**length - 1)
+            for first in range(0, self.steps, BYTE // length):
+                shifted = (each[first + place] << (place * length) for place in range(BYTE // length))
+                planes.append(np.bitwise_or.reduce(list(shifted)).astype(np.uint8))
+            low += length
+        return np.ascontiguousarray(np.stack(planes, axis=-3))
+
+    def field(self, plane: Callable[[Expression], Expression], number: Expression, dtype: str) -> Expression:
+        """The weight of step `number` of those that share bytes, in a signed dtype, times 2^`scale`.
+
+        plane: gives the byte of a plane. Fields are moved to the top, where their sign is that of the element.
+        """
+        unsigned, width = f"u{dtype}", int(dtype.removeprefix("int"))
+        fields, low, first = [], 0, 0
+        for length in SPLIT[self.bits]:
+            count = BYTE // length
+            place = (tirx.floormod(number, count) * length).astype(unsigned)
+            byte = plane(first + tirx.floordiv(number, count)).astype(unsigned)
+            field = (byte >> place) & constant(2**length - 1, unsigned)
+            fields.append(field << constant(width - self.bits + low, unsigned))
+            low, first = low + length, first + self.steps // count
+        value = reduce(or_, fields).astype(dtype)
+        return value if self.scale(dtype) else value >> constant(width - self.bits, dtype)
+
+
+@dataclass(frozen=True)
+class PackedDot:
+    """A dot of packed weights. splits: whether int16 data are multiplied byte by byte, in two sums."""
+
+    dot: Dot
+    packing: WeightPacking
+    splits: bool = False
+
+    @property
+    def scale(self) -> int:
+        """By how many bits sums are shifted to the left."""
+        return self.packing.scale(register_dtype(self.dot))
+
+
+def choose_packing(
+    weight: Array, dot: Dot, memory: tuple[int, int, int], data: Interval, machine: Machine
+) -> PackedDot | None:
+    """How the weight (O, I, taps...) is packed; None where it lies as dots read it.
+
+    It is packed for few positions, so that the sums of all stay in registers and each weight is loaded, and unpacked,
+    once, and where that takes less time. One position: always, if bytes are multiplied. Several positions, or int16:
+    where the second cache does not hold the weights as dots read them. Many positions: never, since for them the
+    products count, and not where weights come from.
+
+    memory: blocks of output channels, input channels, positions. data: its bounds.
+    """
+    blocks, depth, positions = memory
+    if dot.parts > 1 or dot.accumulator != "int32" or not weight.size or positions > MOST_POSITIONS:
+        return None
+    reach = int(np.abs(weight.astype(np.int32)).reshape(len(weight), -1).sum(axis=1, dtype=np.int64).max())
+    needed, read = _needed_bits(weight), np.dtype(dot.weight).itemsize
+    for each, splits in _forms(dot, reach, data, machine):
+        rows, size = positions * (2 if splits else 1), math.prod(weight.shape[1:]) * blocks * dot.lanes
+        if size * read < (WORTH_PACKING if positions == 1 and each.is_of_bytes else SECOND_BYTES):
+            continue
+        for bits in (n for n in SPLIT if needed <= n < read * BYTE and rows <= MOST_POSITIONS):
+            held = _held(blocks, rows, bits, machine)
+            found = PackedDot(each, WeightPacking(bits, held), splits)
+            if held and depth % (each.depth * found.packing.steps) == 0 and _fits(found, reach):
+                return found
+    return None
+
+
+def _forms(dot: Dot, reach: int, data: Interval, machine: Machine) -> Iterator[tuple[Dot, bool]]:
+    """The dots that may be packed, each with whether it splits int16.
+
+    The high bytes alone, times 256, may reach beyond the whole by 255 for each unit of weight.
+    """
+    of_bytes = fitting_dot("uint8", "int8", 0, "int32", machine)
+    magnitude = max(abs(int(data.lo.min())), abs(int(data.hi.max())))
+    if dot.data == "int16" and of_bytes.is_of_bytes and (magnitude + 2**BYTE) * reach <= INT32_MAX:
+        yield of_bytes, True
+    yield dot, False
+
+
+def register_dtype(dot: Dot) -> str:
+    """Of an unpacked weight: what the instruction takes, or what is multiplied without one."""
+    return dot.accumulator if dot.formed_by is None else dot.weight
+
+
+def _held(blocks: int, positions: int, bits: int, machine: Machine) -> int:
+    """How many blocks of output channels are summed at once; 0 for positions that are too many."""
+    if machine.has_tiles and positions >= FEW_TILED:
+        return 0
+    room = (machine.registers - WORKING - UNPACKING) // positions
+    most = min(room, MOST_HELD, MOST_UNROLLED // WeightPacking(bits, 1).steps)
+    return max((n for n in divisors(blocks) if n <= most), default=0)
+
+
+def _needed_bits(weight: Array) -> int:
+    lo, hi = int(weight.min()), int(weight.max())
+    return max((-lo - 1).bit_length() if lo < 0 else 0, hi.bit_length() if hi > 0 else 0, 1) + 1
+
+
+def _fits(found: PackedDot, reach: int) -> bool:
+    """Whether no sum of shifted weights can leave 32 bits."""
+    formed_by = found.dot.formed_by
+    if formed_by is None or not (found.scale or found.splits):
+        return True
+    return formed_by.fits(formed_by.data if found.splits else _given(found.dot), reach << found.scale)
+
+
+def _given(dot: Dot) -> str:
+    """The dtype of the data before the offset is added."""
+    offsets = dot.formed_by.offsets if dot.formed_by else {}
+    return next(dtype for dtype, offset in offsets.items() if offset == dot.offset)
+
+
+def data_bytes(held: Tensor, dot: Dot) -> Tensor:
+    """The stage [2, as in memory...] of the high and the low bytes of int16, as a dot of bytes takes them.
+
+    Those of the other sign have 128 added, or taken off, which `joined_sums` undoes.
+    """
+    sign = constant(BYTE_SIGN, "int16")
+
+    def byte(part: Expression, *at: Expression) -> Expression:
+        value = held(*at)
+        high, low = value >> constant(BYTE, "int16"), value & constant(2**BYTE - 1, "int16")
+        high, low = (high + sign, low) if dot.data == "uint8" else (high, low - sign)
+        return tirx.Select(part.equal(0), high, low).astype(dot.data)
+
+    return stage((2, *(int(n) for n in held.shape)), byte, "bytes", bytes=True)
+
+
+def split_correction(sums: Array, dot: Dot) -> Array:
+    """What takes what was added to the data off the sums; sums: of the weights of each output channel."""
+    return np.asarray(-BYTE_SIGN * sums if dot.data == "uint8" else BYTE_SIGN * sums)
+
+
+def joined_sums(sums: Tensor, form: PackedDot, added: Tensor | None) -> Callable[..., Expression]:
+    """The sums at (position..., block, lane) of `sums`, which are scaled and may be those of bytes.
+
+    added: what takes offsets of the data off.
+    """
+
+    def plain(*at: Expression) -> Expression:
+        return sums(*at) >> constant(form.scale, "int32") if form.scale else sums(*at)
+
+    def joined(*at: Expression) -> Expression:
+        value = plain(*at)
+        return value if added is None else value + added(*at[-2:])
+
+    def of_bytes(*at: Expression) -> Expression:
+        parts = [plain(part, *at) for part in (0, 1)]
+        place = 0 if form.dot.data == "uint8" else 1
+        parts[place] = parts[place] + added(*at[-2:]) if added is not None else parts[place]
+        # TVM must not shift before it takes off what was added: only the whole fits 32 bits.
+        return combined(add, [opaque(opaque(parts[0]) << constant(BYTE, "int32")), opaque(parts[1])])
+
+    return of_bytes if form.splits else joined
+
+
+def unpacked_weights(packed: Tensor, packing: WeightPacking, dot: Dot) -> Tensor:
+    """The stage [block, taps..., step / steps, field, lane, depth] of weights as dots read them, times 2^`scale`."""
+    groups, *taps, steps, held, _, lanes, depth = (int(n) for n in packed.shape)
+
+    def weight(block: Expression, *at: Expression) -> Expression:
+        *before, number, lane, within = at
+        group, place = tirx.floordiv(block, held), tirx.floormod(block, held)
+        return packing.field(
+            lambda plane: packed(group, *before, place, plane, lane, within), number, register_dtype(dot)
+        )
+
+    shape = (groups * held, *taps, steps, packing.steps, lanes, depth)
+    return stage(shape, weight, "unpacked", unpacked=True)

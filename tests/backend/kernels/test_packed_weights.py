@@ -1,0 +1,119 @@
+"""Weights of few bits that share bytes in memory, compiled, against the records: ends of ranges and awkward shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from compiled import Bundle
+
+from mrt.backend import TvmRunner
+from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.generic import packed_weights
+from mrt.backend.kernels.generic.packed_weights import WeightPacking, choose_packing
+from mrt.backend.lowering.plan_calls import plan_calls
+from mrt.backend.machine import Machine
+from mrt.backend.schedule import serial
+from mrt.symbol import Interval, Runner
+
+ENDS = {"uint8": (0, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1)}
+SHAPES = ((1, 36, 40), (1, 64, 130), (2, 7, 33), (3, 100, 16))
+"""Rows, inputs and outputs; few of them multiples of anything."""
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed wherever that is possible, however small."""
+    for name in ("WORTH_PACKING", "SECOND_BYTES"):
+        monkeypatch.setattr(packed_weights, name, 0)
+
+
+def layer(bundle: Bundle, shape: tuple[int, int, int], bits: int, dtype: str) -> None:
+    """A fully connected layer whose data and weights are at the ends of their ranges, and all between."""
+    rows, inputs, outputs = shape
+    weight = bundle.integers((outputs, inputs), "int8", -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    weight[0], weight[1] = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    data = bundle.random.choice(ENDS[dtype], (rows, inputs)).astype(dtype)
+    data[0] = ENDS[dtype][0]
+    given = [bundle.input(data), bundle.parameter(weight)]
+    if bits % 2:
+        given.append(bundle.parameter(bundle.integers((outputs,), "int32", -(2**20), 2**20)))
+    bundle.add("FullyConnected", *given, num_hidden=outputs, no_bias=bits % 2 == 0)
+
+
+def layers(dtype: str) -> Bundle:
+    bundle = Bundle()
+    for bits in (2, 3, 4, 8):
+        for shape in SHAPES[:2] if bits == 3 else SHAPES[bits % 4 :][:2]:
+            layer(bundle, shape, bits, dtype)
+    return bundle
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("dtype", list(ENDS))
+@pytest.mark.usefixtures("always")
+def test_ends_of_ranges(runner: Runner, dtype: str) -> None:
+    layers(dtype).check(runner=runner)
+
+
+@pytest.mark.usefixtures("always")
+def test_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serial, "WORTH_THREADS", 0)
+    layers("int16").check(runner=TvmRunner({"kind": "llvm", "mcpu": "native", "threads": 2}))
+
+
+@pytest.mark.usefixtures("always")
+def test_convolution_of_few_positions() -> None:
+    bundle = Bundle()
+    for size, kernel, pad in ((1, 1, 0), (2, 1, 0), (2, 3, 1), (3, 2, 0)):
+        data = bundle.input(bundle.random.choice(ENDS["uint8"], (1, 20, size, size)).astype("uint8"))
+        weight = bundle.parameter(bundle.integers((33, 20, kernel, kernel), "int8", -8, 7))
+        if pad:
+            data = bundle.hidden("Pad", data, pad_width=(0, 0, 0, 0, pad, pad, pad, pad))
+        bundle.add("Convolution", data, weight, kernel=(kernel, kernel), num_filter=33, no_bias=True)
+    bundle.check()
+
+
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+def test_a_weight_takes_its_bits(bits: int) -> None:
+    weight = np.random.default_rng(0).integers(0, 2**bits, (4, 3, 16, 16, 4)).astype(np.int8)
+    assert WeightPacking(bits, 2).pack(weight).nbytes * 8 == weight.size * bits
+
+
+def chosen(weight: Any, dtype: str, positions: int, cpu: str, ends: tuple[int, int] | None = None) -> Any:
+    machine = Machine.of({"kind": "llvm", "mcpu": cpu, "threads": 1})
+    dot = choose_dot(dtype, weight, "int32", machine)
+    data = Interval.of(*(ends or ENDS[dtype]), (positions, weight.shape[1]))
+    return choose_packing(weight, dot, (len(weight) // dot.lanes, weight.shape[1], positions), data, machine)
+
+
+def test_where_it_pays() -> None:
+    weight = np.tile(np.array([[-8, 7]], np.int8), (1024, 512))
+    assert chosen(weight, "uint8", 1, "cascadelake").packing.bits == 4
+    assert chosen(weight, "uint8", 8, "cascadelake").packing.bits == 4
+    assert chosen(weight, "uint8", 9, "cascadelake") is None, "products count"
+    assert chosen(weight[:256], "uint8", 2, "cascadelake") is None, "the second cache holds it"
+    assert chosen(weight * 16, "uint8", 1, "cascadelake") is None, "bytes are full"
+    assert chosen(weight, "uint8", 4, "sapphirerapids") is None, "tiles multiply"
+    assert chosen(weight * 16, "int16", 1, "x86-64-v3").packing.bits == 8, "and not the 16 that pmaddwd takes"
+
+
+def test_sums_fit_32_bits() -> None:
+    """Shifted weights of bytes, and 256 times the high bytes of int16, may reach beyond what the whole sum does."""
+    row = np.full((16, 2**17), 7, np.int8)
+    assert chosen(row, "uint8", 1, "cascadelake") is None
+    assert chosen(row[:, : 2**16], "uint8", 1, "cascadelake").packing.bits == 4
+    most = (2**31 - 1) // (7 * 2**13)
+    assert chosen(row[:, : most // 16 * 16], "int16", 1, "cascadelake", (-(2**13), 2**13)).splits is False
+    assert chosen(row[:, : most // 32 * 16], "int16", 1, "cascadelake", (-(2**13), 2**13)).splits is True
+
+
+def test_the_module_holds_packed_weights() -> None:
+    bundle = Bundle()
+    layer(bundle, (1, 512, 1024), 4, "uint8")
+    machine = Machine.of({"kind": "llvm", "mcpu": "cascadelake", "threads": 1})
+    plan = plan_calls(bundle.graph(), machine, lambda key, name, make: name, {}, {})
+    (call,) = (call for call in plan.calls if call.lowered and call.lowered.packed)
+    sizes = [argument.value.numpy().nbytes for argument in call.arguments if hasattr(argument, "value")]
+    assert max(sizes) == 512 * 1024 // 2
