@@ -66,15 +66,15 @@ class KernelObjects:
         prefetches in so many steps, as it does.
         """
         facts = str(machine.target), machine.vector_bits, machine.registers, machine.threads, machine.is_serial
-        text = None if self.cache is None else plain_text((name, key, facts, machine.features))
+        text = plain_text((name, key, facts, machine.features))
         # TVM takes equal functions for one, and could not tell that one is equal to another which is not made.
-        made_of = f"function {next(self._count)}" if text is None else _digest(_toolchain(), MADE_OF, text)
+        made_of = f"function {next(self._count)}" if text is None else _digest(MADE_OF, text)
         fact = None if text is None else self._known(made_of)
         return (make() if fact is None else _stand_in(fact)).with_attr(MADE_OF, made_of)
 
     def _known(self, made_of: str) -> _Fact | None:
         """What the cache knows of a function, if it holds the object too."""
-        held = None if self.cache is None else self.cache.get(made_of)
+        held = None if self.cache is None else self.cache.get(_digest(_toolchain(), made_of))
         if self.cache is None or held is None:
             return None
         fact = _Fact(**json.loads(held))
@@ -91,7 +91,7 @@ class KernelObjects:
             base = re.sub(r"\d+$", "", name)
             recalled = _attribute(function, RECALLED)
             plain = function.without_attr("global_symbol").without_attr(MADE_OF)
-            content = recalled or _digest(base, str(target), tvm.ir.save_json(plain))
+            content = recalled or _digest(base, str(target), _stated(function) or tvm.ir.save_json(plain))
             symbol = f"{base}_{content[:SYMBOL_DIGITS]}"
             if recalled is not None:
                 made[name] = KernelObject(symbol, self._recalled[content])
@@ -103,10 +103,10 @@ class KernelObjects:
 
     def _note(self, function: Any, content: str) -> None:
         """Has the cache know what the function of an object was made of."""
-        made_of = _attribute(function, MADE_OF)
-        if self.cache is not None and re.fullmatch(KEYS, made_of or ""):
+        made_of = _stated(function)
+        if self.cache is not None and made_of is not None:
             fact = _Fact(content, prefetching_steps(function), needs_tiles(function))
-            self.cache.put(str(made_of), json.dumps(asdict(fact)).encode())
+            self.cache.put(_digest(_toolchain(), made_of), json.dumps(asdict(fact)).encode())
 
     def module(self, module: tvm.IRModule, target: Any) -> bytes:
         """The object of all functions of a module."""
@@ -168,6 +168,12 @@ def _stand_in(fact: _Fact) -> Any:
 
 def _attribute(function: Any, name: str) -> str | None:
     return str(function.attrs[name]) if function.attrs and name in function.attrs else None
+
+
+def _stated(function: Any) -> str | None:
+    """The digest of what a function was made of, much shorter than the function; None where that is not known."""
+    made_of = _attribute(function, MADE_OF)
+    return made_of if made_of is not None and re.fullmatch(KEYS, made_of) else None
 
 
 def _digest(*parts: str) -> str:

@@ -11,21 +11,55 @@ from typing import Any
 
 import tvm
 from tvm import tirx
+from tvm.s_tir import transform as schedules
 from tvm.tirx import compilation_pipeline
+from tvm.tirx import transform as passes
 
 from mrt.backend.link.calls import on_cpu
 from mrt.backend.tir.statements import around
 
 KERNELS = "mrt"
-"""The name of the pipeline that lowers kernels: TVM's own, and then local memory."""
+"""The name of the pipeline that lowers kernels: what TVM's own does with those for a CPU, and then local memory."""
 STACK_BYTES = 1 << 11
 """Of what is kept on the stack: all vector registers of any machine that there is."""
 KEPT = {"disable_lower_builtin": tirx.IntImm("int32", 1)}
 """TVM's mark of memory that it shall not ask its workspace for."""
 
 
+LOWERING = (
+    schedules.CanonicalizeLoop,
+    schedules.LowerInitBlock,
+    schedules.PlanAndUpdateBufferAllocationLocation,
+    schedules.ConvertBlocksToOpaque,
+    schedules.CompactBufferAllocation,
+    schedules.LowerMatchBuffer,
+    schedules.StmtSimplify,
+    schedules.LowerOpaqueBlock,
+    passes.FlattenBuffer,
+    lambda: passes.NarrowDataType(32),
+    schedules.LoopPartition,
+    lambda: passes.VectorizeLoop(True),
+    passes.StorageRewrite,
+    schedules.HoistIfThenElse,
+    passes.UnrollLoop,
+    schedules.RenormalizeSplitPattern,
+    passes.StmtSimplify,
+    passes.RemoveNoOp,
+    schedules.RewriteUnsafeSelect,
+    passes.CommonSubexprElim,
+    passes.VerifyMemory,
+    passes.AnnotateEntryFunc,
+    passes.SplitHostDevice,
+    passes.MakePackedAPI,
+    passes.BF16StorageLegalize,
+)
+"""TVM's own passes in its order, but for those on what no kernel has: threads, shared memory and copies of GPUs, floats
+of 8 and of 16 bits. Each goes through the whole function. The last one orders declarations."""
+
+
 def _pipeline() -> Any:
-    lowered, host, device = compilation_pipeline.get_tir_pipeline("s_tir")
+    _, host, device = compilation_pipeline.get_tir_pipeline("s_tir")
+    lowered = tvm.transform.Sequential([made() for made in LOWERING])
     keep = tirx.transform.prim_func_pass(lambda function, *_: _kept_in(function), opt_level=0, name="mrt.KeepOnStack")
     place = tirx.transform.prim_func_pass(lambda function, *_: on_cpu(function), opt_level=0, name="mrt.Place")
     return tvm.transform.Sequential([lowered, keep, place]), host, device

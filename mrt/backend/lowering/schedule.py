@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tvm import s_tir
-
 from mrt.backend.kernels import KERNEL_PASSES
 from mrt.backend.kernels.generic.accumulator_init import AccumulatorInit, blocks_of
 from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
@@ -26,6 +24,7 @@ from mrt.backend.memory.storage import Walk
 from mrt.backend.schedule.elementwise import schedule_lanes, schedule_map, schedule_stage
 from mrt.backend.schedule.tilings import Choose
 from mrt.backend.te.stages import Hint
+from mrt.backend.tir.plans import Plan
 from mrt.symbol import Refusal
 from mrt.symbol.passes import BasePass, BaseResult, run_in_order
 
@@ -99,7 +98,7 @@ def schedule(request: Request) -> BaseResult[Any]:
     for each in SCHEDULES:
         if not each.applies(request):
             continue
-        plan = s_tir.Schedule(run_in_order(request.function, each.before).made)
+        plan = Plan(run_in_order(request.function, each.before).made)
         found = each.apply(plan, Blocks(plan, request.outputs), request)
         if isinstance(found, str):
             refusals.append(Refusal(each.apply.__name__, found))

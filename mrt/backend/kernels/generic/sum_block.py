@@ -20,6 +20,7 @@ class SumBlock:
         self.sums = block.body.buffer
         factors = block.body.value.b
         self.data, self.weights = (cast.value for cast in (factors.a, factors.b))
+        self._pitches: dict[int, int] = {}
 
     def index(self, load: Any, at: Sequence[Expression]) -> list[Expression]:
         """Where `load` reads for an index of the block's axes."""
@@ -27,6 +28,11 @@ class SumBlock:
 
     def pitch(self, axis: int) -> int:
         """The elements of data between neighbours along an axis of the block."""
+        if axis not in self._pitches:
+            self._pitches[axis] = self._pitch(axis)
+        return self._pitches[axis]
+
+    def _pitch(self, axis: int) -> int:
         zeros = [constant(0, "int32")] * len(self.variables)
         unit = [*zeros[:axis], constant(1, "int32"), *zeros[axis + 1 :]]
         first, second = (ravel(self.index(self.data, at), self.data.source.shape) for at in (zeros, unit))

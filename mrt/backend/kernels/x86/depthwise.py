@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -234,7 +235,7 @@ def _strip(loops: Sequence[Any], realize: Any) -> Any:
 class _Columns(SumBlock):
     """Sums over the columns of windows; the block's axes are [n, y, x, block, lane, row, column]."""
 
-    @property
+    @cached_property
     def rows(self) -> Rows:
         return Rows.of(self.lengths[5], self.pitch(1), self.pitch(5), int(self.weights.source.shape[-1]))
 

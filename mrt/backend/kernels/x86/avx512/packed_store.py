@@ -87,6 +87,9 @@ class _Tile:
         self._adjacent = channels > 0 and int(loops[-2].extent) % 2 == 0
         self._store = realize.block.body
         self._call = _requantized(self._store)
+        self._variables = [loop.loop_var for loop in loops]
+        self._own = [variable.var for variable in realize.block.iter_vars]
+        self._known: dict[Any, Any] = {}
 
     def block(self) -> Any:
         """The statements for all that the loops go over."""
@@ -159,10 +162,17 @@ class _Tile:
         """The elements for a vector of channels."""
         if isinstance(value, tirx.Cast):
             return self._vector(value.value, place).astype(f"{dtype_of(value)}x{VECTOR}")
-        at, following = (self._index(value.indices, place, lane) for lane in (0, 1))
-        if all(_difference(*pair) == 0 for pair in zip(at, following, strict=True)):
-            return tirx.Broadcast(tirx.BufferLoad(value.source, at), VECTOR)
+        if self._is_same_in_all_lanes(value, place[self._positions :]):
+            return tirx.Broadcast(tirx.BufferLoad(value.source, self._index(value.indices, place, 0)), VECTOR)
         return tirx.BufferLoad(value.source, self._run(value.indices, place, VECTOR))
+
+    def _is_same_in_all_lanes(self, value: Expression, channels: Place) -> bool:
+        """Whether an element is one for a vector of channels, at whatever position."""
+        if (value, channels) not in self._known:
+            place = (*(0,) * self._positions, *channels)
+            at, following = (self._index(value.indices, place, lane) for lane in (0, 1))
+            self._known[value, channels] = all(_difference(*pair) == 0 for pair in zip(at, following, strict=True))
+        return bool(self._known[value, channels])
 
     def _run(self, indices: Sequence[Expression], place: Place, count: int) -> list[Expression]:
         """The index of so many channels that follow each other."""
@@ -171,9 +181,15 @@ class _Tile:
 
     def _index(self, indices: Sequence[Expression], place: Place, lane: int) -> list[Expression]:
         """An index within the block at a place of the loops."""
-        numbers = [constant(n, "int32") for n in (*place, lane)]
-        values = substitute(self._realize.iter_values, [loop.loop_var for loop in self._loops], numbers)
-        return substitute(indices, [variable.var for variable in self._realize.block.iter_vars], values)
+        values = self._values(place, lane)
+        return substitute(indices, self._own, values)
+
+    def _values(self, place: Place, lane: int) -> list[Expression]:
+        """The index of the block's axes at a place of the loops."""
+        if (place, lane) not in self._known:
+            numbers = [constant(n, "int32") for n in (*place, lane)]
+            self._known[place, lane] = substitute(self._realize.iter_values, self._variables, numbers)
+        return list(self._known[place, lane])
 
     def _region(self, buffer: Any, indices: Sequence[Expression]) -> Any:
         """What is read or written of a buffer in all."""
