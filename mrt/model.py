@@ -242,7 +242,7 @@ class QuantizedModel(Exporting):
         device = device or THIS_DEVICE
         sized, on = self.rebatched(batch), target_on(device, target)
         plan = plan_batch(sized.graph, on)
-        sized = self.rebatched(plan.samples)
+        sized = self.rebatched(plan.together)
         parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, plan.target
         kept = KernelCache.usual() if cache else None
         if tune is None and database is None:

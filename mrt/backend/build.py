@@ -12,6 +12,7 @@ from tvm import relax, tirx
 from tvm.relax import vm_build
 from tvm.target import codegen
 
+from mrt.backend.batches import second_cache
 from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.calls import Calls, write_calls
 from mrt.backend.link.kernel_cache import KernelCache
@@ -19,6 +20,7 @@ from mrt.backend.link.kernel_compiler import SETTINGS, KernelCompiler, as_object
 from mrt.backend.link.kernel_objects import KernelObjects, object_compiler
 from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.link.one_function import Joined, join_calls
+from mrt.backend.link.program import Program
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine, one_line, resolved
 from mrt.backend.memory.alignment import Shelf
@@ -87,8 +89,9 @@ def compile_model(
     lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers, output_names, cache)
     lowered.builder.add_bytes(lowered.metadata.to_json().encode(), METADATA)
     builder, machine = lowered.builder, lowered.machine
+    programs = builder.programs
     linkable = compile_linkable(
-        builder.module(), machine, lowered.compiler, lowered.objects, lowered.linker, builder.shelf
+        builder.module(), machine, lowered.compiler, lowered.objects, lowered.linker, builder.shelf, programs
     )
     return Module(linkable, lowered.metadata, device)
 
@@ -129,7 +132,7 @@ def lower_model(
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_quantizers(graph, inputs, outputs, postprocess)
 
-    objects = KernelObjects(cache)
+    objects, near = KernelObjects(cache), second_cache(target)
 
     def recall(name: str, key: Any, make: Callable[[], Any]) -> Any:
         # What a tuner chooses is no part of the key.
@@ -137,8 +140,8 @@ def lower_model(
 
     def lower(scheduler: Scheduler, on_function: Callable[[str, Any], None] = lambda *_: None) -> ModuleBuilder:
         builder = ModuleBuilder(machine, scheduler, on_function, recall=recall)
-        builder.add(graph, MAIN, bounds)
-        builder.add(real, REAL, bounds)
+        builder.add_batch(graph, MAIN, bounds, near)
+        builder.add_batch(real, REAL, bounds, near)
         return builder
 
     compiler = object_compiler(machine, objects)
@@ -241,14 +244,15 @@ def compile_linkable(
     objects: KernelObjects,
     linker: Linker = THIS_MACHINE,
     shelf: Shelf | None = None,
+    programs: Mapping[str, Program] | None = None,
 ) -> Linkable:
     """What is linked to a library of what a `ModuleBuilder` made; raises as `compile_executable`.
 
-    compiler: what compiles kernels of the module already to object files of `objects`. linker: what links them. shelf:
-    see `join_calls`.
+    compiler: what compiles kernels of the module already to object files of `objects`. linker: what links them. shelf,
+    programs: see `join_calls`.
     """
     with compiling(machine):
-        bytecode, joined = _joined(module, compiler, shelf=shelf)
+        bytecode, joined = _joined(module, compiler, shelf=shelf, programs=programs)
         kernels = called_objects(joined, compiler, objects, machine)
         # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
         library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
@@ -278,22 +282,27 @@ def _joined(
     compiler: KernelCompiler,
     by_bytes: Collection[str] = (),
     shelf: Shelf | None = None,
+    programs: Mapping[str, Program] | None = None,
 ) -> tuple[Any, Joined]:
     """The virtual machine's bytecode, and what it was made of; `compiler` is given the kernels that it lacks."""
-    joined, builder = joined_calls(module, compiler, by_bytes, shelf), relax.ExecBuilder()
+    joined, builder = joined_calls(module, compiler, by_bytes, shelf, programs), relax.ExecBuilder()
     vm_build._vmcodegen(builder, _pipeline()(joined.functions))
     return builder.get(), joined
 
 
 def joined_calls(
-    module: tvm.IRModule, compiler: KernelCompiler, by_bytes: Collection[str] = (), shelf: Shelf | None = None
+    module: tvm.IRModule,
+    compiler: KernelCompiler,
+    by_bytes: Collection[str] = (),
+    shelf: Shelf | None = None,
+    programs: Mapping[str, Program] | None = None,
 ) -> Joined:
     """The calls of a module's functions; `compiler` is given the kernels that it lacks."""
     kernels = {v.name_hint: made for v, made in module.functions.items() if isinstance(made, tirx.PrimFunc)}
     for name in sorted(kernels):
         compiler.add(name, kernels[name])
     prefetching = {name for name, made in kernels.items() if prefetching_steps(made)}
-    return join_calls(module, by_bytes, prefetching, shelf)
+    return join_calls(module, by_bytes, prefetching, shelf, programs)
 
 
 def called_objects(

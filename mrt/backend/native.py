@@ -61,7 +61,8 @@ def compile_native(
     """
     lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, cache=cache)
     with compiling(lowered.machine):
-        joined = joined_calls(lowered.builder.module(), lowered.compiler, shelf=lowered.builder.shelf)
+        builder = lowered.builder
+        joined = joined_calls(builder.module(), lowered.compiler, shelf=builder.shelf, programs=builder.programs)
         objects = called_objects(joined, lowered.compiler, lowered.objects, lowered.machine)
     functions = {
         name: NativeFunction(

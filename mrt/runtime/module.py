@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,9 @@ from mrt.symbol.arrays import as_array
 from mrt.symbol.files import atomic_write_all, read_file
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
 from mrt.symbol.stream import Kept, Stream
+
+Taken = Callable[[Sequence[Array]], list[Array]]
+"""Makes of the arrays that are given for all inputs what the network takes, any number of samples."""
 
 
 class Module:
@@ -119,9 +122,10 @@ class Module:
         Raises DataError for inputs that do not fit, hold NaN, or are integers beyond what was declared or in other
         units than calibration saw.
         """
-        pairs = zip(self.inputs, self._arrays(x), strict=True)
-        fed = [entry.quantize(array) if entry.is_given else entry.real(array) for entry, array in pairs]
-        return _single(self._run(fed, integer=False), self.output_names)
+        arrays = self._arrays(x)
+        for entry, array in zip(self.inputs, arrays, strict=True):
+            entry.check_shape(array)
+        return _single(self._run(arrays, self._taken, integer=False), self.output_names)
 
     def run_integer(self, xq: Array | Mapping[str, Array]) -> Array | list[Array]:
         """Integer outputs for integer inputs, given and returned as in a call.
@@ -131,7 +135,7 @@ class Module:
         fed = self._arrays(xq)
         for entry, array in zip(self.inputs, fed, strict=True):
             entry.check_integers(array)
-        return _single(self._run(fed, integer=True), [entry.name for entry in self.outputs])
+        return _single(self._run(fed, list, integer=True), [entry.name for entry in self.outputs])
 
     def seconds(self, xq: Array | Mapping[str, Array]) -> float:
         """How long `run_integer` takes for these samples: the median of some calls, by the clock of the device that
@@ -200,22 +204,34 @@ class Module:
             raise DataError(f"inputs {sorted(map(str, x))} are given, {sorted(names)} are needed")
         return [as_array(x[name], name) for name in names]
 
-    def _run(self, fed: Sequence[Array], integer: bool) -> list[Array]:
-        """All samples in batches, the last one filled up with what is dropped again; constant outputs once."""
-        count = len(fed[0])
-        if len(fed) > 1 and any(len(array) != count for array in fed):
-            raise DataError(f"inputs hold different numbers of samples: {sorted({len(array) for array in fed})}")
+    def _taken(self, arrays: Sequence[Array]) -> list[Array]:
+        """What the network takes for real inputs, or integers that are given."""
+        pairs = zip(self.inputs, arrays, strict=True)
+        return [entry.quantize(array) if entry.is_given else entry.real(array) for entry, array in pairs]
+
+    def _run(self, arrays: Sequence[Array], taken: Taken, integer: bool) -> list[Array]:
+        """All samples in batches, the last one filled up with what is dropped again; constant outputs once.
+
+        Each worker makes what it is fed by `taken` itself, since that reads and checks every element.
+        """
+        count = len(arrays[0])
+        if len(arrays) > 1 and any(len(array) != count for array in arrays):
+            raise DataError(f"inputs hold different numbers of samples: {sorted({len(array) for array in arrays})}")
         if count == self.batch:
-            return self._workers[0].outputs(fed, integer)
+            return self._workers[0].outputs(taken(arrays), integer)
         constants = self._metadata.constants if integer else self._metadata.final_constants
-        batches = self._batches(fed)
+        batches = self._batches(arrays)
         share = -(-len(batches) // len(self._workers))
+
+        def run(worker: Runs, first: int) -> list[list[Array]]:
+            return worker.run([taken(batch) for batch in batches[first : first + share]], integer)
+
         begun = [
-            self._pool.submit(worker.run, batches[place * share : (place + 1) * share], integer)
+            self._pool.submit(run, worker, place * share)
             for place, worker in enumerate(self._workers)
             if 0 < place * share < len(batches)
         ]
-        parts = self._workers[0].run(batches[:share], integer)
+        parts = run(self._workers[0], 0)
         for future in begun:
             parts += future.result()
         return [

@@ -37,7 +37,7 @@ def network(batch: int, baked: bool = False, channels: int = 8) -> Graph:
 def test_as_many_samples_as_the_cache_holds(
     monkeypatch: pytest.MonkeyPatch, near: int, threads: int, samples: int, workers: int
 ) -> None:
-    monkeypatch.setattr(batches, "_second_cache", lambda _: near)
+    monkeypatch.setattr(batches, "second_cache", lambda _: near)
     plan = plan_batch(network(16), {"threads": threads})
     assert (plan.samples, plan.workers) == (samples, workers)
     assert plan.target.threads == (1 if workers > 1 else threads)
@@ -45,7 +45,7 @@ def test_as_many_samples_as_the_cache_holds(
 
 def test_weights_that_are_far_are_read_for_several_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample is 5 KiB, so that two are too many, and the weight 1 MiB."""
-    monkeypatch.setattr(batches, "_second_cache", lambda _: 8 << 10)
+    monkeypatch.setattr(batches, "second_cache", lambda _: 8 << 10)
     builder = GraphBuilder()
     data = builder.input("x", TensorType((2, 4096), "int8"))
     weight = builder.parameter("weight", np.ones((256, 4096), np.int8))
@@ -54,6 +54,6 @@ def test_weights_that_are_far_are_read_for_several_samples(monkeypatch: pytest.M
 
 
 def test_a_batch_that_is_baked_in_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batches, "_second_cache", lambda _: 128 << 10)
+    monkeypatch.setattr(batches, "second_cache", lambda _: 128 << 10)
     plan = plan_batch(network(16, baked=True), {"threads": 2})
     assert (plan.samples, plan.workers, plan.target.threads) == (16, 1, 2)

@@ -12,9 +12,8 @@ Results lie one after the other in the memory of all outputs. Kernels are compil
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,20 @@ from tvm import ir, relax, tirx
 from mrt.backend.kernels.generic.prefetch import LINE_BYTES
 from mrt.backend.kernels.generic.prefetch_next_kernel import COUNT_BYTES, LEAD_BYTES
 from mrt.backend.link.calls import FAR, Calls, Pointer
-from mrt.backend.link.workspace import Lifetime, plan_memory
-from mrt.backend.memory.alignment import ALIGNMENT, Shelf, aligned, side_by_side
+from mrt.backend.link.program import (
+    FunctionMemory,
+    Given,
+    Made,
+    Packed,
+    Part,
+    Program,
+    bytes_of,
+    bytes_type,
+    item_bytes,
+    placed,
+)
+from mrt.backend.memory.alignment import ALIGNMENT, Shelf, side_by_side
 from mrt.runtime import CALLS, MEMORY
-from mrt.symbol import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,23 +53,12 @@ class Joined:
     memory: dict[str, FunctionMemory]
 
 
-@dataclass(frozen=True)
-class FunctionMemory:
-    """What a function takes besides its inputs and the constants: bytes of its workspace, and of all outputs.
-
-    results: of each output, the byte of that memory at which it begins, or the array that it always is.
-    """
-
-    workspace_bytes: int
-    output_bytes: int
-    results: tuple[int | Array, ...]
-
-
 def join_calls(
     module: tvm.IRModule,
     by_bytes: Collection[str] = (),
     prefetching: Collection[str] = (),
     shelf: Shelf | None = None,
+    added: Mapping[str, Program] | None = None,
 ) -> Joined:
     """Joins the calls of every function that calls kernels.
 
@@ -68,6 +66,7 @@ def join_calls(
     names and are not in what is given. by_bytes: functions that take two tensors of bytes, all inputs side by side and
     the constants, which the others hold; so does `NAME_memory` of these. prefetching: kernels that take two more
     pointers (`prefetch_next_kernel`). shelf: where constants lie already, in the order in which they are read best.
+    known: programs that are no functions of the module, by name; their constants lie on the shelf.
     """
     builder, constants = relax.BlockBuilder(), shelf or Shelf()
     functions = {
@@ -80,6 +79,7 @@ def join_calls(
         for name, function in functions.items()
         if name in by_bytes or function.params or _calls_kernels(function)
     }
+    programs |= added or {}
     # What is called one after the other finds the memory that another function has left, if that is as large.
     largest = max((programs[name].workspace_bytes for name in by_bytes), default=0)
     for name in by_bytes:
@@ -87,122 +87,15 @@ def join_calls(
     prefetches = {name: _prefetches(program, constants, prefetching) for name, program in programs.items()}
     packed = constants.content
     size, held = int(packed.shape[0]), relax.const(packed)
+    for name, program in programs.items():
+        program.by_bytes = name in by_bytes
+        _emit(builder, name, program, bytes_type(size) if name in by_bytes else held)
     for name, function in functions.items():
-        if name in programs:
-            programs[name].by_bytes = name in by_bytes
-            _emit(builder, name, programs[name], _bytes_type(size) if name in by_bytes else held)
-        else:
+        if name not in programs:
             builder.add_func(function, name)
     calls = {name + CALLS: _calls(program, size, prefetches[name]) for name, program in programs.items()}
     memory = {name: program.memory for name, program in programs.items()}
     return Joined(builder.finalize(), calls, packed, memory)
-
-
-@dataclass(eq=False)
-class _Memory:
-    """A tensor that is made. place: of it among the outputs, None for one of the workspace. offset: in the memory of
-    either."""
-
-    type: Any
-    first: int
-    last: int
-    place: int | None = None
-    offset: int = 0
-
-    @property
-    def size(self) -> int:
-        return _bytes(self.type)
-
-
-@dataclass(frozen=True, eq=False)
-class _Input:
-    """The input at a place."""
-
-    place: int
-    type: Any
-
-
-@dataclass(frozen=True)
-class _Packed:
-    """The `size` bytes in the memory of all constants from `offset` on."""
-
-    offset: int
-    size: int
-
-
-@dataclass(eq=False)
-class _Program:
-    """A Relax function, read. calls: a kernel's name and its arguments, results included. outputs: tensors made.
-
-    results: what the function gives, as places among the outputs, or constants. is_tuple: whether as a tuple.
-    by_bytes: whether all inputs come as one tensor, which is much faster to compile where they are many.
-    """
-
-    inputs: list[_Input]
-    calls: list[tuple[str, list[Any]]] = field(default_factory=list)
-    made: list[_Memory] = field(default_factory=list)
-    outputs: list[_Memory] = field(default_factory=list)
-    copied: list[tuple[_Input, _Memory]] = field(default_factory=list)
-    results: list[Any] = field(default_factory=list)
-    is_tuple: bool = True
-    by_bytes: bool = False
-    workspace_bytes: int = 0
-    output_bytes: int = 0
-
-    @property
-    def memory(self) -> FunctionMemory:
-        results = [self.outputs[each].offset if isinstance(each, int) else each.value.numpy() for each in self.results]
-        return FunctionMemory(self.workspace_bytes, self.output_bytes, tuple(results))
-
-    @property
-    def taken(self) -> list[tuple[str, Any]]:
-        """The names and types of what the function takes for its inputs."""
-        if not self.by_bytes:
-            return [(f"input{place}", each.type) for place, each in enumerate(self.inputs)]
-        return [("inputs", _bytes_type(side_by_side(_bytes(each.type) for each in self.inputs)[1]))]
-
-    def make(self, type: Any) -> _Memory:
-        self.made.append(_Memory(type, len(self.calls), len(self.calls)))
-        return self.made[-1]
-
-    def call(self, kernel: str, arguments: list[Any]) -> None:
-        for argument in arguments:
-            if isinstance(argument, _Memory):
-                argument.last = len(self.calls)
-        self.calls.append((kernel, arguments))
-
-    def give(self, found: Any) -> None:
-        """Adds a result, which gets memory of its own."""
-        if isinstance(found, _Input):
-            found = self._copy_of(found)
-        if isinstance(found, _Memory):
-            if found.place is None:
-                found.place = len(self.outputs)
-                self.outputs.append(found)
-            found = found.place
-        self.results.append(found)
-
-    def _copy_of(self, found: _Input) -> _Memory:
-        for source, copy in self.copied:
-            if source is found:
-                return copy
-        copy = self.make(found.type)
-        self.copied.append((found, copy))
-        return copy
-
-    def plan(self) -> None:
-        """Chooses where tensors lie: those that are no outputs in the workspace, outputs one after the other."""
-        inner = [memory for memory in self.made if memory.place is None]
-        offsets, self.workspace_bytes = plan_memory([Lifetime(each.size, each.first, each.last) for each in inner])
-        for memory, offset in zip(inner, offsets, strict=True):
-            memory.offset = offset
-        for memory in self.outputs:
-            memory.offset = self.output_bytes
-            self.output_bytes += aligned(memory.size)
-
-
-def _placed(tensor: Any, constants: Shelf) -> _Packed:
-    return _Packed(constants.place(tensor), math.prod(tensor.shape) * np.dtype(str(tensor.dtype)).itemsize)
 
 
 def _calls_kernels(function: Any) -> bool:
@@ -217,9 +110,9 @@ def _operator(value: Any) -> str:
     return str(value.op.name) if isinstance(value, ir.Call) and isinstance(value.op, ir.Op) else ""
 
 
-def _read(function: Any, constants: Shelf) -> _Program:
-    inputs = [_Input(place, variable.ty) for place, variable in enumerate(function.params)]
-    program = _Program(inputs)
+def _read(function: Any, constants: Shelf) -> Program:
+    inputs = [Given(place, variable.ty) for place, variable in enumerate(function.params)]
+    program = Program(inputs)
     values: dict[Any, Any] = dict(zip(function.params, inputs, strict=True))
 
     def value(expression: Any) -> Any:
@@ -231,7 +124,7 @@ def _read(function: Any, constants: Shelf) -> _Program:
 
     def argument(expression: Any) -> Any:
         found = value(expression)
-        return _placed(found.value, constants) if isinstance(found, ir.GenericConst) else found
+        return placed(found.value, constants) if isinstance(found, ir.GenericConst) else found
 
     for binding in _bindings(function):
         made, type = binding.value, binding.var.ty
@@ -258,10 +151,10 @@ def _read(function: Any, constants: Shelf) -> _Program:
     return program
 
 
-def _emit(builder: Any, name: str, program: _Program, constants: Any) -> None:
+def _emit(builder: Any, name: str, program: Program, constants: Any) -> None:
     """Adds the functions of the virtual machine that `name` becomes. constants: held by these, or the type of what is
     given to them."""
-    workspace, outputs = _bytes_type(program.workspace_bytes), _bytes_type(program.output_bytes)
+    workspace, outputs = bytes_type(program.workspace_bytes), bytes_type(program.output_bytes)
     given = [relax.Var("constants", constants)] if program.by_bytes else []
     with builder.function(name + MEMORY, given):
         held = [*(given or [constants]), _tensor(builder, _storage(builder, workspace), workspace)]
@@ -289,7 +182,7 @@ def _tensor(builder: Any, storage: Any, type: Any, offset: int = 0) -> Any:
     return builder.emit(relax.op.memory.alloc_tensor(storage, offset, type.shape, str(type.dtype)))
 
 
-def _prefetches(program: _Program, constants: Shelf, prefetching: Collection[str]) -> list[tuple[_Packed, ...]]:
+def _prefetches(program: Program, constants: Shelf, prefetching: Collection[str]) -> list[tuple[Packed, ...]]:
     """What each call takes besides: if its kernel fetches, what later ones read, and how many lines of a cache that is.
 
     It begins where the call before has ended, LEAD_BYTES after the beginning of the call's own weights or at their end.
@@ -299,35 +192,38 @@ def _prefetches(program: _Program, constants: Shelf, prefetching: Collection[str
         return [() for _ in program.calls]
     begins, lines, end = [], [], 0
     for _, arguments in reversed(program.calls):
-        held = max((each for each in arguments if isinstance(each, _Packed)), key=lambda each: each.size, default=None)
+        held = max((each for each in arguments if isinstance(each, Packed)), key=lambda each: each.size, default=None)
         begin = end if held is None else held.offset + min(held.size, LEAD_BYTES)
         lines.append(min(max(end - begin, 0), FAR - 1) // LINE_BYTES if constants.size > LEAD_BYTES else 0)
         begins.append(begin)
         end = begin
     counts = constants.place(constants.put(np.array(lines, np.int32)))
     made = [
-        (_Packed(begin, LINE_BYTES * count), _Packed(counts + COUNT_BYTES * i, COUNT_BYTES))
+        (Packed(begin, LINE_BYTES * count), Packed(counts + COUNT_BYTES * i, COUNT_BYTES))
         for i, (begin, count) in enumerate(zip(begins, lines, strict=True))
     ]
     return [each if kernel in prefetching else () for each, (kernel, _) in zip(made[::-1], program.calls, strict=True)]
 
 
-def _calls(program: _Program, constant_bytes: int, prefetches: Sequence[tuple[_Packed, ...]]) -> Calls:
+def _calls(program: Program, constant_bytes: int, prefetches: Sequence[tuple[Packed, ...]]) -> Calls:
     # The caller's memory begins anywhere.
-    parameters = [_buffer(type, taken, _item_bytes(type)) for taken, type in program.taken]
-    places, _ = side_by_side(_bytes(each.type) for each in program.inputs)
+    parameters = [_buffer(type, taken, item_bytes(type)) for taken, type in program.taken]
+    places, _ = side_by_side(bytes_of(each.type) for each in program.inputs)
     constants = len(parameters)
     workspace, outputs = constants + 1, constants + 2
     sizes = {"constants": constant_bytes, "workspace": program.workspace_bytes, "outputs": program.output_bytes}
-    parameters += [_buffer(_bytes_type(size), name) for name, size in sizes.items()]
+    parameters += [_buffer(bytes_type(size), name) for name, size in sizes.items()]
 
     def pointer(argument: Any) -> Pointer:
         match argument:
-            case _Input():
+            case Given():
                 return Pointer(0, places[argument.place]) if program.by_bytes else Pointer(argument.place)
-            case _Packed():
+            case Part():
+                whole = pointer(argument.held)
+                return Pointer(whole.parameter, whole.offset + argument.offset)
+            case Packed():
                 return Pointer(constants, argument.offset)
-            case _Memory():
+            case Made():
                 return Pointer(workspace if argument.place is None else outputs, argument.offset)
         raise TypeError(f"{argument} is no memory")
 
@@ -342,15 +238,3 @@ def _calls(program: _Program, constant_bytes: int, prefetches: Sequence[tuple[_P
 def _buffer(type: Any, name: str, alignment: int = ALIGNMENT) -> Any:
     shape = [int(length) for length in type.shape]
     return tirx.decl_buffer(shape, str(type.dtype), name, data_alignment=alignment)
-
-
-def _bytes_type(size: int) -> Any:
-    return relax.TensorType([max(size, 1)], "uint8")
-
-
-def _bytes(type: Any) -> int:
-    return math.prod(int(length) for length in type.shape) * _item_bytes(type)
-
-
-def _item_bytes(type: Any) -> int:
-    return np.dtype(str(type.dtype)).itemsize

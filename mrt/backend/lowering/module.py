@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,10 @@ import tvm
 from tvm import relax
 
 from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
-from mrt.backend.lowering.plan_calls import Constants, constant_of, plan_calls
+from mrt.backend.link.program import Program
+from mrt.backend.lowering.plan_calls import Constants, PlannedCalls, constant_of, plan_calls
 from mrt.backend.lowering.region import Copy
+from mrt.backend.lowering.stretches import Stretch, StretchedCalls, in_stretches, program_of
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import Shelf
 from mrt.backend.memory.storage import Storage
@@ -19,7 +23,8 @@ from mrt.backend.rewrites.known_bounds import NOTHING, Bounds
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
 from mrt.compilation import NATIVE, Target
 from mrt.runtime import REQUEST
-from mrt.symbol import Graph, Symbol
+from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol.rebatch import batch_of
 
 Recall = Callable[[str, Any, Callable[[], Any]], Any]
 ROOM = 2
@@ -59,6 +64,8 @@ class ModuleBuilder:
         self._functions: dict[Any, Any] = {}
         self._needs_tiles = False
         self._constants: Constants = {}
+        self._stretched: dict[str, StretchedCalls] = {}
+        self._put: dict[tuple[Any, ...], Any] = {}
         self.shelf = Shelf()
         """Where the constants of all functions lie."""
 
@@ -98,6 +105,47 @@ class ModuleBuilder:
                 emitted = self._builder.emit_output(self._wrap_results(relax.Tuple(found)))
             self._builder.emit_func_output(emitted)
         return [storage for _, storage in plan.results]
+
+    def add_batch(self, graph: Graph, name: str, known: Bounds, near: int) -> None:
+        """Adds the function as `add` does; one core runs its batch in stretches where that is likely to be faster.
+
+        near: bytes of the core's cache beyond which data is far.
+        """
+        if not self.shelf.size:
+            self.reserve(sum(value.nbytes for value in graph.parameters.values()))
+
+        def plan(sized: Graph, bounds: Bounds) -> PlannedCalls:
+            def add_function(*asked: Any) -> Any:
+                return asked
+
+            return plan_calls(sized, self._machine, add_function, self._constants, bounds, put=self._put_once)
+
+        many = self._machine.is_serial and batch_of(graph) > 1
+        stretched = in_stretches(graph, known, plan, near) if many else None
+        if stretched is None:
+            self.add(graph, name, known)
+            return
+        made = [
+            Stretch(
+                each.samples,
+                [replace(call, function=self._add_function(*call.function)) for call in each.calls],
+                each.places,
+            )
+            for each in stretched.stretches
+        ]
+        self._stretched[name] = replace(stretched, stretches=made)
+
+    @property
+    def programs(self) -> dict[str, Program]:
+        """What those functions do that run in stretches, which the module lacks."""
+        return {name: program_of(stretched, self.shelf) for name, stretched in self._stretched.items()}
+
+    def _put_once(self, array: Array) -> Any:
+        """TVM's tensor of a copy of an array; plans of several batches have most constants in common."""
+        key = array.shape, str(array.dtype), hashlib.sha256(np.ascontiguousarray(array)).digest()
+        if key not in self._put:
+            self._put[key] = self.shelf.put(array)
+        return self._put[key]
 
     def reserve(self, size: int) -> None:
         """Makes room for the constants of so many bytes of parameters, of all graphs, before the first is added."""
