@@ -188,7 +188,7 @@ def _quantize(work: Work) -> Work:
     give_back_freed()
     observed = chosen.observed
     with work.report.progress("make integers", 0):
-        integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed)
+        integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed, work.executor)
     notes = (*work.notes, *chosen.notes)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph, work.original)
     give_back_freed()

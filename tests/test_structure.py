@@ -90,7 +90,7 @@ QUANTIZATION = tuple(
         "algorithms.gptq_rounding",
         "algorithms.least_error_rounding",
         "algorithms.nearest_rounding algorithms.max_range algorithms.percentile_range algorithms.historical_range "
-        "algorithms.least_error_range algorithms.integer_least_squares",
+        "algorithms.least_error_range algorithms.integer_least_squares algorithms.layer_memory",
         "algorithms.algorithm",
         "constant_grids options granularity cost exact_integers",
         "quantizer remedies",

@@ -12,17 +12,16 @@ import numpy as np
 from expansions.reduction.cuts import Cut, cuts, weight_ends
 from expansions.reduction.emission import emit
 from expansions.reduction.form import Form
-from expansions.reduction.operands import Operands
+from expansions.reduction.operands import Operands, Reach
 from expansions.reduction.partial_sums import PartialSums
 from expansions.trained_weight import trained_weight
-from mrt.calibration import Calibration
 from mrt.errors import QuantizationError
-from mrt.quantization.algorithms.algorithm import Rounding, find_algorithm
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
-from mrt.quantization.integer.weights import Accumulator, QuantizedWeight, quantize_weight, with_correction_room
+from mrt.quantization.integer.rounder import Asked, Rounder
+from mrt.quantization.integer.weights import Accumulator, QuantizedWeight, with_correction_room
 from mrt.quantization.options import WeightConfig
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
@@ -53,7 +52,7 @@ def expand_reduction(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBui
     given = trained_weight(plan[op.inputs[1]].constant, op, form.rows, builder)
     data = inputs.quantized(0)
     operands = Operands(op, data, builder.bounds(data.symbol), form.rows(inputs.parameter(1)), form)
-    choice = _Choice(operands, plan, builder.observed)
+    choice = _Choice(operands, plan, builder.rounder)
     sums, notes = choice.of_most_bits() if given is None else choice.of_given(given)
     builder.notes.extend(f"{op.name} ({op.op}): {note}" for note in notes)
     weight = sums.weight  # alone: whoever keeps the function keeps nothing else of the expansion
@@ -62,12 +61,31 @@ def expand_reduction(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBui
 
 
 @dataclass(frozen=True, eq=False)
+class _Magnitudes:
+    """From the centred integers of a weight to the largest |accumulators|, (O,), in steps of 2^shift.
+
+    terms: how many partial sums are added. corrects: whether a correction of the bias may come on top.
+    """
+
+    reach: Reach
+    shift: int
+    terms: int
+    corrects: bool
+
+    def __call__(self, centred: Array) -> Array:
+        interval = self.reach(centred)
+        largest = np.maximum(np.abs(interval.lo), np.abs(interval.hi)).reshape(-1)
+        shifted = largest if not self.shift else (largest >> self.shift) + self.terms
+        return np.broadcast_to(with_correction_room(shifted) if self.corrects else shifted, (len(centred),))
+
+
+@dataclass(frozen=True, eq=False)
 class _Choice:
     """What fits 32 bits of the ways to quantize and to slice a reduction, and a note for all that this costs."""
 
     operands: Operands
     plan: Plan
-    observed: Calibration
+    rounder: Rounder
 
     def of_most_bits(self) -> tuple[PartialSums, list[str]]:
         """With the most bits of the weights that fit, whole if possible; QuantizationError where none do."""
@@ -123,19 +141,10 @@ class _Choice:
 
     def _quantized(self, options: WeightConfig, cut: Cut) -> QuantizedWeight:
         operands = self.operands
-
-        def magnitudes(integers: Array) -> Array:
-            interval = operands.reached(integers)
-            largest = np.maximum(np.abs(interval.lo), np.abs(interval.hi)).reshape(-1)
-            shifted = largest if not cut.shift else (largest >> cut.shift) + cut.terms
-            return np.broadcast_to(self._with_room(shifted), (operands.output_count,))
-
-        step, ends = operands.step * 2.0**cut.shift, weight_ends(operands, options)
-        rounding = find_algorithm(Rounding, options.rounding)
-        rounded = rounding.of_layer(operands.op, self.observed)
-        covering = rounding.covering(operands.op, self.observed, options)
-        accumulator = Accumulator(step, self._wanted, self._bias, magnitudes)
-        return quantize_weight(operands.weight, options, ends, accumulator, rounded, covering)
+        magnitudes = _Magnitudes(operands.reach, cut.shift, cut.terms, self.plan.config.corrects_biases)
+        accumulator = Accumulator(operands.step * 2.0**cut.shift, self._wanted, self._bias, magnitudes)
+        asked = Asked(operands.weight, options, weight_ends(operands, options), accumulator)
+        return self.rounder(operands.op, asked)
 
     @cached_property
     def _joins_exactly(self) -> bool:

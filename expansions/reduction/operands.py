@@ -13,6 +13,25 @@ from mrt.symbol import Array, Interval, Symbol
 
 
 @dataclass(frozen=True, eq=False)
+class Reach:
+    """From the centred integers of a weight to the accumulator's interval, for each output channel.
+
+    bounds: of the integers of the data. factors: by which products of each data channel are multiplied.
+    """
+
+    form: Form
+    bounds: Interval
+    zero_points: Array
+    factors: Array
+
+    def __call__(self, centred: Array) -> Interval:
+        data = self.bounds.map(lambda bound: (bound - self.zero_points) * self.factors)
+        weight = Interval.constant(self.form.weight(centred, self.form.groups))
+        bounds: Interval = self.form.operator.bounds(data, weight)
+        return bounds.reduced([self.form.channel_axis])
+
+
+@dataclass(frozen=True, eq=False)
 class Operands:
     """op: the reduction. bounds: of the integers of the data. weight: float, its output channels first, (O, I, ...)."""
 
@@ -82,10 +101,11 @@ class Operands:
         each = np.broadcast_to(values.reshape(-1), (self.channels,)).reshape(groups, -1)
         return np.repeat(np.repeat(each, outputs // groups, axis=0), self.columns_per_channel, axis=1)
 
+    @property
+    def reach(self) -> Reach:
+        """What the accumulator reaches."""
+        return Reach(self.form, self.bounds, self.data.zero_points, self.summed_factors)
+
     def reached(self, centred: Array) -> Interval:
         """The accumulator's interval, for each output channel, for a weight of these centred integers."""
-        factors, zero_points = self.summed_factors, self.data.zero_points
-        data = self.bounds.map(lambda bound: (bound - zero_points) * factors)
-        weight = Interval.constant(self.form.weight(centred, self.form.groups))
-        bounds: Interval = self.form.operator.bounds(data, weight)
-        return bounds.reduced([self.form.channel_axis])
+        return self.reach(centred)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from mrt.calibration import Calibration, Range
 from mrt.collector import give_back_freed, paused_collector
-from mrt.errors import QuantizationError
-from mrt.quantization.algorithms.algorithm import Rounding, find_algorithm
+from mrt.errors import MRTError, QuantizationError
+from mrt.execution import THREADS, Executor
+from mrt.quantization.algorithms.algorithm import Apart, Rounding, find_algorithm
 from mrt.quantization.algorithms.channel_choice import resolve_granularity
 from mrt.quantization.constant_grids import fold_constants
 from mrt.quantization.expansion import Inputs, check_covered, expansion_of
 from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.integer_graph import IntegerGraph, input_target
 from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.integer.rounder import Asked, Rounder
+from mrt.quantization.integer.weights import QuantizedWeight
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.plan.concat_parts import part_notes
 from mrt.quantization.plan.lost_values import fixed_output_note, unresolved_range_notes
@@ -43,17 +47,19 @@ def expand_graph(
     config: QuantizationConfig,
     corrections: Mapping[str, Array] | None = None,
     observed: Calibration | None = None,
+    executor: Executor = THREADS,
 ) -> IntegerGraph:
     """The integer form of a prepared float graph.
 
     corrections: by the name of a reduction, what is added to its real output: float64 (O,), one for each output
-    channel. observed: what the algorithms that `config` names need besides ranges.
+    channel. observed: what the algorithms that `config` names need besides ranges. executor: see `round_ahead`.
 
     Raises UnsupportedOperatorError listing every operator without an integer form, and QuantizationError naming the
     symbol that does not fit 32 bits, or whose correction does not fit it.
     """
-    corrections = corrections or {}
-    expander = Expander(plan_graph(graph, calibrated, config), observed)
+    corrections, planned = corrections or {}, plan_graph(graph, calibrated, config)
+    round_ahead(planned, observed, executor)
+    expander = Expander(planned, observed)
     for name in corrections:
         if name not in expander.graph.by_name:
             raise QuantizationError(f"a correction is given for {name}, which the graph does not have")
@@ -107,11 +113,14 @@ class Expander:
     Between two of them what was made so far can be run, and a reduction's output be corrected by what that shows.
     """
 
-    def __init__(self, planned: PlannedGraph, observed: Calibration | None = None) -> None:
+    def __init__(
+        self, planned: PlannedGraph, observed: Calibration | None = None, rounder: Rounder | None = None
+    ) -> None:
+        """rounder: who quantizes weights; by default as the configuration asks for."""
         self.plan = planned.plan
         self.graph = planned.plan.graph
         """The float graph, its quantized constants as parameters: the symbols that `expand` takes."""
-        self.builder = IntegerBuilder(self.graph.by_name, observed)
+        self.builder = IntegerBuilder(self.graph.by_name, observed, rounder)
         self.builder.notes += planned.notes
         self._ranges = planned.ranges
         self._wide: dict[Symbol, Quantized] = {}
@@ -240,8 +249,14 @@ class RoundedWeights(Mapping[str, Array]):
         return len(self._made)
 
 
-def rounded_weights(planned: PlannedGraph, observed: Calibration | None = None) -> RoundedWeights:
-    """What the integer weight of every reduction stands for; raises what `expand_graph` does."""
+def rounded_weights(
+    planned: PlannedGraph, observed: Calibration | None = None, executor: Executor = THREADS
+) -> RoundedWeights:
+    """What the integer weight of every reduction stands for; raises what `expand_graph` does.
+
+    executor: see `round_ahead`.
+    """
+    round_ahead(planned, observed, executor)
     expander = Expander(planned, observed)
     found: dict[str, Callable[[], Array]] = {}
     for symbol in expander.graph.operators:
@@ -252,3 +267,70 @@ def rounded_weights(planned: PlannedGraph, observed: Calibration | None = None) 
     del expander  # whose symbols and their bounds take more than the integers
     give_back_freed()
     return RoundedWeights(found)
+
+
+MUCH = 2.0**32
+"""Multiplications from which weights are rounded ahead: less takes no longer than to find out at which scales."""
+
+
+def round_ahead(planned: PlannedGraph, observed: Calibration | None, executor: Executor) -> None:
+    """Has weights rounded that take long, many layers at once: expansions that follow find them done.
+
+    The scales of a layer follow from the bounds of what it reads, and so from the weights before it. An expansion by
+    which all weights are rounded to the nearest goes ahead and says which scales these will be. Where they come to be
+    others, the layer is rounded when it is expanded: integers are the same in any case.
+    """
+    if executor.width < 2 or observed is None:
+        return
+    apart = _apart(planned.plan, observed)
+    if sum(each.work for each in apart.values()) < MUCH:
+        return
+    for name, found in executor.in_order(_rounded_apart, _ahead(planned, observed, apart)):
+        layer, options = planned.plan.graph.by_name[name], planned.plan.config.weight_of(name)
+        find_algorithm(Rounding, options.rounding).take(layer, observed, found)
+    give_back_freed()
+
+
+def _apart(plan: Plan, observed: Calibration) -> dict[str, Apart]:
+    """What rounds the weights of layers apart from the others, by name, where that pays."""
+    found: dict[str, Apart] = {}
+    for layer in plan.graph.operators:
+        if layer.channel_axis is not None and plan[layer.inputs[1]].constant is None:
+            options = plan.config.weight_of(layer.name)
+            apart = find_algorithm(Rounding, options.rounding).apart(layer, observed, options)
+            found |= {} if apart is None else {layer.name: apart}
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Layer:
+    """A layer whose weight is to be rounded, for all that is asked."""
+
+    name: str
+    apart: Apart
+    asked: tuple[Asked, ...]
+
+
+def _rounded_apart(layer: _Layer) -> tuple[str, Any]:
+    for asked in layer.asked:
+        asked.quantized(layer.apart.integers, layer.apart.covering(asked.options))
+    return layer.name, layer.apart.found()
+
+
+def _ahead(planned: PlannedGraph, observed: Calibration, apart: Mapping[str, Apart]) -> Iterator[_Layer]:
+    """The layers, with what an expansion asks for whose weights are rounded to the nearest."""
+    pending: list[Asked] = []
+
+    def nearest(layer: Symbol, asked: Asked) -> QuantizedWeight:
+        pending.append(asked)
+        return asked.quantized()
+
+    expander = Expander(planned, observed, nearest)
+    for symbol in expander.graph.operators:
+        try:
+            expander.expand(symbol)
+        except MRTError:  # of which the expansion that follows will tell
+            return
+        if symbol.name in apart:
+            yield _Layer(symbol.name, apart[symbol.name], tuple(pending))
+        pending.clear()

@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from mrt.algorithm_registry import algorithm, find_algorithm
 from mrt.calibration import Calibration, CalibrationConfig, Channels, Needs, Range
@@ -32,6 +32,7 @@ from mrt.symbol import Array, Graph, Runner, Symbol
 
 __all__ = [
     "Algorithm",
+    "Apart",
     "AtShares",
     "BiasCorrection",
     "Changed",
@@ -118,6 +119,24 @@ Covering = Callable[[AtShares], Array]
 """Finds the shares, float64 (O,) and positive, at which a weight loses least: what lies beyond them saturates."""
 
 
+class Apart(Protocol):
+    """What rounds the weight of one layer and depends on nothing else; it is sent to whoever does."""
+
+    @property
+    def work(self) -> float:
+        """About how many multiplications it takes."""
+
+    @property
+    def integers(self) -> Rounded:
+        """As `Rounding.of_layer`."""
+
+    def covering(self, options: WeightConfig) -> Covering | None:
+        """As `Rounding.covering`."""
+
+    def found(self) -> Any:
+        """What was found since it was made: data, for `Rounding.take`."""
+
+
 class Rounding(Algorithm, ABC):
     """Rounds the weights of reductions.
 
@@ -148,6 +167,14 @@ class Rounding(Algorithm, ABC):
     def crosses(self, options: WeightConfig) -> bool:
         """Whether it needs the products of what the layer reads with what it gives, among its moments."""
         return False
+
+    def apart(self, layer: Symbol, observed: Calibration, options: WeightConfig) -> Apart | None:
+        """What rounds the layer's weight apart from all others, in another process too; None where that does not pay,
+        or was done. What it has found is handed to `take`."""
+        return None
+
+    def take(self, layer: Symbol, observed: Calibration, found: Any) -> None:
+        """Keeps what `apart` has found, for when `of_layer` and `covering` are asked: they give the same without."""
 
     def notes(self, layers: Sequence[Symbol], observed: Calibration) -> tuple[str, ...]:
         """What a reader of the model should know of how these layers, all that name it, were rounded."""

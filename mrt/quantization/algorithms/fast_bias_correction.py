@@ -8,6 +8,7 @@ import numpy as np
 
 from mrt.calibration import Calibration
 from mrt.collector import give_back_freed
+from mrt.execution import THREADS, Executor
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
 from mrt.quantization.algorithms.bias_correction import mean_of, means_around_reductions, read_by
 from mrt.quantization.expand import plan_graph, rounded_weights
@@ -25,10 +26,12 @@ class FastBiasCorrection(BiasCorrection):
     def corrections(
         self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
     ) -> dict[str, Array]:
-        return fast_corrections(graph, observed, config)
+        return fast_corrections(graph, observed, config, samples.executor)
 
 
-def fast_corrections(graph: Graph, observed: Calibration, config: QuantizationConfig) -> dict[str, Array]:
+def fast_corrections(
+    graph: Graph, observed: Calibration, config: QuantizationConfig, executor: Executor = THREADS
+) -> dict[str, Array]:
     """The shift that the rounding of the weights makes, from the calibrated mean of each input channel.
 
     E[Y] - E[Y'] = (W - W') E[x] for Y = W x and Y' = W' x, W' being what the integer weight stands for. Source:
@@ -37,7 +40,7 @@ def fast_corrections(graph: Graph, observed: Calibration, config: QuantizationCo
     of x itself, its saturation among them, do not show.
     """
     planned = plan_graph(graph, observed.ranges, config)
-    return shifts_of(planned.plan.graph, observed, rounded_weights(planned, observed))
+    return shifts_of(planned.plan.graph, observed, rounded_weights(planned, observed, executor))
 
 
 def shifts_of(graph: Graph, observed: Calibration, weights: Mapping[str, Array]) -> dict[str, Array]:

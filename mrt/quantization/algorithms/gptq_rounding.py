@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -31,6 +31,7 @@ from mrt.quantization.algorithms.integer_least_squares import (
     projections,
     successive,
 )
+from mrt.quantization.algorithms.layer_memory import Found, Memory, Place
 from mrt.quantization.algorithms.least_error_rounding import least_error_shares
 from mrt.quantization.algorithms.nearest_rounding import nearest_integers
 from mrt.quantization.options import WeightConfig
@@ -44,8 +45,6 @@ LEAST_DAMPING, DAMPING = 0.05, 0.3
 ROUNDS_AT_FEW_BITS, ROUNDS, FEW_SWEEPS = 2, 1, 3
 """How often the scale is fitted to the integers, and these to the scale; and how many sweeps that takes at 6 bits and
 more, where little is left to gain."""
-RESULTS = 8
-"""How many of a layer's weights and shares are kept for when they are asked for again."""
 CHEAP, DEAR = 2**26, 2**28
 """Multiplications of H with all weights of a layer. Above CHEAP, scales of weights of 6 bits and more are those of the
 largest weight and descent is one sweep, above DEAR none; under 6 bits every COARSER-th share is tried above DEAR."""
@@ -85,6 +84,15 @@ class GptqRounding(Rounding):
             return lambda at: known.shares(at, options)
         return least_error_shares(options) if options.bits < FEW_BITS else None
 
+    def apart(self, layer: Symbol, observed: Calibration, options: WeightConfig) -> _Layer | None:
+        known = _known(layer, observed)
+        return None if known is None or known.memory.results else _Layer(known.moments, Memory(made={}), options.bits)
+
+    def take(self, layer: Symbol, observed: Calibration, found: Mapping[Place, Found]) -> None:
+        known = _known(layer, observed)
+        if known is not None:
+            known.memory.ahead.update(found)
+
     def notes(self, layers: Sequence[Symbol], observed: Calibration) -> tuple[str, ...]:
         """What was gained, and which layers were left alone."""
         if observed.moments is None:
@@ -104,36 +112,17 @@ class GptqRounding(Rounding):
         return tuple(found)
 
 
-@dataclass
-class _Memory:
-    """What was found of a layer already, as it is asked for by each graph that is expanded.
-
-    results: by what was asked. start: what was found when scales were chosen: the integers less their zero point, like
-    the target. nearest, least: the error of rounding to the nearest at the scale of the largest weight,
-    and that of the integers found last, of all channels.
-    """
-
-    results: dict[bytes, Array] = field(default_factory=dict)
-    start: Array | None = None
-    nearest: float = math.nan
-    least: float = math.nan
-
-    @property
-    def gain(self) -> float | None:
-        """In dB; None where there was no error."""
-        return 10 * math.log10(self.nearest / self.least) if self.nearest > 0 and self.least > 0 else None
-
-    def kept(self, key: bytes, result: Array) -> Array:
-        """`result`, kept with the latest RESULTS."""
-        self.results[key] = result
-        while len(self.results) > RESULTS:
-            self.results.pop(next(iter(self.results)))
-        return result
+_MEMORIES: WeakKeyDictionary[LayerMoments, Memory] = WeakKeyDictionary()
 
 
-_MEMORIES: WeakKeyDictionary[LayerMoments, _Memory] = WeakKeyDictionary()
-_METRICS: WeakKeyDictionary[LayerMoments, Metric] = WeakKeyDictionary()
-"""Of the layer asked about last alone, since they are large."""
+class _Latest(threading.local):
+    """The metric of the layer that a thread was asked about last: they are large."""
+
+    def __init__(self) -> None:
+        self.metrics: WeakKeyDictionary[LayerMoments, Metric] = WeakKeyDictionary()
+
+
+_LATEST = _Latest()
 
 
 def _known(layer: Symbol, observed: Calibration) -> _Layer | None:
@@ -145,61 +134,85 @@ def _known(layer: Symbol, observed: Calibration) -> _Layer | None:
             f"gathered; give calibration data"
         )
     moments = known.layers.get(layer.name)
-    return None if moments is None else _Layer(moments, _MEMORIES.setdefault(moments, _Memory()))
+    return None if moments is None else _Layer(moments, _MEMORIES.setdefault(moments, Memory()))
 
 
 @dataclass(frozen=True, eq=False)
 class _Layer:
-    """A layer whose weight is rounded."""
+    """A layer whose weight is rounded. bits: at which it will be, as far as that is known."""
 
     moments: LayerMoments
-    memory: _Memory
+    memory: Memory
+    bits: int = 0
+
+    @property
+    def work(self) -> float:
+        """About how many multiplications it takes at `bits`: a half for each share, one for each sweep."""
+        if not self._tries_scales(self.bits):
+            return self._work * (1.5 if self._work <= DEAR else 0.5)
+        return self._work * (len(self._tried(self.bits)) / 2 + FEW_SWEEPS)
+
+    def covering(self, options: WeightConfig) -> Covering:
+        """Finds `shares`."""
+        return lambda at: self.shares(at, options)
+
+    def found(self) -> dict[Place, Found]:
+        """All that was found here."""
+        return dict(self.memory.made or {})
 
     def integers(self, weight: UnroundedWeight) -> Array:
         """The integers at settled scales: of those found and the nearest, for each channel, the ones that err less."""
-        key = _key(weight)
-        if key not in self.memory.results:
-            target, steps = self._target(weight), self._steps([weight])
-            nearest = steps.nearest(self._columns(weight.values))
-            errors = self.metric.of(target - steps.real(nearest))
-            found, least = self._found(target, steps, weight)
-            behind = self._of_outputs(least) > self._of_outputs(errors)
-            found = np.where(self._for_parts(behind)[:, None], nearest, found)
-            if not self._tries_scales(weight):
-                self.memory.nearest = float(errors.sum())
-            self.memory.least = float(np.minimum(self._of_outputs(least), self._of_outputs(errors)).sum())
-            integers = self.moments.by_output(found).reshape(weight.values.shape)
-            self.memory.kept(key, integers.astype(narrowest_dtype(weight.lo, weight.hi)))
-        return self.memory.results[key]
+        return self.memory.answer(_key(weight), lambda: self._rounded(weight))
+
+    def _rounded(self, weight: UnroundedWeight) -> Found:
+        target, steps = self._target(weight), self._steps([weight])
+        nearest = steps.nearest(self._columns(weight.values))
+        errors = self.metric.of(target - steps.real(nearest))
+        found, least = self._found(target, steps, weight)
+        behind = self._of_outputs(least) > self._of_outputs(errors)
+        found = np.where(self._for_parts(behind)[:, None], nearest, found)
+        integers = self.moments.by_output(found).reshape(weight.values.shape)
+        return Found(
+            integers.astype(narrowest_dtype(weight.lo, weight.hi)),
+            nearest=None if self._tries_scales(_bits(weight)) else float(errors.sum()),
+            least=float(np.minimum(self._of_outputs(least), self._of_outputs(errors)).sum()),
+        )
 
     def shares(self, at: AtShares, options: WeightConfig) -> Array:
         """The shares of the largest weight that scales cover at the least error, (O,)."""
         whole = at(np.ones(self._outputs))
-        if not self._tries_scales(whole):
+        if not self._tries_scales(_bits(whole)):
             return np.ones(self._outputs)
-        key = _key(whole) + options.scales.encode()
-        if key in self.memory.results:
-            return self.memory.results[key]
+        return self.memory.answer(_key(whole) + options.scales.encode(), lambda: self._chosen(whole, at, options))
+
+    def _chosen(self, whole: UnroundedWeight, at: AtShares, options: WeightConfig) -> Found:
         target, steps = self._target(whole), self._steps([whole])
-        self.memory.nearest = float(
-            self.metric.of(target - steps.real(steps.nearest(self._columns(whole.values)))).sum()
-        )
-        tried = SHARES_AT_FEW_BITS[:: 1 if self._work <= DEAR else COARSER] if _bits(whole) < FEW_BITS else SHARES
+        nearest = float(self.metric.of(target - steps.real(steps.nearest(self._columns(whole.values)))).sum())
+        tried = self._tried(_bits(whole))
         errors = np.stack(list(self._errors(target, at, tried)))
         if options.scales == "layer":
-            return self.memory.kept(key, np.full(self._outputs, tried[errors.sum(axis=1).argmin()]))
-        return self.memory.kept(key, self._fitted(target, at, tried[errors.argmin(axis=0)]))
+            return Found(np.full(self._outputs, tried[errors.sum(axis=1).argmin()]), nearest=nearest)
+        shares, start = self._fitted(target, at, tried[errors.argmin(axis=0)])
+        lo, hi = int(start.min(initial=0)), int(start.max(initial=0))
+        return Found(shares, start.astype(narrowest_dtype(lo, hi)), nearest)
 
-    def _tries_scales(self, weight: UnroundedWeight) -> bool:
+    def _tried(self, bits: int) -> Array:
+        """The shares that are tried."""
+        if bits >= FEW_BITS:
+            return SHARES
+        return SHARES_AT_FEW_BITS[:: 1 if self._work <= DEAR else COARSER]
+
+    def _tries_scales(self, bits: int) -> bool:
         """Whether scales other than that of the largest weight are tried: they gain little at many bits."""
-        return _bits(weight) < FEW_BITS or self._work <= CHEAP
+        return bits < FEW_BITS or self._work <= CHEAP
 
     def _found(self, target: Array, steps: Steps, weight: UnroundedWeight) -> tuple[Array, Array]:
         """Integers and their error, (parts, O / groups), from what choosing the scales has left or anew."""
         start = self.memory.start
-        if start is None or not self._tries_scales(weight):
+        tries_scales = self._tries_scales(_bits(weight))
+        if start is None or not tries_scales:
             start, error = successive(target, self.metric, steps)
-            if not self._tries_scales(weight):
+            if not tries_scales:
                 return (start, error) if self._work > DEAR else descend(target, self.metric, steps, start, 1)
         else:
             start = np.clip(start + steps.zero, steps.lo, steps.hi)
@@ -217,10 +230,11 @@ class _Layer:
     @property
     def metric(self) -> Metric:
         """H, with its factor."""
-        found = _METRICS.get(self.moments)
+        known = _LATEST.metrics
+        found = known.get(self.moments)
         if found is None:
-            _METRICS.clear()
-            found = _METRICS[self.moments] = Metric(self._damped())
+            known.clear()
+            found = known[self.moments] = Metric(self._damped())
         return found
 
     @property
@@ -265,8 +279,9 @@ class _Layer:
             by_share = self._of_outputs(errors).reshape(self.moments.groups, len(shares), -1)
             yield from by_share.transpose(1, 0, 2).reshape(len(shares), -1)
 
-    def _fitted(self, target: Array, at: AtShares, shares: Array) -> Array:
-        """The shares, one by one moved to where the scale fits the integers best, and these fit the scale."""
+    def _fitted(self, target: Array, at: AtShares, shares: Array) -> tuple[Array, Array]:
+        """The shares, one by one moved to where the scale fits the integers best, and these fit the scale; with the
+        integers less their zero point."""
         metric, steps = self.metric, self._steps([at(shares)])
         sweeps = _sweeps(steps)
         found, error = descend(target, metric, steps, successive(target, metric, steps)[0], sweeps)
@@ -283,8 +298,7 @@ class _Layer:
             taken = self._for_parts(better)
             found, error = np.where(taken[:, None], tried, found), np.where(taken, new, error)
             steps = self._steps([at(shares)])
-        self.memory.start = found - steps.zero
-        return shares
+        return shares, found - steps.zero
 
     def _columns(self, values: Array) -> Array:
         """(O, I, ...) as (parts, K, O / groups); where one value stands for all inputs, (parts, 1, O / groups)."""

@@ -19,7 +19,7 @@ from mrt.execution import Kept, Program
 from mrt.execution.executor import Work
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
 from mrt.quantization.algorithms.bias_correction import given_by, mean_of, means_around_reductions
-from mrt.quantization.expand import Expander, plan_graph
+from mrt.quantization.expand import Expander, plan_graph, round_ahead
 from mrt.quantization.integer.integer_graph import input_quantization
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Symbol
@@ -57,7 +57,9 @@ def sequential_corrections(
     a chunk of samples for each core; files lie in the folder for temporary files and are removed.
     """
     whole = sized(graph, samples.config.batch_size)
-    expander = Expander(plan_graph(whole, observed.ranges, config), observed)
+    planned = plan_graph(whole, observed.ranges, config)
+    round_ahead(planned, observed, samples.executor)
+    expander = Expander(planned, observed)
     whole = expander.graph
     pending = _Pending(whole, expander)
     corrections: dict[str, Array] = {}

@@ -11,6 +11,7 @@ from mrt.errors import QuantizationError
 from mrt.quantization.integer.integer_symbols import IntegerSymbols, magnitudes_like
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import Multiplier, fit_multiplier
+from mrt.quantization.integer.rounder import AsAsked, Rounder
 from mrt.quantization.quantizer import ChannelGroups, Target, quantize_parameter
 from mrt.symbol import Array, Symbol, TensorType
 from mrt.symbol.operators.activation import Clip
@@ -26,10 +27,14 @@ SAME_EXACT_SCALE = 2.0**-22
 class IntegerBuilder(IntegerSymbols):
     """Integer symbols, and what they stand for: real = scale * (q - zero_point)."""
 
-    def __init__(self, reserved: Iterable[str], observed: Calibration | None = None) -> None:
+    def __init__(
+        self, reserved: Iterable[str], observed: Calibration | None = None, rounder: Rounder | None = None
+    ) -> None:
         super().__init__(reserved)
         self.observed = observed or Calibration({})
         """What calibration observed, for algorithms that round weights."""
+        self.rounder = rounder or AsAsked(self.observed)
+        """Quantizes the weights of reductions."""
         self._requantized: dict[_Request, Quantized] = {}
         self.scales: dict[str, Array] = {}
         """The scale of every symbol that stands for real values, by name."""

@@ -332,6 +332,6 @@ def planned_weights(
     if samples.weights is None or samples.weights[0] != key:
         samples.weights = None  # before others are made, which take as much
         planned = plan_graph(graph, observed.ranges, config)
-        samples.weights = key, (planned, rounded_weights(planned, observed))
+        samples.weights = key, (planned, rounded_weights(planned, observed, samples.executor))
     found: tuple[PlannedGraph, RoundedWeights] = samples.weights[1]
     return found
