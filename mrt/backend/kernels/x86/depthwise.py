@@ -44,8 +44,8 @@ two vectors, which take three operations instead of one."""
 STRIP = 14
 """Positions of a row whose sums are in registers at most."""
 FEW_REGISTERS = 16
-"""With no more of them weights are loaded again for each strip anyway, so that all channels of a strip follow each other:
-a row of many channels would leave the first cache before the next few of them are read."""
+"""With no more of them weights are loaded again for each strip anyway, so that all channels of a strip follow each
+other: a row of many channels would leave the first cache before the next few of them are read."""
 COLUMN_DOTS: tuple[DotInstruction, ...] = (*vnni.DOTS, *avx512.DOTS, *avx2.DOTS)
 
 
