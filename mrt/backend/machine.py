@@ -31,8 +31,8 @@ DOT_FEATURES = ("avx512vnni", "avx512bw")
 SHORT_DOT_FEATURES = ("avxvnni", "avx2")
 """Those of the same dots in 256 bits."""
 ONE_INSTRUCTION = "+fast-dpwssd"
-"""Tells LLVM not to make two instructions of vpdpwssd, whose sum would be there a cycle earlier, since it is their number
-that kernels wait for."""
+"""Tells LLVM not to make two instructions of vpdpwssd, whose sum would be there a cycle earlier, since it is their
+number that kernels wait for."""
 DOT_PREFERENCES = (ONE_INSTRUCTION, "-prefer-256-bit")
 """With dots in 512 bits LLVM is to use whole registers, too, where it forms vectors itself, as kernels do."""
 

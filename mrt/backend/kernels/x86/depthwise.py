@@ -44,6 +44,9 @@ PERMUTE = "llvm.x86.avx512.permvar.qi.512"
 two vectors, which take three operations instead of one."""
 STRIP = 14
 """Positions of a row whose sums are in registers at most."""
+FEW_REGISTERS = 16
+"""With no more of them weights are loaded again for each strip anyway, so that all channels of a strip follow each
+other: a row of many channels would leave the first cache before the next few of them are read."""
 COLUMN_DOTS: tuple[DotInstruction, ...] = (*vnni.DOTS, *avx512.DOTS, *avx2.DOTS)
 
 
@@ -185,9 +188,10 @@ def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> Non
     blocks, lane = plan.split(channel, [None, lanes])
     lines, inner_lines = plan.split(line, [None, together])
     strips, inner = plan.split(row, [None, strip])
-    plan.reorder(*outer, lines, blocks, strips, inner_lines, inner, lane)
-    plan.compute_at(sums, strips, preserve_unit_loops=True)
-    parallelize(plan, [*outer, lines, blocks])
+    around = [lines, strips, blocks] if machine.registers <= FEW_REGISTERS else [lines, blocks, strips]
+    plan.reorder(*outer, *around, inner_lines, inner, lane)
+    plan.compute_at(sums, around[-1], preserve_unit_loops=True)
+    parallelize(plan, [*outer, *around[:-1]])
     if stores_packed(plan, lane):
         plan.annotate(inner_lines, Hint.PACKED_STORE, 0)
         return
