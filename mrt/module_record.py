@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
@@ -46,6 +47,8 @@ class Provenance(StrictModel):
 
     model: the digest of the quantized model. target: with the names that `native` and defaults stood for; its threads
     are the cores that code was made for. batch: samples that one call takes. workers: calls that run side by side.
+    stretches: for how many samples at once how many functions of MAIN run, one stretch after the other; none where all
+    run for the whole batch.
     """
 
     model: Digest
@@ -53,6 +56,7 @@ class Provenance(StrictModel):
     versions: Versions
     batch: Count
     workers: Count
+    stretches: tuple[tuple[Count, Count], ...] = ()
 
     @classmethod
     def from_data(cls, data: Any) -> Provenance:
@@ -173,6 +177,14 @@ def record_text(record: ModuleRecord) -> str:
             f"    model: {made.model}",
             f"    target: {' '.join(names)}, threads: {target.threads}",
             f"    batch: {made.batch}, calls side by side: {made.workers}",
+            *([f"    stretches: {_stretches(made.stretches)}"] if made.stretches else []),
             f"    versions: {versions}",
         ]
     )
+
+
+def _stretches(found: Sequence[tuple[int, int]]) -> str:
+    """Such as `42 functions by 1 sample, then 11 by 8`."""
+    (samples, count), *others = found
+    first = f"{count} function{'s' * (count > 1)} by {samples} sample{'s' * (samples > 1)}"
+    return ", then ".join([first, *(f"{count} by {samples}" for samples, count in others)])

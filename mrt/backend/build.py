@@ -126,9 +126,6 @@ def lower_model(
         )
     linker = _linker(config)
     batch = _common_batch(graph, inputs, outputs, postprocess)
-    made_from = Provenance(model=digest, target=resolved(target), versions=_versions(), batch=batch, workers=workers)
-    constants, states = _constants_in_results(graph, postprocess), _states(graph, postprocess)
-    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *constants, states, tuple(output_names))
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
     real = with_quantizers(graph, inputs, outputs, postprocess)
 
@@ -146,7 +143,23 @@ def lower_model(
 
     compiler = object_compiler(machine, objects)
     builder = lower(schedule_by_rule if tuner is None else tuner.scheduler(lower, machine), compiler.add)
+    made_from = _made_from(digest, target, batch, workers, builder.stretches(MAIN))
+    constants, states = _constants_in_results(graph, postprocess), _states(graph, postprocess)
+    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *constants, states, tuple(output_names))
     return LoweredModel(builder, {MAIN: graph, REAL: real}, machine, compiler, objects, linker, metadata)
+
+
+def _made_from(
+    digest: str, target: Target, batch: int, workers: int, stretches: tuple[tuple[int, int], ...]
+) -> Provenance:
+    return Provenance(
+        model=digest,
+        target=resolved(target),
+        versions=_versions(),
+        batch=batch,
+        workers=workers,
+        stretches=stretches,
+    )
 
 
 def _constants_in_results(graph: Graph, postprocess: Graph | None) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -10,7 +10,7 @@ import numpy as np
 from mrt.backend.build import called_objects, compiling, joined_calls, lower_model
 from mrt.backend.link.calls import SYMBOL_PREFIX
 from mrt.backend.link.kernel_cache import KernelCache
-from mrt.backend.link.one_function import FunctionMemory
+from mrt.backend.link.program import FunctionMemory
 from mrt.compilation import NATIVE, Target
 from mrt.runtime import CALLS, REQUEST, Linker, Metadata
 from mrt.symbol import Graph, TensorType

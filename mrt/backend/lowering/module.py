@@ -135,6 +135,11 @@ class ModuleBuilder:
         ]
         self._stretched[name] = replace(stretched, stretches=made)
 
+    def stretches(self, name: str) -> tuple[tuple[int, int], ...]:
+        """Of a function that runs in stretches: for how many samples at once how many functions run, in order."""
+        found = self._stretched.get(name)
+        return () if found is None else tuple((each.samples, len(each.calls)) for each in found.stretches)
+
     @property
     def programs(self) -> dict[str, Program]:
         """What those functions do that run in stretches, which the module lacks."""
@@ -142,7 +147,7 @@ class ModuleBuilder:
 
     def _put_once(self, array: Array) -> Any:
         """TVM's tensor of a copy of an array; plans of several batches have most constants in common."""
-        key = array.shape, str(array.dtype), hashlib.sha256(np.ascontiguousarray(array)).digest()
+        key = array.shape, str(array.dtype), hashlib.sha256(np.ascontiguousarray(array).data).digest()
         if key not in self._put:
             self._put[key] = self.shelf.put(array)
         return self._put[key]

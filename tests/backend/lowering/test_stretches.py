@@ -12,6 +12,7 @@ from mrt.backend import batches, build, compile_model
 from mrt.backend.batches import Traffic, stretches
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
+from mrt.module_record import record_text
 from mrt.runtime import MAIN, Module
 from mrt.symbol import Graph, GraphBuilder, TensorType
 from mrt.symbol.quantized_tensor import TensorQuantization
@@ -84,6 +85,9 @@ def test_integers_are_those_of_evaluate() -> None:
     builder.add_batch(network(BATCH), MAIN, {}, NEAR)
     assert len(builder.programs[MAIN].calls) > 7  # some functions are called several times
     module = compiled(BATCH)
+    stretches = module.record.made_from.stretches
+    assert len(stretches) > 1
+    assert f"by {stretches[-1][0]}" in record_text(module.record)
     for count in (BATCH, 3, 9):
         x = samples(count)
         wanted = network(count).evaluate({"x": x})
