@@ -173,14 +173,19 @@ def _with_enough(simulation: Simulation, exact: Trial, ordered: Sequence[_Candid
     the signal in a tensor that no product reads."""
     large = [each for each in ordered if each.alone > GOOD]
     few = simulation.affordable(max(len(large), 1), TRIED_OPERATIONS)
-    trials = [Trial(each.sites, dict.fromkeys(each.sites, MORE), exact.corrections, samples=few) for each in large]
-    left = dict(zip((each.symbol for each in large), simulation.errors(trials, exact), strict=True))
+    tried = [each for each in large if not _remains(each)]
+    trials = [Trial(each.sites, dict.fromkeys(each.sites, MORE), exact.corrections, samples=few) for each in tried]
+    left = dict(zip((each.symbol for each in tried), simulation.errors(trials, exact), strict=True))
 
     def wants_more(each: _Candidate) -> bool:
-        remains = not each.is_multiplied and each.alone * 4.0**-MORE > REMAINS
-        return remains or left.get(each.symbol, 0.0) > STAYS * each.alone
+        return _remains(each) or left.get(each.symbol, 0.0) > STAYS * each.alone
 
     return [replace(each, more=2 * MORE) if wants_more(each) else each for each in ordered]
+
+
+def _remains(each: _Candidate) -> bool:
+    """Whether MORE would leave much of the signal in a tensor that no product reads, whatever a trial says."""
+    return not each.is_multiplied and each.alone * 4.0**-MORE > REMAINS
 
 
 def _beginnings(
