@@ -1,10 +1,10 @@
 """The scheduler of Dask with as many workers as are wanted, whose parts sleep as long as real ones take.
 
     python benchmarks/simulated_cluster.py scheduler
-    python benchmarks/simulated_cluster.py workers ADDRESS COUNT
+    python benchmarks/simulated_cluster.py workers ADDRESS COUNT PREFIX
 
-Workers are Dask's own, many in one process, with comms of TCP; what they do besides waiting, such as looking at the
-memory of the process, is done seldom, since here one process does it for all.
+The scheduler, the client and the protocol are Dask's own. Workers are those of light_worker.py, many in one process,
+with comms of TCP.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import logging
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,7 +23,8 @@ from pathlib import Path
 import dask
 import numpy as np
 import psutil
-from distributed import Client, Scheduler, Worker
+from distributed import Client, Scheduler
+from light_worker import started
 from numpy.typing import NDArray
 
 from mrt.execution.cluster import Cluster
@@ -35,16 +35,10 @@ PROCESSES = 2
 AT_ONCE = 50
 """Workers of a process that start at the same time."""
 SELDOM = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": False,
-    "distributed.admin.tick.interval": "10s",
     "distributed.admin.system-monitor.interval": "60s",
-    "distributed.worker.http.routes": [],
     "distributed.scheduler.http.routes": [],
 }
+"""What the scheduler does besides, which is no work of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +127,11 @@ def simulated(count: int) -> Iterator[Simulated]:
     with ExitStack() as stack:
         scheduler, address = stack.enter_context(_process("scheduler"))
         shares = [count // PROCESSES + (place < count % PROCESSES) for place in range(PROCESSES)]
-        started = [stack.enter_context(_process("workers", address, str(share))) for share in shares if share]
+        asked = [("workers", address, str(share), str(place)) for place, share in enumerate(shares) if share]
+        processes = [stack.enter_context(_process(*arguments)) for arguments in asked]
         client = stack.enter_context(Client(address, set_as_default=False, timeout=60))
         client.wait_for_workers(count, timeout=120)
-        workers = tuple(psutil.Process(process.pid) for process, _ in started)
+        workers = tuple(psutil.Process(process.pid) for process, _ in processes)
         yield Simulated(Cluster(client), psutil.Process(scheduler.pid), workers)
 
 
@@ -168,14 +163,11 @@ async def _schedule() -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
-async def _work(address: str, count: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        options = {"nthreads": 1, "memory_limit": 0, "dashboard": False, "host": HERE, "local_directory": folder}
-        for first in range(0, count, AT_ONCE):
-            begun = [Worker(address, **options) for _ in range(min(AT_ONCE, count - first))]
-            await asyncio.gather(*begun)
-        print(count, flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+async def _work(address: str, count: int, prefix: str) -> None:
+    names = [f"{prefix}-{place}" for place in range(count)]
+    workers = await started(address, HERE, names, AT_ONCE)
+    print(len(workers), flush=True)
+    await asyncio.to_thread(sys.stdin.read)
 
 
 def main() -> None:
@@ -183,7 +175,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set(SELDOM):
-        asyncio.run(_schedule() if sys.argv[1] == "scheduler" else _work(sys.argv[2], int(sys.argv[3])))
+        asyncio.run(_schedule() if sys.argv[1] == "scheduler" else _work(sys.argv[2], int(sys.argv[3]), sys.argv[4]))
 
 
 if __name__ == "__main__":
