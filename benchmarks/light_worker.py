@@ -1,7 +1,8 @@
 """Workers of Dask that cost next to nothing, so that a thousand of them leave the scheduler a core of its own.
 
 Each has Dask's own state machine of a worker, an address, a stream to the scheduler and heartbeats. It lacks threads, a
-monitor and pages: tasks are run by the event loop, and where one sleeps its result is told so much later.
+monitor and pages: tasks are run by one event loop, and where one sleeps its result is told so much later. What workers
+give each other is handed over as it is, after as long as a network would take.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from distributed.core import ConnectionPool, Status, error_message
 from distributed.protocol import to_serialize
 from distributed.sizeof import safe_sizeof
 from distributed.versions import get_versions
-from distributed.worker import get_data_from_worker, run
+from distributed.worker import run
 from distributed.worker_state_machine import (
     AcquireReplicasEvent,
     BaseWorker,
@@ -31,7 +32,6 @@ from distributed.worker_state_machine import (
     FindMissingEvent,
     FreeKeysEvent,
     GatherDepBusyEvent,
-    GatherDepNetworkFailureEvent,
     GatherDepSuccessEvent,
     RefreshWhoHasEvent,
     RemoveReplicasEvent,
@@ -59,15 +59,20 @@ FIRST_BEAT, FIND = 0.5, 1.0
 """Seconds after which a worker is first heard of again, and in which it looks for what is missing."""
 AT_ONCE, CONNECTIONS = 50, 4096
 """How many others a worker gives something at once, as Dask's own; and how many connections a process keeps."""
+LATENCY, BANDWIDTH = 1e-3, 1e9
+"""Seconds until a worker is given something by another, and how many bytes it then gets in one, shared with those that
+get something too: a network of 10 Gbit/s."""
 
 
 class LightWorker(BaseWorker):
-    """One worker. pool: the connections that all workers of the process share."""
+    """One worker. pool, peers: the connections, and the workers by address, of all that share the event loop."""
 
-    def __init__(self, scheduler: str, host: str, name: str, pool: ConnectionPool) -> None:
+    def __init__(
+        self, scheduler: str, host: str, name: str, pool: ConnectionPool, peers: dict[str, LightWorker]
+    ) -> None:
         super().__init__(WorkerState(nthreads=1, validate=False, transfer_incoming_count_limit=AT_ONCE))
         self._giving = 0
-        self.name, self._scheduler, self._host, self._pool = name, scheduler, host, pool
+        self.name, self._scheduler, self._host, self._pool, self._peers = name, scheduler, host, pool, peers
         self._stream = BatchedSend(interval="2ms")
         self._ongoing: list[asyncio.Task[None]] = []
 
@@ -75,6 +80,7 @@ class LightWorker(BaseWorker):
         """Listens, and tells the scheduler; raises ValueError where that does not take it."""
         self._listener = await listen(f"tcp://{self._host}:0", self._serve)
         self.address = self.state.address = self._listener.contact_address
+        self._peers[self.address] = self
         comm = await connect(self._scheduler)
         await comm.write({"op": "register-worker", "reply": False, **self._facts(versions)}, serializers=["msgpack"])
         answer = await comm.read(deserializers=["msgpack"])
@@ -140,7 +146,7 @@ class LightWorker(BaseWorker):
                         self.handle_stimulus(event(**message))
 
     async def _serve(self, comm: Comm) -> None:
-        """Answers other workers, and what the scheduler asks besides."""
+        """Answers what the scheduler and the client ask besides."""
         with contextlib.suppress(OSError):
             while (message := await comm.read())["op"] != "close":
                 if message["op"] == "get_data":
@@ -152,17 +158,10 @@ class LightWorker(BaseWorker):
                     await comm.write({"status": "OK"})
 
     async def _give(self, comm: Comm, keys: Collection[Any]) -> None:
-        """Gives what it holds of these keys, unless too many others are given something."""
-        if self._giving >= AT_ONCE:
-            await comm.write({"status": "busy"})
-            return
-        self._giving += 1
-        try:
-            held = {key: to_serialize(self.state.data[key]) for key in keys if key in self.state.data}
-            await comm.write({"status": "OK", "data": held})
-            await comm.read()
-        finally:
-            self._giving -= 1
+        """Gives what it holds of these keys."""
+        held = {key: to_serialize(self.state.data[key]) for key in keys if key in self.state.data}
+        await comm.write({"status": "OK", "data": held})
+        await comm.read()
 
     async def _find(self) -> None:
         """Asks anew for what was not where the scheduler said."""
@@ -179,13 +178,17 @@ class LightWorker(BaseWorker):
         self, worker: str, to_gather: Collection[Any], total_nbytes: int, *, stimulus_id: str
     ) -> StateMachineEvent:
         told: dict[str, Any] = {"worker": worker, "total_nbytes": total_nbytes, "stimulus_id": stimulus_id}
-        try:
-            answer = await get_data_from_worker(rpc=self._pool, keys=to_gather, worker=worker, who=self.address)
-        except OSError:
-            return GatherDepNetworkFailureEvent(**told)
-        if answer["status"] == "busy":
+        peer = self._peers[worker]
+        if peer._giving >= AT_ONCE:
+            await asyncio.sleep(LATENCY)
             return GatherDepBusyEvent(**told)
-        return GatherDepSuccessEvent(data=answer["data"], **told)
+        peer._giving += 1
+        try:
+            await asyncio.sleep(LATENCY + total_nbytes * peer._giving / BANDWIDTH)
+            held = {key: peer.state.data[key] for key in to_gather if key in peer.state.data}
+        finally:
+            peer._giving -= 1
+        return GatherDepSuccessEvent(data=held, **told)
 
     async def execute(self, key: Any, *, stimulus_id: str) -> StateMachineEvent:
         task = self.state.tasks[key]
@@ -212,16 +215,22 @@ class LightWorker(BaseWorker):
 
 @contextlib.contextmanager
 def _asleep(worker: LightWorker) -> Iterator[list[float]]:
-    """Within the block work sleeps no time: filled with the seconds that it was to sleep for."""
+    """Within the block work sleeps no time, but finds that it did: filled with the seconds that it was to sleep for."""
     slept: list[float] = []
-    with patch.object(time, "sleep", slept.append), patch.object(cluster, "get_worker", lambda: worker):
+    clock = time.perf_counter
+    with (
+        patch.object(time, "sleep", slept.append),
+        patch.object(time, "perf_counter", lambda: clock() + sum(slept)),
+        patch.object(cluster, "get_worker", lambda: worker),
+    ):
         yield slept
 
 
 async def started(scheduler: str, host: str, names: Collection[str], at_once: int) -> list[LightWorker]:
     """Workers of these names, so many of them started at the same time."""
     pool = await ConnectionPool(limit=CONNECTIONS)
-    versions, workers = get_versions(), [LightWorker(scheduler, host, name, pool) for name in names]
+    peers: dict[str, LightWorker] = {}
+    versions, workers = get_versions(), [LightWorker(scheduler, host, name, pool, peers) for name in names]
     for first in range(0, len(workers), at_once):
         await asyncio.gather(*(worker.start(versions) for worker in workers[first : first + at_once]))
     return workers

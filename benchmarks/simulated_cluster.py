@@ -1,10 +1,9 @@
 """The scheduler of Dask with as many workers as are wanted, whose parts sleep as long as real ones take.
 
     python benchmarks/simulated_cluster.py scheduler
-    python benchmarks/simulated_cluster.py workers ADDRESS COUNT PREFIX
+    python benchmarks/simulated_cluster.py workers ADDRESS COUNT
 
-The scheduler, the client and the protocol are Dask's own. Workers are those of light_worker.py, many in one process,
-with comms of TCP.
+The scheduler, the client and the protocol are Dask's own. Workers are those of light_worker.py, all in one process.
 """
 
 from __future__ import annotations
@@ -30,10 +29,8 @@ from numpy.typing import NDArray
 from mrt.execution.cluster import Cluster
 
 HERE = "127.0.0.1"
-PROCESSES = 2
-"""Processes that the workers are shared out to."""
 AT_ONCE = 50
-"""Workers of a process that start at the same time."""
+"""Workers that start at the same time."""
 SELDOM = {
     "distributed.admin.system-monitor.interval": "60s",
     "distributed.scheduler.http.routes": [],
@@ -97,18 +94,18 @@ class Ballast:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A cluster, and the processes of its scheduler and of its workers."""
+    """A cluster, and the processes of its scheduler and of its workers, of all of them one."""
 
     cluster: Cluster
     scheduler: psutil.Process
-    workers: tuple[psutil.Process, ...]
+    workers: psutil.Process
 
     def used(self) -> tuple[float, float, float]:
         """Seconds of CPU so far: of this process, of the scheduler's, and of the workers'."""
-        own, scheduler, *workers = (
-            sum(process.cpu_times()[:2]) for process in (psutil.Process(), self.scheduler, *self.workers)
+        own, scheduler, workers = (
+            sum(process.cpu_times()[:2]) for process in (psutil.Process(), self.scheduler, self.workers)
         )
-        return own, scheduler, sum(workers)
+        return own, scheduler, workers
 
 
 @dataclass(frozen=True)
@@ -126,13 +123,10 @@ def simulated(count: int) -> Iterator[Simulated]:
     """A cluster of so many workers, in processes that are ended with the block."""
     with ExitStack() as stack:
         scheduler, address = stack.enter_context(_process("scheduler"))
-        shares = [count // PROCESSES + (place < count % PROCESSES) for place in range(PROCESSES)]
-        asked = [("workers", address, str(share), str(place)) for place, share in enumerate(shares) if share]
-        processes = [stack.enter_context(_process(*arguments)) for arguments in asked]
+        workers, _ = stack.enter_context(_process("workers", address, str(count)))
         client = stack.enter_context(Client(address, set_as_default=False, timeout=60))
         client.wait_for_workers(count, timeout=120)
-        workers = tuple(psutil.Process(process.pid) for process, _ in processes)
-        yield Simulated(Cluster(client), psutil.Process(scheduler.pid), workers)
+        yield Simulated(Cluster(client), psutil.Process(scheduler.pid), psutil.Process(workers.pid))
 
 
 @contextmanager
@@ -163,9 +157,8 @@ async def _schedule() -> None:
         await asyncio.to_thread(sys.stdin.read)
 
 
-async def _work(address: str, count: int, prefix: str) -> None:
-    names = [f"{prefix}-{place}" for place in range(count)]
-    workers = await started(address, HERE, names, AT_ONCE)
+async def _work(address: str, count: int) -> None:
+    workers = await started(address, HERE, [str(place) for place in range(count)], AT_ONCE)
     print(len(workers), flush=True)
     await asyncio.to_thread(sys.stdin.read)
 
@@ -175,7 +168,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set(SELDOM):
-        asyncio.run(_schedule() if sys.argv[1] == "scheduler" else _work(sys.argv[2], int(sys.argv[3]), sys.argv[4]))
+        asyncio.run(_schedule() if sys.argv[1] == "scheduler" else _work(sys.argv[2], int(sys.argv[3])))
 
 
 if __name__ == "__main__":
