@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ IMAGES = 50_000
 RANGES_BYTES, GRAM_BYTES = 200_000, 8_000_000
 SHORT = 2_000
 """Empty parts, which show what each costs."""
+WORK = ("ranges", "gram", "results", "program")
 IDEAL = 5.0
 """Seconds that simulated work takes where nothing is lost, at most."""
 
@@ -230,18 +231,25 @@ def sent(on: Simulated, size: int) -> Projected:
     return Projected(count, f"a program of {size / 1e6:g} MB", 2 * count - 1, 0.0, found[0])
 
 
-def project(workers: int, costs: Costs) -> Iterator[Projected]:
-    """What the scheduler, the reduction and the program cost, with workers that sleep as long as real ones work."""
+def project(workers: int, costs: Costs, work: Collection[str] = WORK) -> Iterator[Projected]:
+    """What the scheduler, the reduction and the program cost, with workers that sleep as long as real ones work.
+
+    work: which of WORK.
+    """
     parts = min(int(IDEAL * workers / costs.sample), IMAGES)
     size = GRAM_BYTES if workers <= 100 else GRAM_BYTES // 8
     batch = min(16 * costs.sample, IDEAL)
     with simulated(workers) as on:
         sent(on, 1_000)
-        for runs in (1, cluster.RUNS):
-            yield gathered(on, "ranges", parts, costs.sample, RANGES_BYTES, runs)
-        yield gathered(on, f"Gram totals of {size / 1e6:g} MB", parts, costs.sample, size, 1)
-        yield answered(on, f"results, parts of {batch:.1f} s", 4 * workers, batch)
-        yield sent(on, 1_000_000 if workers > 100 else 14_000_000)
+        if "ranges" in work:
+            for runs in (1, cluster.RUNS):
+                yield gathered(on, "ranges", parts, costs.sample, RANGES_BYTES, runs)
+        if "gram" in work:
+            yield gathered(on, f"Gram totals of {size / 1e6:g} MB", parts, costs.sample, size, 1)
+        if "results" in work:
+            yield answered(on, f"results, parts of {batch:.1f} s", 4 * workers, batch)
+        if "program" in work:
+            yield sent(on, 1_000_000 if workers > 100 else 14_000_000)
 
 
 def noted(found: Projected, best: dict[int, float]) -> Projected:
@@ -264,9 +272,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=2_000, help="that MobileNetV2 is calibrated on")
     parser.add_argument("--rounds", type=int, default=2, help="turns of each way")
+    parser.add_argument("--workers", type=int, nargs="*", default=[10, 100, 1000], help="simulated ones")
     parser.add_argument(
-        "--workers", type=int, nargs="*", default=[10, 100], help="simulated ones; two cores hold no 1,000"
+        "--sample", type=float, help="seconds of a sample of ResNet-50 on one core, where they are known"
     )
+    parser.add_argument("--work", nargs="*", choices=WORK, default=WORK, help="that these do")
     given = parser.parse_args()
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as name:
@@ -274,9 +284,9 @@ def main() -> None:
             measure_here(Path(name), given.samples, given.rounds)
         if not given.workers:
             return
-        costs = costs_of(Path(name), 8, 40)
+        costs = costs_of(Path(name), 8, 40) if given.sample is None else Costs(0.0, given.sample)
     best: dict[int, float] = {}
-    found = (each for workers in given.workers for each in project(workers, costs))
+    found = (each for workers in given.workers for each in project(workers, costs, given.work))
     print_table(HEADING, (noted(each, best).cells() for each in found))
     print_projection(costs, {2: 1.0, **best})
 

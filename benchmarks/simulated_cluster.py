@@ -3,8 +3,7 @@
     python benchmarks/simulated_cluster.py scheduler
     python benchmarks/simulated_cluster.py workers ADDRESS COUNT
 
-Workers are Dask's own, many in one process, with comms of TCP; what they do besides waiting, such as looking at the
-memory of the process, is done seldom, since here one process does it for all.
+The scheduler, the client and the protocol are Dask's own. Workers are those of light_worker.py, all in one process.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import logging
 import resource
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,27 +22,20 @@ from pathlib import Path
 import dask
 import numpy as np
 import psutil
-from distributed import Client, Scheduler, Worker
+from distributed import Client, Scheduler
+from light_worker import started
 from numpy.typing import NDArray
 
 from mrt.execution.cluster import Cluster
 
 HERE = "127.0.0.1"
-PROCESSES = 2
-"""Processes that the workers are shared out to."""
 AT_ONCE = 50
-"""Workers of a process that start at the same time."""
+"""Workers that start at the same time."""
 SELDOM = {
-    "distributed.worker.profile.enabled": False,
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": False,
-    "distributed.admin.tick.interval": "10s",
     "distributed.admin.system-monitor.interval": "60s",
-    "distributed.worker.http.routes": [],
     "distributed.scheduler.http.routes": [],
 }
+"""What the scheduler does besides, which is no work of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,18 +94,18 @@ class Ballast:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A cluster, and the processes of its scheduler and of its workers."""
+    """A cluster, and the processes of its scheduler and of its workers, of all of them one."""
 
     cluster: Cluster
     scheduler: psutil.Process
-    workers: tuple[psutil.Process, ...]
+    workers: psutil.Process
 
     def used(self) -> tuple[float, float, float]:
         """Seconds of CPU so far: of this process, of the scheduler's, and of the workers'."""
-        own, scheduler, *workers = (
-            sum(process.cpu_times()[:2]) for process in (psutil.Process(), self.scheduler, *self.workers)
+        own, scheduler, workers = (
+            sum(process.cpu_times()[:2]) for process in (psutil.Process(), self.scheduler, self.workers)
         )
-        return own, scheduler, sum(workers)
+        return own, scheduler, workers
 
 
 @dataclass(frozen=True)
@@ -132,12 +123,10 @@ def simulated(count: int) -> Iterator[Simulated]:
     """A cluster of so many workers, in processes that are ended with the block."""
     with ExitStack() as stack:
         scheduler, address = stack.enter_context(_process("scheduler"))
-        shares = [count // PROCESSES + (place < count % PROCESSES) for place in range(PROCESSES)]
-        started = [stack.enter_context(_process("workers", address, str(share))) for share in shares if share]
+        workers, _ = stack.enter_context(_process("workers", address, str(count)))
         client = stack.enter_context(Client(address, set_as_default=False, timeout=60))
         client.wait_for_workers(count, timeout=120)
-        workers = tuple(psutil.Process(process.pid) for process, _ in started)
-        yield Simulated(Cluster(client), psutil.Process(scheduler.pid), workers)
+        yield Simulated(Cluster(client), psutil.Process(scheduler.pid), psutil.Process(workers.pid))
 
 
 @contextmanager
@@ -169,13 +158,9 @@ async def _schedule() -> None:
 
 
 async def _work(address: str, count: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        options = {"nthreads": 1, "memory_limit": 0, "dashboard": False, "host": HERE, "local_directory": folder}
-        for first in range(0, count, AT_ONCE):
-            begun = [Worker(address, **options) for _ in range(min(AT_ONCE, count - first))]
-            await asyncio.gather(*begun)
-        print(count, flush=True)
-        await asyncio.to_thread(sys.stdin.read)
+    workers = await started(address, HERE, [str(place) for place in range(count)], AT_ONCE)
+    print(len(workers), flush=True)
+    await asyncio.to_thread(sys.stdin.read)
 
 
 def main() -> None:

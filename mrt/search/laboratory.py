@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -14,6 +14,7 @@ from mrt.compilation import NATIVE
 from mrt.datasets import Dataset
 from mrt.errors import CompilationError, DataError, MRTError, QuantizationError
 from mrt.evaluation import run_batched
+from mrt.execution import THREADS
 from mrt.model import QuantizedModel
 from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, find_algorithm
 from mrt.quantization.algorithms.moments import with_moments
@@ -21,6 +22,7 @@ from mrt.quantization.algorithms.needs import costly_choices
 from mrt.quantization.options import QuantizationConfig
 from mrt.runtime import THIS_DEVICE, Module
 from mrt.search.cost import Cost, cost_of
+from mrt.search.judging import Judges
 from mrt.search.metric import Demand, Judged, Outputs, energies
 from mrt.search.sensitivity import Sensitivity, measure_sensitivity
 from mrt.search.space import Space
@@ -72,7 +74,6 @@ class Result:
 class _Reference:
     """What the float network gives for a batch of the samples that judge."""
 
-    feeds: Mapping[str, Array]
     labels: Array | None
     logits: list[Array]
 
@@ -93,9 +94,11 @@ class Laboratory:
         self._known: dict[str, Result] = {}
         prepared = found(self._work.prepared)
         size = work.settings.batch_size
-        logits = run_batched(prepared.graph, default_runner(), size)
         self._tail = None if prepared.postprocess is None else run_batched(prepared.postprocess, default_runner(), size)
-        self._references = list(self._float(judging, logits, size))
+        # A device is one machine, which is asked from here.
+        self._judges = Judges(judging, size, work.executor if work.device is None or work.device.is_here else THREADS)
+        logits = self._judges.float(prepared.graph)
+        self._references = [_Reference(*pair) for pair in zip(self._judges.labels, logits, strict=True)]
         kept = [demand.of_float(self._outputs(each.logits), each.labels) for each in self._references]
         self._kept = np.concatenate(kept)
         self._signal = float(np.concatenate([energies(each.logits) for each in self._references]).sum()) or 1.0
@@ -164,9 +167,7 @@ class Laboratory:
     ) -> Result:
         """is_timed: whether the latency is what is measured."""
         kept, errors = [], []
-        for reference in self._references:
-            integers = module.run_integer(model.quantize_inputs(reference.feeds))
-            logits = model.dequantize_outputs(integers if isinstance(integers, list) else [integers])
+        for reference, logits in zip(self._references, self._judges.integer(model, module), strict=True):
             kept.append(self._demand.of_integer(self._outputs(logits), reference.logits, reference.labels))
             errors.append(energies([f - q for f, q in zip(reference.logits, logits, strict=True)]))
         judged = self._demand.judge(self._kept, np.concatenate(kept))
@@ -183,17 +184,9 @@ class Laboratory:
     def _milliseconds(self, model: QuantizedModel, module: Module) -> float:
         """The median time of a sample, of calls with as many as the module is compiled for."""
         batch = self._work.settings.batch
-        feeds = {name: x[:batch] for name, x in self._references[0].feeds.items()}
+        feeds = self._judges.first(batch)
         integers, count = model.quantize_inputs(feeds), len(next(iter(feeds.values())))
         return 1000 * module.seconds(integers) / count
-
-    def _float(self, judging: Dataset, logits: Any, size: int) -> Iterator[_Reference]:
-        done = 0
-        for feeds in judging.batches(size):
-            count = len(next(iter(feeds.values())))
-            labels = None if judging.labels is None else judging.labels[done : done + count]
-            yield _Reference(feeds, labels, logits(feeds))
-            done += count
 
     def _outputs(self, logits: list[Array]) -> Outputs:
         if self._tail is None:

@@ -8,10 +8,12 @@ of different items are nearly independent, so that their energies add up where a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from mrt.calibration import Calibration
+from mrt.execution import Program
 from mrt.quantization.algorithms.algorithm import Samples
 from mrt.quantization.expand import plan_graph
 from mrt.quantization.options import QuantizationConfig
@@ -20,7 +22,7 @@ from mrt.quantization.simulation.rounded_graph import measured
 from mrt.quantization.simulation.simulation import Simulation, Trial
 from mrt.quantization.tensor_plan import Plan
 from mrt.search.space import WIDTHS, Item, Key, Space
-from mrt.symbol import Array, Graph, Runner, Symbol, TensorType
+from mrt.symbol import Array, Graph, Symbol, TensorType
 from mrt.symbol.builder import GraphBuilder, rewrite_graph
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.rebatch import batch_of, sized
@@ -88,14 +90,16 @@ def _of_weights(graph: Graph, items: Sequence[Item], samples: Samples, most: int
     """graph: that of the plan."""
     weights = {item.name: _weight(graph, item.name) for item in items}
     axes = {name: graph.by_name[name].operator.weight_channel_axis or 0 for name in weights}
-    moved = _Moved(graph.with_outputs(measured(graph)), weights, axes, samples.runner)
-    feeds = _first(samples, max(most // moved.batch, 1) * moved.batch)
-    exact = moved.run(feeds, "", 0.0)
+    moved = _moved(graph.with_outputs(measured(graph)), weights, axes)
+    batch, program = batch_of(moved), Program(moved, samples.runner)
+    feeds = _first(samples, max(most // batch, 1) * batch)
+    exact = _Moved(feeds, tuple(weights), batch).outputs("", program)
     signals = [_energy(value) for value in exact]
+    work = _Moved(feeds, tuple(weights), batch, exact)
     found: dict[Key, Mapping[int, float]] = {}
-    for item in items:
-        outputs = moved.run(feeds, item.name, 1.0)
-        errors = [_energy(f - q) / s for f, q, s in zip(exact, outputs, signals, strict=True) if s > 0]
+    energies = samples.executor.in_order(work, [item.name for item in items], (program,))
+    for item, off in zip(items, energies, strict=True):
+        errors = [energy / s for energy, s in zip(off, signals, strict=True) if s > 0]
         alone = float(np.mean(errors)) if errors else 0.0
         rounded = {b: rounding_error(weights[item.name], axes[item.name], b) for b in WIDTHS["weight"]}
         compiled = _energy(rounded[REFERENCE])
@@ -103,35 +107,43 @@ def _of_weights(graph: Graph, items: Sequence[Item], samples: Samples, most: int
     return found
 
 
+def _moved(graph: Graph, weights: Mapping[str, Array], axes: Mapping[str, int]) -> Graph:
+    """The network with layers that add what the rounding error of their weights gives, times factors that are fed."""
+
+    def rewrite(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol | None:
+        if symbol.name not in weights:
+            return None
+        error = rounding_error(weights[symbol.name], axes[symbol.name], REFERENCE)
+        value = builder.parameter(f"{symbol.name}/error", error.astype(symbol.inputs[1].dtype))
+        result = builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
+        moved = builder.apply(symbol.operator, (inputs[0], value, *inputs[2:]), f"{symbol.name}/moved")
+        factor = builder.input(_factor(symbol.name), TensorType((1,), "float32"))
+        return builder.apply(BroadcastAdd(), (result, builder.apply(BroadcastMul(), (moved, factor))))
+
+    return rewrite_graph(sized(graph, 1), rewrite)
+
+
+@dataclass(frozen=True, eq=False)
 class _Moved:
-    """A float network whose layers add what the rounding error of their weights gives, times factors that are fed."""
+    """Moves the weight of one layer at a time, and tells by which energy each output is then off `exact`.
 
-    def __init__(self, graph: Graph, weights: Mapping[str, Array], axes: Mapping[str, int], runner: Runner) -> None:
-        self._layers = tuple(weights)
-        single = sized(graph, 1)
-        self.batch = batch_of(single)
+    feeds: all samples, by input name. layers: those that may be moved. batch: of the program, what `_moved` gives.
+    """
 
-        def rewrite(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol | None:
-            if symbol.name not in weights:
-                return None
-            error = rounding_error(weights[symbol.name], axes[symbol.name], REFERENCE)
-            value = builder.parameter(f"{symbol.name}/error", error.astype(symbol.inputs[1].dtype))
-            result = builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
-            moved = builder.apply(symbol.operator, (inputs[0], value, *inputs[2:]), f"{symbol.name}/moved")
-            factor = builder.input(_factor(symbol.name), TensorType((1,), "float32"))
-            return builder.apply(BroadcastAdd(), (result, builder.apply(BroadcastMul(), (moved, factor))))
+    feeds: Mapping[str, Array]
+    layers: tuple[str, ...]
+    batch: int
+    exact: Sequence[Array] = ()
 
-        self._evaluate = runner.prepare(rewrite_graph(single, rewrite))
+    def __call__(self, layer: str, program: Program) -> list[float]:
+        return [_energy(f - q) for f, q in zip(self.exact, self.outputs(layer, program), strict=True)]
 
-    def run(self, feeds: Mapping[str, Array], layer: str, factor: float) -> list[Array]:
-        """The outputs for all samples, the weight of one layer moved."""
-        fed = {_factor(name): np.full(1, factor if name == layer else 0.0, np.float32) for name in self._layers}
-        count = len(next(iter(feeds.values())))
+    def outputs(self, layer: str, program: Program) -> list[Array]:
+        """Of all samples."""
+        fed = {_factor(name): np.full(1, float(name == layer), np.float32) for name in self.layers}
+        count = len(next(iter(self.feeds.values())))
         parts = [
-            [
-                np.array(value)
-                for value in self._evaluate({**{n: x[k : k + self.batch] for n, x in feeds.items()}, **fed})
-            ]
+            [np.array(value) for value in program({**{n: x[k : k + self.batch] for n, x in self.feeds.items()}, **fed})]
             for k in range(0, count, self.batch)
         ]
         return [np.concatenate([np.atleast_1d(value) for value in values]) for values in zip(*parts, strict=True)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from mrt.execution import THREADS
 pytest.importorskip("distributed", reason="Dask is not installed")
 turns = load_benchmark("calibration_turns")
 simulated = load_benchmark("simulated_cluster")
+light = load_benchmark("light_worker")
 scaling = load_benchmark("scaling")
 
 
@@ -58,6 +61,26 @@ def test_the_highest_efficiency_of_so_many_workers_is_projected() -> None:
         took = simulated.Took(seconds, 0.1, 0.2, 0.3)
         cells = scaling.noted(scaling.Projected(10, "ranges", 20, 2.0, took), best).cells()
     assert best == {10: 0.8} and cells[4:7] == ("8.00", "25%", "10.00")
+
+
+async def by_two_light_workers(parts: int, seconds: float) -> tuple[float, float]:
+    """What the sum of so many parts is, each of which sleeps, and how long that took."""
+    distributed = pytest.importorskip("distributed")
+    local = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    async with distributed.Scheduler(**local) as scheduler:
+        await light.started(scheduler.address, "127.0.0.1", ["0", "1"], 2)
+        async with distributed.Client(scheduler.address, asynchronous=True, set_as_default=False) as client:
+            started = time.perf_counter()
+            work = client.map(simulated.Answer(seconds, 8), range(parts), pure=False)
+            found = float((await client.submit(np.sum, work)).sum())
+            took = time.perf_counter() - started
+    return found, took
+
+
+def test_light_workers_give_results_no_sooner_than_others_would() -> None:
+    found, took = asyncio.run(by_two_light_workers(6, 0.1))
+    assert found == 8 * sum(range(6))
+    assert took >= 0.3  # three on each
 
 
 @pytest.mark.exhaustive

@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from mrt.blas import one_blas_thread
 from mrt.calibration import Calibration
 from mrt.calibration.layer_moments import LayerMoments
 from mrt.errors import QuantizationError
@@ -162,7 +163,8 @@ class _Layer:
 
     def integers(self, weight: UnroundedWeight) -> Array:
         """The integers at settled scales: of those found and the nearest, for each channel, the ones that err less."""
-        return self.memory.answer(_key(weight), lambda: self._rounded(weight))
+        with one_blas_thread():
+            return self.memory.answer(_key(weight), lambda: self._rounded(weight))
 
     def _rounded(self, weight: UnroundedWeight) -> Found:
         target, steps = self._target(weight), self._steps([weight])
@@ -183,7 +185,8 @@ class _Layer:
         whole = at(np.ones(self._outputs))
         if not self._tries_scales(_bits(whole)):
             return np.ones(self._outputs)
-        return self.memory.answer(_key(whole) + options.scales.encode(), lambda: self._chosen(whole, at, options))
+        with one_blas_thread():
+            return self.memory.answer(_key(whole) + options.scales.encode(), lambda: self._chosen(whole, at, options))
 
     def _chosen(self, whole: UnroundedWeight, at: AtShares, options: WeightConfig) -> Found:
         target, steps = self._target(whole), self._steps([whole])

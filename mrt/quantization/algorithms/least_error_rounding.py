@@ -9,8 +9,12 @@ from mrt.quantization.algorithms.algorithm import AtShares, Covering, Rounded, R
 from mrt.quantization.algorithms.nearest_rounding import nearest_integers
 from mrt.quantization.options import WeightConfig
 from mrt.symbol import Array, Symbol
+from mrt.workers import in_order
 
 SHARES = np.linspace(1.0, 0.4, 25)
+FEW, AT_ONCE = 2**16, 2**25
+"""From so many weights on several cores try a share each, which pays then; and how many weights are rounded at once at
+most, since each takes some 24 bytes meanwhile."""
 
 
 @algorithm("mse")
@@ -31,8 +35,9 @@ def least_error_shares(options: WeightConfig) -> Covering:
     """Finds the shares at which the sum of the squared errors of each output channel's weights is least."""
 
     def shares(at: AtShares) -> Array:
-        outputs = len(at(np.ones(1)).values)
-        errors = np.stack([_error(at(np.full(outputs, share))) for share in SHARES.tolist()])
+        values = at(np.ones(1)).values
+        outputs, at_once = len(values), 1 if values.size < FEW else max(AT_ONCE // values.size, 1)
+        errors = np.stack(list(in_order(lambda share: _error(at(np.full(outputs, share))), SHARES.tolist(), at_once)))
         if options.scales == "layer":
             return np.full(outputs, SHARES[errors.sum(axis=1).argmin()])
         found: Array = SHARES[errors.argmin(axis=0)]
