@@ -2,6 +2,7 @@
 
     python benchmarks/weight_bits.py
     python benchmarks/weight_bits.py --data int16 --threads 1,2 --rows 1,4
+    python benchmarks/weight_bits.py --data int16 --group 32
 
 A fully connected layer of so many inputs and outputs is compiled with weights of 8, 4, 3 and 2 bits. Its calls find
 none of their weights in a cache: they take turns with copies of them that are larger than caches together. In
@@ -12,6 +13,7 @@ since memory is what others use, too.
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,11 +50,12 @@ def main() -> None:
     parser.add_argument("--rows", type=listed(whole(1)), default=[1], help="of the data, by commas: 1")
     parser.add_argument("--bits", type=listed(whole(2)), default=list(BITS), help="of weights, by commas: 8,4,3,2")
     parser.add_argument("--size", type=whole(16), default=4096, help="inputs, and outputs: 4096")
+    parser.add_argument("--group", type=whole(0), default=0, help="inputs that share a scale, 0 for all: 0")
     parser.add_argument("--cpu", default="native", help="which LLVM makes code for: native")
     parser.add_argument("--seconds", type=float, default=5.0, help="in which all are measured in turns: 5")
     arguments = parser.parse_args()
     subjects = [
-        Subject.of(data, bits, rows, threads, arguments.size, arguments.cpu)
+        Subject.of(data, bits, rows, threads, arguments)
         for data in arguments.data
         for threads in arguments.threads
         for rows in arguments.rows
@@ -87,9 +90,10 @@ class Subject:
         self.reads: list[float] = []
 
     @classmethod
-    def of(cls, data: str, bits: int, rows: int, threads: int, size: int, cpu: str) -> Subject:
-        target = Machine.of({"kind": "llvm", "mcpu": cpu, "threads": threads})
-        call, function = compiled(layer(data, bits, rows, size), {"x": Interval.of(*DATA[data], (rows, size))}, target)
+    def of(cls, data: str, bits: int, rows: int, threads: int, options: Namespace) -> Subject:
+        target, size = Machine.of({"kind": "llvm", "mcpu": options.cpu, "threads": threads}), options.size
+        graph, known = layer(data, bits, rows, size, options.group), {"x": Interval.of(*DATA[data], (rows, size))}
+        call, function = compiled(graph, known, target)
         given = [_given(each, call) for each in call.arguments]
         place = max(range(len(given)), key=lambda place: given[place].nbytes)
         weights = given[place]
@@ -124,8 +128,11 @@ def _seconds(call: Callable[[], None]) -> float:
     return time.perf_counter() - began
 
 
-def layer(data: str, bits: int, rows: int, size: int) -> Graph:
-    """A fully connected layer whose result is brought to int8."""
+def layer(data: str, bits: int, rows: int, size: int, group: int = 0) -> Graph:
+    """A fully connected layer whose result is brought to int8.
+
+    group: inputs whose weights have a scale of their own, as quantization writes them; 0 for one scale of all.
+    """
     random, builder = np.random.default_rng(0), GraphBuilder()
 
     def apply(name: str, *inputs: Symbol, **attributes: Any) -> Symbol:
@@ -133,8 +140,17 @@ def layer(data: str, bits: int, rows: int, size: int) -> Graph:
 
     x = builder.input("x", TensorType((rows, size), data))
     most = 2 ** (bits - 1) - 1
-    weight = builder.parameter("weight", random.integers(-most, most, (size, size), endpoint=True).astype(np.int8))
-    sums = apply("FullyConnected", x, weight, num_hidden=size, no_bias=True)
+    terms = []
+    for begin in range(0, size, group or size):
+        values = random.integers(-most, most, (size, group or size), endpoint=True).astype(np.int8)
+        part = apply("slice_axis", x, axis=1, begin=begin, end=begin + group) if group else x
+        sums = apply("FullyConnected", part, builder.parameter("weight", values), num_hidden=size, no_bias=True)
+        if group:
+            factors = random.integers(8, 15, (1, size), endpoint=True).astype(np.int8)
+            scaled = apply("broadcast_mul", sums, builder.parameter("factors", factors))
+            sums = apply("right_shift", scaled, builder.parameter("group_shift", np.full((1, 1), 4, np.int8)))
+        terms.append(sums)
+    sums = apply("add_n", *terms) if group else terms[0]
     shifted = apply("right_shift", sums, builder.parameter("shift", np.full((1, 1), 16, np.int8)))
     return builder.graph([apply("Cast", apply("clip", shifted, a_min=-127.0, a_max=127.0), dtype="int8")])
 

@@ -14,7 +14,7 @@ weight_bits = load_benchmark("weight_bits")
 @pytest.mark.parametrize("bits", weight_bits.BITS)
 def test_the_weights_have_their_bits(bits: int) -> None:
     graph = weight_bits.layer("uint8", bits, 1, 64)
-    weight = next(value for value in graph.params.values() if value.size == 64 * 64)
+    weight = next(value for value in graph.parameters.values() if value.size == 64 * 64)
     assert (weight.min(), weight.max()) == (1 - 2 ** (bits - 1), 2 ** (bits - 1) - 1)
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from operator import add
 
+import numpy as np
 from tvm import te
 
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot
 from mrt.backend.kernels.generic.batch_dot import dot_of_matrices, matrix_products
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
+from mrt.backend.kernels.generic.packed_slices import pack_row_factors, pack_row_slices, rounded, row_slices
+from mrt.backend.kernels.generic.packed_weights import PackedDot, choose_packing
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
+from mrt.backend.operators.sliced_fully_connected import SlicedFullyConnected
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined, stage
@@ -89,6 +94,64 @@ def _direct(symbol: Symbol[FullyConnected], data: View, weight: Tensor) -> View:
 
     total = stage(symbol.shape, element, "fully_connected")
     return inlined(symbol.shape, dtype, lambda *at: total(*at))
+
+
+def choose_row_slices(
+    symbol: Symbol[SlicedFullyConnected], weight: Array, surroundings: Surroundings
+) -> tuple[PackedDot, tuple[int, int], bool] | None:
+    """How weights in slices are packed, the blocks and inputs of memory, and whether positions are one axis."""
+    data, walk = surroundings.views[0], surroundings.walk
+    if data is None or data.storage is None or data.inner != len(data.shape) - 1:
+        return None
+    dot = choose_dot(data.dtype, weight, symbol.dtype, surroundings.machine)
+    if (data.storage.dtype, data.storage.offset) != (dot.data, dot.offset) or data.storage.depth != weight.shape[1]:
+        return None
+    memory, positions = (walk.storage.length // dot.lanes, weight.shape[1]), math.prod(walk.positions)
+    width, known = symbol.operator.width, surroundings.bounds[0]
+    found = choose_packing(weight, dot, (*memory, positions), known, surroundings.machine, width)
+    return None if found is None else (found, memory, walk.flat and data.storage.is_one_run)
+
+
+def pack_sliced_weight(
+    symbol: Symbol[SlicedFullyConnected], weight: Array, surroundings: Surroundings
+) -> Packed | None:
+    found = choose_row_slices(symbol, weight, surroundings)
+    return None if found is None else pack_row_slices(weight, *found, symbol.operator.width)
+
+
+def pack_slice_factors(
+    symbol: Symbol[SlicedFullyConnected], factors: Array, surroundings: Surroundings
+) -> Packed | None:
+    # What is known of a parameter is its value.
+    weight = np.broadcast_to(surroundings.bounds[1].lo, symbol.inputs[1].shape).astype(np.int8)
+    found = choose_row_slices(symbol, weight, surroundings)
+    return None if found is None else pack_row_factors(factors, weight, found[0], found[1][0])
+
+
+@compute(
+    SlicedFullyConnected,
+    kind=Kind.ROWS,
+    layout_requests={0: request_rows_of_data},
+    packings={1: pack_sliced_weight, 2: pack_slice_factors},
+)
+def sliced_fully_connected(symbol: Symbol[SlicedFullyConnected], data: View, weight: Tensor, factors: Tensor) -> View:
+    """Inputs in slices, whose sums count by factors; one by one where the weights could not be packed."""
+    if isinstance(weight, Operand) and isinstance(factors, Operand):
+        sums = row_slices(data, weight, factors, symbol.shape[:-1], symbol.operator.shift)
+        return inlined(symbol.shape, symbol.dtype, lambda *at: sums(at[-1], *at[:-1]), symbol.type.rank - 1)
+    width, slices = symbol.operator.width, symbol.inputs[2].shape[0]
+    k, part = te.reduce_axis((0, width), "k"), te.reduce_axis((0, slices), "slice")
+
+    def product(number: Expression, *at: Expression) -> Expression:
+        x = data(*at[:-1], number * width + k)
+        return te.sum(x.astype("int32") * weight(at[-1], number * width + k).astype("int32"), axis=k)
+
+    def term(*at: Expression) -> Expression:
+        return rounded(products(part, *at) * factors(part, at[-1]).astype("int32"), symbol.operator.shift)
+
+    products = stage((slices, *symbol.shape), product, "products")
+    total = stage(symbol.shape, lambda *at: te.sum(term(*at), axis=part), "fully_connected")
+    return inlined(symbol.shape, symbol.dtype, lambda *at: total(*at))
 
 
 def request_rows(symbol: Symbol[BatchDot], values: Sequence[Array | None], machine: Machine) -> LayoutRequest:

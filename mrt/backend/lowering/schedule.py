@@ -150,7 +150,7 @@ def packed_weights(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refu
     for block in blocks.marked(Hint.BYTES):
         schedule_bytes(plan, block)
     (unpacked,), (sums,) = blocks.marked(Hint.UNPACKED), blocks.marked(Hint.DOT)
-    schedule_packed(plan, unpacked, sums, blocks.output)
+    schedule_packed(plan, unpacked, sums, blocks.output, next(iter(blocks.marked(Hint.SLICES)), None))
     return ()
 
 

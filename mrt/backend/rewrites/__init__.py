@@ -11,6 +11,7 @@ from mrt.backend.rewrites.data_in_bytes import DataInBytes
 from mrt.backend.rewrites.int16_operands import Int16Operands
 from mrt.backend.rewrites.interleave_channels import InterleaveChannels
 from mrt.backend.rewrites.known_bounds import Bounds
+from mrt.backend.rewrites.merge_row_slices import MergeRowSlices
 from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
@@ -21,6 +22,7 @@ from mrt.symbol.passes import PassResult, run_passes
 
 REWRITES: tuple[type[Rewrite], ...] = (
     AssignedValues,
+    MergeRowSlices,
     MergeSlices,
     InterleaveChannels,
     TileAsConcat,

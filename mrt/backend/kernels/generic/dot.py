@@ -18,7 +18,6 @@ from mrt.backend.kernels.generic.packed_weights import (
     choose_packing,
     data_bytes,
     joined_sums,
-    split_correction,
     unpacked_weights,
 )
 from mrt.backend.memory.storage import Storage, View
@@ -86,7 +85,7 @@ def pack_dot(
         memory, known = (blocks, depth, math.prod(positions)), surroundings.bounds[0]
         found = choose_packing(weight, dot, memory, known, surroundings.machine)
         if found is not None:
-            return _pack_fields(weight, found, (blocks, depth), flat)
+            return pack_fields(weight, found, (blocks, depth), flat)
     if data.flattened is None and not (whole or (dot.instruction and surroundings.machine.has_tiles)):
         depth = min(depth, -(-inputs // dot.depth) * dot.depth)
     if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs != surroundings.walk.storage.length)):
@@ -114,14 +113,12 @@ def _in_blocks(weight: Array, dot: Dot, blocks: int, depth: int) -> Array:
     return np.moveaxis(rows, (1, 2, 3), (-2, -3, -1))
 
 
-def _pack_fields(weight: Array, packed: PackedDot, padded: tuple[int, int], flat: bool) -> Packed:
+def pack_fields(weight: Array, packed: PackedDot, padded: tuple[int, int], flat: bool) -> Packed:
     """The weight (O, I, taps...) with its fields in shared bytes. padded: blocks and input channels in memory."""
     apart = _in_blocks(weight[None], packed.dot, *padded)
     arrays = [packed.packing.pack(apart)]
-    if packed.splits:
-        arrays.append(split_correction(_summed(apart), packed.dot))
-    elif packed.dot.offset:
-        arrays.append(_correction(apart, packed.dot))
+    if packed.taken_off:
+        arrays.append(np.asarray(packed.taken_off * _summed(apart)))
     form = DotForm(packed.dot, flat, 1, packed=packed)
     return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
 

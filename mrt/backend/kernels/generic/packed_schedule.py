@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from mrt.backend.memory.storage import VECTOR
@@ -9,13 +10,14 @@ from mrt.backend.schedule.loops import extent, parallelize, split_loops
 from mrt.backend.te.stages import Hint
 
 
-def schedule_packed(plan: Any, unpacked: Any, sums: Any, output: Any) -> None:
+def schedule_packed(plan: Any, unpacked: Any, sums: Any, output: Any, total: Any = None) -> None:
     """The weights are walked once, in the order of their memory, and unpacked where they are multiplied.
 
     One stream in this order is fetched by the processor as fast as memory gives it; prefetches made it half as fast.
 
     The output's loops are [positions..., channel]; the sums' are [positions..., block, lane, taps..., step, field,
     within], the last only where an instruction multiplies.
+    total: the block that adds up sums of slices (see `packed_slices`), which stay in registers beside it.
     """
     packed = plan.get(unpacked).reads[0].source
     held, lanes = int(packed.shape[-4]), int(packed.shape[-2])
@@ -23,24 +25,45 @@ def schedule_packed(plan: Any, unpacked: Any, sums: Any, output: Any) -> None:
     *positions, channel = plan.get_loops(output)
     group, block, lane = plan.split(channel, [None, held, lanes])
     plan.reorder(group, *positions, block, lane)
-    spatial, steps = _scheduled_sums(plan, sums, group, bool(instruction))
+    around = [group] if total is None else [group, _scheduled_total(plan, total, group)]
+    spatial, steps = _scheduled_sums(plan, sums, around, bool(instruction))
     plan.compute_at(unpacked, spatial[-2], preserve_unit_loops=True)
     _vectorize_weights(plan, unpacked, bool(instruction))
     parallelize(plan, [group])
-    *zeroed, last = list(plan.get_loops(plan.decompose_reduction(sums, steps[0])))[1:]
-    for loop in [*zeroed, *positions, block]:
+    if total is not None:
+        _start(plan, total, around[-1], 1)
+    _start(plan, sums, steps[0], len(around))
+    for loop in (*positions, block):
         plan.unroll(loop)
-    plan.vectorize(last)
     plan.vectorize(lane)
     if instruction:
         plan.tensorize(spatial[-1], instruction)
 
 
-def _scheduled_sums(plan: Any, sums: Any, group: Any, by_instruction: bool) -> tuple[list[Any], list[Any]]:
+def _start(plan: Any, block: Any, loop: Any, outer: int) -> None:
+    """Sets the sums of a block to 0 before `loop`, in registers, within so many outer loops."""
+    *zeroed, lane = list(plan.get_loops(plan.decompose_reduction(block, loop)))[outer:]
+    for each in zeroed:
+        plan.unroll(each)
+    plan.vectorize(lane)
+
+
+def _scheduled_total(plan: Any, total: Any, group: Any) -> Any:
+    """The loop over slices of what adds up their sums for a group of blocks."""
+    plan.compute_at(total, group, preserve_unit_loops=True)
+    *spatial, lane, slices = list(plan.get_loops(total))[1:]
+    plan.reorder(slices, *spatial, lane)
+    for loop in spatial:
+        plan.unroll(loop)
+    plan.vectorize(lane)
+    return slices
+
+
+def _scheduled_sums(plan: Any, sums: Any, around: Sequence[Any], by_instruction: bool) -> tuple[list[Any], list[Any]]:
     """The loops of the sums of a group of blocks: those that say which sum, and those over steps."""
     reduced = len(split_loops(plan, sums)[1])
-    plan.compute_at(sums, group, preserve_unit_loops=True)
-    inside = list(plan.get_loops(sums))[1:]
+    plan.compute_at(sums, around[-1], preserve_unit_loops=True)
+    inside = list(plan.get_loops(sums))[len(around) :]
     (*positions, block, lane), steps = inside[:-reduced], inside[-reduced:]
     within = [steps.pop()] if by_instruction else []
     plan.reorder(*steps, block, *positions, lane, *within)

@@ -112,9 +112,16 @@ class PackedDot:
         """By how many bits sums are shifted to the left."""
         return self.packing.scale(register_dtype(self.dot))
 
+    @property
+    def taken_off(self) -> int:
+        """How often the sum of its weights is to be added to a sum, to that of one of the bytes if there are two."""
+        if self.splits:
+            return -BYTE_SIGN if self.dot.data == "uint8" else BYTE_SIGN
+        return -self.dot.offset
+
 
 def choose_packing(
-    weight: Array, dot: Dot, memory: tuple[int, int, int], data: Interval, machine: Machine
+    weight: Array, dot: Dot, memory: tuple[int, int, int], data: Interval, machine: Machine, width: int = 0
 ) -> PackedDot | None:
     """How the weight (O, I, taps...) is packed; None where it lies as dots read it.
 
@@ -123,21 +130,25 @@ def choose_packing(
     where the second cache does not hold the weights as dots read them. Many positions: never, since for them the
     products count, and not where weights come from.
 
-    memory: blocks of output channels, input channels, positions. data: its bounds.
+    memory: blocks of output channels, input channels, positions. data: its bounds. width: inputs whose sum is taken by
+    itself, 0 for all.
     """
     blocks, depth, positions = memory
     if dot.parts > 1 or dot.accumulator != "int32" or not weight.size or positions > MOST_POSITIONS:
         return None
-    reach = int(np.abs(weight.astype(np.int32)).reshape(len(weight), -1).sum(axis=1, dtype=np.int64).max())
+    each_sum = np.abs(weight.astype(np.int32)).reshape(-1, width or weight[0].size)
+    reach = int(each_sum.sum(axis=1, dtype=np.int64).max())
     needed, read = _needed_bits(weight), np.dtype(dot.weight).itemsize
     for each, splits in _forms(dot, reach, data, machine):
         rows, size = positions * (2 if splits else 1), math.prod(weight.shape[1:]) * blocks * dot.lanes
         if size * read < (WORTH_PACKING if positions == 1 and each.is_of_bytes else SECOND_BYTES):
             continue
-        for bits in (n for n in SPLIT if needed <= n < read * BYTE and rows <= MOST_POSITIONS):
+        odd = each.is_of_bytes and not splits  # else unpacking 3 bits takes longer than reading 4
+        lengths = (n for n in SPLIT if needed <= n < read * BYTE and (odd or n != 3))
+        for bits in lengths if rows <= MOST_POSITIONS else ():
             held = _held(blocks, rows, bits, machine)
             found = PackedDot(each, WeightPacking(bits, held), splits)
-            if held and depth % (each.depth * found.packing.steps) == 0 and _fits(found, reach):
+            if held and (width or depth) % (each.depth * found.packing.steps) == 0 and _fits(found, reach):
                 return found
     return None
 
@@ -201,11 +212,6 @@ def data_bytes(held: Tensor, dot: Dot) -> Tensor:
         return tirx.Select(part.equal(0), high, low).astype(dot.data)
 
     return stage((2, *(int(n) for n in held.shape)), byte, "bytes", bytes=True)
-
-
-def split_correction(sums: Array, dot: Dot) -> Array:
-    """What takes what was added to the data off the sums; sums: of the weights of each output channel."""
-    return np.asarray(-BYTE_SIGN * sums if dot.data == "uint8" else BYTE_SIGN * sums)
 
 
 def joined_sums(sums: Tensor, form: PackedDot, added: Tensor | None) -> Callable[..., Expression]:

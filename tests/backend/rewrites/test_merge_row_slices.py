@@ -1,0 +1,101 @@
+"""Fully connected layers in groups of inputs, each with a scale: one operator, the same integers on every CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from compiled import Bundle
+
+from mrt.backend import TvmRunner
+from mrt.backend.kernels.generic import packed_weights
+from mrt.backend.machine import Machine
+from mrt.backend.operators.sliced_fully_connected import SlicedFullyConnected
+from mrt.backend.rewrites.merge_row_slices import MergeRowSlices
+from mrt.backend.rewrites.rewrite import Facts
+from mrt.backend.schedule import serial
+from mrt.errors import GraphError
+from mrt.symbol import Interval, Runner, TensorType
+
+ENDS = {"uint8": (0, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1)}
+
+
+def layer(bundle: Bundle, shape: tuple[int, int, int], bits: int, dtype: str, shift: int, width: int = 32) -> None:
+    """As quantization writes groups: slices of the data, each by its weights, its factors, shifted and added up."""
+    rows, inputs, outputs = shape
+    data = bundle.random.choice(ENDS[dtype], (rows, inputs)).astype(dtype)
+    data[0] = ENDS[dtype][0]
+    x, terms = bundle.input(data), []
+    for begin in range(0, inputs, width):
+        weight = bundle.integers((outputs, width), "int8", -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        weight[0], weight[-1] = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+        part = bundle.hidden("slice_axis", x, axis=1, begin=begin, end=begin + width)
+        sums = bundle.hidden("FullyConnected", part, bundle.parameter(weight), num_hidden=outputs, no_bias=True)
+        term = bundle.hidden("broadcast_mul", sums, bundle.parameter(bundle.integers((1, outputs), "int8", 1, 15)))
+        shifted = bundle.parameter(np.full((1, 1), shift, np.int8))
+        terms.append(bundle.hidden("right_shift", term, shifted) if shift else term)
+    bundle.add("add_n", *terms)
+
+
+def layers(dtype: str) -> Bundle:
+    bundle = Bundle()
+    for shape, bits, shift in (
+        ((1, 64, 40), 8, 5),
+        ((1, 96, 130), 4, 0),
+        ((2, 64, 16), 3, 1),
+        ((3, 128, 33), 2, 4),
+    ):
+        layer(bundle, shape, bits, dtype, shift)
+    return bundle
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed wherever that is possible, however small."""
+    for name in ("WORTH_PACKING", "SECOND_BYTES"):
+        monkeypatch.setattr(packed_weights, name, 0)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("dtype", list(ENDS))
+@pytest.mark.usefixtures("always")
+def test_ends_of_ranges(runner: Runner, dtype: str) -> None:
+    layers(dtype).check(runner=runner)
+
+
+@pytest.mark.usefixtures("always")
+def test_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serial, "WORTH_THREADS", 0)
+    layers("int16").check(runner=TvmRunner({"kind": "llvm", "mcpu": "native", "threads": 2}))
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("shift", [0, 1, 5])
+def test_one_operator_is_left(shift: int) -> None:
+    bundle = Bundle()
+    layer(bundle, (2, 96, 24), 4, "int16", shift)
+    graph = bundle.graph()
+    merged = MergeRowSlices(Facts(Machine.of({"kind": "llvm", "mcpu": "cascadelake"})))(graph)
+    (found,) = merged.operators
+    assert (found.operator.width, found.operator.shift) == (32, shift)
+    given = bundle.feeds
+    np.testing.assert_array_equal(merged.evaluate(given)[0], graph.evaluate(given)[0])
+    bounds = found.operator.bounds(*(Interval.of(*ENDS["int16"], (2, 96)), *map(Interval.constant, constants(merged))))
+    assert (np.abs(graph.evaluate(given)[0]) <= bounds.hi).all()
+
+
+def constants(graph: object) -> list[np.ndarray]:
+    return [graph.parameters[symbol.name] for symbol in graph.operators[0].inputs[1:]]  # type: ignore[attr-defined]
+
+
+def test_many_rows_are_left() -> None:
+    bundle = Bundle()
+    layer(bundle, (64, 64, 1024), 4, "int16", 3)
+    merged = MergeRowSlices(Facts(Machine.of({"kind": "llvm", "mcpu": "cascadelake"})))(bundle.graph())
+    assert not any(isinstance(symbol.operator, SlicedFullyConnected) for symbol in merged.operators)
+
+
+def test_factors_of_another_shape_are_refused() -> None:
+    operator = SlicedFullyConnected(num_hidden=3, no_bias=True, width=4)
+    given = [TensorType(shape, "int8") for shape in ((1, 8), (3, 8), (3, 3))]
+    with pytest.raises(GraphError, match=r"shape \(2, 3\) is needed"):
+        operator.infer(*given)
