@@ -25,7 +25,7 @@ import numpy as np
 import onnx
 import psutil
 
-from mrt.backend import TvmRunner
+from mrt.backend import ONE_THREAD, TvmRunner
 from mrt.batches import Batches
 from mrt.calibration import CalibrationConfig, calibrate
 from mrt.calibration.ranges import Calibration
@@ -88,7 +88,7 @@ class Tasks:
             QuantizationConfig.model_validate({"weight": {"rounding": "gptq"}}), self._graph, True
         )
         self._described = NpzDataset.model_validate({"npz": folder / DATA, "y": None, "scale": 1 / 255})
-        self._runner = TvmRunner()
+        self._runner = TvmRunner(ONE_THREAD)
         self._observed: Calibration | None = None
 
     def ranges(self, samples: int) -> dict[str, Any]:

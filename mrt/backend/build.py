@@ -217,15 +217,21 @@ def compile_executable(
     compiler: KernelCompiler | None = None,
     by_bytes: Collection[str] = (),
     shelf: Shelf | None = None,
+    objects: KernelObjects | None = None,
 ) -> Executable:
     """An executable of what a `ModuleBuilder` made, to be run; CompilationError with TVM's reason if there is none.
 
-    compiler: what compiles kernels of the module already, and gives modules. by_bytes, shelf: see `join_calls`.
+    compiler: what compiles kernels of the module already, and gives modules or, with `objects`, object files of these,
+    which are linked and loaded. by_bytes, shelf: see `join_calls`.
     """
     compiler = compiler or KernelCompiler(machine)
     with compiling(machine):
         bytecode, joined = _joined(module, compiler, by_bytes, shelf)
-        return Executable(bytecode, written_calls(joined.calls, machine), compiler.finish(), joined.constants)
+        if objects is None:
+            calls, kernels = written_calls(joined.calls, machine), compiler.finish()
+            return Executable(bytecode, calls, kernels, joined.constants)
+        linkable = Linkable(called_objects(joined, compiler, objects, machine))
+    return Executable(bytecode, linkable.library().code, (), joined.constants)
 
 
 def compile_linkable(

@@ -13,6 +13,8 @@ import tvm_ffi
 
 from mrt.backend.build import compile_executable
 from mrt.backend.link.kernel_compiler import KernelCompiler, in_memory
+from mrt.backend.link.kernel_objects import object_compiler
+from mrt.backend.link.loaded_objects import loadable_objects, recalling
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import empty, side_by_side
@@ -36,7 +38,7 @@ also_give_back(tvm.get_global_func("vm.builtin.memory_manager.clear"))
 
 @dataclass(frozen=True)
 class TvmRunner:
-    """Runs graphs compiled for `target`. Each `prepare` compiles anew and nothing is kept between them.
+    """Runs graphs compiled for `target`. Nothing is kept between two calls of `prepare` but kernels, in the cache.
 
     known: intervals of integer inputs, by name, which nothing checks; those of other inputs are known by dtype only.
     """
@@ -58,8 +60,9 @@ class TvmRunner:
         size: bytes of the parameters of all graphs, which are drawn one after the other.
         """
         machine = Machine.of(self.target)
-        compiler = KernelCompiler(machine, in_memory)
-        builder = ModuleBuilder(machine, on_function=compiler.add)
+        objects = loadable_objects()
+        compiler = KernelCompiler(machine, in_memory) if objects is None else object_compiler(machine, objects)
+        builder = ModuleBuilder(machine, on_function=compiler.add, recall=recalling(objects, machine))
         builder.reserve(size)
         made: list[tuple[Graph, str, list[Storage]]] = []
         for number, graph in enumerate(graphs):
@@ -71,7 +74,7 @@ class TvmRunner:
         builder.add_bytes(b"\0", RELEASE)
         # Constants would be hashed before they became part of the executable, which takes as long as a few runs.
         executable = compile_executable(
-            builder.module(), machine, compiler, [name for _, name, _ in made], builder.shelf
+            builder.module(), machine, compiler, [name for _, name, _ in made], builder.shelf, objects
         )
         machines = _Machines(executable)
         return [_evaluate(*each, machines, executable.constants) for each in made]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from distributed import Client, Future, Worker, get_worker
 
-from mrt.errors import MRTError
+from mrt.errors import ClusterError, MRTError
 from mrt.execution.connection import Connection
 from mrt.execution.environment import Environment, environment, refuse_other
 from mrt.execution.executor import Gathers, Keeps, Part, Result, Total, Work
@@ -27,6 +28,8 @@ RUNS = 4
 may be large, and more than one, since some workers are slower."""
 LONGEST = 256
 """Parts in a run, at most: a worker has `patience` for each run, and what it did of one is lost with it."""
+LONG_ENOUGH = 0.1
+"""Seconds of a run of parts that each have a result: what a task costs Dask is little beside them."""
 UNCOUNTED = 8
 """Parts in a run where it is not known how many there will be."""
 LOST = ("cancelled", "lost")
@@ -57,14 +60,14 @@ class Cluster:
         self, work: Work[Result], parts: Iterable[Part], programs: Sequence[Any] = (), most: int | None = None
     ) -> Iterator[Result]:
         with self._errand(work, programs, most) as errand:
-            begun: deque[Future] = deque()
-            ahead = AHEAD * self.width
-            for part in parts:
-                begun.append(errand.begin(_done, part))
+            begun: deque[tuple[Sequence[Part], Future]] = deque()
+            ahead, pace = AHEAD * self.width, _Pace()
+            for run in pace.runs(parts):
+                begun.append((run, errand.begin(_timed, *run)))
                 if len(begun) >= ahead:
-                    yield errand.taken(begun.popleft())
+                    yield from pace.results(errand, *begun.popleft())
             while begun:
-                yield errand.taken(begun.popleft())
+                yield from pace.results(errand, *begun.popleft())
 
     def gathered(
         self,
@@ -87,8 +90,9 @@ class Cluster:
                         done(part)
 
             for run in _runs(parts, self.width):
-                begun.append((run, errand.begin(_gathered, *run)))
-                totals.add(begun[-1][1])
+                place = errand.next_place()
+                begun.append((run, errand.begin(_gathered, *run, place=place)))
+                totals.add(begun[-1][1], place)
                 if len(begun) >= ahead:
                     finish_first()
             while begun:
@@ -137,12 +141,17 @@ class _Errand:
         self._open: set[Future] = set()
         self._places = cycle(connection.workers)
 
-    def begin(self, function: Callable[..., Any], *parts: Any) -> Future:
-        """What one of the functions below gives for parts: where these are, or on all workers in turn.
+    def next_place(self) -> str | None:
+        """The address of the worker whose turn it is."""
+        return next(self._places, None)
+
+    def begin(self, function: Callable[..., Any], *parts: Any, place: str | None = None) -> Future:
+        """What one of the functions below gives for parts: at a place, where these are, or on all workers in turn.
 
         Dask would have all of it done where the order is, and spread it as it finds that this takes long.
         """
-        place = None if any(isinstance(part, Future) for part in parts) else next(self._places, None)
+        if place is None and not any(isinstance(part, Future) for part in parts):
+            place = self.next_place()
         return self._begun(function, self._order, len(self._programs), *self._programs, *parts, place=place)
 
     def merge(self, first: Future, second: Future) -> Future:
@@ -178,26 +187,69 @@ class _Errand:
         return future
 
 
+class _Pace:
+    """Puts parts that each have a result into runs, as many as take long enough by those that are done."""
+
+    def __init__(self) -> None:
+        self._length = 1
+
+    def runs(self, parts: Iterable[Part]) -> Iterator[list[Part]]:
+        """Parts that follow each other; one that stays on a worker goes there alone."""
+        run: list[Part] = []
+        for part in parts:
+            run.append(part)
+            if len(run) >= self._length or isinstance(part, Future):
+                yield run
+                run = []
+        if run:
+            yield run
+
+    def results(self, errand: _Errand, run: Sequence[Part], future: Future) -> Iterator[Any]:
+        """Those of a run. Where a part of it failed, those before it have theirs, too: the parts are done again."""
+        try:
+            seconds, found = errand.taken(future)
+        except ClusterError:
+            raise
+        except Exception:
+            if len(run) == 1:
+                raise
+            for part in run:
+                yield from errand.taken(errand.begin(_timed, part))[1]
+            return
+        fitting = int(LONG_ENOUGH * len(run) / max(seconds, 1e-6))
+        self._length = max(1, min(fitting, 2 * len(run), LONGEST))
+        yield from found
+
+
 class _Totals:
-    """Adds totals up as a tree, on the workers: those of equally many runs, as they come."""
+    """Adds totals up as a tree, on the workers, as they come: those of one worker first, since they may be large."""
 
     def __init__(self, errand: _Errand) -> None:
         self._errand = errand
-        self._stack: list[tuple[int, Future]] = []
+        self._stacks: dict[str | None, list[tuple[int, Future]]] = {}
 
-    def add(self, total: Future) -> None:
-        self._stack.append((0, total))
-        while len(self._stack) > 1 and self._stack[-1][0] == self._stack[-2][0]:
-            (level, second), (_, first) = self._stack.pop(), self._stack.pop()
-            self._stack.append((level + 1, self._errand.merge(first, second)))
+    def add(self, total: Future, place: str | None) -> None:
+        """place: the worker that finds it."""
+        stack = self._stacks.setdefault(place, [])
+        stack.append((0, total))
+        while len(stack) > 1 and stack[-1][0] == stack[-2][0]:
+            (level, second), (_, first) = stack.pop(), stack.pop()
+            stack.append((level + 1, self._errand.merge(first, second)))
 
     def whole(self) -> Future:
         """The total of all; ValueError where there is none."""
-        if not self._stack:
+        if not self._stacks:
             raise ValueError("there is no part to work on")
-        _, whole = self._stack.pop()
-        while self._stack:
-            whole = self._errand.merge(self._stack.pop()[1], whole)
+        left = [self._of_worker(stack) for stack in self._stacks.values()]
+        while len(left) > 1:
+            pairs = zip(left[::2], left[1::2], strict=False)
+            left = [self._errand.merge(*pair) for pair in pairs] + (left[-1:] if len(left) % 2 else [])
+        return left[0]
+
+    def _of_worker(self, stack: list[tuple[int, Future]]) -> Future:
+        _, whole = stack.pop()
+        while stack:
+            whole = self._errand.merge(stack.pop()[1], whole)
         return whole
 
 
@@ -246,6 +298,14 @@ def _done(order: _Order, count: int, *given: Any) -> Any:
     """given: so many programs, and a part."""
     with order.entered():
         return order.work(given[count], *given[:count])
+
+
+def _timed(order: _Order, count: int, *given: Any) -> tuple[float, list[Any]]:
+    """given: so many programs, and parts. Gives the seconds that they took, and the result of each."""
+    started = time.perf_counter()
+    with order.entered():
+        found = [order.work(part, *given[:count]) for part in given[count:]]
+    return time.perf_counter() - started, found
 
 
 def _kept(order: _Order, count: int, *given: Any) -> Any:

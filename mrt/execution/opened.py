@@ -21,6 +21,13 @@ CLOSING = 3.0
 """Seconds that workers of this machine have to end by themselves."""
 ONE_CORE = {"TVM_NUM_THREADS": "1", "TVM_BIND_THREADS": "0", "OPENBLAS_NUM_THREADS": "1"}
 """Each worker is one thread, wherever the system puts it: TVM would start as many as there are cores, and pin them."""
+OF_WORKERS = {
+    # Memory that is freed would go back to the system at once, and be asked for again by the next sample.
+    "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
+    # A profile of what each worker does, which nobody looks at.
+    "distributed.worker.profile.enabled": False,
+}
+"""What Dask's own settings are for workers of this machine."""
 HERE, ANY_PORT = "127.0.0.1", "127.0.0.1:0"
 """What is started on this machine listens there alone."""
 
@@ -103,21 +110,23 @@ def _workers_here(processes: int) -> Iterator[tuple[Any, Callable[[str], None]]]
 
     They trust this run alone: their certificates are made for it.
     """
+    import dask
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    cluster = LocalCluster(
-        n_workers=processes,
-        threads_per_worker=1,
-        processes=True,
-        host=HERE,
-        protocol="tls://",
-        security=Security.temporary(),
-        dashboard_address=ANY_PORT,
-        worker_dashboard_address=ANY_PORT,
-        silence_logs=logging.CRITICAL,
-        env=ONE_CORE,
-    )
+    with dask.config.set(OF_WORKERS):
+        cluster = LocalCluster(
+            n_workers=processes,
+            threads_per_worker=1,
+            processes=True,
+            host=HERE,
+            protocol="tls://",
+            security=Security.temporary(),
+            dashboard_address=ANY_PORT,
+            worker_dashboard_address=ANY_PORT,
+            silence_logs=logging.CRITICAL,
+            env=ONE_CORE,
+        )
 
     def end(address: str) -> None:
         for nanny in cluster.workers.values():

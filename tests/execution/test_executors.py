@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,6 +55,20 @@ def test_the_first_part_that_raises_says_what_is_wrong(executor: Executor) -> No
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(DataError, match=r"^part 3 holds NaN( \(on worker \d\))?$"):
         next(results)
+
+
+def test_parts_before_one_that_raises_have_results_wherever_it_stands(executor: Executor) -> None:
+    """Quick parts go to workers in runs, a part that raises in the middle of one."""
+    results = executor.in_order(work.refuses, [0] * 40 + [1, 2, 3, 4, 5, 6])
+    assert [next(results) for _ in range(42)] == [0] * 40 + [1, 2]
+    with pytest.raises(DataError, match="^part 3 holds NaN"):
+        next(results)
+
+
+def test_workers_of_this_machine_keep_one_core_and_what_memory_they_free(workers: Executor) -> None:
+    names = ["TVM_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_"]
+    found = list(workers.in_order(work.variable, names))
+    assert found == ["1", "1", os.environ.get("MALLOC_TRIM_THRESHOLD_")]
 
 
 def test_an_error_in_drawing_parts_is_raised(executor: Executor) -> None:

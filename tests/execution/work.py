@@ -27,6 +27,11 @@ def late(part: int) -> int:
     return part
 
 
+def variable(name: str) -> str | None:
+    """Of the environment of the process that works."""
+    return os.environ.get(name)
+
+
 def refuses(part: int) -> int:
     """Part 3 raises late, part 5 at once."""
     if part == 3:
