@@ -79,8 +79,10 @@ def divisors(count: int) -> list[int]:
 
 def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) -> int:
     """How many positions' sums of so many `steps` for `blocks` of output channels stay in registers, with `copies`."""
-    weights = blocks * steps if steps <= FEW_DOTS else 0
-    return (machine.registers - WORKING - weights) // (copies * blocks)
+    if steps <= FEW_DOTS:
+        return (machine.registers - WORKING - blocks * steps) // (copies * blocks)
+    # The weights of one block take one register, those of two mostly two.
+    return (machine.registers - WORKING + (copies * blocks == 1)) // (copies * blocks)
 
 
 def leave_first_cache(blocks: int, steps: int, machine: Machine) -> bool:

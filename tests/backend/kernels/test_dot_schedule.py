@@ -180,6 +180,12 @@ def test_tiles_of_short_sums_leave_room_for_the_next_one(steps: int, is_short: b
     assert is_short or tile == max(n for n in (28, 16, 14, 8) if n <= machine.registers - WORKING)
 
 
+def test_thirteen_positions_fill_sixteen_registers() -> None:
+    """Cut into less, their number being prime, each weight would be loaded for one position alone."""
+    assert MACHINES["x86-64-v3"].registers == 16
+    assert register_tile(13, 24, 128, MACHINES["x86-64-v3"]) == (13, 1)
+
+
 @pytest.mark.parametrize(("count", "kept"), [(STACK_BYTES // 4, True), (STACK_BYTES // 4 + 1, False)])
 def test_small_local_memory_is_on_the_stack(count: int, kept: bool) -> None:
     memory, local = tirx.decl_buffer((1,), "int32", "memory"), tirx.decl_buffer((count,), "int32", "local")
