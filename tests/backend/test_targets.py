@@ -67,8 +67,9 @@ def test_a_target_that_cannot_be_is_one_clear_line(target: str, said: str) -> No
 
 
 def byte_dot(target: dict[str, object]) -> str:
-    """The instruction that multiplies bytes on a machine."""
-    return next((each.llvm for each in dots_of(Machine.of(target)) if each.weight == "int8"), "")
+    """The instruction that multiplies any bytes on a machine."""
+    found = (each.llvm for each in dots_of(Machine.of(target)) if each.weight == "int8" and each.most_weight == 128)
+    return next(found, "")
 
 
 def test_a_machine_looks_for_all_features_of_its_dots() -> None:
