@@ -20,6 +20,7 @@ from mrt.preparation import prepare
 from mrt.quantization.algorithms.algorithm import Samples
 from mrt.quantization.algorithms.needs import needs_of
 from mrt.quantization.options import QuantizationConfig
+from mrt.search.explore import Explorer
 from mrt.search.judging import Judges
 from mrt.search.sensitivity import measure_sensitivity
 from mrt.search.space import Space
@@ -74,7 +75,8 @@ def test_networks_are_judged_on_all_samples_in_their_order(graph: Graph, executo
 @pytest.mark.slow
 def test_a_search_by_workers_is_the_one_by_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="Dask is not installed")
-    monkeypatch.setattr("mrt.search.explore.PATIENCE", 1)
+    monkeypatch.setattr(Explorer, "_choose_algorithms", lambda self, base: base)
+    monkeypatch.setattr(Explorer, "_improve", lambda self, recipe: None)  # a few trials show it
     config = load_config(save_run(tmp_path))
     spread = config.model_copy(update={"cluster": ClusterConfig(processes=2)})
     here, there = (
