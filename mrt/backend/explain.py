@@ -13,7 +13,7 @@ from mrt.backend.lowering.plan_calls import Call, plan_calls
 from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage
-from mrt.backend.rewrites.known_bounds import bounds_of_inputs
+from mrt.backend.rewrites.known_bounds import NOTHING, Bounds, bounds_of_inputs, known_bounds
 from mrt.backend.te.registry import Kind, kind_of
 from mrt.compilation import NATIVE, Target
 from mrt.symbol import Graph, Symbol
@@ -56,21 +56,24 @@ def explain(graph: Graph, inputs: Sequence[TensorQuantization], target: Target =
     known = bounds_of_inputs(inputs)
     machine = Machine.of(target)
     plan = plan_calls(graph, machine, lambda key, name, make: name, {}, known)
-    return Explanation(tuple(described_call(call, plan.graph, machine) for call in plan.calls), tuple(plan.refusals))
+    bounds = known_bounds(plan.graph, known)
+    calls = tuple(described_call(call, plan.graph, machine, bounds) for call in plan.calls)
+    return Explanation(calls, tuple(plan.refusals))
 
 
-def described_call(call: Call, graph: Graph, machine: Machine) -> CompiledCall:
-    """What is told of a call of a graph as it is compiled for a machine."""
+def described_call(call: Call, graph: Graph, machine: Machine, bounds: Bounds = NOTHING) -> CompiledCall:
+    """What is told of a call of a graph as it is compiled for a machine. bounds: what is known of tensors, by name."""
     memory = _memories(call)
     if call.lowered is None:
         names = tuple(result.symbol.name if isinstance(result, Copy) else result.name for result in call.results)
         return CompiledCall(names, ("copy",), "", memory, "another layout of the same values is needed")
     region, packed = call.lowered.region, call.lowered.packed
-    forms = [each.form for each in packed.values() if isinstance(each.form, DotForm)]
+    formed = [(each.form, reader) for (reader, _), each in packed.items() if isinstance(each.form, DotForm)]
+    forms = [form for form, _ in formed]
     return CompiledCall(
         tuple(output.name for output in region.outputs),
         tuple(symbol.op for symbol in region.symbols),
-        _products(forms[0]) if forms else "",
+        _products(forms[0]) + _why_words(*formed[0], bounds) if forms else "",
         memory,
         "; ".join(dict.fromkeys(_why_ended(graph, output, call.lowered.layouts) for output in region.outputs)),
         call.lowered.refusals(machine) if forms else (),
@@ -92,6 +95,16 @@ def _products(form: DotForm) -> str:
     if isinstance(form, SlicedForm):
         said += f", the sums of {form.width} channels each times a factor"
     return said
+
+
+def _why_words(form: DotForm, reader: Symbol, bounds: Bounds) -> str:
+    """Why data are multiplied as words of 16 bits; nothing where they are not."""
+    data = reader.inputs[0]
+    if form.dot.data != "int16" or data.name not in bounds:
+        return ""
+    if data.dtype in ("uint8", "int8"):
+        return ", since this machine has no exact dot of these bytes"
+    return f", since the data are {data.dtype} in [{bounds[data.name].min}, {bounds[data.name].max}]"
 
 
 def _memories(call: Call) -> tuple[str, ...]:

@@ -138,5 +138,7 @@ def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine, copies: i
     loads = tile + held + (blocks - held) * tile
     step = max(tile * blocks / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + late + LOOP
     sums = tile * blocks
-    late_results = min(1.0, sums * (steps + EPILOGUE) / WINDOW) * sums * EPILOGUE / 2
+    # Tiles of 16 registers are small enough.
+    share = min(1.0, sums * (steps + EPILOGUE) / WINDOW) if machine.registers > 16 else 0.0
+    late_results = share * sums * EPILOGUE / 2
     return step + (BEGIN + CONSTANTS * blocks + late_results) / steps

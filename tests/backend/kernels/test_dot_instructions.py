@@ -9,6 +9,7 @@ import pytest
 from layers import TARGETS, Layers
 
 from mrt.backend.build import compile_executable
+from mrt.backend.explain import explain
 from mrt.backend.kernels.dot_instructions import choose_dot, joined_bytes, weight_bytes
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
@@ -70,6 +71,17 @@ def test_wide_weights_are_multiplied_byte_by_byte_where_their_sums_fit() -> None
 def test_the_bytes_of_every_word_join_to_it() -> None:
     words = np.arange(-(2**15), 2**15).astype(np.int16)
     np.testing.assert_array_equal(joined_bytes(weight_bytes(words).astype(np.int64)), words)
+
+
+def test_why_words_are_multiplied_is_told() -> None:
+    layers = Layers()
+    for lo, hi, dtype in ((0, 255, "uint8"), (-7, 4095, "int16")):
+        given = layers.input(layers.integers((1, 16, 8, 8), dtype, lo, hi))
+        layers.finish(layers.convolution(layers.hidden("clip", given, a_min=float(lo), a_max=float(hi)), 32, (3, 3)))
+    for cpu, byte in (("cascadelake", "uint8 x int8"), ("x86-64-v3", "no exact dot of these bytes")):
+        told = [call.products for call in explain(layers.graph(), (), TARGETS[cpu]).calls if call.products]
+        assert ["since the data are int16 in [-7, 4095]" in each for each in told] == [False, True]
+        assert byte in told[0]
 
 
 def assembly(target: dict[str, Any], dtype: str, most: int = 127) -> str:
