@@ -5,7 +5,8 @@
 
 Each layer of `activation_bits.py` is compiled for one thread. What is counted is the loop without loops in it that
 forms most products, as LLVM writes it: its instructions, those that multiply, the products of these, and those that
-only load. Epilogues and what a processor does at the same time are not in these figures.
+only load. Epilogues are in it where sums are so short that no loop forms them, and what a processor does at the same
+time is in no figure.
 """
 
 from __future__ import annotations
@@ -27,11 +28,10 @@ from mrt.backend.machine import Machine
 from mrt.backend.schedule.tilings import schedule_by_rule
 from mrt.quantization.cost import multiplications
 
+DOTS, WHOLE = frozenset({"sdot", "udot", "usdot"}), frozenset({"mla", "mul"})
 PRODUCTS = {
-    "sdot": 16,
-    "udot": 16,
-    "usdot": 16,
-    **dict.fromkeys(("smlal", "smlal2", "umlal", "umlal2", "smull", "smull2", "umull", "umull2", "mla", "mul"), 4),
+    **dict.fromkeys(DOTS, 16),
+    **dict.fromkeys(("smlal", "smlal2", "umlal", "umlal2", "smull", "smull2", "umull", "umull2", *WHOLE), 4),
 }
 """What an instruction of aarch64 on vectors of 128 bits multiplies, where that gives sums of 32 bits."""
 BYTES_OF_A_PRODUCT = {"vpdpbusd": 1, "vpmaddubsw": 1, "vpdpwssd": 2, "vpmaddwd": 2, "pmaddwd": 2, "vpmulld": 4}
@@ -57,6 +57,9 @@ class Loop:
         operations = [line.split(None, 1) for line in lines]
         mnemonics = [each[0] for each in operations]
         formed = [products_of(each[0], each[1] if len(each) > 1 else "") for each in operations]
+        if not DOTS.isdisjoint(mnemonics):
+            # An epilogue in the same loop scales sums by these.
+            formed = [0 if name in WHOLE else count for name, count in zip(mnemonics, formed, strict=True)]
         loads = sum(bool(LOADS.fullmatch(each[0])) and is_load(each[1]) for each in operations if len(each) > 1)
         return cls(mnemonics, loads, sum(count > 0 for count in formed), sum(formed))
 

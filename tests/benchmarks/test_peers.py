@@ -53,7 +53,9 @@ def test_a_batch_of_floats_runs_in_the_parts_that_are_planned(
     graph = helper.make_graph(nodes, "g", [data], [result], [weight])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, tmp_path / peers.NETWORK)
-    monkeypatch.setattr("mrt.backend.plan_batch", lambda *_: BatchPlan(samples, workers, TargetConfig(threads=1)))
+    monkeypatch.setattr(
+        "mrt.backend.plan_batch", lambda *_: BatchPlan(samples, workers, TargetConfig(threads=1), samples)
+    )
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
     found = peers.start_mrt_float(str(tmp_path), 1, 4)(x)()
     np.testing.assert_allclose(found, np.hstack([x @ np.arange(6).reshape(3, 2), x]))
