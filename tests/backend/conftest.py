@@ -7,6 +7,7 @@ from emulated import emulated
 from layers import EMULATED, TARGETS, runnable
 
 from mrt.backend import TvmRunner
+from mrt.backend.kernels.generic import packed_weights
 from mrt.symbol import Runner
 
 
@@ -17,3 +18,10 @@ def runner(request: pytest.FixtureRequest) -> Runner:
     if request.param not in runnable():
         pytest.skip(f"this machine does not run code for {request.param}")
     return TvmRunner(TARGETS[request.param])
+
+
+@pytest.fixture
+def always_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are packed wherever that is possible, however small."""
+    for name in ("WORTH_PACKING", "SECOND_BYTES"):
+        monkeypatch.setattr(packed_weights, name, 0)

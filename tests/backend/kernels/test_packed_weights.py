@@ -10,7 +10,6 @@ from compiled import Bundle
 
 from mrt.backend import TvmRunner
 from mrt.backend.kernels.dot_instructions import choose_dot
-from mrt.backend.kernels.generic import packed_weights
 from mrt.backend.kernels.generic.packed_weights import WeightPacking, choose_packing
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.machine import Machine
@@ -20,13 +19,6 @@ from mrt.symbol import Interval, Runner
 ENDS = {"uint8": (0, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1)}
 SHAPES = ((1, 36, 40), (1, 64, 130), (2, 7, 33), (3, 100, 16))
 """Rows, inputs and outputs; few of them multiples of anything."""
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packed wherever that is possible, however small."""
-    for name in ("WORTH_PACKING", "SECOND_BYTES"):
-        monkeypatch.setattr(packed_weights, name, 0)
 
 
 def layer(bundle: Bundle, shape: tuple[int, int, int], bits: int, dtype: str) -> None:
@@ -52,18 +44,18 @@ def layers(dtype: str) -> Bundle:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", list(ENDS))
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("always_packed")
 def test_ends_of_ranges(runner: Runner, dtype: str) -> None:
     layers(dtype).check(runner=runner)
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("always_packed")
 def test_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serial, "WORTH_THREADS", 0)
     layers("int16").check(runner=TvmRunner({"kind": "llvm", "mcpu": "native", "threads": 2}))
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("always_packed")
 def test_convolution_of_few_positions() -> None:
     bundle = Bundle()
     for size, kernel, pad in ((1, 1, 0), (2, 1, 0), (2, 3, 1), (3, 2, 0)):

@@ -7,7 +7,6 @@ import pytest
 from compiled import Bundle
 
 from mrt.backend import TvmRunner
-from mrt.backend.kernels.generic import packed_weights
 from mrt.backend.machine import Machine
 from mrt.backend.operators.sliced_fully_connected import SlicedFullyConnected
 from mrt.backend.rewrites.merge_row_slices import MergeRowSlices
@@ -48,27 +47,20 @@ def layers(dtype: str) -> Bundle:
     return bundle
 
 
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packed wherever that is possible, however small."""
-    for name in ("WORTH_PACKING", "SECOND_BYTES"):
-        monkeypatch.setattr(packed_weights, name, 0)
-
-
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", list(ENDS))
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("always_packed")
 def test_ends_of_ranges(runner: Runner, dtype: str) -> None:
     layers(dtype).check(runner=runner)
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("always_packed")
 def test_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serial, "WORTH_THREADS", 0)
     layers("int16").check(runner=TvmRunner({"kind": "llvm", "mcpu": "native", "threads": 2}))
 
 
-@pytest.mark.usefixtures("always")
+@pytest.mark.usefixtures("always_packed")
 @pytest.mark.parametrize("shift", [0, 1, 5])
 def test_one_operator_is_left(shift: int) -> None:
     bundle = Bundle()
