@@ -210,7 +210,7 @@ class _Pace:
             seconds, found = errand.taken(future)
         except ClusterError:
             raise
-        except Exception:
+        except Exception:  # whatever the work raises; done again, the part that raised it raises it in its place
             if len(run) == 1:
                 raise
             for part in run:
