@@ -112,20 +112,30 @@ def minimum_scalar(symbol: Symbol[MinimumScalar], data: Tensor) -> Tensor:
     return elementwise(symbol, data, body=lambda x: te.min(x, constant(limit, symbol.dtype)))
 
 
-@compute(Where)
+def _selects_rows(symbol: Symbol) -> bool:
+    """Whether the condition of a `Where` has one element for each row, all that lies at one place of axis 0."""
+    condition, *values = (source.shape for source in symbol.inputs)
+    return len(Where.aligned(condition, max(map(len, values)))) != len(condition)
+
+
+def _kind_of_where(symbol: Symbol) -> Kind:
+    return Kind.OTHER if _selects_rows(symbol) else Kind.ELEMENTWISE
+
+
+@compute(Where, kind=_kind_of_where)
 def where(symbol: Symbol, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    rank = max(len(x.shape), len(y.shape))
-    by_rows = len(Where.aligned(symbol.inputs[0].shape, rank)) != len(condition.shape)
-    rows = 1 if by_rows else symbol.type.rank
-
-    def element(*at: Expression) -> Expression:
-        chosen = broadcast(condition, at[:rows], symbol.shape[:rows])
-        values = (broadcast(value, at, symbol.shape).astype(symbol.dtype) for value in (x, y))
+    def chosen(is_set: Expression, *values: Expression) -> Expression:
         kind = symbol.inputs[0].dtype
-        is_set = chosen if kind == "bool" else chosen != constant(0, kind)
-        return opaque(tirx.Select(is_set, *values))
+        found = is_set if kind == "bool" else is_set != constant(0, kind)
+        return opaque(tirx.Select(found, *(value.astype(symbol.dtype) for value in values)))
 
-    return stage(symbol.shape, element, "where")
+    def of_rows(*at: Expression) -> Expression:
+        values = [broadcast(value, at, symbol.shape) for value in (x, y)]
+        return chosen(broadcast(condition, at[:1], symbol.shape[:1]), *values)
+
+    if _selects_rows(symbol):
+        return stage(symbol.shape, of_rows, "where")
+    return elementwise(symbol, condition, x, y, body=chosen)
 
 
 @compute(Embedding)
