@@ -21,6 +21,7 @@ from mrt.preparation.quantized_constants import QuantizedConstants
 from mrt.preparation.scalars_to_constants import ScalarsToConstants
 from mrt.preparation.separate_bias import SeparateBias
 from mrt.preparation.separate_pad import SeparatePad
+from mrt.preparation.share_equal import ShareEqual
 from mrt.preparation.zero_points import IntegerZeroPoints
 from mrt.symbol import Graph, Pass, Refusal, run_passes
 from mrt.symbol.rebatch import check_outputs
@@ -43,10 +44,12 @@ PIPELINE: tuple[Pass, ...] = (
     FoldConstants(),
     DropIdentities(),
     CollapseToTable(),
+    ShareEqual(),
 )
 """The passes in order, once parameters are known to be finite.
 
-Constants are folded before what looks for them and after what makes them."""
+Constants are folded before what looks for them and after what makes them. Equal symbols are shared last: what is folded
+into its reader must have no other."""
 
 
 class PreparationConfig(Options):
