@@ -36,25 +36,21 @@ LOWERING = (
     schedules.StmtSimplify,
     schedules.LowerOpaqueBlock,
     passes.FlattenBuffer,
-    lambda: passes.NarrowDataType(32),
     schedules.LoopPartition,
     lambda: passes.VectorizeLoop(True),
     passes.StorageRewrite,
-    schedules.HoistIfThenElse,
     passes.UnrollLoop,
     schedules.RenormalizeSplitPattern,
     passes.StmtSimplify,
-    passes.RemoveNoOp,
     schedules.RewriteUnsafeSelect,
-    passes.CommonSubexprElim,
-    passes.VerifyMemory,
-    passes.AnnotateEntryFunc,
     passes.SplitHostDevice,
     passes.MakePackedAPI,
     passes.BF16StorageLegalize,
 )
 """TVM's own passes in its order, but for those on what no kernel has: threads, shared memory and copies of GPUs, floats
-of 8 and of 16 bits. Each goes through the whole function. The last one orders declarations."""
+of 8 and of 16 bits, indices of 64 bits; for what LLVM does by itself, as to compute common subexpressions once; and for
+the entry of a module, a second function that would unpack the arguments of its only kernel. Each goes through the whole
+function. The last one orders declarations."""
 
 
 def _pipeline() -> Any:

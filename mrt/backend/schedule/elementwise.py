@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tvm import tirx
 
 from mrt.backend.memory.storage import VECTOR, Walk
-from mrt.backend.schedule.loops import extent, has_reduction, parallelize, split_loops
+from mrt.backend.schedule.loops import SPATIAL, extent, has_reduction, parallelize, split_loops
 from mrt.backend.te.stages import Hint
 
+MOST_VECTORS = 5
+"""Of sums of a reduction that are in registers at once: those of int32 fill ten of AVX2's sixteen."""
 LONG_PART = 1 << 15
 """Elements of a single row that a thread does at a time."""
 
@@ -90,9 +93,41 @@ def _schedule_reduction(plan: Any, block: Any) -> None:
         spatial.append(spatial.pop(int(inner)))
         plan.reorder(*spatial)
     if len(spatial) > 1 and extent(plan, spatial[-1]) >= 4:
-        outer, row = spatial[:-1], spatial[-1]
-        plan.reorder(*outer, *reduction, row)
+        outer, row, width = spatial[:-1], spatial[-1], _vector(plan, block)
+        vectors = _vectors_at_once(extent(plan, row), width) if _reads_rows(plan.get(block), inner) else 0
+        parts = []
+        held = [row]
+        if vectors:
+            # Registers hold these sums. A loop over those of a whole row LLVM would unroll, and compile for long.
+            part, *held = plan.split(row, [None, vectors, width])
+            parts = [part]
+            plan.unroll(held[0])
+            plan.vectorize(held[1])
+        plan.reorder(*outer, *parts, *reduction, *held)
         parallelize(plan, outer)
         plan.decompose_reduction(block, reduction[0])
     elif spatial:
         parallelize(plan, spatial)
+
+
+def _vectors_at_once(length: int, width: int) -> int:
+    """How many vectors of `width` are summed at once, of a row that groups of them make up; 0 of any other."""
+    return max((n for n in range(1, MOST_VECTORS + 1) if length % (n * width) == 0), default=0)
+
+
+def _reads_rows(block: Any, inner: Any) -> bool:
+    """Whether what follows each other in a row that is summed does so in all tensors that are read, or is the same.
+
+    inner: the place of the row among the block's spatial axes, None for the last.
+    """
+    spatial = [each.var for each in block.iter_vars if int(each.iter_type) == SPATIAL]
+    row = spatial[-1 if inner is None else int(inner)]
+    indices = [[at.min for at in read.region] for read in block.reads]
+    return all(
+        not any(_depends(at, row) for at in outer) and (last.same_as(row) or not _depends(last, row))
+        for *outer, last in indices
+    )
+
+
+def _depends(value: Any, variable: Any) -> bool:
+    return any(used.same_as(variable) for used in tirx.analysis.undefined_vars(value))

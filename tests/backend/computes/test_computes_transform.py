@@ -60,6 +60,18 @@ def test_reductions_agree(dtype: str) -> None:
     bundle.check(tolerance=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "float32"])
+@pytest.mark.parametrize("row", [320, 112, 66])
+def test_reductions_along_rows_of_vectors_agree(dtype: str, row: int) -> None:
+    """Groups of vectors make up a row, single ones, or none."""
+    bundle, shape = Bundle(), (2, 3, 4, row)
+    x = bundle.input(bundle.floats(*shape) if dtype == "float32" else bundle.integers(shape, dtype))
+    for name in ("sum", "max"):
+        for axis in ((1,), (2,), (1, 2)):
+            bundle.add(name, x, axis=axis, keepdims=False)
+    bundle.check(tolerance=1e-5)
+
+
 def test_normalizations_agree() -> None:
     bundle = Bundle()
     x = bundle.input(bundle.floats(3, 6, 4, 5) * 4)

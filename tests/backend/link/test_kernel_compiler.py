@@ -81,6 +81,17 @@ def test_the_same_kernel_is_compiled_once_and_groups_are_filled() -> None:
     assert KernelCompiler(machine).finish() == []
 
 
+def test_a_kernel_by_itself_is_one_entry() -> None:
+    """TVM makes the only function of a module its main one, too, which would unpack the arguments once more."""
+    functions = build_module(IntegerNetwork(1).graph, target=TARGET).functions
+    compiler = KernelCompiler(Machine.of(TARGET), size=1)
+    compiler.add("kernel", next(f for f in functions.values() if isinstance(f, tirx.PrimFunc)))
+    (built,) = compiler.finish()
+    entries = [line for line in built.inspect_source("ll").splitlines() if "@__tvm_ffi_" in line and "define" in line]
+    assert len(entries) == 1
+    assert "@__tvm_ffi_kernel" in entries[0]
+
+
 def test_what_fails_in_another_thread_is_raised() -> None:
     network, machine = IntegerNetwork(1), Machine.of(TARGET)
     compiler = KernelCompiler(machine)

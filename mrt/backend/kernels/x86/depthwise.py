@@ -275,7 +275,10 @@ class _Strip(_Columns):
         rows = self.rows
         for reading in self.readers(self._positions).values():
             for number in range(rows.dots(rows.step * (self._lines - 1))):
-                made = self._joined(number * rows.depth, *reading[0])
+                joined = self._joined(number * rows.depth, *reading[0])
+                # Once: what each sum held by itself would go through all of TVM's passes as often.
+                made = tirx.Var("column", joined.ty)
+                yield tirx.Bind(made, joined)
                 for x, column in reading:
                     for y in range(self._lines):
                         dot = number - y * (rows.step // rows.depth)
