@@ -169,3 +169,18 @@ def test_a_network_that_computes_nothing_has_no_error() -> None:
     simulation = Simulation(planned.plan, weights, samples)
     assert simulation.outputs == ("x",)
     assert simulation.errors([Trial(), Trial(frozenset())]) == [0.0, 0.0]
+
+
+def test_what_errors_were_taken_from_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_into(monkeypatch, LAYERS)
+    reference = Trial(frozenset())
+    wanted = simulated(NumpyRunner()).error(reference)
+    runner = Counting(NumpyRunner())
+    simulation = simulated(runner)
+    names = [site.name for site in simulation.sites]
+    simulation.errors([Trial(frozenset({name}), samples=2) for name in names], reference)
+    assert simulation.error(reference) == wanted
+    runner.operators = 0
+    assert simulation.errors([reference, reference], reference) == [0.0, 0.0]
+    assert simulation.error(reference) == wanted
+    assert not runner.operators

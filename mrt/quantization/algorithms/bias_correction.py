@@ -28,6 +28,11 @@ def means_around_reductions(graph: Graph) -> Needs:
     return Needs(means=tuple(dict.fromkeys(channels for pair in pairs for channels in pair)))
 
 
+def means_read_by_reductions(graph: Graph) -> Needs:
+    """The means of what every reduction reads."""
+    return Needs(means=tuple(dict.fromkeys(read_by(symbol) for symbol in reductions(graph))))
+
+
 def find_corrections(
     graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples | None = None
 ) -> Mapping[str, Array]:

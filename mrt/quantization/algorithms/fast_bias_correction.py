@@ -10,7 +10,7 @@ from mrt.calibration import Calibration
 from mrt.collector import give_back_freed
 from mrt.execution import THREADS, Executor
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Needs, Samples, algorithm
-from mrt.quantization.algorithms.bias_correction import mean_of, means_around_reductions, read_by
+from mrt.quantization.algorithms.bias_correction import mean_of, means_read_by_reductions, read_by
 from mrt.quantization.expand import plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph, Symbol
@@ -21,7 +21,7 @@ class FastBiasCorrection(BiasCorrection):
     """What the rounding of the weights does to the means."""
 
     def needs(self, graph: Graph) -> Needs:
-        return means_around_reductions(graph)
+        return means_read_by_reductions(graph)
 
     def corrections(
         self, graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from mrt.calibration import Calibration, Needs
 from mrt.quantization.algorithms.algorithm import BiasCorrection, Samples, algorithm
-from mrt.quantization.algorithms.bias_correction import means_around_reductions
+from mrt.quantization.algorithms.bias_correction import means_read_by_reductions
 from mrt.quantization.algorithms.fast_bias_correction import shifts_of
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.rounded_graph import measured
@@ -35,7 +35,7 @@ class SelectedBiasCorrection(BiasCorrection):
     reads_samples: ClassVar[bool] = True
 
     def needs(self, graph: Graph) -> Needs:
-        return means_around_reductions(graph)
+        return means_read_by_reductions(graph)
 
     def values(self, graph: Graph) -> tuple[Symbol, ...]:
         return measured(graph)

@@ -10,7 +10,7 @@ from mrt.calibration import Calibration, Needs
 from mrt.errors import QuantizationError
 from mrt.messages import counted
 from mrt.quantization.algorithms.algorithm import Samples, WidthChoice, algorithm
-from mrt.quantization.algorithms.bias_correction import means_around_reductions
+from mrt.quantization.algorithms.bias_correction import means_read_by_reductions
 from mrt.quantization.algorithms.fast_bias_correction import shifts_of
 from mrt.quantization.cost import elements, multiplications, network_operations, widening
 from mrt.quantization.options import (
@@ -78,7 +78,7 @@ class SensitiveTensors(WidthChoice):
     """
 
     def needs(self, graph: Graph) -> Needs:
-        return means_around_reductions(graph)
+        return means_read_by_reductions(graph)
 
     def values(self, graph: Graph) -> tuple[Symbol, ...]:
         return measured(graph)

@@ -138,22 +138,37 @@ class Simulation:
         places = [list(self._places(trial)) for trial in trials]
         wanted = sorted({place for each in places for place in each})
         references = dict(enumerate(self._exact)) if since is None else self._outputs(since, wanted)
-        feeds = {number: self._feeds(trial) for number, trial in enumerate(trials)}
-        run = _Run(self._parts, feeds, {number: self._parts.keys(each) for number, each in feeds.items()})
-        asked = [
-            _OnChunk(place, each, self._chunks[place], self._exact[place], references[place])
-            for place in wanted
-            for each in self._shared_out([number for number, known in enumerate(places) if place in known], wanted)
-        ]
-        found: dict[tuple[int, int], Array] = {}
-        for place, energies in self._executor.in_order(run, asked, self._programs):
-            found |= {(number, place): each for number, each in energies.items()}
-            give_back_freed()
+        kept = {number for number, trial in enumerate(trials) if trial is self._reference[0]}
+        found = self._run({n: trial for n, trial in enumerate(trials) if n not in kept}, places, references)
+        for number in kept:
+            for place, outputs in self._outputs(trials[number], places[number]).items():
+                found[number, place] = _energies(self._on_chunk(place, (number,), references), outputs)
         totals = [np.zeros((2, len(self._exact[0]))) for _ in trials]
         for number, known in enumerate(places):
             for place in known:
                 totals[number] += found[number, place]
         return np.array([_shares(total) for total in totals]).reshape(len(trials), len(self.outputs))
+
+    def _run(
+        self, trials: Mapping[int, Trial], places: Sequence[Sequence[int]], references: Mapping[int, Sequence[Array]]
+    ) -> dict[tuple[int, int], Array]:
+        """By trial and chunk the energies of signal and error, (2, outputs). places: of each trial its chunks."""
+        feeds = {number: self._feeds(trial) for number, trial in trials.items()}
+        run = _Run(self._parts, feeds, {number: self._parts.keys(each) for number, each in feeds.items()})
+        wanted = sorted({place for number in trials for place in places[number]})
+        asked = [
+            self._on_chunk(place, each, references)
+            for place in wanted
+            for each in self._shared_out([number for number in trials if place in places[number]], wanted)
+        ]
+        found: dict[tuple[int, int], Array] = {}
+        for place, energies in self._executor.in_order(run, asked, self._programs):
+            found |= {(number, place): each for number, each in energies.items()}
+            give_back_freed()
+        return found
+
+    def _on_chunk(self, place: int, trials: tuple[int, ...], references: Mapping[int, Sequence[Array]]) -> _OnChunk:
+        return _OnChunk(place, trials, self._chunks[place], self._exact[place], references[place])
 
     def _shared_out(self, trials: Sequence[int], places: Sequence[int]) -> list[tuple[int, ...]]:
         """The trials of one chunk in so many runs that all who work have some; those that are alike are neighbours."""
@@ -178,9 +193,10 @@ class Simulation:
             self._reference = trial, {}
         known = self._reference[1]
         missing = [place for place in places if place not in known]
-        run, chunks = _RunWhole(self._parts, self._feeds(trial)), [self._chunks[place] for place in missing]
-        known |= zip(missing, self._executor.in_order(run, chunks, self._programs), strict=True)
-        return known
+        if missing:
+            run, chunks = _RunWhole(self._parts, self._feeds(trial)), [self._chunks[place] for place in missing]
+            known |= zip(missing, self._executor.in_order(run, chunks, self._programs), strict=True)
+        return {place: known[place] for place in places}
 
     def _places(self, trial: Trial) -> Iterable[int]:
         done = 0
