@@ -21,7 +21,6 @@ from mrt.symbol.quantized_tensor import TensorQuantization
 from tests.emulation import MACHINES, Emulation
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
-SAMPLES = 3
 LEVELS = ("-O0", "-O1", "-O2", "-O3", "-Os")
 WITHOUT_FPU = ("-O2", "-ffreestanding", "-mgeneral-regs-only")
 """The compiler then refuses whatever needs a register of floats or vectors."""
@@ -149,13 +148,13 @@ LARGE = ("mlperf_resnet8_cifar10", "kwt1_speechcommands12")
 @pytest.mark.parametrize("bits", [8, 12])
 @pytest.mark.parametrize("name", ["kws_dscnn", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LARGE)])
 def test_networks(
-    name: str, bits: int, tmp_path: Path, data_folder: Path, load_data: Callable[[str, str], tuple[Array, Array]]
+    name: str,
+    bits: int,
+    tmp_path: Path,
+    network: Callable[[str, int], tuple[QuantizedModel, list[dict[str, Array]]]],
 ) -> None:
     """Ordinary inputs, and those at the ends of their ranges."""
-    config = QuantizationConfig.model_validate({"activation": {"bits": bits}, "weight": {"bits": bits}})
-    graph = mrt.load_model(data_folder / "models" / "onnx" / f"{name}.onnx")
-    model = mrt.quantize(graph, [load_data(name, "calibration")[0][:4]], config).rebatched(1)
-    ordinary = [model.quantize_inputs(sample[None]) for sample in load_data(name, "test")[0][:SAMPLES]]
+    model, ordinary = network(name, bits)
     (entry,) = model.inputs
     for flags in (SANITIZED, ("-O2",)):
         Programs.of([(model.graph, model.inputs)], tmp_path, *flags).assert_same(0, [*ordinary, *ends_of(entry)])

@@ -11,11 +11,11 @@ from corners import ends_of
 from formats import Format, in_every_format
 
 import mrt
+from mrt.model import QuantizedModel
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, NumpyRunner
 
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
-SAMPLES = 3
 
 
 @in_every_format
@@ -47,15 +47,10 @@ def test_networks(
     name: str,
     bits: int,
     tmp_path: Path,
-    data_folder: Path,
-    load_data: Callable[[str, str], tuple[Array, Array]],
+    network: Callable[[str, int], tuple[QuantizedModel, list[dict[str, Array]]]],
 ) -> None:
     """Ordinary inputs, and those at the ends of their ranges."""
-    config = QuantizationConfig.model_validate({"activation": {"bits": bits}, "weight": {"bits": bits}})
-    graph = mrt.load_model(data_folder / "models" / "onnx" / f"{name}.onnx")
-    model = mrt.quantize(graph, [load_data(name, "calibration")[0][:4]], config)
+    model, ordinary = network(name, bits)
     written = target.load(model.graph, target.write(model, tmp_path))
-    x = load_data(name, "test")[0][:SAMPLES]
-    ordinary = [model.quantize_inputs(sample[None]) for sample in x]
     (entry,) = model.inputs
     target.assert_written(model.graph, written, [*ordinary, *ends_of(entry)])
