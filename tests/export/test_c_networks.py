@@ -13,14 +13,12 @@ import pytest
 from c_programs import SANITIZED, STRICT, Programs, compile_c, compiles, in_c, write
 from corners import ends_of
 
-import mrt
 from mrt.model import QuantizedModel
-from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Array, GraphBuilder, NumpyRunner, TensorType, find_operator
+from mrt.symbol import Array, GraphBuilder, TensorType, find_operator
 from mrt.symbol.quantized_tensor import TensorQuantization
 from tests.emulation import MACHINES, Emulation
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+Digits = Callable[[str], tuple[QuantizedModel, Array, Array]]
 LEVELS = ("-O0", "-O1", "-O2", "-O3", "-Os")
 WITHOUT_FPU = ("-O2", "-ffreestanding", "-mgeneral-regs-only")
 """The compiler then refuses whatever needs a register of floats or vectors."""
@@ -28,18 +26,8 @@ FLOAT_CODE = re.compile(r"%[xyz]?mm\d|%st\b|\t(f[a-z]+|v?cvt\w+|[su]cvtf)\b|\bv\
 """Registers of floats and vectors, and instructions of floats, of x86 and ARM as objdump writes them."""
 
 
-def digits(quantizer: str) -> tuple[QuantizedModel, Array, Array]:
-    """The digits network, its test samples and their labels."""
-    with np.load(DIGITS / "data.npz", allow_pickle=False) as data:
-        calibration, x = (data[f"x_{split}"].astype(np.float32) / 16 for split in ("calibration", "test"))
-        labels = data["y_test"]
-    config = QuantizationConfig.model_validate({"activation": {"quantizer": quantizer}})
-    model = mrt.quantize(mrt.load_model(DIGITS / "digits.onnx"), calibration, config, runner=NumpyRunner())
-    return model.rebatched(1), x, labels
-
-
 @pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
-def test_digits(quantizer: str, tmp_path: Path) -> None:
+def test_digits(quantizer: str, tmp_path: Path, digits: Digits) -> None:
     """Every test sample, by a program that stops at what C does not define."""
     model, x, labels = digits(quantizer)
     programs = Programs.of([(model.graph, model.inputs)], tmp_path, *SANITIZED)
@@ -50,7 +38,7 @@ def test_digits(quantizer: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_digits_on_other_machines(machine: str, tmp_path: Path) -> None:
+def test_digits_on_other_machines(machine: str, tmp_path: Path, digits: Digits) -> None:
     """By their own compiler and an emulator; test samples, and all inputs at the ends of their range."""
     model, x, _ = digits("affine")
     programs = Programs.of([(model.graph, model.inputs)], tmp_path, "-O2", machine=Emulation.of(machine))
@@ -66,7 +54,7 @@ def disassembled(path: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_no_instruction_is_of_floats(tmp_path: Path) -> None:
+def test_no_instruction_is_of_floats(tmp_path: Path, digits: Digits) -> None:
     if not compiles("int f(void) { return 0; }", tmp_path, *WITHOUT_FPU):
         pytest.skip("this compiler has no -mgeneral-regs-only")
     model, _, _ = digits("affine")
@@ -81,7 +69,7 @@ def test_no_instruction_is_of_floats(tmp_path: Path) -> None:
     assert FLOAT_CODE.search(disassembled(tmp_path / "floats.o")) is not None
 
 
-def test_nothing_is_needed_of_a_library(tmp_path: Path) -> None:
+def test_nothing_is_needed_of_a_library(tmp_path: Path, digits: Digits) -> None:
     if shutil.which("nm") is None:
         pytest.skip("nm is absent: install binutils")
     model, _, _ = digits("affine")
@@ -105,7 +93,7 @@ def test_nothing_is_needed_of_a_library(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_compilers_of_chips(command: list[str], tmp_path: Path) -> None:
+def test_compilers_of_chips(command: list[str], tmp_path: Path, digits: Digits) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is absent")
     model, _, _ = digits("affine")

@@ -10,23 +10,17 @@ import pytest
 from corners import ends_of
 from formats import Format, in_every_format
 
-import mrt
 from mrt.model import QuantizedModel
-from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Array, NumpyRunner
-
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+from mrt.symbol import Array
 
 
 @in_every_format
 @pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
-def test_digits(target: Format, quantizer: str, tmp_path: Path) -> None:
+def test_digits(
+    target: Format, quantizer: str, tmp_path: Path, digits: Callable[[str], tuple[QuantizedModel, Array, Array]]
+) -> None:
     """Every test sample is read as by the integer graph, by a model for 500 samples at once."""
-    with np.load(DIGITS / "data.npz", allow_pickle=False) as data:
-        calibration, x = (data[f"x_{split}"].astype(np.float32) / 16 for split in ("calibration", "test"))
-        labels = data["y_test"]
-    config = QuantizationConfig.model_validate({"activation": {"quantizer": quantizer}})
-    model = mrt.quantize(mrt.load_model(DIGITS / "digits.onnx"), calibration, config, runner=NumpyRunner())
+    model, x, labels = digits(quantizer)
     graph, feeds = model.rebatched(len(x)).graph, model.quantize_inputs(x)
     written = target.load(graph, target.write(model, tmp_path, len(x)))
     target.assert_written(graph, written, [feeds])
