@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
+import shutil
 import signal
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from mrt.collector import paused_collector
 from tests.tiers import exhaustive
-
-# What a test shows of the compiler must not come from a run before it, nor end up in the user's cache.
-os.environ["MRT_CACHE"] = "off"
 
 # A change passes or fails for what it is, not for the examples of the day. HYPOTHESIS_PROFILE=explore draws new ones.
 # No test depends on the speed of the machine: neither a deadline nor the time that drawing an example takes.
@@ -29,6 +30,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--exhaustive", action="store_true", help="run all cases, as `make test-all` does")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Kernels are kept for this run alone, by all of its processes.
+
+    What a test shows of the compiler must not come from a run before it, nor end up in the user's cache. Tests of the
+    back end, and those that compare what is compiled twice, have none: see `compiled_anew`.
+    """
+    if hasattr(config, "workerinput"):
+        return  # a process of pytest-xdist has the first one's environment
+    folder = tempfile.mkdtemp(prefix="mrt-kernels-")
+    os.environ["MRT_CACHE"] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Python's collector never goes through what is collected here: a million objects, which all stay."""
+    with paused_collector():
+        found = yield
+    gc.collect()
+    gc.freeze()
+    return found
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without --exhaustive what repeats a property at length is left out."""
     if config.getoption("exhaustive"):
@@ -36,6 +60,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = exhaustive(items)
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel comes from the cache: for tests of what is compiled twice."""
+    monkeypatch.setenv("MRT_CACHE", "off")
 
 
 @pytest.fixture(scope="session")

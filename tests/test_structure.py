@@ -7,6 +7,7 @@ an error too.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,6 @@ from tests.structure import (
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 400, 40
 FILES = sources("mrt", "expansions")
 OTHER_FILES = sources("tests", "benchmarks", "examples")
-ARROWS = arrows(FILES)
 
 ORDER = (
     "mrt.__main__",
@@ -162,6 +162,12 @@ RECORDS = {
 """Reasons to ask whether an operator is of a record, and the files that have them."""
 
 
+@cache
+def imported() -> Mapping[str, set[str]]:
+    """The arrows of all files, which are read when a test asks for them."""
+    return arrows(FILES)
+
+
 def check(found: set[str], excused: Mapping[str, str], rule: str) -> None:
     new, gone = sorted(found - set(excused)), sorted(set(excused) - found)
     assert not new, f"{rule}:\n  " + "\n  ".join(new)
@@ -170,22 +176,22 @@ def check(found: set[str], excused: Mapping[str, str], rule: str) -> None:
 
 
 def test_imports_point_down() -> None:
-    found = upward(ARROWS, ORDER)
+    found = upward(imported(), ORDER)
     for package, rooms in {"mrt.backend": BACKEND, "mrt.frontend": FRONTEND, "mrt.quantization": QUANTIZATION}.items():
-        found |= upward(within(ARROWS, package), rooms)
+        found |= upward(within(imported(), package), rooms)
     check(found, UPWARD, "these imports point up, or to a neighbour")
 
 
 @pytest.mark.parametrize("package", KNOWN_ALONE)
 def test_packages_that_stand_alone(package: str) -> None:
     known = [package, *KNOWN_ALONE[package].split()]
-    for module, targets in ARROWS.items():
+    for module, targets in imported().items():
         foreign = {t for t in targets if not any(is_in(t, name) for name in known)}
         assert not is_in(module, package) or not foreign, f"{module} imports {sorted(foreign)}; {known} are allowed"
 
 
 def test_no_circle_of_imports() -> None:
-    check({" ".join(circle) for circle in circles(ARROWS)}, CIRCLES, "these modules import each other")
+    check({" ".join(circle) for circle in circles(imported())}, CIRCLES, "these modules import each other")
 
 
 def test_files_are_short() -> None:

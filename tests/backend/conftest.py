@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from emulated import emulated
 from layers import EMULATED, TARGETS, runnable
@@ -9,6 +11,14 @@ from layers import EMULATED, TARGETS, runnable
 from mrt.backend import TvmRunner
 from mrt.backend.kernels.generic import packed_weights
 from mrt.symbol import Runner
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_anew() -> Iterator[None]:
+    """Every kernel is made: tests change how that is done, and a cache would not know."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRT_CACHE", "off")
+        yield
 
 
 @pytest.fixture(params=[*TARGETS, *EMULATED])

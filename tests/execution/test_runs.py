@@ -22,6 +22,8 @@ from tests.structure import ROOT
 
 pytest.importorskip("distributed", reason="Dask is not installed")
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")
+
 SEQUENTIAL = "quantize.bias_correction=sequential"
 TIMED = ("summary.json", "stages/calibrate.json", "stages/quantize.json", "stages/compile.json", "stages/evaluate.json")
 

@@ -13,15 +13,12 @@ import pytest
 from c_programs import SANITIZED, STRICT, Programs, compile_c, compiles, in_c, write
 from corners import ends_of
 
-import mrt
 from mrt.model import QuantizedModel
-from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Array, GraphBuilder, NumpyRunner, TensorType, find_operator
+from mrt.symbol import Array, GraphBuilder, TensorType, find_operator
 from mrt.symbol.quantized_tensor import TensorQuantization
 from tests.emulation import MACHINES, Emulation
 
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
-SAMPLES = 3
+Digits = Callable[[str], tuple[QuantizedModel, Array, Array]]
 LEVELS = ("-O0", "-O1", "-O2", "-O3", "-Os")
 WITHOUT_FPU = ("-O2", "-ffreestanding", "-mgeneral-regs-only")
 """The compiler then refuses whatever needs a register of floats or vectors."""
@@ -29,18 +26,8 @@ FLOAT_CODE = re.compile(r"%[xyz]?mm\d|%st\b|\t(f[a-z]+|v?cvt\w+|[su]cvtf)\b|\bv\
 """Registers of floats and vectors, and instructions of floats, of x86 and ARM as objdump writes them."""
 
 
-def digits(quantizer: str) -> tuple[QuantizedModel, Array, Array]:
-    """The digits network, its test samples and their labels."""
-    with np.load(DIGITS / "data.npz", allow_pickle=False) as data:
-        calibration, x = (data[f"x_{split}"].astype(np.float32) / 16 for split in ("calibration", "test"))
-        labels = data["y_test"]
-    config = QuantizationConfig.model_validate({"activation": {"quantizer": quantizer}})
-    model = mrt.quantize(mrt.load_model(DIGITS / "digits.onnx"), calibration, config, runner=NumpyRunner())
-    return model.rebatched(1), x, labels
-
-
 @pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
-def test_digits(quantizer: str, tmp_path: Path) -> None:
+def test_digits(quantizer: str, tmp_path: Path, digits: Digits) -> None:
     """Every test sample, by a program that stops at what C does not define."""
     model, x, labels = digits(quantizer)
     programs = Programs.of([(model.graph, model.inputs)], tmp_path, *SANITIZED)
@@ -51,7 +38,7 @@ def test_digits(quantizer: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_digits_on_other_machines(machine: str, tmp_path: Path) -> None:
+def test_digits_on_other_machines(machine: str, tmp_path: Path, digits: Digits) -> None:
     """By their own compiler and an emulator; test samples, and all inputs at the ends of their range."""
     model, x, _ = digits("affine")
     programs = Programs.of([(model.graph, model.inputs)], tmp_path, "-O2", machine=Emulation.of(machine))
@@ -67,7 +54,7 @@ def disassembled(path: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def test_no_instruction_is_of_floats(tmp_path: Path) -> None:
+def test_no_instruction_is_of_floats(tmp_path: Path, digits: Digits) -> None:
     if not compiles("int f(void) { return 0; }", tmp_path, *WITHOUT_FPU):
         pytest.skip("this compiler has no -mgeneral-regs-only")
     model, _, _ = digits("affine")
@@ -82,7 +69,7 @@ def test_no_instruction_is_of_floats(tmp_path: Path) -> None:
     assert FLOAT_CODE.search(disassembled(tmp_path / "floats.o")) is not None
 
 
-def test_nothing_is_needed_of_a_library(tmp_path: Path) -> None:
+def test_nothing_is_needed_of_a_library(tmp_path: Path, digits: Digits) -> None:
     if shutil.which("nm") is None:
         pytest.skip("nm is absent: install binutils")
     model, _, _ = digits("affine")
@@ -106,7 +93,7 @@ def test_nothing_is_needed_of_a_library(tmp_path: Path) -> None:
     ],
     ids=" ".join,
 )
-def test_compilers_of_chips(command: list[str], tmp_path: Path) -> None:
+def test_compilers_of_chips(command: list[str], tmp_path: Path, digits: Digits) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is absent")
     model, _, _ = digits("affine")
@@ -149,13 +136,13 @@ LARGE = ("mlperf_resnet8_cifar10", "kwt1_speechcommands12")
 @pytest.mark.parametrize("bits", [8, 12])
 @pytest.mark.parametrize("name", ["kws_dscnn", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LARGE)])
 def test_networks(
-    name: str, bits: int, tmp_path: Path, data_folder: Path, load_data: Callable[[str, str], tuple[Array, Array]]
+    name: str,
+    bits: int,
+    tmp_path: Path,
+    network: Callable[[str, int], tuple[QuantizedModel, list[dict[str, Array]]]],
 ) -> None:
     """Ordinary inputs, and those at the ends of their ranges."""
-    config = QuantizationConfig.model_validate({"activation": {"bits": bits}, "weight": {"bits": bits}})
-    graph = mrt.load_model(data_folder / "models" / "onnx" / f"{name}.onnx")
-    model = mrt.quantize(graph, [load_data(name, "calibration")[0][:4]], config).rebatched(1)
-    ordinary = [model.quantize_inputs(sample[None]) for sample in load_data(name, "test")[0][:SAMPLES]]
+    model, ordinary = network(name, bits)
     (entry,) = model.inputs
     for flags in (SANITIZED, ("-O2",)):
         Programs.of([(model.graph, model.inputs)], tmp_path, *flags).assert_same(0, [*ordinary, *ends_of(entry)])

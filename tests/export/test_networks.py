@@ -10,23 +10,17 @@ import pytest
 from corners import ends_of
 from formats import Format, in_every_format
 
-import mrt
-from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Array, NumpyRunner
-
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
-SAMPLES = 3
+from mrt.model import QuantizedModel
+from mrt.symbol import Array
 
 
 @in_every_format
 @pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
-def test_digits(target: Format, quantizer: str, tmp_path: Path) -> None:
+def test_digits(
+    target: Format, quantizer: str, tmp_path: Path, digits: Callable[[str], tuple[QuantizedModel, Array, Array]]
+) -> None:
     """Every test sample is read as by the integer graph, by a model for 500 samples at once."""
-    with np.load(DIGITS / "data.npz", allow_pickle=False) as data:
-        calibration, x = (data[f"x_{split}"].astype(np.float32) / 16 for split in ("calibration", "test"))
-        labels = data["y_test"]
-    config = QuantizationConfig.model_validate({"activation": {"quantizer": quantizer}})
-    model = mrt.quantize(mrt.load_model(DIGITS / "digits.onnx"), calibration, config, runner=NumpyRunner())
+    model, x, labels = digits(quantizer)
     graph, feeds = model.rebatched(len(x)).graph, model.quantize_inputs(x)
     written = target.load(graph, target.write(model, tmp_path, len(x)))
     target.assert_written(graph, written, [feeds])
@@ -47,15 +41,10 @@ def test_networks(
     name: str,
     bits: int,
     tmp_path: Path,
-    data_folder: Path,
-    load_data: Callable[[str, str], tuple[Array, Array]],
+    network: Callable[[str, int], tuple[QuantizedModel, list[dict[str, Array]]]],
 ) -> None:
     """Ordinary inputs, and those at the ends of their ranges."""
-    config = QuantizationConfig.model_validate({"activation": {"bits": bits}, "weight": {"bits": bits}})
-    graph = mrt.load_model(data_folder / "models" / "onnx" / f"{name}.onnx")
-    model = mrt.quantize(graph, [load_data(name, "calibration")[0][:4]], config)
+    model, ordinary = network(name, bits)
     written = target.load(model.graph, target.write(model, tmp_path))
-    x = load_data(name, "test")[0][:SAMPLES]
-    ordinary = [model.quantize_inputs(sample[None]) for sample in x]
     (entry,) = model.inputs
     target.assert_written(model.graph, written, [*ordinary, *ends_of(entry)])

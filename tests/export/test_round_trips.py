@@ -17,7 +17,6 @@ from relay_rules import applicable, without_copies
 
 import mrt
 from mrt.model import QuantizedModel
-from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Array, Graph
 
 GRAPHS, GROUPS = 36, 4
@@ -103,11 +102,8 @@ def test_networks_are_loaded_from_their_files(
     target: Format,
     name: str,
     tmp_path: Path,
-    data_folder: Path,
-    load_data: Callable[[str, str], tuple[Array, Array]],
+    network: Callable[[str, int], tuple[QuantizedModel, list[dict[str, Array]]]],
 ) -> None:
-    graph = mrt.load_model(data_folder / "models" / "onnx" / f"{name}.onnx")
-    model = mrt.quantize(graph, [load_data(name, "calibration")[0][:4]], QuantizationConfig())
+    model, (image, *_) = network(name, 8)
     (entry,) = model.inputs
-    image = model.quantize_inputs(load_data(name, "test")[0][:1])
     assert_loaded(model.graph, graph_file(target, target.write(model, tmp_path)), [image, *ends_of(entry)])

@@ -168,7 +168,7 @@ def test_resnet20_gives_the_integers_of_its_onnx_file(
 ) -> None:
     """The same network from its ONNX file and from a .pt2 file, quantized with the same data, is the same integers."""
     path = data_folder / "models" / "onnx" / "resnet20_cifar10.onnx"
-    images = load_data("resnet20_cifar10", "calibration")[0][:64].astype(np.float32)
+    images = load_data("resnet20_cifar10", "calibration")[0][:16].astype(np.float32)
     batch = torch.export.Dim("batch")
     program = export(resnet20(path), torch.from_numpy(images[:2]), dynamic_shapes=({0: batch},))
     torch.export.save(program, tmp_path / "resnet20.pt2")

@@ -19,6 +19,8 @@ from mrt.progress import Reporter
 from mrt.result_folder import held
 from tests.pipeline.runs import config_of, contents, run, said, save_network
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")
+
 
 @pytest.mark.parametrize("stage", ["calibrate", "quantize", "evaluate"])
 def test_a_resumed_run_gives_the_same_files(copy: Path, stage: str) -> None:

@@ -37,6 +37,15 @@ def tune(config: Path, **options: Any) -> Tuned:
     return mrt.tune(config, **given)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
+    """A search that was neither killed nor short of time, for tests that only look at it."""
+    with pytest.MonkeyPatch.context() as patch:
+        run_by_numpy(patch)
+        patch.setattr("mrt.search.explore.PATIENCE", 1)
+        return tune(save_run(tmp_path_factory.mktemp("whole")))
+
+
 def digests(tuned: Tuned) -> list[str]:
     return [trial.result.digest for trial in tuned.trials]
 
@@ -62,9 +71,8 @@ def kill_after(count: int, patch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_that_is_killed_and_resumed_is_the_one_that_was_not(
-    config: Path, monkeypatch: pytest.MonkeyPatch
+    config: Path, whole: Tuned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = tune(config, output=config.parent / "whole")
     assert whole.finished and whole.meets and len(whole.trials) > 8
     with monkeypatch.context() as patch:
         kill_after(4, patch)
@@ -86,10 +94,9 @@ def test_a_search_that_is_killed_and_resumed_is_the_one_that_was_not(
     assert digests(again) == digests(whole) and again.best.number == whole.best.number
 
 
-def test_time_says_only_how_many_trials_there_are(config: Path) -> None:
+def test_time_says_only_how_many_trials_there_are(config: Path, whole: Tuned) -> None:
     first = tune(config, seconds=0)
     assert len(first.trials) == 1 and not first.finished
-    whole = tune(config)
     assert digests(whole)[:1] == digests(first) and len(whole.trials) > 1
 
 
@@ -172,14 +179,13 @@ def test_what_is_met_is_exit_status_0_with_tables(config: Path) -> None:
     assert "bits other than configured" in result.output and "tuned.yaml makes it" in result.output
 
 
-def test_each_choice_says_why(config: Path) -> None:
-    tuned = tune(config)
-    assert sum(choice.share or 0 for choice in tuned.choices) == pytest.approx(1)
-    weight = next(choice for choice in tuned.choices if choice.kind == "weight")
+def test_each_choice_says_why(whole: Tuned) -> None:
+    assert sum(choice.share or 0 for choice in whole.choices) == pytest.approx(1)
+    weight = next(choice for choice in whole.choices if choice.kind == "weight")
     assert "% of the error" in weight.why and "bits would" in weight.why
     assert weight.alone_db is not None and weight.alone_db > 0
-    costs = [trial.result.cost.bits for trial in tuned.pareto]
-    values = [trial.result.judged.value for trial in tuned.pareto]
+    costs = [trial.result.cost.bits for trial in whole.pareto]
+    values = [trial.result.judged.value for trial in whole.pareto]
     assert costs == sorted(costs) and values == sorted(values)
 
 
