@@ -20,6 +20,8 @@ class Hint:
     DOT = "mrt.dot"
     """Marks an accumulation by dots, [positions..., block, lane]; its reduction ends with the depth of a dot. The
     value is the name of the tensor intrinsic, or an empty string."""
+    JOINT = "mrt.joint"
+    """Of an accumulation by dots of packed weights: whether the intrinsic takes all steps that share bytes."""
     UNPACKED = "mrt.unpacked"
     """Marks what makes weights as dots read them of packed ones, [block, taps..., step, field, lane, depth]."""
     BYTES = "mrt.bytes"

@@ -21,13 +21,14 @@ def schedule_packed(plan: Any, unpacked: Any, sums: Any, output: Any, total: Any
     """
     packed = plan.get(unpacked).reads[0].source
     held, lanes = int(packed.shape[-4]), int(packed.shape[-2])
-    instruction = str(plan.get(sums).annotations[Hint.DOT])
+    annotations = plan.get(sums).annotations
+    instruction, joint = str(annotations[Hint.DOT]), bool(annotations[Hint.JOINT])
     *positions, channel = plan.get_loops(output)
     group, block, lane = plan.split(channel, [None, held, lanes])
     plan.reorder(group, *positions, block, lane)
     around = [group] if total is None else [group, _scheduled_total(plan, total, group)]
-    spatial, steps = _scheduled_sums(plan, sums, around, bool(instruction))
-    plan.compute_at(unpacked, spatial[-2], preserve_unit_loops=True)
+    block_loop, steps, lanes_loop = _scheduled_sums(plan, sums, around, bool(instruction), joint)
+    plan.compute_at(unpacked, block_loop, preserve_unit_loops=True)
     _vectorize_weights(plan, unpacked, bool(instruction))
     parallelize(plan, [group])
     if total is not None:
@@ -37,7 +38,7 @@ def schedule_packed(plan: Any, unpacked: Any, sums: Any, output: Any, total: Any
         plan.unroll(loop)
     plan.vectorize(lane)
     if instruction:
-        plan.tensorize(spatial[-1], instruction)
+        plan.tensorize(lanes_loop, instruction)
 
 
 def _start(plan: Any, block: Any, loop: Any, outer: int) -> None:
@@ -59,23 +60,27 @@ def _scheduled_total(plan: Any, total: Any, group: Any) -> Any:
     return slices
 
 
-def _scheduled_sums(plan: Any, sums: Any, around: Sequence[Any], by_instruction: bool) -> tuple[list[Any], list[Any]]:
-    """The loops of the sums of a group of blocks: those that say which sum, and those over steps."""
+def _scheduled_sums(
+    plan: Any, sums: Any, around: Sequence[Any], by_instruction: bool, joint: bool
+) -> tuple[Any, list[Any], Any]:
+    """Of the sums of a group of blocks: the loop over blocks, those over steps around it, and that over lanes."""
     reduced = len(split_loops(plan, sums)[1])
     plan.compute_at(sums, around[-1], preserve_unit_loops=True)
     inside = list(plan.get_loops(sums))[len(around) :]
     (*positions, block, lane), steps = inside[:-reduced], inside[-reduced:]
     within = [steps.pop()] if by_instruction else []
+    within[:0] = [steps.pop()] if joint else []
     plan.reorder(*steps, block, *positions, lane, *within)
-    for loop in (steps[-1], block, *positions):
+    for loop in (*([] if joint else steps[-1:]), block, *positions):
         plan.unroll(loop)
     if not by_instruction:
         plan.vectorize(lane)
-    return [*positions, block, lane], steps
+    return block, steps, lane
 
 
 def _vectorize_weights(plan: Any, unpacked: Any, by_instruction: bool) -> None:
-    *_, lane, within = plan.get_loops(unpacked)
+    *_, field, lane, within = plan.get_loops(unpacked)
+    plan.unroll(field)
     plan.vectorize(plan.fuse(lane, within) if by_instruction else lane)
 
 
