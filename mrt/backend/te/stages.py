@@ -48,6 +48,8 @@ class Hint:
     """Of an accumulation by dots that is scheduled: the numbers of its `Tiling`."""
     PREFETCH = "mrt.prefetch"
     """Marks the loop over the steps of dots that prefetches: the numbers of its `Prefetches`."""
+    PREFETCH_STREAM = "mrt.prefetch_stream"
+    """Marks the loop over the steps of dots of packed weights that prefetches what it reads so many bytes later."""
     PREFETCH_RESULTS = "mrt.prefetch_results"
     """Marks the loop over the taps of dots that prefetches the memory of results: how many taps there are."""
     PREFETCH_NEXT = "mrt.prefetch_next"

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from mrt.backend.kernels.generic.prefetch import LINE_BYTES, MOST_LINES
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.schedule.loops import extent, parallelize, split_loops
 from mrt.backend.te.stages import Hint
+
+AHEAD = 4096
+"""Bytes from the weights that a step multiplies to those that it prefetches: a page of memory, at whose end hardware
+stops to fetch."""
+MEMORY_DOTS = 2
+"""That a vector of weights takes to come from memory."""
 
 
 def schedule_packed(plan: Any, unpacked: Any, sums: Any, output: Any, total: Any = None) -> None:
     """The weights are walked once, in the order of their memory, and unpacked where they are multiplied.
 
-    One stream in this order is fetched by the processor as fast as memory gives it; prefetches made it half as fast.
+    One stream in this order is fetched by the processor as fast as memory gives it. Where it does not wait for that,
+    since weights take several dots each, it sees the end of a page too late: these prefetch. Others take up to twice as
+    long so.
 
     The output's loops are [positions..., channel]; the sums' are [positions..., block, lane, taps..., step, field,
     within], the last only where an instruction multiplies.
     total: the block that adds up sums of slices (see `packed_slices`), which stay in registers beside it.
     """
     packed = plan.get(unpacked).reads[0].source
-    held, lanes = int(packed.shape[-4]), int(packed.shape[-2])
+    held, _, lanes, _ = (int(length) for length in packed.shape[-4:])
     annotations = plan.get(sums).annotations
     instruction, joint = str(annotations[Hint.DOT]), bool(annotations[Hint.JOINT])
     *positions, channel = plan.get_loops(output)
@@ -30,6 +40,8 @@ def schedule_packed(plan: Any, unpacked: Any, sums: Any, output: Any, total: Any
     block_loop, steps, lanes_loop = _scheduled_sums(plan, sums, around, bool(instruction), joint)
     plan.compute_at(unpacked, block_loop, preserve_unit_loops=True)
     _vectorize_weights(plan, unpacked, bool(instruction))
+    if _multiplies_longer(plan, unpacked, sums, total is not None):
+        plan.annotate(steps[-1] if joint else steps[-2], Hint.PREFETCH_STREAM, AHEAD)
     parallelize(plan, [group])
     if total is not None:
         _start(plan, total, around[-1], 1)
@@ -39,6 +51,14 @@ def schedule_packed(plan: Any, unpacked: Any, sums: Any, output: Any, total: Any
     plan.vectorize(lane)
     if instruction:
         plan.tensorize(lanes_loop, instruction)
+
+
+def _multiplies_longer(plan: Any, unpacked: Any, sums: Any, sliced: bool) -> bool:
+    """Whether dots take longer than their weights take to come from memory, and a step prefetches a few lines only."""
+    *_, held, planes, lanes, depth = (int(length) for length in plan.get(unpacked).reads[0].source.shape)
+    positions = math.prod(int(length) for length in plan.get(sums).writes[0].source.shape[sliced:-2])
+    dots = positions * int(plan.get(unpacked).writes[0].source.shape[-3])
+    return dots > MEMORY_DOTS * planes and held * planes * lanes * depth <= MOST_LINES * LINE_BYTES
 
 
 def _start(plan: Any, block: Any, loop: Any, outer: int) -> None:
