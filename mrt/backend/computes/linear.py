@@ -32,7 +32,7 @@ def request_rows_of_data(
     weight = values[1]
     if weight is None:
         return None
-    dot = choose_dot(symbol.inputs[0].dtype, weight, symbol.dtype, machine)
+    dot = choose_dot(symbol.inputs[0].dtype, weight, symbol.dtype, machine, by_pairs=True)
     inner = 1 if symbol.operator.flatten else symbol.inputs[0].type.rank - 1
     return LayoutRequest(inner, dot.data, dot.offset)
 
@@ -43,7 +43,8 @@ def pack_weight(symbol: Symbol[FullyConnected], weight: Array, surroundings: Sur
     if data is None or (data.inner is None and data.flattened is None):
         return None
     source, within = _rows(symbol, data)
-    return pack_dot(weight.reshape(len(weight), *within), source, symbol.dtype, surroundings, not within[1:])
+    rows = weight.reshape(len(weight), *within)
+    return pack_dot(rows, source, symbol.dtype, surroundings, not within[1:], by_pairs=True)
 
 
 def pack_rows_bias(symbol: Symbol, bias: Array, surroundings: Surroundings) -> Packed | None:
@@ -103,7 +104,7 @@ def choose_row_slices(
     data, walk = surroundings.views[0], surroundings.walk
     if data is None or data.storage is None or data.inner != len(data.shape) - 1:
         return None
-    dot = choose_dot(data.dtype, weight, symbol.dtype, surroundings.machine)
+    dot = choose_dot(data.dtype, weight, symbol.dtype, surroundings.machine, by_pairs=True)
     if (data.storage.dtype, data.storage.offset) != (dot.data, dot.offset) or data.storage.depth != weight.shape[1]:
         return None
     memory, positions = (walk.storage.length // dot.lanes, weight.shape[1]), math.prod(walk.positions)

@@ -42,6 +42,10 @@ class DotInstruction(ABC):
             return -DTYPE_RANGES[self.weight][0]
         return DTYPE_RANGES["int16"][1] // (2 * DTYPE_RANGES[self.data][1])
 
+    def pairs(self, most: int) -> int:
+        """How many pairs of products with weights of up to `most` may be added up before their sum is widened."""
+        return self.most_weight // max(most, 1) if self.widens else 0
+
     @abstractmethod
     def fits(self, data: str, reach: int) -> bool:
         """Whether no sum can leave 32 bits, given that none of the graph's products in any order does.

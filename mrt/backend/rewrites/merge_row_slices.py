@@ -60,7 +60,7 @@ class MergeRowSlices(Rewrite):
         machine = self.facts.machine
         if machine is None or weight.dtype != np.int8 or data.dtype not in ("int8", "uint8", "int16"):
             return False
-        dot = choose_dot(data.dtype, weight, "int32", machine)
+        dot = choose_dot(data.dtype, weight, "int32", machine, by_pairs=True)
         memory = (
             padded_length(len(weight), True) // dot.lanes,
             padded_length(weight.shape[1], True),

@@ -20,6 +20,8 @@ class Hint:
     DOT = "mrt.dot"
     """Marks an accumulation by dots, [positions..., block, lane]; its reduction ends with the depth of a dot. The
     value is the name of the tensor intrinsic, or an empty string."""
+    JOINT = "mrt.joint"
+    """Of an accumulation by dots of packed weights: whether the intrinsic takes all steps that share bytes."""
     UNPACKED = "mrt.unpacked"
     """Marks what makes weights as dots read them of packed ones, [block, taps..., step, field, lane, depth]."""
     BYTES = "mrt.bytes"
@@ -46,6 +48,8 @@ class Hint:
     """Of an accumulation by dots that is scheduled: the numbers of its `Tiling`."""
     PREFETCH = "mrt.prefetch"
     """Marks the loop over the steps of dots that prefetches: the numbers of its `Prefetches`."""
+    PREFETCH_STREAM = "mrt.prefetch_stream"
+    """Marks the loop over the steps of dots of packed weights that prefetches what it reads so many bytes later."""
     PREFETCH_RESULTS = "mrt.prefetch_results"
     """Marks the loop over the taps of dots that prefetches the memory of results: how many taps there are."""
     PREFETCH_NEXT = "mrt.prefetch_next"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import add
+from typing import Any
 
 import numpy as np
 from tvm import te, tirx
@@ -152,10 +153,10 @@ def dot_products(
     """A function of (output channel, position...) that gives the sum over taps and input channels, plus a bias."""
     form: DotForm = weight.form
     dot = form.dot
-    sums = _sums(data, weight, positions, taps, places)
+    sums, of_data = _sums(data, weight, positions, taps, places)
     initialized = initialized_sums(sums, dot, weight, bias) if dot.parts == 1 and form.packed is None else None
     added = weight.views[1] if len(weight.views) > 1 else None
-    whole = _whole_sums(sums, dot, added) if form.packed is None else joined_sums(sums, form.packed, added)
+    whole = _whole_sums(sums, dot, added) if form.packed is None else joined_sums(sums, form.packed, added, of_data)
 
     def element(channel: Expression, *position: Expression) -> Expression:
         # Where there are several groups, the channels of each fill whole blocks.
@@ -187,8 +188,13 @@ def _whole_sums(sums: Tensor, dot: Dot, added: Tensor | None) -> Callable[..., E
     return lambda *at: whole(*at) if added is None else whole(*at) + added(*at[-2:])
 
 
-def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[int], places: Places) -> Tensor:
-    """The stage [positions..., block, lane] of the sums of what memory holds, offset included, times the weights."""
+def _sums(
+    data: View, weight: Operand, positions: Sequence[int], taps: Sequence[int], places: Places
+) -> tuple[Tensor, Tensor | None]:
+    """The stage [positions..., block, lane] of the sums of what memory holds, offset included, times the weights.
+
+    The second is that of the sums of what memory holds, [positions...], if packed weights have a bias.
+    """
     form: DotForm = weight.form
     dot, groups, packed = form.dot, form.groups, weight.views[0]
     storage, tensor = data.storage, data.tensor
@@ -204,25 +210,31 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
     steps = [te.reduce_axis((0, n), name) for n, name in zip(lengths, ("step", "field"), strict=False)]
     within = [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
 
-    def dots(*at: Expression) -> Expression:
-        *position, block, lane = at[bytewise:]
-        if form.flat:
-            position = unravel(position[0], tuple(positions))
-        term = within[0] if within else 0
+    term, reduced = within[0] if within else 0, [*axes, *steps, *within]
+
+    def held(at: Sequence[Expression], block: Expression | int = 0) -> Expression:
+        position = unravel(at[-1], tuple(positions)) if form.flat else at[bytewise:]
         channel = ravel(steps, lengths) * dot.depth + term
         if groups > 1:
             channel = tirx.floordiv(block, blocks) * (math.prod(lengths) * dot.depth) + channel
         index = places(position, axes)
-        held = read(*at[:bytewise], *storage.places([*index[:inner], channel, *index[inner:]]))
-        factor = weights(block, *axes, *steps, lane, term)
-        return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=[*axes, *steps, *within])
+        value = read(*at[:bytewise], *storage.places([*index[:inner], channel, *index[inner:]]))
+        return value.astype(dot.accumulator)
+
+    def dots(*at: Expression) -> Expression:
+        *position, block, lane = at
+        factor = weights(block, *axes, *steps, lane, term).astype(dot.accumulator)
+        return te.sum(held(position, block) * factor, axis=reduced)
 
     walked = [math.prod(positions)] if form.flat else list(positions)
     if form.joins and len(walked) > 1:
         walked[-1] = max(walked[-1], _line_pitch(storage, inner, len(walked), lambda at: places(at, [0 for _ in taps])))
-    hints = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
+    hints: dict[str, Any] = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
     walked[:0] = [2] * bytewise
-    return stage((*walked, groups * blocks, dot.lanes), dots, "dots", dot=intrinsic_of(dot) if within else "", **hints)
+    hints |= form.packed.hints if form.packed is not None else {"dot": intrinsic_of(dot) if within else ""}
+    sums = stage((*walked, groups * blocks, dot.lanes), dots, "dots", **hints)
+    has_bias = form.packed is not None and form.packed.packing.bias > 0
+    return sums, stage(tuple(walked), lambda *at: te.sum(held(at), axis=reduced), "of_data") if has_bias else None
 
 
 def _line_pitch(

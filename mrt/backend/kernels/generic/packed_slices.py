@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import pack_fields
 from mrt.backend.kernels.generic.packed_weights import PackedDot, data_bytes, joined_sums, unpacked_weights
 from mrt.backend.kernels.generic.sliced_dot import SlicedForm
@@ -53,7 +53,7 @@ def row_slices(
     if form.packed is None:
         raise ValueError("weights in slices of rows are packed")
     packed, (_, slices, held, lanes) = form.packed, factors.views[0].shape
-    sums = _sums_of_slices(data, weight, slices, positions)
+    sums, of_data = _sums_of_slices(data, weight, slices, positions)
     part = te.reduce_axis((0, slices), "slice")
 
     def at_block(view: Tensor, block: Expression, lane: Expression) -> Expression:
@@ -63,7 +63,8 @@ def row_slices(
         return at_block(factors.views[1], block, lane) * packed.taken_off
 
     def total(*at: Expression) -> Expression:
-        whole = joined_sums(lambda *place: sums(part, *place), packed, added if packed.taken_off else None)
+        offset = added if packed.taken_off else None
+        whole = joined_sums(partial(sums, part), packed, offset, None if of_data is None else partial(of_data, part))
         return te.sum(rounded(opaque(whole(*at)) * at_block(factors.views[0], *at[-2:]), shift), axis=part)
 
     shape = tuple(int(n) for n in sums.shape[1 + packed.splits :])
@@ -76,8 +77,13 @@ def row_slices(
     return element
 
 
-def _sums_of_slices(data: View, weight: Operand, slices: int, positions: Sequence[int]) -> Tensor:
-    """The stage [slice, positions..., block, lane] of sums as `joined_sums` takes them."""
+def _sums_of_slices(
+    data: View, weight: Operand, slices: int, positions: Sequence[int]
+) -> tuple[Tensor, Tensor | None]:
+    """The stage [slice, positions..., block, lane] of sums as `joined_sums` takes them.
+
+    The second is that of the sums of the data, [slice, positions...], if the weights have a bias.
+    """
     form: SlicedForm = weight.form
     packed, dot, storage = form.packed, form.dot, data.storage
     if packed is None or storage is None:
@@ -89,19 +95,23 @@ def _sums_of_slices(data: View, weight: Operand, slices: int, positions: Sequenc
     step, field, within = (te.reduce_axis((0, length), name) for name, length in lengths.items())
     term, reduced = (within, [step, field, within]) if dot.depth > 1 else (0, [step, field])
 
+    def held(number: Expression, at: Sequence[Expression]) -> Expression:
+        index = unravel(at[-1], tuple(positions)) if form.flat else at[packed.splits :]
+        channel = ((number * lengths["step"] + step) * fields + field) * dot.depth + term
+        return read(*at[: packed.splits], *storage.places([*index, channel])).astype(dot.accumulator)
+
     def dots(number: Expression, *at: Expression) -> Expression:
-        *position, block, lane = at[packed.splits :]
-        index = unravel(position[0], tuple(positions)) if form.flat else position
-        at_step = number * lengths["step"] + step
-        channel = (at_step * fields + field) * dot.depth + term
-        value = read(*at[: packed.splits], *storage.places([*index, channel]))
-        factor = weights(block, at_step, field, lane, term)
-        return te.sum(value.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=reduced)
+        *position, block, lane = at
+        factor = weights(block, number * lengths["step"] + step, field, lane, term).astype(dot.accumulator)
+        return te.sum(held(number, position) * factor, axis=reduced)
+
+    def of_data(number: Expression, *at: Expression) -> Expression:
+        return te.sum(held(number, at), axis=reduced)
 
     walked = (math.prod(positions),) if form.flat else tuple(positions)
-    shape = (slices, *([2] * packed.splits), *walked, blocks, lanes)
-    name = intrinsic_of(dot) if dot.depth > 1 else ""
-    return stage(shape, dots, "dots", dot=name, group_blocks=blocks, parts=1)
+    shape = (slices, *([2] * packed.splits), *walked)
+    sums = stage((*shape, blocks, lanes), dots, "dots", group_blocks=blocks, parts=1, **packed.hints)
+    return sums, stage(shape, of_data, "of_data") if packed.packing.bias else None
 
 
 def rounded(value: Expression, shift: int) -> Expression:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
-from operator import add, or_
+from operator import add
+from typing import Any
 
 import numpy as np
 from tvm import tirx
 
 from mrt.backend.kernels.dot_instructions import Dot, fitting_dot
+from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import SECOND_BYTES, WORKING, divisors
 from mrt.backend.te.stages import stage
@@ -36,8 +37,12 @@ FEW_TILED, MOST_POSITIONS = 4, 8
 than their weights take to come from memory: one a cycle, where a line comes in 8 to 16."""
 WORTH_PACKING = 1 << 14
 """Bytes of weights from which on they are packed: of fewer, what a call takes besides is what counts."""
-SPLIT = {2: (2,), 3: (2, 1), 4: (4,), 8: (8,)}
-"""By the bits of a weight: those of the fields that it is cut into, lowest first. Those of one length share bytes."""
+STEPS = {2: 4, 3: 8, 4: 2, 8: 1}
+"""By the bits of a weight: steps whose weights share bytes, next to each other, lowest first. Of 3 bits, three bytes
+hold two whole ones each, at bits 0 and 5; bits 3 and 4 between them hold the low two bits of the seventh in the first
+byte, of the eighth in the second, and the highest of both in the third."""
+BETWEEN, SECOND = 3, 5
+"""The bits at which those begin."""
 
 
 @dataclass(frozen=True)
@@ -45,16 +50,19 @@ class WeightPacking:
     """How weights lie in bytes, as [block / held, taps..., step / steps, held, plane, lane, depth].
 
     bits: of a weight. held: blocks of output channels that follow each other at every step. A plane is a byte for each
-    lane and element of a dot: of weights of 3 bits, two hold the low two bits of four steps each, one the signs of all.
+    lane and element of a dot.
+    bias: what is added to a weight to make it a field: 2^(bits - 1), or 0 where fields are in two's complement. Times
+    the sum of the data it is taken off sums again (`joined_sums`).
     """
 
     bits: int
     held: int
+    bias: int = 0
 
     @property
     def steps(self) -> int:
         """Steps whose weights share bytes."""
-        return BYTE // min(SPLIT[self.bits])
+        return STEPS[self.bits]
 
     @property
     def planes(self) -> int:
@@ -62,50 +70,69 @@ class WeightPacking:
 
     def scale(self, dtype: str) -> int:
         """By how many bits what `field` gives is shifted to the left: there are no shifts of bytes to the right."""
-        return BYTE - self.bits if dtype == "int8" else 0
+        return BYTE - self.bits if dtype == "int8" and not self.bias else 0
 
     def pack(self, weight: Array) -> Array:
         """The weight [block, taps..., step, lane, depth] as above, in uint8."""
         blocks, *taps, steps, lanes, depth = weight.shape
         apart = weight.reshape(blocks // self.held, self.held, *taps, steps // self.steps, self.steps, lanes, depth)
         fields = np.moveaxis(
-            apart.astype(np.uint8), (1, -3), (-3, 0)
+            apart.astype(np.uint8) + np.uint8(self.bias), (1, -3), (-3, 0)
         )  # [field, block, taps..., step, held, lane, depth]
-        planes: list[Array] = []
-        low = 0
-        for length in SPLIT[self.bits]:
-            each = (fields >> low) & (2**length - 1)
-            for first in range(0, self.steps, BYTE // length):
-                shifted = (each[first + place] << (place * length) for place in range(BYTE // length))
-                planes.append(np.bitwise_or.reduce(list(shifted)).astype(np.uint8))
-            low += length
-        return np.ascontiguousarray(np.stack(planes, axis=-3))
+        fields &= np.uint8(2**self.bits - 1)
+        if self.bits == 3:
+            *whole, seventh, eighth = fields
+            between = [seventh & 3, eighth & 3, seventh >> 2 | (eighth >> 2) << 1]
+            planes = [
+                low | part << BETWEEN | high << SECOND
+                for low, part, high in zip(whole[::2], between, whole[1::2], strict=True)
+            ]
+        else:
+            places = range(0, BYTE, self.bits)
+            planes = [np.bitwise_or.reduce([field << place for field, place in zip(fields, places, strict=True)])]
+        return np.ascontiguousarray(np.stack(planes, axis=-3).astype(np.uint8))
 
     def field(self, plane: Callable[[Expression], Expression], number: Expression, dtype: str) -> Expression:
-        """The weight of step `number` of those that share bytes, in a signed dtype, times 2^`scale`.
+        """The field of step `number` of those that share bytes, in a signed dtype, times 2^`scale`.
 
-        plane: gives the byte of a plane. Fields are moved to the top, where their sign is that of the element.
+        plane: gives the byte of a plane. Fields are moved to the top, where their sign is that of the element, but for
+        those that have a bias, which stay at the bottom.
         """
         unsigned, width = f"u{dtype}", int(dtype.removeprefix("int"))
-        fields, low, first = [], 0, 0
-        for length in SPLIT[self.bits]:
-            count = BYTE // length
-            place = (tirx.floormod(number, count) * length).astype(unsigned)
-            byte = plane(first + tirx.floordiv(number, count)).astype(unsigned)
-            field = (byte >> place) & constant(2**length - 1, unsigned)
-            fields.append(field << constant(width - self.bits + low, unsigned))
-            low, first = low + length, first + self.steps // count
-        value = reduce(or_, fields).astype(dtype)
-        return value if self.scale(dtype) else value >> constant(width - self.bits, dtype)
+        up = 0 if self.bias else width - self.bits
+
+        def piece(byte: Expression, place: Expression, length: int, low: int) -> Expression:
+            shifted = plane(byte).astype(unsigned) >> place.astype(unsigned)
+            return (shifted & constant(2**length - 1, unsigned)) << constant(low + up, unsigned)
+
+        if self.bits == 3:
+            odd = tirx.floormod(number, 2)
+            whole = piece(tirx.min(tirx.floordiv(number, 2), 2), odd * SECOND, 3, 0)
+            between = piece(odd, constant(BETWEEN, "int32"), 2, 0) | piece(constant(2, "int32"), odd + BETWEEN, 1, 2)
+            value = tirx.Select(number < 6, whole, between).astype(dtype)
+        else:
+            value = piece(constant(0, "int32"), number * self.bits, self.bits, 0).astype(dtype)
+        return value if self.bias or self.scale(dtype) else value >> constant(width - self.bits, dtype)
 
 
 @dataclass(frozen=True)
 class PackedDot:
-    """A dot of packed weights. splits: whether int16 data are multiplied byte by byte, in two sums."""
+    """A dot of packed weights.
+
+    splits: whether int16 data are multiplied byte by byte, in two sums. joint: whether the products of all steps that
+    share bytes are added up before they are widened, see `intrinsic_of`.
+    """
 
     dot: Dot
     packing: WeightPacking
     splits: bool = False
+    joint: bool = False
+
+    @property
+    def hints(self) -> dict[str, Any]:
+        """Those of the stage of sums."""
+        intrinsic = intrinsic_of(self.dot, self.packing.steps if self.joint else 1) if self.dot.depth > 1 else ""
+        return {"dot": intrinsic, "joint": self.joint}
 
     @property
     def scale(self) -> int:
@@ -137,28 +164,39 @@ def choose_packing(
     if dot.parts > 1 or dot.accumulator != "int32" or not weight.size or positions > MOST_POSITIONS:
         return None
     each_sum = np.abs(weight.astype(np.int32)).reshape(-1, width or weight[0].size)
-    reach = int(each_sum.sum(axis=1, dtype=np.int64).max())
+    reach, most = int(each_sum.sum(axis=1, dtype=np.int64).max()), int(each_sum.max())
     needed, read = _needed_bits(weight), np.dtype(dot.weight).itemsize
-    for each, splits in _forms(dot, reach, data, machine):
+    products = width or depth * math.prod(weight.shape[2:])
+    for each, splits in _forms(dot, (reach, most), data, machine):
         rows, size = positions * (2 if splits else 1), math.prod(weight.shape[1:]) * blocks * dot.lanes
         if size * read < (WORTH_PACKING if positions == 1 and each.is_of_bytes else SECOND_BYTES):
             continue
         odd = each.is_of_bytes and not splits  # else unpacking 3 bits takes longer than reading 4
-        lengths = (n for n in SPLIT if needed <= n < read * BYTE and (odd or n != 3))
+        lengths = (n for n in STEPS if needed <= n < read * BYTE and (odd or n != 3))
         for bits in lengths if rows <= MOST_POSITIONS else ():
             held = _held(blocks, rows, bits, machine)
-            found = PackedDot(each, WeightPacking(bits, held), splits)
-            if held and (width or depth) % (each.depth * found.packing.steps) == 0 and _fits(found, reach):
+            found = _packed_dot(each, bits, held, splits)
+            whole = (width or depth) % (each.depth * found.packing.steps) == 0
+            if held and whole and _fits(found, reach + found.packing.bias * products):
                 return found
     return None
 
 
-def _forms(dot: Dot, reach: int, data: Interval, machine: Machine) -> Iterator[tuple[Dot, bool]]:
+def _packed_dot(dot: Dot, bits: int, held: int, splits: bool) -> PackedDot:
+    """Of pairs that are added up in int16, fields stay at the bottom: at the top, they would saturate."""
+    pairs = dot.formed_by.pairs(2**bits - 1) if dot.formed_by is not None else 0
+    packing = WeightPacking(bits, held, 2 ** (bits - 1) if pairs else 0)
+    return PackedDot(dot, packing, splits, 1 < packing.steps <= pairs)
+
+
+def _forms(dot: Dot, weights: tuple[int, int], data: Interval, machine: Machine) -> Iterator[tuple[Dot, bool]]:
     """The dots that may be packed, each with whether it splits int16.
 
     The high bytes alone, times 256, may reach beyond the whole by 255 for each unit of weight.
+    weights: what the absolute values of those of one output channel add up to at most, and the largest.
     """
-    of_bytes = fitting_dot("uint8", "int8", 0, "int32", machine)
+    reach, most = weights
+    of_bytes = fitting_dot("uint8", "int8", 0, "int32", machine, most)
     magnitude = max(abs(int(data.lo.min())), abs(int(data.hi.max())))
     if dot.data == "int16" and of_bytes.is_of_bytes and (magnitude + 2**BYTE) * reach <= INT32_MAX:
         yield of_bytes, True
@@ -214,13 +252,17 @@ def data_bytes(held: Tensor, dot: Dot) -> Tensor:
     return stage((2, *(int(n) for n in held.shape)), byte, "bytes", bytes=True)
 
 
-def joined_sums(sums: Tensor, form: PackedDot, added: Tensor | None) -> Callable[..., Expression]:
+def joined_sums(
+    sums: Tensor, form: PackedDot, added: Tensor | None, of_data: Tensor | None
+) -> Callable[..., Expression]:
     """The sums at (position..., block, lane) of `sums`, which are scaled and may be those of bytes.
 
-    added: what takes offsets of the data off.
+    added: what takes offsets of the data off. of_data: the sums of the data at (position...), where fields have a bias.
     """
 
     def plain(*at: Expression) -> Expression:
+        if of_data is not None:
+            return sums(*at) - of_data(*at[:-2]) * constant(form.packing.bias, "int32")
         return sums(*at) >> constant(form.scale, "int32") if form.scale else sums(*at)
 
     def joined(*at: Expression) -> Expression:

@@ -61,12 +61,13 @@ class Prefetches:
 
 @dataclass(frozen=True)
 class Prefetch(KernelPass):
-    """Prefetches in the loops over taps and over steps that are marked by `Prefetches.annotate`."""
+    """Prefetches in the loops over taps and over steps that are marked by `Prefetches.annotate`, or as a stream."""
 
-    marks: ClassVar[tuple[str, ...]] = (Hint.PREFETCH_RESULTS, Hint.PREFETCH)
+    marks: ClassVar[tuple[str, ...]] = (Hint.PREFETCH_RESULTS, Hint.PREFETCH, Hint.PREFETCH_STREAM)
     ensures: ClassVar[tuple[Property, ...]] = (without_marks(*marks),)
 
     def lower(self, function: Any) -> Any:
+        function = lower_loops(function, Hint.PREFETCH_STREAM, _prefetching_stream)
         loops, output = _last_nest(function.body.block.body)
         by_taps = lower_loops(
             function, Hint.PREFETCH_RESULTS, lambda loop: _prefetching_results(loop, loops[-3:], output)
@@ -95,6 +96,33 @@ def _prefetching(loop: Any, inside: Sequence[Any], output: Any) -> Any:
         turn = [loop.loop_var * position.extent // loop.extent, tirx.floormod(loop.loop_var, blocks.extent), 0]
         prefetches.append(_prefetch(_result(turn, inside, output), WRITE, FIRST_CACHE))
     return loop_around(loop, sequence([*prefetches, loop.body]), marks={})
+
+
+def _prefetching_stream(loop: Any) -> Any:
+    """The loop over steps of packed weights, which follow each other in memory, and are read once."""
+    ahead = int(loop.annotations[Hint.PREFETCH_STREAM])
+    block, at = next(_unpacking(loop.body, ()))
+    (read,) = block.reads
+    # The weights of a step are [held, plane, lane, depth].
+    before = substitute([each.min for each in read.region[:-4]], [each.var for each in block.iter_vars], at)
+    size, first = math.prod(int(length) for length in read.source.shape[-4:]), [constant(0, "int32")] * 3
+    fetches = [
+        _prefetch(tirx.BufferLoad(read.source, [*before, *first, constant(ahead + line, "int32")]), READ, FIRST_CACHE)
+        for line in range(0, size - size % LINE_BYTES, LINE_BYTES)
+    ]
+    return loop_around(loop, sequence([*fetches, loop.body]), marks={})
+
+
+def _unpacking(statement: Any, variables: tuple[Any, ...]) -> Iterator[tuple[Any, list[Expression]]]:
+    """The blocks within a statement that unpack weights, each with its index in the first turn of the loops."""
+    if isinstance(statement, tirx.SeqStmt):
+        for each in statement.seq:
+            yield from _unpacking(each, variables)
+    elif isinstance(statement, tirx.For):
+        yield from _unpacking(statement.body, (*variables, statement.loop_var))
+    elif isinstance(statement, s_tir.SBlockRealize) and Hint.UNPACKED in statement.block.annotations:
+        zeros = [constant(0, "int32")] * len(variables)
+        yield statement.block, substitute(statement.iter_values, variables, zeros)
 
 
 def _prefetching_results(loop: Any, inside: Sequence[Any], output: Any) -> Any:
