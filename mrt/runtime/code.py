@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -97,15 +98,21 @@ def _said(error: BaseException) -> str:
     return said[0] if said else f"it failed without a word, by {' '.join(lines)}"
 
 
-@dataclass(frozen=True, eq=False)
 class Library:
-    """A shared library. content: of its file."""
+    """A shared library, whose weights are not held twice: its bytes are let go of once it is loaded from a file."""
 
-    content: bytes
+    def __init__(self, content: bytes) -> None:
+        """content: of its file."""
+        self._kept: bytes | mmap = content
+
+    @property
+    def content(self) -> bytes:
+        """Of its file; what is loaded is read from there, since no other has a way to it."""
+        return self._kept[:]
 
     @cached_property
     def code(self) -> Any:
-        """TVM's module of the library, loaded into this process when first used; it needs no file.
+        """TVM's module of the library, loaded into this process when first used; it needs no file that has a name.
 
         The system's loader knows libraries by their files, and gives an earlier one for a file that it has seen, so
         that each is loaded from a file of its own, which nobody else writes to. CompilationError where that fails, in a
@@ -120,7 +127,10 @@ class Library:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / LIBRARY
                 path.write_bytes(self.content)
-                return tvm.runtime.load_module(str(path))
+                code = tvm.runtime.load_module(str(path))
+                with path.open("rb") as file:
+                    self._kept = mmap(file.fileno(), 0, access=ACCESS_READ)
+                return code
         except OSError as error:
             raise CompilationError(f"the module cannot be loaded: {_unwritable(error)}") from error
         except Exception as error:  # what fails, and how, depends on the system's loader
