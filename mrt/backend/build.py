@@ -246,7 +246,7 @@ def compile_executable(
         if objects is None:
             calls, kernels = written_calls(joined.calls, machine), compiler.finish()
             return Executable(bytecode, calls, kernels, joined.constants)
-        linkable = Linkable(called_objects(joined, compiler, objects, machine))
+        linkable = Linkable(called_objects(joined, compiler, objects, machine), has_threads=not machine.is_serial)
     return Executable(bytecode, linkable.library().code, (), joined.constants)
 
 
@@ -272,7 +272,7 @@ def compile_linkable(
         bytecode.mod.import_module(library)
         pack, target = tvm.get_global_func("runtime.ModulePackImportsToLLVM"), library["_get_target_string"]()
         packed = pack(bytecode.mod, False, target, "")
-        return Linkable([*kernels, as_object(library), as_object(packed)], linker)
+        return Linkable([*kernels, as_object(library), as_object(packed)], linker, not machine.is_serial)
 
 
 @contextmanager

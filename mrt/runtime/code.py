@@ -20,6 +20,7 @@ from mrt.errors import CompilationError
 from mrt.runtime.elf import foreign_machine
 from mrt.runtime.linker import THIS_MACHINE, Linker
 from mrt.runtime.metadata import REQUEST
+from mrt.runtime.threads import module_threads
 
 LIBRARY = "model.so"
 """The name of a library while it is being made."""
@@ -53,11 +54,13 @@ class Linkable:
     """Compiled functions, to be linked to a shared library.
 
     objects: the files to be linked, by content: machine code, and the virtual machine's bytecode with all constants.
-    linker: what links them.
+    linker: what links them. has_threads: whether the library gets threads of its own that share loops, where it is for
+    Linux (`module_threads.c`); else whoever loads it sets the pointer that kernels call for this.
     """
 
     objects: Sequence[bytes]
     linker: Linker = THIS_MACHINE
+    has_threads: bool = False
 
     def link(self, path: Path, options: Sequence[str] = ()) -> None:
         """Writes the library, and its parts beside it. options: what the linker is told besides.
@@ -65,11 +68,13 @@ class Linkable:
         Raises CompilationError where there is no linker, or it fails, OSError where the parts cannot be written.
         """
         command = self.linker.command()
-        parts = [path.with_name(f"part{place}.o") for place in range(len(self.objects))]
-        for part, content in zip(parts, self.objects, strict=True):
+        threads = [module_threads(command)] if self.has_threads and self.linker.is_for_linux else []
+        objects = [*self.objects, *threads]
+        parts = [path.with_name(f"part{place}.o") for place in range(len(objects))]
+        for part, content in zip(parts, objects, strict=True):
             part.write_bytes(content)
         try:
-            create_shared(str(path), [str(part) for part in parts], list(options), cc=command)
+            create_shared(str(path), [str(part) for part in parts], ["-pthread", *options], cc=command)
         except RuntimeError as error:
             foreign = foreign_machine(self.objects[0])
             other = (

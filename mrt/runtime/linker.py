@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -44,6 +45,10 @@ class Linker:
             f"the module cannot be linked for {self.triple}: {', '.join(names)} are not on PATH; install a cross "
             f"compiler, or name one by the key linker of the target"
         )
+
+    @property
+    def is_for_linux(self) -> bool:
+        return sys.platform == "linux" if self.triple is None else "linux" in self.triple
 
 
 THIS_MACHINE = Linker()

@@ -39,7 +39,7 @@ Taken = Callable[[Sequence[Array]], list[Array]]
 
 
 class Module:
-    """A compiled model. Not to be called from several threads at once; TVM uses all cores for one call."""
+    """A compiled model. Not to be called from several threads at once; one call uses several cores."""
 
     def __init__(
         self,

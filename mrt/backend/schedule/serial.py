@@ -14,8 +14,8 @@ from mrt.backend.tir.expressions import ravel
 from mrt.backend.tir.statements import around, loop_around, serial, with_root
 
 WORTH_THREADS = 32_000
-"""Cycles from which on threads gain: 9 µs at 3.5 GHz. To share a loop takes 1 to 3 µs where the others wait for work,
-and more where they sleep; and what each writes is in its own caches, where what follows does not find all of it."""
+"""Cycles from which on threads gain: 9 µs at 3.5 GHz. Others come late to a loop, much later where they sleep, and what
+each writes is in its own caches, where what follows does not find all of it."""
 
 
 def without_threads(function: Any) -> Any:

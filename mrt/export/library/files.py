@@ -13,6 +13,7 @@ from mrt.errors import CompilationError
 from mrt.export.c_text import check_name, comment, described, includes, text_of
 from mrt.export.library.interface import Interface
 from mrt.runtime import MAIN, REAL, Linkable
+from mrt.runtime.threads import POOL, source
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.version import __version__
@@ -93,6 +94,7 @@ def _linked(interface: Interface, header: bytes) -> bytes:
     parts = {
         f"{interface.name}.h": header,
         "interface.c": interface.source().encode(),
+        POOL: source(POOL).encode(),
         "constants.s": _ASSEMBLY.encode(),
         CONSTANTS: interface.code.constants,
         "exported.map": f"{{ global: {symbols} local: *; }};\n".encode(),

@@ -1,22 +1,14 @@
 /* What the machine code of a network needs to run by itself: memory, threads, and the functions that TVM's runtime
  * would give it. C99 with the builtins and libraries of GNU. Before it stand BATCH, CONSTANT_BYTES, MOST_INPUTS, MOST_AXES
  * and NEEDS_TILES, behind it the tables that it reads. */
-#include <pthread.h>
-#include <sched.h>
-#include <stdbool.h>
+#include "thread_pool.h"
 #include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define ALIGNMENT ((size_t)64)
 #define LARGE_PAGE ((size_t)1 << 21)
-/* How often a thread looks for work, or for the others' end, before it lets other threads run meanwhile, and how often
- * it looks for work before it sleeps. */
-#define LOOKS 4000
-#define MOST_LOOKS 12000
 
 enum { KERNEL_FAILED = -1, OTHER_STREAMS = -2, NO_SAMPLES = -3 };
 enum { INT_CODE = 0, UINT_CODE = 1, FLOAT_CODE = 2, BOOL_CODE = 6 };
@@ -80,130 +72,11 @@ typedef struct {
   size_t workspace_bytes, output_bytes;
 } function_facts;
 
-/* -- Threads ----------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-  void *handle;
-  int32_t count;
-} part_group;
-
-typedef int part_function(int part, part_group *group, void *data);
-
-typedef struct {
-  int threads;
-  struct worker *workers;
-  pthread_mutex_t mutex;
-  pthread_cond_t wake;
-  unsigned turn;
-  int sleeping, stops;
-  part_function *run;
-  void *data;
-  part_group group;
-  int pending, failed;
-} thread_pool;
-
-struct worker {
-  pthread_t thread;
-  thread_pool *pool;
-  int part;
-};
-
 /* The threads of the instance that this thread is running. */
 static __thread thread_pool *current_pool;
 
-static void wait_a_little(int looks) {
-  if (looks > LOOKS) {
-    sched_yield();
-    return;
-  }
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
-static void await_turn(thread_pool *pool, unsigned seen) {
-  for (int looks = 0; looks < MOST_LOOKS; ++looks) {
-    if (__atomic_load_n(&pool->turn, __ATOMIC_ACQUIRE) != seen) return;
-    wait_a_little(looks);
-  }
-  pthread_mutex_lock(&pool->mutex);
-  ++pool->sleeping;
-  while (__atomic_load_n(&pool->turn, __ATOMIC_ACQUIRE) == seen) pthread_cond_wait(&pool->wake, &pool->mutex);
-  --pool->sleeping;
-  pthread_mutex_unlock(&pool->mutex);
-}
-
-static void next_turn(thread_pool *pool) {
-  pthread_mutex_lock(&pool->mutex);
-  __atomic_add_fetch(&pool->turn, 1, __ATOMIC_RELEASE);
-  if (pool->sleeping) pthread_cond_broadcast(&pool->wake);
-  pthread_mutex_unlock(&pool->mutex);
-}
-
-static void run_part(thread_pool *pool, int part) {
-  if (part < pool->group.count && pool->run(part, &pool->group, pool->data) != 0)
-    __atomic_store_n(&pool->failed, 1, __ATOMIC_RELAXED);
-}
-
-static void *work(void *given) {
-  struct worker *worker = given;
-  thread_pool *pool = worker->pool;
-  for (unsigned seen = 0;; ++seen) {
-    await_turn(pool, seen);
-    if (pool->stops) return NULL;
-    run_part(pool, worker->part);
-    __atomic_sub_fetch(&pool->pending, 1, __ATOMIC_RELEASE);
-  }
-}
-
-static void stop_pool(thread_pool *pool) {
-  pool->stops = 1;
-  next_turn(pool);
-  for (int i = 1; i < pool->threads; ++i) pthread_join(pool->workers[i].thread, NULL);
-  free(pool->workers);
-  pthread_cond_destroy(&pool->wake);
-  pthread_mutex_destroy(&pool->mutex);
-}
-
-/* Whether all threads were started; else none is left. */
-static bool start_pool(thread_pool *pool, int threads) {
-  pthread_mutex_init(&pool->mutex, NULL);
-  pthread_cond_init(&pool->wake, NULL);
-  pool->threads = 1;
-  pool->workers = calloc((size_t)threads, sizeof *pool->workers);
-  for (int i = 1; pool->workers != NULL && i < threads; ++i) {
-    struct worker *worker = &pool->workers[i];
-    worker->pool = pool;
-    worker->part = i;
-    if (pthread_create(&worker->thread, NULL, work, worker) != 0) break;
-    pool->threads = i + 1;
-  }
-  if (pool->threads == threads && pool->workers != NULL) return true;
-  stop_pool(pool);
-  return false;
-}
-
-/* Runs `count` parts of a kernel, or as many as there are threads where that is 0. */
 static int launch(part_function *run, void *data, int count) {
-  thread_pool *pool = current_pool;
-  int threads = pool == NULL ? 1 : pool->threads, failed = 0;
-  part_group group = {NULL, count > 0 ? count : threads};
-  if (group.count == 1 || group.count > threads) {
-    for (int part = 0; part < group.count; ++part) failed |= run(part, &group, data) != 0;
-    return failed ? -1 : 0;
-  }
-  pool->run = run;
-  pool->data = data;
-  pool->group = group;
-  pool->failed = 0;
-  __atomic_store_n(&pool->pending, threads - 1, __ATOMIC_RELAXED);
-  next_turn(pool);
-  run_part(pool, 0);
-  for (int looks = 0; __atomic_load_n(&pool->pending, __ATOMIC_ACQUIRE) != 0; looks += looks <= LOOKS)
-    wait_a_little(looks);
-  return pool->failed ? -1 : 0;
+  return current_pool == NULL ? run_alone(run, data, count) : run_shared(current_pool, run, data, count);
 }
 
 /* -- What kernels call ------------------------------------------------------------------------------------------- */
@@ -324,7 +197,8 @@ static instance_type *create(int threads) {
   if (threads < 1 || !has_registers()) return NULL;
   instance_type *self = calloc(1, sizeof *self);
   if (self == NULL) return NULL;
-  if (!start_pool(&self->pool, threads)) {
+  if (!start_pool(&self->pool, threads, 0)) {
+    stop_pool(&self->pool);
     free(self);
     return NULL;
   }
