@@ -47,14 +47,16 @@ def made(chunk: int, executor: Any = None, method: str = "mse") -> QuantizedMode
 by_threads = cache(made)
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4])
+@pytest.fixture(scope="module")
 def some_workers(request: pytest.FixtureRequest) -> Iterator[Any]:
     with opened(ClusterConfig(processes=request.param)) as executor:
         yield executor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", [1, 7, 64])
+@pytest.mark.parametrize(
+    ("some_workers", "chunk"), [(1, 7), (2, 7), (2, 64), (4, 1), (4, 7)], indirect=["some_workers"], ids=str
+)
 def test_workers_make_the_network_that_threads_make(some_workers: Any, chunk: int) -> None:
     here, there = by_threads(chunk), made(chunk, some_workers)
     assert there.digest == here.digest == by_threads(7).digest
