@@ -77,9 +77,7 @@ def row_slices(
     return element
 
 
-def _sums_of_slices(
-    data: View, weight: Operand, slices: int, positions: Sequence[int]
-) -> tuple[Tensor, Tensor | None]:
+def _sums_of_slices(data: View, weight: Operand, slices: int, positions: Sequence[int]) -> tuple[Tensor, Tensor | None]:
     """The stage [slice, positions..., block, lane] of sums as `joined_sums` takes them.
 
     The second is that of the sums of the data, [slice, positions...], if the weights have a bias.
