@@ -209,7 +209,6 @@ def _sums(
     axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
     steps = [te.reduce_axis((0, n), name) for n, name in zip(lengths, ("step", "field"), strict=False)]
     within = [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
-
     term, reduced = within[0] if within else 0, [*axes, *steps, *within]
 
     def held(at: Sequence[Expression], block: Expression | int = 0) -> Expression:
@@ -226,15 +225,27 @@ def _sums(
         factor = weights(block, *axes, *steps, lane, term).astype(dot.accumulator)
         return te.sum(held(position, block) * factor, axis=reduced)
 
-    walked = [math.prod(positions)] if form.flat else list(positions)
-    if form.joins and len(walked) > 1:
-        walked[-1] = max(walked[-1], _line_pitch(storage, inner, len(walked), lambda at: places(at, [0 for _ in taps])))
+    walked = ([2] if bytewise else []) + _walked(form, storage, positions, lambda at: places(at, [0 for _ in taps]))
     hints: dict[str, Any] = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
-    walked[:0] = [2] * bytewise
     hints |= form.packed.hints if form.packed is not None else {"dot": intrinsic_of(dot) if within else ""}
     sums = stage((*walked, groups * blocks, dot.lanes), dots, "dots", **hints)
     has_bias = form.packed is not None and form.packed.packing.bias > 0
     return sums, stage(tuple(walked), lambda *at: te.sum(held(at), axis=reduced), "of_data") if has_bias else None
+
+
+def _walked(
+    form: DotForm,
+    storage: Storage,
+    positions: Sequence[int],
+    places: Callable[[Sequence[Expression]], list[Expression]],
+) -> list[int]:
+    """The lengths of the axes of positions of the stage of sums. places: of the first tap of a position."""
+    if form.flat:
+        return [math.prod(positions)]
+    walked = list(positions)
+    if form.joins and len(walked) > 1 and storage.inner is not None:
+        walked[-1] = max(walked[-1], _line_pitch(storage, storage.inner, len(walked), places))
+    return walked
 
 
 def _line_pitch(
