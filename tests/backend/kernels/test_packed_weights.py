@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tvm
 from compiled import Bundle
+from tvm import te
 
 from mrt.backend import TvmRunner
 from mrt.backend.kernels.dot_instructions import choose_dot
@@ -73,9 +75,34 @@ def test_a_weight_takes_its_bits(bits: int) -> None:
     assert WeightPacking(bits, 2).pack(weight).nbytes * 8 == weight.size * bits
 
 
+def fields_by_tvm(packing: WeightPacking, packed: np.ndarray, dtype: str) -> np.ndarray:
+    """The fields of packed weights [step / steps, plane, lane, depth], as [step, lane, depth]."""
+    held = te.placeholder(packed.shape, "uint8")
+
+    def element(step: Any, number: Any, *at: Any) -> Any:
+        return packing.field(lambda plane: held(step, plane, *at), number, dtype)
+
+    fields = te.compute((len(packed), packing.steps, *packed.shape[2:]), element)
+    result = tvm.runtime.tensor(np.zeros([int(n) for n in fields.shape], dtype))
+    tvm.compile(te.create_prim_func([held, fields]), "llvm")(tvm.runtime.tensor(packed), result)
+    return result.numpy().reshape(-1, *packed.shape[2:])
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+@pytest.mark.parametrize("bits", [2, 3, 4, 8])
+def test_fields_are_the_weights(bits: int, has_bias: bool) -> None:
+    """As TVM computes them: at the top of a byte or, with a bias, at its bottom, and in int16."""
+    weight = np.random.default_rng(0).integers(-(2 ** (bits - 1)), 2 ** (bits - 1), (1, 8, 16, 4)).astype(np.int8)
+    packing = WeightPacking(bits, 1, 2 ** (bits - 1) if has_bias and bits < 8 else 0)
+    packed = packing.pack(weight)[0, :, 0]
+    for dtype in ("int8", "int16"):
+        expected = (weight[0].astype(int) + packing.bias) << packing.scale(dtype)
+        np.testing.assert_array_equal(fields_by_tvm(packing, packed, dtype), expected)
+
+
 def chosen(weight: Any, dtype: str, positions: int, cpu: str, ends: tuple[int, int] | None = None) -> Any:
     machine = Machine.of({"kind": "llvm", "mcpu": cpu, "threads": 1})
-    dot = choose_dot(dtype, weight, "int32", machine)
+    dot = choose_dot(dtype, weight, "int32", machine, by_pairs=True)
     data = Interval.of(*(ends or ENDS[dtype]), (positions, weight.shape[1]))
     return choose_packing(weight, dot, (len(weight) // dot.lanes, weight.shape[1], positions), data, machine)
 
@@ -91,11 +118,46 @@ def test_where_it_pays() -> None:
     assert chosen(weight * 16, "int16", 1, "x86-64-v3").packing.bits == 8, "and not the 16 that pmaddwd takes"
 
 
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+def test_pairs_of_few_bits_are_added_up_in_int16(cpu: str) -> None:
+    """The fields of all steps that share bytes, at most 2^bits - 1 each, times 255: they stay below 2^15."""
+    for bits in (2, 3, 4):
+        weight = np.tile(np.array([[-(2 ** (bits - 1)), 2 ** (bits - 1) - 1]], np.int8), (1024, 512))
+        for dtype, splits in (("uint8", False), ("int8", False), ("int16", True)):
+            ends = (-(2**12), 2**12) if splits else None
+            found = chosen(weight, dtype, 1, cpu, ends)
+            assert (found.splits, found.joint, found.dot.depth) == (splits, True, 4)
+            assert found.packing.bias == 2 ** (found.packing.bits - 1)
+            assert 2 * 255 * (2**found.packing.bits - 1) * found.packing.steps < 2**15
+    assert not chosen(weight, "uint8", 1, "cascadelake").joint
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+def test_no_pair_of_packed_weights_is_left_to_saturate(cpu: str) -> None:
+    """Weights of 7 bits in bytes, whose data are int16, are multiplied with both bytes of these."""
+    for most, splits in ((64, True), (65, False)):
+        found = chosen(np.full((1024, 1024), most, np.int8), "int16", 1, cpu, (-(2**9), 2**9))
+        assert (found.splits, found.joint, found.packing.bias) == (splits, False, 0)
+
+
+@pytest.mark.parametrize(("bits", "dtype", "fetches"), [(4, "uint8", False), (2, "uint8", True), (4, "int16", True)])
+def test_steps_prefetch_where_they_take_longer_than_memory(bits: int, dtype: str, fetches: bool) -> None:
+    bundle = Bundle()
+    layer(bundle, (1, 256, 1024), bits, dtype)
+    machine = Machine.of({"kind": "llvm", "mcpu": "x86-64-v3", "threads": 1})
+    known = {name: Interval.of(-4096, 4095, value.shape) for name, value in bundle.feeds.items() if dtype == "int16"}
+    plan = plan_calls(bundle.graph(), machine, lambda key, name, make: name, {}, known)
+    (call,) = (call for call in plan.calls if call.lowered and call.lowered.packed)
+    assert ("llvm.prefetch" in call.lowered.function(machine).script()) == fetches
+
+
 def test_sums_fit_32_bits() -> None:
     """Shifted weights of bytes, and 256 times the high bytes of int16, may reach beyond what the whole sum does."""
     row = np.full((16, 2**17), 7, np.int8)
     assert chosen(row, "uint8", 1, "cascadelake") is None
     assert chosen(row[:, : 2**16], "uint8", 1, "cascadelake").packing.bits == 4
+    assert chosen(row[:, : 2**18 // 7 * 4], "uint8", 1, "x86-64-v3").packing.bits == 4
+    assert chosen(np.tile(row, (1, 8)), "uint8", 1, "x86-64-v3") is None, "with the bias of its fields"
     most = (2**31 - 1) // (7 * 2**13)
     assert chosen(row[:, : most // 16 * 16], "int16", 1, "cascadelake", (-(2**13), 2**13)).splits is False
     assert chosen(row[:, : most // 32 * 16], "int16", 1, "cascadelake", (-(2**13), 2**13)).splits is True

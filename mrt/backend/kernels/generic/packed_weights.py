@@ -223,9 +223,9 @@ def _needed_bits(weight: Array) -> int:
 
 
 def _fits(found: PackedDot, reach: int) -> bool:
-    """Whether no sum of shifted weights can leave 32 bits."""
+    """Whether no sum of shifted weights, or of those with a bias, can leave 32 bits. reach: with the bias."""
     formed_by = found.dot.formed_by
-    if formed_by is None or not (found.scale or found.splits):
+    if formed_by is None or not (found.scale or found.splits or found.packing.bias):
         return True
     return formed_by.fits(formed_by.data if found.splits else _given(found.dot), reach << found.scale)
 
