@@ -4,7 +4,9 @@
 
 #define MOST_THREADS 1024
 /* TVM's runtime keeps each library that it has loaded, so that threads must end by themselves. */
+#ifndef IDLE_SECONDS
 #define IDLE_SECONDS 1
+#endif
 
 static thread_pool pool;
 static bool is_started, is_handled;

@@ -40,10 +40,11 @@ typedef struct {
 
 typedef int part_function(int part, part_group *group, void *data);
 
-/* A thread; the first one is the caller, who starts those that have ended. has_ended, seen: see sleep_until_turn. parts: a turn, and the first part and the end of those that nobody has taken,
- * in 32, 16 and 16 bits. turn: the last one in which it has a share. is_at_work: whether it may run parts. is_crowded:
- * whether it came to the caller's processor. The caller knows rests_until, when it gets shares again, and whether the end
- * of a loop is_late by it. */
+/* A thread; the first one is the caller, who starts those that have ended. parts: a turn, and the first part and the end
+ * of those that nobody has taken, in 32, 16 and 16 bits. turn: the last one in which it has a share. seen: the last one
+ * before it was started. sleeps, has_ended: see sleep_until_turn. is_at_work: whether it may run parts. is_crowded: whether
+ * it came to the caller's processor. The caller knows rests_until, when it gets shares again, and whether the end of a loop
+ * is_late by it. */
 typedef struct {
   APART uint64_t parts;
   uint32_t turn;
