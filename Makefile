@@ -23,8 +23,6 @@ demo: $(VENV)/.installed
 	$(BIN)/mrt run configs/keywords.yaml
 
 WORKERS ?= 2
-# What tests start, hundreds of processes, reads the bytecode that others wrote, whatever the environment says of that.
-export PYTHONDONTWRITEBYTECODE =
 # By one thread NumPy's matrix products cannot wait for another one, as OpenBLAS was once seen to do forever.
 # Neighbours share what a session caches; a worker that has none left takes some of another's.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
