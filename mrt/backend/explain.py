@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mrt.backend.fusion.regions import MAX_SYMBOLS
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.sliced_dot import SlicedForm
+from mrt.backend.kernels.generic.winograd import WinogradForm
 from mrt.backend.layout.layouts import Layouts
 from mrt.backend.lowering.plan_calls import Call, plan_calls
 from mrt.backend.lowering.region import Copy
@@ -92,6 +93,8 @@ def _products(form: DotForm) -> str:
     if form.packed is not None:
         said += f", weights packed in {form.packed.packing.bits} bits"
         said += ", both bytes of the data by themselves" if form.packed.splits else ""
+    if isinstance(form, WinogradForm):
+        said += ", 36 for 16 results of 3 x 3 taps (Winograd)"
     if isinstance(form, SlicedForm):
         said += f", the sums of {form.width} channels each times a factor"
     return said
@@ -100,7 +103,7 @@ def _products(form: DotForm) -> str:
 def _why_words(form: DotForm, reader: Symbol, bounds: Bounds) -> str:
     """Why data are multiplied as words of 16 bits; nothing where they are not."""
     data = reader.inputs[0]
-    if form.dot.data != "int16" or data.name not in bounds:
+    if isinstance(form, WinogradForm) or form.dot.data != "int16" or data.name not in bounds:
         return ""
     if data.dtype in ("uint8", "int8"):
         return ", since this machine has no exact dot of these bytes"

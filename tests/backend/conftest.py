@@ -9,7 +9,7 @@ from emulated import emulated
 from layers import EMULATED, TARGETS, runnable
 
 from mrt.backend import TvmRunner
-from mrt.backend.kernels.generic import packed_weights
+from mrt.backend.kernels.generic import packed_weights, winograd
 from mrt.symbol import Runner
 
 
@@ -35,3 +35,9 @@ def always_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are packed wherever that is possible, however small."""
     for name in ("WORTH_PACKING", "SECOND_BYTES"):
         monkeypatch.setattr(packed_weights, name, 0)
+
+
+@pytest.fixture
+def direct_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions form all their products, those by 3 x 3 taps, too."""
+    monkeypatch.setattr(winograd, "WORTH", 0.0)

@@ -9,6 +9,7 @@ from mrt.backend.kernels.generic.overlap_pairs import OverlapPairs
 from mrt.backend.kernels.generic.prefetch import Prefetch
 from mrt.backend.kernels.generic.rows import CombineHalves
 from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
+from mrt.backend.kernels.generic.winograd_transforms import WinogradTransforms
 from mrt.backend.kernels.x86.amx.instructions import AmxTiles
 from mrt.backend.kernels.x86.avx512.packed_store import PackedStore
 from mrt.backend.kernels.x86.depthwise import DepthwiseDots
@@ -18,6 +19,7 @@ KERNEL_PASSES: tuple[BasePass[Any], ...] = (
     Prefetch(),
     UnrollAndJam(),
     OverlapPairs(),
+    WinogradTransforms(),
     DepthwiseDots(),
     PackedStore(),
     CombineHalves(),

@@ -18,7 +18,9 @@ def intrinsic_of(dot: Dot, steps: int = 1) -> str:
     steps: of a dot that adds up pairs in int16, those whose pairs are added up before they are widened. More than one
     are an axis of the weights, [step, lane, depth].
     """
-    name = f"mrt.{dot.instruction}.{dot.data}.{dot.weight}.{dot.lanes}{f'.{steps}' if steps > 1 else ''}"
+    name = (
+        f"mrt.{dot.instruction}.{dot.data}.{dot.weight}.{dot.accumulator}x{dot.lanes}{f'.{steps}' if steps > 1 else ''}"
+    )
     if s_tir.TensorIntrin.get(name, allow_missing=True) is None:
         made = (_description(dot), _implementation(dot))
         s_tir.TensorIntrin.register(name, *(made if steps == 1 else (_described(dot, steps), _joint(dot, steps))))

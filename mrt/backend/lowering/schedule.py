@@ -17,6 +17,7 @@ from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
 from mrt.backend.kernels.generic.packed_schedule import schedule_bytes, schedule_packed
 from mrt.backend.kernels.generic.rows import schedule_rows
+from mrt.backend.kernels.generic.winograd_schedule import WinogradBlocks, schedule_winograd
 from mrt.backend.kernels.x86.amx.tiles import tile_dots
 from mrt.backend.kernels.x86.depthwise import schedule_columns
 from mrt.backend.machine import Machine
@@ -28,7 +29,8 @@ from mrt.backend.tir.plans import Plan
 from mrt.symbol import Refusal
 from mrt.symbol.passes import BasePass, BaseResult, run_in_order
 
-SPECIAL = frozenset({Hint.DOT, Hint.COLUMNS, Hint.SLICES, Hint.MATRIX, Hint.UNPACKED})
+WINOGRAD = frozenset({Hint.WINOGRAD_DATA, Hint.WINOGRAD_PRODUCTS, Hint.WINOGRAD_RESULTS, Hint.WINOGRAD_SUMS})
+SPECIAL = frozenset({Hint.DOT, Hint.COLUMNS, Hint.SLICES, Hint.MATRIX, Hint.UNPACKED}) | WINOGRAD
 """Marks of blocks that schedules know."""
 
 
@@ -164,6 +166,14 @@ def register_tiles(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refu
     )
 
 
+def winograd(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
+    """Tiles of convolutions by Winograd's algorithm."""
+    blocks.schedule_others()
+    marks = (Hint.WINOGRAD_DATA, Hint.WINOGRAD, Hint.WINOGRAD_PRODUCTS, Hint.WINOGRAD_RESULTS, Hint.WINOGRAD_SUMS)
+    schedule_winograd(plan, WinogradBlocks(*(block for mark in marks for block in blocks.marked(mark))), blocks.output)
+    return ()
+
+
 def innermost_axis(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
     blocks.schedule_others()
     schedule_lanes(plan, blocks.output, request.walk)
@@ -179,6 +189,7 @@ def any_order(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
 SCHEDULES = (
     Schedule(_is_tiled, amx_tiles, before=()),
     Schedule(lambda request: request.by_rows, rows),
+    Schedule(lambda request: Hint.WINOGRAD in request.hints, winograd),
     Schedule(lambda request: Hint.COLUMNS in request.hints, depthwise_columns),
     # What `schedule_dots` marks there is meant for weights that lie in memory.
     Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=()),

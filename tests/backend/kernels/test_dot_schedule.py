@@ -25,6 +25,8 @@ from mrt.backend.schedule.loops import EPILOGUE, WINDOW, WORKING, register_tile
 from mrt.backend.schedule.tilings import Scheduled, VectorTiling, by_rule, schedule_by_rule
 from mrt.symbol import Graph, Symbol
 
+pytestmark = pytest.mark.usefixtures("direct_sums")
+
 VNNI = {"mcpu": "cascadelake", "threads": 1}
 MACHINES = {cpu: Machine.of({"mcpu": cpu}) for cpu in ("x86-64", "x86-64-v3", "cascadelake")}
 

@@ -41,7 +41,7 @@ def schedule_packed(plan: Any, unpacked: Any, sums: Any, output: Any, total: Any
     plan.compute_at(unpacked, block_loop, preserve_unit_loops=True)
     _vectorize_weights(plan, unpacked, bool(instruction))
     if _multiplies_longer(plan, unpacked, sums, total is not None):
-        plan.annotate(steps[-1] if joint else steps[-2], Hint.PREFETCH_STREAM, AHEAD)
+        plan.annotate(steps[-1] if joint else steps[-2], Hint.PREFETCH_STREAM, [AHEAD, 4])
     parallelize(plan, [group])
     if total is not None:
         _start(plan, total, around[-1], 1)

@@ -99,28 +99,32 @@ def _prefetching(loop: Any, inside: Sequence[Any], output: Any) -> Any:
 
 
 def _prefetching_stream(loop: Any) -> Any:
-    """The loop over steps of packed weights, which follow each other in memory, and are read once."""
-    ahead = int(loop.annotations[Hint.PREFETCH_STREAM])
-    block, at = next(_unpacking(loop.body, ()))
-    (read,) = block.reads
-    # The weights of a step are [held, plane, lane, depth].
-    before = substitute([each.min for each in read.region[:-4]], [each.var for each in block.iter_vars], at)
-    size, first = math.prod(int(length) for length in read.source.shape[-4:]), [constant(0, "int32")] * 3
+    """The loop over steps of weights that follow each other in memory, and are read once."""
+    ahead, axes = (int(number) for number in loop.annotations[Hint.PREFETCH_STREAM])
+    block, at = next(_blocks(loop.body, ()))
+    read = block.reads[-1]
+    before = substitute([each.min for each in read.region[:-axes]], [each.var for each in block.iter_vars], at)
+    element, first = read.source.dtype.itemsize, [constant(0, "int32")] * (axes - 1)
+    size = math.prod(int(length) for length in read.source.shape[-axes:]) * element
     fetches = [
-        _prefetch(tirx.BufferLoad(read.source, [*before, *first, constant(ahead + line, "int32")]), READ, FIRST_CACHE)
+        _prefetch(
+            tirx.BufferLoad(read.source, [*before, *first, constant((ahead + line) // element, "int32")]),
+            READ,
+            FIRST_CACHE,
+        )
         for line in range(0, size - size % LINE_BYTES, LINE_BYTES)
     ]
     return loop_around(loop, sequence([*fetches, loop.body]), marks={})
 
 
-def _unpacking(statement: Any, variables: tuple[Any, ...]) -> Iterator[tuple[Any, list[Expression]]]:
-    """The blocks within a statement that unpack weights, each with its index in the first turn of the loops."""
+def _blocks(statement: Any, variables: tuple[Any, ...]) -> Iterator[tuple[Any, list[Expression]]]:
+    """The blocks within a statement, each with its index in the first turn of the loops."""
     if isinstance(statement, tirx.SeqStmt):
         for each in statement.seq:
-            yield from _unpacking(each, variables)
+            yield from _blocks(each, variables)
     elif isinstance(statement, tirx.For):
-        yield from _unpacking(statement.body, (*variables, statement.loop_var))
-    elif isinstance(statement, s_tir.SBlockRealize) and Hint.UNPACKED in statement.block.annotations:
+        yield from _blocks(statement.body, (*variables, statement.loop_var))
+    elif isinstance(statement, s_tir.SBlockRealize):
         zeros = [constant(0, "int32")] * len(variables)
         yield statement.block, substitute(statement.iter_values, variables, zeros)
 

@@ -125,6 +125,10 @@ class _Tile:
         """Stores the bytes of one or two pairs of vectors."""
         packed = [self._int16s(*pair) for pair in pairs]
         joined = tirx.call_llvm_pure_intrin(f"uint8x{2 * LANES}", PACK, *packed, *packed[: 2 - len(packed)])
+        if self._is_guarded:
+            held = tirx.Var("joined", joined.ty)
+            yield tirx.Bind(held, joined)
+            joined = held
         for number, pair in enumerate(pairs):
             # Each quarter of a vector has a few bytes of all four.
             first, second = ([2 * TURN * number + TURN * i + quarter for quarter in QUARTERS] for i in range(2))
@@ -139,7 +143,17 @@ class _Tile:
         """Stores what begins at the turns of a vector of bytes."""
         value = picked(joined, [turn + i for turn in turns for i in range(TURN)])
         at = self._run(self._store.indices, place, TURN * len(turns))
-        return tirx.BufferStore(self._store.buffer, value, at)
+        store = tirx.BufferStore(self._store.buffer, value, at)
+        if not self._is_guarded:
+            return store
+        numbers = [constant(n, "int32") for n in (*place, 0)]
+        (is_inside,) = substitute([self._realize.predicate], self._variables, numbers)
+        return tirx.IfThenElse(is_inside, store, None)
+
+    @property
+    def _is_guarded(self) -> bool:
+        """Whether only some places of the loops are within what is stored."""
+        return not isinstance(self._realize.predicate, tirx.IntImm)
 
     def _int16s(self, first: Place, second: Place) -> Expression:
         """The requantized int16s of two vectors, interleaved."""

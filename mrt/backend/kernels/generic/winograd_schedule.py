@@ -1,0 +1,115 @@
+"""How convolutions by Winograd's algorithm are scheduled: stripes of tiles, and products of some of these at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mrt.backend.kernels.generic.winograd import TILE, WinogradTiling
+from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
+from mrt.backend.memory.storage import VECTOR
+from mrt.backend.schedule.loops import SECOND_BYTES, extent, parallelize
+from mrt.backend.te.stages import Hint
+
+AHEAD = 4096
+"""Bytes from the weights that a step multiplies to those that it prefetches."""
+
+
+@dataclass(frozen=True)
+class WinogradBlocks:
+    """The stages of `winograd_sums`."""
+
+    data: Any
+    dots: Any
+    products: Any
+    multiples: Any
+    sums: Any
+
+
+def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
+    """Of a stripe of tiles the data are transformed, then for some output channels after the other, and for some of its
+    tiles at once, products are formed point by point, results made of them, and the output of these.
+
+    The output's loops are [n, line, column, channel].
+    """
+    tiling = WinogradTiling(*map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD]))
+    lanes = int(plan.get(stages.dots).writes[0].source.shape[-1])
+    sample, line, column, channel = plan.get_loops(output)
+    stores = stores_packed(plan, channel)
+    tile_lines, lines = plan.split(line, [None, TILE])
+    tile_columns, columns = plan.split(column, [None, TILE])
+    channels, lane = plan.split(channel, [None, lanes])
+    stripe, several, tile_line = plan.split(tile_lines, [None, tiling.stripe // tiling.lines, tiling.lines])
+    some, tile_column = plan.split(tile_columns, [None, tiling.columns])
+    outer, blocks = plan.split(channels, [None, tiling.blocks])
+    by_weights = extent(plan, stripe) == 1 and (extent(plan, sample) == 1 or _are_far(plan.get(stages.dots)))
+    walked = [outer, sample, stripe] if by_weights else [sample, stripe, outer]
+    plan.reorder(*walked, several, some, tile_line, tile_column, lines, columns, blocks, lane)
+    plan.compute_at(stages.sums, tile_column, preserve_unit_loops=True)
+    _schedule_results(plan, stages)
+    _schedule_products(plan, stages, some)
+    if not by_weights:
+        plan.compute_at(stages.data, stripe, preserve_unit_loops=True)
+    of_data = _schedule_data(plan, stages.data, lanes)
+    if by_weights:
+        parallelize(plan, of_data)
+    parallelize(plan, [outer] if by_weights else [sample, stripe])
+    _start(plan, stages.dots)
+    if stores:
+        plan.annotate(lines, Hint.PACKED_STORE, 1)
+        return
+    plan.vectorize(lane)
+    plan.unroll(columns)
+    plan.unroll(blocks)
+
+
+def _schedule_data(plan: Any, data: Any, lanes: int) -> list[Any]:
+    """Vectors of int16, of which `WinogradTransforms` writes out the loops within. Gives those over lines of tiles."""
+    *_, sample, line, column, point, channel, row, element = plan.get_loops(data)
+    length = extent(plan, channel)
+    vectors, lane = plan.split(channel, [None, 2 * lanes if length % (2 * lanes) == 0 else min(lanes, VECTOR)])
+    plan.reorder(sample, line, column, vectors, point, lane, row, element)
+    return [sample, line]
+
+
+def _are_far(dots: Any) -> bool:
+    """Whether the second cache does not hold the weights, so that they are walked once for all samples."""
+    weights = dots.reads[-1].source
+    return math.prod(int(length) for length in weights.shape) * int(weights.dtype.itemsize) > SECOND_BYTES
+
+
+def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any) -> None:
+    """Sums of dots in registers for one point of some tiles after the other; then they wait in memory for the rest."""
+    plan.compute_at(stages.products, at, preserve_unit_loops=True)
+    *_, line, column, block, point, lane = plan.get_loops(stages.products)
+    plan.reorder(point, line, column, block, lane)
+    plan.compute_at(stages.dots, point, preserve_unit_loops=True)
+    *spatial, step, within = plan.get_loops(stages.dots)[-8:]
+    plan.reorder(step, *spatial, within)
+    plan.annotate(step, Hint.PREFETCH_STREAM, [AHEAD, 3])
+    for loop in (line, column, block, *spatial[:-1]):
+        plan.unroll(loop)
+    plan.vectorize(lane)
+
+
+def _start(plan: Any, dots: Any) -> None:
+    """Sets sums to 0 before their steps, and puts the instruction in place."""
+    *_, step, _, _, _, _, _, lane, _ = plan.get_loops(dots)
+    *zeroed, vector = plan.get_loops(plan.decompose_reduction(dots, step))[-6:]
+    plan.vectorize(vector)
+    for loop in zeroed:
+        plan.unroll(loop)
+    plan.tensorize(lane, str(plan.get(dots).annotations[Hint.DOT]))
+
+
+def _schedule_results(plan: Any, stages: WinogradBlocks) -> None:
+    """Sums of a block of output channels of a tile; `WinogradTransforms` writes out their multiples."""
+    *_, line, column, block, lane = plan.get_loops(stages.sums)
+    plan.reorder(block, line, column, lane)
+    plan.compute_at(stages.multiples, block, preserve_unit_loops=True)
+    *_, of_line, of_column, of_block, of_lane, row, element = plan.get_loops(stages.multiples)
+    plan.reorder(of_block, of_line, of_column, of_lane, row, element)
+    plan.unroll(line)
+    plan.unroll(column)
+    plan.vectorize(lane)

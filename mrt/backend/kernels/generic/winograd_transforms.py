@@ -1,0 +1,126 @@
+"""The transforms of Winograd's algorithm (`winograd.py`) of a vector of channels of a tile, written out.
+
+The matrices are applied along one axis, then along the other; what their lines have in common is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tvm import ir, sym, tirx
+
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, statement_block, without_marks
+from mrt.backend.kernels.generic.winograd import WINDOW
+from mrt.backend.te.stages import Hint
+from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
+from mrt.backend.tir.statements import nested, sequence, vectorized
+from mrt.symbol.passes import Property
+
+Hold = Callable[[Expression], Expression]
+"""Gives the variable that an expression is bound to."""
+Lines = Callable[[Sequence[Expression], Hold], list[Expression]]
+"""Gives a matrix times a column of six elements."""
+
+
+@dataclass(frozen=True)
+class WinogradTransforms(KernelPass):
+    """The blocks of `OF_DATA` and of `OF_RESULTS`, whose loops over results, a vector of channels, and the elements of
+    a window are the last."""
+
+    marks: ClassVar[tuple[str, ...]] = (Hint.WINOGRAD_DATA, Hint.WINOGRAD_RESULTS)
+    ensures: ClassVar[tuple[Property, ...]] = (without_marks(*marks),)
+
+    def lower(self, function: Any) -> Any:
+        made = lower_blocks(function, Hint.WINOGRAD_DATA, _of_data)
+        return lower_blocks(made, Hint.WINOGRAD_RESULTS, _of_results)
+
+
+def _of_data(loops: Sequence[Any], realize: Any) -> Any:
+    *outer, point, lane, row, column = loops
+    return nested(outer, _Transform(realize, [point], lane, [row, column]).block(data_lines))
+
+
+def _of_results(loops: Sequence[Any], realize: Any) -> Any:
+    *outer, line, column, lane, point_row, point_column = loops
+    return nested(outer, _Transform(realize, [line, column], lane, [point_row, point_column]).block(result_lines))
+
+
+def data_lines(d: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """`OF_DATA` times a column."""
+    four = constant(4, dtype_of(d[0]))
+    inner, outer = hold(d[3] - d[1]), hold(d[4] - d[2])
+    odd, even, twice = hold(d[3] - d[1] * four), hold(d[4] - d[2] * four), hold(inner + inner)
+    first, last = (d[0] - d[2]) * four + outer, d[5] - d[3] - twice - twice
+    return [first, even + odd, even - odd, outer + twice, outer - twice, last]
+
+
+def result_lines(m: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """`OF_RESULTS` times a column."""
+    four, eight = (constant(n, dtype_of(m[0])) for n in (4, 8))
+    near, far = hold(m[1] + m[2]), hold(m[3] + m[4])
+    near_difference, far_difference = hold(m[1] - m[2]), hold(m[3] - m[4])
+    return [
+        m[0] + near + far,
+        near_difference + far_difference + far_difference,
+        near + far * four,
+        near_difference + (far_difference + m[5]) * eight,
+    ]
+
+
+class _Transform:
+    """A block that adds up products of constants and the elements of a window.
+
+    results: the loops that say which result. lane: over a vector of channels. window: over the elements.
+    """
+
+    def __init__(self, realize: Any, results: Sequence[Any], lane: Any, window: Sequence[Any]) -> None:
+        self._realize, self._results, self._lane, self._window = realize, results, lane, window
+        self._bound: list[Any] = []
+
+    def block(self, lines: Lines) -> Any:
+        """All results, as one statement."""
+        block = self._realize.block
+        made = vectorized(self._lane.loop_var, int(self._lane.extent), sequence(self._statements(lines)))
+        return statement_block(block.name_hint, [each.source for each in block.reads], self._written(), [made])
+
+    def _statements(self, lines: Lines) -> Iterator[Any]:
+        store = self._realize.block.body
+        element = store.value.b.b
+        window = [[self._bind(self._at(element, self._window, (i, j))) for j in range(WINDOW)] for i in range(WINDOW)]
+        columns = [[self._bind(each) for each in lines(column, self._bind)] for column in zip(*window, strict=True)]
+        for number, row in enumerate(zip(*columns, strict=True)):
+            made = lines(row, self._bind)
+            yield from self._bindings()
+            for i, value in enumerate(made):
+                place = (number * len(made) + i,) if len(self._results) == 1 else (number, i)
+                indices = [self._at(index, self._results, place) for index in store.indices]
+                yield tirx.BufferStore(store.buffer, value, indices)
+
+    def _bind(self, value: Expression) -> Expression:
+        variable = tirx.Var("held", value.ty)
+        self._bound.append(tirx.Bind(variable, value))
+        return variable
+
+    def _bindings(self) -> list[Any]:
+        """Those that were made since it was last called."""
+        bound, self._bound = self._bound, []
+        return bound
+
+    def _at(self, value: Expression, loops: Sequence[Any], places: Sequence[int]) -> Expression:
+        """An expression of the block's axes, where loops are at such turns."""
+        numbers = [constant(place, "int32") for place in places]
+        values = substitute(self._realize.iter_values, [loop.loop_var for loop in loops], numbers)
+        (found,) = substitute([value], [each.var for each in self._realize.block.iter_vars], values)
+        return found
+
+    def _written(self) -> Any:
+        """The region of all results."""
+        store, loops = self._realize.block.body, [*self._results, self._lane]
+        ends = [int(loop.extent) - 1 for loop in loops]
+        first, last = ([self._at(i, loops, turns) for i in store.indices] for turns in ([0] * len(loops), ends))
+        analyzer = sym.Analyzer()
+        lengths = [int(analyzer.simplify(b - a)) + 1 for a, b in zip(first, last, strict=True)]
+        ranges = [ir.Range.from_min_extent(a, length) for a, length in zip(first, lengths, strict=True)]
+        return tirx.BufferRegion(store.buffer, ranges)
