@@ -162,7 +162,8 @@ def test_slices_of_channels_that_fill_no_vector() -> None:
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_follows_is_computed_with_it(threads: int) -> None:
-    """Bias, residual sum and several requantizations; the threads share stripes, or output channels."""
+    """Bias, residual sum, several requantizations, and bytes that another reader stores without a sign; the threads
+    share stripes, or output channels."""
     layers = Layers()
     for shape, filters in [((2, 64, 14, 14), 64), ((1, 128, 12, 12), 256), ((2, 160, 6, 6), 192)]:
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)))
@@ -172,6 +173,9 @@ def test_what_follows_is_computed_with_it(threads: int) -> None:
         second = layers.convolution(layers.requantized(biased, "int8"), filters, (3, 3), pad=(1, 1))
         total = layers.hidden("elemwise_add", biased, second)
         layers.finish(total)
+        both = layers.requantized(total, "int8")
+        layers.finish(layers.requantized(layers.convolution(both, filters, (3, 3))))
+        layers.finish(layers.requantized(layers.convolution(both, 32, (1, 1))))
         layers.finish(layers.requantized(total, "int8"))
     layers.check(runner=TvmRunner({"threads": threads}))
 

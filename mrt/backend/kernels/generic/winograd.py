@@ -100,6 +100,7 @@ class WinogradTiling:
         dots = tiles * self.blocks
         return (max(dots, FEWEST) + LOAD * (tiles + self.blocks) + LINE * self.blocks) / dots
 
+    @property
     def registers(self) -> int:
         return self.lines * self.columns * self.blocks + self.blocks + BESIDE
 
@@ -174,21 +175,23 @@ class _Size:
         return max(dots + OPERATION * operations, FAR_LINE * lines) + LATE_LINE * lines
 
     def tiling(self, machine: Machine) -> WinogradTiling:
-        """The cheapest. Weights are walked once where the second cache does not hold them, and data where it does."""
+        """The cheapest: in one stripe where the second cache does not hold the weights, so that these are walked once, else
+        in the shortest ones, which threads share.
+        """
         rows, columns = self.counts
         row_bytes = columns * POINTS * self.inputs * np.dtype(self.dot.data).itemsize
-        most = rows if self.weight_bytes > SECOND_BYTES else max(STRIPE_BYTES // row_bytes, 1)
-        stripe = max(n for n in divisors(rows) if n <= most)
+        near = [n for n in divisors(rows) if n * row_bytes <= STRIPE_BYTES] or [1]
         found = [
             WinogradTiling(stripe, lines, across, blocks)
+            for stripe in ([rows] if self.weight_bytes > SECOND_BYTES else near)
             for blocks in divisors(self.blocks)
             for across in divisors(columns)
             for lines in (divisors(stripe) if across == columns else [1])
             if blocks <= MOST_BLOCKS
         ]
         return min(
-            (tiling for tiling in found if tiling.registers() <= machine.registers),
-            key=lambda tiling: (round(tiling.cost, 6), tiling.blocks),
+            (tiling for tiling in found if tiling.registers <= machine.registers),
+            key=lambda tiling: (round(tiling.cost, 6), tiling.stripe, tiling.blocks),
         )
 
 
