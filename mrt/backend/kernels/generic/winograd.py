@@ -175,8 +175,8 @@ class _Size:
         return max(dots + OPERATION * operations, FAR_LINE * lines) + LATE_LINE * lines
 
     def tiling(self, machine: Machine) -> WinogradTiling:
-        """The cheapest: in one stripe where the second cache does not hold the weights, so that these are walked once, else
-        in the shortest ones, which threads share.
+        """The cheapest. All tiles are one stripe where the second cache does not hold the weights, so that these are
+        walked once; else stripes are short, for threads to share.
         """
         rows, columns = self.counts
         row_bytes = columns * POINTS * self.inputs * np.dtype(self.dot.data).itemsize
