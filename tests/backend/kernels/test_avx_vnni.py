@@ -7,6 +7,7 @@ that a machine with these runs the very same functions.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -39,17 +40,37 @@ def layers() -> Layers:
     return made
 
 
-def test_code_for_a_cpu_that_has_it() -> None:
+@cache
+def windows_of_bytes() -> Layers:
+    """Those that Winograd's algorithm multiplies as words."""
+    made = Layers()
+    for dtype in ("uint8", "int8"):
+        given = made.input(made.random.choice([*ENDS[dtype], 1], (1, 64, 8, 9)).astype(dtype))
+        made.add("relu", made.convolution(given, 64, (3, 3), pad=(1, 1)))
+    return made
+
+
+BOTH = pytest.mark.parametrize(
+    ("layers", "instructions"),
+    [(layers, {"pdpbusd", "pdpwssd"}), (windows_of_bytes, {"pdpwssd", "pmulld"})],
+    ids=["layers", "windows of bytes"],
+)
+"""pmulld: of results by the inverse of 9."""
+
+
+@BOTH
+def test_code_for_a_cpu_that_has_it(layers: Callable[[], Layers], instructions: set[str]) -> None:
     module_builder = ModuleBuilder(MACHINE)
     module_builder.add(layers().graph(), "main")
     kernels = compile_executable(module_builder.module(), MACHINE).kernels
     code = "".join(module.inspect_source("asm") for module in kernels)
     multiplying = set(re.findall(r"^\s+(?:\{vex\}\s+)?v(pdpbusd|pdpwssd|pmaddwd|pmulld)\s", code, re.MULTILINE))
-    assert multiplying == {"pdpbusd", "pdpwssd"}
+    assert multiplying == instructions
     assert "%zmm" not in code
 
 
-def test_the_same_functions_are_exact() -> None:
+@BOTH
+def test_the_same_functions_are_exact(layers: Callable[[], Layers], instructions: set[str]) -> None:
     here = Machine.of({"threads": 1}).target
     if not all(codegen.target_has_features(feature, here) for feature in ("avx512vnni", "avx512vl")):
         pytest.skip("this machine has neither AVX-VNNI nor AVX512-VNNI for vectors of 256 bits")
