@@ -12,6 +12,9 @@ A processor lowers its clock for milliseconds after work that keeps its units an
 such a loop. Therefore both are measured in turns: behind every run of the network comes one in which each function that
 multiplies is followed by the loop, for as long as a large function takes. The share is of the least time of as many
 loops as the function had calls. What the loop does by itself, mostly at a higher clock, is printed beside that.
+
+Products are those of the operators. Winograd's algorithm forms a quarter of them, so that its functions may reach more
+than the peak.
 """
 
 from __future__ import annotations
