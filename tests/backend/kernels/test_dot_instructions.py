@@ -73,6 +73,7 @@ def test_the_bytes_of_every_word_join_to_it() -> None:
     np.testing.assert_array_equal(joined_bytes(weight_bytes(words).astype(np.int64)), words)
 
 
+@pytest.mark.usefixtures("direct_sums")
 def test_why_words_are_multiplied_is_told() -> None:
     layers = Layers()
     for lo, hi, dtype in ((0, 255, "uint8"), (-7, 4095, "int16")):

@@ -13,6 +13,7 @@ from layers import TARGETS, Layers, runnable
 
 import mrt
 from mrt.backend import TvmRunner
+from mrt.backend.explain import explain
 from mrt.backend.kernels.generic import winograd
 from mrt.backend.kernels.generic.winograd import (
     INVERSE,
@@ -109,6 +110,15 @@ def test_where_it_is_used() -> None:
     assert not used("cascadelake", 512, 7, 512) and used("x86-64-v3", 512, 7, 512)
     assert not used("sapphirerapids", 64, 56, 64)
     assert not used("x86-64-v3", 16, 2, 16)
+
+
+@pytest.mark.usefixtures("always")
+def test_that_it_is_used_is_told() -> None:
+    layers = Layers()
+    layers.finish(layers.convolution(layers.input(layers.integers((1, 16, 8, 8), "uint8")), 32, (3, 3)))
+    for cpu, used in (("cascadelake", True), ("sapphirerapids", False)):
+        told = [call.products for call in explain(layers.graph(), (), TARGETS[cpu]).calls if call.products]
+        assert ["36 for 16 results of 3 x 3 taps (Winograd)" in each for each in told] == [used]
 
 
 @pytest.mark.usefixtures("always")
