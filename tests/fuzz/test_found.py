@@ -127,3 +127,15 @@ def test_the_remainder_behind_a_layer_has_no_sign() -> None:
     for low, high in ((-29425, -29424), (-29425, 32768), (-128, 128)):
         feeds = {"x": random.integers(low, high, shape).astype(np.int16), "z": np.zeros(shape, np.int8)}
         np.testing.assert_array_equal(run(feeds)[0], graph.evaluate(feeds)[0])
+
+
+@pytest.mark.parametrize("is_ascend", [True, False])
+@pytest.mark.parametrize("ret_typ", ["value", "indices"])
+def test_the_first_of_bools_are_found(ret_typ: str, is_ascend: bool) -> None:
+    """TVM has no least bool."""
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((4, 7, 3), "bool"))
+    operator = find_operator("topk")(axis=1, k=5, ret_typ=ret_typ, is_ascend=is_ascend)
+    graph = builder.graph([builder.apply(operator, [x])])
+    feeds = {"x": np.random.default_rng(0).integers(0, 2, (4, 7, 3)).astype(bool)}
+    np.testing.assert_array_equal(TvmRunner().prepare(graph)(feeds)[0], graph.evaluate(feeds)[0])
