@@ -11,8 +11,10 @@ from compiled import Bundle
 from tvm import te
 
 from mrt.backend import TvmRunner
+from mrt.backend.build import compile_executable
 from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.packed_weights import WeightPacking, choose_packing
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.machine import Machine
 from mrt.backend.schedule import serial
@@ -149,6 +151,19 @@ def test_steps_prefetch_where_they_take_longer_than_memory(bits: int, dtype: str
     plan = plan_calls(bundle.graph(), machine, lambda key, name, make: name, {}, known)
     (call,) = (call for call in plan.calls if call.lowered and call.lowered.packed)
     assert ("llvm.prefetch" in call.lowered.function(machine).script()) == fetches
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_fields_are_not_unpacked_where_products_are_formed(bits: int) -> None:
+    """GFNI's product of matrices of bits would shift and mask at once, in the units of `vpdpbusd` on Zen 4."""
+    bundle = Bundle()
+    layer(bundle, (1, 256, 1024), bits, "uint8")
+    machine = Machine.of({"kind": "llvm", "mcpu": "icelake-server", "threads": 1})
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(bundle.graph(), "main")
+    kernels = compile_executable(module_builder.module(), machine).kernels
+    code = "".join(str(kernel.inspect_source("asm")) for kernel in kernels)
+    assert "vpdpbusd" in code and "vgf2p8affineqb" not in code
 
 
 def test_sums_fit_32_bits() -> None:
