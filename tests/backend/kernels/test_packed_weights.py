@@ -102,11 +102,13 @@ def test_fields_are_the_weights(bits: int, has_bias: bool) -> None:
         np.testing.assert_array_equal(fields_by_tvm(packing, packed, dtype), expected)
 
 
-def chosen(weight: Any, dtype: str, positions: int, cpu: str, ends: tuple[int, int] | None = None) -> Any:
+def chosen(
+    weight: Any, dtype: str, positions: int, cpu: str, ends: tuple[int, int] | None = None, width: int = 0
+) -> Any:
     machine = Machine.of({"kind": "llvm", "mcpu": cpu, "threads": 1})
     dot = choose_dot(dtype, weight, "int32", machine, by_pairs=True)
     data = Interval.of(*(ends or ENDS[dtype]), (positions, weight.shape[1]))
-    return choose_packing(weight, dot, (len(weight) // dot.lanes, weight.shape[1], positions), data, machine)
+    return choose_packing(weight, dot, (len(weight) // dot.lanes, weight.shape[1], positions), data, machine, width)
 
 
 def test_where_it_pays() -> None:
@@ -140,6 +142,19 @@ def test_no_pair_of_packed_weights_is_left_to_saturate(cpu: str) -> None:
     for most, splits in ((64, True), (65, False)):
         found = chosen(np.full((1024, 1024), most, np.int8), "int16", 1, cpu, (-(2**9), 2**9))
         assert (found.splits, found.joint, found.packing.bias) == (splits, False, 0)
+
+
+def test_weights_of_slices_have_no_sign_where_the_bytes_of_int16_have_one() -> None:
+    weight = np.tile(np.array([[-2, 1]], np.int8), (1024, 512))
+    for cpu, width, most, signs in (
+        ("cascadelake", 32, 2**15 - 129, ("int8", "uint8")),
+        ("cascadelake", 32, 2**15 - 128, ("uint8", "int8")),
+        ("cascadelake", 0, 2**15 - 129, ("uint8", "int8")),
+        ("x86-64-v4", 32, 2**15 - 129, ("uint8", "int8")),
+    ):
+        found = chosen(weight, "int16", 1, cpu, (-(2**15), most), width)
+        assert (found.dot.data, found.dot.weight) == signs and found.splits
+        assert found.taken_off == (0 if signs[1] == "uint8" else -128)
 
 
 @pytest.mark.parametrize(("bits", "dtype", "fetches"), [(4, "uint8", False), (2, "uint8", True), (4, "int16", True)])
