@@ -4,7 +4,8 @@
     python benchmarks/granularity.py --models resnet20 --steps 16 --isa vnni --json out.json
 
 Seeded networks whose channels are spread, as those of trained networks are, are quantized with one scale for every STEP
-channels of their activations. Each module is a process of its own, and they are measured in turns.
+channels of their activations, by the preset `mrt`: the default one gives some tensors more bits, and other ones with
+other granularity. Each module is a process of its own, and they are measured in turns.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def launch(granularity: str, case: Case, store: Store, isa: str) -> Launch:
     arguments: dict[str, Path] = {"network": network}
     if granularity != FLOAT:
         step = LAYER if granularity == LAYER else {"channel": int(granularity)}
-        model = store.get("mrt-model", network=network, options={"activation": {"granularity": step}})
+        options = {"preset": "mrt", "activation": {"granularity": step}}
+        model = store.get("mrt-model", network=network, options=options)
         facts = {"threads": case.threads, "batch": case.batch, "machine": machine(), "isa": isa}
         arguments = {"module": store.get("mrt-module", model=model, **facts)}
     engine = "mrt-f32" if granularity == FLOAT else "mrt-int8"

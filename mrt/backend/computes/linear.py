@@ -12,7 +12,13 @@ from tvm import te
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot
 from mrt.backend.kernels.generic.batch_dot import dot_of_matrices, matrix_products
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
-from mrt.backend.kernels.generic.packed_slices import pack_row_factors, pack_row_slices, rounded, row_slices
+from mrt.backend.kernels.generic.packed_slices import (
+    pack_row_factors,
+    pack_row_slices,
+    rounded,
+    rounding_of,
+    row_slices,
+)
 from mrt.backend.kernels.generic.packed_weights import PackedDot, choose_packing
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest
@@ -117,7 +123,11 @@ def pack_sliced_weight(
     symbol: Symbol[SlicedFullyConnected], weight: Array, surroundings: Surroundings
 ) -> Packed | None:
     found = choose_row_slices(symbol, weight, surroundings)
-    return None if found is None else pack_row_slices(weight, *found, symbol.operator.width)
+    if found is None:
+        return None
+    factors = np.broadcast_to(surroundings.bounds[2].lo, symbol.inputs[2].shape)
+    rounding = rounding_of(weight, factors, surroundings.bounds[0], symbol.operator.shift)
+    return pack_row_slices(weight, *found, symbol.operator.width, rounding)
 
 
 def pack_slice_factors(

@@ -21,7 +21,8 @@ class DotInstruction(ABC):
     of its factors. offsets: dtypes of data that it serves, each with what is added to a value to make it a `data`.
     weights: dtypes of weights that it serves. adds: whether it adds to the accumulator, and does not give the sums
     alone. widens: of one that adds up pairs of products in int16 and saturates, LLVM's name of the instruction that
-    multiplies and adds up pairs of these.
+    multiplies and adds up pairs of these. swaps: whether its factors, of which one has a sign and one has none, may
+    change places.
     """
 
     llvm: str
@@ -34,6 +35,7 @@ class DotInstruction(ABC):
     weights: tuple[str, ...]
     adds: bool = True
     widens: str = ""
+    swaps: bool = False
 
     @property
     def most_weight(self) -> int:
@@ -62,7 +64,8 @@ class ByteDot(DotInstruction):
     def of(cls, llvm: str, features: tuple[str, ...], bits: int, data: str, widens: str = "") -> ByteDot:
         """data: int8 or uint8; data of the other sign is stored with 128 added, or taken off."""
         offsets = {"uint8": {"uint8": 0, "int8": 128}, "int8": {"int8": 0, "uint8": -128}}[data]
-        return cls(llvm, features, bits, data, "int8", 4, offsets, ("int8",), not widens, widens)
+        swaps = data == "uint8" and not widens
+        return cls(llvm, features, bits, data, "int8", 4, offsets, ("int8",), not widens, widens, swaps)
 
     def fits(self, data: str, reach: int) -> bool:
         lo, hi = DTYPE_RANGES[self.data]

@@ -52,7 +52,14 @@ class Dot:
     @property
     def is_of_bytes(self) -> bool:
         """Whether an instruction multiplies weights of a byte."""
-        return self.formed_by is not None and self.weight == "int8"
+        return self.formed_by is not None and self.weight in ("int8", "uint8")
+
+    @property
+    def swapped(self) -> Dot | None:
+        """The same instruction of signed bytes of data by weights without a sign; None where it has no such form."""
+        if self.formed_by is None or not self.formed_by.swaps:
+            return None
+        return replace(self, data="int8", offset=0, weight="uint8")
 
 
 def dots_of(machine: Machine) -> tuple[DotInstruction, ...]:

@@ -66,7 +66,8 @@ def _implementation(dot: Dot) -> Any:
             return held + script.call_llvm_pure_intrin(script.llvm_lookup_intrinsic_id(widens), pairs, ones, dtype=sums)
         if dot.formed_by is not None and not dot.formed_by.adds:
             return held + script.call_llvm_pure_intrin(identifier, given, w, dtype=sums)
-        return script.call_llvm_pure_intrin(identifier, held, given, w, dtype=sums)
+        factors = (w, given) if dot.weight == "uint8" else (given, w)
+        return script.call_llvm_pure_intrin(identifier, held, *factors, dtype=sums)
 
     @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
     def implementation(a: script.handle, b: script.handle, c: script.handle) -> None:

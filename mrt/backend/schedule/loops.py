@@ -78,11 +78,16 @@ def divisors(count: int) -> list[int]:
 
 
 def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) -> int:
-    """How many positions' sums of so many `steps` for `blocks` of output channels stay in registers, with `copies`."""
+    """How many positions' sums of so many `steps` for `blocks` of output channels stay in registers, with `copies`.
+
+    With copies, sums of several blocks load so much less that a few copies may wait in the first cache.
+    """
+    if copies > 1:
+        return (machine.registers - WORKING * (blocks == 1)) // (copies * blocks)
     if steps <= FEW_DOTS:
-        return (machine.registers - WORKING - blocks * steps) // (copies * blocks)
+        return (machine.registers - WORKING - blocks * steps) // blocks
     # The weights of one block take one register, those of two mostly two.
-    return (machine.registers - WORKING + (copies * blocks == 1)) // (copies * blocks)
+    return (machine.registers - WORKING + (blocks == 1)) // blocks
 
 
 def leave_first_cache(blocks: int, steps: int, machine: Machine) -> bool:
@@ -115,15 +120,17 @@ def register_tile(
     be a pair of whole rows, or of neighbours in a row that leaves half a tile over; 0 where it may not.
     """
     best, least = (1, multiple), float("inf")
-    for held in (n for n in range(multiple, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
+    # With copies, the sums of one block are so few that each dot loads an element.
+    fewest = 2 * multiple if copies > 1 and blocks % (2 * multiple) == 0 else multiple
+    for held in (n for n in range(fewest, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
         for tile in range(1, register_room(held, steps, machine, copies) + 1):
             walked = positions * rows if rows > 1 and tile == 2 * positions else positions
             count, rest = divmod(walked, tile)
             leaves_half = rows > 0 and 2 * rest == tile
             if not count or (rest and not (may_rest or leaves_half)) or (line and line % tile and tile % line):
                 continue
-            row = count * _step_cycles(tile, held, steps, machine, copies)
-            row += _step_cycles(rest, held, steps, machine, copies) if rest else 0
+            row = count * _step_cycles(tile, held, steps, machine)
+            row += _step_cycles(rest, held, steps, machine) if rest else 0
             cost = row / (walked * held)
             # Of tiles that cost the same the one of most positions.
             if round(cost, 6) <= least:
@@ -131,10 +138,10 @@ def register_tile(
     return best
 
 
-def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine, copies: int) -> float:
+def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine) -> float:
     """Cycles of each step of a register tile, with its share of what the tile takes besides."""
     late = LINE * blocks if leave_first_cache(blocks, steps, machine) else 0
-    held = min(blocks, machine.registers - copies * tile * blocks - 1)
+    held = min(blocks, machine.registers - tile * blocks - 1)
     loads = tile + held + (blocks - held) * tile
     step = max(tile * blocks / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + late + LOOP
     sums = tile * blocks

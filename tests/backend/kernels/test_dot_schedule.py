@@ -12,6 +12,7 @@ import tvm
 from compiled import Bundle
 from hypothesis import given
 from hypothesis import strategies as st
+from layers import Layers
 from tvm import tirx
 
 from mrt.backend import TvmRunner
@@ -76,6 +77,21 @@ def test_accumulators_fill_the_registers_and_stay_in_them(dtype: str, multiply_a
     assert len(sums) == 28, sums
     assert not [line for line in lines if "(%rsp" in line or "(%rbp" in line]
     assert "Workspace" not in code
+
+
+@pytest.mark.parametrize(("positions", "blocks", "tile"), [(8, 4, (8, 2)), (14, 8, (7, 2)), (32, 1, (8, 1))])
+def test_slices_of_channels_are_summed_for_pairs_of_blocks(positions: int, blocks: int, tile: tuple[int, int]) -> None:
+    """Beside totals, sums of one block are too few for an element that is loaded to count for more than one of them."""
+    assert register_tile(positions, blocks, 144, MACHINES["cascadelake"], copies=2) == tile
+
+
+def test_sums_of_slices_stay_in_registers() -> None:
+    layers = Layers()
+    data = layers.requantized(layers.input(layers.integers((1, 64, 8, 8), "int16", -200, 200)))
+    layers.finish(layers.requantized(layers.sliced(data, (16, 16, 16, 16), 64, (3, 3), pad=(1, 1))))
+    dots = [line.strip() for line in assembly(layers.graph()).splitlines() if line.strip().startswith("vpdpbusd")]
+    assert len({line.split("#")[0].rpartition("%")[2] for line in dots}) == 16
+    assert not [line for line in dots if "(%rsp" in line or "(%rbp" in line]
 
 
 def test_weights_of_the_next_channels_are_fetched_where_there_are_some() -> None:
@@ -170,7 +186,8 @@ def test_a_tile_fits_the_registers(
     assert may_rest or positions % tile == 0 or (rows and tile % 2 == 0 and positions % (tile // 2) == 0)
     assert (blocks * parts) % together == 0
     assert together % parts == 0
-    assert copies * tile * together < machine.registers
+    assert tile * together < machine.registers
+    assert copies * tile * together <= machine.registers
 
 
 @pytest.mark.parametrize(("steps", "is_short"), [(4, True), (9, True), (144, False)])

@@ -11,8 +11,10 @@ from compiled import Bundle
 from tvm import te
 
 from mrt.backend import TvmRunner
+from mrt.backend.build import compile_executable
 from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.packed_weights import WeightPacking, choose_packing
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.machine import Machine
 from mrt.backend.schedule import serial
@@ -100,11 +102,13 @@ def test_fields_are_the_weights(bits: int, has_bias: bool) -> None:
         np.testing.assert_array_equal(fields_by_tvm(packing, packed, dtype), expected)
 
 
-def chosen(weight: Any, dtype: str, positions: int, cpu: str, ends: tuple[int, int] | None = None) -> Any:
+def chosen(
+    weight: Any, dtype: str, positions: int, cpu: str, ends: tuple[int, int] | None = None, width: int = 0
+) -> Any:
     machine = Machine.of({"kind": "llvm", "mcpu": cpu, "threads": 1})
     dot = choose_dot(dtype, weight, "int32", machine, by_pairs=True)
     data = Interval.of(*(ends or ENDS[dtype]), (positions, weight.shape[1]))
-    return choose_packing(weight, dot, (len(weight) // dot.lanes, weight.shape[1], positions), data, machine)
+    return choose_packing(weight, dot, (len(weight) // dot.lanes, weight.shape[1], positions), data, machine, width)
 
 
 def test_where_it_pays() -> None:
@@ -140,6 +144,19 @@ def test_no_pair_of_packed_weights_is_left_to_saturate(cpu: str) -> None:
         assert (found.splits, found.joint, found.packing.bias) == (splits, False, 0)
 
 
+def test_weights_of_slices_have_no_sign_where_the_bytes_of_int16_have_one() -> None:
+    weight = np.tile(np.array([[-2, 1]], np.int8), (1024, 512))
+    for cpu, width, most, signs in (
+        ("cascadelake", 32, 2**15 - 129, ("int8", "uint8")),
+        ("cascadelake", 32, 2**15 - 128, ("uint8", "int8")),
+        ("cascadelake", 0, 2**15 - 129, ("uint8", "int8")),
+        ("x86-64-v4", 32, 2**15 - 129, ("uint8", "int8")),
+    ):
+        found = chosen(weight, "int16", 1, cpu, (-(2**15), most), width)
+        assert (found.dot.data, found.dot.weight) == signs and found.splits
+        assert found.taken_off == (0 if signs[1] == "uint8" else -128)
+
+
 @pytest.mark.parametrize(("bits", "dtype", "fetches"), [(4, "uint8", False), (2, "uint8", True), (4, "int16", True)])
 def test_steps_prefetch_where_they_take_longer_than_memory(bits: int, dtype: str, fetches: bool) -> None:
     bundle = Bundle()
@@ -149,6 +166,19 @@ def test_steps_prefetch_where_they_take_longer_than_memory(bits: int, dtype: str
     plan = plan_calls(bundle.graph(), machine, lambda key, name, make: name, {}, known)
     (call,) = (call for call in plan.calls if call.lowered and call.lowered.packed)
     assert ("llvm.prefetch" in call.lowered.function(machine).script()) == fetches
+
+
+@pytest.mark.parametrize("bits", [2, 4])
+def test_fields_are_not_unpacked_where_products_are_formed(bits: int) -> None:
+    """GFNI's product of matrices of bits would shift and mask at once, in the units of `vpdpbusd` on Zen 4."""
+    bundle = Bundle()
+    layer(bundle, (1, 256, 1024), bits, "uint8")
+    machine = Machine.of({"kind": "llvm", "mcpu": "icelake-server", "threads": 1})
+    module_builder = ModuleBuilder(machine)
+    module_builder.add(bundle.graph(), "main")
+    kernels = compile_executable(module_builder.module(), machine).kernels
+    code = "".join(str(kernel.inspect_source("asm")) for kernel in kernels)
+    assert "vpdpbusd" in code and "vgf2p8affineqb" not in code
 
 
 def test_sums_fit_32_bits() -> None:

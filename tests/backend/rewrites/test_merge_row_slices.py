@@ -13,7 +13,7 @@ from mrt.backend.rewrites.merge_row_slices import MergeRowSlices
 from mrt.backend.rewrites.rewrite import Facts
 from mrt.backend.schedule import serial
 from mrt.errors import GraphError
-from mrt.symbol import Interval, Runner, TensorType
+from mrt.symbol import Interval, Runner, Symbol, TensorType
 
 ENDS = {"uint8": (0, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1)}
 
@@ -23,7 +23,11 @@ def layer(bundle: Bundle, shape: tuple[int, int, int], bits: int, dtype: str, sh
     rows, inputs, outputs = shape
     data = bundle.random.choice(ENDS[dtype], (rows, inputs)).astype(dtype)
     data[0] = ENDS[dtype][0]
-    x, terms = bundle.input(data), []
+    bundle.outputs.append(sum_of_slices(bundle, bundle.input(data), outputs, bits, shift, width))
+
+
+def sum_of_slices(bundle: Bundle, x: Symbol, outputs: int, bits: int, shift: int, width: int) -> Symbol:
+    inputs, terms = x.shape[1], []
     for begin in range(0, inputs, width):
         weight = bundle.integers((outputs, width), "int8", -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
         weight[0], weight[-1] = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
@@ -32,7 +36,7 @@ def layer(bundle: Bundle, shape: tuple[int, int, int], bits: int, dtype: str, sh
         term = bundle.hidden("broadcast_mul", sums, bundle.parameter(bundle.integers((1, outputs), "int8", 1, 15)))
         shifted = bundle.parameter(np.full((1, 1), shift, np.int8))
         terms.append(bundle.hidden("right_shift", term, shifted) if shift else term)
-    bundle.add("add_n", *terms)
+    return bundle.hidden("add_n", *terms)
 
 
 def layers(dtype: str) -> Bundle:
@@ -52,6 +56,37 @@ def layers(dtype: str) -> Bundle:
 @pytest.mark.usefixtures("always_packed")
 def test_ends_of_ranges(runner: Runner, dtype: str) -> None:
     layers(dtype).check(runner=runner)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("most", [2**15 - 129, 2**15 - 128])
+@pytest.mark.usefixtures("always_packed")
+def test_int16_as_digits_with_a_sign(runner: Runner, most: int) -> None:
+    """Those up to 32,639 are digits of -128 to 127, which take weights without a sign; the next one is not."""
+    bundle = Bundle()
+    ends = np.array([-(2**15), -(2**15) + 127, -129, -128, -1, 0, 127, 128, most - 255, most], np.int16)
+    for rows, bits, outputs in ((1, 2, 40), (2, 4, 16), (3, 8, 33)):
+        data = bundle.random.choice(ends, (rows, 96))
+        data[0, :32], data[0, 32:64] = ends[0], most
+        x = bundle.hidden("clip", bundle.input(data), a_min=float(ends[0]), a_max=float(most))
+        bundle.outputs.append(sum_of_slices(bundle, x, outputs, bits, 3, 32))
+    bundle.check(runner=runner)
+
+
+@pytest.mark.parametrize("shift", [27, 28])
+@pytest.mark.usefixtures("always_packed")
+def test_products_that_no_half_can_be_added_to(runner: Runner, shift: int) -> None:
+    """15 · 32 · 2^15 · 2^7 and 2^26 fit 32 bits, and with 2^27 they do not."""
+    bundle = Bundle()
+    x, terms = bundle.input(np.full((1, 64), -(2**15), np.int16)), []
+    for begin in (0, 32):
+        part = bundle.hidden("slice_axis", x, axis=1, begin=begin, end=begin + 32)
+        weight = np.full((16, 32), -128, np.int8)
+        sums = bundle.hidden("FullyConnected", part, bundle.parameter(weight), num_hidden=16, no_bias=True)
+        term = bundle.hidden("broadcast_mul", sums, bundle.parameter(np.full((1, 16), 15, np.int8)))
+        terms.append(bundle.hidden("right_shift", term, bundle.parameter(np.full((1, 1), shift, np.int8))))
+    bundle.add("add_n", *terms)
+    bundle.check(runner=runner)
 
 
 @pytest.mark.usefixtures("always_packed")

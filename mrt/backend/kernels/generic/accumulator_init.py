@@ -43,7 +43,10 @@ def initialized_sums(sums: Tensor, dot: Dot, weight: Operand, bias: Tensor | Non
 
 @dataclass(frozen=True)
 class AccumulatorInit(BasePass[Any]):
-    """Of a function that is not scheduled yet: sums begin with what a stage of `initialized_sums` adds to them."""
+    """Of a function that is not scheduled yet: sums begin with what a stage of `initialized_sums` adds to them.
+
+    What it adds may be computed, too, for all blocks and lanes alike.
+    """
 
     def run(self, function: Any, /) -> BaseResult[Any]:
         root, nests, blocks = function.body.block, _nests(function), blocks_of(function)
@@ -56,7 +59,9 @@ class AccumulatorInit(BasePass[Any]):
             (i, term)
             for i, block in enumerate(blocks)
             for term in terms
-            if block is not None and block.writes[0].source.same_as(getattr(term, "source", None))
+            if block is not None
+            and block.writes[0].source.same_as(getattr(term, "source", None))
+            and len(block.writes[0].region) == len(stage_of_sums.writes[0].region)
         )
         start = reduce(add, (term for term in terms if term is not total))
         nests[first] = _with_block(nests[first], _initialized(blocks[first], stage_of_sums, start))

@@ -18,6 +18,7 @@ from mrt.backend.kernels.generic.packed_weights import (
     PackedDot,
     choose_packing,
     data_bytes,
+    initialized_by_data,
     joined_sums,
     unpacked_weights,
 )
@@ -153,10 +154,10 @@ def dot_products(
     """A function of (output channel, position...) that gives the sum over taps and input channels, plus a bias."""
     form: DotForm = weight.form
     dot = form.dot
-    sums, of_data = _sums(data, weight, positions, taps, places)
+    sums = _sums(data, weight, positions, taps, places)
     initialized = initialized_sums(sums, dot, weight, bias) if dot.parts == 1 and form.packed is None else None
     added = weight.views[1] if len(weight.views) > 1 else None
-    whole = _whole_sums(sums, dot, added) if form.packed is None else joined_sums(sums, form.packed, added, of_data)
+    whole = _whole_sums(sums, dot, added) if form.packed is None else joined_sums(sums, form.packed, added)
 
     def element(channel: Expression, *position: Expression) -> Expression:
         # Where there are several groups, the channels of each fill whole blocks.
@@ -188,13 +189,8 @@ def _whole_sums(sums: Tensor, dot: Dot, added: Tensor | None) -> Callable[..., E
     return lambda *at: whole(*at) if added is None else whole(*at) + added(*at[-2:])
 
 
-def _sums(
-    data: View, weight: Operand, positions: Sequence[int], taps: Sequence[int], places: Places
-) -> tuple[Tensor, Tensor | None]:
-    """The stage [positions..., block, lane] of the sums of what memory holds, offset included, times the weights.
-
-    The second is that of the sums of what memory holds, [positions...], if packed weights have a bias.
-    """
+def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[int], places: Places) -> Tensor:
+    """The stage [positions..., block, lane] of the sums of what memory holds, offset included, times the weights."""
     form: DotForm = weight.form
     dot, groups, packed = form.dot, form.groups, weight.views[0]
     storage, tensor = data.storage, data.tensor
@@ -229,8 +225,11 @@ def _sums(
     hints: dict[str, Any] = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
     hints |= form.packed.hints if form.packed is not None else {"dot": intrinsic_of(dot) if within else ""}
     sums = stage((*walked, groups * blocks, dot.lanes), dots, "dots", **hints)
-    has_bias = form.packed is not None and form.packed.packing.bias > 0
-    return sums, stage(tuple(walked), lambda *at: te.sum(held(at), axis=reduced), "of_data") if has_bias else None
+    bias = form.packed.packing.bias if form.packed is not None else 0
+    if not bias:
+        return sums
+    of_data = stage(tuple(walked), lambda *at: te.sum(held(at) * constant(-bias, "int32"), axis=reduced), "of_data")
+    return initialized_by_data(sums, of_data)
 
 
 def _walked(

@@ -27,6 +27,8 @@ from mrt.symbol.types import INT32_MAX
 
 BYTE, BYTE_SIGN = 8, 128
 """Bits of it, and what makes one with a sign of one without."""
+MOST_IN_BYTES = 2**15 - 1 - BYTE_SIGN
+"""The largest int16 that two bytes with a sign hold, the high one times 256."""
 UNPACKING = 4
 """Registers that are left to what is unpacked."""
 MOST_HELD, MOST_UNROLLED = 8, 16
@@ -51,8 +53,8 @@ class WeightPacking:
 
     bits: of a weight. held: blocks of output channels that follow each other at every step. A plane is a byte for each
     lane and element of a dot.
-    bias: what is added to a weight to make it a field: 2^(bits - 1), or 0 where fields are in two's complement. Times
-    the sum of the data it is taken off sums again (`joined_sums`).
+    bias: what is added to a weight to make it a field: 2^(bits - 1), or 0 where fields are in two's complement. Sums
+    begin with what takes it off again (`initialized_by_data`).
     """
 
     bits: int
@@ -93,12 +95,13 @@ class WeightPacking:
         return np.ascontiguousarray(np.stack(planes, axis=-3).astype(np.uint8))
 
     def field(self, plane: Callable[[Expression], Expression], number: Expression, dtype: str) -> Expression:
-        """The field of step `number` of those that share bytes, in a signed dtype, times 2^`scale`.
+        """The field of step `number` of those that share bytes, times 2^`scale`.
 
         plane: gives the byte of a plane. Fields are moved to the top, where their sign is that of the element, but for
         those that have a bias, which stay at the bottom.
         """
-        unsigned, width = f"u{dtype}", int(dtype.removeprefix("int"))
+        width = int(dtype.removeprefix("u").removeprefix("int"))
+        unsigned = f"uint{width}"
         up = 0 if self.bias else width - self.bits
 
         def piece(byte: Expression, place: Expression, length: int, low: int) -> Expression:
@@ -142,6 +145,8 @@ class PackedDot:
     @property
     def taken_off(self) -> int:
         """How often the sum of its weights is to be added to a sum, to that of one of the bytes if there are two."""
+        if self.dot.weight == "uint8":
+            return 0
         if self.splits:
             return -BYTE_SIGN if self.dot.data == "uint8" else BYTE_SIGN
         return -self.dot.offset
@@ -167,7 +172,7 @@ def choose_packing(
     reach, most = int(each_sum.sum(axis=1, dtype=np.int64).max()), int(each_sum.max())
     needed, read = _needed_bits(weight), np.dtype(dot.weight).itemsize
     products = width or depth * math.prod(weight.shape[2:])
-    for each, splits in _forms(dot, (reach, most), data, machine):
+    for each, splits in _forms(dot, (reach, most), data, machine, width > 0):
         rows, size = positions * (2 if splits else 1), math.prod(weight.shape[1:]) * blocks * dot.lanes
         if size * read < (WORTH_PACKING if positions == 1 and each.is_of_bytes else SECOND_BYTES):
             continue
@@ -183,22 +188,29 @@ def choose_packing(
 
 
 def _packed_dot(dot: Dot, bits: int, held: int, splits: bool) -> PackedDot:
-    """Of pairs that are added up in int16, fields stay at the bottom: at the top, they would saturate."""
+    """Of pairs that are added up in int16, fields stay at the bottom: at the top, they would saturate. So do those
+    without a sign."""
     pairs = dot.formed_by.pairs(2**bits - 1) if dot.formed_by is not None else 0
-    packing = WeightPacking(bits, held, 2 ** (bits - 1) if pairs else 0)
+    packing = WeightPacking(bits, held, 2 ** (bits - 1) if pairs or dot.weight == "uint8" else 0)
     return PackedDot(dot, packing, splits, 1 < packing.steps <= pairs)
 
 
-def _forms(dot: Dot, weights: tuple[int, int], data: Interval, machine: Machine) -> Iterator[tuple[Dot, bool]]:
+def _forms(
+    dot: Dot, weights: tuple[int, int], data: Interval, machine: Machine, in_slices: bool
+) -> Iterator[tuple[Dot, bool]]:
     """The dots that may be packed, each with whether it splits int16.
 
-    The high bytes alone, times 256, may reach beyond the whole by 255 for each unit of weight.
+    The high bytes alone, times 256, may reach beyond the whole by 255 for each unit of weight. In slices,
+    bytes with a sign take fields without one, where they hold all data: no sums of weights are read for each slice to
+    take an offset of the data off.
     weights: what the absolute values of those of one output channel add up to at most, and the largest.
     """
     reach, most = weights
     of_bytes = fitting_dot("uint8", "int8", 0, "int32", machine, most)
     magnitude = max(abs(int(data.lo.min())), abs(int(data.hi.max())))
     if dot.data == "int16" and of_bytes.is_of_bytes and (magnitude + 2**BYTE) * reach <= INT32_MAX:
+        if in_slices and of_bytes.swapped is not None and int(data.hi.max()) <= MOST_IN_BYTES:
+            yield of_bytes.swapped, True
         yield of_bytes, True
     yield dot, False
 
@@ -239,9 +251,15 @@ def _given(dot: Dot) -> str:
 def data_bytes(held: Tensor, dot: Dot) -> Tensor:
     """The stage [2, as in memory...] of the high and the low bytes of int16, as a dot of bytes takes them.
 
-    Those of the other sign have 128 added, or taken off, which `joined_sums` undoes.
+    Those of the other sign have 128 added, or taken off, which `joined_sums` undoes. For weights without a sign, both
+    have one, as the digits -128 to 127.
     """
     sign = constant(BYTE_SIGN, "int16")
+
+    def digit(part: Expression, *at: Expression) -> Expression:
+        value = held(*at)
+        high = (value + sign) >> constant(BYTE, "int16")
+        return tirx.Select(part.equal(0), high, value - (high << constant(BYTE, "int16"))).astype(dot.data)
 
     def byte(part: Expression, *at: Expression) -> Expression:
         value = held(*at)
@@ -249,20 +267,23 @@ def data_bytes(held: Tensor, dot: Dot) -> Tensor:
         high, low = (high + sign, low) if dot.data == "uint8" else (high, low - sign)
         return tirx.Select(part.equal(0), high, low).astype(dot.data)
 
-    return stage((2, *(int(n) for n in held.shape)), byte, "bytes", bytes=True)
+    part_of = digit if dot.weight == "uint8" else byte
+    return stage((2, *(int(n) for n in held.shape)), part_of, "bytes", bytes=True)
 
 
-def joined_sums(
-    sums: Tensor, form: PackedDot, added: Tensor | None, of_data: Tensor | None
-) -> Callable[..., Expression]:
+def initialized_by_data(sums: Tensor, of_data: Tensor) -> Tensor:
+    """The stage of `sums`, [..., block, lane], that begin with `of_data`, [...]: the sum of the data, times -bias."""
+    shape = tuple(int(n) for n in sums.shape)
+    return stage(shape, lambda *at: of_data(*at[:-2]) + sums(*at), "initialized", accumulator_init=True)
+
+
+def joined_sums(sums: Tensor, form: PackedDot, added: Tensor | None) -> Callable[..., Expression]:
     """The sums at (position..., block, lane) of `sums`, which are scaled and may be those of bytes.
 
-    added: what takes offsets of the data off. of_data: the sums of the data at (position...), where fields have a bias.
+    added: what takes offsets of the data off.
     """
 
     def plain(*at: Expression) -> Expression:
-        if of_data is not None:
-            return sums(*at) - of_data(*at[:-2]) * constant(form.packing.bias, "int32")
         return sums(*at) >> constant(form.scale, "int32") if form.scale else sums(*at)
 
     def joined(*at: Expression) -> Expression:
