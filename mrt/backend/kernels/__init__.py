@@ -11,13 +11,15 @@ from mrt.backend.kernels.generic.rows import CombineHalves
 from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
 from mrt.backend.kernels.x86.amx.instructions import AmxTiles
 from mrt.backend.kernels.x86.avx512.packed_store import PackedStore
-from mrt.backend.kernels.x86.depthwise import DepthwiseDots
+from mrt.backend.kernels.x86.depthwise_groups import ColumnGroups
+from mrt.backend.kernels.x86.depthwise_strip import DepthwiseDots
 from mrt.symbol.passes import BasePass
 
 KERNEL_PASSES: tuple[BasePass[Any], ...] = (
     Prefetch(),
     UnrollAndJam(),
     OverlapPairs(),
+    ColumnGroups(),
     DepthwiseDots(),
     PackedStore(),
     CombineHalves(),
