@@ -168,8 +168,8 @@ def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> Non
     *outer, line, row, channel = plan.get_loops(output)
     columns = Columns(plan.get(sums))
     blocks, lane = plan.split(channel, [None, columns.lengths[4]])
-    at_once = min(extent(plan, blocks), GROUP) if columns.in_groups and stores_packed(plan, lane) else 1
     lengths = extent(plan, line), extent(plan, row)
+    at_once = _at_once(extent(plan, blocks), lengths[1]) if columns.in_groups and stores_packed(plan, lane) else 1
     together, strip = _strip_of(columns, *lengths, _most_positions(machine, at_once))
     lines, inner_lines = plan.split(line, [None, together])
     strips, inner = plan.split(row, [None, strip])
@@ -191,6 +191,13 @@ def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> Non
     plan.vectorize(lane)
     plan.unroll(inner_lines)
     plan.unroll(inner)
+
+
+def _at_once(blocks: int, positions: int) -> int:
+    """How many blocks are summed at once: a group, a half of one at two positions, or one."""
+    if blocks >= GROUP:
+        return GROUP
+    return blocks if blocks == GROUP // 2 and positions % 2 == 0 else 1
 
 
 def _most_positions(machine: Machine, at_once: int) -> int:
