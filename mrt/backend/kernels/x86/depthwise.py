@@ -30,8 +30,8 @@ from mrt.symbol.types import type_of
 STRIP = 14
 """Positions of a row whose sums are in registers at most."""
 STRIP_OF_GROUP = 32
-"""Vectors of sums of a strip of groups at most. They need not be in registers: a sum is stored as soon as it is
-complete."""
+"""Vectors of sums of a strip of groups at most, as many as the stack keeps. They need not all be in registers: a sum is
+stored as soon as it is complete."""
 SHORT_LINE = 14
 """Positions of a line up to which all lines of a group follow each other, so that what serves the group is loaded once
 for all of them."""
