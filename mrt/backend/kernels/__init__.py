@@ -12,7 +12,8 @@ from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
 from mrt.backend.kernels.generic.winograd_transforms import WinogradTransforms
 from mrt.backend.kernels.x86.amx.instructions import AmxTiles
 from mrt.backend.kernels.x86.avx512.packed_store import PackedStore
-from mrt.backend.kernels.x86.depthwise import DepthwiseDots
+from mrt.backend.kernels.x86.depthwise_groups import ColumnGroups
+from mrt.backend.kernels.x86.depthwise_strip import DepthwiseDots
 from mrt.symbol.passes import BasePass
 
 KERNEL_PASSES: tuple[BasePass[Any], ...] = (
@@ -20,6 +21,7 @@ KERNEL_PASSES: tuple[BasePass[Any], ...] = (
     UnrollAndJam(),
     OverlapPairs(),
     WinogradTransforms(),
+    ColumnGroups(),
     DepthwiseDots(),
     PackedStore(),
     CombineHalves(),

@@ -42,6 +42,8 @@ class Hint:
     COLUMNS = "mrt.columns"
     """Marks sums over the taps of depthwise convolutions, [n, y, x, block, lane, row, column]: the instruction that
     multiplies a column."""
+    COLUMN_GROUPS = "mrt.column_groups"
+    """Marks the loop over strips of such sums that are stored as bytes (see `ColumnGroups`)."""
     ACCUMULATOR_INIT = "mrt.accumulator_init"
     """Marks what adds to sums that which they may begin with (see `AccumulatorInit`)."""
     WINOGRAD = "mrt.winograd"

@@ -49,6 +49,8 @@ def at_the_ends(lo: int, hi: int) -> Layers:
         ((1, 17, 12, 9), (5, 5), {"stride": (1, 2)}),
         ((1, 16, 9, 8), (4, 1), {"dilate": (2, 1)}),
         ((1, 16, 8, 4), (1, 1), {}),
+        ((1, 64, 6, 8), (3, 3), {}),
+        ((1, 80, 7, 9), (3, 3), {"stride": (2, 2)}),
     ]:
         ends = layers.random.choice([lo, lo + 1, hi], shape).astype(dtype)
         data = layers.hidden("clip", layers.input(ends), a_min=float(lo), a_max=float(hi))

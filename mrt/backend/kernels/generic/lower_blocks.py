@@ -87,15 +87,20 @@ def _with_loops(statement: Any, mark: str, lower: Callable[[Any], Any]) -> Any:
     return loop_around(statement, _with_loops(statement.body, mark, lower))
 
 
-def statement_block(name: str, reads: Sequence[Any], region: Any, statements: Iterable[Any], own: Any = None) -> Any:
-    """Statements that read the tensors `reads` anywhere, and the region `own`, if any, and write `region`."""
+def statement_block(
+    name: str, reads: Sequence[Any], region: Any, statements: Iterable[Any], own: Any = None, wrote: Any = None
+) -> Any:
+    """Statements that read the tensors `reads` anywhere, and the region `own`, if any, and write `region`.
+
+    wrote: one more region that they write, if any.
+    """
     read = [tirx.BufferRegion(each, [ir.Range(0, length) for length in each.shape]) for each in reads]
     # Else TVM would keep memory only for the elements whose addresses it sees.
     marks = {"explicit_write_region": [0]} | ({"explicit_read_region": [len(read)]} if own is not None else {})
     made = s_tir.SBlock(
         [],
         [*read, own] if own is not None else read,
-        [region],
+        [region] if wrote is None else [region, wrote],
         name,
         sequence(statements),
         annotations=marks,

@@ -75,10 +75,10 @@ def _packed(loop: Any) -> Any:
     while isinstance(inner, tirx.For):
         loops.append(inner)
         inner = inner.body
-    return _Tile(loops, inner, int(loop.annotations[Hint.PACKED_STORE])).block()
+    return PackedTile(loops, inner, int(loop.annotations[Hint.PACKED_STORE])).block()
 
 
-class _Tile:
+class PackedTile:
     """A block that stores one byte, within loops of positions, of channels, and over a vector of these."""
 
     def __init__(self, loops: Sequence[Any], realize: Any, channels: int) -> None:
@@ -94,18 +94,25 @@ class _Tile:
     def block(self) -> Any:
         """The statements for all that the loops go over."""
         sums = self._call.args[0]
-        return statement_block(
-            "packed_store",
-            [load.source for load in map(_load, self._call.args[1:])],
-            self._region(self._store.buffer, self._store.indices),
-            self._statements(),
-            self._region(sums.source, sums.indices),
-        )
+        made = (each for _, stored in self.statements() for each in stored)
+        return statement_block("packed_store", self.reads, self.stored, made, self._region(sums.source, sums.indices))
 
-    def _statements(self) -> Iterator[Any]:
+    @property
+    def reads(self) -> list[Any]:
+        """The buffers that are read, but that of the sums."""
+        return [load.source for load in map(_load, self._call.args[1:])]
+
+    @property
+    def stored(self) -> Any:
+        """The region that is stored."""
+        return self._region(self._store.buffer, self._store.indices)
+
+    def statements(self) -> Iterator[tuple[list[Place], Iterator[Any]]]:
+        """The places of some vectors, and the statements that store these."""
         pairs = list(self._pairs())
         for first in range(0, len(pairs), 2):
-            yield from self._stored(pairs[first : first + 2])
+            chosen = pairs[first : first + 2]
+            yield [place for pair in chosen for place in pair], self._stored(chosen)
 
     def _pairs(self) -> Iterator[tuple[Place, Place]]:
         """Two vectors each whose int16s fill one: of channels that follow each other, or else at two positions. The
@@ -158,11 +165,11 @@ class _Tile:
     def _int16s(self, first: Place, second: Place) -> Expression:
         """The requantized int16s of two vectors, interleaved."""
         x, half, left, *factors = self._call.args
-        vectors = [self._vector(x, place) for place in (first, second)]
+        vectors = [self._sums(x, place) for place in (first, second)]
         if len(factors) == 1:
             own = [[self._interleaved(factors[0], first, second)]] * 2
         else:
-            own = [[self._vector(factor, place) for factor in factors] for place in (first, second)]
+            own = [[self._factor(factor, place) for factor in factors] for place in (first, second)]
         half, left = (self._interleaved(each, first, second) for each in (half, left))
         return requantize_pair(vectors, half, left, own, interleaved=True)
 
@@ -171,6 +178,14 @@ class _Tile:
         turns = [start + i for at in range(0, VECTOR, TURN) for start in (at, VECTOR + at) for i in range(TURN)]
         vectors = [self._vector(value, place) for place in (first, second)]
         return tirx.Shuffle(vectors, [constant(turn, "int32") for turn in turns])
+
+    def _sums(self, x: Expression, place: Place) -> Expression:
+        """A vector of sums."""
+        return self._vector(x, place)
+
+    def _factor(self, value: Expression, place: Place) -> Expression:
+        """What serves one vector of sums."""
+        return self._vector(value, place)
 
     def _vector(self, value: Expression, place: Place) -> Expression:
         """The elements for a vector of channels."""

@@ -1,0 +1,92 @@
+"""Depthwise convolutions whose sums are stored as bytes: groups of blocks of channels, halves of groups, blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from layers import Layers
+
+from mrt.backend import TvmRunner
+from mrt.backend.kernels.x86.depthwise_groups import STORED
+from mrt.backend.kernels.x86.depthwise_strip import PERMUTE, turned
+from mrt.backend.lowering.plan_calls import plan_calls
+from mrt.backend.machine import Machine
+from mrt.symbol import Graph, Runner
+
+ENDS = {"uint8": (0, 255), "int8": (-128, 127)}
+"""Of the ranges of data."""
+WEIGHTS = {"32 bits": (-128, -127, 1, 127), "16 bits": (-20, -19, 1, 20)}
+"""By how many bits of sums are scaled."""
+SHAPES: list[tuple[tuple[int, ...], tuple[int, int], dict[str, Any]]] = [
+    ((1, 32, 9, 8), (3, 3), {"pad": (1, 1)}),
+    ((1, 32, 8, 7), (3, 3), {"pad": (1, 1)}),
+    ((2, 48, 8, 8), (3, 3), {"pad": (1, 1)}),
+    ((1, 64, 8, 8), (3, 3), {"pad": (1, 1)}),
+    ((1, 64, 7, 7), (3, 3), {"pad": (1, 1)}),
+    ((1, 80, 9, 9), (3, 3), {"stride": (2, 2)}),
+    ((2, 96, 10, 12), (3, 3), {"stride": (2, 2), "pad": (1, 1)}),
+    ((1, 112, 8, 20), (3, 3), {"pad": (1, 1)}),
+    ((1, 128, 5, 9), (5, 5), {"pad": (2, 2)}),
+    ((1, 70, 10, 6), (5, 3), {"stride": (3, 1), "dilate": (1, 2)}),
+    ((1, 64, 9, 8), (4, 1), {"dilate": (2, 1)}),
+    ((1, 64, 8, 4), (1, 1), {}),
+]
+
+
+def stored_as_bytes(dtype: str, weights: tuple[int, ...], shapes: Any = SHAPES) -> Layers:
+    """Data and weights at the ends of their ranges, biases and scales of every channel, and a layer that reads it."""
+    layers, (lo, hi) = Layers(), ENDS[dtype]
+    random = layers.random
+    for shape, kernel, attributes in shapes:
+        channels = shape[1]
+        data = layers.input(random.choice([lo, lo + 1, hi], shape).astype(dtype))
+        weight = layers.parameter(random.choice(weights, (channels, 1, *kernel)).astype("int8"))
+        given = {"kernel": kernel, "num_filter": channels, "num_group": channels, "no_bias": True, **attributes}
+        sums = layers.hidden("Convolution", layers.hidden("clip", data, a_min=lo, a_max=hi), weight, **given)
+        most = 256 * kernel[0] * kernel[1] * max(map(abs, weights)) + 3000
+        bits = int(np.log2(2**31 / most))
+        each = (1, channels, 1, 1)
+        biased = layers.hidden("broadcast_add", sums, layers.parameter_of(each, "int16", -3000, 3000))
+        factor = layers.parameter_of(each, "int16", 2 ** (min(bits, 15) - 1), 2 ** min(bits, 15) - 1)
+        scaled = layers.hidden("broadcast_mul", biased, factor)
+        shift = int(np.log2(most)) + min(bits, 15) - 8
+        shifted = layers.hidden("right_shift", scaled, layers.parameter_of(each, "int8", shift - 2, shift))
+        stored = layers.hidden("Cast", layers.hidden("clip", shifted, a_min=0.0, a_max=255.0), dtype="uint8")
+        layers.finish(layers.convolution(stored, 8, (1, 1)))
+    return layers
+
+
+def kernels(graph: Graph, mcpu: str) -> list[str]:
+    """The text of the functions of a graph."""
+    machine, made = Machine.of({"mcpu": mcpu, "threads": 1}), dict[Any, str]()
+    plan = plan_calls(graph, machine, lambda key, name, make: made.setdefault(key, name), {}, {})
+    return [call.lowered.function(machine).script(show_meta=False) for call in plan.calls if call.lowered]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("dtype", ENDS)
+def test_sums_are_stored_as_bytes(runner: Runner, dtype: str, weights: str) -> None:
+    stored_as_bytes(dtype, WEIGHTS[weights]).check(runner=runner)
+
+
+@pytest.mark.parametrize(("threads", "dtype", "weights"), [(1, "uint8", "16 bits"), (2, "int8", "32 bits")])
+def test_they_are_on_this_machine(threads: int, dtype: str, weights: str) -> None:
+    stored_as_bytes(dtype, WEIGHTS[weights]).check(runner=TvmRunner({"mcpu": "native", "threads": threads}))
+
+
+@pytest.mark.parametrize("weights", WEIGHTS)
+@pytest.mark.parametrize("channels", [32, 64, 96])
+def test_no_byte_of_a_group_is_permuted(channels: int, weights: str) -> None:
+    shapes = [((1, channels, 10, 10), (3, 3), {})]
+    graph = stored_as_bytes("uint8", WEIGHTS[weights], shapes).graph()
+    (text,) = [each for each in kernels(graph, "icelake-server") if 'sblock("columns")' in each]
+    assert STORED in text and PERMUTE not in text
+
+
+def test_what_is_turned_twice_is_where_it_was() -> None:
+    everything = [(block, lane) for block in range(4) for lane in range(16)]
+    assert sorted(turned(*each) for each in everything) == everything
+    assert [turned(*turned(*each)) for each in everything] == everything
