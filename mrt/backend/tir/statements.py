@@ -68,6 +68,14 @@ def sequence(statements: Iterable[Any]) -> Any:
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
+def bound(name: str, value: Expression) -> Any:
+    """A statement that holds a value in a new variable, its `var`, for the statements that follow.
+
+    Unlike a value that is written where it is used, it goes through all passes of TVM once.
+    """
+    return tirx.Bind(tirx.Var(name, value.ty), value)
+
+
 def vectorized(variable: Any, lanes: int, body: Any) -> Any:
     """A loop of `variable` from 0 as one vector."""
     return tirx.For(variable, constant(0, "int32"), constant(lanes, "int32"), tirx.ForKind.VECTORIZED, body)

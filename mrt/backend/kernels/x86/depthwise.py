@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,8 +30,8 @@ from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import WORKING, divisors, extent, parallelize
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.stages import Hint, stage
-from mrt.backend.tir.expressions import Expression, Tensor, constant, substitute
-from mrt.backend.tir.statements import vectorized
+from mrt.backend.tir.expressions import Expression, Tensor, constant, llvm_call, substitute
+from mrt.backend.tir.statements import bound, vectorized
 from mrt.symbol import Array
 from mrt.symbol.passes import Property
 from mrt.symbol.types import type_of
@@ -268,22 +269,31 @@ class _Strip(_Columns):
         self._permutes = int(self.weights.source.shape[0]) > self.lengths[3]
 
     def statements(self) -> Iterator[Any]:
-        """Column by column of the data; each goes to all sums that it is part of."""
-        for y in range(self._lines):
-            for x in range(self._positions):
-                yield self._initialized(y, x)
-        rows = self.rows
+        """Column by column of the data; each goes to all sums that it is part of.
+
+        Columns and sums are variables, and a sum is stored with its last dot: all that accesses memory goes through all
+        of TVM's passes, which took longer for sums stored with every dot than for all else.
+        """
+        rows, places = self.rows, list(product(range(self._lines), range(self._positions)))
+        for place in places:
+            yield self._initialized(*place)
+        sums = {place: tirx.BufferLoad(self.sums, self._in_vector(*place)) for place in places}
+        left = dict.fromkeys(places, rows.dots() * self.lengths[6])
         for reading in self.readers(self._positions).values():
             for number in range(rows.dots(rows.step * (self._lines - 1))):
                 joined = self._joined(number * rows.depth, *reading[0])
-                # Once: what each sum held by itself would go through all of TVM's passes as often.
-                made = tirx.Var("column", joined.ty)
-                yield tirx.Bind(made, joined)
-                for x, column in reading:
-                    for y in range(self._lines):
-                        dot = number - y * (rows.step // rows.depth)
-                        if 0 <= dot < rows.dots():
-                            yield self._added(y, x, column, dot, made)
+                yield (made := bound("column", joined))
+                for (x, column), y in product(reading, range(self._lines)):
+                    dot = number - y * (rows.step // rows.depth)
+                    if not 0 <= dot < rows.dots():
+                        continue
+                    added = self._added(sums[y, x], made.var, self._weight_of(y, dot, column))
+                    left[y, x] -= 1
+                    if left[y, x]:
+                        yield (total := bound("total", added))
+                        sums[y, x] = total.var
+                    else:
+                        yield tirx.BufferStore(self.sums, added, self._in_vector(y, x))
 
     def _place(self, y: int, x: int, lane: Expression) -> list[Expression]:
         """The index of a position's sums."""
@@ -295,6 +305,10 @@ class _Strip(_Columns):
         place = self._place(y, x, lane)
         (start,) = substitute([self._start], self.variables, [*place, *self._base[5:]])
         return vectorized(lane, self._lanes, tirx.BufferStore(self.sums, start, place))
+
+    def _in_vector(self, y: int, x: int) -> list[Expression]:
+        """The index of all lanes of a position's sums."""
+        return self._place(y, x, tirx.Ramp(constant(0, "int32"), 1, self._lanes))
 
     def _joined(self, first: int, x: int, column: int) -> Expression:
         """The elements of a column in each lane, from row `first` on, as the factor of a dot."""
@@ -335,7 +349,7 @@ class _Strip(_Columns):
         following = tirx.Shuffle(vectors, [constant(place, "int32") for place in range(count)])
         kind = f"int8x{PERMUTED}"
         places_of = tirx.reinterpret(kind, self._weight(constant(self.lengths[3], "int32"), 0, 0))
-        permuted = tirx.call_llvm_pure_intrin(kind, PERMUTE, tirx.reinterpret(kind, following), places_of)
+        permuted = llvm_call(kind, PERMUTE, tirx.reinterpret(kind, following), places_of)
         return tirx.reinterpret(f"int{self._bits}x{count}", permuted)
 
     def _weight(self, block: Expression, dot: int, column: int) -> Expression:
@@ -344,15 +358,14 @@ class _Strip(_Columns):
         at = [block, constant(dot, "int32"), constant(column, "int32"), zero]
         return tirx.BufferLoad(self.weights.source, [*at, tirx.Ramp(zero, 1, self._lanes * self.rows.depth)])
 
-    def _added(self, y: int, x: int, column: int, dot: int, joined: Expression) -> Any:
-        """Adds a dot to the sums of a position. The weights of the line below may be shifted by some rows."""
-        kind, zero = f"int{LANE}x{self._lanes}", constant(0, "int32")
-        place = self._place(y, x, tirx.Ramp(zero, 1, self._lanes))
+    def _weight_of(self, y: int, dot: int, column: int) -> Expression:
+        """The weights of a line for a dot of a column. Those of the line below may be shifted by some rows."""
         shifted = self.rows.dots() if y and self.rows.before else 0
-        factor = self._weight(self._base[3], shifted + dot, column)
-        held = tirx.BufferLoad(self.sums, place)
+        return self._weight(self._base[3], shifted + dot, column)
+
+    def _added(self, total: Expression, joined: Expression, factor: Expression) -> Expression:
+        """Sums with a dot added."""
+        kind, name = f"int{LANE}x{self._lanes}", self._instruction.llvm
         if not self._instruction.adds:
-            added = held + tirx.call_llvm_pure_intrin(kind, self._instruction.llvm, joined, factor)
-            return tirx.BufferStore(self.sums, added, place)
-        added = tirx.call_llvm_pure_intrin(kind, self._instruction.llvm, held, joined, factor)
-        return tirx.BufferStore(self.sums, added, place)
+            return total + llvm_call(kind, name, joined, factor)
+        return llvm_call(kind, name, total, joined, factor)
