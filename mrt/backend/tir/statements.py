@@ -9,6 +9,9 @@ from tvm import s_tir, tirx
 
 from mrt.backend.tir.expressions import Expression, constant
 
+ROLLED = "mrt.rolled"
+"""Marks a loop that LLVM is not to unroll (see `link/rolled_loops.py`)."""
+
 
 def with_root(
     function: Any, body: Any, buffers: Sequence[Any] | None = None, parameters: Sequence[Any] | None = None
