@@ -16,6 +16,7 @@ from tvm.tirx import compilation_pipeline
 from tvm.tirx import transform as passes
 
 from mrt.backend.link.calls import on_cpu
+from mrt.backend.link.rolled_loops import with_rolled_loops
 from mrt.backend.tir.statements import around
 
 KERNELS = "mrt"
@@ -55,10 +56,11 @@ function. The last one orders declarations."""
 
 def _pipeline() -> Any:
     _, host, device = compilation_pipeline.get_tir_pipeline("s_tir")
+    roll = tirx.transform.prim_func_pass(lambda function, *_: with_rolled_loops(function), opt_level=0, name="mrt.Roll")
     lowered = tvm.transform.Sequential([made() for made in LOWERING])
     keep = tirx.transform.prim_func_pass(lambda function, *_: _kept_in(function), opt_level=0, name="mrt.KeepOnStack")
     place = tirx.transform.prim_func_pass(lambda function, *_: on_cpu(function), opt_level=0, name="mrt.Place")
-    return tvm.transform.Sequential([lowered, keep, place]), host, device
+    return tvm.transform.Sequential([roll, lowered, keep, place]), host, device
 
 
 compilation_pipeline.register_tir_pipeline(KERNELS, _pipeline)

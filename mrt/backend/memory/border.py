@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,10 @@ from tvm import ir, s_tir, tirx
 
 from mrt.backend.memory.storage import Storage, Walk
 from mrt.backend.tir.expressions import Expression, constant
-from mrt.backend.tir.statements import loop_around, with_root
+from mrt.backend.tir.statements import ROLLED, loop_around, serial, with_root
+
+FEW_RUNS = 8
+"""Runs of a border that LLVM may fill one by one, without a loop."""
 
 
 def move_into_memory(function: Any, walk: Walk, storages: Sequence[Storage]) -> Any:
@@ -71,10 +75,21 @@ def _boxes(storage: Storage) -> list[list[tuple[int, int]]]:
 
 
 def _fill(memory: Any, box: Sequence[tuple[int, int]], value: Expression) -> Any:
-    """Loops over a box."""
+    """Loops over a box, not to be unrolled where they fill many runs of memory."""
     variables = [tirx.Var(f"b{axis}", "int32") for axis in range(len(box))]
     places = [begin + variable for (begin, _), variable in zip(box, variables, strict=True)]
     statement = tirx.BufferStore(memory, value, places)
-    for variable, (_, length) in reversed(list(zip(variables, box, strict=True))):
-        statement = tirx.For(variable, constant(0, "int32"), constant(length, "int32"), tirx.ForKind.SERIAL, statement)
+    lengths = [length for _, length in box]
+    runs = _runs(lengths, [int(length) for length in memory.shape])
+    for axis in reversed(range(len(box))):
+        is_rolled = axis == len(runs) - 1 and math.prod(runs) > FEW_RUNS
+        statement = serial(variables[axis], lengths[axis], statement, ROLLED if is_rolled else "")
     return statement
+
+
+def _runs(lengths: Sequence[int], whole: Sequence[int]) -> list[int]:
+    """How far a box reaches along the axes outside of its runs of memory, of an array of lengths `whole`."""
+    inner = len(lengths) - 1
+    while inner > 0 and lengths[inner] == whole[inner]:
+        inner -= 1
+    return list(lengths[:inner])

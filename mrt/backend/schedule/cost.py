@@ -59,7 +59,7 @@ class Cost:
             self._add(statement.block.body, times, lanes)
         elif isinstance(statement, tirx.BufferStore):
             self._cycles += times * self._of_store(statement, lanes)
-        elif isinstance(statement, tirx.Evaluate):
+        elif isinstance(statement, (tirx.Evaluate, tirx.Bind)):
             self._cycles += times * self._of_value(statement.value, lanes)
         elif isinstance(statement, tirx.IfThenElse):
             self._add(statement.then_case, times, lanes)

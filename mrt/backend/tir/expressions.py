@@ -7,6 +7,7 @@ from typing import Any
 
 from tvm import ir, sym, tirx
 from tvm.ir import prim
+from tvm.target import codegen
 
 from mrt.symbol.bounds import DTYPE_RANGES
 
@@ -115,8 +116,24 @@ def ordered(dtype: str) -> str:
     return "uint8" if dtype == "bool" else dtype
 
 
+SMALL = 1 << 10
+_NUMBERS: dict[tuple[int, str], Expression] = {}
+"""The constants of small integers by value and dtype."""
+
+
 def constant(value: float | int | bool, dtype: str) -> Expression:
-    return tirx.const(value, dtype)
+    """The number; of a small integer always the same object, since a kernel has thousands."""
+    if type(value) is not int or not 0 <= value < SMALL:
+        return tirx.const(value, dtype)
+    found = _NUMBERS.get((value, dtype))
+    # Whoever is the first: what a kernel is written as must not depend on threads.
+    return _NUMBERS.setdefault((value, dtype), tirx.const(value, dtype)) if found is None else found
+
+
+def llvm_call(dtype: str, name: str, *arguments: Expression) -> Expression:
+    """The call of an intrinsic of LLVM that has no effect. TVM's own function looks into each argument for long."""
+    number = constant(codegen.llvm_lookup_intrinsic_id(name), "int32")
+    return ir.Call(ir.Op.get("tirx.call_llvm_pure_intrin"), [number, *arguments], ret_ty=dtype)
 
 
 def substitute(

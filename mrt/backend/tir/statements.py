@@ -9,6 +9,9 @@ from tvm import s_tir, tirx
 
 from mrt.backend.tir.expressions import Expression, constant
 
+ROLLED = "mrt.rolled"
+"""Marks a loop that LLVM is not to unroll (see `link/rolled_loops.py`)."""
+
 
 def with_root(
     function: Any, body: Any, buffers: Sequence[Any] | None = None, parameters: Sequence[Any] | None = None
@@ -66,6 +69,14 @@ def sequence(statements: Iterable[Any]) -> Any:
     """Statements one after the other."""
     flat = [each for made in statements for each in (made.seq if isinstance(made, tirx.SeqStmt) else [made])]
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
+
+
+def bound(name: str, value: Expression) -> Any:
+    """A statement that holds a value in a new variable, its `var`, for the statements that follow.
+
+    Unlike a value that is written where it is used, it goes through all passes of TVM once.
+    """
+    return tirx.Bind(tirx.Var(name, value.ty), value)
 
 
 def vectorized(variable: Any, lanes: int, body: Any) -> Any:

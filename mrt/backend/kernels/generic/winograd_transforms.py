@@ -15,7 +15,7 @@ from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, s
 from mrt.backend.kernels.generic.winograd import WINDOW
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
-from mrt.backend.tir.statements import nested, sequence, vectorized
+from mrt.backend.tir.statements import bound, nested, sequence, vectorized
 from mrt.symbol.passes import Property
 
 Hold = Callable[[Expression], Expression]
@@ -99,9 +99,8 @@ class _Transform:
                 yield tirx.BufferStore(store.buffer, value, indices)
 
     def _bind(self, value: Expression) -> Expression:
-        variable = tirx.Var("held", value.ty)
-        self._bound.append(tirx.Bind(variable, value))
-        return variable
+        self._bound.append(bound("held", value))
+        return self._bound[-1].var
 
     def _bindings(self) -> list[Any]:
         """Those that were made since it was last called."""

@@ -16,11 +16,11 @@ from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, st
 from mrt.backend.kernels.x86.avx512.multiply_high import LANES
 from mrt.backend.kernels.x86.avx512.packed_store import PACK, PackedTile
 from mrt.backend.kernels.x86.avx512.requantize_int16 import TURN, picked
-from mrt.backend.kernels.x86.depthwise_strip import BYTES, GROUP, Place, Strip, beginning, bound, shuffled, turned
+from mrt.backend.kernels.x86.depthwise_strip import BYTES, GROUP, Place, Strip, beginning, shuffled, turned
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
-from mrt.backend.tir.statements import loop_around, plain_block, sequence, serial, vectorized
+from mrt.backend.tir.expressions import Expression, constant, llvm_call, ravel, substitute
+from mrt.backend.tir.statements import bound, loop_around, plain_block, sequence, serial, vectorized
 from mrt.symbol.passes import Property
 
 STORED = "uint8x64"
@@ -160,16 +160,16 @@ class _GroupStrip(Strip):
     def _joined(self, first: int, x: int, column: int, vectors: range) -> tuple[Sequence[Any], Sequence[Any]]:
         """Rows are unpacked into each other by two, then the pairs of these."""
         held = [list(self._rows(first, x * self._step + i, column, GROUP // self._step)) for i in range(self._step)]
-        rows = [bound(tirx.reinterpret(BYTES, _following(each))) for each in zip(*held, strict=True)]
+        rows = [bound("row", tirx.reinterpret(BYTES, _following(each))) for each in zip(*held, strict=True)]
         # Where there are no more rows the weights are 0.
         whole = [*rows, *rows[-1:] * (GROUP - len(rows))]
-        bindings, columns = [binding for _, binding in rows], []
+        bindings, columns = rows, []
         for half in sorted({vector // 2 for vector in vectors}):
-            pairs = [bound(_unpacked(whole[i][0], whole[i + 1][0], half)) for i in (0, 2)]
-            wide = [tirx.reinterpret("int16x32", variable) for variable, _ in pairs]
-            made = [bound(tirx.reinterpret(BYTES, _unpacked(wide[0], wide[1], each))) for each in range(2)]
-            bindings += [binding for _, binding in (*pairs, *made)]
-            columns += [variable for variable, _ in made]
+            pairs = [bound("pair", _unpacked(whole[i].var, whole[i + 1].var, half)) for i in (0, 2)]
+            wide = [tirx.reinterpret("int16x32", each.var) for each in pairs]
+            made = [bound("column", tirx.reinterpret(BYTES, _unpacked(wide[0], wide[1], each))) for each in range(2)]
+            bindings = [*bindings, *pairs, *made]
+            columns += [each.var for each in made]
         return bindings, columns
 
     def _factor(self, vector: int, dot: int, column: int) -> Expression:
@@ -225,13 +225,13 @@ class _GroupTile(_BlockTile):
         """The int16s of the first two vectors are made as soon as these are complete."""
         pairs = list(self._pairs())
         for first, second in zip(pairs[::2], pairs[1::2], strict=True):
-            int16s, binding = bound(self._int16s(*first))
-            yield list(first), iter([binding])
-            yield list(second), self._stored_with(int16s, second)
+            int16s = self._bind("int16s", self._int16s(*first))
+            yield list(first), iter(self._with_bindings(()))
+            yield list(second), iter(self._with_bindings(self._stored_with(int16s, second)))
 
     def _stored_with(self, int16s: Any, pair: tuple[Place, Place]) -> Iterator[Any]:
         """Stores the bytes of int16s and of two vectors, at once where positions follow each other in memory."""
-        joined = tirx.call_llvm_pure_intrin(STORED, PACK, int16s, self._int16s(*pair))
+        joined = self._bind("packed", llvm_call(STORED, PACK, int16s, self._int16s(*pair)))
         count, places = 2 * LANES, self._of_parts(pair[0])[:: GROUP // _positions(self._parts)]
         flat = [ravel(self._index(self._store.indices, place, 0), self._store.buffer.shape) for place in places]
         if sym.Analyzer().simplify(flat[-1] - flat[0] - count // 2) == 0:

@@ -17,8 +17,8 @@ from mrt.backend.kernels.x86.avx2 import dots as avx2
 from mrt.backend.kernels.x86.avx512 import dots as avx512
 from mrt.backend.kernels.x86.vnni import dots as vnni
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import Expression, constant, substitute
-from mrt.backend.tir.statements import vectorized
+from mrt.backend.tir.expressions import Expression, constant, llvm_call, substitute
+from mrt.backend.tir.statements import bound, vectorized
 from mrt.symbol.passes import Property
 
 LANE = 32
@@ -183,21 +183,25 @@ class Strip(Columns):
             yield from self._columns(range(first, first + at_once))
 
     def _columns(self, vectors: range) -> Iterator[tuple[Place | None, Any]]:
-        """Column by column of the data; each goes to all sums that it is part of, which the first one initializes."""
+        """Column by column of the data; each goes to all sums that it is part of, which the first one initializes.
+
+        Columns and sums are variables, and a sum is stored with its last dot: all that accesses memory goes through all
+        of TVM's passes, which took longer for sums stored with every dot than for all else.
+        """
         rows, lines, begun = self.rows, range(self._lines), 0
+        totals: dict[Place, list[Expression]] = {}
         for reading in self.readers(self._positions, self._step).values():
             reached = max(begun, *(x + 1 for x, _ in reading))
             for place in product(lines, range(begun, reached), vectors):
                 yield place, self._initialized(place)
             begun = reached
             for number in range(rows.dots(rows.step * (self._lines - 1))):
-                # Once: what each sum held by itself would go through all of TVM's passes as often.
                 bindings, joined = self._joined(number * rows.depth, *reading[0], vectors)
                 yield from ((None, each) for each in bindings)
                 for (vector, made), (x, column), y in product(zip(vectors, joined, strict=True), reading, lines):
-                    dot = number - y * (rows.step // rows.depth)
+                    dot, place = number - y * (rows.step // rows.depth), (y, x, vector)
                     if 0 <= dot < rows.dots():
-                        yield (y, x, vector), self._added((y, x, vector), column, dot, made)
+                        yield place, self._added(totals, place, self._factor_of(place, dot, column), made)
 
     def _axes(self, y: int, x: int, block: int, lane: Expression) -> list[Expression]:
         """The index of the block's axes at a line, a position and a block of channels."""
@@ -228,10 +232,10 @@ class Strip(Columns):
         depth, held = self.rows.depth, list(self._rows(first, x, column, 1))
         # Where there are no more rows the weights are 0.
         if len(held) == 1 or (depth == 2 and not self._permutes):
-            variable, binding = bound(self._widened(held))
+            made = bound("column", self._widened(held))
         else:
-            variable, binding = bound(self._interleaved([*held, *held[-1:] * (depth - len(held))]))
-        return [binding], [variable]
+            made = bound("column", self._interleaved([*held, *held[-1:] * (depth - len(held))]))
+        return [made], [made.var]
 
     def _rows(self, first: int, x: int, column: int, blocks: int) -> Iterator[Expression]:
         """The elements of a column's rows for a dot, from row `first` on, of some blocks of channels."""
@@ -265,7 +269,7 @@ class Strip(Columns):
             return shuffled(vectors, [row * self._lanes + lane for lane in range(self._lanes) for row in range(depth)])
         places = self._weight(constant(self.lengths[3], "int32"), 0, 0)
         following = tirx.reinterpret(BYTES, shuffled(vectors, range(count)))
-        permuted = tirx.call_llvm_pure_intrin(BYTES, PERMUTE, following, tirx.reinterpret(BYTES, places))
+        permuted = llvm_call(BYTES, PERMUTE, following, tirx.reinterpret(BYTES, places))
         return tirx.reinterpret(f"int{self._bits}x{count}", permuted)
 
     def _weight(self, block: Expression, dot: int, column: int) -> Expression:
@@ -292,29 +296,32 @@ class Strip(Columns):
             parts.append(self._weights(holder, dot, column, lane, GROUP))
         return shuffled(parts, range(self._lanes * self.rows.depth))
 
-    def _added(self, place: Place, column: int, dot: int, joined: Expression) -> Any:
-        """Adds a dot to the sums of a place. The weights of the line below may be shifted by some rows."""
-        kind = f"int{LANE}x{self._lanes}"
-        buffer, at = self._memory(place, tirx.Ramp(constant(0, "int32"), 1, self._lanes))
+    def _factor_of(self, place: Place, dot: int, column: int) -> Expression:
+        """The weights of a place for a dot of a column. Those of the line below may be shifted by some rows."""
         shifted = self.rows.dots() if place[0] and self.rows.before else 0
-        factor = self._factor(place[2], shifted + dot, column)
-        held = tirx.BufferLoad(buffer, at)
-        if not self._instruction.adds:
-            added = held + tirx.call_llvm_pure_intrin(kind, self._instruction.llvm, joined, factor)
+        return self._factor(place[2], shifted + dot, column)
+
+    def _added(
+        self, totals: dict[Place, list[Expression]], place: Place, factor: Expression, joined: Expression
+    ) -> Any:
+        """The statement that adds a dot to the sums of a place: the last one stores them. totals: all so far."""
+        kind, name = f"int{LANE}x{self._lanes}", self._instruction.llvm
+        buffer, at = self._memory(place, tirx.Ramp(constant(0, "int32"), 1, self._lanes))
+        held = totals.setdefault(place, [tirx.BufferLoad(buffer, at)])
+        if self._instruction.adds:
+            added = llvm_call(kind, name, held[-1], joined, factor)
+        else:
+            added = held[-1] + llvm_call(kind, name, joined, factor)
+        if len(held) == self.rows.dots() * self.lengths[6]:
             return tirx.BufferStore(buffer, added, at)
-        added = tirx.call_llvm_pure_intrin(kind, self._instruction.llvm, held, joined, factor)
-        return tirx.BufferStore(buffer, added, at)
+        made = bound("total", added)
+        held.append(made.var)
+        return made
 
 
 def beginning(loops: Sequence[Any], realize: Any) -> list[Expression]:
     """The index of a block's axes where the loops around it begin."""
     return substitute(realize.iter_values, [loop.loop_var for loop in loops], [constant(0, "int32")] * len(loops))
-
-
-def bound(value: Expression) -> tuple[Any, Any]:
-    """A variable, and the statement that makes it hold a value."""
-    variable = tirx.Var("held", value.ty)
-    return variable, tirx.Bind(variable, value)
 
 
 def shuffled(vectors: Sequence[Expression], places: Iterable[int]) -> Expression:

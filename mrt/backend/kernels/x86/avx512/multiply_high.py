@@ -8,7 +8,7 @@ from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.machine import Machine
-from mrt.backend.tir.expressions import Expression, constant, dtype_of
+from mrt.backend.tir.expressions import Expression, constant, dtype_of, llvm_call
 
 OPERATOR = "tirx.mrt_multiply_high"
 INT16_BITS = 16
@@ -44,7 +44,7 @@ def _lowered(call: Any) -> Expression:
     instruction = INSTRUCTIONS.get(dtype_of(call))
     if instruction is None:
         return _by_arithmetic(*call.args)
-    return tirx.call_llvm_pure_intrin(dtype_of(call), instruction, *call.args)
+    return llvm_call(dtype_of(call), instruction, *call.args)
 
 
 ir.register_op_attr(OPERATOR, "TVectorizable", True)

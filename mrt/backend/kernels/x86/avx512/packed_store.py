@@ -6,7 +6,7 @@ positions, and the statements for four of them are written here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar
@@ -18,7 +18,8 @@ from mrt.backend.kernels.x86.avx512.multiply_high import LANES
 from mrt.backend.kernels.x86.avx512.requantize_int16 import OPERATOR, TURN, picked, requantize_pair
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
+from mrt.backend.tir.expressions import Expression, constant, dtype_of, llvm_call, substitute
+from mrt.backend.tir.statements import bound
 from mrt.symbol.passes import Property
 
 PACK = "llvm.x86.avx512.packuswb.512"
@@ -90,6 +91,7 @@ class PackedTile:
         self._variables = [loop.loop_var for loop in loops]
         self._own = [variable.var for variable in realize.block.iter_vars]
         self._known: dict[Any, Any] = {}
+        self._bound: list[Any] = []
 
     def block(self) -> Any:
         """The statements for all that the loops go over."""
@@ -112,7 +114,7 @@ class PackedTile:
         pairs = list(self._pairs())
         for first in range(0, len(pairs), 2):
             chosen = pairs[first : first + 2]
-            yield [place for pair in chosen for place in pair], self._stored(chosen)
+            yield [place for pair in chosen for place in pair], iter(self._with_bindings(self._stored(chosen)))
 
     def _pairs(self) -> Iterator[tuple[Place, Place]]:
         """Two vectors each whose int16s fill one: of channels that follow each other, or else at two positions. The
@@ -131,11 +133,7 @@ class PackedTile:
     def _stored(self, pairs: Sequence[tuple[Place, Place]]) -> Iterator[Any]:
         """Stores the bytes of one or two pairs of vectors."""
         packed = [self._int16s(*pair) for pair in pairs]
-        joined = tirx.call_llvm_pure_intrin(f"uint8x{2 * LANES}", PACK, *packed, *packed[: 2 - len(packed)])
-        if self._is_guarded:
-            held = tirx.Var("joined", joined.ty)
-            yield tirx.Bind(held, joined)
-            joined = held
+        joined = self._bind("packed", llvm_call(f"uint8x{2 * LANES}", PACK, *packed, *packed[: 2 - len(packed)]))
         for number, pair in enumerate(pairs):
             # Each quarter of a vector has a few bytes of all four.
             first, second = ([2 * TURN * number + TURN * i + quarter for quarter in QUARTERS] for i in range(2))
@@ -165,7 +163,8 @@ class PackedTile:
     def _int16s(self, first: Place, second: Place) -> Expression:
         """The requantized int16s of two vectors, interleaved."""
         x, half, left, *factors = self._call.args
-        vectors = [self._sums(x, place) for place in (first, second)]
+        # What makes an int16 reads each sum twice.
+        vectors = [self._bind("sums", self._sums(x, place)) for place in (first, second)]
         if len(factors) == 1:
             own = [[self._interleaved(factors[0], first, second)]] * 2
         else:
@@ -176,8 +175,41 @@ class PackedTile:
     def _interleaved(self, value: Expression, first: Place, second: Place) -> Expression:
         """What serves two vectors, as their int16s lie."""
         turns = [start + i for at in range(0, VECTOR, TURN) for start in (at, VECTOR + at) for i in range(TURN)]
-        vectors = [self._vector(value, place) for place in (first, second)]
-        return tirx.Shuffle(vectors, [constant(turn, "int32") for turn in turns])
+
+        def shuffled() -> Expression:
+            vectors = [self._vector(value, place) for place in (first, second)]
+            return tirx.Shuffle(vectors, [constant(turn, "int32") for turn in turns])
+
+        return self._once(value, (first, second), shuffled)
+
+    def _once(self, value: Expression, places: Sequence[Place], make: Callable[[], Expression]) -> Expression:
+        """What `make` makes of an element at some places: once for all positions, unless it depends on these."""
+        if self._moves(value):
+            return make()
+        key = "once", value, tuple(place[self._positions :] for place in places)
+        if key not in self._known:
+            self._known[key] = self._bind("constant", make())
+        return self._known[key]
+
+    def _moves(self, value: Expression) -> bool:
+        """Whether an element is another one at another position."""
+        if ("moves", value) not in self._known:
+            indices = substitute(_load(value).indices, self._own, self._realize.iter_values)
+            used = [variable for index in indices for variable in tirx.analysis.undefined_vars(index)]
+            positions = self._variables[: self._positions]
+            self._known["moves", value] = any(each.same_as(at) for each in used for at in positions)
+        return bool(self._known["moves", value])
+
+    def _bind(self, name: str, value: Expression) -> Expression:
+        """A variable that holds a value from the next statement on."""
+        self._bound.append(bound(name, value))
+        return self._bound[-1].var
+
+    def _with_bindings(self, statements: Iterable[Any]) -> list[Any]:
+        """The statements behind those that bind what they read."""
+        made = list(statements)
+        bindings, self._bound = self._bound, []
+        return [*bindings, *made]
 
     def _sums(self, x: Expression, place: Place) -> Expression:
         """A vector of sums."""
@@ -185,7 +217,7 @@ class PackedTile:
 
     def _factor(self, value: Expression, place: Place) -> Expression:
         """What serves one vector of sums."""
-        return self._vector(value, place)
+        return self._once(value, (place,), lambda: self._vector(value, place))
 
     def _vector(self, value: Expression, place: Place) -> Expression:
         """The elements for a vector of channels."""

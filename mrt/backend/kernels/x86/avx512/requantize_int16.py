@@ -7,7 +7,7 @@ of x, in 32 bits, and is clipped by the same instruction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tvm import ir, tirx
@@ -23,7 +23,7 @@ from mrt.backend.kernels.x86.avx512.multiply_high import (
 )
 from mrt.backend.kernels.x86.vnni.dots import AVX512_VNNI, VPDPWSSD_512
 from mrt.backend.machine import Machine
-from mrt.backend.tir.expressions import Expression, constant, dtype_of
+from mrt.backend.tir.expressions import Expression, constant, dtype_of, llvm_call
 
 OPERATOR, PRODUCT = "tirx.mrt_requantize_int16", "tirx.mrt_multiply_high_int16"
 PACK, PACK_SIGNED = "llvm.x86.avx512.packusdw.512", "llvm.x86.avx512.packssdw.512"
@@ -32,6 +32,9 @@ TURN = 4
 """Elements of each of its two vectors that PACK puts next to those of the other one."""
 TURNS = tuple(first + i for half in (0, TURN) for first in range(half, LANES, 2 * TURN) for i in range(TURN))
 """Where in what PACK gives the elements of the first vector are, and then those of the second."""
+
+HALVES = tuple(range(first, first + LANES // 2) for first in (0, LANES // 2))
+"""Where in a vector of int16s those are that are made of one of int32s."""
 
 
 def clips_products(machine: Machine) -> bool:
@@ -71,10 +74,10 @@ def requantize_pair(
     """
     late = len(factors[0]) > 1
     given = [_high_halves(x, *own) for x, own in zip(vectors, factors, strict=True)] if late else vectors
-    packed = tirx.call_llvm_pure_intrin(f"uint16x{LANES}", PACK, *given)
+    packed = llvm_call(f"uint16x{LANES}", PACK, *given)
     packed = packed if interleaved else picked(packed, TURNS)
     if not late:
-        packed = tirx.call_llvm_pure_intrin(dtype_of(packed), INSTRUCTIONS[dtype_of(packed)], packed, factors[0][0])
+        packed = llvm_call(dtype_of(packed), INSTRUCTIONS[dtype_of(packed)], packed, factors[0][0])
     return (packed + half) >> left
 
 
@@ -86,11 +89,11 @@ def picked(vector: Expression, places: Iterable[int]) -> Expression:
 def _high_halves(x: Expression, lower: Expression, upper: Expression) -> Expression:
     """x · f / 2^16 in vectors of 16 int32, of the vectors f and 2^16 f, whose halves are f, 0 and 0, f."""
     int16s = f"int16x{LANES}"
-    of_lower = tirx.call_llvm_pure_intrin(
+    of_lower = llvm_call(
         f"u{int16s}", INSTRUCTIONS[f"u{int16s}"], *(tirx.reinterpret(f"u{int16s}", each) for each in (x, lower))
     )
     added = [tirx.reinterpret(int16s, each) for each in (x, upper)]
-    return tirx.call_llvm_pure_intrin(dtype_of(x), ADD_PRODUCTS, tirx.reinterpret(dtype_of(x), of_lower), *added)
+    return llvm_call(dtype_of(x), ADD_PRODUCTS, tirx.reinterpret(dtype_of(x), of_lower), *added)
 
 
 def _by_arithmetic(x: Expression, half: Expression, left: Expression, *factors: Expression) -> Expression:
@@ -120,21 +123,35 @@ def _high_half(x: Expression, lower: Expression, upper: Expression) -> Expressio
 
 
 def _lowered_product(call: Any) -> Expression:
-    x, *factors = call.args
     if dtype_of(call) != f"int16x{LANES}":
+        x, *factors = call.args
         return _high_half(x, *factors).astype(dtype_of(call))
-    halves = [range(first, first + LANES // 2) for first in (0, LANES // 2)]
-    upper = [_high_halves(*(picked(each, places) for each in call.args)) for places in halves]
-    return picked(tirx.call_llvm_pure_intrin(dtype_of(call), PACK_SIGNED, *upper), TURNS)
+
+    def halves(*arguments: Expression) -> Expression:
+        upper = [_high_halves(*(picked(each, places) for each in arguments)) for places in HALVES]
+        return picked(llvm_call(dtype_of(call), PACK_SIGNED, *upper), TURNS)
+
+    return _with_each(call.args, halves)
 
 
 def _lowered(call: Any) -> Expression:
-    x, half, left, *factors = call.args
     if dtype_of(call) != f"uint16x{LANES}":
         return _by_arithmetic(*call.args)
-    halves = [range(first, first + LANES // 2) for first in (0, LANES // 2)]
-    own = [factors] * 2 if len(factors) == 1 else [[picked(each, places) for each in factors] for places in halves]
-    return requantize_pair([picked(x, places) for places in halves], half, left, own, interleaved=False)
+
+    def pair(x: Expression, half: Expression, left: Expression, *factors: Expression) -> Expression:
+        own = [factors] * 2 if len(factors) == 1 else [[picked(each, places) for each in factors] for places in HALVES]
+        return requantize_pair([picked(x, places) for places in HALVES], half, left, own, interleaved=False)
+
+    return _with_each(call.args, pair)
+
+
+def _with_each(values: Sequence[Expression], body: Callable[..., Expression]) -> Expression:
+    """`body` of variables that hold the values: it reads them several times, and they may be such operators."""
+    held = [tirx.Var("held", value.ty) for value in values]
+    made = body(*held)
+    for variable, value in zip(held, values, strict=True):
+        made = tirx.Let(variable, value, made)
+    return made
 
 
 for name, lower in ((OPERATOR, _lowered), (PRODUCT, _lowered_product)):
