@@ -109,6 +109,8 @@ def test_where_it_is_used() -> None:
         assert not used(cpu, 3, 32, 16), cpu
     assert not used("cascadelake", 512, 7, 512) and used("x86-64-v3", 512, 7, 512)
     assert not used("sapphirerapids", 64, 56, 64)
+    # Of a line of 31 tiles registers hold one at a time.
+    assert used("cascadelake", 64, 120, 64) and not used("cascadelake", 64, 124, 64)
     assert not used("x86-64-v3", 16, 2, 16)
 
 

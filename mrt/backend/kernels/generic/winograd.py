@@ -75,9 +75,9 @@ FAR_LINE, LATE_LINE = 9, 2
 prefetches."""
 STRIPE_BYTES = 1 << 17
 """Of transformed data, which stay in the second cache beside the weights."""
-MOST_BLOCKS, BESIDE, FEWEST = 4, 2, 10
+MOST_BLOCKS, BESIDE, FEWEST, USUAL = 4, 2, 10, 1.2
 """At most of output channels in registers; registers for an element and a product, beside sums and weights; sums that
-hide how long a dot takes."""
+hide how long a dot takes that adds to them; the cost of a dot where lines have a number of tiles that is not prime."""
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,11 @@ class WinogradTiling:
     columns: int
     blocks: int
 
-    @property
-    def cost(self) -> float:
-        """Of a step, for each of its dots."""
+    def cost(self, dot: Dot) -> float:
+        """Of a dot, with what is loaded for it."""
         tiles = self.lines * self.columns
-        dots = tiles * self.blocks
-        return (max(dots, FEWEST) + LOAD * (tiles + self.blocks) + LINE * self.blocks) / dots
+        dots, fewest = tiles * self.blocks, FEWEST if dot.formed_by and dot.formed_by.adds else 1
+        return (max(dots, fewest) + LOAD * (tiles + self.blocks) + LINE * self.blocks) / dots
 
     @property
     def registers(self) -> int:
@@ -124,11 +123,12 @@ def winograd_form(weight: Array, data: str, shape: Sequence[int], machine: Machi
     dot = Dot(found.data, 0, found.weight, found.depth, machine.vector_bits // 32, ACCUMULATOR, found)
     outputs, inputs = _in_vectors(weight)
     size = _Size((-(-shape[2] // TILE), -(-shape[3] // TILE)), inputs, outputs // dot.lanes, dot)
+    tiling = size.tiling(machine)
     direct = choose_dot(data, weight, "int32", machine, by_pairs=True)
     dots = shape[2] * shape[3] * TAPS**2 * size.blocks * -(-inputs // direct.depth)
-    if size.cost() * _instructions(dot) >= WORTH * dots * _instructions(direct):
+    if size.cost(tiling) * _instructions(dot) >= WORTH * dots * _instructions(direct):
         return None
-    return WinogradForm(dot, flat=False, groups=1, tiling=size.tiling(machine))
+    return WinogradForm(dot, flat=False, groups=1, tiling=tiling)
 
 
 def is_exact(weight: Array, data: str) -> bool:
@@ -166,11 +166,11 @@ class _Size:
     def weight_bytes(self) -> int:
         return POINTS * self.inputs * self.blocks * self.dot.lanes * np.dtype(self.dot.weight).itemsize
 
-    def cost(self) -> float:
-        """Of a sample, in dots."""
+    def cost(self, tiling: WinogradTiling) -> float:
+        """Of a sample, in dots of usual tilings."""
         tiles, lanes = math.prod(self.counts), self.dot.lanes * self.dot.depth
         operations = tiles * (DATA_OPERATIONS * self.inputs / lanes + RESULT_OPERATIONS * self.blocks)
-        dots = tiles * POINTS * self.inputs // self.dot.depth * self.blocks
+        dots = tiles * POINTS * self.inputs // self.dot.depth * self.blocks * tiling.cost(self.dot) / USUAL
         lines = self.weight_bytes / LINE_BYTES if self.weight_bytes > SECOND_BYTES else 0
         return max(dots + OPERATION * operations, FAR_LINE * lines) + LATE_LINE * lines
 
@@ -191,7 +191,7 @@ class _Size:
         ]
         return min(
             (tiling for tiling in found if tiling.registers <= machine.registers),
-            key=lambda tiling: (round(tiling.cost, 6), tiling.stripe, tiling.blocks),
+            key=lambda tiling: (round(tiling.cost(self.dot), 6), tiling.stripe, tiling.blocks),
         )
 
 
