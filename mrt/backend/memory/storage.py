@@ -177,8 +177,7 @@ class Storage:
     def encode(self, value: Expression) -> Expression:
         """What memory holds for a value."""
         if self.offset:
-            # As a sum, since TVM makes no code of a constant 0 of one dtype that is reinterpreted in another.
-            return (value.astype("int32") + constant(self.offset, "int32")).astype(self.dtype)
+            return tirx.reinterpret(self.dtype, value) ^ constant(self.offset, self.dtype)
         return value if self.dtype == self.type.dtype else value.astype(self.dtype)
 
     def lay(self, value: Array, fill: int = 0) -> Array:

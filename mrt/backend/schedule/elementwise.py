@@ -13,8 +13,6 @@ from mrt.backend.te.stages import Hint
 
 MOST_VECTORS = 5
 """Of sums of a reduction that are in registers at once: those of int32 fill ten of AVX2's sixteen."""
-PARTITION = "pragma_loop_partition_hint"
-"""TVM's mark of a loop that is cut where the conditions in it change."""
 LONG_PART = 1 << 15
 """Elements of a single row that a thread does at a time."""
 
@@ -43,11 +41,9 @@ def schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
         parallelize(plan, positions)
         return
     if length < VECTOR:
-        # So few channels are those of an image, plane after plane: LLVM puts vectors of neighbours in each together, if
-        # none of them has to ask whether it is in the border.
+        # So few channels are those of an image, plane after plane: LLVM puts vectors of neighbours in each together.
         *rows, row = positions
         plan.unroll(channel)
-        plan.annotate(row, PARTITION, 1)
         parallelize(plan, rows or [row])
         return
     vectors = []

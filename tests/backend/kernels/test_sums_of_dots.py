@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-import tvm
 from layers import Layers
-from tvm import tirx
 
-from mrt.backend.link.kernel_compiler import SETTINGS
-from mrt.backend.link.kernel_pipeline import KERNELS
-from mrt.backend.lowering.plan_calls import plan_calls
-from mrt.backend.machine import Machine
-from mrt.backend.schedule.tilings import schedule_by_rule
 from mrt.symbol import Runner
 
 
@@ -59,43 +50,6 @@ def test_convolutions_in_slices(runner: Runner, dtype: str) -> None:
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.sliced(first, lengths, filters, kernel, **attributes)))
     layers.check(runner=runner)
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_images_in_a_border(runner: Runner, dtype: str) -> None:
-    """Of few channels, plane after plane, in a border of any width; the ends of the dtype in it, and in the image."""
-    layers = Layers()
-    lo, hi = (0, 255) if dtype == "uint8" else (-128, 127)
-    for shape, widths, value in [
-        ((1, 3, 19, 17), (1, 1, 1, 1), 0),
-        ((2, 3, 8, 33), (0, 2, 3, 0), lo),
-        ((3, 1, 7, 7), (2, 1, 0, 5), hi),
-        ((1, 4, 5, 40), (0, 0, 1, 1), lo),
-        ((2, 2, 1, 64), (1, 0, 0, 0), 1),
-        ((1, 3, 2, 2), (4, 4, 4, 4), hi),
-    ]:
-        image = layers.random.choice(np.array([lo, lo + 1, 0, hi], dtype), shape)
-        padded = layers.padded(layers.input(image), *widths, value=value)
-        layers.finish(layers.requantized(layers.convolution(padded, 20, (2, 3) if shape[2] > 1 else (1, 3))))
-    layers.check(runner=runner)
-
-
-def test_vectors_of_an_image_are_put_together() -> None:
-    layers = Layers()
-    padded = layers.padded(layers.input(layers.integers((1, 3, 56, 56), "int8")), 1, 1, 1, 1)
-    layers.finish(layers.requantized(layers.convolution(padded, 16, (3, 3), stride=(2, 2))))
-    machine = Machine.of({"kind": "llvm", "mcpu": "cascadelake", "threads": 1})
-    made: dict[str, Any] = {}
-
-    def add_function(key: object, name: str, make: Any) -> str:
-        return made.setdefault(name, make) and name
-
-    first, *_ = plan_calls(layers.graph(), machine, add_function, {}, {}).calls
-    function = made[first.function](schedule_by_rule).with_attr("global_symbol", "pad")
-    with tvm.transform.PassContext(config=SETTINGS):
-        code = tirx.build(tvm.IRModule({"pad": function}), machine.target, KERNELS).inspect_source("asm")
-    assert "vpunpck" in code
 
 
 def test_wide_and_narrow_factors(runner: Runner) -> None:
