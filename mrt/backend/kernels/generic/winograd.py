@@ -85,13 +85,15 @@ class WinogradTiling:
     """How the tiles of a sample are walked.
 
     stripe: lines of tiles whose data are transformed at once. lines, columns: of the tiles whose products are in
-    registers together, for so many `blocks` of output channels.
+    registers together, for so many `blocks` of output channels. far: whether the second cache does not hold the
+    weights, so that they are walked once for all samples.
     """
 
     stripe: int
     lines: int
     columns: int
     blocks: int
+    far: bool
 
     def cost(self, dot: Dot) -> float:
         """Of a dot, with what is loaded for it."""
@@ -171,19 +173,17 @@ class _Size:
         tiles, lanes = math.prod(self.counts), self.dot.lanes * self.dot.depth
         operations = tiles * (DATA_OPERATIONS * self.inputs / lanes + RESULT_OPERATIONS * self.blocks)
         dots = tiles * POINTS * self.inputs // self.dot.depth * self.blocks * tiling.cost(self.dot) / USUAL
-        lines = self.weight_bytes / LINE_BYTES if self.weight_bytes > SECOND_BYTES else 0
+        lines = self.weight_bytes / LINE_BYTES if tiling.far else 0
         return max(dots + OPERATION * operations, FAR_LINE * lines) + LATE_LINE * lines
 
     def tiling(self, machine: Machine) -> WinogradTiling:
-        """The cheapest. All tiles are one stripe where the second cache does not hold the weights, so that these are
-        walked once; else stripes are short, for threads to share.
-        """
-        rows, columns = self.counts
+        """The cheapest. All tiles are one stripe where weights are far; else stripes are short: threads share them."""
+        (rows, columns), far = self.counts, self.weight_bytes > SECOND_BYTES
         row_bytes = columns * POINTS * self.inputs * np.dtype(self.dot.data).itemsize
         near = [n for n in divisors(rows) if n * row_bytes <= STRIPE_BYTES] or [1]
         found = [
-            WinogradTiling(stripe, lines, across, blocks)
-            for stripe in ([rows] if self.weight_bytes > SECOND_BYTES else near)
+            WinogradTiling(stripe, lines, across, blocks, far)
+            for stripe in ([rows] if far else near)
             for blocks in divisors(self.blocks)
             for across in divisors(columns)
             for lines in (divisors(stripe) if across == columns else [1])
@@ -276,7 +276,7 @@ def _products(data: Tensor, taps: Tensor, form: WinogradForm) -> Tensor:
         w = taps(tirx.floordiv(block, held), point, step, tirx.floormod(block, held), lane, within)
         return te.sum(x.astype(ACCUMULATOR) * w.astype(ACCUMULATOR), [step, within])
 
-    hints = {"dot": intrinsic_of(form.dot), "winograd": list(astuple(form.tiling))}
+    hints = {"dot": intrinsic_of(form.dot), "winograd": [int(number) for number in astuple(form.tiling)]}
     dots = stage((*tiles, groups * held, POINTS, lanes), element, "dots", **hints)
     return stage(tuple(dots.shape), lambda *at: dots(*at), "products", winograd_products=1)
 

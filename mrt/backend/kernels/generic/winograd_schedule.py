@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from mrt.backend.kernels.generic.winograd import TILE, WinogradTiling
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.memory.storage import VECTOR
-from mrt.backend.schedule.loops import SECOND_BYTES, extent, parallelize
+from mrt.backend.schedule.loops import extent, parallelize
 from mrt.backend.te.stages import Hint
 
 AHEAD = 4096
@@ -33,7 +32,8 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 
     The output's loops are [n, line, column, channel].
     """
-    tiling = WinogradTiling(*map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD]))
+    *numbers, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
+    tiling = WinogradTiling(*numbers, far=bool(far))
     lanes = int(plan.get(stages.dots).writes[0].source.shape[-1])
     sample, line, column, channel = plan.get_loops(output)
     stores = stores_packed(plan, channel)
@@ -43,7 +43,7 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
     stripe, several, tile_line = plan.split(tile_lines, [None, tiling.stripe // tiling.lines, tiling.lines])
     some, tile_column = plan.split(tile_columns, [None, tiling.columns])
     outer, blocks = plan.split(channels, [None, tiling.blocks])
-    by_weights = extent(plan, stripe) == 1 and (extent(plan, sample) == 1 or _are_far(plan.get(stages.dots)))
+    by_weights = extent(plan, stripe) == 1 and (extent(plan, sample) == 1 or tiling.far)
     walked = [outer, sample, stripe] if by_weights else [sample, stripe, outer]
     plan.reorder(*walked, several, some, tile_line, tile_column, lines, columns, blocks, lane)
     plan.compute_at(stages.sums, tile_column, preserve_unit_loops=True)
@@ -65,18 +65,13 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 
 
 def _schedule_data(plan: Any, data: Any, lanes: int) -> list[Any]:
-    """Vectors of int16, of which `WinogradTransforms` writes out the loops within. Gives those over lines of tiles."""
+    """Vectors of int16, within which `WinogradTransforms` writes out the loops. Gives those over samples and lines of
+    tiles, which threads may share."""
     *_, sample, line, column, point, channel, row, element = plan.get_loops(data)
     length = extent(plan, channel)
     vectors, lane = plan.split(channel, [None, 2 * lanes if length % (2 * lanes) == 0 else min(lanes, VECTOR)])
     plan.reorder(sample, line, column, vectors, point, lane, row, element)
     return [sample, line]
-
-
-def _are_far(dots: Any) -> bool:
-    """Whether the second cache does not hold the weights, so that they are walked once for all samples."""
-    weights = dots.reads[-1].source
-    return math.prod(int(length) for length in weights.shape) * int(weights.dtype.itemsize) > SECOND_BYTES
 
 
 def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any) -> None:
