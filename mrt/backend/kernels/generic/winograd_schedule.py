@@ -32,16 +32,16 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 
     The output's loops are [n, line, column, channel].
     """
-    *numbers, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
-    tiling = WinogradTiling(*numbers, far=bool(far))
+    stripe_lines, tile_lines, tile_columns, held, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
+    tiling = WinogradTiling(stripe_lines, tile_lines, tile_columns, held, bool(far))
     lanes = int(plan.get(stages.dots).writes[0].source.shape[-1])
     sample, line, column, channel = plan.get_loops(output)
     stores = stores_packed(plan, channel)
-    tile_lines, lines = plan.split(line, [None, TILE])
-    tile_columns, columns = plan.split(column, [None, TILE])
+    by_lines, lines = plan.split(line, [None, TILE])
+    by_columns, columns = plan.split(column, [None, TILE])
     channels, lane = plan.split(channel, [None, lanes])
-    stripe, several, tile_line = plan.split(tile_lines, [None, tiling.stripe // tiling.lines, tiling.lines])
-    some, tile_column = plan.split(tile_columns, [None, tiling.columns])
+    stripe, several, tile_line = plan.split(by_lines, [None, tiling.stripe // tiling.lines, tiling.lines])
+    some, tile_column = plan.split(by_columns, [None, tiling.columns])
     outer, blocks = plan.split(channels, [None, tiling.blocks])
     by_weights = extent(plan, stripe) == 1 and (extent(plan, sample) == 1 or tiling.far)
     walked = [outer, sample, stripe] if by_weights else [sample, stripe, outer]
