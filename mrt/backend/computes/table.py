@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from tvm import te
+from tvm import te, tirx
 
+from mrt.backend.kernels.generic.byte_lookup import ByteLookup, byte_lookup, table_of_bytes
 from mrt.backend.kernels.x86.avx512.lookup import gathers, looked_up
 from mrt.backend.memory.storage import View
 from mrt.backend.te.operands import Operand, Packed, Surroundings
@@ -14,12 +15,16 @@ from mrt.backend.tir.expressions import Expression, Tensor, combined, constant
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import TableLookup
 
+BYTES = ("int8", "uint8")
 GATHERED = "gathered"
 """The form of an int32 table that is read by gather instructions."""
 
 
-def pack_table(symbol: Symbol, table: Array, surroundings: Surroundings) -> Packed | None:
-    if not gathers(surroundings.machine) or table.dtype.kind == "f":
+def pack_table(symbol: Symbol[TableLookup], table: Array, surroundings: Surroundings) -> Packed | None:
+    dtype, machine = symbol.inputs[0].dtype, surroundings.machine
+    if dtype in BYTES and table.dtype in BYTES and (form := byte_lookup(machine)) is not None:
+        return Packed.as_is(table_of_bytes(table, symbol.operator.offset, dtype), form)
+    if not gathers(machine) or table.dtype.kind == "f":
         return None
     return Packed.as_is(table.astype(np.int32), GATHERED)
 
@@ -27,6 +32,8 @@ def pack_table(symbol: Symbol, table: Array, surroundings: Surroundings) -> Pack
 @compute(TableLookup, kind=Kind.ELEMENTWISE, random_access=(1,), packings={1: pack_table})
 def table_lookup(symbol: Symbol[TableLookup], data: Tensor, table: View | Operand) -> View:
     """table[data + offset]. The data is proven to lie in the table; its padding in memory is clamped to it."""
+    if isinstance(table, Operand) and isinstance(table.form, ByteLookup):
+        return _bytes(symbol, data, table.form, table.views[0].tensor)
     last = constant(symbol.inputs[1].shape[0] - 1, "int32")
     offset = constant(symbol.operator.offset, "int32")
 
@@ -36,5 +43,15 @@ def table_lookup(symbol: Symbol[TableLookup], data: Tensor, table: View | Operan
         if isinstance(table, Operand):
             return looked_up(table.views[0].tensor, place).astype(symbol.dtype)
         return table(place)
+
+    return inlined(symbol.shape, symbol.dtype, element)
+
+
+def _bytes(symbol: Symbol[TableLookup], data: Tensor, look_up: ByteLookup, table: Tensor) -> View:
+    """The same by the byte that holds the data: the table has entries for all of them."""
+
+    def element(*at: Expression) -> Expression:
+        place = tirx.reinterpret("uint8", broadcast(data, at, symbol.shape))
+        return tirx.reinterpret(symbol.dtype, look_up(table, place))
 
     return inlined(symbol.shape, symbol.dtype, element)

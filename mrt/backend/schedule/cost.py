@@ -84,9 +84,9 @@ class Cost:
             return INSTRUCTIONS[name]
         if isinstance(value, ir.Call) and value.op.get_attr(PICKS):
             return PICKED * _lanes(value) * lanes + self._of_value(value.args[1], lanes, load)
-        operands = _operands(value)
-        inner = sum(self._of_value(each, lanes, load) for each in operands)
-        is_free = not operands or name in FREE or isinstance(value, HELD) or _is_multiply_add(value)
+        parts = operands(value)
+        inner = sum(self._of_value(each, lanes, load) for each in parts)
+        is_free = not parts or name in FREE or isinstance(value, HELD) or _is_multiply_add(value)
         return inner if is_free else inner + OPERATION * self._vectors(value, lanes)
 
     def _vectors(self, value: Any, lanes: int) -> float:
@@ -108,10 +108,10 @@ def _reads(value: Any, buffer: Any = None) -> bool:
     """Whether an expression reads memory, that of `buffer` if one is given."""
     if isinstance(value, ir.TensorLoad):
         return buffer is None or bool(value.source.same_as(buffer))
-    return any(_reads(each, buffer) for each in _operands(value))
+    return any(_reads(each, buffer) for each in operands(value))
 
 
-def _operands(value: Any) -> list[Any]:
+def operands(value: Any) -> list[Any]:
     """The expressions that one is made of."""
     if isinstance(value, ir.Call):
         return list(value.args)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from tvm import tirx
+from tvm import ir, tirx
 
 from mrt.backend.memory.storage import VECTOR, Walk
+from mrt.backend.schedule.cost import operands
 from mrt.backend.schedule.loops import SPATIAL, extent, has_reduction, parallelize, split_loops
 from mrt.backend.te.stages import Hint
 
 MOST_VECTORS = 5
 """Of sums of a reduction that are in registers at once: those of int32 fill ten of AVX2's sixteen."""
+WHOLE_VECTORS = "mrt.whole_vectors"
+"""The attribute of operators with instructions for vectors that LLVM would not find: of how many lanes at least."""
 LONG_PART = 1 << 15
 """Elements of a single row that a thread does at a time."""
 
@@ -76,7 +80,18 @@ def schedule_map(plan: Any, block: Any, inner: int) -> None:
         part = _part(extent(plan, last))
         rest, last = plan.split(last, [None, part])
         outer = [rest]
+    width = math.gcd(_vector(plan, block), extent(plan, last))
+    if width >= _whole_vectors(plan.get(block).body.value) > 0:
+        # Of anything else LLVM makes vectors by itself.
+        plan.vectorize(plan.split(last, [None, width])[1])
     parallelize(plan, outer)
+
+
+def _whole_vectors(value: Any) -> int:
+    """The most lanes that operators in an expression need to be done by vectors, of those with WHOLE_VECTORS; or 0."""
+    is_call = isinstance(value, ir.Call) and isinstance(value.op, ir.Op)
+    own = int(value.op.get_attr(WHOLE_VECTORS) or 0) if is_call else 0
+    return max([own, *map(_whole_vectors, operands(value))])
 
 
 def _part(count: int) -> int:

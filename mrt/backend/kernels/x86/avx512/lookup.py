@@ -9,7 +9,8 @@ from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import PICKS
-from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
+from mrt.backend.schedule.elementwise import WHOLE_VECTORS
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of
 
 OPERATOR = "tirx.mrt_lookup"
 LANES = 16
@@ -40,7 +41,11 @@ def _lowered(call: Any) -> Expression:
         return _gathered(start, places)
     # Loops over narrower integers have more lanes: read one by one, their elements are what LLVM optimizes longest.
     parts = [list(range(first, first + LANES)) for first in range(0, lanes, LANES)]
-    return tirx.Shuffle([_gathered(start, tirx.Shuffle([places], part)) for part in parts], list(range(lanes)))
+
+    def gathered(held: Expression) -> Expression:
+        return tirx.Shuffle([_gathered(start, tirx.Shuffle([held], part)) for part in parts], list(range(lanes)))
+
+    return bind(places, gathered)
 
 
 def _gathered(start: Expression, places: Expression) -> Expression:
@@ -54,5 +59,6 @@ def _lanes(places: Expression) -> int:
 
 ir.register_op_attr(OPERATOR, "TVectorizable", True)
 ir.register_op_attr(OPERATOR, "TCallEffectKind", READS_STATE)
+ir.register_op_attr(OPERATOR, WHOLE_VECTORS, LANES)
 ir.register_op_attr(OPERATOR, PICKS, True)
 register_intrin_lowering(OPERATOR, target="llvm", f=_lowered)

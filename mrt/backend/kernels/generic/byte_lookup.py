@@ -1,0 +1,143 @@
+"""Look-up of bytes by bytes: operators of TVM that vectors of places go through whole, the table in registers.
+
+A table is in memory twice: as it is, for places that are read one by one, and by differences, for instructions that
+pick of one row of 16 bytes at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tvm import ir, tirx
+from tvm.tirx.op import register_intrin_lowering
+
+from mrt.backend.machine import Machine
+from mrt.backend.schedule.elementwise import WHOLE_VECTORS
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of, llvm_call
+from mrt.symbol import Array
+
+ENTRIES, ROW = 256, 16
+"""Of a table: one for each byte; of a row of it."""
+READS_STATE = 2
+"""tvm::tirx::CallEffectKind::kReadState."""
+Entries = Callable[[int, int], Expression]
+"""(first, count) -> so many bytes of a table in memory from the first one, as a vector."""
+
+
+@dataclass(frozen=True)
+class ByteLookup:
+    """Instructions that look up `lanes` bytes at once.
+
+    operator: what TVM calls them. features: of the machine. least: how many places pay; fewer are read one by one.
+    found: (entries of the table, places) -> the entries at these, of `lanes` places.
+    """
+
+    operator: str
+    features: tuple[str, ...]
+    lanes: int
+    least: int
+    found: Callable[[Entries, Expression], Expression]
+
+    def __call__(self, table: Tensor, place: Expression) -> Expression:
+        """table[place], of a TE tensor of 256 bytes and a byte; what TVM would take apart for a vector stays whole."""
+        start = tirx.call_intrin("handle", "tirx.address_of", table(constant(0, "int32")))
+        return tirx.call_intrin("uint8", self.operator, start, place)
+
+    def lowered(self, call: Any) -> Expression:
+        start, places = call.args
+        (load,) = (start.value if isinstance(start, tirx.Broadcast) else start).args
+        count = int(dtype_of(places).removeprefix("uint8").removeprefix("x") or 1)
+        if count < self.least or (count > self.lanes and count % self.lanes):
+            return tirx.BufferLoad(load.source, [places.astype(dtype_of(places).replace("uint8", "int32"))])
+
+        def entries(first: int, length: int) -> Expression:
+            return tirx.BufferLoad(load.source, [tirx.Ramp(constant(first, "int32"), 1, length)])
+
+        return bind(places, lambda held: self._in_parts(entries, held, count))
+
+    def _in_parts(self, entries: Entries, places: Expression, count: int) -> Expression:
+        if count == self.lanes:
+            return self.found(entries, places)
+        if count < self.lanes:
+            wide = _picked([places] * -(-self.lanes // count), range(self.lanes))
+            return _picked([bind(wide, lambda held: self.found(entries, held))], range(count))
+        parts = [_picked([places], range(first, first + self.lanes)) for first in range(0, count, self.lanes)]
+        return _picked([bind(part, lambda held: self.found(entries, held)) for part in parts], range(count))
+
+
+def byte_lookup(machine: Machine) -> ByteLookup | None:
+    """What looks up bytes on a machine; None where they are read one by one."""
+    return next((each for each in LOOKUPS if machine.has(*each.features)), None)
+
+
+def table_of_bytes(table: Array, offset: int, dtype: str) -> Array:
+    """uint8 [2 · 256]: the table by the bytes of integers of `dtype`, and then what each row has of the one before.
+
+    table: of a dtype of 8 bits. Entry `x & 255` is table[x + offset]; what lies beyond its ends has the entry there.
+    The rows of either half of the differences are exclusive ors with the row before, the first one with 0.
+    """
+    places = np.arange(ENTRIES, dtype=np.uint8).view(dtype).astype(np.int64) + offset
+    plain = np.ascontiguousarray(table[np.clip(places, 0, len(table) - 1)]).view(np.uint8)
+    halves = plain.reshape(2, -1, ROW)
+    before = np.concatenate([np.zeros_like(halves[:, :1]), halves[:, :-1]], axis=1)
+    return np.concatenate([plain, (halves ^ before).ravel()])
+
+
+def _picked(vectors: Sequence[Expression], lanes: range) -> Expression:
+    """Some of the lanes of vectors, one behind the other."""
+    return tirx.Shuffle(vectors, [constant(lane, "int32") for lane in lanes])
+
+
+def _is_upper(places: Expression) -> Expression:
+    """Whether places are in the upper half of the table."""
+    lanes = int(dtype_of(places).partition("x")[2])
+    return tirx.reinterpret(f"int8x{lanes}", places) < tirx.Broadcast(constant(0, "int8"), lanes)
+
+
+def _permuted(entries: Entries, places: Expression) -> Expression:
+    """By vpermi2b, which picks of 128 bytes by the lower 7 bits of each place."""
+    lower, upper = (
+        llvm_call("uint8x64", "llvm.x86.avx512.vpermi2var.qi.512", entries(first, 64), places, entries(first + 64, 64))
+        for first in (0, ENTRIES // 2)
+    )
+    return tirx.Select(_is_upper(places), upper, lower)
+
+
+def _shuffled(shuffle: str, lanes: int) -> Callable[[Entries, Expression], Expression]:
+    """By pshufb, which picks of 16 bytes by the lower 4 bits of each place, and 0 where the place is negative.
+
+    Of a place x of a half, x - 16 k is negative from the first row k on that begins behind x: so the rows up to that
+    of x are picked from, and the exclusive or of their differences is the entry. Places of the other half are negative.
+    """
+    signed = f"int8x{lanes}"
+
+    def found(entries: Entries, places: Expression) -> Expression:
+        halves = places, places ^ tirx.Broadcast(constant(ENTRIES // 2, "uint8"), lanes)
+        made: Expression = None
+        for number in range(ENTRIES // ROW):
+            half, before = divmod(number * ROW, ENTRIES // 2)
+            row = _picked([entries(ENTRIES + number * ROW, ROW)] * (lanes // ROW), range(lanes))
+            place = tirx.reinterpret(signed, halves[half])
+            if before:
+                place = llvm_call(signed, "llvm.ssub.sat", place, tirx.Broadcast(constant(before, "int8"), lanes))
+            picked = llvm_call(f"uint8x{lanes}", shuffle, row, place)
+            made = picked if made is None else made ^ picked
+        return made
+
+    return found
+
+
+VBMI = ByteLookup("tirx.mrt_lookup_vbmi", ("avx512vbmi", "avx512bw"), 64, 8, _permuted)
+AVX512 = ByteLookup("tirx.mrt_lookup_avx512", ("avx512bw",), 64, 16, _shuffled("llvm.x86.avx512.pshuf.b.512", 64))
+AVX2 = ByteLookup("tirx.mrt_lookup_avx2", ("avx2",), 32, 16, _shuffled("llvm.x86.avx2.pshuf.b", 32))
+LOOKUPS = (VBMI, AVX512, AVX2)
+"""The best first."""
+
+for each in LOOKUPS:
+    ir.register_op_attr(each.operator, "TVectorizable", True)
+    ir.register_op_attr(each.operator, WHOLE_VECTORS, each.least)
+    ir.register_op_attr(each.operator, "TCallEffectKind", READS_STATE)
+    register_intrin_lowering(each.operator, target="llvm", f=each.lowered)
