@@ -39,7 +39,7 @@ from makers import IR, NETWORK
 
 MODELS = (
     *("resnet50", "resnet18", "mobilenetv2", "mobilenetv1_025"),
-    *("squeezenet", "resnet8", "kws_dscnn", "kwt1"),
+    *("efficientnet_b0", "yolov8n", "squeezenet", "resnet8", "kws_dscnn", "kwt1"),
 )
 ENGINES = {
     "mrt": ("mrt-f32", "mrt-int8"),

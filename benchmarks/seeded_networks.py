@@ -30,9 +30,9 @@ PROBES = 8
 """Samples that a network is evaluated on while it is built."""
 EPSILON = 1e-5
 """Added to variances, as batch normalisation does."""
-SHIFT, RESIDUAL, SMOOTHING = 0.25, 0.25, 1.0
-"""The mean of a channel in its deviations, the deviation of a residual branch beside a path of 1 or more, and the mean
-of a depthwise filter's weights in their deviations.
+SHIFT, SILU_SHIFT, RESIDUAL, SMOOTHING = 0.25, 0.6, 0.25, 1.0
+"""The mean of a channel in its deviations, that before a SiLU, the deviation of a residual branch beside a path of 1
+or more, and the mean of a depthwise filter's weights in their deviations.
 
 Without them networks of this depth enlarge every small change, the rounding of integers too, more than trained ones do.
 """
@@ -67,12 +67,12 @@ class Builder:
     """An ONNX model in the making; every method adds nodes and gives their output.
 
     shape: of the input without its batch. spread: the widest channel of a convolution over the narrowest; gains between
-    are spread evenly over their logarithm.
+    are spread evenly over their logarithm. shift: a channel's mean over its deviation, where a convolution does not say.
     """
 
-    def __init__(self, shape: Sequence[int], seed: int, spread: float = 1.0) -> None:
+    def __init__(self, shape: Sequence[int], seed: int, spread: float = 1.0, shift: float = SHIFT) -> None:
         self._random = np.random.default_rng(seed)
-        self._spread = spread
+        self._spread, self._shift = spread, shift
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
         self.input = Tensor(INPUT, samples(shape, PROBES, seed))
@@ -98,7 +98,7 @@ class Builder:
         stride: int = 1,
         pads: int | Pads | None = None,
         gain: float = 1.0,
-        shift: float = SHIFT,
+        shift: float | None = None,
         depthwise: bool = False,
     ) -> Tensor:
         """A convolution with bias, each of whose channels has deviation `gain` or less by the spread.
@@ -120,7 +120,7 @@ class Builder:
         deviation = np.sqrt(found.var((0, 2, 3)) + EPSILON)
         widths = gain * self._spread ** -self._random.random(channels)
         factors = widths / deviation
-        bias = shift * widths - found.mean((0, 2, 3)) * factors
+        bias = (self._shift if shift is None else shift) * widths - found.mean((0, 2, 3)) * factors
         weight, factors, bias = (a.astype(np.float32) for a in (weight, factors[:, None, None, None], bias))
         return self._add(
             "Conv",
@@ -139,22 +139,53 @@ class Builder:
         limits = [self._constant(np.array(limit, np.float32)) for limit in (0, 6)]
         return self._add("Clip", [x, *limits], np.clip(x.value, 0, 6))
 
+    def sigmoid(self, x: Tensor) -> Tensor:
+        return self._add("Sigmoid", [x], 1 / (1 + np.exp(-x.value)))
+
+    def multiply(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._add("Mul", [a, b], a.value * b.value)
+
+    def silu(self, x: Tensor) -> Tensor:
+        """x / (1 + exp(-x)), in the operators that exporters write it in."""
+        return self.multiply(x, self.sigmoid(x))
+
+    def enlarged(self, x: Tensor) -> Tensor:
+        """Every position four times."""
+        scales = self._named(numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32)))
+        found = x.value.repeat(2, 2).repeat(2, 3)
+        nothing = Tensor("", np.empty(0, np.float32))
+        modes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return self._add("Resize", [x, nothing, scales], found, **modes)
+
+    def channels_of(self, x: Tensor, first: int, last: int) -> Tensor:
+        numbers = [helper.make_tensor("", onnx.TensorProto.INT64, [1], [n]) for n in (first, last, 1)]
+        return self._add("Slice", [x, *map(self._named, numbers)], x.value[:, first:last])
+
     def max_pooling(self, x: Tensor, kernel: int, stride: int, pad: int = 0) -> Tensor:
         padded = np.pad(x.value, ((0, 0), (0, 0), (pad, pad), (pad, pad)), constant_values=-np.inf)
         found = _windows(padded, (kernel, kernel), stride).max((-2, -1))
         sizes = {"kernel_shape": (kernel, kernel), "strides": (stride, stride), "pads": (pad,) * 4}
         return self._add("MaxPool", [x], found, **sizes)
 
+    def mean_position(self, x: Tensor) -> Tensor:
+        """[N, C, 1, 1] of [N, C, H, W]."""
+        return self._add("GlobalAveragePool", [x], x.value.mean((2, 3), keepdims=True))
+
     def global_average(self, x: Tensor) -> Tensor:
         """[N, C] of [N, C, H, W]."""
-        mean = self._add("GlobalAveragePool", [x], x.value.mean((2, 3), keepdims=True))
+        mean = self.mean_position(x)
         return self._add("Flatten", [mean], mean.value.reshape(len(mean.value), -1), axis=1)
 
     def add(self, a: Tensor, b: Tensor) -> Tensor:
         return self._add("Add", [a, b], a.value + b.value)
 
-    def concat(self, *tensors: Tensor) -> Tensor:
-        return self._add("Concat", tensors, np.concatenate([t.value for t in tensors], 1), axis=1)
+    def concat(self, *tensors: Tensor, axis: int = 1) -> Tensor:
+        return self._add("Concat", tensors, np.concatenate([t.value for t in tensors], axis), axis=axis)
+
+    def flat_positions(self, x: Tensor) -> Tensor:
+        """[N, C, H · W] of [N, C, H, W]."""
+        shape = helper.make_tensor("", onnx.TensorProto.INT64, [3], [0, x.channels, -1])
+        return self._add("Reshape", [x, self._named(shape)], x.value.reshape(*x.value.shape[:2], -1))
 
     def classifier(self, x: Tensor, classes: int) -> Tensor:
         """Logits [N, classes] of [N, C], centred and scaled over all classes together."""
@@ -341,6 +372,65 @@ def mobilenetv1_025(spread: float = 1.0) -> onnx.ModelProto:
     return b.model("mobilenetv1_025", b.classifier(b.global_average(x), 1000))
 
 
+def efficientnet_b0(spread: float = 1.0) -> onnx.ModelProto:
+    """EfficientNet-B0, 1 × 3 × 224 × 224, 1000 classes: SiLU, and channels scaled by what is squeezed out of them."""
+    b = Builder((3, 224, 224), 0, spread, SILU_SHIFT)
+    x = b.silu(b.convolution(b.input, 32, 3, 2))
+    stages = (
+        *((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3)),
+        *((6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3)),
+    )
+    for expansion, channels, count, stride, kernel in stages:
+        for place in range(count):
+            x = _squeezed_residual(b, x, expansion, channels, 1 if place else stride, kernel)
+    x = b.silu(b.convolution(x, 1280, 1))
+    return b.model("efficientnet_b0", b.classifier(b.global_average(x), 1000))
+
+
+def _squeezed_residual(b: Builder, x: Tensor, expansion: int, channels: int, stride: int, kernel: int) -> Tensor:
+    y = x if expansion == 1 else b.silu(b.convolution(x, expansion * x.channels, 1))
+    y = b.silu(b.convolution(y, y.channels, kernel, stride, depthwise=True))
+    squeezed = b.silu(b.convolution(b.mean_position(y), max(x.channels // 4, 1), 1))
+    y = b.multiply(y, b.sigmoid(b.convolution(squeezed, y.channels, 1)))
+    if stride == 1 and x.channels == channels:
+        return b.add(x, b.convolution(y, channels, 1, gain=RESIDUAL))
+    return b.convolution(y, channels, 1)
+
+
+def yolov8n(spread: float = 1.0) -> onnx.ModelProto:
+    """YOLOv8n, 1 × 3 × 320 × 320: of 2,100 positions the 64 numbers that boxes are made of, and scores of 80 classes."""
+    b = Builder((3, 320, 320), 0, spread, SILU_SHIFT)
+
+    def layer(x: Tensor, channels: int, kernel: int = 3, stride: int = 1) -> Tensor:
+        return b.silu(b.convolution(x, channels, kernel, stride))
+
+    def split_residual(x: Tensor, channels: int, count: int, adds: bool = True) -> Tensor:
+        x = layer(x, channels, 1)
+        parts = [b.channels_of(x, 0, channels // 2), b.channels_of(x, channels // 2, channels)]
+        for _ in range(count):
+            y = layer(layer(parts[-1], channels // 2), channels // 2)
+            parts.append(b.add(parts[-1], y) if adds else y)
+        return layer(b.concat(*parts), channels, 1)
+
+    x = split_residual(layer(layer(b.input, 16, 3, 2), 32, 3, 2), 32, 1)
+    fine = split_residual(layer(x, 64, 3, 2), 64, 2)
+    middle = split_residual(layer(fine, 128, 3, 2), 128, 2)
+    x = layer(split_residual(layer(middle, 256, 3, 2), 256, 1), 128, 1)
+    pooled = [x]
+    for _ in range(3):
+        pooled.append(b.max_pooling(pooled[-1], 5, 1, 2))
+    coarse = layer(b.concat(*pooled), 256, 1)
+    joined = split_residual(b.concat(b.enlarged(coarse), middle), 128, 1, adds=False)
+    fine = split_residual(b.concat(b.enlarged(joined), fine), 64, 1, adds=False)
+    middle = split_residual(b.concat(layer(fine, 64, 3, 2), joined), 128, 1, adds=False)
+    coarse = split_residual(b.concat(layer(middle, 128, 3, 2), coarse), 256, 1, adds=False)
+    found = []
+    for x in (fine, middle, coarse):
+        boxes, scores = (b.convolution(layer(layer(x, width), width), width, 1) for width in (64, 80))
+        found.append(b.flat_positions(b.concat(boxes, scores)))
+    return b.model("yolov8n", b.concat(*found, axis=2))
+
+
 def squeezenet(spread: float = 1.0) -> onnx.ModelProto:
     """SqueezeNet 1.1, 1 × 3 × 224 × 224, 1000 classes: fire modules, whose two halves are concatenated."""
 
@@ -385,6 +475,8 @@ NETWORKS: dict[str, Callable[[float], onnx.ModelProto]] = {
     "resnet18": resnet18,
     "mobilenetv2": mobilenetv2,
     "mobilenetv1_025": mobilenetv1_025,
+    "efficientnet_b0": efficientnet_b0,
+    "yolov8n": yolov8n,
     "squeezenet": squeezenet,
     "resnet8": resnet8,
     "resnet20": resnet20,
