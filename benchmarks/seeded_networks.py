@@ -67,7 +67,7 @@ class Builder:
     """An ONNX model in the making; every method adds nodes and gives their output.
 
     shape: of the input without its batch. spread: the widest channel of a convolution over the narrowest; gains between
-    are spread evenly over their logarithm. shift: a channel's mean over its deviation, where a convolution does not say.
+    are spread evenly over their logarithm. shift: the mean of a channel over its deviation, where none is said.
     """
 
     def __init__(self, shape: Sequence[int], seed: int, spread: float = 1.0, shift: float = SHIFT) -> None:
@@ -398,7 +398,7 @@ def _squeezed_residual(b: Builder, x: Tensor, expansion: int, channels: int, str
 
 
 def yolov8n(spread: float = 1.0) -> onnx.ModelProto:
-    """YOLOv8n, 1 × 3 × 320 × 320: of 2,100 positions the 64 numbers that boxes are made of, and scores of 80 classes."""
+    """YOLOv8n, 1 × 3 × 320 × 320: for 2,100 positions the 64 numbers that boxes are made of, and 80 scores."""
     b = Builder((3, 320, 320), 0, spread, SILU_SHIFT)
 
     def layer(x: Tensor, channels: int, kernel: int = 3, stride: int = 1) -> Tensor:

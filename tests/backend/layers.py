@@ -42,6 +42,20 @@ EMULATED: dict[str, dict[str, Any]] = {
 """By the CPU that is emulated: with products of bytes and without."""
 
 
+ENDINGS = {
+    "relu": (0.0, 255.0, "uint8"),
+    "relu of few bits": (0.0, 100.0, "uint8"),
+    "relu of int8": (0.0, 127.0, "int8"),
+    "signed": (-127.0, 127.0, "int8"),
+    "all of int8": (-128.0, 127.0, "int8"),
+    "residual": (-127.0, 127.0, "int8"),
+    "table": (-127.0, 127.0, "int8"),
+    "table of few": (-100.0, 90.0, "int8"),
+    "table of relu": (0.0, 250.0, "uint8"),
+}
+"""What sums are clipped and cast to before they are stored, or looked up."""
+
+
 class Layers(Bundle):
     """Chains as an integer network has them, so that tensors lie as their readers request."""
 
@@ -57,6 +71,26 @@ class Layers(Bundle):
         shifted = self.hidden("right_shift", scaled, self.parameter_of(shape, "int8", 0, 8))
         clipped = self.hidden("clip", shifted, a_min=limits[0], a_max=limits[1])
         return self.hidden("Cast", clipped, dtype=dtype)
+
+    def bytes_of(self, sums: Symbol, most: int, ending: str = "relu") -> Symbol:
+        """Sums of up to `most`, scaled by 16 bits for every channel, and stored as bytes as `ending` says."""
+        bits, each = min(int(np.log2(2**31 / most)), 15), (1, sums.shape[1], *(1,) * (sums.type.rank - 2))
+        factor = self.parameter_of(each, "int16", 2 ** (bits - 1), 2**bits - 1)
+        shift = int(np.log2(most)) + bits - 8
+        scaled = self.hidden("broadcast_mul", sums, factor)
+        value = self.hidden("right_shift", scaled, self.parameter_of(each, "int8", shift - 2, shift))
+        if ending == "residual":
+            batch, filters, *lengths = value.shape
+            data = self.input(self.integers((batch, 4, *lengths), "int8"))
+            other = self.requantized(self.convolution(data, filters, (1,) * len(lengths)), "int8")
+            value = self.hidden("clip", value, a_min=-200.0, a_max=200.0)
+            value = self.hidden("elemwise_add", self.hidden("Cast", value, dtype="int16"), other)
+        low, high, dtype = ENDINGS[ending]
+        stored = self.hidden("Cast", self.hidden("clip", value, a_min=low, a_max=high), dtype=dtype)
+        if "table" not in ending:
+            return stored
+        table = self.parameter(self.integers((256,), "int8", -100, 100))
+        return self.hidden("table_lookup", stored, table, offset=0 if dtype == "uint8" else 128)
 
     def convolution(self, data: Symbol, filters: int, kernel: tuple[int, ...], **attributes: Any) -> Symbol:
         groups = attributes.get("num_group", 1)

@@ -17,7 +17,13 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 OUTPUTS = {"resnet8": (10,), "resnet20": (10,), "kws_dscnn": (12,), "kwt1": (12,), "yolov8n": (144, 2100)}
 """Of a sample; (1000,) in the others."""
-SHAPES = {"resnet8": (3, 32, 32), "resnet20": (3, 32, 32), "kws_dscnn": (1, 49, 10), "kwt1": (98, 40), "yolov8n": (3, 320, 320)}
+SHAPES = {
+    "resnet8": (3, 32, 32),
+    "resnet20": (3, 32, 32),
+    "kws_dscnn": (1, 49, 10),
+    "kwt1": (98, 40),
+    "yolov8n": (3, 320, 320),
+}
 """(3, 224, 224) in the others."""
 LARGE = {"resnet50", "resnet18", "mobilenetv2", "efficientnet_b0", "yolov8n", "squeezenet", "kwt1"}
 NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in seeded.NETWORKS]
@@ -63,8 +69,8 @@ def test_logits_of_the_probes_are_centred(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "channels"),
     [
-        # The numbers of torchvision, Keras and Ultralytics count two trained parameters for each channel of a batch normalisation;
-        # one is left where that is folded.
+        # The numbers of torchvision, Keras and Ultralytics count two trained parameters for each channel of a batch
+        # normalisation; one is left where that is folded.
         pytest.param("resnet50", 25_557_032, 26_560, marks=pytest.mark.slow),
         pytest.param("resnet18", 11_689_512, 4_800, marks=pytest.mark.slow),
         pytest.param("mobilenetv2", 3_504_872, 17_056, marks=pytest.mark.slow),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from layers import Layers
+from layers import ENDINGS, Layers
 
 from mrt.backend import TvmRunner
-from mrt.backend.kernels.x86.depthwise_groups import STORED
+from mrt.backend.kernels.x86.avx512.byte_expression import COUNT
 from mrt.backend.kernels.x86.depthwise_strip import PERMUTE, turned
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.machine import Machine
@@ -35,7 +34,7 @@ SHAPES: list[tuple[tuple[int, ...], tuple[int, int], dict[str, Any]]] = [
 ]
 
 
-def stored_as_bytes(dtype: str, weights: tuple[int, ...], shapes: Any = SHAPES) -> Layers:
+def stored_as_bytes(dtype: str, weights: tuple[int, ...], shapes: Any = SHAPES, ending: str = "relu") -> Layers:
     """Data and weights at the ends of their ranges, biases and scales of every channel, and a layer that reads it."""
     layers, (lo, hi) = Layers(), ENDS[dtype]
     random = layers.random
@@ -46,14 +45,8 @@ def stored_as_bytes(dtype: str, weights: tuple[int, ...], shapes: Any = SHAPES) 
         given = {"kernel": kernel, "num_filter": channels, "num_group": channels, "no_bias": True, **attributes}
         sums = layers.hidden("Convolution", layers.hidden("clip", data, a_min=lo, a_max=hi), weight, **given)
         most = 256 * kernel[0] * kernel[1] * max(map(abs, weights)) + 3000
-        bits = int(np.log2(2**31 / most))
-        each = (1, channels, 1, 1)
-        biased = layers.hidden("broadcast_add", sums, layers.parameter_of(each, "int16", -3000, 3000))
-        factor = layers.parameter_of(each, "int16", 2 ** (min(bits, 15) - 1), 2 ** min(bits, 15) - 1)
-        scaled = layers.hidden("broadcast_mul", biased, factor)
-        shift = int(np.log2(most)) + min(bits, 15) - 8
-        shifted = layers.hidden("right_shift", scaled, layers.parameter_of(each, "int8", shift - 2, shift))
-        stored = layers.hidden("Cast", layers.hidden("clip", shifted, a_min=0.0, a_max=255.0), dtype="uint8")
+        biased = layers.hidden("broadcast_add", sums, layers.parameter_of((1, channels, 1, 1), "int16", -3000, 3000))
+        stored = layers.bytes_of(biased, most, ending)
         layers.finish(layers.convolution(stored, 8, (1, 1)))
     return layers
 
@@ -77,13 +70,24 @@ def test_they_are_on_this_machine(threads: int, dtype: str, weights: str) -> Non
     stored_as_bytes(dtype, WEIGHTS[weights]).check(runner=TvmRunner({"mcpu": "native", "threads": threads}))
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_bytes_of_every_kind_are_stored(runner: Runner, ending: str) -> None:
+    stored_as_bytes("uint8", WEIGHTS["32 bits"], ending=ending).check(runner=runner)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_bytes_of_every_kind_are_on_this_machine(ending: str) -> None:
+    stored_as_bytes("int8", WEIGHTS["32 bits"], ending=ending).check()
+
+
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("channels", [32, 64, 96])
 def test_no_byte_of_a_group_is_permuted(channels: int, weights: str) -> None:
     shapes = [((1, channels, 10, 10), (3, 3), {})]
     graph = stored_as_bytes("uint8", WEIGHTS[weights], shapes).graph()
     (text,) = [each for each in kernels(graph, "icelake-server") if 'sblock("columns")' in each]
-    assert STORED in text and PERMUTE not in text
+    assert f"uint8x{COUNT}" in text and PERMUTE not in text
 
 
 def test_what_is_turned_twice_is_where_it_was() -> None:

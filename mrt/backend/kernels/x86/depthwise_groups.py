@@ -14,17 +14,15 @@ from tvm import ir, s_tir, sym, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, statement_block, without_marks
 from mrt.backend.kernels.x86.avx512.multiply_high import LANES
-from mrt.backend.kernels.x86.avx512.packed_store import PACK, PackedTile
+from mrt.backend.kernels.x86.avx512.packed_store import PackedTile
 from mrt.backend.kernels.x86.avx512.requantize_int16 import TURN, picked
 from mrt.backend.kernels.x86.depthwise_strip import BYTES, GROUP, Place, Strip, beginning, shuffled, turned
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import Expression, constant, llvm_call, ravel, substitute
+from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
 from mrt.backend.tir.statements import bound, loop_around, plain_block, sequence, serial, vectorized
 from mrt.symbol.passes import Property
 
-STORED = "uint8x64"
-"""The bytes that are stored at once."""
 Parts = tuple[tuple[int, int], ...]
 """What the parts of a vector of a row are of: a position behind the first one, and a block of channels."""
 WHOLE: Parts = ((0, 0), (0, 1), (0, 2), (0, 3))
@@ -231,7 +229,7 @@ class _GroupTile(_BlockTile):
 
     def _stored_with(self, int16s: Any, pair: tuple[Place, Place]) -> Iterator[Any]:
         """Stores the bytes of int16s and of two vectors, at once where positions follow each other in memory."""
-        joined = self._bind("packed", llvm_call(STORED, PACK, int16s, self._int16s(*pair)))
+        joined = self._bind("packed", self._expression.bytes([int16s, self._int16s(*pair)]))
         count, places = 2 * LANES, self._of_parts(pair[0])[:: GROUP // _positions(self._parts)]
         flat = [ravel(self._index(self._store.indices, place, 0), self._store.buffer.shape) for place in places]
         if sym.Analyzer().simplify(flat[-1] - flat[0] - count // 2) == 0:

@@ -14,28 +14,46 @@ from typing import Any, ClassVar
 from tvm import ir, sym, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, statement_block, without_marks
+from mrt.backend.kernels.x86.avx512.byte_expression import bytes_of, element_of
 from mrt.backend.kernels.x86.avx512.multiply_high import LANES
-from mrt.backend.kernels.x86.avx512.requantize_int16 import OPERATOR, TURN, picked, requantize_pair
+from mrt.backend.kernels.x86.avx512.requantize_int16 import (
+    OPERATOR,
+    TURN,
+    multiply_high_pair,
+    picked,
+    requantize_pair,
+)
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import Expression, constant, dtype_of, llvm_call, substitute
+from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
 from mrt.backend.tir.statements import bound
 from mrt.symbol.passes import Property
 
-PACK = "llvm.x86.avx512.packuswb.512"
 QUARTERS = range(0, 2 * LANES, 4 * TURN)
 """Of a vector of bytes of four others."""
-MOST_BYTE = 255
-"""The largest byte without a sign."""
 
 Place = tuple[int, ...]
 """Of the loops around a vector of channels."""
 
 
 def stores_packed(plan: Any, loop: Any) -> bool:
-    """Whether `loop` only stores requantized int16s as bytes, so that `PackedStore` may write it."""
-    realize = plan.get(loop).body
-    return hasattr(realize, "block") and _requantized(realize.block.body) is not None
+    """Whether `loop` only stores bytes of requantized int16s, so that `PackedStore` may write it."""
+    innermost = plan.get(loop)
+    realize = innermost.body
+    expression = bytes_of(realize.block.body) if hasattr(realize, "block") else None
+    return expression is not None and all(_is_vector(load, innermost, realize) for load in expression.loads)
+
+
+def _is_vector(load: Any, loop: Any, realize: Any) -> bool:
+    """Whether the turns of a loop read one element of memory, or such that follow each other."""
+    own, variable = [each.var for each in realize.block.iter_vars], loop.loop_var
+    first = substitute(load.indices, own, realize.iter_values)
+    following = substitute(first, [variable], [variable + 1])
+    steps = [sym.Analyzer().simplify(b - a) for a, b in zip(first, following, strict=True)]
+    if not all(isinstance(step, tirx.IntImm) for step in steps):
+        return False
+    *outer, last = map(int, steps)
+    return not any(outer) and last in (0, 1)
 
 
 @dataclass(frozen=True)
@@ -51,24 +69,6 @@ class PackedStore(KernelPass):
 
     def lower(self, function: Any) -> Any:
         return lower_loops(function, Hint.PACKED_STORE, _packed)
-
-
-def _requantized(store: Any) -> Any:
-    """The call of OPERATOR whose result, held to a byte, is stored; None where something else is."""
-    if not isinstance(store, tirx.BufferStore) or dtype_of(store.value) != "uint8":
-        return None
-    value, limit = store.value, MOST_BYTE
-    while isinstance(value, (tirx.Cast, tirx.Min)):
-        if isinstance(value, tirx.Min):
-            limit = min(limit, int(value.b)) if isinstance(value.b, tirx.IntImm) else 0
-        value = value.value if isinstance(value, tirx.Cast) else value.a
-    is_scaled = isinstance(value, ir.Call) and value.op.same_as(ir.Op.get(OPERATOR)) and limit == MOST_BYTE
-    return value if is_scaled and all(_is_held(each) for each in value.args) else None
-
-
-def _is_held(value: Expression) -> bool:
-    """Whether an expression is an element of a buffer, in another dtype perhaps."""
-    return _is_held(value.value) if isinstance(value, tirx.Cast) else hasattr(value, "source")
 
 
 def _packed(loop: Any) -> Any:
@@ -87,7 +87,7 @@ class PackedTile:
         self._positions = len(loops) - 1 - channels
         self._adjacent = channels > 0 and int(loops[-2].extent) % 2 == 0
         self._store = realize.block.body
-        self._call = _requantized(self._store)
+        self._expression: Any = bytes_of(self._store)
         self._variables = [loop.loop_var for loop in loops]
         self._own = [variable.var for variable in realize.block.iter_vars]
         self._known: dict[Any, Any] = {}
@@ -95,14 +95,14 @@ class PackedTile:
 
     def block(self) -> Any:
         """The statements for all that the loops go over."""
-        sums = self._call.args[0]
+        sums = self._expression.call.args[0]
         made = (each for _, stored in self.statements() for each in stored)
         return statement_block("packed_store", self.reads, self.stored, made, self._region(sums.source, sums.indices))
 
     @property
     def reads(self) -> list[Any]:
         """The buffers that are read, but that of the sums."""
-        return [load.source for load in map(_load, self._call.args[1:])]
+        return [load.source for load in self._expression.loads]
 
     @property
     def stored(self) -> Any:
@@ -133,7 +133,7 @@ class PackedTile:
     def _stored(self, pairs: Sequence[tuple[Place, Place]]) -> Iterator[Any]:
         """Stores the bytes of one or two pairs of vectors."""
         packed = [self._int16s(*pair) for pair in pairs]
-        joined = self._bind("packed", llvm_call(f"uint8x{2 * LANES}", PACK, *packed, *packed[: 2 - len(packed)]))
+        joined = self._bind("packed", self._expression.bytes([*packed, *packed[: 2 - len(packed)]]))
         for number, pair in enumerate(pairs):
             # Each quarter of a vector has a few bytes of all four.
             first, second = ([2 * TURN * number + TURN * i + quarter for quarter in QUARTERS] for i in range(2))
@@ -162,14 +162,24 @@ class PackedTile:
 
     def _int16s(self, first: Place, second: Place) -> Expression:
         """The requantized int16s of two vectors, interleaved."""
-        x, half, left, *factors = self._call.args
+        return self._expression.int16s(
+            lambda: self._requantized(first, second), lambda value: self._interleaved(value, first, second)
+        )
+
+    def _requantized(self, first: Place, second: Place) -> Expression:
+        """What the call makes of two vectors of sums."""
+        call = self._expression.call
+        x, *constants = call.args
+        half_and_left, factors = (constants[:2], constants[2:]) if call.op.name == OPERATOR else ([], constants)
         # What makes an int16 reads each sum twice.
         vectors = [self._bind("sums", self._sums(x, place)) for place in (first, second)]
         if len(factors) == 1:
             own = [[self._interleaved(factors[0], first, second)]] * 2
         else:
             own = [[self._factor(factor, place) for factor in factors] for place in (first, second)]
-        half, left = (self._interleaved(each, first, second) for each in (half, left))
+        if not half_and_left:
+            return multiply_high_pair(vectors, own)
+        half, left = (self._interleaved(each, first, second) for each in half_and_left)
         return requantize_pair(vectors, half, left, own, interleaved=True)
 
     def _interleaved(self, value: Expression, first: Place, second: Place) -> Expression:
@@ -194,7 +204,7 @@ class PackedTile:
     def _moves(self, value: Expression) -> bool:
         """Whether an element is another one at another position."""
         if ("moves", value) not in self._known:
-            indices = substitute(_load(value).indices, self._own, self._realize.iter_values)
+            indices = substitute(element_of(value).indices, self._own, self._realize.iter_values)
             used = [variable for index in indices for variable in tirx.analysis.undefined_vars(index)]
             positions = self._variables[: self._positions]
             self._known["moves", value] = any(each.same_as(at) for each in used for at in positions)
@@ -258,11 +268,6 @@ class PackedTile:
         first, end = self._index(indices, (0,) * len(last), 0), self._index(indices, tuple(last), lane)
         ranges = [ir.Range.from_min_extent(a, _difference(a, b) + 1) for a, b in zip(first, end, strict=True)]
         return tirx.BufferRegion(buffer, ranges)
-
-
-def _load(value: Expression) -> Any:
-    """The element of a buffer that an expression is."""
-    return _load(value.value) if isinstance(value, tirx.Cast) else value
 
 
 def _difference(first: Expression, second: Expression) -> int:

@@ -81,6 +81,12 @@ def requantize_pair(
     return (packed + half) >> left
 
 
+def multiply_high_pair(vectors: Sequence[Expression], factors: Sequence[Sequence[Expression]]) -> Expression:
+    """x · f / 2^16 of two vectors of int32, int16s as PACK_SIGNED puts them. factors: those of each vector."""
+    upper = [_high_halves(x, *own) for x, own in zip(vectors, factors, strict=True)]
+    return llvm_call(f"int16x{LANES}", PACK_SIGNED, *upper)
+
+
 def picked(vector: Expression, places: Iterable[int]) -> Expression:
     """The elements of a vector at some places."""
     return tirx.Shuffle([vector], [constant(place, "int32") for place in places])
@@ -127,9 +133,9 @@ def _lowered_product(call: Any) -> Expression:
         x, *factors = call.args
         return _high_half(x, *factors).astype(dtype_of(call))
 
-    def halves(*arguments: Expression) -> Expression:
-        upper = [_high_halves(*(picked(each, places) for each in arguments)) for places in HALVES]
-        return picked(llvm_call(dtype_of(call), PACK_SIGNED, *upper), TURNS)
+    def halves(x: Expression, *factors: Expression) -> Expression:
+        own = [[picked(each, places) for each in factors] for places in HALVES]
+        return picked(multiply_high_pair([picked(x, places) for places in HALVES], own), TURNS)
 
     return _with_each(call.args, halves)
 

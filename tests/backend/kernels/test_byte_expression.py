@@ -1,0 +1,64 @@
+"""Sums that are stored as bytes, whatever these are: clipped with or without a sign, added to others, looked up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from layers import ENDINGS, Layers
+
+from mrt.backend.lowering.plan_calls import plan_calls
+from mrt.backend.machine import Machine
+from mrt.symbol import Graph, Runner
+
+SHAPES: list[tuple[tuple[int, ...], int, int]] = [
+    ((1, 16, 7, 7), 48, 1),
+    ((2, 24, 5, 9), 32, 3),
+    ((1, 64, 9, 8), 20, 1),
+    ((1, 8, 10, 11), 96, 3),
+    ((3, 40, 1, 1), 80, 1),
+]
+"""Of data, filters and the side of the kernel."""
+
+
+def stored_as_bytes(ending: str, shapes: Any = SHAPES) -> Layers:
+    """Weights at the ends of their ranges, biases of every channel, and a layer that reads the bytes."""
+    layers = Layers()
+    for shape, filters, side in shapes:
+        data = layers.input(layers.integers(shape, "uint8"))
+        weight = layers.parameter(
+            layers.random.choice([-128, -1, 1, 127], (filters, shape[1], side, side)).astype("int8")
+        )
+        given = {"kernel": (side, side), "num_filter": filters, "no_bias": True, "pad": (side // 2,) * 2}
+        sums = layers.hidden("Convolution", data, weight, **given)
+        biased = layers.hidden("broadcast_add", sums, layers.parameter_of((1, filters, 1, 1), "int16", -3000, 3000))
+        stored = layers.bytes_of(biased, 2**15 * shape[1] * side**2 + 3000, ending)
+        layers.finish(layers.convolution(stored, 8, (1, 1)))
+    return layers
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_bytes_are_those_of_the_graph(runner: Runner, ending: str) -> None:
+    stored_as_bytes(ending).check(runner=runner)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_they_are_on_this_machine(ending: str) -> None:
+    stored_as_bytes(ending).check()
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_four_vectors_are_stored_at_once(ending: str) -> None:
+    graph = stored_as_bytes(ending, [((1, 64, 8, 8), 64, 1)]).graph()
+    (text,) = [each for each in kernels(graph) if "pack" in each and "uint8" in each and "packed_store" in each]
+    assert ("packuswb" in text) is ("relu" in ending)
+    assert ("packsswb" in text) is ("relu" not in ending)
+    assert ("mrt_lookup" in text) is ("table" in ending)
+
+
+def kernels(graph: Graph) -> list[str]:
+    """The text of the functions of a graph."""
+    machine, made = Machine.of({"mcpu": "icelake-server", "threads": 1}), dict[Any, str]()
+    plan = plan_calls(graph, machine, lambda key, name, make: made.setdefault(key, name), {}, {})
+    return [call.lowered.function(machine).script(show_meta=False) for call in plan.calls if call.lowered]
