@@ -28,6 +28,7 @@ from mrt.backend.rewrites.known_bounds import bounds_of_inputs, known_bounds
 from mrt.backend.rewrites.with_quantizers import with_quantizers
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning.tuner import Tuner
+from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
 from mrt.module_record import Provenance, Versions
@@ -69,6 +70,7 @@ class LoweredModel:
     metadata: Metadata
 
 
+@paused_collector()
 def compile_model(
     graph: Graph,
     inputs: Sequence[TensorQuantization],

@@ -20,7 +20,7 @@ from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import empty, side_by_side
 from mrt.backend.memory.storage import Storage
 from mrt.backend.rewrites.known_bounds import Bounds
-from mrt.collector import also_give_back
+from mrt.collector import also_give_back, paused_collector
 from mrt.compilation import NATIVE, Target, TargetConfig
 from mrt.runtime import virtual_machine
 from mrt.symbol import Array, Evaluate, Graph
@@ -54,6 +54,7 @@ class TvmRunner:
         """
         return self.prepare_all([graph])[0]
 
+    @paused_collector()
     def prepare_all(self, graphs: Iterable[Graph], size: int = 0) -> list[Evaluate]:
         """What `prepare` gives for each graph; they share kernels, and what threads keep.
 

@@ -88,7 +88,7 @@ def test_no_mark_of_a_pass_is_left(cpu: str) -> None:
 
     def add(key: Any, name: str, make: Any) -> str:
         function = make(lambda function, scheduled: scheduled(lambda tilings: next(iter(tilings))))
-        left.extend(mark for mark in marks_of(function.body.block.body) if mark in lowered)
+        left.extend(mark for mark in marks_of(function) if mark in lowered)
         return name
 
     plan_calls(IntegerNetwork(1).graph, Machine.of({"mcpu": cpu, "threads": 1}), add, {}, {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from tvm import ir, s_tir, tirx
@@ -23,8 +24,7 @@ class KernelPass(BasePass[Any]):
     marks: ClassVar[tuple[str, ...]]
 
     def run(self, function: Any, /) -> BaseResult[Any]:
-        has_any = any(mark in self.marks for mark in marks_of(function.body.block.body))
-        return BaseResult(self.lower(function) if has_any else function)
+        return BaseResult(function if marks_of(function).isdisjoint(self.marks) else self.lower(function))
 
     @abstractmethod
     def lower(self, function: Any) -> Any:
@@ -35,19 +35,27 @@ def without_marks(*marks: str) -> Property:
     """The property that no loop or block of a PrimFunc has such an annotation."""
 
     def violation(function: Any) -> str:
-        return next((mark for mark in marks_of(function.body.block.body) if mark in marks), "")
+        return next(iter(marks_of(function).intersection(marks)), "")
 
     return Property(f"no {' or '.join(marks)} left", violation)
 
 
-def marks_of(statement: Any) -> Iterator[str]:
-    """The annotations of loops, and of blocks that are not within others."""
+@lru_cache(maxsize=4)
+def marks_of(function: Any) -> frozenset[str]:
+    """The annotations of a PrimFunc's loops, and of blocks that are not within others.
+
+    Most passes change nothing, and the next one asks for the same.
+    """
+    return frozenset(_marks(function.body.block.body))
+
+
+def _marks(statement: Any) -> Iterator[str]:
     if isinstance(statement, tirx.SeqStmt):
         for each in statement.seq:
-            yield from marks_of(each)
+            yield from _marks(each)
     elif isinstance(statement, tirx.For):
         yield from map(str, statement.annotations)
-        yield from marks_of(statement.body)
+        yield from _marks(statement.body)
     elif isinstance(statement, s_tir.SBlockRealize):
         yield from map(str, statement.block.annotations)
 

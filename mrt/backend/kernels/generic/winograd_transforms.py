@@ -87,16 +87,15 @@ class _Transform:
 
     def _statements(self, lines: Lines) -> Iterator[Any]:
         store = self._realize.block.body
-        element = store.value.b.b
-        window = [[self._bind(self._at(element, self._window, (i, j))) for j in range(WINDOW)] for i in range(WINDOW)]
+        (element,), indices = self._in_loops([store.value.b.b]), self._in_loops(store.indices)
+        window = [[self._bind(*_at([element], self._window, (i, j))) for j in range(WINDOW)] for i in range(WINDOW)]
         columns = [[self._bind(each) for each in lines(column, self._bind)] for column in zip(*window, strict=True)]
         for number, row in enumerate(zip(*columns, strict=True)):
             made = lines(row, self._bind)
             yield from self._bindings()
             for i, value in enumerate(made):
                 place = (number * len(made) + i,) if len(self._results) == 1 else (number, i)
-                indices = [self._at(index, self._results, place) for index in store.indices]
-                yield tirx.BufferStore(store.buffer, value, indices)
+                yield tirx.BufferStore(store.buffer, value, _at(indices, self._results, place))
 
     def _bind(self, value: Expression) -> Expression:
         self._bound.append(bound("held", value))
@@ -107,19 +106,23 @@ class _Transform:
         bound, self._bound = self._bound, []
         return bound
 
-    def _at(self, value: Expression, loops: Sequence[Any], places: Sequence[int]) -> Expression:
-        """An expression of the block's axes, where loops are at such turns."""
-        numbers = [constant(place, "int32") for place in places]
-        values = substitute(self._realize.iter_values, [loop.loop_var for loop in loops], numbers)
-        (found,) = substitute([value], [each.var for each in self._realize.block.iter_vars], values)
-        return found
+    def _in_loops(self, values: Sequence[Expression]) -> list[Expression]:
+        """Expressions of the block's axes as ones of the loops around it."""
+        return substitute(values, [each.var for each in self._realize.block.iter_vars], self._realize.iter_values)
 
     def _written(self) -> Any:
         """The region of all results."""
         store, loops = self._realize.block.body, [*self._results, self._lane]
         ends = [int(loop.extent) - 1 for loop in loops]
-        first, last = ([self._at(i, loops, turns) for i in store.indices] for turns in ([0] * len(loops), ends))
+        indices = self._in_loops(store.indices)
+        first, last = (_at(indices, loops, turns) for turns in ([0] * len(loops), ends))
         analyzer = sym.Analyzer()
         lengths = [int(analyzer.simplify(b - a)) + 1 for a, b in zip(first, last, strict=True)]
         ranges = [ir.Range.from_min_extent(a, length) for a, length in zip(first, lengths, strict=True)]
         return tirx.BufferRegion(store.buffer, ranges)
+
+
+def _at(values: Sequence[Expression], loops: Sequence[Any], places: Sequence[int]) -> list[Expression]:
+    """Expressions of loops where these are at such turns."""
+    numbers = [constant(place, "int32") for place in places]
+    return substitute(values, [loop.loop_var for loop in loops], numbers)
