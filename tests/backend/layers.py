@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from compiled import Bundle
 
-from mrt.symbol import Symbol
+from mrt.backend.lowering.plan_calls import plan_calls
+from mrt.backend.machine import Machine
+from mrt.symbol import Graph, Symbol
 
 TARGETS: dict[str, dict[str, Any]] = {
     cpu: {"kind": "llvm", "mcpu": cpu}
@@ -149,3 +151,10 @@ def normalized(layers: Layers, data: Symbol) -> list[Symbol]:
         )
         for n in (900, -700)
     ]
+
+
+def kernel_texts(graph: Graph, mcpu: str = "icelake-server") -> list[str]:
+    """The text of each function that a graph calls, for one core of a CPU."""
+    machine, made = Machine.of({"mcpu": mcpu, "threads": 1}), dict[Any, str]()
+    plan = plan_calls(graph, machine, lambda key, name, make: made.setdefault(key, name), {}, {})
+    return [call.lowered.function(machine).script(show_meta=False) for call in plan.calls if call.lowered]

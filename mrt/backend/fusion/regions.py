@@ -125,7 +125,7 @@ def walked_as_one(region: Region) -> int:
     least = len(output.shape)
     for symbol in region.symbols:
         kind = kind_of(symbol)
-        if kind in (Kind.OTHER, Kind.REDUCTION, Kind.STEPS):
+        if kind in (Kind.OTHER, Kind.GATHER, Kind.REDUCTION, Kind.STEPS):
             return 1
         if kind is Kind.ELEMENTWISE:
             for source in symbol.inputs:

@@ -17,6 +17,9 @@ MOST_VECTORS = 5
 """Of sums of a reduction that are in registers at once: those of int32 fill ten of AVX2's sixteen."""
 WHOLE_VECTORS = "mrt.whole_vectors"
 """The attribute of operators with instructions for vectors that LLVM would not find: of how many lanes at least."""
+LEAST_PART, LEAST_PIECE = 8, 16
+"""Channels that are worth vectors of their own, and elements of a row that are worth a loop of their own, where they
+come from one tensor and others from another."""
 LONG_PART = 1 << 15
 """Elements of a single row that a thread does at a time."""
 
@@ -51,12 +54,14 @@ def schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
         parallelize(plan, rows or [row])
         return
     vectors = []
-    width = _vector(plan, block) if length % _vector(plan, block) == 0 else VECTOR
+    width = math.gcd(_vector(plan, block), _between_limits(plan.get(block)))
+    if length % width or width < LEAST_PART:
+        width = VECTOR
     if length % width == 0:
         vector, channel = plan.split(channel, [None, width])
         vectors = [vector]
     *rows, row = positions
-    if length <= 2 * VECTOR or length % VECTOR == 0:
+    if vectors or length <= 2 * VECTOR:
         plan.vectorize(channel)
     plan.reorder(*rows, *vectors, row, channel)
     parallelize(plan, [*rows, *vectors] or [row])
@@ -80,11 +85,27 @@ def schedule_map(plan: Any, block: Any, inner: int) -> None:
         part = _part(extent(plan, last))
         rest, last = plan.split(last, [None, part])
         outer = [rest]
+    piece = math.gcd(_between_limits(plan.get(block)), extent(plan, last))
+    if LEAST_PIECE <= piece < extent(plan, last):
+        # What is read is one tensor for all of a piece, which LLVM then makes vectors of.
+        last = plan.split(last, [None, piece])[1]
     width = math.gcd(_vector(plan, block), extent(plan, last))
     if width >= _whole_vectors(plan.get(block).body.value) > 0:
         # Of anything else LLVM makes vectors by itself.
         plan.vectorize(plan.split(last, [None, width])[1])
     parallelize(plan, outer)
+
+
+def _between_limits(block: Any) -> int:
+    """The greatest common divisor of what a block compares its last axis with, as a Concat does; 0 if it does not."""
+    last, found = block.iter_vars[-1].var, 0
+    waiting = [block.body.value] if isinstance(block.body, tirx.BufferStore) else []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, tirx.LT) and value.a.same_as(last) and isinstance(value.b, tirx.IntImm):
+            found = math.gcd(found, int(value.b))
+        waiting += operands(value)
+    return found
 
 
 def _whole_vectors(value: Any) -> int:

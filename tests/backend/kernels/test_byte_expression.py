@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from layers import ENDINGS, Layers
+from layers import ENDINGS, Layers, kernel_texts
 
-from mrt.backend.lowering.plan_calls import plan_calls
-from mrt.backend.machine import Machine
-from mrt.symbol import Graph, Runner
+from mrt.symbol import Runner
 
 SHAPES: list[tuple[tuple[int, ...], int, int]] = [
     ((1, 16, 7, 7), 48, 1),
@@ -51,14 +49,7 @@ def test_they_are_on_this_machine(ending: str) -> None:
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_four_vectors_are_stored_at_once(ending: str) -> None:
     graph = stored_as_bytes(ending, [((1, 64, 8, 8), 64, 1)]).graph()
-    (text,) = [each for each in kernels(graph) if "pack" in each and "uint8" in each and "packed_store" in each]
+    (text,) = [each for each in kernel_texts(graph) if "pack" in each and "uint8" in each and "packed_store" in each]
     assert ("packuswb" in text) is ("relu" in ending)
     assert ("packsswb" in text) is ("relu" not in ending)
     assert ("mrt_lookup" in text) is ("table" in ending)
-
-
-def kernels(graph: Graph) -> list[str]:
-    """The text of the functions of a graph."""
-    machine, made = Machine.of({"mcpu": "icelake-server", "threads": 1}), dict[Any, str]()
-    plan = plan_calls(graph, machine, lambda key, name, make: made.setdefault(key, name), {}, {})
-    return [call.lowered.function(machine).script(show_meta=False) for call in plan.calls if call.lowered]

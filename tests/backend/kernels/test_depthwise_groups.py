@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from layers import ENDINGS, Layers
+from layers import ENDINGS, Layers, kernel_texts
 
 from mrt.backend import TvmRunner
 from mrt.backend.kernels.x86.avx512.byte_expression import COUNT
 from mrt.backend.kernels.x86.depthwise_strip import PERMUTE, turned
-from mrt.backend.lowering.plan_calls import plan_calls
-from mrt.backend.machine import Machine
-from mrt.symbol import Graph, Runner
+from mrt.symbol import Runner
 
 ENDS = {"uint8": (0, 255), "int8": (-128, 127)}
 """Of the ranges of data."""
@@ -51,13 +49,6 @@ def stored_as_bytes(dtype: str, weights: tuple[int, ...], shapes: Any = SHAPES, 
     return layers
 
 
-def kernels(graph: Graph, mcpu: str) -> list[str]:
-    """The text of the functions of a graph."""
-    machine, made = Machine.of({"mcpu": mcpu, "threads": 1}), dict[Any, str]()
-    plan = plan_calls(graph, machine, lambda key, name, make: made.setdefault(key, name), {}, {})
-    return [call.lowered.function(machine).script(show_meta=False) for call in plan.calls if call.lowered]
-
-
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("dtype", ENDS)
@@ -86,7 +77,7 @@ def test_bytes_of_every_kind_are_on_this_machine(ending: str) -> None:
 def test_no_byte_of_a_group_is_permuted(channels: int, weights: str) -> None:
     shapes = [((1, channels, 10, 10), (3, 3), {})]
     graph = stored_as_bytes("uint8", WEIGHTS[weights], shapes).graph()
-    (text,) = [each for each in kernels(graph, "icelake-server") if 'sblock("columns")' in each]
+    (text,) = [each for each in kernel_texts(graph) if 'sblock("columns")' in each]
     assert f"uint8x{COUNT}" in text and PERMUTE not in text
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
 from compiled import Bundle
+from layers import Layers, kernel_texts
 from networks import IntegerNetwork
 from tvm import tirx
 
@@ -114,3 +116,40 @@ def test_passes_on_functions_are_held_to_what_they_ensure() -> None:
     assert run_in_order(root, (Renamed(),)) == BaseResult(root)
     with pytest.raises(GraphError, match="pass renamed: no kept left does not hold: kept"):
         run_in_order(with_root(root, loop), (Renamed(),))
+
+
+def joined(shapes: Sequence[tuple[int, ...]], dim: int, reads: bool) -> Layers:
+    """A Concat of parts that are copied, and where it is read by a convolution, one whose channels are innermost."""
+    layers = Layers()
+    parts = [layers.input(layers.integers(shape, "int8")) for shape in shapes]
+    if not reads:
+        layers.add("Concat", *parts, dim=dim)
+        return layers
+    halves = [layers.requantized(layers.convolution(part, part.shape[1], (1, 1)), "int8") for part in parts]
+    whole = layers.hidden("Concat", *halves, dim=dim)
+    layers.finish(layers.convolution(whole, 8, (1, 1)))
+    for half in halves:
+        layers.add("relu", half)
+    return layers
+
+
+def test_rows_that_are_joined_are_walked_in_pieces_of_one_part() -> None:
+    layers = joined([(1, 3, 1600), (1, 3, 400), (1, 3, 100)], 2, reads=False)
+    layers.check()
+    (text,) = kernel_texts(layers.graph())
+    assert "T.grid(1, 3, 21, 100)" in text
+
+
+def test_channels_that_are_joined_are_vectors_of_one_part() -> None:
+    layers = joined([(1, 24, 6, 6), (1, 24, 6, 6), (1, 40, 6, 6)], 1, reads=True)
+    layers.check()
+    (text,) = [each for each in kernel_texts(layers.graph()) if "if_then_else" in each]
+    assert "T.vectorized(8)" in text
+
+
+def test_what_is_cut_out_is_walked_without_divisions() -> None:
+    layers = Layers()
+    layers.add("slice", layers.input(layers.integers((1, 3, 8, 10), "int8")), begin=(0, 0, 1, 0), end=(1, 3, 7, 9))
+    layers.check()
+    (text,) = kernel_texts(layers.graph())
+    assert "T.grid(1, 3, 6, 9)" in text
