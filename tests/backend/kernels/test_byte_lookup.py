@@ -10,6 +10,7 @@ import tvm
 from tvm import s_tir, te, tirx
 
 from mrt.backend.kernels.generic.byte_lookup import LOOKUPS, ByteLookup, byte_lookup, table_of_bytes
+from mrt.backend.link.plain_text import plain_text
 from mrt.backend.machine import Machine
 
 COUNT = 768
@@ -53,6 +54,12 @@ def test_vectors_are_looked_up_whole(cpu: str) -> None:
 
 def test_machines_without_such_instructions_read_entries_one_by_one() -> None:
     assert byte_lookup(Machine.of({"mcpu": "x86-64", "mtriple": "x86_64-linux-gnu"})) is None
+
+
+@pytest.mark.parametrize("look_up", LOOKUPS, ids=lambda each: each.operator)
+def test_kernels_with_tables_are_known_again(look_up: ByteLookup) -> None:
+    """By the cache, which knows a function by plain data of what it is made of."""
+    assert plain_text((look_up,)) is not None
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

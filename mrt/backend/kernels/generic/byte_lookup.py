@@ -6,6 +6,7 @@ pick of one row of 16 bytes at a time.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from mrt.symbol import Array
 
 ENTRIES, ROW = 256, 16
 """Of a table: one for each byte; of a row of it."""
+VPERMI2B = "llvm.x86.avx512.vpermi2var.qi.512"
 READS_STATE = 2
 """tvm::tirx::CallEffectKind::kReadState."""
 Entries = Callable[[int, int], Expression]
@@ -28,25 +30,29 @@ Entries = Callable[[int, int], Expression]
 
 
 @dataclass(frozen=True)
-class ByteLookup:
+class ByteLookup(ABC):
     """Instructions that look up `lanes` bytes at once.
 
     operator: what TVM calls them. features: of the machine. least: how many places pay; fewer are read one by one.
-    found: (entries of the table, places) -> the entries at these, of `lanes` places.
+    As a form of parameters it is plain data.
     """
 
     operator: str
     features: tuple[str, ...]
     lanes: int
     least: int
-    found: Callable[[Entries, Expression], Expression]
+
+    @abstractmethod
+    def found(self, entries: Entries, places: Expression) -> Expression:
+        """The entries at `lanes` places."""
 
     def __call__(self, table: Tensor, place: Expression) -> Expression:
-        """table[place], of a TE tensor of 256 bytes and a byte; what TVM would take apart for a vector stays whole."""
+        """table[place] of what `table_of_bytes` gives; what TVM would take apart for a vector of places stays whole."""
         start = tirx.call_intrin("handle", "tirx.address_of", table(constant(0, "int32")))
         return tirx.call_intrin("uint8", self.operator, start, place)
 
     def lowered(self, call: Any) -> Expression:
+        """What TVM puts in the place of a call, whose places are a byte or a vector of any number of them."""
         start, places = call.args
         (load,) = (start.value if isinstance(start, tirx.Broadcast) else start).args
         count = int(dtype_of(places).removeprefix("uint8").removeprefix("x") or 1)
@@ -97,24 +103,31 @@ def _is_upper(places: Expression) -> Expression:
     return tirx.reinterpret(f"int8x{lanes}", places) < tirx.Broadcast(constant(0, "int8"), lanes)
 
 
-def _permuted(entries: Entries, places: Expression) -> Expression:
+@dataclass(frozen=True)
+class Permuted(ByteLookup):
     """By vpermi2b, which picks of 128 bytes by the lower 7 bits of each place."""
-    lower, upper = (
-        llvm_call("uint8x64", "llvm.x86.avx512.vpermi2var.qi.512", entries(first, 64), places, entries(first + 64, 64))
-        for first in (0, ENTRIES // 2)
-    )
-    return tirx.Select(_is_upper(places), upper, lower)
+
+    def found(self, entries: Entries, places: Expression) -> Expression:
+        lower, upper = (
+            llvm_call("uint8x64", VPERMI2B, entries(first, 64), places, entries(first + 64, 64))
+            for first in (0, ENTRIES // 2)
+        )
+        return tirx.Select(_is_upper(places), upper, lower)
 
 
-def _shuffled(shuffle: str, lanes: int) -> Callable[[Entries, Expression], Expression]:
+@dataclass(frozen=True)
+class Shuffled(ByteLookup):
     """By pshufb, which picks of 16 bytes by the lower 4 bits of each place, and 0 where the place is negative.
 
     Of a place x of a half, x - 16 k is negative from the first row k on that begins behind x: so the rows up to that
     of x are picked from, and the exclusive or of their differences is the entry. Places of the other half are negative.
+    instruction: LLVM's name of pshufb for so many lanes.
     """
-    signed = f"int8x{lanes}"
 
-    def found(entries: Entries, places: Expression) -> Expression:
+    instruction: str
+
+    def found(self, entries: Entries, places: Expression) -> Expression:
+        lanes, signed = self.lanes, f"int8x{self.lanes}"
         halves = places, places ^ tirx.Broadcast(constant(ENTRIES // 2, "uint8"), lanes)
         made: Expression = None
         for number in range(ENTRIES // ROW):
@@ -123,16 +136,14 @@ def _shuffled(shuffle: str, lanes: int) -> Callable[[Entries, Expression], Expre
             place = tirx.reinterpret(signed, halves[half])
             if before:
                 place = llvm_call(signed, "llvm.ssub.sat", place, tirx.Broadcast(constant(before, "int8"), lanes))
-            picked = llvm_call(f"uint8x{lanes}", shuffle, row, place)
+            picked = llvm_call(f"uint8x{lanes}", self.instruction, row, place)
             made = picked if made is None else made ^ picked
         return made
 
-    return found
 
-
-VBMI = ByteLookup("tirx.mrt_lookup_vbmi", ("avx512vbmi", "avx512bw"), 64, 8, _permuted)
-AVX512 = ByteLookup("tirx.mrt_lookup_avx512", ("avx512bw",), 64, 16, _shuffled("llvm.x86.avx512.pshuf.b.512", 64))
-AVX2 = ByteLookup("tirx.mrt_lookup_avx2", ("avx2",), 32, 16, _shuffled("llvm.x86.avx2.pshuf.b", 32))
+VBMI = Permuted("tirx.mrt_lookup_vbmi", ("avx512vbmi", "avx512bw"), 64, 8)
+AVX512 = Shuffled("tirx.mrt_lookup_avx512", ("avx512bw",), 64, 16, "llvm.x86.avx512.pshuf.b.512")
+AVX2 = Shuffled("tirx.mrt_lookup_avx2", ("avx2",), 32, 16, "llvm.x86.avx2.pshuf.b")
 LOOKUPS = (VBMI, AVX512, AVX2)
 """The best first."""
 
