@@ -19,6 +19,7 @@ from tvm.tirx.op import address_of
 from mrt.backend.kernels.dot_instructions import dots_of
 from mrt.backend.kernels.x86.vnni.dots import VPDPBUSD_512
 from mrt.backend.machine import Machine
+from mrt.backend.tir.expressions import llvm_call
 
 ACCUMULATORS, LANES, DOT_PRODUCTS = 12, 16, 64
 """Enough sums for two instructions at a time with four cycles each; products of one vpdpbusd of 512 bits."""
@@ -88,11 +89,7 @@ def _vector_loop(instruction: str, dtype: str = "int32") -> Any:
         else:
             factor = tirx.Broadcast(tirx.const(0.5, dtype), LANES)
         held = tirx.BufferLoad(memory, place)
-        body.append(
-            tirx.BufferStore(
-                memory, tirx.call_llvm_pure_intrin(f"{dtype}x16", instruction, held, factor, factor), place
-            )
-        )
+        body.append(tirx.BufferStore(memory, llvm_call(f"{dtype}x{LANES}", instruction, held, factor, factor), place))
     return _repeated(memory, body, VECTOR_STEPS)
 
 

@@ -14,7 +14,7 @@ from mrt.backend.te.reciprocal import reciprocal_of
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.rounding import Rounding, choose_rounding, half_of
 from mrt.backend.te.stages import elementwise
-from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, llvm_call
 from mrt.backend.tir.expressions import cast as to
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.integer import Cast, Dequantize, LeftShift, Quantize, RightShift
@@ -187,7 +187,7 @@ def _quotient(x: Expression, scale: Expression, low: Expression | None = None) -
     """x / scale, or its equal by the two factors of `reciprocal_of`."""
     if low is None:
         return x / scale.astype("float32")
-    return tirx.call_llvm_pure_intrin("float32", "llvm.fma", x, scale, x * low)
+    return llvm_call("float32", "llvm.fma", x, scale, x * low)
 
 
 @compute(Dequantize, kind=Kind.ELEMENTWISE)

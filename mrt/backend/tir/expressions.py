@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tvm import ir, sym, tirx
@@ -134,6 +134,11 @@ def llvm_call(dtype: str, name: str, *arguments: Expression) -> Expression:
     """The call of an intrinsic of LLVM that has no effect. TVM's own function looks into each argument for long."""
     number = constant(codegen.llvm_lookup_intrinsic_id(name), "int32")
     return ir.Call(ir.Op.get("tirx.call_llvm_pure_intrin"), [number, *arguments], ret_ty=dtype)
+
+
+def shuffled(vectors: Sequence[Expression], places: Iterable[int]) -> Expression:
+    """The elements at some places of vectors that follow each other."""
+    return tirx.Shuffle(vectors, [constant(place, "int32") for place in places])
 
 
 def substitute(

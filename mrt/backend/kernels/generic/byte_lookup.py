@@ -7,7 +7,7 @@ pick of one row of 16 bytes at a time.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.elementwise import WHOLE_VECTORS
-from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of, llvm_call
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of, llvm_call, shuffled
 from mrt.symbol import Array
 
 ENTRIES, ROW = 256, 16
@@ -55,7 +55,7 @@ class ByteLookup(ABC):
         """What TVM puts in the place of a call, whose places are a byte or a vector of any number of them."""
         start, places = call.args
         (load,) = (start.value if isinstance(start, tirx.Broadcast) else start).args
-        count = int(dtype_of(places).removeprefix("uint8").removeprefix("x") or 1)
+        count = int(places.ty.dtype.lanes)
         if count < self.least or (count > self.lanes and count % self.lanes):
             return tirx.BufferLoad(load.source, [places.astype(dtype_of(places).replace("uint8", "int32"))])
 
@@ -68,10 +68,10 @@ class ByteLookup(ABC):
         if count == self.lanes:
             return self.found(entries, places)
         if count < self.lanes:
-            wide = _picked([places] * -(-self.lanes // count), range(self.lanes))
-            return _picked([bind(wide, lambda held: self.found(entries, held))], range(count))
-        parts = [_picked([places], range(first, first + self.lanes)) for first in range(0, count, self.lanes)]
-        return _picked([bind(part, lambda held: self.found(entries, held)) for part in parts], range(count))
+            wide = shuffled([places] * -(-self.lanes // count), range(self.lanes))
+            return shuffled([bind(wide, lambda held: self.found(entries, held))], range(count))
+        parts = [shuffled([places], range(first, first + self.lanes)) for first in range(0, count, self.lanes)]
+        return shuffled([bind(part, lambda held: self.found(entries, held)) for part in parts], range(count))
 
 
 def byte_lookup(machine: Machine) -> ByteLookup | None:
@@ -90,11 +90,6 @@ def table_of_bytes(table: Array, offset: int, dtype: str) -> Array:
     halves = plain.reshape(2, -1, ROW)
     before = np.concatenate([np.zeros_like(halves[:, :1]), halves[:, :-1]], axis=1)
     return np.concatenate([plain, (halves ^ before).ravel()])
-
-
-def _picked(vectors: Sequence[Expression], lanes: range) -> Expression:
-    """Some of the lanes of vectors, one behind the other."""
-    return tirx.Shuffle(vectors, [constant(lane, "int32") for lane in lanes])
 
 
 def _is_upper(places: Expression) -> Expression:
@@ -132,7 +127,7 @@ class Shuffled(ByteLookup):
         made: Expression = None
         for number in range(ENTRIES // ROW):
             half, before = divmod(number * ROW, ENTRIES // 2)
-            row = _picked([entries(ENTRIES + number * ROW, ROW)] * (lanes // ROW), range(lanes))
+            row = shuffled([entries(ENTRIES + number * ROW, ROW)] * (lanes // ROW), range(lanes))
             place = tirx.reinterpret(signed, halves[half])
             if before:
                 place = llvm_call(signed, "llvm.ssub.sat", place, tirx.Broadcast(constant(before, "int8"), lanes))

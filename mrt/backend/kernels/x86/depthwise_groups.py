@@ -15,11 +15,11 @@ from tvm import ir, s_tir, sym, tirx
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, statement_block, without_marks
 from mrt.backend.kernels.x86.avx512.multiply_high import LANES
 from mrt.backend.kernels.x86.avx512.packed_store import PackedTile
-from mrt.backend.kernels.x86.avx512.requantize_int16 import TURN, picked
-from mrt.backend.kernels.x86.depthwise_strip import BYTES, GROUP, Place, Strip, beginning, shuffled, turned
+from mrt.backend.kernels.x86.avx512.requantize_int16 import TURN
+from mrt.backend.kernels.x86.depthwise_strip import BYTES, GROUP, Place, Strip, beginning, turned
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
+from mrt.backend.tir.expressions import Expression, constant, ravel, shuffled, substitute
 from mrt.backend.tir.statements import bound, loop_around, plain_block, sequence, serial, vectorized
 from mrt.symbol.passes import Property
 
@@ -236,7 +236,7 @@ class _GroupTile(_BlockTile):
             places = places[:1]
         each = count // len(places)
         for number, place in enumerate(places):
-            value = picked(joined, range(number * each, (number + 1) * each)) if len(places) > 1 else joined
+            value = shuffled([joined], range(number * each, (number + 1) * each)) if len(places) > 1 else joined
             yield tirx.BufferStore(self._store.buffer, value, self._run(self._store.indices, place, each))
 
     def _factor(self, value: Expression, place: Place) -> Expression:

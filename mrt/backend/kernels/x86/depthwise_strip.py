@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -17,7 +17,7 @@ from mrt.backend.kernels.x86.avx2 import dots as avx2
 from mrt.backend.kernels.x86.avx512 import dots as avx512
 from mrt.backend.kernels.x86.vnni import dots as vnni
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import Expression, constant, llvm_call, substitute
+from mrt.backend.tir.expressions import Expression, constant, llvm_call, shuffled, substitute
 from mrt.backend.tir.statements import bound, vectorized
 from mrt.symbol.passes import Property
 
@@ -322,8 +322,3 @@ class Strip(Columns):
 def beginning(loops: Sequence[Any], realize: Any) -> list[Expression]:
     """The index of a block's axes where the loops around it begin."""
     return substitute(realize.iter_values, [loop.loop_var for loop in loops], [constant(0, "int32")] * len(loops))
-
-
-def shuffled(vectors: Sequence[Expression], places: Iterable[int]) -> Expression:
-    """The elements at some places of vectors that follow each other."""
-    return tirx.Shuffle(vectors, [constant(place, "int32") for place in places])

@@ -7,16 +7,15 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
+from mrt.backend.kernels.generic.byte_lookup import READS_STATE
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import PICKS
 from mrt.backend.schedule.elementwise import WHOLE_VECTORS
-from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, llvm_call, shuffled
 
 OPERATOR = "tirx.mrt_lookup"
 LANES = 16
 GATHER = "llvm.x86.avx512.mask.gather.dpi.512"
-READS_STATE = 2
-"""tvm::tirx::CallEffectKind::kReadState."""
 
 
 def gathers(machine: Machine) -> bool:
@@ -33,28 +32,24 @@ def looked_up(table: Tensor, place: Expression) -> Expression:
 def _lowered(call: Any) -> Expression:
     start, places = call.args
     start = start.value if isinstance(start, tirx.Broadcast) else start
-    lanes = _lanes(places)
+    lanes = int(places.ty.dtype.lanes)
     if lanes % LANES:
         (load,) = start.args
         return tirx.BufferLoad(load.source, [places])
     if lanes == LANES:
         return _gathered(start, places)
     # Loops over narrower integers have more lanes: read one by one, their elements are what LLVM optimizes longest.
-    parts = [list(range(first, first + LANES)) for first in range(0, lanes, LANES)]
+    parts = [range(first, first + LANES) for first in range(0, lanes, LANES)]
 
     def gathered(held: Expression) -> Expression:
-        return tirx.Shuffle([_gathered(start, tirx.Shuffle([held], part)) for part in parts], list(range(lanes)))
+        return shuffled([_gathered(start, shuffled([held], part)) for part in parts], range(lanes))
 
     return bind(places, gathered)
 
 
 def _gathered(start: Expression, places: Expression) -> Expression:
     none, all_lanes = (tirx.Broadcast(value, LANES) for value in (constant(0, "int32"), constant(True, "bool")))
-    return tirx.call_llvm_pure_intrin(f"int32x{LANES}", GATHER, none, start, places, all_lanes, constant(4, "int32"))
-
-
-def _lanes(places: Expression) -> int:
-    return int(dtype_of(places).removeprefix("int32").removeprefix("x") or 1)
+    return llvm_call(f"int32x{LANES}", GATHER, none, start, places, all_lanes, constant(4, "int32"))
 
 
 ir.register_op_attr(OPERATOR, "TVectorizable", True)

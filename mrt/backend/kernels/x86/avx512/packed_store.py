@@ -20,12 +20,11 @@ from mrt.backend.kernels.x86.avx512.requantize_int16 import (
     OPERATOR,
     TURN,
     multiply_high_pair,
-    picked,
     requantize_pair,
 )
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
+from mrt.backend.tir.expressions import Expression, constant, dtype_of, shuffled, substitute
 from mrt.backend.tir.statements import bound
 from mrt.symbol.passes import Property
 
@@ -146,7 +145,7 @@ class PackedTile:
 
     def _bytes(self, joined: Expression, turns: Sequence[int], place: Place) -> Any:
         """Stores what begins at the turns of a vector of bytes."""
-        value = picked(joined, [turn + i for turn in turns for i in range(TURN)])
+        value = shuffled([joined], [turn + i for turn in turns for i in range(TURN)])
         at = self._run(self._store.indices, place, TURN * len(turns))
         store = tirx.BufferStore(self._store.buffer, value, at)
         if not self._is_guarded:
@@ -186,11 +185,10 @@ class PackedTile:
         """What serves two vectors, as their int16s lie."""
         turns = [start + i for at in range(0, VECTOR, TURN) for start in (at, VECTOR + at) for i in range(TURN)]
 
-        def shuffled() -> Expression:
-            vectors = [self._vector(value, place) for place in (first, second)]
-            return tirx.Shuffle(vectors, [constant(turn, "int32") for turn in turns])
+        def interleaved() -> Expression:
+            return shuffled([self._vector(value, place) for place in (first, second)], turns)
 
-        return self._once(value, (first, second), shuffled)
+        return self._once(value, (first, second), interleaved)
 
     def _once(self, value: Expression, places: Sequence[Place], make: Callable[[], Expression]) -> Expression:
         """What `make` makes of an element at some places: once for all positions, unless it depends on these."""

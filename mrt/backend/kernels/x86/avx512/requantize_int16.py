@@ -7,7 +7,7 @@ of x, in 32 bits, and is clipped by the same instruction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import ir, tirx
@@ -23,7 +23,7 @@ from mrt.backend.kernels.x86.avx512.multiply_high import (
 )
 from mrt.backend.kernels.x86.vnni.dots import AVX512_VNNI, VPDPWSSD_512
 from mrt.backend.machine import Machine
-from mrt.backend.tir.expressions import Expression, constant, dtype_of, llvm_call
+from mrt.backend.tir.expressions import Expression, constant, dtype_of, llvm_call, shuffled
 
 OPERATOR, PRODUCT = "tirx.mrt_requantize_int16", "tirx.mrt_multiply_high_int16"
 PACK, PACK_SIGNED = "llvm.x86.avx512.packusdw.512", "llvm.x86.avx512.packssdw.512"
@@ -75,7 +75,7 @@ def requantize_pair(
     late = len(factors[0]) > 1
     given = [_high_halves(x, *own) for x, own in zip(vectors, factors, strict=True)] if late else vectors
     packed = llvm_call(f"uint16x{LANES}", PACK, *given)
-    packed = packed if interleaved else picked(packed, TURNS)
+    packed = packed if interleaved else shuffled([packed], TURNS)
     if not late:
         packed = llvm_call(dtype_of(packed), INSTRUCTIONS[dtype_of(packed)], packed, factors[0][0])
     return (packed + half) >> left
@@ -85,11 +85,6 @@ def multiply_high_pair(vectors: Sequence[Expression], factors: Sequence[Sequence
     """x · f / 2^16 of two vectors of int32, int16s as PACK_SIGNED puts them. factors: those of each vector."""
     upper = [_high_halves(x, *own) for x, own in zip(vectors, factors, strict=True)]
     return llvm_call(f"int16x{LANES}", PACK_SIGNED, *upper)
-
-
-def picked(vector: Expression, places: Iterable[int]) -> Expression:
-    """The elements of a vector at some places."""
-    return tirx.Shuffle([vector], [constant(place, "int32") for place in places])
 
 
 def _high_halves(x: Expression, lower: Expression, upper: Expression) -> Expression:
@@ -134,8 +129,7 @@ def _lowered_product(call: Any) -> Expression:
         return _high_half(x, *factors).astype(dtype_of(call))
 
     def halves(x: Expression, *factors: Expression) -> Expression:
-        own = [[picked(each, places) for each in factors] for places in HALVES]
-        return picked(multiply_high_pair([picked(x, places) for places in HALVES], own), TURNS)
+        return shuffled([multiply_high_pair(_halves(x), _halves_of_each(factors))], TURNS)
 
     return _with_each(call.args, halves)
 
@@ -145,10 +139,19 @@ def _lowered(call: Any) -> Expression:
         return _by_arithmetic(*call.args)
 
     def pair(x: Expression, half: Expression, left: Expression, *factors: Expression) -> Expression:
-        own = [factors] * 2 if len(factors) == 1 else [[picked(each, places) for each in factors] for places in HALVES]
-        return requantize_pair([picked(x, places) for places in HALVES], half, left, own, interleaved=False)
+        own = [factors] * 2 if len(factors) == 1 else _halves_of_each(factors)
+        return requantize_pair(_halves(x), half, left, own, interleaved=False)
 
     return _with_each(call.args, pair)
+
+
+def _halves(vector: Expression) -> list[Expression]:
+    return [shuffled([vector], places) for places in HALVES]
+
+
+def _halves_of_each(vectors: Sequence[Expression]) -> list[list[Expression]]:
+    """The lower halves of vectors, and the upper ones."""
+    return [[shuffled([each], places) for each in vectors] for places in HALVES]
 
 
 def _with_each(values: Sequence[Expression], body: Callable[..., Expression]) -> Expression:
