@@ -144,10 +144,11 @@ def _clipped(value: Expression) -> tuple[Expression, int, int] | None:
             value = value.a
         else:
             return None
-    lowest = max([0, *low] if dtype_of(value) == "uint16" else low, default=None)
-    if len(calls) != 1 or lowest is None or not high:
-        return None
-    return value, lowest, min(high)
+    if dtype_of(value) == "uint16":
+        low.append(0)
+        if not value.same_as(calls[0]):
+            return None  # The call gives less than 2^15, as PACKS need it; what is made of it may give more.
+    return (value, max(low), min(high)) if len(calls) == 1 and low and high else None
 
 
 def _is_clip(value: Expression) -> bool:
