@@ -39,7 +39,8 @@ class Maker:
 def make_network(folder: Path, name: str, spread: float) -> None:
     """A seeded network, the samples that calibrate it and those that it is compared on."""
     import onnx
-    from seeded_networks import NETWORKS, input_shape, samples
+    from network_builder import samples
+    from seeded_networks import NETWORKS, input_shape
 
     model = NETWORKS[name](spread)
     onnx.save(model, folder / NETWORK)
@@ -304,7 +305,9 @@ OF_MRT = ("numpy", "apache-tvm")
 OF_ORT, OF_NNCF = ("onnxruntime",), ("nncf", "openvino")
 HERE = Path(__file__).parent
 MAKERS = {
-    "network": Maker(make_network, ("onnx",), ("numpy", "onnx"), (HERE / "seeded_networks.py",)),
+    "network": Maker(
+        make_network, ("onnx",), ("numpy", "onnx"), (HERE / "seeded_networks.py", HERE / "network_builder.py")
+    ),
     "mrt-model": Maker(quantize_with_mrt, OWN, OF_MRT, MRT_SOURCES),
     "mrt-module": Maker(compile_with_mrt, OWN, ("apache-tvm",), MRT_SOURCES),
     "ort-int8": Maker(quantize_with_onnx_runtime, ("onnxruntime.quantization",), OF_ORT, ()),

@@ -76,7 +76,7 @@ def start_mrt_integer(module: str, threads: int, batch: int) -> Bind:
 
 def start_onnx_runtime(network: str, threads: int, batch: int) -> Bind:
     import onnxruntime
-    from seeded_networks import BATCH
+    from network_builder import BATCH
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads

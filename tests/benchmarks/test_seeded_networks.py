@@ -13,6 +13,7 @@ import pytest
 from loaded import load_benchmark
 
 seeded = load_benchmark("seeded_networks")
+building = load_benchmark("network_builder")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 OUTPUTS = {"resnet8": (10,), "resnet20": (10,), "kws_dscnn": (12,), "kwt1": (12,), "yolov8n": (144, 2100)}
@@ -48,7 +49,7 @@ def test_a_network_is_a_valid_model_of_any_batch(name: str) -> None:
     shape = SHAPES.get(name, (3, 224, 224))
     assert seeded.input_shape(model) == shape
     assert [entry.name for entry in (*model.graph.input, *model.graph.output)] == ["x", "y"]
-    x = seeded.samples(shape, 3, seed=4)
+    x = building.samples(shape, 3, seed=4)
     together = run(model, x)
     assert together.shape == (3, *OUTPUTS.get(name, (1000,)))
     alone = np.concatenate([run(model, sample[None]) for sample in x])
@@ -60,7 +61,7 @@ def test_a_network_is_a_valid_model_of_any_batch(name: str) -> None:
 def test_logits_of_the_probes_are_centred(name: str) -> None:
     """As they were while the network was built: its every operator means the same to ONNX Runtime."""
     model = network(name)
-    logits = run(model, seeded.samples(seeded.input_shape(model), seeded.PROBES, seed=0))
+    logits = run(model, building.samples(seeded.input_shape(model), building.PROBES, seed=0))
     np.testing.assert_allclose(logits.mean(0), 0, atol=2e-3 * np.abs(logits).max())
     if name != "squeezenet":  # whose last layer is a convolution
         assert np.square(logits).mean() == pytest.approx(1, rel=1e-2)
@@ -94,11 +95,11 @@ def test_networks_with_relu6_clip() -> None:
 
 
 def image(**options: Any) -> Any:
-    return seeded.Builder((3, 9, 8), 0, **options)
+    return building.Builder((3, 9, 8), 0, **options)
 
 
 def sequence() -> Any:
-    return seeded.Builder((5, 6), 0)
+    return building.Builder((5, 6), 0)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_a_layer_is_evaluated_as_onnx_runtime_does(builder: Callable[[], Any], l
 def test_channels_are_of_equal_width_or_spread() -> None:
     b = image()
     value = b.convolution(b.input, 64, 3).value
-    np.testing.assert_allclose(value.mean((0, 2, 3)), seeded.SHIFT, rtol=1e-3)
+    np.testing.assert_allclose(value.mean((0, 2, 3)), building.SHIFT, rtol=1e-3)
     np.testing.assert_allclose(value.std((0, 2, 3)), 1, rtol=1e-3)
     b = image(spread=16.0)
     widths = b.convolution(b.input, 64, 3).value.std((0, 2, 3))
@@ -139,10 +140,10 @@ def test_channels_are_of_equal_width_or_spread() -> None:
 
 
 def test_samples_are_seeded_and_neighbours_are_alike() -> None:
-    x = seeded.samples((3, 40, 50), 6, seed=1)
+    x = building.samples((3, 40, 50), 6, seed=1)
     assert x.shape == (6, 3, 40, 50) and x.dtype == np.float32
-    np.testing.assert_array_equal(x, seeded.samples((3, 40, 50), 6, seed=1))
-    assert np.abs(x - seeded.samples((3, 40, 50), 6, seed=2)).mean() > 0.5
+    np.testing.assert_array_equal(x, building.samples((3, 40, 50), 6, seed=1))
+    assert np.abs(x - building.samples((3, 40, 50), 6, seed=2)).mean() > 0.5
     assert abs(x.mean()) < 0.3 and 0.6 < x.var() < 1.4
     near = np.corrcoef(x[..., 1:].ravel(), x[..., :-1].ravel())[0, 1]
     assert near > 0.5 > np.corrcoef(x[0].ravel(), x[1].ravel())[0, 1]
