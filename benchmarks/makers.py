@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -111,11 +114,12 @@ def quantize_with_onnx_runtime(
         def get_next(self) -> Samples | None:
             return next(self._left, None)
 
-    processed = folder / "processed.onnx"
+    source, processed = (Path(network) / NETWORK).absolute(), (folder / "processed.onnx").absolute()
     try:
-        quant_pre_process(Path(network) / NETWORK, processed)
+        with _in_a_folder_of_its_own():
+            quant_pre_process(source, processed)
     except Exception:  # of many kinds, where its symbolic shapes stop at an operator; those of ONNX are enough
-        quant_pre_process(Path(network) / NETWORK, processed, skip_symbolic_shape=True)
+        quant_pre_process(source, processed, skip_symbolic_shape=True)
     quantization.quantize_static(
         processed,
         folder / NETWORK,
@@ -128,6 +132,18 @@ def quantize_with_onnx_runtime(
         extra_options={"ActivationSymmetric": symmetric},
     )
     processed.unlink()
+
+
+@contextmanager
+def _in_a_folder_of_its_own() -> Iterator[None]:
+    """What is written to the working folder is forgotten, as what ONNX Runtime leaves where symbolic shapes stop."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
 
 
 def quantize_with_nncf(
