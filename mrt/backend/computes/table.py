@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.kernels.generic.byte_lookup import ByteLookup, byte_lookup, table_of_bytes
 from mrt.backend.kernels.x86.avx512.lookup import gathers, looked_up
+from mrt.backend.kernels.x86.byte_lookup import ByteLookup, byte_lookup, table_of_bytes
 from mrt.backend.memory.storage import View
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.registry import Kind, compute

@@ -31,6 +31,14 @@ def bind(value: Expression, body: Callable[[Expression], Expression]) -> Express
     return tirx.Let(held, value, body(held))
 
 
+def bind_each(values: Sequence[Expression], body: Callable[..., Expression]) -> Expression:
+    """`bind` of several values."""
+    if not values:
+        return body()
+    first, *others = values
+    return bind(first, lambda held: bind_each(others, lambda *rest: body(held, *rest)))
+
+
 WITHIN = -DTYPE_RANGES["int32"][0]
 """int32 holds all integers of less magnitude."""
 _REACHES: Mapping[Any, Callable[[int, int], int]] = {

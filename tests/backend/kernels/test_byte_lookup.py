@@ -9,7 +9,7 @@ import pytest
 import tvm
 from tvm import s_tir, te, tirx
 
-from mrt.backend.kernels.generic.byte_lookup import LOOKUPS, ByteLookup, byte_lookup, table_of_bytes
+from mrt.backend.kernels.x86.byte_lookup import LOOKUPS, ByteLookup, byte_lookup, table_of_bytes
 from mrt.backend.link.plain_text import plain_text
 from mrt.backend.machine import Machine
 

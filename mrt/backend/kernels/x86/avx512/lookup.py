@@ -7,7 +7,7 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
-from mrt.backend.kernels.generic.byte_lookup import READS_STATE
+from mrt.backend.kernels.x86.byte_lookup import READS_STATE
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import PICKS
 from mrt.backend.schedule.elementwise import WHOLE_VECTORS

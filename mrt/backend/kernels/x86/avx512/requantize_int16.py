@@ -7,7 +7,7 @@ of x, in 32 bits, and is clipped by the same instruction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tvm import ir, tirx
@@ -23,7 +23,7 @@ from mrt.backend.kernels.x86.avx512.multiply_high import (
 )
 from mrt.backend.kernels.x86.vnni.dots import AVX512_VNNI, VPDPWSSD_512
 from mrt.backend.machine import Machine
-from mrt.backend.tir.expressions import Expression, constant, dtype_of, llvm_call, shuffled
+from mrt.backend.tir.expressions import Expression, bind_each, constant, dtype_of, llvm_call, shuffled
 
 OPERATOR, PRODUCT = "tirx.mrt_requantize_int16", "tirx.mrt_multiply_high_int16"
 PACK, PACK_SIGNED = "llvm.x86.avx512.packusdw.512", "llvm.x86.avx512.packssdw.512"
@@ -131,7 +131,7 @@ def _lowered_product(call: Any) -> Expression:
     def halves(x: Expression, *factors: Expression) -> Expression:
         return shuffled([multiply_high_pair(_halves(x), _halves_of_each(factors))], TURNS)
 
-    return _with_each(call.args, halves)
+    return bind_each(call.args, halves)
 
 
 def _lowered(call: Any) -> Expression:
@@ -142,7 +142,7 @@ def _lowered(call: Any) -> Expression:
         own = [factors] * 2 if len(factors) == 1 else _halves_of_each(factors)
         return requantize_pair(_halves(x), half, left, own, interleaved=False)
 
-    return _with_each(call.args, pair)
+    return bind_each(call.args, pair)
 
 
 def _halves(vector: Expression) -> list[Expression]:
@@ -152,15 +152,6 @@ def _halves(vector: Expression) -> list[Expression]:
 def _halves_of_each(vectors: Sequence[Expression]) -> list[list[Expression]]:
     """The lower halves of vectors, and the upper ones."""
     return [[shuffled([each], places) for each in vectors] for places in HALVES]
-
-
-def _with_each(values: Sequence[Expression], body: Callable[..., Expression]) -> Expression:
-    """`body` of variables that hold the values: it reads them several times, and they may be such operators."""
-    held = [tirx.Var("held", value.ty) for value in values]
-    made = body(*held)
-    for variable, value in zip(held, values, strict=True):
-        made = tirx.Let(variable, value, made)
-    return made
 
 
 for name, lower in ((OPERATOR, _lowered), (PRODUCT, _lowered_product)):
