@@ -84,7 +84,10 @@ def check_nothing_else(
     except UnicodeError as error:
         raise ModelFileError(f"{symbol_path} holds a name that is no text: {error}") from None
     # Layout alone may differ: a file that an editor indented otherwise says the same.
-    found, written = (indented_json(parse_json(text)).splitlines() for text in (symbols, again[0]))
+    try:
+        found, written = (indented_json(parse_json(text)).splitlines() for text in (symbols, again[0]))
+    except RecursionError:  # of what is nested less deeply than JSON's own reader takes
+        raise ModelFileError(f"{symbol_path}: it is nested too deeply") from None
     for line, other in zip_longest(found, written, fillvalue=""):
         if line != other:
             raise ModelFileError(

@@ -266,6 +266,16 @@ def test_a_file_nested_too_deeply_is_named(folder: Path, name: str) -> None:
         verify(folder)
 
 
+def test_a_graph_nested_as_deeply_as_its_reader_takes_is_named(folder: Path) -> None:
+    nested: list[object] = []
+    for _ in range(700):
+        nested = [nested]
+    edit_json(folder / "graph.json", lambda data: data.update(more=nested))
+    refresh_digests(folder)
+    with pytest.raises(VerificationError, match=r"graph\.json"):
+        verify(folder)
+
+
 def test_an_infinite_input_range_is_named(folder: Path) -> None:
     path = folder / "quantization.json"
     path.write_text(path.read_text().replace('"lo": -127', '"lo": -1e999', 1))
