@@ -12,7 +12,7 @@ from mrt.symbol import Symbol
 from mrt.symbol.operators.round_to_grid import RoundToGrid
 
 
-@compute(RoundToGrid, kind=Kind.OTHER)
+@compute(RoundToGrid, kind=Kind.ELEMENTWISE, random_access=(1,))
 def round_to_grid(symbol: Symbol[RoundToGrid], data: Tensor, grid: Tensor) -> View:
     """The definition in float32. The padding of channels in memory reads the grid of the last channel."""
     last = int(grid.shape[1]) - 1

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from compiled import Bundle
 
+from mrt.backend import TvmRunner
+from mrt.backend.fusion.regions import find_regions
 from mrt.symbol.operators.region import MAX_OPERATORS
 
 ANYWHERE = np.concatenate([np.linspace(-6, 6, 301), [-1e30, -100, -20, -1e-4, 0, 1e-4, 20, 80, 1e30]]).astype(
@@ -107,3 +109,48 @@ def test_regions_of_the_largest_size() -> None:
         wide = f"elemwise_mul(tanh({wide}), _plus_scalar({wide}, scalar=0.5))"
     bundle.add("elementwise_region", x, expression=wide)
     bundle.check(tolerance=1e-5)
+
+
+@pytest.mark.parametrize("channels", [5, 16])
+def test_short_regions_are_computed_with_what_they_read(channels: int) -> None:
+    """And those that repeat their input twice, or are no expression of one element, after it."""
+    bundle = Bundle()
+    x = bundle.input(bundle.floats(1, 3, 6, 7))
+    weight = bundle.parameter(bundle.floats(channels, 3, 3, 3))
+    functions = ("abs", "erf", "softsign", "silu", "hard_swish", "mish", "hard_sigmoid", "floor", "sign", "square")
+    short = [f"elemwise_mul({name}(x), _minus_scalar(x, scalar=0.5))" for name in functions]
+    short += [
+        "broadcast_div(x, _plus_scalar(exp(negative(x)), scalar=1))",
+        "elemwise_add(clip(x, a_min=-0.5, a_max=1.5), _maximum_scalar(relu(x), scalar=0.25))",
+        "elemwise_sub(_rminus_scalar(x, scalar=1), elemwise_mul(x, _mul_scalar(x, scalar=0.5)))",
+        "elemwise_mul(sigmoid(x), elemwise_add(sigmoid(x), x))",
+    ]
+    others = ["tanh(tanh(x))", "square(LeakyReLU(x, act_type=elu))"]
+    for expression in [*short, *others]:
+        product = bundle.hidden("Convolution", x, weight, kernel=(3, 3), num_filter=channels, no_bias=True)
+        region = bundle.hidden("elementwise_region", product, expression=expression)
+        bundle.add("_mul_scalar", region, scalar=0.5)
+    regions = find_regions(bundle.graph())
+    assert [len(region.symbols) for region in regions if len(region.symbols) > 2] == [3] * len(short)
+    assert len(regions) == len(short) + 2 * len(others)
+    bundle.check(tolerance=1e-4)
+
+
+@pytest.mark.parametrize("channels", [1, 5])
+def test_roundings_are_computed_with_what_they_read(channels: int) -> None:
+    bundle = Bundle()
+    x = bundle.input(bundle.floats(1, 3, 6, 7))
+    product = bundle.hidden(
+        "Convolution", x, bundle.parameter(bundle.floats(5, 3, 1, 1)), kernel=(1, 1), num_filter=5, no_bias=True
+    )
+    steps = 0.125 * 2.0 ** np.arange(channels)
+    grid = np.stack([1 / steps, np.full(channels, -8.0), np.full(channels, 7.0), steps]).astype(np.float32)
+    rounded = bundle.add("round_to_grid", bundle.hidden("relu", product), bundle.input(grid))
+    (region,) = find_regions(bundle.graph())
+    assert region.symbols[-1] is rounded
+    (found,) = TvmRunner().prepare(bundle.graph())(bundle.feeds)
+    scaled = found * grid[0][:, None, None]
+    np.testing.assert_array_equal(scaled, np.rint(scaled))
+    (wanted,) = bundle.graph().evaluate(bundle.feeds)
+    np.testing.assert_allclose(found, wanted, atol=steps.max(), rtol=0)
+    assert np.mean(found == wanted) > 0.95, "sums round differently beside a tie alone"
