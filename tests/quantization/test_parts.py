@@ -127,6 +127,26 @@ def test_what_trials_have_in_common_runs_once(monkeypatch: pytest.MonkeyPatch) -
     assert runner.operators < 3 * whole
 
 
+@pytest.mark.parametrize(
+    ("keys", "runs", "wanted"),
+    [
+        (["abcd", "abcd", "abcd"], 2, [(0, 1, 2)]),
+        (["abcd", "abce", "abfg", "hijk"], 2, [(0, 1), (2, 3)]),
+        (["abcd", "efgh", "ijkl", "ijkl"], 3, [(0,), (1,), (2, 3)]),
+        (["abcd", "efgh", "efgi", "efgj", "efgk", "efgl"], 2, [(0,), (1, 2, 3, 4, 5)]),
+        (["", ""], 2, [(0, 1)]),
+        ([], 2, []),
+    ],
+    ids=["alike", "pairs", "three", "a tail", "no parts", "none"],
+)
+def test_trials_are_shared_out_by_what_they_have_of_their_own(
+    keys: list[str], runs: int, wanted: list[tuple[int, ...]]
+) -> None:
+    """A letter is the key of a part."""
+    numbered = {number: [letter.encode() for letter in each] for number, each in enumerate(keys)}
+    assert parts.shared_out(list(numbered), numbered, runs) == wanted
+
+
 def test_more_is_not_held_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     cut_into(monkeypatch, LAYERS)
     places, held = parts.cut_places(GRAPH), parts._held_bytes(GRAPH)

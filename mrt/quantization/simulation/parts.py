@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, starmap, takewhile
 from threading import Lock
 
 import numpy as np
@@ -123,6 +123,20 @@ class Parts:
         return {name: found[name] for name in part.kept}
 
 
+def shared_out(trials: Sequence[int], keys: Mapping[int, Sequence[bytes]], runs: int) -> list[tuple[int, ...]]:
+    """The trials, cut into at most so many runs that take about as long; neighbours stay together.
+
+    keys: see `Parts.keys`. A trial takes the parts behind those that it has in common with the one before it.
+    """
+    own = [keys[trial] for trial in trials]
+    costs = [len(each) - common for each, common in zip(own, [0, *starmap(_common, pairwise(own))], strict=False)]
+    whole = max(sum(costs), 1)
+    found: dict[int, list[int]] = {}
+    for trial, end, cost in zip(trials, accumulate(costs), costs, strict=True):
+        found.setdefault(min(int((end - cost / 2) / whole * runs), runs - 1), []).append(trial)
+    return [tuple(each) for each in found.values()]
+
+
 def parts_of(rounded: RoundedGraph, runner: Runner, data: Sequence[str]) -> tuple[Parts, list[Program]]:
     """The parts and what runs them, compiled together when the first is run.
 
@@ -208,6 +222,11 @@ def _last_reads(graph: Graph) -> dict[Symbol, int]:
         symbol: len(places) if symbol in outputs else max(places[reader] for reader in graph.consumers[symbol])
         for symbol in graph.operators
     }
+
+
+def _common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
+    """How many keys two trials begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=True)))
 
 
 def _names(symbols: Sequence[Symbol]) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from mrt.quantization.algorithms.algorithm import Samples, float_network
 from mrt.quantization.cost import network_operations
 from mrt.quantization.expand import PlannedGraph, RoundedWeights, plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.simulation.parts import WHOLE, Parts, parts_of
+from mrt.quantization.simulation.parts import WHOLE, Parts, parts_of, shared_out
 from mrt.quantization.simulation.rounded_graph import OtherWeights, Site, measured, rounded_graph
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
@@ -156,10 +156,11 @@ class Simulation:
         feeds = {number: self._feeds(trial) for number, trial in trials.items()}
         run = _Run(self._parts, feeds, {number: self._parts.keys(each) for number, each in feeds.items()})
         wanted = sorted({place for number in trials for place in places[number]})
+        runs = -(-self._executor.width // max(len(wanted), 1))
         asked = [
             self._on_chunk(place, each, references)
             for place in wanted
-            for each in self._shared_out([number for number in trials if place in places[number]], wanted)
+            for each in shared_out([number for number in trials if place in places[number]], run.keys, runs)
         ]
         found: dict[tuple[int, int], Array] = {}
         for place, energies in self._executor.in_order(run, asked, self._programs):
@@ -169,11 +170,6 @@ class Simulation:
 
     def _on_chunk(self, place: int, trials: tuple[int, ...], references: Mapping[int, Sequence[Array]]) -> _OnChunk:
         return _OnChunk(place, trials, self._chunks[place], self._exact[place], references[place])
-
-    def _shared_out(self, trials: Sequence[int], places: Sequence[int]) -> list[tuple[int, ...]]:
-        """The trials of one chunk in so many runs that all who work have some; those that are alike are neighbours."""
-        runs = min(-(-self._executor.width // len(places)), len(trials))
-        return [tuple(part.tolist()) for part in np.array_split(np.array(trials, np.int64), runs) if len(part)]
 
     def sample_count(self, trial: Trial) -> int:
         """On how many samples a trial is run."""
