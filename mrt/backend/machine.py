@@ -39,10 +39,10 @@ units that multiply on Zen 4."""
 DOT_PREFERENCES = (ONE_INSTRUCTION, "-prefer-256-bit", WORD_SHIFTS)
 """With dots in 512 bits LLVM is to use whole registers, too, where it forms vectors itself, as kernels do."""
 
-TILED_LEVEL = 2
-"""LLVM's level of optimization where tiles multiply and one core runs a kernel, which takes a tenth less time than
-level 3 and gives code that is as fast. Integers that vectors multiply are a hundredth slower by it, floats in loops
-that threads share a tenth."""
+QUICK_LEVEL = 2
+"""LLVM's level of optimization that takes a tenth less time than level 3. It gives code that is as fast where tiles
+multiply, and of floats, if one core runs a kernel. Integers that vectors multiply are a hundredth slower by it, floats
+in loops that threads share a tenth."""
 
 FLAGS = {"neon": "asimd", "dotprod": "asimddp"}
 """What Linux calls a feature, where its name is not LLVM's."""
@@ -82,6 +82,10 @@ class Machine:
         """The same CPU, of which a feature is not used."""
         return replace(self, features=tuple(name for name in self.features if name != feature))
 
+    def compiling_quickly(self) -> Machine:
+        """The same CPU, for kernels that run a few times, of floats most of them."""
+        return replace(self, target=_with(self.target, "opt-level", QUICK_LEVEL)) if self.is_serial else self
+
     @classmethod
     def generic(cls) -> Machine:
         """Any CPU: vectors of 128 bits, and no instruction that some CPU lacks."""
@@ -108,7 +112,7 @@ class Machine:
         elif machine.has(*SHORT_DOT_FEATURES):
             made = _with(made, "mattr", [*made.export().get("mattr", []), ONE_INSTRUCTION])
         if machine.has_tiles and machine.is_serial:
-            made = _with(made, "opt-level", TILED_LEVEL)
+            made = _with(made, "opt-level", QUICK_LEVEL)
         return replace(machine, target=made)
 
 

@@ -60,7 +60,7 @@ class TvmRunner:
 
         size: bytes of the parameters of all graphs, which are drawn one after the other.
         """
-        machine = Machine.of(self.target)
+        machine = Machine.of(self.target).compiling_quickly()
         objects = loadable_objects()
         compiler = KernelCompiler(machine, in_memory) if objects is None else object_compiler(machine, objects)
         builder = ModuleBuilder(machine, on_function=compiler.add, recall=recalling(objects, machine))
