@@ -111,6 +111,18 @@ def _reads(value: Any, buffer: Any = None) -> bool:
     return any(_reads(each, buffer) for each in operands(value))
 
 
+def operations(statement: Any) -> int:
+    """How many operations make what a block stores, one store or several."""
+    stores = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
+    waiting, found = [store.value for store in stores], 0
+    while waiting:
+        value = waiting.pop()
+        parts = operands(value)
+        waiting += parts
+        found += bool(parts) and not isinstance(value, HELD)
+    return found
+
+
 def operands(value: Any) -> list[Any]:
     """The expressions that one is made of."""
     if isinstance(value, ir.Call):
