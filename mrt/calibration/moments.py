@@ -226,7 +226,8 @@ class _Sums:
             return
         rows = np.concatenate(found, axis=1)
         for first in range(0, rows.shape[1], BLOCK):
-            block = rows[:, first : first + BLOCK]
+            # Of depthwise convolutions channels are the neighbours in memory, and BLAS multiplies no such matrices.
+            block = np.ascontiguousarray(rows[:, first : first + BLOCK])
             products = np.matmul(block.transpose(0, 2, 1), block)
             with self._lock:
                 self._found.xx.__iadd__(products)
