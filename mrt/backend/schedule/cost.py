@@ -111,16 +111,28 @@ def _reads(value: Any, buffer: Any = None) -> bool:
     return any(_reads(each, buffer) for each in operands(value))
 
 
-def operations(statement: Any) -> int:
-    """How many operations make what a block stores, one store or several."""
-    stores = statement.seq if isinstance(statement, tirx.SeqStmt) else [statement]
-    waiting, found = [store.value for store in stores], 0
+def operations(block: Any, lanes: int) -> int:
+    """How many operations make what a block stores for so many neighbours along its last axis, which are a vector.
+
+    Elements of a tensor in which they are no neighbours are loaded one by one.
+    """
+    stores = block.body.seq if isinstance(block.body, tirx.SeqStmt) else [block.body]
+    waiting, last, found = [store.value for store in stores], block.iter_vars[-1].var, 0
     while waiting:
         value = waiting.pop()
+        if isinstance(value, ir.TensorLoad):
+            found += lanes if _is_picked(value, last) else 0
+            continue
         parts = operands(value)
         waiting += parts
         found += bool(parts) and not isinstance(value, HELD)
     return found
+
+
+def _is_picked(load: Any, last: Any) -> bool:
+    """Whether an axis behind the one that `last` goes over has several places, too."""
+    places = [place for place, index in enumerate(load.indices) if index.same_as(last)]
+    return any(not isinstance(index, tirx.IntImm) for place in places for index in load.indices[place + 1 :])
 
 
 def operands(value: Any) -> list[Any]:

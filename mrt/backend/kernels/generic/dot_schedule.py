@@ -35,8 +35,8 @@ AHEAD = 32
 FEW_STEPS = 512
 """A sum of one tap with no more steps waits for the memory that it is written to."""
 LONG_OUTPUT = 24
-"""So many operations on a float sum, as of a sigmoid, are not written out for each sum of a tile: a loop over them is
-as fast, and compiled in a third less time."""
+"""So many operations on a vector of float sums, as those of a sigmoid or loads one by one, are not written out for each
+vector of a tile: a loop is as fast, and compiled in a third less time."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class _Epilogue:
         packed = whole and not refusal
         blocks = blocks_per_vector(tiling.blocks, extents.parts) if extents.by_instruction and not packed else 1
         overlaps = whole and not packed and blocks == 1 and tiling.blocks > PAIR and not once
-        written_out = extents.by_instruction or operations(plan.get(output).body) < LONG_OUTPUT
+        written_out = extents.by_instruction or operations(plan.get(output), extents.lanes) < LONG_OUTPUT
         return cls(blocks, packed, overlaps, written_out, (Refusal(STORE, refusal),) if refusal else ())
 
     def apply(self, plan: Any, positions: Any, blocks: Any, lane: Any) -> None:
