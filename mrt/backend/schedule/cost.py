@@ -116,8 +116,7 @@ def operations(block: Any, lanes: int) -> int:
 
     Elements of a tensor in which they are no neighbours are loaded one by one.
     """
-    stores = block.body.seq if isinstance(block.body, tirx.SeqStmt) else [block.body]
-    waiting, last, found = [store.value for store in stores], block.iter_vars[-1].var, 0
+    waiting, last, found = [block.body.value], block.iter_vars[-1].var, 0
     while waiting:
         value = waiting.pop()
         if isinstance(value, ir.TensorLoad):

@@ -155,11 +155,15 @@ def test_what_is_cut_out_is_walked_without_divisions() -> None:
     assert "T.grid(1, 3, 6, 9)" in text
 
 
-@pytest.mark.parametrize(("function", "loops"), [("relu", "for i0_2 in T.unroll(14)"), ("sigmoid", "T.grid(14, 2)")])
-def test_what_is_long_is_not_written_out_for_each_sum_of_a_tile(function: str, loops: str) -> None:
+@pytest.mark.parametrize("is_output", [False, True], ids=["alone", "beside the sums"])
+@pytest.mark.parametrize(("function", "loops"), [("relu", "T.unroll(14)"), ("sigmoid", "T.grid(14, 2)")])
+def test_what_is_long_is_not_written_out_for_each_sum_of_a_tile(function: str, loops: str, is_output: bool) -> None:
     layers = Layers()
     data, weight = layers.input(layers.floats(1, 16, 14, 14)), layers.parameter(layers.floats(32, 16, 1, 1))
-    layers.add(function, layers.hidden("Convolution", data, weight, kernel=(1, 1), num_filter=32, no_bias=True))
+    add = layers.add if is_output else layers.hidden
+    layers.add(function, add("Convolution", data, weight, kernel=(1, 1), num_filter=32, no_bias=True))
     layers.check(tolerance=1e-5)
     (text,) = [each for each in kernel_texts(layers.graph()) if "dots_update" in each]
-    assert loops in text[text.index("dots_update") :]
+    behind_sums = text[text.rindex("dots[v_i0, v_i1, v_i2] +") :]
+    assert loops in behind_sums
+    assert ("T.unroll" in behind_sums) == ("T.unroll" in loops)

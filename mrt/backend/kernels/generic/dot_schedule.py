@@ -136,7 +136,7 @@ def schedule_dots(
             extents.length, extents.group_blocks // extents.parts, extents.parts, extents.dots, machine, extents.copies
         )
     )
-    epilogue = _Epilogue.of(plan, output, channel, extents, tiling, once)
+    epilogue = _Epilogue.of(plan, channel, extents, tiling, once)
     blocks, lane = plan.split(channel, [None, epilogue.blocks * extents.lanes])
     outer_blocks, inner_blocks = plan.split(blocks, [None, tiling.blocks // epilogue.blocks])
     stretches, tiles, inner_positions = plan.split(row, [None, tiling.near, tiling.positions])
@@ -252,7 +252,7 @@ class _Epilogue:
     refusals: tuple[Refusal, ...] = ()
 
     @classmethod
-    def of(cls, plan: Any, output: Any, channel: Any, extents: _Extents, tiling: VectorTiling, once: bool) -> _Epilogue:
+    def of(cls, plan: Any, channel: Any, extents: _Extents, tiling: VectorTiling, once: bool) -> _Epilogue:
         refusal = ""
         if extents.parts > 1:
             refusal = "weights have several bytes"
@@ -264,7 +264,8 @@ class _Epilogue:
         packed = whole and not refusal
         blocks = blocks_per_vector(tiling.blocks, extents.parts) if extents.by_instruction and not packed else 1
         overlaps = whole and not packed and blocks == 1 and tiling.blocks > PAIR and not once
-        written_out = extents.by_instruction or operations(plan.get(output), extents.lanes) < LONG_OUTPUT
+        stored = [plan.get(block) for block in plan.get_child_blocks(channel)]
+        written_out = extents.by_instruction or sum(operations(each, extents.lanes) for each in stored) < LONG_OUTPUT
         return cls(blocks, packed, overlaps, written_out, (Refusal(STORE, refusal),) if refusal else ())
 
     def apply(self, plan: Any, positions: Any, blocks: Any, lane: Any) -> None:
