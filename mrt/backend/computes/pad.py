@@ -10,7 +10,7 @@ from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View
 from mrt.backend.te.registry import AsView, Kind, compute
 from mrt.backend.te.stages import inlined
-from mrt.backend.tir.expressions import Expression, Tensor, constant
+from mrt.backend.tir.expressions import Expression, Tensor, constant, opaque
 from mrt.symbol import Symbol
 from mrt.symbol.operators.pad import Pad
 
@@ -54,7 +54,9 @@ def pad(symbol: Symbol[Pad], data: Tensor) -> View:
         places = [i - n if n else i for i, n in zip(at, before, strict=True)]
         changed = [axis for axis, n in enumerate(symbol.shape) if n != lengths[axis] or before[axis]]
         if operator.mode == "constant":
-            inside = [test for axis in changed for test in (places[axis] >= 0, places[axis] < lengths[axis])]
+            # Each axis stays apart in what is asked, so that schedules see where it ends (see `elementwise`).
+            apart = [(opaque(at[axis]) - before[axis], lengths[axis]) for axis in changed]
+            inside = [test for place, length in apart for test in (place >= 0, place < length)]
             value = int(operator.constant_value) if symbol.type.is_integer else operator.constant_value
             if not inside:
                 return data(*at)

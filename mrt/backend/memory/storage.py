@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tvm import tirx
+from tvm import ir, tirx
 
-from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, unravel
+from mrt.backend.tir.expressions import CHOICE, Expression, Tensor, constant, ravel, unravel
 from mrt.symbol import Array, TensorType
 
 VECTOR = 16
@@ -175,7 +175,12 @@ class Storage:
         return held if self.dtype == self.type.dtype else held.astype(self.type.dtype)
 
     def encode(self, value: Expression) -> Expression:
-        """What memory holds for a value."""
+        """What memory holds for a value. TVM cannot compile another dtype of a constant's bits, as of what pads."""
+        if self.offset and isinstance(value, tirx.IntImm):
+            return constant(int(value) + self.offset, self.dtype)
+        if self.offset and isinstance(value, ir.Call) and value.op.name == CHOICE:
+            condition, *ways = value.args
+            return tirx.if_then_else(condition, *map(self.encode, ways))
         if self.offset:
             return tirx.reinterpret(self.dtype, value) ^ constant(self.offset, self.dtype)
         return value if self.dtype == self.type.dtype else value.astype(self.dtype)

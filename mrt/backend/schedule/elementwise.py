@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from mrt.backend.memory.storage import VECTOR, Walk
 from mrt.backend.schedule.cost import operands
 from mrt.backend.schedule.loops import SPATIAL, extent, has_reduction, parallelize, split_loops
 from mrt.backend.te.stages import Hint
+from mrt.backend.tir.expressions import SEAL
 
 MOST_VECTORS = 5
 """Of sums of a reduction that are in registers at once: those of int32 fill ten of AVX2's sixteen."""
@@ -20,6 +22,8 @@ WHOLE_VECTORS = "mrt.whole_vectors"
 LEAST_PART, LEAST_PIECE = 8, 16
 """Channels that are worth vectors of their own, and elements of a row that are worth a loop of their own, where they
 come from one tensor and others from another."""
+MOST_CUTS = 2
+"""Places at which a row is cut: where the border of an image ends, and where it begins again."""
 LONG_PART = 1 << 15
 """Elements of a single row that a thread does at a time."""
 
@@ -50,8 +54,11 @@ def schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
     if length < VECTOR:
         # So few channels are those of an image, plane after plane: LLVM puts vectors of neighbours in each together.
         *rows, row = positions
+        cuts = _cuts(plan.get(block), extent(plan, row)) if rows else []
         plan.unroll(channel)
         parallelize(plan, rows or [row])
+        if 0 < len(cuts) <= MOST_CUTS:
+            plan.loop_partition(row, [end - start for start, end in pairwise([0, *cuts])])
         return
     vectors = []
     width = math.gcd(_vector(plan, block), _between_limits(plan.get(block)))
@@ -94,6 +101,33 @@ def schedule_map(plan: Any, block: Any, inner: int) -> None:
         # Of anything else LLVM makes vectors by itself.
         plan.vectorize(plan.split(last, [None, width])[1])
     parallelize(plan, outer)
+
+
+def _cuts(block: Any, length: int) -> list[int]:
+    """Where along a row of so many positions, which is the last axis but one or the end of it, a condition changes.
+
+    Those are found that a Pad asks.
+    """
+    found, waiting = set[int](), [block.body.value]
+    while waiting:
+        value = waiting.pop()
+        waiting += operands(value)
+        if isinstance(value, (tirx.LT, tirx.LE)):
+            limits = [int(side) for side in (value.a, value.b) if isinstance(side, tirx.IntImm)]
+            asked = [side for side in (value.a, value.b) if _is_in_row(side, block.iter_vars[-2].var, length)]
+            if limits and asked:
+                # c <= x and x < c both change at c, the others behind it.
+                found.add(limits[0] + (isinstance(value, tirx.LT) == isinstance(value.a, tirx.IntImm)))
+    return sorted(cut for cut in found if 0 < cut < length)
+
+
+def _is_in_row(value: Any, last: Any, length: int) -> bool:
+    """Whether a value is the place of a position in its row."""
+    if not isinstance(value, ir.Call) or value.op.name != SEAL:
+        return False
+    (place,) = value.args
+    is_flat = isinstance(place, tirx.FloorMod) and place.a.same_as(last) and int(place.b) == length
+    return is_flat or bool(place.same_as(last))
 
 
 def _between_limits(block: Any) -> int:

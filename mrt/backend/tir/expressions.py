@@ -90,6 +90,9 @@ def _limits_fit(value: Expression, lo: int, hi: int) -> bool:
 SEAL = "tirx.reinterpret"
 """TVM's operator that gives the same bits in another dtype, or in the same one; `StmtSimplify` keeps it."""
 
+CHOICE = "prim.if_then_else"
+"""TVM's operator that gives one of two values by a condition, and computes no other."""
+
 
 def opaque(value: Expression) -> Expression:
     """The same int32, of which TVM's simplifier knows nothing else; values of other dtypes as they are."""

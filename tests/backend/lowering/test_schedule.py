@@ -12,7 +12,7 @@ from layers import Layers, kernel_texts
 from networks import IntegerNetwork
 from tvm import tirx
 
-from mrt.backend import compiled_text, explain
+from mrt.backend import TvmRunner, compiled_text, explain
 from mrt.backend.kernels import KERNEL_PASSES
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, marks_of, without_marks
 from mrt.backend.lowering.plan_calls import plan_calls
@@ -167,3 +167,23 @@ def test_what_is_long_is_not_written_out_for_each_sum_of_a_tile(function: str, l
     behind_sums = text[text.rindex("dots[v_i0, v_i1, v_i2] +") :]
     assert loops in behind_sums
     assert ("T.unroll" in behind_sums) == ("T.unroll" in loops)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("widths", "rows"),
+    [((1, 1, 1, 1), ["1, 14"]), ((2, 1, 3, 0), ["3, 16"]), ((0, 0, 0, 2), ["range(13)"]), ((3, 3, 0, 0), [])],
+    ids=["all round", "left", "right", "above and below"],
+)
+def test_the_border_of_an_image_is_walked_apart(widths: tuple[int, ...], rows: list[str], threads: int) -> None:
+    """Of so few channels, each in a plane of its own: without conditions LLVM makes vectors of what lies within."""
+    layers = Layers()
+    x = layers.input(layers.integers((2, 3, 11, 13), "int8"))
+    padded = layers.padded(x, *widths, value=-7)
+    layers.add("relu", padded)
+    layers.finish(layers.convolution(padded, 16, (3, 3)))
+    layers.check(runner=TvmRunner({"mcpu": "native", "threads": threads}))
+    (text,) = [each for each in kernel_texts(layers.graph()) if "T.unroll(4)" in each and "conv" not in each]
+    for each in rows:
+        assert each in text
+    assert ("_partition" in text) == bool(rows)
