@@ -71,9 +71,12 @@ def clipped(x: Expression, dtype: str, lo: float = -math.inf, hi: float = math.i
     return te.min(x, constant(math.floor(hi), dtype)) if hi < most else x
 
 
-@compute(LeakyReLU)
+@compute(LeakyReLU, kind=Kind.ELEMENTWISE, random_access=(1,), repeats_input=True)
 def leaky_relu(symbol: Symbol[LeakyReLU], data: Tensor, gamma: Tensor | None = None) -> Tensor:
-    """The function that act_type names. gamma: the slopes of prelu, one for each channel or one for all."""
+    """The function that act_type names. gamma: the slopes of prelu, one for each channel or one for all.
+
+    The padding of channels in memory takes the last slope.
+    """
     operator, dtype = symbol.operator, symbol.dtype
     if not operator.is_linear:
         return function(symbol, data, lambda x: _curved(x, operator))
@@ -82,7 +85,8 @@ def leaky_relu(symbol: Symbol[LeakyReLU], data: Tensor, gamma: Tensor | None = N
     def element(*at: Expression) -> Expression:
         slope = constant(operator.slope, dtype)
         if gamma is not None:
-            slope = gamma(at[1] if int(gamma.shape[0]) > 1 else 0)
+            last = int(gamma.shape[0]) - 1
+            slope = gamma(te.min(at[1], constant(last, "int32")) if last else 0)
         return bind(data(*at), lambda x: tirx.Select(x > zero, x, slope * x))
 
     return inlined(symbol.shape, dtype, element)

@@ -113,7 +113,7 @@ def test_regions_of_the_largest_size() -> None:
 
 @pytest.mark.parametrize("channels", [5, 16])
 def test_short_regions_are_computed_with_what_they_read(channels: int) -> None:
-    """And those that repeat their input twice, or are no expression of one element, after it."""
+    """And those in which two operators repeat their input after it."""
     bundle = Bundle()
     x = bundle.input(bundle.floats(1, 3, 6, 7))
     weight = bundle.parameter(bundle.floats(channels, 3, 3, 3))
@@ -124,8 +124,9 @@ def test_short_regions_are_computed_with_what_they_read(channels: int) -> None:
         "elemwise_add(clip(x, a_min=-0.5, a_max=1.5), _maximum_scalar(relu(x), scalar=0.25))",
         "elemwise_sub(_rminus_scalar(x, scalar=1), elemwise_mul(x, _mul_scalar(x, scalar=0.5)))",
         "elemwise_mul(sigmoid(x), elemwise_add(sigmoid(x), x))",
+        "square(LeakyReLU(x, act_type=elu))",
     ]
-    others = ["tanh(tanh(x))", "square(LeakyReLU(x, act_type=elu))"]
+    others = ["tanh(tanh(x))", "square(LeakyReLU(mish(x)))"]
     for expression in [*short, *others]:
         product = bundle.hidden("Convolution", x, weight, kernel=(3, 3), num_filter=channels, no_bias=True)
         region = bundle.hidden("elementwise_region", product, expression=expression)
@@ -134,6 +135,20 @@ def test_short_regions_are_computed_with_what_they_read(channels: int) -> None:
     assert [len(region.symbols) for region in regions if len(region.symbols) > 2] == [3] * len(short)
     assert len(regions) == len(short) + 2 * len(others)
     bundle.check(tolerance=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("act_type", "slopes"),
+    [*((each, 0) for each in ("leaky", "elu", "selu", "gelu", "gelu_tanh")), ("prelu", 1), ("prelu", 5)],
+)
+def test_activations_are_computed_with_what_they_read(act_type: str, slopes: int) -> None:
+    bundle = Bundle()
+    x, weight = bundle.input(bundle.floats(2, 3, 6, 7)), bundle.parameter(bundle.floats(5, 3, 3, 3))
+    product = bundle.hidden("Convolution", x, weight, kernel=(3, 3), num_filter=5, no_bias=True)
+    gamma = [bundle.parameter(bundle.floats(slopes))] if slopes else []
+    bundle.add("LeakyReLU", product, *gamma, act_type=act_type)
+    assert len(find_regions(bundle.graph())) == 1
+    bundle.check(tolerance=1e-5)
 
 
 @pytest.mark.parametrize("channels", [1, 5])
