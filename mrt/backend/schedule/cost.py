@@ -6,6 +6,7 @@ Of most functions of networks this is within a factor of two of what they take, 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from tvm import ir, s_tir, tirx
@@ -116,15 +117,12 @@ def operations(block: Any, lanes: int) -> int:
 
     Elements of a tensor in which they are no neighbours are loaded one by one.
     """
-    waiting, last, found = [block.body.value], block.iter_vars[-1].var, 0
-    while waiting:
-        value = waiting.pop()
+    last, found = block.iter_vars[-1].var, 0
+    for value in expressions_of(block):
         if isinstance(value, ir.TensorLoad):
             found += lanes if _is_picked(value, last) else 0
-            continue
-        parts = operands(value)
-        waiting += parts
-        found += bool(parts) and not isinstance(value, HELD)
+        else:
+            found += bool(operands(value)) and not isinstance(value, HELD)
     return found
 
 
@@ -132,6 +130,15 @@ def _is_picked(load: Any, last: Any) -> bool:
     """Whether an axis behind the one that `last` goes over has several places, too."""
     places = [place for place, index in enumerate(load.indices) if index.same_as(last)]
     return any(not isinstance(index, tirx.IntImm) for place in places for index in load.indices[place + 1 :])
+
+
+def expressions_of(block: Any) -> Iterator[Any]:
+    """All expressions that what a block stores is made of; of a load none of its index."""
+    waiting = [block.body.value] if isinstance(block.body, tirx.BufferStore) else []
+    while waiting:
+        value = waiting.pop()
+        yield value
+        waiting += operands(value)
 
 
 def operands(value: Any) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from tvm import ir, tirx
 
 from mrt.backend.memory.storage import VECTOR, Walk
-from mrt.backend.schedule.cost import operands
+from mrt.backend.schedule.cost import expressions_of, operands
 from mrt.backend.schedule.loops import SPATIAL, extent, has_reduction, parallelize, split_loops
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import SEAL
@@ -104,14 +104,9 @@ def schedule_map(plan: Any, block: Any, inner: int) -> None:
 
 
 def _cuts(block: Any, length: int) -> list[int]:
-    """Where along a row of so many positions, which is the last axis but one or the end of it, a condition changes.
-
-    Those are found that a Pad asks.
-    """
-    found, waiting = set[int](), [block.body.value]
-    while waiting:
-        value = waiting.pop()
-        waiting += operands(value)
+    """Where along a row of so many positions, the last axis but one or the end of it, what a Pad asks changes."""
+    found = set[int]()
+    for value in expressions_of(block):
         if isinstance(value, (tirx.LT, tirx.LE)):
             limits = [int(side) for side in (value.a, value.b) if isinstance(side, tirx.IntImm)]
             asked = [side for side in (value.a, value.b) if _is_in_row(side, block.iter_vars[-2].var, length)]
@@ -133,12 +128,9 @@ def _is_in_row(value: Any, last: Any, length: int) -> bool:
 def _between_limits(block: Any) -> int:
     """The greatest common divisor of what a block compares its last axis with, as a Concat does; 0 if it does not."""
     last, found = block.iter_vars[-1].var, 0
-    waiting = [block.body.value] if isinstance(block.body, tirx.BufferStore) else []
-    while waiting:
-        value = waiting.pop()
+    for value in expressions_of(block):
         if isinstance(value, tirx.LT) and value.a.same_as(last) and isinstance(value.b, tirx.IntImm):
             found = math.gcd(found, int(value.b))
-        waiting += operands(value)
     return found
 
 
