@@ -54,7 +54,7 @@ def schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
     if length < VECTOR:
         # So few channels are those of an image, plane after plane: LLVM puts vectors of neighbours in each together.
         *rows, row = positions
-        cuts = _cuts(plan.get(block), extent(plan, row)) if rows else []
+        cuts = _cuts(plan.get(block), extent(plan, row)) if rows and _may_be_copied(plan, row, block) else []
         plan.unroll(channel)
         parallelize(plan, rows or [row])
         if 0 < len(cuts) <= MOST_CUTS:
@@ -114,6 +114,12 @@ def _cuts(block: Any, length: int) -> list[int]:
                 # c <= x and x < c both change at c, the others behind it.
                 found.add(limits[0] + (isinstance(value, tirx.LT) == isinstance(value.a, tirx.IntImm)))
     return sorted(cut for cut in found if 0 < cut < length)
+
+
+def _may_be_copied(plan: Any, loop: Any, block: Any) -> bool:
+    """Whether there may be several of a loop: TVM copies one block of it, with the variables that expressions bind."""
+    binds = any(isinstance(value, tirx.Let) for value in expressions_of(plan.get(block)))
+    return len(plan.get_child_blocks(loop)) == 1 and not binds
 
 
 def _is_in_row(value: Any, last: Any, length: int) -> bool:

@@ -187,3 +187,26 @@ def test_the_border_of_an_image_is_walked_apart(widths: tuple[int, ...], rows: l
     for each in rows:
         assert each in text
     assert ("_partition" in text) == bool(rows)
+
+
+def test_the_border_is_not_walked_apart_where_variables_are_bound() -> None:
+    """TVM would bind them twice."""
+    layers = Layers()
+    padded = layers.padded(layers.input(layers.floats(1, 3, 11, 13)), 1, 1, 1, 1)
+    layers.add("sigmoid", padded)
+    weight = layers.parameter(layers.floats(16, 3, 3, 3))
+    layers.add("Convolution", layers.hidden("sigmoid", padded), weight, kernel=(3, 3), num_filter=16, no_bias=True)
+    layers.check(tolerance=1e-5)
+    assert not any("_partition" in text for text in kernel_texts(layers.graph()))
+
+
+def test_the_border_is_not_walked_apart_where_several_are_made_at_once() -> None:
+    layers = Layers()
+    x, weight = layers.input(layers.floats(1, 3, 11, 13)), layers.parameter(layers.floats(3, 3, 1, 1))
+    product = layers.add("Convolution", x, weight, kernel=(1, 1), num_filter=3, no_bias=True)
+    clipped = layers.add("clip", product, a_min=-0.5, a_max=0.5)
+    padded = layers.add("Pad", clipped, pad_width=(0, 0, 0, 0, 1, 1, 1, 1))
+    layers.add("relu", padded)
+    weight = layers.parameter(layers.floats(16, 3, 3, 3))
+    layers.add("Convolution", padded, weight, kernel=(3, 3), num_filter=16, no_bias=True)
+    layers.check(tolerance=1e-5)
