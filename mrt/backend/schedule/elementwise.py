@@ -10,7 +10,7 @@ import numpy as np
 from tvm import ir, tirx
 
 from mrt.backend.memory.storage import VECTOR, Walk
-from mrt.backend.schedule.cost import expressions_of, operands
+from mrt.backend.schedule.cost import expressions_of
 from mrt.backend.schedule.loops import SPATIAL, extent, has_reduction, parallelize, split_loops
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import SEAL
@@ -97,7 +97,7 @@ def schedule_map(plan: Any, block: Any, inner: int) -> None:
         # What is read is one tensor for all of a piece, which LLVM then makes vectors of.
         last = plan.split(last, [None, piece])[1]
     width = math.gcd(_vector(plan, block), extent(plan, last))
-    if width >= _whole_vectors(plan.get(block).body.value) > 0:
+    if width >= _whole_vectors(plan.get(block)) > 0:
         # Of anything else LLVM makes vectors by itself.
         plan.vectorize(plan.split(last, [None, width])[1])
     parallelize(plan, outer)
@@ -117,7 +117,11 @@ def _cuts(block: Any, length: int) -> list[int]:
 
 
 def _may_be_copied(plan: Any, loop: Any, block: Any) -> bool:
-    """Whether there may be several of a loop: TVM copies one block of it, with the variables that expressions bind."""
+    """Whether TVM can make several loops of one.
+
+    Of one with several blocks its `loop_partition` ends the process, and variables that are bound in expressions it
+    copies without new names, which its analyzer refuses.
+    """
     binds = any(isinstance(value, tirx.Let) for value in expressions_of(plan.get(block)))
     return len(plan.get_child_blocks(loop)) == 1 and not binds
 
@@ -140,11 +144,10 @@ def _between_limits(block: Any) -> int:
     return found
 
 
-def _whole_vectors(value: Any) -> int:
-    """The most lanes that operators in an expression need to be done by vectors, of those with WHOLE_VECTORS; or 0."""
-    is_call = isinstance(value, ir.Call) and isinstance(value.op, ir.Op)
-    own = int(value.op.get_attr(WHOLE_VECTORS) or 0) if is_call else 0
-    return max([own, *map(_whole_vectors, operands(value))])
+def _whole_vectors(block: Any) -> int:
+    """The most lanes that operators of a block need to be done by vectors, of those with WHOLE_VECTORS; or 0."""
+    calls = (value for value in expressions_of(block) if isinstance(value, ir.Call) and isinstance(value.op, ir.Op))
+    return max((int(call.op.get_attr(WHOLE_VECTORS) or 0) for call in calls), default=0)
 
 
 def _part(count: int) -> int:
