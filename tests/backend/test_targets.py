@@ -108,6 +108,18 @@ def test_this_machine_has_the_features_that_linux_says() -> None:
         assert bool(codegen.target_has_features(feature, target)) == (flag in flags), feature
 
 
+def test_what_runs_a_few_times_is_compiled_quickly_for_one_core() -> None:
+    """Loops that threads share would be slower by it; what is compiled for good keeps LLVM's third level."""
+
+    def level(machine: Machine) -> object:
+        return machine.target.export().get("opt-level")
+
+    alone, shared = (Machine.of({"mcpu": "cascadelake", "threads": threads}) for threads in (1, 2))
+    assert level(alone.compiling_quickly()) == 2
+    assert level(alone) is None
+    assert shared.compiling_quickly() == shared
+
+
 def test_code_for_one_thread_starts_none() -> None:
     network = IntegerNetwork(batch=16)
     loops = {}

@@ -111,6 +111,26 @@ def test_regions_of_the_largest_size() -> None:
     bundle.check(tolerance=1e-5)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "clip(x, a_min=0.5, a_max=0.5)",
+        "elemwise_sub(x, x)",
+        "sigmoid(_mul_scalar(x, scalar=0))",
+        "elemwise_mul(sigmoid(clip(x, a_min=0.5, a_max=0.5)), x)",
+        "floor(_power_scalar(x, scalar=0))",
+    ],
+)
+def test_regions_of_which_a_part_is_constant(expression: str) -> None:
+    """TVM may see that; a variable that holds such a part must do no harm."""
+    bundle = Bundle()
+    x, weight = bundle.input(bundle.floats(1, 3, 6, 7)), bundle.parameter(bundle.floats(5, 3, 3, 3))
+    product = bundle.hidden("Convolution", x, weight, kernel=(3, 3), num_filter=5, no_bias=True)
+    for source in (x, product):
+        bundle.add("elementwise_region", source, expression=expression)
+    bundle.check(tolerance=1e-5)
+
+
 @pytest.mark.parametrize("channels", [5, 16])
 def test_short_regions_are_computed_with_what_they_read(channels: int) -> None:
     """And those in which two operators repeat their input after it."""
