@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from layers import Layers
 
+from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.kernels.generic.dot import merged_groups
 from mrt.symbol import Runner
 
 
@@ -31,6 +33,45 @@ def test_convolutions(runner: Runner, dtype: str) -> None:
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.convolution(first, filters, kernel, **attributes)))
     layers.check(runner=runner)
+
+
+NARROW_GROUPS = [
+    ((1, 32, 7, 7), 32, (3, 3), {"num_group": 8, "pad": (1, 1)}),
+    ((2, 64, 5, 5), 64, (3, 3), {"num_group": 8, "pad": (1, 1), "stride": (2, 2)}),
+    ((1, 48, 6, 6), 48, (3, 3), {"num_group": 4}),
+    ((1, 60, 5, 4), 60, (1, 1), {"num_group": 3}),
+    ((1, 10, 6, 6), 14, (3, 3), {"num_group": 2, "dilate": (2, 2)}),
+    ((1, 16, 6, 7), 32, (3, 3), {"num_group": 16, "pad": (1, 1)}),
+    ((1, 99, 4, 4), 33, (2, 2), {"num_group": 33}),
+    ((1, 34, 4, 4), 68, (2, 2), {"num_group": 34}),
+    ((1, 24, 11), 24, (5,), {"num_group": 6, "pad": (2,)}),
+    ((1, 16, 3, 4, 5), 16, (2, 3, 2), {"num_group": 4}),
+]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_convolutions_of_narrow_groups(runner: Runner, dtype: str) -> None:
+    """Some that fill vectors together, some only all of them, and some that are too many."""
+    layers = Layers()
+    for shape, filters, kernel, attributes in NARROW_GROUPS:
+        first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
+        layers.finish(layers.requantized(layers.convolution(first, filters, kernel, **attributes)))
+    layers.check(runner=runner)
+
+
+@pytest.mark.parametrize("outputs, inputs, groups", [(4, 8, 8), (7, 5, 3), (12, 12, 4), (16, 16, 2)])
+def test_merged_groups_read_what_they_read(outputs: int, inputs: int, groups: int) -> None:
+    dot = Dot("uint8", 128, "int8", 4, 16, "int32")
+    weight = np.random.default_rng(0).integers(1, 128, (outputs * groups, inputs, 3)).astype(np.int8)
+    merged, fewer = merged_groups(weight, groups, dot)
+    wide = inputs * groups // fewer
+    assert merged.shape == (outputs * groups, wide, 3)
+    assert fewer == 1 or (outputs * groups // fewer % 16 == 0 and wide % 4 == 0)
+    for channel, row in enumerate(merged):
+        begin = channel // outputs * inputs % wide
+        np.testing.assert_array_equal(row[begin : begin + inputs], weight[channel])
+        assert np.count_nonzero(row) == weight[channel].size
 
 
 @pytest.mark.sampled(2)

@@ -23,7 +23,7 @@ from mrt.backend.kernels.generic.packed_weights import (
     unpacked_weights,
 )
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.schedule.loops import SHORT_ROW
+from mrt.backend.schedule.loops import SHORT_ROW, divisors
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.stages import stage
 from mrt.backend.tir.expressions import Expression, Tensor, combined, constant, ravel, unravel
@@ -32,6 +32,9 @@ from mrt.symbol.types import type_of
 
 Places = Callable[[Sequence[Expression], Sequence[Expression]], list[Expression]]
 """Gives, of a position and a tap, the index of the data without its channel."""
+
+MOST_MERGED = 32
+"""Groups of channels that become one at most: of products one by one, an instruction forms more in the same time."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ def pack_dot(
     A block is `lanes` output channels, or, of weights of several bytes, one byte of each; the bytes follow each other.
     whole: whether dots go on to the end of the vectors that the channels fill in memory. Those of tiles do, since what
     follows each other there is one row of a tile. by_pairs: see `choose_dot`.
-    None where groups of channels do not fill lanes and dots, or the data does not lie in memory as any dot reads it.
+    None where the data does not lie in memory as any dot reads it, or groups of channels are too narrow for dots.
     Where memory holds more than the data's values, the second array takes it off again for each output channel.
     """
     source = data.flattened or data
@@ -78,6 +81,7 @@ def pack_dot(
         if storage.offset:
             return None
         dot = Dot(storage.dtype, 0, weight.dtype.name, 1, dot.lanes, accumulator)
+    weight, groups = merged_groups(weight, groups, dot)
     flat = surroundings.walk.flat and (is_run or (not dot.instruction and math.prod(positions) <= SHORT_ROW))
     outputs, inputs, *taps = weight.shape
     per_group = outputs // groups
@@ -97,6 +101,28 @@ def pack_dot(
     line = positions[-1] if flat and not is_run else None
     form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1, line=line)
     return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+
+
+def merged_groups(weight: Array, groups: int, dot: Dot) -> tuple[Array, int]:
+    """The weight (O, I, taps...) of fewer groups, each of which fills lanes and dots, and how many they are.
+
+    Neighbours become one group, whose weights are 0 where an output does not read an input: all of them where no fewer
+    fill lanes. More than MOST_MERGED do not: groups are as they were then.
+    """
+    outputs, inputs, *taps = weight.shape
+    per_group = outputs // groups
+
+    def fills(count: int) -> bool:
+        return count == groups or not (count * per_group % dot.lanes or count * inputs % dot.depth)
+
+    merged = next(count for count in divisors(groups) if fills(count))
+    if merged == 1 or merged > MOST_MERGED:
+        return weight, groups
+    apart = weight.reshape(groups // merged, merged, per_group, inputs, *taps)
+    made = np.zeros((groups // merged, merged, per_group, merged, inputs, *taps), weight.dtype)
+    for each in range(merged):
+        made[:, each, :, each] = apart[:, each]
+    return made.reshape(outputs, merged * inputs, *taps), groups // merged
 
 
 def _in_blocks(weight: Array, dot: Dot, blocks: int, depth: int) -> Array:
