@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from command_line import Parser, add_isa, listed, one_of, whole, work_folder
+from command_line import Parser, add_isa, listed, whole, work_folder
 from in_turns import Store, machine, row
-from latency import MODELS
+from latency import a_model, network_of
 from makers import NETWORK, isa_target
 
 
@@ -48,7 +48,7 @@ class Measured:
 
 def main() -> None:
     parser = Parser(__doc__)
-    parser.add_argument("--models", type=listed(one_of(MODELS)), default=["resnet50", "mobilenetv2"], help="by commas")
+    parser.add_argument("--models", type=listed(a_model), default=["resnet50", "mobilenetv2"], help="by commas")
     add_isa(parser)
     parser.add_argument("--float", action="store_true", help="the float network, and not the integer one")
     parser.add_argument("--runs", type=whole(1), default=20, help="of the network: 20")
@@ -64,7 +64,7 @@ def report(arguments: Namespace, store: Store) -> None:
     peak = find_peak(target, arguments.float)
     print(f"{machine()}\n")
     for model in arguments.models:
-        network = store.get("network", name=model, spread=1.0)
+        network = network_of(store, model)
         subject = float_network(network) if arguments.float else integer_network(store, network)
         calls = together(measure(*subject, target, arguments.runs, peak))
         total, products, least = (

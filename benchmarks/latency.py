@@ -1,7 +1,8 @@
-"""Latency of ours and others' engines on seeded networks, in float and in int8; a row for every network.
+"""Latency of ours and others' engines on seeded networks or yours, in float and in int8; a row for every network.
 
     python benchmarks/latency.py
     python benchmarks/latency.py --models resnet50,mobilenetv2 --engines mrt,ort --threads 1 --batch 1 --json out.json
+    python benchmarks/latency.py --models path/to/yours.onnx
 
 Each engine is a process of its own, and they are measured in turns. Figures are medians in milliseconds; ratios are of
 medians of one run, so that below 1 ours is faster. The cosine is between the outputs of 16 samples and those in float.
@@ -16,6 +17,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -231,9 +233,15 @@ def main() -> None:
         sys.exit(measure_all(arguments, Store(work)))
 
 
+def a_model(text: str) -> str:
+    """The name of a seeded network, or the path of an ONNX file."""
+    return text if text.endswith(".onnx") and Path(text).is_file() else one_of([*MODELS, "an ONNX file"])(text)
+
+
 def _parser() -> Parser:
     parser = Parser(__doc__)
-    parser.add_argument("--models", type=listed(one_of(MODELS)), default=list(MODELS), help="separated by commas; all")
+    models = "names or ONNX files, separated by commas; all names"
+    parser.add_argument("--models", type=listed(a_model), default=list(MODELS), help=models)
     parser.add_argument("--engines", type=listed(one_of(list(ENGINES))), default=list(ENGINES), help="mrt,ort,openvino")
     parser.add_argument("--threads", type=listed(whole(1)), default=[1, 2], help="1,2")
     parser.add_argument("--batch", type=listed(whole(1)), default=[1, 16], help="samples of one call: 1,16")
@@ -274,9 +282,17 @@ def measure_all(arguments: Namespace, store: Store) -> int:
 
 def launch(candidate: Candidate, case: Case, store: Store, isa: str) -> Launch:
     """Makes what a candidate needs; ChildError where that fails."""
-    network = store.get("network", name=case.model, spread=1.0)
+    network = network_of(store, case.model)
     arguments = candidate.arguments(store, network, case, isa)
     return Launch(candidate.start, arguments, network, case.threads, case.batch, isa)
+
+
+def network_of(store: Store, model: str) -> Path:
+    """The folder of a seeded network, or of a file's."""
+    if model in MODELS:
+        return store.get("network", name=model, spread=1.0)
+    file = Path(model).resolve()
+    return store.get("own-network", file=str(file), digest=sha256(file.read_bytes()).hexdigest())
 
 
 def making_times(
@@ -287,7 +303,7 @@ def making_times(
     for model in models:
         parts = []
         try:
-            network = store.get("network", name=model, spread=1.0)
+            network = network_of(store, model)
             if "mrt-int8" in engines:
                 integer = store.get("mrt-model", network=network, options={"preset": "mrt"})
                 case = next(iter(cases([model], arguments.threads, arguments.batch)))

@@ -42,14 +42,34 @@ class Maker:
 def make_network(folder: Path, name: str, spread: float) -> None:
     """A seeded network, the samples that calibrate it and those that it is compared on."""
     import onnx
-    from network_builder import samples
-    from seeded_networks import NETWORKS, input_shape
+    from seeded_networks import NETWORKS
 
     model = NETWORKS[name](spread)
     onnx.save(model, folder / NETWORK)
-    (given,) = model.graph.input
+    _save_samples(folder, model)
+
+
+def take_network(folder: Path, file: str, digest: str) -> None:
+    """A network of an ONNX file, with samples of noise.
+
+    digest: of the file's content, so that another content is another network. ValueError where the network is not a
+    function of one float tensor whose first axis is the batch.
+    """
+    import onnx
+
+    model = onnx.load(file)
+    _save_samples(folder, model)
+    onnx.save(model, folder / NETWORK)
+
+
+def _save_samples(folder: Path, model: Any) -> None:
+    """model: an onnx.ModelProto."""
+    from network_builder import samples
+    from seeded_networks import the_input
+
+    name, shape = the_input(model)
     for file, count, seed in ((CALIBRATION_FILE, CALIBRATION, CALIBRATION_SEED), (TEST_FILE, TEST, TEST_SEED)):
-        np.savez(folder / file, **{given.name: samples(input_shape(model), count, seed)})
+        np.savez(folder / file, **{name: samples(shape, count, seed)})
 
 
 def samples_of(path: Path) -> Samples:
@@ -320,10 +340,10 @@ MRT_SOURCES = tuple(
 OF_MRT = ("numpy", "apache-tvm")
 OF_ORT, OF_NNCF = ("onnxruntime",), ("nncf", "openvino")
 HERE = Path(__file__).parent
+SEEDED = (HERE / "seeded_networks.py", HERE / "network_builder.py")
 MAKERS = {
-    "network": Maker(
-        make_network, ("onnx",), ("numpy", "onnx"), (HERE / "seeded_networks.py", HERE / "network_builder.py")
-    ),
+    "network": Maker(make_network, ("onnx",), ("numpy", "onnx"), SEEDED),
+    "own-network": Maker(take_network, ("onnx",), ("numpy", "onnx"), SEEDED),
     "mrt-model": Maker(quantize_with_mrt, OWN, OF_MRT, MRT_SOURCES),
     "mrt-module": Maker(compile_with_mrt, OWN, ("apache-tvm",), MRT_SOURCES),
     "ort-int8": Maker(quantize_with_onnx_runtime, ("onnxruntime.quantization",), OF_ORT, ()),

@@ -210,6 +210,21 @@ NETWORKS: dict[str, Callable[[float], onnx.ModelProto]] = {
 """By name, from the spread of their channels to the model."""
 
 
-def input_shape(model: onnx.ModelProto) -> tuple[int, ...]:
-    """Of one sample."""
-    return tuple(axis.dim_value for axis in model.graph.input[0].type.tensor_type.shape.dim[1:])
+def the_input(model: onnx.ModelProto) -> tuple[str, tuple[int, ...]]:
+    """Name and shape of one sample of a network's only input.
+
+    ValueError where there are several, where it is not float32 or where an axis but the first has no size.
+    """
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [given for given in model.graph.input if given.name not in constants]
+    if len(inputs) != 1:
+        raise ValueError(f"inputs {', '.join(given.name for given in inputs)} were found; one is needed")
+    (given,) = inputs
+    facts = given.type.tensor_type
+    if facts.elem_type != onnx.TensorProto.FLOAT:
+        found = onnx.TensorProto.DataType.Name(facts.elem_type)
+        raise ValueError(f"{given.name}: elements of type {found} were found; FLOAT is needed")
+    shape = tuple(axis.dim_value for axis in facts.shape.dim[1:])
+    if len(shape) < 2 or not all(shape):
+        raise ValueError(f"{given.name}: a sample of shape {list(shape)} was found; two fixed sizes or more are needed")
+    return given.name, shape

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from loaded import BENCHMARKS, load_benchmark
 
@@ -166,6 +167,42 @@ def test_without_any_engine_there_is_an_error(
 ) -> None:
     assert run_without({"openvino"}, ["--engines", "openvino"], tmp_path, monkeypatch) == 1
     assert capsys.readouterr().err == "no engine is left; install the extra [benchmarks]\n"
+
+
+def saved(path: Path, inputs: dict[str, tuple[int, list[int | str]]]) -> Path:
+    """A file of a network that adds up its inputs, given their element types and shapes."""
+    given = [onnx.helper.make_tensor_value_info(name, *facts) for name, facts in inputs.items()]
+    made = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Sum", list(inputs), ["y"])], "sum", given, [made])
+    onnx.save(onnx.helper.make_model(graph), path)
+    return path
+
+
+def test_a_file_is_a_network_with_samples_of_noise(tmp_path: Path) -> None:
+    file = saved(tmp_path / "own.onnx", {"a": (onnx.TensorProto.FLOAT, ["N", 3, 5])})
+    store = latency.Store(tmp_path / "work")
+    (name,) = latency._parser().parse_args(["--models", str(file)]).models
+    folder = latency.network_of(store, name)
+    with np.load(folder / "calibration.npz") as samples:
+        assert samples["a"].shape == (32, 3, 5)
+    assert latency.network_of(store, name) == folder
+    saved(file, {"b": (onnx.TensorProto.FLOAT, ["N", 4, 5])})
+    assert latency.network_of(store, name) != folder
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({"a": (onnx.TensorProto.INT64, ["N", 3, 5])}, "a: elements of type INT64 were found; FLOAT is needed"),
+        ({"a": (onnx.TensorProto.FLOAT, ["N", 3, "M"])}, r"a: a sample of shape \[3, 0\] was found"),
+        ({"a": (1, ["N", 3, 5]), "b": (1, ["N", 3, 5])}, "inputs a, b were found; one is needed"),
+    ],
+)
+def test_a_network_that_noise_does_not_suit_is_refused(
+    inputs: dict[str, tuple[int, list[int | str]]], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ChildError, match=said):
+        latency.network_of(latency.Store(tmp_path / "work"), str(saved(tmp_path / "own.onnx", inputs)))
 
 
 @pytest.mark.exhaustive

@@ -47,7 +47,7 @@ def test_a_network_is_a_valid_model_of_any_batch(name: str) -> None:
     model = network(name)
     onnx.checker.check_model(model, full_check=True)
     shape = SHAPES.get(name, (3, 224, 224))
-    assert seeded.input_shape(model) == shape
+    assert seeded.the_input(model)[1] == shape
     assert [entry.name for entry in (*model.graph.input, *model.graph.output)] == ["x", "y"]
     x = building.samples(shape, 3, seed=4)
     together = run(model, x)
@@ -61,7 +61,7 @@ def test_a_network_is_a_valid_model_of_any_batch(name: str) -> None:
 def test_logits_of_the_probes_are_centred(name: str) -> None:
     """As they were while the network was built: its every operator means the same to ONNX Runtime."""
     model = network(name)
-    logits = run(model, building.samples(seeded.input_shape(model), building.PROBES, seed=0))
+    logits = run(model, building.samples(seeded.the_input(model)[1], building.PROBES, seed=0))
     np.testing.assert_allclose(logits.mean(0), 0, atol=2e-3 * np.abs(logits).max())
     if name != "squeezenet":  # whose last layer is a convolution
         assert np.square(logits).mean() == pytest.approx(1, rel=1e-2)
