@@ -42,6 +42,9 @@ NARROW_GROUPS = [
     ((1, 60, 5, 4), 60, (1, 1), {"num_group": 3}),
     ((1, 10, 6, 6), 14, (3, 3), {"num_group": 2, "dilate": (2, 2)}),
     ((1, 16, 6, 7), 32, (3, 3), {"num_group": 16, "pad": (1, 1)}),
+    ((1, 40, 6, 6), 40, (3, 3), {"num_group": 5, "pad": (1, 1)}),
+    ((2, 104, 4, 4), 104, (3, 3), {"num_group": 13, "pad": (1, 1)}),
+    ((1, 20, 5, 5), 60, (3, 3), {"num_group": 5}),
     ((1, 99, 4, 4), 33, (2, 2), {"num_group": 33}),
     ((1, 34, 4, 4), 68, (2, 2), {"num_group": 34}),
     ((1, 24, 11), 24, (5,), {"num_group": 6, "pad": (2,)}),
@@ -60,18 +63,30 @@ def test_convolutions_of_narrow_groups(runner: Runner, dtype: str) -> None:
     layers.check(runner=runner)
 
 
-@pytest.mark.parametrize("outputs, inputs, groups", [(4, 8, 8), (7, 5, 3), (12, 12, 4), (16, 16, 2)])
-def test_merged_groups_read_what_they_read(outputs: int, inputs: int, groups: int) -> None:
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "groups", "merged"),
+    [
+        *[(4, 8, 8, 4), (7, 5, 3, 3), (12, 12, 4, 4), (16, 16, 2, 1), (1, 9, 33, 1)],
+        *[(8, 8, 5, 2), (8, 8, 3, 2), (4, 3, 13, 13), (4, 5, 12, 4), (4, 12, 7, 4)],
+    ],
+)
+def test_merged_groups_read_what_they_read(outputs: int, inputs: int, groups: int, merged: int) -> None:
     dot = Dot("uint8", 128, "int8", 4, 16, "int32")
     weight = np.random.default_rng(0).integers(1, 128, (outputs * groups, inputs, 3)).astype(np.int8)
-    merged, fewer = merged_groups(weight, groups, dot)
-    wide = inputs * groups // fewer
-    assert merged.shape == (outputs * groups, wide, 3)
-    assert fewer == 1 or (outputs * groups // fewer % 16 == 0 and wide % 4 == 0)
-    for channel, row in enumerate(merged):
-        begin = channel // outputs * inputs % wide
-        np.testing.assert_array_equal(row[begin : begin + inputs], weight[channel])
-        assert np.count_nonzero(row) == weight[channel].size
+    made, fewer = merged_groups(weight, groups, dot, -(-outputs * groups // 16) * 16)
+    assert fewer == -(-groups // merged) and made.shape == (fewer * merged * outputs, merged * inputs, 3)
+    assert np.count_nonzero(made) == weight.size
+    for channel, row in enumerate(weight):
+        group = channel // outputs
+        begin = (group - min(group // merged * merged, groups - merged)) * inputs
+        np.testing.assert_array_equal(made[channel, begin : begin + inputs], row)
+
+
+def test_groups_have_no_more_outputs_than_memory_holds() -> None:
+    dot = Dot("uint8", 128, "int8", 4, 16, "int32")
+    weight = np.ones((40, 8, 1), np.int8)
+    assert merged_groups(weight, 5, dot, 48)[1] == 3
+    assert merged_groups(weight, 5, dot, 40)[1] == 1
 
 
 @pytest.mark.sampled(2)

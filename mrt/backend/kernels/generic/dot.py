@@ -23,7 +23,7 @@ from mrt.backend.kernels.generic.packed_weights import (
     unpacked_weights,
 )
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.schedule.loops import SHORT_ROW, divisors
+from mrt.backend.schedule.loops import SHORT_ROW
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.stages import stage
 from mrt.backend.tir.expressions import Expression, Tensor, combined, constant, ravel, unravel
@@ -81,7 +81,7 @@ def pack_dot(
         if storage.offset:
             return None
         dot = Dot(storage.dtype, 0, weight.dtype.name, 1, dot.lanes, accumulator)
-    weight, groups = merged_groups(weight, groups, dot)
+    weight, groups = merged_groups(weight, groups, dot, surroundings.walk.storage.length)
     flat = surroundings.walk.flat and (is_run or (not dot.instruction and math.prod(positions) <= SHORT_ROW))
     outputs, inputs, *taps = weight.shape
     per_group = outputs // groups
@@ -103,26 +103,38 @@ def pack_dot(
     return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
 
 
-def merged_groups(weight: Array, groups: int, dot: Dot) -> tuple[Array, int]:
+def merged_groups(weight: Array, groups: int, dot: Dot, length: int) -> tuple[Array, int]:
     """The weight (O, I, taps...) of fewer groups, each of which fills lanes and dots, and how many they are.
 
     Neighbours become one group, whose weights are 0 where an output does not read an input: all of them where no fewer
-    fill lanes. More than MOST_MERGED do not: groups are as they were then.
+    fill lanes. More than MOST_MERGED do not: groups are as they were then. Where the last group has fewer outputs than
+    others, it reads the last inputs, as many as others do (see `_first_channel`).
+    length: output channels in memory.
     """
     outputs, inputs, *taps = weight.shape
     per_group = outputs // groups
 
     def fills(count: int) -> bool:
-        return count == groups or not (count * per_group % dot.lanes or count * inputs % dot.depth)
+        held = -(-groups // count) * count
+        fits = held == groups or (held * per_group <= length and groups * inputs % dot.depth == 0)
+        return fits and not (count * per_group % dot.lanes or count * inputs % dot.depth)
 
-    merged = next(count for count in divisors(groups) if fills(count))
+    merged = next((count for count in range(1, groups) if fills(count)), groups)
     if merged == 1 or merged > MOST_MERGED:
         return weight, groups
-    apart = weight.reshape(groups // merged, merged, per_group, inputs, *taps)
-    made = np.zeros((groups // merged, merged, per_group, merged, inputs, *taps), weight.dtype)
-    for each in range(merged):
-        made[:, each, :, each] = apart[:, each]
-    return made.reshape(outputs, merged * inputs, *taps), groups // merged
+    fewer = -(-groups // merged)
+    made = np.zeros((fewer, merged, per_group, merged, inputs, *taps), weight.dtype)
+    for group, rows in enumerate(weight.reshape(groups, per_group, inputs, *taps)):
+        place, within = divmod(group, merged)
+        first = min(place * merged, groups - merged)
+        made[place, within, :, group - first] = rows
+    return made.reshape(fewer * merged * per_group, merged * inputs, *taps), fewer
+
+
+def _first_channel(group: Expression, depth: int, channels: int, groups: int) -> Expression:
+    """Of the data that a group reads, of so many `channels`: as all groups read `depth`, the last may share some."""
+    first = group * depth
+    return first if groups * depth == channels else tirx.min(first, channels - depth)
 
 
 def _in_blocks(weight: Array, dot: Dot, blocks: int, depth: int) -> Array:
@@ -237,7 +249,8 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
         position = unravel(at[-1], tuple(positions)) if form.flat else at[bytewise:]
         channel = ravel(steps, lengths) * dot.depth + term
         if groups > 1:
-            channel = tirx.floordiv(block, blocks) * (math.prod(lengths) * dot.depth) + channel
+            channels = storage.type.shape[inner]
+            channel += _first_channel(tirx.floordiv(block, blocks), math.prod(lengths) * dot.depth, channels, groups)
         index = places(position, axes)
         value = read(*at[:bytewise], *storage.places([*index[:inner], channel, *index[inner:]]))
         return value.astype(dot.accumulator)
