@@ -24,6 +24,9 @@ WORKING = 4
 """Registers that are left to elements and weights beside the accumulators."""
 FEW_DOTS = 4
 """Steps of a sum up to which registers hold all its weights, too, for many positions."""
+REST = 1.05
+"""How many times as long tiles must take for jammed ones to serve whose last is shorter; half a tile of an odd number
+of positions is another matter."""
 FIRST_BYTES = 1 << 14
 """Bytes of data or weights that stay in the first cache while they are walked again: half of a small one."""
 SECOND_BYTES, FAR = 1 << 19, 2
@@ -116,8 +119,8 @@ def register_tile(
     Two multiply-adds and two loads are done per cycle; a step loads each position's element and each block's weights,
     those for which no register is left once for each position. multiple: of which the blocks are one. copies: of the
     accumulators. line: positions of a line, where lines do not follow each other; tiles are some lines then, or a part
-    of one. may_rest: whether the last tile may be shorter than the others. rows: how many there are, where a tile may
-    be a pair of whole rows, or of neighbours in a row that leaves half a tile over; 0 where it may not.
+    of one. may_rest: whether the last tile may be shorter than the others. rows: how many there are, where tiles may be
+    jammed (see `VectorTiling`): a pair of whole rows, or neighbours in a row, whose last tile may be shorter; else 0.
     """
     best, least = (1, multiple), float("inf")
     # With copies, the sums of one block are so few that each dot loads an element.
@@ -126,12 +129,12 @@ def register_tile(
         for tile in range(1, register_room(held, steps, machine, copies) + 1):
             walked = positions * rows if rows > 1 and tile == 2 * positions else positions
             count, rest = divmod(walked, tile)
-            leaves_half = rows > 0 and 2 * rest == tile
-            if not count or (rest and not (may_rest or leaves_half)) or (line and line % tile and tile % line):
+            if not count or (rest and not (may_rest or rows)) or (line and line % tile and tile % line):
                 continue
             row = count * _step_cycles(tile, held, steps, machine)
             row += _step_cycles(rest, held, steps, machine) if rest else 0
-            cost = row / (walked * held)
+            is_half = positions % 2 == 1 and 2 * rest == tile
+            cost = row / (walked * held) * (REST if rest and not (may_rest or is_half) else 1)
             # Of tiles that cost the same the one of most positions.
             if round(cost, 6) <= least:
                 best, least = (tile, held), round(cost, 6)

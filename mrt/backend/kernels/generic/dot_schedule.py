@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -208,12 +209,13 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
         return plain, (Refusal(JAM, "other blocks are computed within the same loops"),)
     if not by_blocks:
         return plain, (Refusal(JAM, "the data is walked once, so that its loads are what counts"),)
-    if length % 2 == 0:
+    jammed, blocks = _registers(extents, machine, may_rest, extents.lines)
+    if length % jammed == 0:
         return plain, (Refusal(JAM, f"rows of {length} positions can be cut into equal tiles"),)
-    pair, blocks = _registers(extents, machine, may_rest, extents.lines)
-    if length % pair == 0 or blocks <= extents.parts:
+    if jammed > length and blocks <= extents.parts:
         return plain, (Refusal(JAM, "no pair of rows loads weights less often"),)
-    return VectorTiling(pair // 2, blocks // extents.parts, 2 * length // pair, by_blocks, jammed=2), ()
+    unit = math.gcd(jammed, length)
+    return VectorTiling(unit, blocks // extents.parts, length // unit, by_blocks, jammed // unit), ()
 
 
 def _registers(extents: _Extents, machine: Machine, may_rest: bool, rows: int = 0) -> tuple[int, int]:
