@@ -11,7 +11,7 @@ from mrt.backend.memory.storage import VECTOR, Storage, View, padded_length
 from mrt.backend.operators.interleave import Interleave
 from mrt.backend.te.registry import AsView, Kind, compute
 from mrt.backend.te.stages import inlined
-from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, unravel
+from mrt.backend.tir.expressions import Expression, Tensor, constant, regrouped, unravel
 from mrt.symbol import Symbol
 from mrt.symbol.operators.transform import (
     Concat,
@@ -29,8 +29,11 @@ from mrt.symbol.operators.transform import (
 
 def propagate_flatten(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
     """A reader of rows reads the channels of one position after the other, which are innermost in the data."""
-    if request.inner != 1 or symbol.inputs[0].type.rank <= 2:
+    data = symbol.inputs[0].type
+    if request.inner != 1 or data.rank <= 2:
         return "its readers do not read rows of channels"
+    if padded_length(data.shape[1]) >= 2 * data.shape[1]:
+        return f"its data has {data.shape[1]} channels, which dots would multiply with as much that pads them"
     return replace(request, inner=1)
 
 
@@ -46,7 +49,7 @@ def view_flatten(symbol: Symbol, data: View) -> View:
 def reshape(symbol: Symbol, data: Tensor) -> Tensor:
     """The same elements in the same order; the shape is the symbol's, whatever its attributes say."""
     source = symbol.inputs[0].shape
-    return inlined(symbol.shape, symbol.dtype, lambda *at: data(*unravel(ravel(at, symbol.shape), source)))
+    return inlined(symbol.shape, symbol.dtype, lambda *at: data(*regrouped(at, symbol.shape, source)))
 
 
 def propagate_transpose(symbol: Symbol[Transpose], request: LayoutRequest) -> LayoutRequest | str:

@@ -11,6 +11,7 @@ from mrt.backend.rewrites.data_in_bytes import DataInBytes
 from mrt.backend.rewrites.int16_operands import Int16Operands
 from mrt.backend.rewrites.interleave_channels import InterleaveChannels
 from mrt.backend.rewrites.known_bounds import Bounds
+from mrt.backend.rewrites.merge_reshapes import MergeReshapes
 from mrt.backend.rewrites.merge_row_slices import MergeRowSlices
 from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
@@ -25,6 +26,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     MergeRowSlices,
     MergeSlices,
     InterleaveChannels,
+    MergeReshapes,
     TileAsConcat,
     Int16Operands,
     DataInBytes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from tvm import ir, sym, tirx
@@ -181,6 +182,27 @@ def ravel(at: Sequence[Expression], shape: Sequence[int]) -> Expression:
     for i, n in zip(at, shape, strict=True):
         flat = flat * n + i
     return sym.Analyzer().simplify(flat)
+
+
+def regrouped(at: Sequence[Expression], shape: Sequence[int], source: Sequence[int]) -> list[Expression]:
+    """The index in an array of `source` of what has the index `at` in one of `shape`, of the same elements in order.
+
+    Neighbouring axes that count as many elements in both depend on each other alone, so that no flat place is divided
+    where axes are only split, or only joined.
+    """
+    if 0 in shape:
+        return [constant(0, "int32") for _ in source]
+    made: list[Expression] = []
+    first = start = 0
+    while first < len(shape) or start < len(source):
+        last, stop = min(first + 1, len(shape)), min(start + 1, len(source))
+        while (here := prod(shape[first:last])) != (there := prod(source[start:stop])):
+            last, stop = (last + 1, stop) if here < there else (last, stop + 1)
+        flat = ravel(at[first:last], shape[first:last])
+        found = iter(unravel(flat, [length for length in source[start:stop] if length > 1]))
+        made += [constant(0, "int32") if length == 1 else next(found) for length in source[start:stop]]
+        first, start = last, stop
+    return made
 
 
 def unravel(flat: Expression, shape: Sequence[int]) -> list[Expression]:
