@@ -42,13 +42,15 @@ class DotForm:
     """How a weight lies in memory, and how its dots are walked.
 
     flat: all positions are one axis; line: how many of them follow each other in the data, if not all. groups: of
-    channels, whose blocks of output channels follow each other. joins: whether sums may be formed for what lies between
-    two lines of positions, too. packed: how weights share bytes, None where they lie as dots read them.
+    channels, each of so many `blocks` of output channels that follow each other; the last may have fewer. joins:
+    whether sums may be formed for what lies between two lines of positions, too. packed: how weights share bytes, None
+    where they lie as dots read them.
     """
 
     dot: Dot
     flat: bool
     groups: int
+    blocks: int = field(default=0, kw_only=True)
     joins: bool = field(default=False, kw_only=True)
     line: int | None = field(default=None, kw_only=True)
     packed: PackedDot | None = field(default=None, kw_only=True)
@@ -81,12 +83,13 @@ def pack_dot(
         if storage.offset:
             return None
         dot = Dot(storage.dtype, 0, weight.dtype.name, 1, dot.lanes, accumulator)
-    weight, groups = merged_groups(weight, groups, dot, surroundings.walk.storage.length)
+    weight, groups = merged_groups(weight, groups, dot)
     flat = surroundings.walk.flat and (is_run or (not dot.instruction and math.prod(positions) <= SHORT_ROW))
     outputs, inputs, *taps = weight.shape
     per_group = outputs // groups
     depth = storage.depth if groups == 1 else inputs
-    blocks = (per_group if groups > 1 else surroundings.walk.storage.length) // dot.lanes
+    length = surroundings.walk.storage.length
+    blocks = (per_group if groups > 1 else length) // dot.lanes
     if groups == 1 and not whole:
         memory, known = (blocks, depth, math.prod(positions)), surroundings.bounds[0]
         found = choose_packing(weight, dot, memory, known, surroundings.machine)
@@ -94,30 +97,30 @@ def pack_dot(
             return pack_fields(weight, found, (blocks, depth), flat)
     if data.flattened is None and not (whole or (dot.instruction and surroundings.machine.has_tiles)):
         depth = min(depth, -(-inputs // dot.depth) * dot.depth)
-    if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs != surroundings.walk.storage.length)):
+    if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs < length)):
         return None
     packed = _in_blocks(weight.reshape(groups, per_group, inputs, *taps), dot, blocks, depth)
+    packed = packed[: length // dot.lanes * dot.parts]
     arrays = [packed, _correction(packed, dot)] if dot.offset else [packed]
     line = positions[-1] if flat and not is_run else None
-    form = DotForm(dot, flat, groups, joins=surroundings.machine.has_tiles and groups == 1, line=line)
+    joins = surroundings.machine.has_tiles and groups == 1
+    form = DotForm(dot, flat, groups, blocks=blocks * dot.parts, joins=joins, line=line)
     return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
 
 
-def merged_groups(weight: Array, groups: int, dot: Dot, length: int) -> tuple[Array, int]:
+def merged_groups(weight: Array, groups: int, dot: Dot) -> tuple[Array, int]:
     """The weight (O, I, taps...) of fewer groups, each of which fills lanes and dots, and how many they are.
 
     Neighbours become one group, whose weights are 0 where an output does not read an input: all of them where no fewer
-    fill lanes. More than MOST_MERGED do not: groups are as they were then. Where the last group has fewer outputs than
-    others, it reads the last inputs, as many as others do (see `_first_channel`).
-    length: output channels in memory.
+    fill lanes. More than MOST_MERGED do not: groups are as they were then. The last group may have fewer outputs than
+    others, and rows of 0 instead; it reads the last inputs, as many as others do (see `_first_channel`).
     """
     outputs, inputs, *taps = weight.shape
     per_group = outputs // groups
 
     def fills(count: int) -> bool:
-        held = -(-groups // count) * count
-        fits = held == groups or (held * per_group <= length and groups * inputs % dot.depth == 0)
-        return fits and not (count * per_group % dot.lanes or count * inputs % dot.depth)
+        starts = groups * inputs if groups % count else count * inputs
+        return not (count * per_group % dot.lanes or count * inputs % dot.depth or starts % dot.depth)
 
     merged = next((count for count in range(1, groups) if fills(count)), groups)
     if merged == 1 or merged > MOST_MERGED:
@@ -239,7 +242,7 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
     bytewise = form.packed is not None and form.packed.splits
     read = data_bytes(tensor, dot) if bytewise else tensor
     total, *lengths = (int(n) for n in weights.shape[:-2])
-    blocks, lengths = total // groups, lengths[len(taps) :]
+    blocks, lengths = form.blocks if groups > 1 else total, lengths[len(taps) :]
     axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
     steps = [te.reduce_axis((0, n), name) for n, name in zip(lengths, ("step", "field"), strict=False)]
     within = [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
@@ -261,9 +264,9 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
         return te.sum(held(position, block) * factor, axis=reduced)
 
     walked = ([2] if bytewise else []) + _walked(form, storage, positions, lambda at: places(at, [0 for _ in taps]))
-    hints: dict[str, Any] = {"group_blocks": blocks, "parts": dot.parts, "line": form.line}
+    hints: dict[str, Any] = {"group_blocks": math.gcd(blocks, total), "parts": dot.parts, "line": form.line}
     hints |= form.packed.hints if form.packed is not None else {"dot": intrinsic_of(dot) if within else ""}
-    sums = stage((*walked, groups * blocks, dot.lanes), dots, "dots", **hints)
+    sums = stage((*walked, total, dot.lanes), dots, "dots", **hints)
     bias = form.packed.packing.bias if form.packed is not None else 0
     if not bias:
         return sums
