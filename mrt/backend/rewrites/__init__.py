@@ -8,6 +8,7 @@ from mrt.backend.rewrites.bias_into_sum import BiasIntoSum
 from mrt.backend.rewrites.clip_before_scaling import ClipBeforeScaling
 from mrt.backend.rewrites.clip_limits_as_parameters import ClipLimitsAsParameters
 from mrt.backend.rewrites.data_in_bytes import DataInBytes
+from mrt.backend.rewrites.deconvolution_as_convolution import DeconvolutionAsConvolution
 from mrt.backend.rewrites.int16_operands import Int16Operands
 from mrt.backend.rewrites.interleave_channels import InterleaveChannels
 from mrt.backend.rewrites.known_bounds import Bounds
@@ -27,6 +28,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     MergeSlices,
     InterleaveChannels,
     MergeReshapes,
+    DeconvolutionAsConvolution,
     TileAsConcat,
     Int16Operands,
     DataInBytes,
