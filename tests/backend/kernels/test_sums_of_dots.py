@@ -7,7 +7,7 @@ import pytest
 from layers import Layers
 
 from mrt.backend.kernels.dot_instructions import Dot
-from mrt.backend.kernels.generic.dot import merged_groups
+from mrt.backend.kernels.generic.narrow_groups import merged_groups
 from mrt.symbol import Runner
 
 

@@ -14,6 +14,7 @@ from tvm import te, tirx
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.accumulator_init import initialized_sums
+from mrt.backend.kernels.generic.narrow_groups import first_channel, merged_groups
 from mrt.backend.kernels.generic.packed_weights import (
     PackedDot,
     choose_packing,
@@ -32,9 +33,6 @@ from mrt.symbol.types import type_of
 
 Places = Callable[[Sequence[Expression], Sequence[Expression]], list[Expression]]
 """Gives, of a position and a tap, the index of the data without its channel."""
-
-MOST_MERGED = 32
-"""Groups of channels that become one at most: of products one by one, an instruction forms more in the same time."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +83,8 @@ def pack_dot(
         dot = Dot(storage.dtype, 0, weight.dtype.name, 1, dot.lanes, accumulator)
     weight, groups = merged_groups(weight, groups, dot)
     flat = surroundings.walk.flat and (is_run or (not dot.instruction and math.prod(positions) <= SHORT_ROW))
-    outputs, inputs, *taps = weight.shape
-    per_group = outputs // groups
+    per_group, inputs, length = len(weight) // groups, weight.shape[1], surroundings.walk.storage.length
     depth = storage.depth if groups == 1 else inputs
-    length = surroundings.walk.storage.length
     blocks = (per_group if groups > 1 else length) // dot.lanes
     if groups == 1 and not whole:
         memory, known = (blocks, depth, math.prod(positions)), surroundings.bounds[0]
@@ -97,47 +93,17 @@ def pack_dot(
             return pack_fields(weight, found, (blocks, depth), flat)
     if data.flattened is None and not (whole or (dot.instruction and surroundings.machine.has_tiles)):
         depth = min(depth, -(-inputs // dot.depth) * dot.depth)
-    if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or outputs < length)):
+    if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or len(weight) < length)):
         return None
-    packed = _in_blocks(weight.reshape(groups, per_group, inputs, *taps), dot, blocks, depth)
+    packed = _in_blocks(weight.reshape(groups, per_group, *weight.shape[1:]), dot, blocks, depth)
     packed = packed[: length // dot.lanes * dot.parts]
-    arrays = [packed, _correction(packed, dot)] if dot.offset else [packed]
-    line = positions[-1] if flat and not is_run else None
-    joins = surroundings.machine.has_tiles and groups == 1
+    line, joins = positions[-1] if flat and not is_run else None, surroundings.machine.has_tiles and groups == 1
     form = DotForm(dot, flat, groups, blocks=blocks * dot.parts, joins=joins, line=line)
+    return _packed_as(form, [packed, _correction(packed, dot)] if dot.offset else [packed])
+
+
+def _packed_as(form: DotForm, arrays: Sequence[Array]) -> Packed:
     return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
-
-
-def merged_groups(weight: Array, groups: int, dot: Dot) -> tuple[Array, int]:
-    """The weight (O, I, taps...) of fewer groups, each of which fills lanes and dots, and how many they are.
-
-    Neighbours become one group, whose weights are 0 where an output does not read an input: all of them where no fewer
-    fill lanes. More than MOST_MERGED do not: groups are as they were then. The last group may have fewer outputs than
-    others, and rows of 0 instead; it reads the last inputs, as many as others do (see `_first_channel`).
-    """
-    outputs, inputs, *taps = weight.shape
-    per_group = outputs // groups
-
-    def fills(count: int) -> bool:
-        starts = groups * inputs if groups % count else count * inputs
-        return not (count * per_group % dot.lanes or count * inputs % dot.depth or starts % dot.depth)
-
-    merged = next((count for count in range(1, groups) if fills(count)), groups)
-    if merged == 1 or merged > MOST_MERGED:
-        return weight, groups
-    fewer = -(-groups // merged)
-    made = np.zeros((fewer, merged, per_group, merged, inputs, *taps), weight.dtype)
-    for group, rows in enumerate(weight.reshape(groups, per_group, inputs, *taps)):
-        place, within = divmod(group, merged)
-        first = min(place * merged, groups - merged)
-        made[place, within, :, group - first] = rows
-    return made.reshape(fewer * merged * per_group, merged * inputs, *taps), fewer
-
-
-def _first_channel(group: Expression, depth: int, channels: int, groups: int) -> Expression:
-    """Of the data that a group reads, of so many `channels`: as all groups read `depth`, the last may share some."""
-    first = group * depth
-    return first if groups * depth == channels else tirx.min(first, channels - depth)
 
 
 def _in_blocks(weight: Array, dot: Dot, blocks: int, depth: int) -> Array:
@@ -162,8 +128,7 @@ def pack_fields(weight: Array, packed: PackedDot, padded: tuple[int, int], flat:
     arrays = [packed.packing.pack(apart)]
     if packed.taken_off:
         arrays.append(np.asarray(packed.taken_off * _summed(apart)))
-    form = DotForm(packed.dot, flat, 1, packed=packed)
-    return Packed(form, tuple(arrays), tuple(Storage.plain(type_of(array)) for array in arrays))
+    return _packed_as(DotForm(packed.dot, flat, 1, packed=packed), arrays)
 
 
 def _correction(packed: Array, dot: Dot) -> Array:
@@ -237,9 +202,8 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
     storage, tensor = data.storage, data.tensor
     if storage is None or storage.inner is None:
         raise ValueError("dots read a tensor that has an innermost axis")
-    inner = storage.inner
+    inner, bytewise = storage.inner, form.packed is not None and form.packed.splits
     weights = packed if form.packed is None else unpacked_weights(packed, form.packed.packing, dot)
-    bytewise = form.packed is not None and form.packed.splits
     read = data_bytes(tensor, dot) if bytewise else tensor
     total, *lengths = (int(n) for n in weights.shape[:-2])
     blocks, lengths = form.blocks if groups > 1 else total, lengths[len(taps) :]
@@ -252,8 +216,8 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
         position = unravel(at[-1], tuple(positions)) if form.flat else at[bytewise:]
         channel = ravel(steps, lengths) * dot.depth + term
         if groups > 1:
-            channels = storage.type.shape[inner]
-            channel += _first_channel(tirx.floordiv(block, blocks), math.prod(lengths) * dot.depth, channels, groups)
+            group, depth = tirx.floordiv(block, blocks), math.prod(lengths) * dot.depth
+            channel += first_channel(group, groups, depth, storage.type.shape[inner])
         index = places(position, axes)
         value = read(*at[:bytewise], *storage.places([*index[:inner], channel, *index[inner:]]))
         return value.astype(dot.accumulator)
@@ -267,8 +231,7 @@ def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[
     hints: dict[str, Any] = {"group_blocks": math.gcd(blocks, total), "parts": dot.parts, "line": form.line}
     hints |= form.packed.hints if form.packed is not None else {"dot": intrinsic_of(dot) if within else ""}
     sums = stage((*walked, total, dot.lanes), dots, "dots", **hints)
-    bias = form.packed.packing.bias if form.packed is not None else 0
-    if not bias:
+    if form.packed is None or not (bias := form.packed.packing.bias):
         return sums
     of_data = stage(tuple(walked), lambda *at: te.sum(held(at) * constant(-bias, "int32"), axis=reduced), "of_data")
     return initialized_by_data(sums, of_data)
