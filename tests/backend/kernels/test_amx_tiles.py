@@ -14,8 +14,10 @@ from compiled import Bundle
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
+from mrt.backend.kernels.x86.amx.tiles import TileTiling
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
+from mrt.backend.schedule.tilings import by_rule
 from mrt.runtime import virtual_machine
 
 TARGET = {"kind": "llvm", "mcpu": "sapphirerapids"}
@@ -25,6 +27,9 @@ LAYERS: list[tuple[int, tuple[int, int], dict[str, Any]]] = [
     (32, (3, 2), {"stride": (2, 1)}),
     (48, (3, 3), {"dilate": (1, 2)}),
     (20, (6, 7), {}),
+    (96, (3, 3), {"num_group": 2}),
+    (96, (3, 3), {"num_group": 3}),
+    (72, (1, 1), {"num_group": 3}),
 ]
 """Output channels, kernel and attributes of convolutions of data of 48 x 6 x 10, by weights of a byte."""
 
@@ -38,7 +43,8 @@ def layers() -> Bundle:
     bundle = Bundle()
     data = bundle.hidden("clip", bundle.input(bundle.integers((2, 48, 6, 10), "uint8")), a_min=0.0, a_max=255.0)
     for filters, kernel, attributes in LAYERS:
-        weight = bundle.parameter(bundle.integers((filters, 48, *kernel), lo=-127))
+        inputs = 48 // attributes.get("num_group", 1)
+        weight = bundle.parameter(bundle.integers((filters, inputs, *kernel), lo=-127))
         bundle.add("Convolution", data, weight, kernel=kernel, num_filter=filters, no_bias=True, **attributes)
     wide = bundle.parameter(bundle.integers((64, 48, 1, 1), "int16", -8000, 8000))
     bundle.add("Convolution", data, wide, kernel=(1, 1), num_filter=64, no_bias=True)
@@ -87,6 +93,30 @@ def test_every_tiling_gives_the_same_integers() -> None:
             np.testing.assert_array_equal(one.numpy(), other)
         number += 1 + picker.offered // 12
     assert picker.offered > 12
+
+
+@pytest.mark.parametrize(
+    ("filters", "groups", "most"), [(96, 2, 3), (96, 3, 2), (192, 2, 6), (120, 5, 1), (96, 4, 3), (96, 1, 6)]
+)
+def test_blocks_that_are_multiplied_by_the_same_data_are_of_one_group(filters: int, groups: int, most: int) -> None:
+    """Of 48, 32 and 96 channels; of 24, of which two groups are one, with a shorter last one or without."""
+    bundle = Bundle()
+    data = bundle.hidden("clip", bundle.input(bundle.integers((1, filters, 6, 10), "uint8")), a_min=0.0, a_max=255.0)
+    weight = bundle.parameter(bundle.integers((filters, filters // groups, 3, 3), lo=-127))
+    attributes = {"kernel": (3, 3), "num_filter": filters, "num_group": groups, "no_bias": True}
+    bundle.add("Convolution", data, weight, **attributes)
+    offered: list[TileTiling] = []
+
+    def scheduler(function: Any, scheduled: Any) -> Any:
+        def choose(tilings: Any) -> Any:
+            offered.extend(each for each in tilings if isinstance(each, TileTiling))
+            return by_rule(tilings)
+
+        return scheduled(choose)
+
+    ModuleBuilder(Machine.of(TARGET), scheduler).add(bundle.graph(), "main")
+    assert offered and max(each.blocks for each in offered) == most
+    assert all(most % each.blocks == 0 for each in offered)
 
 
 @pytest.mark.parametrize(("features", "instruction"), [((), "tdpbusd"), (("-amx-int8",), "vpdpbusd")])

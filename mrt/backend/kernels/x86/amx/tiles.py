@@ -197,6 +197,8 @@ def _tilings(block: Any, around: Sequence[int]) -> list[TileTiling]:
     """What fits the first cache, what takes least time by a rough count first. around: as in `_refused`."""
     dots, parts = DotBlock(block), int(block.annotations[Hint.PARTS])
     width, blocks, dots_of_sum = _width(dots), dots.lengths[dots.positions], _dots_of_sum(dots)
+    # Neighbouring blocks are multiplied by the same data, which is that of one group.
+    together = int(block.annotations[Hint.GROUP_BLOCKS]) // parts
     lines, positions = around[-2] if len(around) > 1 else 1, around[-1]
     pitch = dots.lengths[dots.positions - 1]
     line_pitch, position_pitch = (dots.pitch(axis) for axis in (max(dots.positions - 2, 0), dots.positions - 1))
@@ -206,7 +208,7 @@ def _tilings(block: Any, around: Sequence[int]) -> list[TileTiling]:
             for joined in {0, pitch if inner_lines > 1 and line_pitch == pitch * position_pitch else 0}:
                 length = (inner_lines - 1) * joined + inner
                 rows = -(-length // -(-length // ROWS))
-                for held in (n * parts for n in divisors(blocks // parts)):
+                for held in (n * parts for n in divisors(together)):
                     if inner_lines * max(inner, joined) * held * ROW_BYTES <= SUMS_BYTES:
                         tiling = TileTiling(inner_lines, inner, held, rows, width, joined)
                         times = (lines // inner_lines) * (positions // inner) * (blocks // held)
