@@ -144,18 +144,23 @@ def _rewritten(records: _Records) -> bytes:
     tensors: dict[str, dict[str, Any]] = {}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+
+        def write(name: str, content: str | bytes) -> None:
+            # An entry of no time: the same program is the same bytes whenever it is written.
+            archive.writestr(zipfile.ZipInfo(f"model/{name}"), content)
+
         for name, content in ((_FORMAT, b"pt2"), ("archive_version", b"0"), ("byteorder", b"little")):
-            archive.writestr(f"model/{name}", content)
-        archive.writestr("model/.data/version", b"3\n")
-        archive.writestr(f"model/{_SAMPLES}", b"")
+            write(name, content)
+        write(".data/version", b"3\n")
+        write(_SAMPLES, b"")
         for folder, config in _CONFIGS.items():
             listed = _checked_tensors(records, folder, records.json(folder + config)["config"])
-            archive.writestr(f"model/{folder}{config}", json.dumps({"config": listed}))
+            write(f"{folder}{config}", json.dumps({"config": listed}))
             for record in sorted({entry["path_name"] for entry in listed.values()}):
-                archive.writestr(f"model/{folder}{record}", records.read(folder + record))
+                write(folder + record, records.read(folder + record))
             tensors |= listed
         _check_given(program, tensors, records.path)
-        archive.writestr(f"model/{_PROGRAM}", json.dumps(program))
+        write(_PROGRAM, json.dumps(program))
     return buffer.getvalue()
 
 
