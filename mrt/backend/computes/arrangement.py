@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from tvm import tirx
 
+from mrt.backend.operators.join_phases import JoinPhases
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined
-from mrt.backend.tir.expressions import Expression, Tensor, ravel, unravel, whole_part
+from mrt.backend.tir.expressions import Expression, Tensor, ravel, remainder, unravel, whole_part
 from mrt.symbol import Symbol
 from mrt.symbol.operators.arrangement import DepthToSpace, Repeat, SliceLike, SpaceToDepth, SwapAxis, Tile, UpSampling
 
@@ -64,13 +67,28 @@ def up_sampling(symbol: Symbol[UpSampling], data: Tensor) -> Tensor:
     )
 
 
+@compute(JoinPhases)
+def join_phases(symbol: Symbol[JoinPhases], data: Tensor) -> Tensor:
+    return _joined(symbol, data, symbol.operator)
+
+
 @compute(DepthToSpace)
 def depth_to_space(symbol: Symbol[DepthToSpace], data: Tensor) -> Tensor:
-    size, channels = symbol.operator.block_size, symbol.shape[1]
+    size = symbol.operator.block_size
+    return _joined(symbol, data, JoinPhases((size, size), (0, 0), symbol.shape[2:]))
 
-    def element(n: Expression, c: Expression, h: Expression, w: Expression) -> Expression:
-        block = ravel((tirx.floormod(h, size), tirx.floormod(w, size)), (size, size))
-        return data(n, block * channels + c, whole_part(h, size), whole_part(w, size))
+
+def _joined(symbol: Symbol, data: Tensor, operator: JoinPhases) -> Tensor:
+    per_group, phases = symbol.shape[1] // operator.num_group, prod(operator.stride)
+
+    def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
+        moved = [p + first for p, first in zip(position, operator.begin, strict=True)]
+        phase = ravel([remainder(p, s) for p, s in zip(moved, operator.stride, strict=True)], operator.stride)
+        place = [whole_part(p, s) for p, s in zip(moved, operator.stride, strict=True)]
+        if operator.num_group == 1:
+            return data(n, phase * per_group + channel, *place)
+        group, within = tirx.floordiv(channel, per_group), tirx.floormod(channel, per_group)
+        return data(n, (group * phases + phase) * per_group + within, *place)
 
     return inlined(symbol.shape, symbol.dtype, element)
 

@@ -1,21 +1,18 @@
 """Deconvolution: each phase of the output is a convolution of the data with every stride-th tap of the weight.
 
-One by a constant weight has become such a convolution already (`DeconvolutionAsConvolution`), of which the phases are
-left to be joined.
+One by a constant weight has become a convolution already (`DeconvolutionAsConvolution`); here a weight is computed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from tvm import tirx
 
 from mrt.backend.computes.convolution import reduce_window
-from mrt.backend.operators.join_phases import JoinPhases
 from mrt.backend.te.registry import compute
 from mrt.backend.te.stages import inlined, stage
-from mrt.backend.tir.expressions import Expression, Tensor, constant, ravel, remainder, whole_part
+from mrt.backend.tir.expressions import Expression, Tensor, constant, remainder, whole_part
 from mrt.symbol import Symbol
 from mrt.symbol.operators.deconvolution import Deconvolution
 
@@ -46,23 +43,6 @@ def deconvolution(symbol: Symbol[Deconvolution], data: Tensor, weight: Tensor, b
         place = [whole_part(p, s) - begin for p, s, begin in zip(moved, stride, first, strict=True)]
         total = phases(n, channel, *phase, *place)
         return total if bias is None else total + bias(channel).astype(symbol.dtype)
-
-    return inlined(symbol.shape, symbol.dtype, element)
-
-
-@compute(JoinPhases)
-def join_phases(symbol: Symbol[JoinPhases], data: Tensor) -> Tensor:
-    operator = symbol.operator
-    per_group, phases = symbol.shape[1] // operator.num_group, prod(operator.stride)
-
-    def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
-        moved = [p + first for p, first in zip(position, operator.begin, strict=True)]
-        phase = ravel([remainder(p, s) for p, s in zip(moved, operator.stride, strict=True)], operator.stride)
-        place = [whole_part(p, s) for p, s in zip(moved, operator.stride, strict=True)]
-        if operator.num_group == 1:
-            return data(n, phase * per_group + channel, *place)
-        group, within = tirx.floordiv(channel, per_group), tirx.floormod(channel, per_group)
-        return data(n, (group * phases + phase) * per_group + within, *place)
 
     return inlined(symbol.shape, symbol.dtype, element)
 
