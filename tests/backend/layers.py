@@ -54,6 +54,8 @@ ENDINGS = {
     "table": (-127.0, 127.0, "int8"),
     "table of few": (-100.0, 90.0, "int8"),
     "table of relu": (0.0, 250.0, "uint8"),
+    "moved": (0.0, 255.0, "uint8"),
+    "moved table": (-128.0, 127.0, "int8"),
 }
 """What sums are clipped and cast to before they are stored, or looked up."""
 
@@ -87,6 +89,8 @@ class Layers(Bundle):
             other = self.requantized(self.convolution(data, filters, (1,) * len(lengths)), "int8")
             value = self.hidden("clip", value, a_min=-200.0, a_max=200.0)
             value = self.hidden("elemwise_add", self.hidden("Cast", value, dtype="int16"), other)
+        if "moved" in ending:
+            value = self.hidden("broadcast_add", value, self.parameter_of((1,) * value.type.rank, "int16", -150, 150))
         low, high, dtype = ENDINGS[ending]
         stored = self.hidden("Cast", self.hidden("clip", value, a_min=low, a_max=high), dtype=dtype)
         if "table" not in ending:

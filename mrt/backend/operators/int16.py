@@ -8,8 +8,7 @@ import numpy as np
 
 from mrt.symbol import Array, Interval, TensorType
 from mrt.symbol.operator import Operator
-from mrt.symbol.operators.broadcast import BroadcastMul
-from mrt.symbol.operators.elementwise import ElemwiseAdd
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.integer import RightShift
 
 BITS = 16
@@ -18,8 +17,8 @@ MOST_UNSIGNED = 2**BITS - 1
 
 
 @dataclass(frozen=True)
-class AddInt16(ElemwiseAdd):
-    """lhs + rhs in int16, which holds the sum."""
+class AddInt16(BroadcastAdd):
+    """lhs + rhs in int16, which holds the sum, with broadcasting."""
 
     op = "add_int16"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from mrt.backend.operators.int16 import (
 )
 from mrt.backend.rewrites.rewrite import LIMITS_ARE_ATTRIBUTES, Rewrite
 from mrt.backend.te.rounding import choose_rounding, half_of
-from mrt.symbol import Array, Graph, GraphBuilder, Symbol
+from mrt.symbol import Array, Graph, GraphBuilder, Interval, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
@@ -52,9 +53,10 @@ class NarrowToInt16(Rewrite):
        then, since an int32 holds the others' products.
     7. clip((x * f) >> s, lo, hi) with lo < 0 becomes clip(RightShiftInt16(MultiplyHighInt16(x, f), s - 16), lo, hi), as
        in 3.
+    8. clip(((x * f) >> s) + z, lo, hi) with one constant z becomes clip(AddInt16(y, z), lo, hi), y being as in 7.
 
     1 to 3 only where what follows stays in int16, or gives a dtype of its own, and s is one constant, or one for each
-    channel on a machine that `clips_products`; 6 and 7 only for such a one; 5 to 7 where the clip is cast, to bytes if
+    channel on a machine that `clips_products`; 6 to 8 only for such a one; 5 to 8 where the clip is cast, to bytes if
     there are few channels.
     """
 
@@ -124,29 +126,33 @@ class NarrowToInt16(Rewrite):
         return builder.apply(RightShiftInt16(), (upper, _less_16(by, shift, builder)), symbol.name, symbol.origin)
 
     def _requantized(
-        self, graph: Graph, symbol: Symbol, operator: Clip, shifted: Symbol, builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol, operator: Clip, found: Symbol, builder: GraphBuilder
     ) -> Symbol | str | None:
-        """Cases 5 to 7 of a clip. shifted: what its input has become."""
-        (source,) = symbol.inputs
-        if type(shifted.operator) is not RightShift or not isinstance(source.inputs[0].operator, BroadcastMul):
+        """Cases 5 to 8 of a clip. found: what its input has become."""
+        chain = _Chain.of(graph, symbol)
+        if chain is None:
             return None
-        scaled, (product, by) = source.inputs[0], shifted.inputs
-        if product.inputs[0].dtype != "int32":
+        shifted = found if chain.moved is None else found.inputs[0]
+        if type(shifted.operator) is not RightShift or shifted.inputs[0].inputs[0].dtype != "int32":
             return None
-        refusal = _why_not_requantized(graph, symbol, source, scaled)
+        refusal = chain.why_not_requantized(graph)
         if refusal:
             return refusal
-        factor, shift = np.asarray(graph.value(scaled.inputs[1])), np.asarray(graph.value(source.inputs[1]))
+        factor, shift = (np.asarray(graph.value(step.inputs[1])) for step in (chain.scaled, chain.shifted))
+        product, by = shifted.inputs
         data, multiplier = product.inputs
-        if operator.a_min < 0:
-            refusal = self._why_not_signed(graph, operator, scaled, shift)
+        if operator.a_min < 0 or chain.moved is not None:
+            refusal = self._why_not_signed(graph, operator, chain, shift)
             if refusal:
                 return refusal
-            upper = builder.apply(MultiplyHighInt16(), [data, multiplier], f"{scaled.name}_upper", scaled.origin)
+            upper = builder.apply(MultiplyHighInt16(), [data, multiplier], f"{product.name}_upper", product.origin)
             left = _less_16(by, shift, builder)
             narrow = builder.apply(RightShiftInt16(), [upper, left], f"{symbol.name}_int16", symbol.origin)
+            if chain.moved is not None:
+                terms = [narrow, found.inputs[1]]
+                narrow = builder.apply(AddInt16(), terms, f"{found.name}_int16", found.origin)
             return builder.apply(operator, [narrow], f"{symbol.name}_clipped", symbol.origin)
-        clips_data = self._may_clip_data(graph, scaled, factor.astype(np.int64), shift, operator.a_max)
+        clips_data = self._may_clip_data(graph, chain.scaled, factor.astype(np.int64), shift, operator.a_max)
         if not clips_data and not self._clips_products:
             return f"some values of more than 16 bits are below its upper limit once they are scaled: {NO_INSTRUCTIONS}"
         if isinstance(data.operator, Relu):
@@ -155,16 +161,20 @@ class NarrowToInt16(Rewrite):
         narrow = builder.apply(scale, [data, multiplier, by], f"{symbol.name}_int16", symbol.origin)
         return builder.apply(operator, [narrow], f"{symbol.name}_clipped", symbol.origin)
 
-    def _why_not_signed(self, graph: Graph, operator: Clip, scaled: Symbol, shift: Array) -> str:
-        """Why the upper half of a product cannot be rounded and clipped in int16; empty where it can."""
+    def _why_not_signed(self, graph: Graph, operator: Clip, chain: _Chain, shift: Array) -> str:
+        """Why the upper half of a product cannot be rounded, moved and clipped in int16; empty where it can."""
         if not self._clips_products:
             return f"values may be negative: {NO_INSTRUCTIONS}"
         if operator.a_min < LEAST or operator.a_max > MOST:
             return "its limits exceed 16 bits"
         # Of matrices rows are vectors of 32 bits mostly, which nothing is gained for either.
+        scaled = chain.scaled
         if scaled.type.rank > 1 and (scaled.type.rank < 4 or _few_channels(scaled)):
             return f"nothing is gained for matrices, and for {FEW} channels or fewer"
-        upper = self.facts.bounds(graph)[scaled.name].map(lambda bound: bound >> BITS)
+        bounds = self.facts.bounds(graph)
+        if chain.moved is not None and not _is_within_int16(bounds[chain.moved.name]):
+            return f"{chain.moved.name} exceeds 16 bits"
+        upper = bounds[scaled.name].map(lambda bound: bound >> BITS)
         fits = choose_rounding(upper, shift - BITS, "int16") is not None
         return "" if fits else "int16 cannot be rounded by these shifts"
 
@@ -173,6 +183,54 @@ class NarrowToInt16(Rewrite):
         least_at_limit = -((half_of(shift) - (int(limit) << shift.astype(np.int64))) // factor)
         highest = self.facts.bounds(graph)[scaled.inputs[0].name].hi
         return bool((np.minimum(least_at_limit, highest) <= MOST_UNSIGNED).all())
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """clip(((x * f) >> s) + z), or without z. clip, shifted, scaled: its steps. moved: the one that adds z, if any."""
+
+    clip: Symbol
+    moved: Symbol | None
+    shifted: Symbol
+    scaled: Symbol
+
+    @classmethod
+    def of(cls, graph: Graph, clip: Symbol) -> _Chain | None:
+        """None where something else is clipped."""
+        (shifted,), moved = clip.inputs, None
+        if isinstance(shifted.operator, BroadcastAdd):
+            term = graph.value(shifted.inputs[1])
+            if term is None or term.size != 1 or not _are_int16((shifted.inputs[1],)):
+                return None
+            moved, shifted = shifted, shifted.inputs[0]
+        if not isinstance(shifted.operator, RightShift) or not isinstance(shifted.inputs[0].operator, BroadcastMul):
+            return None
+        return cls(clip, moved, shifted, shifted.inputs[0])
+
+    def why_not_requantized(self, graph: Graph) -> str:
+        """Why it is none of cases 5 to 8; empty where it may be one."""
+        factor, shift = graph.value(self.scaled.inputs[1]), graph.value(self.shifted.inputs[1])
+        if factor is None or shift is None:
+            return "its factor or its shift is computed"
+        steps = [self.scaled, self.shifted, *([] if self.moved is None else [self.moved]), self.clip]
+        if any(graph.consumers[step] != (reader,) for step, reader in pairwise(steps)):
+            return "what it clips is read by others too"
+        if any(step in graph.outputs for step in steps):
+            return "it, or what it clips, is an output of the graph"
+        readers = graph.consumers[self.clip]
+        other = next((reader for reader in readers if not isinstance(reader.operator, Cast)), None)
+        if other is not None:
+            return f"{other.name} ({other.op}) reads it in 32 bits"
+        # Bytes are stored four vectors at a time, whatever they are of.
+        if _few_channels(self.scaled) and all(reader.dtype == "int16" for reader in readers):
+            return f"nothing is gained for {FEW} channels or fewer that are stored as int16"
+        if factor.min() <= 0 or factor.max() > MOST:
+            return f"its factors are in [{factor.min()}, {factor.max()}]; [1, {MOST}] is needed"
+        return "" if shift.min() > BITS else f"its least shift is {shift.min()}; more than {BITS} is needed"
+
+
+def _is_within_int16(bounds: Interval) -> bool:
+    return bool(bounds.min >= LEAST and bounds.max <= MOST)
 
 
 def _are_int16(symbols: tuple[Symbol, ...]) -> bool:
@@ -186,29 +244,6 @@ def _few_channels(symbol: Symbol) -> bool:
 def _less_16(by: Symbol, shift: Array, builder: GraphBuilder) -> Symbol:
     """What is left of a shift where the lower 16 bits are dropped before."""
     return builder.parameter(f"{by.name}_left", shift - np.int8(BITS), by.origin)
-
-
-def _why_not_requantized(graph: Graph, symbol: Symbol, source: Symbol, scaled: Symbol) -> str:
-    """Why clip((x * f) >> s) is none of cases 5 to 7; empty where it may be one.
-
-    symbol: the clip. source, scaled: the shift and the product.
-    """
-    factor, shift = graph.value(scaled.inputs[1]), graph.value(source.inputs[1])
-    if factor is None or shift is None:
-        return "its factor or its shift is computed"
-    if (graph.consumers[source], graph.consumers[scaled]) != ((symbol,), (source,)):
-        return "what it clips is read by others too"
-    if any(each in graph.outputs for each in (symbol, source, scaled)):
-        return "it, or what it clips, is an output of the graph"
-    other = next((r for r in graph.consumers[symbol] if not isinstance(r.operator, Cast)), None)
-    if other is not None:
-        return f"{other.name} ({other.op}) reads it in 32 bits"
-    # Bytes are stored four vectors at a time, whatever they are of.
-    if _few_channels(scaled) and all(reader.dtype == "int16" for reader in graph.consumers[symbol]):
-        return f"nothing is gained for {FEW} channels or fewer that are stored as int16"
-    if factor.min() <= 0 or factor.max() > MOST:
-        return f"its factors are in [{factor.min()}, {factor.max()}]; [1, {MOST}] is needed"
-    return "" if shift.min() > BITS else f"its least shift is {shift.min()}; more than {BITS} is needed"
 
 
 def _saturated(graph: Graph, symbol: Symbol, clipped: Symbol, builder: GraphBuilder) -> Symbol | str | None:

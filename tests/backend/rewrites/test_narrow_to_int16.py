@@ -157,13 +157,17 @@ def test_vectors_of_int16_are_multiplied_by_one_instruction(cpu: str) -> None:
         assert_same_values(graph, TvmRunner({"mcpu": cpu}).prepare(graph)(blocks.feeds), graph.evaluate(blocks.feeds))
 
 
-def scaled(factor: int, shift: int, highest: int = 2**18, limits: tuple[int, int] = (0, 255)) -> Graph:
-    """x · factor / 2^shift, held to limits of a byte, of an x in [-2^18, highest]."""
+def scaled(
+    factor: int, shift: int, highest: int = 2**18, limits: tuple[int, int] = (0, 255), moved: Array | None = None
+) -> Graph:
+    """x · factor / 2^shift, and what it is moved by, held to limits of a byte, of an x in [-2^18, highest]."""
     builder = GraphBuilder()
     given = builder.input("x", TensorType((2**18 + 2**17,), "int32"))
     held = builder.apply(op("clip", a_min=-(2**18), a_max=highest), [given])
     multiplied = builder.apply(op("broadcast_mul"), [held, builder.parameter("f", np.array([factor], np.int16))])
     shifted = builder.apply(op("right_shift"), [multiplied, builder.parameter("s", np.array([shift], np.int8))])
+    if moved is not None:
+        shifted = builder.apply(op("broadcast_add"), [shifted, builder.parameter("z", moved)])
     clipped = builder.apply(op("clip", a_min=limits[0], a_max=limits[1]), [shifted])
     return builder.graph([builder.apply(op("Cast", dtype="uint8" if limits[0] == 0 else "int8"), [clipped])])
 
@@ -213,6 +217,32 @@ def test_sums_of_either_sign_are_requantized_in_int16(factor: int, shift: int, i
     expected = [np.array([min(max(x, -127), 127) for x in exact], np.int8)]
     assert_same_values(found, found.evaluate(feeds), expected)
     assert_same_values(graph, TvmRunner().prepare(graph)(feeds), expected)
+
+
+@pytest.mark.parametrize(
+    ("shift", "moved", "dtype", "is_narrow"),
+    [(24, 117, "uint8", True), (17, -(2**15), "int16", False), (17, 2**14 - 1, "int16", True), (24, 9, "int32", False)],
+    ids=["by a zero point", "beyond 16 bits", "as far as 16 bits go", "of 32 bits"],
+)
+@pytest.mark.parametrize("limits", [(0, 255), (-128, 127)], ids=str)
+def test_sums_that_are_moved_are_requantized_in_int16(
+    shift: int, moved: int, dtype: str, is_narrow: bool, limits: tuple[int, int]
+) -> None:
+    """As those of a zero point are, whose result may be anywhere."""
+    graph = scaled(8190, shift, limits=limits, moved=np.array([moved], dtype))
+    feeds = {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
+    found = NarrowToInt16(VNNI)(graph)
+    steps = {"multiply_high_int16", "right_shift_int16", "add_int16"}
+    assert (steps <= {symbol.op for symbol in found.operators}) is is_narrow
+    exact = [((x * 8190 + 2 ** (shift - 1)) >> shift) + moved for x in feeds["x"].tolist()]
+    expected = [np.array([min(max(x, limits[0]), limits[1]) for x in exact], "uint8" if limits[0] == 0 else "int8")]
+    assert_same_values(found, found.evaluate(feeds), expected)
+    assert_same_values(graph, TvmRunner().prepare(graph)(feeds), expected)
+
+
+def test_sums_that_each_channel_moves_stay_in_int32() -> None:
+    graph = scaled(8190, 24, limits=(-127, 127), moved=np.zeros(2**18 + 2**17, np.int8))
+    assert "add_int16" not in {symbol.op for symbol in NarrowToInt16(VNNI)(graph).operators}
 
 
 @pytest.mark.parametrize("early", [True, False])
