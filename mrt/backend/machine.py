@@ -23,7 +23,22 @@ TILES = "amx-int8"
 TILE_REQUEST = (158, 0x1023, 18)
 """arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), the system call of x86-64 that asks."""
 
-FEATURES = (TILES, "avx512vbmi", "avx512vnni", "avx512bw", "avx512f", "avxvnni", "avx2", "sse2", "dotprod", "neon")
+GATHERS = "fast-gather"
+"""What LLVM says of a CPU whose gathers are faster than loads one by one, as those of Intel are."""
+
+FEATURES = (
+    TILES,
+    "avx512vbmi",
+    "avx512vnni",
+    "avx512bw",
+    "avx512f",
+    "avxvnni",
+    "avx2",
+    "sse2",
+    "dotprod",
+    "neon",
+    GATHERS,
+)
 """LLVM's names of all that kernels ask for; the folders of `kernels` say for which instructions."""
 
 DOT_FEATURES = ("avx512vnni", "avx512bw")

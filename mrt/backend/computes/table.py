@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.x86.avx512.lookup import gathers, looked_up
 from mrt.backend.kernels.x86.byte_lookup import ByteLookup, byte_lookup, table_of_bytes
-from mrt.backend.memory.storage import View
+from mrt.backend.kernels.x86.picked_lookup import PLACE, picked, picks
+from mrt.backend.memory.storage import Storage, View
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import broadcast, inlined
-from mrt.backend.tir.expressions import Expression, Tensor, combined, constant
+from mrt.backend.tir.expressions import Expression, Tensor, bind, combined, constant, unsimplified
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.table import TableLookup
+from mrt.symbol.types import type_of
 
 BYTES = ("int8", "uint8")
-GATHERED = "gathered"
-"""The form of an int32 table that is read by gather instructions."""
+WORDS = (*BYTES, "int16")
+"""Dtypes whose integers int16 holds."""
+MOST_PLACE = 2**16 - 1
+"""The last place of the longest table."""
+GATHERED, PICKED = "gathered", "picked"
+"""The forms of a table whose entries are read by gather instructions, of int32 then, and one by one."""
 
 
 def pack_table(symbol: Symbol[TableLookup], table: Array, surroundings: Surroundings) -> Packed | None:
     dtype, machine = symbol.inputs[0].dtype, surroundings.machine
-    if dtype in BYTES and table.dtype in BYTES and (form := byte_lookup(machine)) is not None:
-        return Packed.as_is(table_of_bytes(table, symbol.operator.offset, dtype), form)
-    if not gathers(machine) or table.dtype.kind == "f":
+    if dtype in BYTES and table.dtype in WORDS and (form := byte_lookup(machine)) is not None:
+        parts = [table_of_bytes(part, symbol.operator.offset, dtype) for part in bytes_of(table)]
+        return Packed(form, tuple(parts), tuple(Storage.plain(type_of(part)) for part in parts))
+    if table.dtype.kind == "f":
         return None
-    return Packed.as_is(table.astype(np.int32), GATHERED)
+    if picks(machine):
+        return Packed.as_is(table, PICKED)
+    return Packed.as_is(table.astype(np.int32), GATHERED) if gathers(machine) else None
+
+
+def bytes_of(table: Array) -> list[Array]:
+    """The bytes of each entry, the lowest first."""
+    return [table] if table.itemsize == 1 else [(table >> 8 * n).astype(np.uint8) for n in range(table.itemsize)]
 
 
 @compute(TableLookup, kind=Kind.ELEMENTWISE, random_access=(1,), packings={1: pack_table})
 def table_lookup(symbol: Symbol[TableLookup], data: Tensor, table: View | Operand) -> View:
     """table[data + offset]. The data is proven to lie in the table; its padding in memory is clamped to it."""
     if isinstance(table, Operand) and isinstance(table.form, ByteLookup):
-        return _bytes(symbol, data, table.form, table.views[0].tensor)
+        return _bytes(symbol, data, table.form, [view.tensor for view in table.views])
+    if isinstance(table, Operand) and table.form == PICKED:
+        return _picked(symbol, data, table.views[0].tensor)
     last = constant(symbol.inputs[1].shape[0] - 1, "int32")
     offset = constant(symbol.operator.offset, "int32")
 
@@ -47,11 +65,34 @@ def table_lookup(symbol: Symbol[TableLookup], data: Tensor, table: View | Operan
     return inlined(symbol.shape, symbol.dtype, element)
 
 
-def _bytes(symbol: Symbol[TableLookup], data: Tensor, look_up: ByteLookup, table: Tensor) -> View:
-    """The same by the byte that holds the data: the table has entries for all of them."""
+def _bytes(symbol: Symbol[TableLookup], data: Tensor, look_up: ByteLookup, tables: Sequence[Tensor]) -> View:
+    """The same by the byte that holds the data. tables: of each byte of the entries; they have some for any place."""
+
+    def entry(place: Expression) -> Expression:
+        lowest, *others = (look_up(table, place) for table in tables)
+        word = "uint16" if others else "uint8"
+        for number, byte in enumerate(others, 1):
+            lowest = lowest.astype(word) | (byte.astype(word) << constant(8 * number, word))
+        return tirx.reinterpret(symbol.dtype, lowest)
 
     def element(*at: Expression) -> Expression:
         place = tirx.reinterpret("uint8", broadcast(data, at, symbol.shape))
-        return tirx.reinterpret(symbol.dtype, look_up(table, place))
+        return bind(place, entry) if len(tables) > 1 else entry(place)
+
+    return inlined(symbol.shape, symbol.dtype, element)
+
+
+def _picked(symbol: Symbol[TableLookup], data: Tensor, table: Tensor) -> View:
+    """The same by places of 16 bits. Sums of data of 16 bits and the offset are those places modulo 2^16."""
+    last, offset = symbol.inputs[1].shape[0] - 1, symbol.operator.offset
+
+    def element(*at: Expression) -> Expression:
+        x = broadcast(data, at, symbol.shape)
+        if symbol.inputs[0].dtype in WORDS:
+            first = constant(offset % (MOST_PLACE + 1), PLACE)
+            place = unsimplified(tirx.reinterpret(PLACE, x.astype("int16")) + first)
+            return picked(table, te.min(place, constant(last, PLACE)) if last < MOST_PLACE else place)
+        place = combined(lambda x: x + constant(offset, "int32"), [x])
+        return picked(table, te.max(te.min(place, constant(last, "int32")), constant(0, "int32")).astype(PLACE))
 
     return inlined(symbol.shape, symbol.dtype, element)

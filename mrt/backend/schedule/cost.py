@@ -132,6 +132,12 @@ def _is_picked(load: Any, last: Any) -> bool:
     return any(not isinstance(index, tirx.IntImm) for place in places for index in load.indices[place + 1 :])
 
 
+def looks_up(block: Any) -> bool:
+    """Whether what a block stores is loaded one by one, from places that are computed."""
+    calls = (value for value in expressions_of(block) if isinstance(value, ir.Call) and isinstance(value.op, ir.Op))
+    return any(call.op.get_attr(PICKS) for call in calls)
+
+
 def expressions_of(block: Any) -> Iterator[Any]:
     """All expressions that what a block stores is made of; of a load none of its index."""
     waiting = [block.body.value] if isinstance(block.body, tirx.BufferStore) else []

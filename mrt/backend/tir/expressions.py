@@ -97,7 +97,12 @@ CHOICE = "prim.if_then_else"
 
 def opaque(value: Expression) -> Expression:
     """The same int32, of which TVM's simplifier knows nothing else; values of other dtypes as they are."""
-    return value if dtype_of(value) != "int32" else ir.Call(SEAL, [value], ret_ty="int32")
+    return value if dtype_of(value) != "int32" else unsimplified(value)
+
+
+def unsimplified(value: Expression) -> Expression:
+    """The same number, of which TVM's simplifier knows nothing else."""
+    return ir.Call(SEAL, [value], ret_ty=dtype_of(value))
 
 
 _TAKEN_APART = (*_REACHES, prim.IntImm, prim.FloorDiv, prim.FloorMod, prim.Select, prim.Let)

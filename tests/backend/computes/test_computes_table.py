@@ -5,12 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compiled import Bundle
+from layers import runnable
+
+from mrt.backend import TvmRunner
 
 DTYPES = ("int8", "uint8", "int16", "int32")
+RUNNERS = {cpu: TvmRunner({"mcpu": cpu}) for cpu in runnable()}
+if "cascadelake" in RUNNERS:
+    RUNNERS["slow gathers"] = TvmRunner({"mcpu": "cascadelake", "features": ["-fast-gather"]})
 
 
+@pytest.mark.parametrize("cpu", RUNNERS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_tables_of_every_storage(dtype: str) -> None:
+def test_tables_of_every_storage(dtype: str, cpu: str) -> None:
     bundle = Bundle()
     low, high = {"int8": (-128, 127), "uint8": (0, 255)}.get(dtype, (-3000, 2999))
     for shape in ((2, 3, 4, 5), (1, 99, 64), (1000,), (1,), (256,)):
@@ -19,14 +26,34 @@ def test_tables_of_every_storage(dtype: str) -> None:
         for entries in DTYPES:
             table = bundle.parameter(bundle.integers((high - low + 1,), entries))
             bundle.add("table_lookup", x, table, offset=-low)
-    bundle.check()
+    bundle.check(runner=RUNNERS[cpu])
 
 
-def test_a_table_of_65536_entries() -> None:
+@pytest.mark.parametrize("cpu", RUNNERS)
+@pytest.mark.parametrize("entries", ["uint8", "int16"])
+def test_tables_of_all_places(entries: str, cpu: str) -> None:
+    """Of every int16, and of as many integers that only 32 bits hold."""
     bundle = Bundle()
-    x = bundle.input(np.arange(-32768, 32768).reshape(64, 1024).astype(np.int16))
-    bundle.add("table_lookup", x, bundle.parameter(bundle.integers((65536,), "int16")), offset=32768)
-    bundle.check()
+    table = bundle.parameter(bundle.integers((65536,), entries))
+    for dtype, first in (("int16", -32768), ("int32", 100_000), ("int32", -40_000)):
+        x = bundle.input(np.arange(first, first + 65536).reshape(64, 1024).astype(dtype))
+        held = bundle.hidden("clip", x, a_min=float(first), a_max=float(first + 65535))
+        bundle.add("table_lookup", held, table, offset=-first)
+    bundle.check(runner=RUNNERS[cpu])
+
+
+@pytest.mark.parametrize("cpu", RUNNERS)
+def test_tables_behind_an_odd_number_of_blocks(cpu: str) -> None:
+    """Whose sums would be read in pairs that overlap, were nothing looked up."""
+    bundle = Bundle()
+    for entries in ("uint8", "int16", "int32"):
+        x = bundle.input(bundle.integers((1, 24, 5, 8), "int16", -300, 300))
+        weight = bundle.parameter(bundle.integers((48, 24, 1, 1), "int8"))
+        value = bundle.hidden("Convolution", x, weight, kernel=(1, 1), num_filter=48, no_bias=True)
+        value = bundle.hidden("right_shift", value, bundle.parameter(np.full((1, 48, 1, 1), 6, np.int8)))
+        value = bundle.hidden("Cast", bundle.hidden("clip", value, a_min=-2000, a_max=2000), dtype="int16")
+        bundle.add("table_lookup", value, bundle.parameter(bundle.integers((4001,), entries)), offset=2000)
+    bundle.check(runner=RUNNERS[cpu])
 
 
 def test_tables_between_other_operators() -> None:

@@ -1,6 +1,8 @@
-"""Look-ups of vectors of any number of lanes: by gathers where they divide by these, and the entries of the table."""
+"""Look-ups of vectors of any number of lanes: by gathers, or by loads of places that leave a vector by fours."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,36 +10,68 @@ import tvm
 from tvm import s_tir, te, tirx
 
 from mrt.backend.kernels.x86.avx512.lookup import LANES, gathers, looked_up
+from mrt.backend.kernels.x86.picked_lookup import PLACE, picked, picks
 from mrt.backend.machine import Machine
 
 TABLE, COUNT = 300, 192
-WITH_GATHERS = {"mcpu": "icelake-server", "mtriple": "x86_64-linux-gnu"}
+LINUX = "x86_64-linux-gnu"
+WITH_GATHERS = {"mcpu": "icelake-server", "mtriple": LINUX}
+SLOW_GATHERS = ({"mcpu": "znver4", "mtriple": LINUX}, {"mcpu": "x86-64-v3", "mtriple": LINUX})
 
 
-def built(lanes: int, target: object) -> object:
-    table, places = te.placeholder((TABLE,), "int32", "table"), te.placeholder((COUNT,), "int32", "places")
-    found = te.compute((COUNT,), lambda i: looked_up(table, places[i]), name="found")
+def built(look_up: Any, dtypes: tuple[str, str], lanes: int, target: object) -> Any:
+    """Of `COUNT` places. dtypes: of the table, and of the places."""
+    table, places = te.placeholder((TABLE,), dtypes[0], "table"), te.placeholder((COUNT,), dtypes[1], "places")
+    found = te.compute((COUNT,), lambda i: look_up(table, places[i]), name="found")
     plan = s_tir.Schedule(te.create_prim_func([table, places, found]))
     (loop,) = plan.get_loops(plan.get_sblock("found"))
     plan.vectorize(plan.split(loop, [None, lanes])[1])
     return tirx.build(plan.mod, target)
 
 
+def check(look_up: Any, dtypes: tuple[str, str], lanes: int, target: object) -> None:
+    """Each lane holds its own entry."""
+    random, limits = np.random.default_rng(lanes), np.iinfo(dtypes[0])
+    table = random.integers(limits.min, limits.max, TABLE, endpoint=True).astype(dtypes[0])
+    places = random.integers(0, TABLE, COUNT)
+    found = tvm.runtime.tensor(np.zeros(COUNT, dtypes[0]))
+    run = built(look_up, dtypes, lanes, target)["main"]
+    run(tvm.runtime.tensor(table), tvm.runtime.tensor(places.astype(dtypes[1])), found)
+    np.testing.assert_array_equal(found.numpy(), table[places])
+
+
 @pytest.mark.parametrize("lanes", [16, 32, 64])
 def test_vectors_are_gathered_whole(lanes: int) -> None:
-    code = built(lanes, Machine.of(WITH_GATHERS).target).inspect_source("asm")
+    code = built(looked_up, ("int32", "int32"), lanes, Machine.of(WITH_GATHERS).target).inspect_source("asm")
     assert code.count("vpgatherdd") >= lanes // LANES
     assert "pinsrd" not in code  # which puts a single element into a vector
 
 
 @pytest.mark.parametrize("lanes", [8, 16, 32, 64, 96])
-def test_each_lane_holds_its_own_entry(lanes: int) -> None:
+def test_each_lane_gathers_its_own_entry(lanes: int) -> None:
     machine = Machine.of()
     if not gathers(machine):
         pytest.skip("this machine lacks AVX-512")
-    random = np.random.default_rng(lanes)
-    table, places = random.integers(-(2**31), 2**31, TABLE).astype("int32"), random.integers(0, TABLE, COUNT)
-    found = tvm.runtime.tensor(np.zeros(COUNT, "int32"))
-    run = built(lanes, machine.target)["main"]
-    run(tvm.runtime.tensor(table), tvm.runtime.tensor(places.astype("int32")), found)
-    np.testing.assert_array_equal(found.numpy(), table[places])
+    check(looked_up, ("int32", "int32"), lanes, machine.target)
+
+
+@pytest.mark.parametrize("target", SLOW_GATHERS, ids=lambda target: target["mcpu"])
+@pytest.mark.parametrize("lanes", [16, 32, 64])
+def test_places_leave_a_vector_by_fours(lanes: int, target: dict[str, str]) -> None:
+    machine = Machine.of(target)
+    code = built(picked, ("int16", PLACE), lanes, machine.target).inspect_source("asm")
+    assert picks(machine)
+    assert "gather" not in code
+    assert code.count("vpinsrw") >= lanes - lanes // 8  # The first one of 8 may be loaded as it is.
+    assert code.count("pextrw") < 2  # It takes a single place out of a vector; a helper of TVM's has one.
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32"])
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32, 64, 96])
+def test_each_lane_picks_its_own_entry(lanes: int, dtype: str) -> None:
+    check(picked, (dtype, PLACE), lanes, Machine.of().target)
+
+
+def test_machines_with_fast_gathers_do_not_pick() -> None:
+    assert not picks(Machine.of(WITH_GATHERS))
+    assert not picks(Machine.of({"mcpu": "x86-64", "mtriple": LINUX}))

@@ -11,7 +11,7 @@ from mrt.backend.kernels.generic.overlap_pairs import PAIR
 from mrt.backend.kernels.generic.prefetch import Prefetches
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.cost import operations
+from mrt.backend.schedule.cost import looks_up, operations
 from mrt.backend.schedule.loops import (
     FIRST_BYTES,
     SHORT_ROW,
@@ -265,8 +265,9 @@ class _Epilogue:
         whole = extents.by_instruction and extents.parts == 1 and extents.alone
         packed = whole and not refusal
         blocks = blocks_per_vector(tiling.blocks, extents.parts) if extents.by_instruction and not packed else 1
-        overlaps = whole and not packed and blocks == 1 and tiling.blocks > PAIR and not once
         stored = [plan.get(block) for block in plan.get_child_blocks(channel)]
+        overlaps = whole and not packed and blocks == 1 and tiling.blocks > PAIR and not once
+        overlaps = overlaps and not any(map(looks_up, stored))  # Twice a look-up costs more than half a vector.
         written_out = extents.by_instruction or sum(operations(each, extents.lanes) for each in stored) < LONG_OUTPUT
         return cls(blocks, packed, overlaps, written_out, (Refusal(STORE, refusal),) if refusal else ())
 
