@@ -9,6 +9,7 @@ from onnx_models import OPSETS, assert_agrees, make_model, operators_of, run_ref
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.onnx import from_onnx
+from mrt.symbol.rebatch import Rebatch
 
 MAX, MIN = 2**63 - 1, -(2**63)
 
@@ -196,11 +197,25 @@ def test_an_unused_part_of_a_split() -> None:
         ([[0, 1], [2, 2]], 1, ["take"]),
         ([[0, 1], [1, 1]], 0, ["take"]),
         ([0, 1, 2], 1, ["_copy"]),
+        ([[0, 1]], 1, ["slice_axis", "Reshape"]),
+        ([[0, 1], [2, 3]], 2, ["Reshape"]),
+        ([[0], [1], [2]], 1, ["Reshape"]),
     ],
 )
 def test_gather_of_constant_indices(indices: object, axis: int, records: list[str]) -> None:
     model = single("Gather", (2, 3, 4), {"i": np.array(indices, np.int64)}, axis=axis)
     assert operators_of(assert_agrees(model)) == records
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 1, 1), (1, 2, 3), (3, 2)], ids=str)
+def test_a_view_of_all_elements_in_order_keeps_the_batch(shape: tuple[int, ...]) -> None:
+    """PyTorch's exporter flattens what it takes a view by strides of, and gathers places that it computes."""
+    nodes = [helper.make_node("Reshape", ["x", "flat"], ["f"]), helper.make_node("Gather", ["f", "places"], ["y"])]
+    places = np.arange(6, dtype=np.int64).reshape(shape)
+    graph = assert_agrees(make_model(nodes, {"x": (1, 6, 1, 1)}, constants={"flat": ints(-1), "places": places}))
+    assert "take" not in operators_of(graph)
+    if shape[0] == 1:
+        assert Rebatch(4)(graph).outputs[0].shape == (4, *shape[1:])
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -10,10 +10,10 @@ import numpy as np
 
 from mrt.errors import GraphError
 from mrt.frontend.shared.node import ModelNode
-from mrt.frontend.shared.shaping import expanded
+from mrt.frontend.shared.shaping import expanded, reshaped
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.pad import Pad
-from mrt.symbol.operators.transform import Slice, SliceAxis, Squeeze, Take
+from mrt.symbol.operators.transform import Reshape, Slice, SliceAxis, Squeeze, Take
 
 
 def slices_of(
@@ -102,8 +102,8 @@ def _element(node: ModelNode, index: object, size: int) -> int:
 def taken(node: ModelNode, data: Symbol, axis: int, indices: Array, kind: str) -> Symbol:
     """The elements of `data` at constant indices, counted from the front, that the node's input 1 stands for.
 
-    Case 1: one index is a slice without its axis. Case 2: indices that follow each other are a slice. Case 3: else
-    take. `kind` names what the indices were made into, so that nodes of one `kind` share the parameter.
+    Case 1: one index is a slice without its axis. Case 2: indices that follow each other are a slice, in the shape of
+    the indices. Case 3: else take. `kind` names what the indices were made into, so that nodes of one `kind` share the parameter.
     """
     if indices.size == 0:
         raise node.unsupported("input indices", "empty", "at least one index")
@@ -111,10 +111,19 @@ def taken(node: ModelNode, data: Symbol, axis: int, indices: Array, kind: str) -
     if indices.ndim == 0:
         one = sliced(node, data, {axis: slice(first, first + 1)}, "element")
         return node.apply(Squeeze(axis=(axis,)), [one])
-    if indices.ndim == 1 and np.array_equal(indices, np.arange(first, first + indices.size)):
-        return sliced(node, data, {axis: slice(first, first + indices.size)})
+    if np.array_equal(indices.ravel(), np.arange(first, first + indices.size)):
+        is_flat = indices.ndim == 1
+        part = sliced(node, data, {axis: slice(first, first + indices.size)}, "" if is_flat else "part")
+        return part if is_flat else _viewed(node, part, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
     positions = node.parameter_of(1, "indices", kind, lambda _: indices.astype(np.int32))
     return node.apply(Take(axis=axis), [data, positions])
+
+
+def _viewed(node: ModelNode, data: Symbol, shape: Sequence[int]) -> Symbol:
+    """`data` in another shape; what was flattened for a view of it, as PyTorch's exporter does, is not, so that the
+    batch stays free."""
+    source = data.inputs[0] if isinstance(data.operator, Reshape) else data
+    return reshaped(node, source if source.shape[:1] == shape[:1] else data, shape)
 
 
 def padded(node: ModelNode, widths: Sequence[int], mode: str, value: float) -> Symbol:
