@@ -26,7 +26,7 @@ from mrt.certificate.verify import (
 )
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, TuneConfig
-from mrt.errors import CompilationError, ConfigError, DataError, ModelFileError, QuantizationError
+from mrt.errors import CompilationError, ConfigError, DataError, GraphError, ModelFileError, QuantizationError
 from mrt.messages import short
 from mrt.model_exports import Exporting
 from mrt.model_page import model_page
@@ -38,7 +38,7 @@ from mrt.symbol import Array, Graph, Interval
 from mrt.symbol.arrays import named_inputs
 from mrt.symbol.files import graph_to_bytes
 from mrt.symbol.quantized_tensor import TensorQuantization
-from mrt.symbol.rebatch import Rebatch
+from mrt.symbol.rebatch import Rebatch, batch_of, check_batch
 from mrt.symbol.states import places_behind, states_of
 from mrt.symbol.stream import Kept, Stream
 
@@ -215,7 +215,7 @@ class QuantizedModel(Exporting):
         """The model compiled by TVM for `batch` samples at a time; the module takes any number.
 
         How many of them go through the network at once, and whether cores take samples or share kernels, is what is
-        likely to be fastest (see `plan_batch`).
+        likely to be fastest (see `plan_batch`); of a graph that bakes its batch in, as many as that, which is reported.
         target: `native`, this machine's CPU, or the keys of `TargetConfig`, as a mapping or as JSON text. tune: whether
         tilings of kernels are measured, and how many. database: the folder where what was measured is kept; without
         `tune` what it knows is used and nothing is measured, without a folder it is forgotten. report: told of that.
@@ -223,9 +223,9 @@ class QuantizedModel(Exporting):
         (docs/compiled_module.md); the module is the same without.
         device: where tilings are measured and the module runs, such as `open_device` gives; `native` is its CPU then.
         The integers are the same with all of these.
-        Raises GraphError where the batch cannot be changed, CompilationError for a target that is not known, for
-        what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or broken,
-        DeviceError for a device that cannot be reached or has not what the target names.
+        Raises GraphError for what is no batch, and where states bake theirs in, CompilationError for a target that is
+        not known, for what is no `TuneConfig`, or where TVM fails, ModelFileError for a database that is missing or
+        broken, DeviceError for a device that cannot be reached or has not what the target names.
         """
         from mrt.backend import KernelCache, compile_model, plan_batch
         from mrt.backend.devices import target_on
@@ -240,8 +240,8 @@ class QuantizedModel(Exporting):
         if database is not None:
             database = as_path(database, "database")
         device = device or THIS_DEVICE
-        sized, on = self.rebatched(batch), target_on(device, target)
-        plan = plan_batch(sized.graph, on)
+        report, on = report or silent(), target_on(device, target)
+        plan = plan_batch(self._as_given(batch, report).graph, on, batch)
         sized = self.rebatched(plan.together)
         parts = sized.graph, sized.inputs, sized.outputs, sized.postprocess, self.digest, plan.target
         kept = KernelCache.usual() if cache else None
@@ -249,8 +249,22 @@ class QuantizedModel(Exporting):
             return compile_model(*parts, None, plan.workers, self.output_names, kept, device)
         with tempfile.TemporaryDirectory() as forgotten:
             folder, trials = Path(forgotten if database is None else database), 0 if tune is None else tune.trials
-            tuner = Tuner(folder, trials, report or silent(), device, Linker(on.mtriple, on.linker))
+            tuner = Tuner(folder, trials, report, device, Linker(on.mtriple, on.linker))
             return compile_model(*parts, tuner, plan.workers, self.output_names, kept, device)
+
+    def _as_given(self, batch: int, report: Reporter) -> QuantizedModel:
+        """The model for `batch` samples at once, or as it is where its graph bakes its batch in, which is reported.
+
+        GraphError for what is no batch, and for states that cannot have it: their samples are one stream each.
+        """
+        check_batch(batch)
+        try:
+            return self.rebatched(batch)
+        except GraphError as refusal:
+            if states_of(self.graph):
+                raise
+            report.line(f"compile: samples go through the network in batches of {batch_of(self.graph)}: {refusal}")
+            return self
 
 
 def _stream(model: QuantizedModel, integer: bool) -> Stream:

@@ -22,6 +22,7 @@ from mrt.errors import (
     UnsupportedOperatorError,
     VerificationError,
 )
+from mrt.progress import Reporter
 from mrt.quantization.options import ChannelGranularity
 from mrt.symbol import Graph, GraphBuilder, NumpyRunner, TensorType
 from mrt.symbol.operators.activation import LeakyReLU, Relu
@@ -32,6 +33,7 @@ from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.normalization import Softmax
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.round_to_grid import RoundToGrid
+from mrt.symbol.operators.state import Assign
 from mrt.symbol.operators.transform import Concat, Flatten, Reshape
 
 RNG = np.random.default_rng(3)
@@ -171,13 +173,33 @@ def test_inputs_are_checked(model: mrt.QuantizedModel) -> None:
         model.quantize_inputs({"x": np.full((1, 4, 8, 8), np.nan, np.float32), "z": normal(1, 4)})
 
 
-def test_a_baked_batch_is_refused_with_a_reason() -> None:
+def test_of_a_baked_batch_as_many_samples_go_through_the_network(capsys: pytest.CaptureFixture[str]) -> None:
     builder = GraphBuilder()
     x = builder.input("x", TensorType((1, 4, 3)))
     flat = builder.apply(Reshape(shape=(4, 3)), [x], "flat")
     back = builder.apply(Reshape(shape=(1, 12)), [builder.apply(Relu(), [flat])], "back")
     model = mrt.quantize(builder.graph([back]), [normal(8, 4, 3)], runner=NumpyRunner())
-    assert model.compile()(normal(5, 4, 3)).shape == (5, 12)
+    module = model.compile({"threads": 2}, batch=4, report=Reporter())
+    assert (module.batch, module.workers) == (1, 2)
+    assert "batches of 1: flat (Reshape): shape (4, 3) does not keep axis 0" in capsys.readouterr().out
+    data = normal(5, 4, 3)
+    integers = model.quantize_inputs(data)
+    for number, found in enumerate(module.run_integer(integers)):
+        np.testing.assert_array_equal(found, model.graph.evaluate({"x": integers["x"][number : number + 1]})[0][0])
+    np.testing.assert_array_equal(module(data), model.compile()(data))
+    with pytest.raises(GraphError, match="flat"):
+        model.rebatched(2)
+
+
+def test_states_whose_batch_is_baked_in_are_refused() -> None:
+    """Each of their samples is a stream."""
+    builder = GraphBuilder()
+    x, held = (builder.input(name, TensorType((1, 4, 3))) for name in ("x", "held"))
+    flat = builder.apply(Reshape(shape=(4, 3)), [builder.apply(ElemwiseAdd(), [x, held])], "flat")
+    back = builder.apply(Reshape(shape=(1, 4, 3)), [builder.apply(Relu(), [flat])], "back")
+    start = builder.parameter("start", np.zeros((1, 4, 3), np.float32))
+    graph = builder.graph([back, builder.apply(Assign(), [back, held, start], "next")])
+    model = mrt.quantize(graph, [normal(8, 4, 3)], runner=NumpyRunner())
     with pytest.raises(GraphError, match="flat"):
         model.compile(batch=2)
 

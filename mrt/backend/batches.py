@@ -58,8 +58,11 @@ class Traffic:
     exchanged: int
 
 
-def plan_batch(graph: Graph, target: Target) -> BatchPlan:
-    """How the batch of `graph` runs on `target`: by calls of equal size, of which every core has equally many.
+def plan_batch(graph: Graph, target: Target, given: int | None = None) -> BatchPlan:
+    """How a batch runs on `target`: by calls of equal size, of which every core has equally many.
+
+    given: the samples of the batch, where they are more than those of `graph`, which bakes its own in: each call takes
+    these, then. By default the batch is that of `graph`.
 
     Of the sizes that divide the batch, the one is taken by which least goes through the third cache for each sample:
     the weights once a call, if the second cache does not hold them, and what regions read and write, if that of all
@@ -67,6 +70,9 @@ def plan_batch(graph: Graph, target: Target) -> BatchPlan:
     to hand samples over takes time too, and where the batch does not divide among them.
     """
     config, threads, batch = parse_target(target), Machine.of(target).threads, batch_of(graph)
+    if given is not None and given > batch:
+        workers = threads if -(-given // batch) % threads == 0 else 1
+        return BatchPlan(batch, workers, _of_one_core(config) if workers > 1 else config, batch)
     workers = threads if batch % threads == 0 else 1
     near, regions = second_cache(target) * (threads // workers), _traffic(graph)
     most = batch // workers
@@ -74,10 +80,14 @@ def plan_batch(graph: Graph, target: Target) -> BatchPlan:
     is_near = samples == most and (threads == 1 or _is_near(regions, most, near))
     if (is_near and (threads > 1 or most == 1)) or not _serves(graph, samples):
         return BatchPlan(batch, 1, config, batch)
-    alone = config if workers == 1 else config.model_copy(update={"threads": 1})
+    alone = _of_one_core(config) if workers > 1 else config
     is_serial = Machine.of(alone).is_serial
     together = max(each for each in divisors(most) if each <= MOST_TOGETHER) if is_serial else samples
     return BatchPlan(samples, workers, alone, together if _serves(graph, together) else samples)
+
+
+def _of_one_core(config: TargetConfig) -> TargetConfig:
+    return config.model_copy(update={"threads": 1})
 
 
 def stretches(calls: Sequence[Traffic], batch: int, near: int) -> list[int]:

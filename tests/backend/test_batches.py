@@ -57,3 +57,10 @@ def test_a_batch_that_is_baked_in_stays_whole(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(batches, "second_cache", lambda _: 128 << 10)
     plan = plan_batch(network(16, baked=True), {"threads": 2})
     assert (plan.samples, plan.workers, plan.target.threads) == (16, 1, 2)
+
+
+@pytest.mark.parametrize(("given", "workers"), [(16, 2), (17, 1)])
+def test_cores_take_calls_of_a_batch_that_is_baked_in(given: int, workers: int) -> None:
+    plan = plan_batch(network(1, baked=True), {"threads": 2}, given)
+    assert (plan.samples, plan.together, plan.workers) == (1, 1, workers)
+    assert plan.target.threads == (1 if workers > 1 else 2)

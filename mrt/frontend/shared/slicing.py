@@ -13,7 +13,7 @@ from mrt.frontend.shared.node import ModelNode
 from mrt.frontend.shared.shaping import expanded, reshaped
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.pad import Pad
-from mrt.symbol.operators.transform import Reshape, Slice, SliceAxis, Squeeze, Take
+from mrt.symbol.operators.transform import Slice, SliceAxis, Squeeze, Take
 
 
 def slices_of(
@@ -103,7 +103,8 @@ def taken(node: ModelNode, data: Symbol, axis: int, indices: Array, kind: str) -
     """The elements of `data` at constant indices, counted from the front, that the node's input 1 stands for.
 
     Case 1: one index is a slice without its axis. Case 2: indices that follow each other are a slice, in the shape of
-    the indices. Case 3: else take. `kind` names what the indices were made into, so that nodes of one `kind` share the parameter.
+    the indices. Case 3: else take. `kind` names what the indices were made into, so that nodes of one `kind` share the
+    parameter.
     """
     if indices.size == 0:
         raise node.unsupported("input indices", "empty", "at least one index")
@@ -122,7 +123,7 @@ def taken(node: ModelNode, data: Symbol, axis: int, indices: Array, kind: str) -
 def _viewed(node: ModelNode, data: Symbol, shape: Sequence[int]) -> Symbol:
     """`data` in another shape; what was flattened for a view of it, as PyTorch's exporter does, is not, so that the
     batch stays free."""
-    source = data.inputs[0] if isinstance(data.operator, Reshape) else data
+    source = data.inputs[0] if data.operator.keeps_order else data
     return reshaped(node, source if source.shape[:1] == shape[:1] else data, shape)
 
 
