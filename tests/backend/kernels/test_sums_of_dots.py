@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from layers import Layers
+from layers import Layers, kernel_texts
 
 from mrt.backend.kernels.dot_instructions import Dot
 from mrt.backend.kernels.generic.narrow_groups import merged_groups
@@ -75,13 +75,32 @@ def test_convolutions_of_narrow_groups(runner: Runner, dtype: str) -> None:
 def test_merged_groups_read_what_they_read(outputs: int, inputs: int, groups: int, merged: int) -> None:
     dot = Dot("uint8", 128, "int8", 4, 16, "int32")
     weight = np.random.default_rng(0).integers(1, 128, (outputs * groups, inputs, 3)).astype(np.int8)
-    made, fewer = merged_groups(weight, groups, dot)
+    made, fewer = merged_groups(weight, groups, dot, 0)
     assert fewer == -(-groups // merged) and made.shape == (fewer * merged * outputs, merged * inputs, 3)
     assert np.count_nonzero(made) == weight.size
     for channel, row in enumerate(weight):
         group = channel // outputs
         begin = (group - min(group // merged * merged, groups - merged)) * inputs
         np.testing.assert_array_equal(made[channel, begin : begin + inputs], row)
+
+
+@pytest.mark.parametrize(("outputs", "groups", "rows", "more"), [(8, 13, 112, 1), (4, 26, 112, 2), (24, 3, 80, 1)])
+def test_groups_of_zeros_follow_up_to_where_memory_ends(outputs: int, groups: int, rows: int, more: int) -> None:
+    dot = Dot("uint8", 0, "int8", 4, outputs, "int32")
+    weight = np.ones((outputs * groups, 8, 3), np.int8)
+    made, found = merged_groups(weight, groups, dot, rows)
+    assert found == groups + more and len(made) == found * outputs >= rows
+    np.testing.assert_array_equal(made[: len(weight)], weight)
+    assert not made[len(weight) :].any()
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "icelake-server"])
+@pytest.mark.parametrize("channels", [104, 208, 440])
+def test_an_odd_number_of_groups_of_eight_is_multiplied_by_dots(cpu: str, channels: int) -> None:
+    layers = Layers()
+    data = layers.requantized(layers.input(layers.integers((1, channels, 6, 6), "int16", -200, 200)))
+    layers.finish(layers.requantized(layers.convolution(data, channels, (3, 3), num_group=channels // 8)))
+    assert any("pmadd" in text or "vpdpbusd" in text for text in kernel_texts(layers.graph(), cpu))
 
 
 @pytest.mark.sampled(2)

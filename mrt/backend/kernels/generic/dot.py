@@ -81,7 +81,7 @@ def pack_dot(
         if storage.offset:
             return None
         dot = Dot(storage.dtype, 0, weight.dtype.name, 1, dot.lanes, accumulator)
-    weight, groups = merged_groups(weight, groups, dot)
+    weight, groups = merged_groups(weight, groups, dot, surroundings.walk.storage.length)
     flat = surroundings.walk.flat and (is_run or (not dot.instruction and math.prod(positions) <= SHORT_ROW))
     per_group, inputs, length = len(weight) // groups, weight.shape[1], surroundings.walk.storage.length
     depth = storage.depth if groups == 1 else inputs
@@ -93,7 +93,7 @@ def pack_dot(
             return pack_fields(weight, found, (blocks, depth), flat)
     if data.flattened is None and not (whole or (dot.instruction and surroundings.machine.has_tiles)):
         depth = min(depth, -(-inputs // dot.depth) * dot.depth)
-    if depth % dot.depth or (groups > 1 and (per_group % dot.lanes or len(weight) < length)):
+    if depth % dot.depth or (groups > 1 and per_group % dot.lanes):
         return None
     packed = _in_blocks(weight.reshape(groups, per_group, *weight.shape[1:]), dot, blocks, depth)
     packed = packed[: length // dot.lanes * dot.parts]
