@@ -10,6 +10,7 @@ from mrt.options import Options
 from mrt.preparation.average_pooling import AveragePoolingToSum
 from mrt.preparation.collapse_to_table import CollapseToTable
 from mrt.preparation.cut_tail import cut_tail, join_tail, named_symbols
+from mrt.preparation.drop_border_taps import DropBorderTaps
 from mrt.preparation.drop_identities import DropIdentities
 from mrt.preparation.finite_masks import FiniteMasks
 from mrt.preparation.finite_parameters import CheckFiniteParameters
@@ -40,6 +41,7 @@ PIPELINE: tuple[Pass, ...] = (
     FoldConstants(),
     FoldBatchNorm(),
     SeparatePad(),
+    DropBorderTaps(),
     SeparateBias(),
     FoldConstants(),
     DropIdentities(),

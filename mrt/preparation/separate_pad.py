@@ -50,4 +50,4 @@ def _padded(data: Symbol, width: tuple[int, ...], joins: bool, name: str, builde
 
 
 def _is_zero_pad(operator: object) -> bool:
-    return isinstance(operator, Pad) and operator.mode == "constant" and operator.constant_value == 0
+    return isinstance(operator, Pad) and operator.is_of_zeros

@@ -31,6 +31,10 @@ class Pad(Operator):
         """(before, after) of every axis."""
         return list(zip(self.pad_width[::2], self.pad_width[1::2], strict=True))
 
+    @property
+    def is_of_zeros(self) -> bool:
+        return self.mode == "constant" and self.constant_value == 0
+
     def infer(self, x: TensorType) -> TensorType:
         if len(self.pad_width) != 2 * x.rank or min(self.pad_width, default=0) < 0:
             raise GraphError(f"pad_width is {self.pad_width}; {2 * x.rank} values of at least 0 are needed for {x}")
