@@ -39,14 +39,18 @@ Without them networks of this depth enlarge every small change, the rounding of 
 
 
 def samples(shape: Sequence[int], count: int, seed: int) -> Array:
-    """[count, *shape] float32 of mean 0 and variance 1: noise of all resolutions along the last two axes."""
+    """[count, *shape] float32 of mean 0 and variance 1: noise of all resolutions along the last two axes, or the last
+    one of a shape of one axis."""
     random = np.random.default_rng(seed)
+    if len(shape) == 1:
+        return samples((1, *shape), count, seed)[:, 0]
     *leading, height, width = (count, *shape)
     total, levels = np.zeros((count, *shape), np.float32), 0
     while levels == 0 or 2**levels < 2 * max(height, width):
         coarse = (*leading, -(-height // 2**levels), -(-width // 2**levels))
         noise = random.standard_normal(coarse, np.float32)
-        total += noise.repeat(2**levels, -2).repeat(2**levels, -1)[..., :height, :width]
+        rows = noise.repeat(min(2**levels, height), -2)[..., :height, :]
+        total += rows.repeat(min(2**levels, width), -1)[..., :width]
         levels += 1
     return np.asarray(total / np.float32(levels**0.5))
 

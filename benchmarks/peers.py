@@ -20,7 +20,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
@@ -31,8 +31,10 @@ import numpy as np
 from makers import MODULE, NETWORK, TEST_FILE, Array, isa_target, samples_of
 from wild_makers import MAKERS
 
-Call = Callable[[], Any]
-"""Runs once; gives the output."""
+Outputs = Array | Sequence[Array]
+"""Of one call, axis 0 the sample: of a network with one output the output, or all of them in order."""
+Call = Callable[[], Outputs]
+"""Runs once."""
 Bind = Callable[[Array], Call]
 """From a batch of inputs to what runs on it."""
 
@@ -55,13 +57,13 @@ def start_mrt_float(network: str, threads: int, batch: int, isa: str = "native")
     runner = TvmRunner(plan.target)
     if plan.samples == batch:
         evaluate = runner.prepare(graph)
-        return lambda x: lambda: evaluate({name: x})[0]
+        return lambda x: lambda: evaluate({name: x})
     run = run_batched(graph, runner, plan.samples)
     workers = ThreadPoolExecutor(plan.workers)
 
     def bind(x: Array) -> Call:
         parts = [{name: part} for part in np.split(x, plan.workers)]
-        return lambda: np.concatenate([outputs[0] for outputs in workers.map(run, parts)])
+        return lambda: [np.concatenate(found) for found in zip(*workers.map(run, parts), strict=True)]
 
     return bind
 
@@ -84,7 +86,7 @@ def start_onnx_runtime(network: str, threads: int, batch: int) -> Bind:
     options.add_free_dimension_override_by_name(BATCH, batch)
     session = onnxruntime.InferenceSession(Path(network) / NETWORK, options, ["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
-    return lambda x: lambda: session.run(None, {name: x})[0]
+    return lambda x: lambda: session.run(None, {name: x})
 
 
 def start_openvino(model: str, file: str, threads: int, batch: int) -> Bind:
@@ -108,7 +110,7 @@ def start_openvino(model: str, file: str, threads: int, batch: int) -> Bind:
     def bind(x: Array) -> Call:
         request = compiled.create_infer_request()
         request.set_input_tensor(openvino.Tensor(x))
-        return lambda: request.infer(share_outputs=True)[0]
+        return lambda: list(request.infer(share_outputs=True).values())
 
     return bind
 
@@ -122,11 +124,22 @@ STARTS: dict[str, Callable[..., Bind]] = {
 
 
 def outputs_of(bind: Bind, test: Array, batch: int) -> Array:
-    """The outputs of all test samples, run `batch` at a time; a batch that lacks some is filled with the first ones."""
+    """The outputs of all test samples, run `batch` at a time; a batch that lacks some is filled with the first ones.
+
+    Several outputs of a sample are one row.
+    """
     places = np.arange(-(-len(test) // batch) * batch).reshape(-1, batch) % len(test)
-    # Outputs may be the engine's own memory, which the next call writes.
-    parts = [np.array(bind(np.ascontiguousarray(test[part]))()) for part in places]
+    parts = [_joined(bind(np.ascontiguousarray(test[part]))()) for part in places]
     return np.concatenate(parts)[: len(test)]
+
+
+def _joined(outputs: Outputs) -> Array:
+    """Those of one call, copied: they may be the engine's own memory, which the next call writes."""
+    if isinstance(outputs, np.ndarray):
+        return outputs.copy()
+    if len(outputs) == 1:
+        return np.array(outputs[0])
+    return np.concatenate([output.reshape(len(output), -1) for output in outputs], axis=1)
 
 
 def times_of(call: Call, seconds: float) -> list[float]:

@@ -225,6 +225,6 @@ def the_input(model: onnx.ModelProto) -> tuple[str, tuple[int, ...]]:
         found = onnx.TensorProto.DataType.Name(facts.elem_type)
         raise ValueError(f"{given.name}: elements of type {found} were found; FLOAT is needed")
     shape = tuple(axis.dim_value for axis in facts.shape.dim[1:])
-    if len(shape) < 2 or not all(shape):
-        raise ValueError(f"{given.name}: a sample of shape {list(shape)} was found; two fixed sizes or more are needed")
+    if not shape or not all(shape):
+        raise ValueError(f"{given.name}: a sample of shape {list(shape)} was found; fixed sizes are needed")
     return given.name, shape

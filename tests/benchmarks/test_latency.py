@@ -12,7 +12,7 @@ import onnx
 import pytest
 from loaded import BENCHMARKS, load_benchmark
 
-latency = load_benchmark("latency")
+latency, samples = load_benchmark("latency"), load_benchmark("network_builder").samples
 Case, Candidate, ChildError, Measured, Outcome = (
     latency.Case,
     latency.Candidate,
@@ -188,6 +188,12 @@ def test_a_file_is_a_network_with_samples_of_noise(tmp_path: Path) -> None:
     assert latency.network_of(store, name) == folder
     saved(file, {"b": (onnx.TensorProto.FLOAT, ["N", 4, 5])})
     assert latency.network_of(store, name) != folder
+
+
+def test_samples_of_one_axis_and_long_ones_are_noise() -> None:
+    assert samples((784,), 3, 0).shape == (3, 784)
+    long = samples((1, 2**17), 2, 0)
+    assert long.shape == (2, 1, 2**17) and abs(long.std() - 1) < 0.2
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_batch_of_floats_runs_in_the_parts_that_are_planned(
         "mrt.backend.plan_batch", lambda *_: BatchPlan(samples, workers, TargetConfig(threads=1), samples)
     )
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
-    found = peers.start_mrt_float(str(tmp_path), 1, 4)(x)()
+    (found,) = peers.start_mrt_float(str(tmp_path), 1, 4)(x)()
     np.testing.assert_allclose(found, np.hstack([x @ np.arange(6).reshape(3, 2), x]))
 
 
@@ -85,3 +85,9 @@ def test_amx_is_refused_and_nothing_else() -> None:
         [sys.executable, "-c", textwrap.dedent(code)], cwd=BENCHMARKS, capture_output=True, text=True
     )
     assert (child.stdout, child.stderr) == ('"""\n', "")
+
+
+def test_several_outputs_of_a_sample_are_compared_together() -> None:
+    test = np.arange(10.0).reshape(5, 2)
+    found = peers.outputs_of(lambda x: lambda: [x, x[:, :1, None] + 0.5], test, 2)
+    np.testing.assert_array_equal(found, np.hstack([test, test[:, :1] + 0.5]))
