@@ -175,6 +175,22 @@ def test_rows_of_tokens_are_cut_into_tiles_that_fill_the_registers(dtype: str, r
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize(("length", "threads"), [(199, 1), (199, 2), (31, 1)])
+def test_rows_of_sound_are_cut_so_though_the_data_is_walked_once(length: int, threads: int) -> None:
+    """A row of one position loads every weight for it, whichever of both is walked more often."""
+    bundle = Bundle()
+    data = bundle.input(bundle.integers((1, 64, 2 * length + 1), "int8"))
+    weight = bundle.parameter(bundle.integers((256, 64, 3), "int8", -127, 127))
+    attributes = {"kernel": (3,), "stride": (2,), "num_filter": 256, "no_bias": True}
+    bundle.add("relu", bundle.hidden("Convolution", data, weight, **attributes))
+    graph = bundle.graph()
+    tiling = rule_of(graph)
+    assert tiling.positions * tiling.blocks * tiling.jammed >= 20
+    (expected,) = graph.evaluate(bundle.feeds)
+    (found,) = TvmRunner({"features": ["-amx-int8"], "threads": threads}).prepare(graph)(bundle.feeds)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "float32"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_results_are_those_of_the_graph(dtype: str, threads: int) -> None:

@@ -207,7 +207,7 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     plain = VectorTiling(tile, held // extents.parts, tiles, by_blocks)
     if not extents.may_jam:
         return plain, (Refusal(JAM, "other blocks are computed within the same loops"),)
-    if not by_blocks:
+    if not by_blocks and tile >= FEW_POSITIONS:
         return plain, (Refusal(JAM, "the data is walked once, so that its loads are what counts"),)
     jammed, blocks = _registers(extents, machine, may_rest, extents.lines)
     if length % jammed == 0:
@@ -215,7 +215,7 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     if jammed > length and blocks <= extents.parts:
         return plain, (Refusal(JAM, "no pair of rows loads weights less often"),)
     unit = math.gcd(jammed, length)
-    return VectorTiling(unit, blocks // extents.parts, length // unit, by_blocks, jammed // unit), ()
+    return VectorTiling(unit, blocks // extents.parts, length // unit, True, jammed // unit), ()
 
 
 def _registers(extents: _Extents, machine: Machine, may_rest: bool, rows: int = 0) -> tuple[int, int]:
