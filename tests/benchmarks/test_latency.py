@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -126,6 +127,15 @@ def test_a_wrong_value_is_one_line(
     assert ended.value.code == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert arguments[0] in line and found in line and needed in line and line.endswith("is needed")
+
+
+def test_a_preset_quantizes_for_ours_alone() -> None:
+    asked: list[tuple[str, dict]] = []
+    store = SimpleNamespace(get=lambda maker, **what: asked.append((maker, what)) or Path(maker))
+    for each in latency.candidates_by("best"):
+        each.arguments(store, Path("net"), CASE, "native")
+    assert [maker for maker, what in asked if what.get("options") == {"preset": "best"}] == ["mrt-model"]
+    assert latency._parser().parse_args([]).preset == "mrt"
 
 
 def test_by_default_everything_is_measured() -> None:
