@@ -158,6 +158,16 @@ def test_pairs_of_an_odd_number_of_lines_fill_the_registers(kernel: int, threads
     np.testing.assert_array_equal(found, expected)
 
 
+def check_large_tiles(bundle: Bundle, threads: int) -> None:
+    """The only layer is cut into tiles that fill the registers, and exact."""
+    graph = bundle.graph()
+    tiling = rule_of(graph)
+    assert tiling.positions * tiling.blocks * tiling.jammed >= 20
+    (expected,) = graph.evaluate(bundle.feeds)
+    (found,) = TvmRunner({"features": ["-amx-int8"], "threads": threads}).prepare(graph)(bundle.feeds)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 @pytest.mark.parametrize(("rows", "threads"), [(197, 1), (197, 2), (50, 1), (51, 1), (31, 2)])
 def test_rows_of_tokens_are_cut_into_tiles_that_fill_the_registers(dtype: str, rows: int, threads: int) -> None:
@@ -167,12 +177,7 @@ def test_rows_of_tokens_are_cut_into_tiles_that_fill_the_registers(dtype: str, r
     weight = bundle.parameter(bundle.integers((192, 256), "int8", -127, 127))
     attributes = {"num_hidden": 192, "flatten": False, "no_bias": True}
     bundle.add("relu", bundle.hidden("FullyConnected", data, weight, **attributes))
-    graph = bundle.graph()
-    tiling = rule_of(graph)
-    assert tiling.positions * tiling.blocks * tiling.jammed >= 20
-    (expected,) = graph.evaluate(bundle.feeds)
-    (found,) = TvmRunner({"features": ["-amx-int8"], "threads": threads}).prepare(graph)(bundle.feeds)
-    np.testing.assert_array_equal(found, expected)
+    check_large_tiles(bundle, threads)
 
 
 @pytest.mark.parametrize(("length", "threads"), [(199, 1), (199, 2), (31, 1)])
@@ -183,12 +188,7 @@ def test_rows_of_sound_are_cut_so_though_the_data_is_walked_once(length: int, th
     weight = bundle.parameter(bundle.integers((256, 64, 3), "int8", -127, 127))
     attributes = {"kernel": (3,), "stride": (2,), "num_filter": 256, "no_bias": True}
     bundle.add("relu", bundle.hidden("Convolution", data, weight, **attributes))
-    graph = bundle.graph()
-    tiling = rule_of(graph)
-    assert tiling.positions * tiling.blocks * tiling.jammed >= 20
-    (expected,) = graph.evaluate(bundle.feeds)
-    (found,) = TvmRunner({"features": ["-amx-int8"], "threads": threads}).prepare(graph)(bundle.feeds)
-    np.testing.assert_array_equal(found, expected)
+    check_large_tiles(bundle, threads)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "float32"])
