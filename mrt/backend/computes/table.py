@@ -31,7 +31,7 @@ GATHERED, PICKED = "gathered", "picked"
 def pack_table(symbol: Symbol[TableLookup], table: Array, surroundings: Surroundings) -> Packed | None:
     dtype, machine = symbol.inputs[0].dtype, surroundings.machine
     if dtype in BYTES and table.dtype in WORDS and (form := byte_lookup(machine)) is not None:
-        parts = [table_of_bytes(part, symbol.operator.offset, dtype) for part in bytes_of(table)]
+        parts = [table_of_bytes(part, symbol.operator.offset, dtype) for part in _bytes_of_entries(table)]
         return Packed(form, tuple(parts), tuple(Storage.plain(type_of(part)) for part in parts))
     if table.dtype.kind == "f":
         return None
@@ -40,7 +40,7 @@ def pack_table(symbol: Symbol[TableLookup], table: Array, surroundings: Surround
     return Packed.as_is(table.astype(np.int32), GATHERED) if gathers(machine) else None
 
 
-def bytes_of(table: Array) -> list[Array]:
+def _bytes_of_entries(table: Array) -> list[Array]:
     """The bytes of each entry, the lowest first."""
     return [table] if table.itemsize == 1 else [(table >> 8 * n).astype(np.uint8) for n in range(table.itemsize)]
 

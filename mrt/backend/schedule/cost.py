@@ -134,8 +134,13 @@ def _is_picked(load: Any, last: Any) -> bool:
 
 def looks_up(block: Any) -> bool:
     """Whether what a block stores is loaded one by one, from places that are computed."""
+    return any(attributes_of_calls(PICKS, block))
+
+
+def attributes_of_calls(attribute: str, block: Any) -> list[Any]:
+    """That attribute of the operators of TVM that a block calls, of those that have it."""
     calls = (value for value in expressions_of(block) if isinstance(value, ir.Call) and isinstance(value.op, ir.Op))
-    return any(call.op.get_attr(PICKS) for call in calls)
+    return [found for call in calls if (found := call.op.get_attr(attribute)) is not None]
 
 
 def expressions_of(block: Any) -> Iterator[Any]:

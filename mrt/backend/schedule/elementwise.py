@@ -10,7 +10,7 @@ import numpy as np
 from tvm import ir, tirx
 
 from mrt.backend.memory.storage import VECTOR, Walk
-from mrt.backend.schedule.cost import expressions_of
+from mrt.backend.schedule.cost import attributes_of_calls, expressions_of
 from mrt.backend.schedule.loops import SPATIAL, extent, has_reduction, parallelize, split_loops
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import SEAL
@@ -146,8 +146,7 @@ def _between_limits(block: Any) -> int:
 
 def _whole_vectors(block: Any) -> int:
     """The most lanes that operators of a block need to be done by vectors, of those with WHOLE_VECTORS; or 0."""
-    calls = (value for value in expressions_of(block) if isinstance(value, ir.Call) and isinstance(value.op, ir.Op))
-    return max((int(call.op.get_attr(WHOLE_VECTORS) or 0) for call in calls), default=0)
+    return max(map(int, attributes_of_calls(WHOLE_VECTORS, block)), default=0)
 
 
 def _part(count: int) -> int:

@@ -12,19 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import ir, tirx
-from tvm.tirx.op import register_intrin_lowering
+from tvm import tirx
 
+from mrt.backend.kernels.x86.lookup_operator import look_up, looked_up_in, register_lookup
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.elementwise import WHOLE_VECTORS
 from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of, llvm_call, shuffled
 from mrt.symbol import Array
 
 ENTRIES, ROW = 256, 16
 """Of a table: one for each byte; of a row of it."""
 VPERMI2B = "llvm.x86.avx512.vpermi2var.qi.512"
-READS_STATE = 2
-"""tvm::tirx::CallEffectKind::kReadState."""
 Entries = Callable[[int, int], Expression]
 """(first, count) -> so many bytes of a table in memory from the first one, as a vector."""
 
@@ -48,19 +45,17 @@ class ByteLookup(ABC):
 
     def __call__(self, table: Tensor, place: Expression) -> Expression:
         """table[place] of what `table_of_bytes` gives; what TVM would take apart for a vector of places stays whole."""
-        start = tirx.call_intrin("handle", "tirx.address_of", table(constant(0, "int32")))
-        return tirx.call_intrin("uint8", self.operator, start, place)
+        return look_up(self.operator, table, place)
 
     def lowered(self, call: Any) -> Expression:
         """What TVM puts in the place of a call, whose places are a byte or a vector of any number of them."""
-        start, places = call.args
-        (load,) = (start.value if isinstance(start, tirx.Broadcast) else start).args
+        _, memory, places = looked_up_in(call)
         count = int(places.ty.dtype.lanes)
         if count < self.least or (count > self.lanes and count % self.lanes):
-            return tirx.BufferLoad(load.source, [places.astype(dtype_of(places).replace("uint8", "int32"))])
+            return tirx.BufferLoad(memory, [places.astype(dtype_of(places).replace("uint8", "int32"))])
 
         def entries(first: int, length: int) -> Expression:
-            return tirx.BufferLoad(load.source, [tirx.Ramp(constant(first, "int32"), 1, length)])
+            return tirx.BufferLoad(memory, [tirx.Ramp(constant(first, "int32"), 1, length)])
 
         return bind(places, lambda held: self._in_parts(entries, held, count))
 
@@ -143,7 +138,4 @@ LOOKUPS = (VBMI, AVX512, AVX2)
 """The best first."""
 
 for each in LOOKUPS:
-    ir.register_op_attr(each.operator, "TVectorizable", True)
-    ir.register_op_attr(each.operator, WHOLE_VECTORS, each.least)
-    ir.register_op_attr(each.operator, "TCallEffectKind", READS_STATE)
-    register_intrin_lowering(each.operator, target="llvm", f=each.lowered)
+    register_lookup(each.operator, each.least, each.lowered)

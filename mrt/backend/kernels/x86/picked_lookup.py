@@ -11,12 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import ir, tirx
-from tvm.tirx.op import register_intrin_lowering
 
-from mrt.backend.kernels.x86.byte_lookup import READS_STATE
+from mrt.backend.kernels.x86.lookup_operator import look_up, looked_up_in, register_lookup
 from mrt.backend.machine import GATHERS, Machine
 from mrt.backend.schedule.cost import PICKS
-from mrt.backend.schedule.elementwise import WHOLE_VECTORS
 from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of, llvm_call, shuffled
 
 OPERATOR = "tirx.mrt_picked"
@@ -36,21 +34,19 @@ def picks(machine: Machine) -> bool:
 
 
 def picked(table: Tensor, place: Expression) -> Expression:
-    """table[place], whose place is of the dtype PLACE; what TVM would take apart for a vector of places stays whole."""
-    start = tirx.call_intrin("handle", "tirx.address_of", table(constant(0, "int32")))
-    return tirx.call_intrin(table.dtype, OPERATOR, start, place)
+    """table[place], whose place is of the dtype PLACE."""
+    return look_up(OPERATOR, table, place)
 
 
 def _lowered(call: Any) -> Expression:
-    start, places = call.args
-    (load,) = (start.value if isinstance(start, tirx.Broadcast) else start).args
+    _, memory, places = looked_up_in(call)
     lanes = int(places.ty.dtype.lanes)
     if lanes % AT_ONCE:
-        return tirx.BufferLoad(load.source, [places.astype(dtype_of(places).replace(PLACE, "int32"))])
+        return tirx.BufferLoad(memory, [places.astype(dtype_of(places).replace(PLACE, "int32"))])
 
     def entry(four: Expression, number: int) -> Expression:
         place = (four >> constant(number * BITS, "uint64")).astype(PLACE)
-        return tirx.BufferLoad(load.source, [place.astype("int32")])
+        return tirx.BufferLoad(memory, [place.astype("int32")])
 
     def entries(held: Expression) -> Expression:
         fours = tirx.reinterpret(_vector("float64", lanes // AT_ONCE), held)
@@ -73,8 +69,5 @@ def _vector(dtype: str, lanes: int) -> str:
     return f"{dtype}x{lanes}" if lanes > 1 else dtype
 
 
-ir.register_op_attr(OPERATOR, "TVectorizable", True)
-ir.register_op_attr(OPERATOR, "TCallEffectKind", READS_STATE)
-ir.register_op_attr(OPERATOR, WHOLE_VECTORS, LEAST)
+register_lookup(OPERATOR, LEAST, _lowered)
 ir.register_op_attr(OPERATOR, PICKS, True)
-register_intrin_lowering(OPERATOR, target="llvm", f=_lowered)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import ir, tirx
-from tvm.tirx.op import register_intrin_lowering
 
-from mrt.backend.kernels.x86.byte_lookup import READS_STATE
+from mrt.backend.kernels.x86.lookup_operator import look_up, looked_up_in, register_lookup
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import PICKS
-from mrt.backend.schedule.elementwise import WHOLE_VECTORS
 from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, llvm_call, shuffled
 
 OPERATOR = "tirx.mrt_lookup"
@@ -24,18 +22,15 @@ def gathers(machine: Machine) -> bool:
 
 
 def looked_up(table: Tensor, place: Expression) -> Expression:
-    """table[place], table being a TE tensor of int32; what TVM would take apart for a vector of places stays whole."""
-    start = tirx.call_intrin("handle", "tirx.address_of", table(constant(0, "int32")))
-    return tirx.call_intrin("int32", OPERATOR, start, place)
+    """table[place], table being a TE tensor of int32."""
+    return look_up(OPERATOR, table, place)
 
 
 def _lowered(call: Any) -> Expression:
-    start, places = call.args
-    start = start.value if isinstance(start, tirx.Broadcast) else start
+    start, memory, places = looked_up_in(call)
     lanes = int(places.ty.dtype.lanes)
     if lanes % LANES:
-        (load,) = start.args
-        return tirx.BufferLoad(load.source, [places])
+        return tirx.BufferLoad(memory, [places])
     if lanes == LANES:
         return _gathered(start, places)
     # Loops over narrower integers have more lanes: read one by one, their elements are what LLVM optimizes longest.
@@ -52,8 +47,5 @@ def _gathered(start: Expression, places: Expression) -> Expression:
     return llvm_call(f"int32x{LANES}", GATHER, none, start, places, all_lanes, constant(4, "int32"))
 
 
-ir.register_op_attr(OPERATOR, "TVectorizable", True)
-ir.register_op_attr(OPERATOR, "TCallEffectKind", READS_STATE)
-ir.register_op_attr(OPERATOR, WHOLE_VECTORS, LANES)
+register_lookup(OPERATOR, LANES, _lowered)
 ir.register_op_attr(OPERATOR, PICKS, True)
-register_intrin_lowering(OPERATOR, target="llvm", f=_lowered)
