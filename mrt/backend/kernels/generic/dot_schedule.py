@@ -30,7 +30,8 @@ from mrt.symbol import Refusal
 JAM, STORE = "unroll_and_jam", "packed_store"
 """What a refusal of a schedule is about."""
 FEW_POSITIONS = 3
-"""A tile of fewer positions, as of rows of a prime length, loads weights too often: the last one is shorter then."""
+"""A tile of fewer positions, as of rows of a prime length, loads weights too often: the last one is shorter
+then, where elements are multiplied one by one, and dots are jammed."""
 AHEAD = 32
 """How many steps ahead weights are prefetched into the first cache: as long as the third one takes."""
 FEW_STEPS = 512
