@@ -17,6 +17,7 @@ from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
 from mrt.backend.kernels.generic.packed_schedule import schedule_bytes, schedule_packed
 from mrt.backend.kernels.generic.rows import schedule_rows
+from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
 from mrt.backend.kernels.generic.winograd_schedule import WinogradBlocks, schedule_winograd
 from mrt.backend.kernels.x86.amx.tiles import tile_dots
 from mrt.backend.kernels.x86.depthwise import schedule_columns
@@ -191,8 +192,8 @@ SCHEDULES = (
     Schedule(lambda request: request.by_rows, rows),
     Schedule(lambda request: Hint.WINOGRAD in request.hints, winograd),
     Schedule(lambda request: Hint.COLUMNS in request.hints, depthwise_columns),
-    # What `schedule_dots` marks there is meant for weights that lie in memory.
-    Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=()),
+    # What `schedule_dots` marks there besides is meant for weights that lie in memory.
+    Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=(UnrollAndJam(),)),
     Schedule(lambda request: Hint.UNPACKED in request.hints, packed_weights),
     Schedule(lambda request: Hint.DOT in request.hints, register_tiles),
     Schedule(lambda request: request.walk.inner is not None, innermost_axis),

@@ -12,12 +12,14 @@ from mrt.symbol import Runner
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_products_of_computed_matrices(runner: Runner, dtype: str) -> None:
-    """Odd numbers of rows, columns and terms, several matrices, operands that are transposed or not dense."""
+    """Odd numbers of rows, columns and terms, several matrices, operands that are transposed or not dense; so many rows
+    and columns, both prime, that rows are jammed and blocks of columns are turned."""
     layers = Layers()
     for left, right, attributes in [
         ((3, 7, 13), (3, 13, 33), {}),
         ((3, 13, 7), (3, 13, 33), {"transpose_a": True}),
         ((1, 9, 16), (1, 20, 16), {"transpose_b": True}),
+        ((2, 37, 48), (2, 41, 48), {"transpose_b": True}),
         ((2, 2, 5, 18), (2, 2, 18, 1), {}),
         ((1, 1, 1), (1, 1, 1), {}),
     ]:

@@ -14,6 +14,7 @@ from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
 from mrt.backend.kernels.generic.interleave_rows import interleaving
+from mrt.backend.kernels.generic.turned_rows import WORDS, is_turning, turning
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import VECTOR, Storage, View
 from mrt.backend.schedule.loops import extent, has_reduction
@@ -130,17 +131,27 @@ def _laid_out(right: View, dot: Dot, blocks: int) -> Tensor:
             "weights",
             matrix="",
         )
-    held: Held = value
-    if interleaved := inner == last:
+    held, intrinsic = value, ""
+    if inner == last:
+        intrinsic = interleaving(dot)
         lies_so = reaches and terms == steps * dot.depth and _holds(right, dot.weight, 0)
         copied = (count, steps * dot.depth, blocks * lanes)
         held = _memory_of(right) if lies_so else stage(copied, value, "columns", matrix="")
+    elif steps % WORDS == 0:
+        intrinsic = turning(dot)
+        held = _turned_copy(value, (count, blocks * lanes, steps * dot.depth))
     return stage(
         (count, blocks, steps, lanes, dot.depth),
         lambda matrix, block, step, lane, k: held(matrix, step * dot.depth + k, block * lanes + lane),
         "weights",
-        matrix=interleaving(dot) if interleaved else "",
+        matrix=intrinsic,
     )
+
+
+def _turned_copy(value: Held, shape: tuple[int, int, int]) -> Held:
+    """A copy of the right matrices, [matrix, column, row], read as [matrix, row, column]."""
+    copy = stage(shape, lambda matrix, column, row: value(matrix, row, column), "columns", matrix="")
+    return lambda matrix, row, column: copy(matrix, column, row)
 
 
 def schedule_matrix_products(
@@ -168,7 +179,11 @@ def _schedule_prepared(plan: Any, block: Any) -> None:
         plan.vectorize(plan.get_loops(plan.decompose_reduction(block, step))[-1])
         plan.tensorize(lane, intrinsic)
     elif intrinsic:
-        plan.tensorize(loops[-2], intrinsic)
+        if is_turning(intrinsic):
+            _, step = plan.split(loops[-3], [None, WORDS])
+            plan.tensorize(step, intrinsic)
+        else:
+            plan.tensorize(loops[-2], intrinsic)
     elif extent(plan, loops[-1]) % VECTOR == 0:
         _, vector = plan.split(loops[-1], [None, VECTOR])
         plan.vectorize(vector)

@@ -81,7 +81,7 @@ class _Extents:
     @property
     def may_jam(self) -> bool:
         """Whether tiles may be jammed (see `UnrollAndJam`)."""
-        return self.alone and self.by_instruction
+        return not self.sliced and self.by_instruction
 
 
 def _extents(plan: Any, sums: Any, row: Any, rows: Sequence[Any], own: Sequence[Any], total: Any) -> _Extents:

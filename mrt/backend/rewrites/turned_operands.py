@@ -1,0 +1,92 @@
+"""A right operand that is turned for a product, as keys are for attention, is read as it lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.symbol import Graph, GraphBuilder, Symbol
+from mrt.symbol.operators.activation import Clip
+from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul, BroadcastSub
+from mrt.symbol.operators.integer import Cast, RightShift
+from mrt.symbol.operators.linear import BatchDot
+from mrt.symbol.operators.transform import Reshape, Transpose
+
+REQUANTIZING = (BroadcastAdd, BroadcastMul, BroadcastSub, Cast, Clip, RightShift)
+"""What stands between a transpose and a product, element by element, by one number for all."""
+
+
+@dataclass(frozen=True)
+class TurnedOperands(Rewrite):
+    """batch_dot(A, B), where a transpose that nothing else reads moves the last axis of its data to the rows of B.
+
+    B may be reshaped and requantized behind the transpose. Then
+
+        A B = A (B^T)^T
+
+    with requantize(X) in front of the transpose, which leaves the last axis where it is, or is gone; what was
+    requantized and moved in one is requantized by whatever makes X, and rows are read as they lie.
+    """
+
+    def rewrite(
+        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+    ) -> Symbol | str | None:
+        if not isinstance(symbol.operator, BatchDot):
+            return None
+        chain = _chain(graph, symbol)
+        if not chain:
+            return None
+        held = inputs[1]
+        for _ in chain:
+            held = held.inputs[0]
+        *behind, turn = chain
+        for each in reversed(behind):
+            if not each.operator.keeps_order:
+                held = _requantized(graph, each, held, builder)
+        *before, row, column = _order(turn)
+        order = (*before, column, row)
+        if order != tuple(range(len(order))):
+            held = builder.apply(Transpose(axes=order), [held], f"{turn.name}_rows", turn.origin)
+        shape = (*symbol.inputs[1].shape[:-2], *held.shape[-2:])
+        if shape != held.shape:
+            held = builder.apply(Reshape(shape=shape), [held], f"{turn.name}_matrices", turn.origin)
+        operator = replace(symbol.operator, transpose_b=not symbol.operator.transpose_b)
+        return builder.apply(operator, [inputs[0], held], symbol.name, symbol.origin)
+
+
+def _chain(graph: Graph, product: Symbol) -> list[Symbol]:
+    """What makes the right operand, the last first, up to such a transpose; nothing where there is none."""
+    found: list[Symbol] = []
+    reader, made = product, product.inputs[1]
+    while graph.consumers.get(made) == (reader,) and made not in graph.outputs and made.inputs:
+        found.append(made)
+        if order := _order(made):
+            return found if len(order) > 1 and order[-2] == len(order) - 1 else []
+        if not (_moves_matrices(made) or _is_requantizing(graph, made)):
+            return []
+        reader, made = made, made.inputs[0]
+    return []
+
+
+def _order(symbol: Symbol) -> tuple[int, ...]:
+    """The axes of a transpose; none of what is no transpose."""
+    return symbol.operator.order(symbol.type.rank) if isinstance(symbol.operator, Transpose) else ()
+
+
+def _moves_matrices(symbol: Symbol) -> bool:
+    """Whether it keeps elements in their order, and the last two axes as they are."""
+    return symbol.operator.keeps_order and symbol.shape[-2:] == symbol.inputs[0].shape[-2:]
+
+
+def _is_requantizing(graph: Graph, symbol: Symbol) -> bool:
+    values = [graph.value(each) for each in symbol.inputs[1:]]
+    return isinstance(symbol.operator, REQUANTIZING) and all(v is not None and v.size == 1 for v in values)
+
+
+def _requantized(graph: Graph, symbol: Symbol, held: Symbol, builder: GraphBuilder) -> Symbol:
+    """What `symbol` makes of its data, made of the same elements in another order."""
+    numbers = [
+        builder.parameter(f"{each.name}_of_rows", graph.parameters[each.name].reshape((1,) * held.type.rank))
+        for each in symbol.inputs[1:]
+    ]
+    return builder.apply(symbol.operator, [held, *numbers], f"{symbol.name}_of_rows", symbol.origin)
