@@ -274,17 +274,18 @@ def _stream(model: QuantizedModel, integer: bool) -> Stream:
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
         if integer:
-            return model.graph.evaluate(feeds)
+            return list(map(np.array, model.graph.evaluate(feeds)))
         real = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(feeds)))
         if tail is None:
             return real
-        return tail.evaluate({symbol.name: value for symbol, value in zip(tail.inputs, real, strict=True)})
+        fed = {symbol.name: value for symbol, value in zip(tail.inputs, real, strict=True)}
+        return list(map(np.array, tail.evaluate(fed)))
 
     kept = [
         Kept(state.name, place, state.first if integer else entries[state.name].dequantize(state.first))
         for state, place in zip(states, places, strict=True)
     ]
-    return Stream(list(entries), kept, run)
+    return Stream(list(entries), kept, lambda: run)
 
 
 def assemble(

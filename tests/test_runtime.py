@@ -361,7 +361,7 @@ def test_metadata_of_another_version_is_refused() -> None:
     assert Metadata.from_json(metadata.to_json()).made_from == made_from
     assert Metadata.from_json(metadata.to_json()).to_json() == metadata.to_json()
     data = json.loads(metadata.to_json())
-    with pytest.raises(ModelFileError, match="format_version 1; 5 is needed; compile it again"):
+    with pytest.raises(ModelFileError, match="format_version 1; 6 is needed; compile it again"):
         Metadata.from_json(json.dumps({**data, "format_version": 1}))
     with pytest.raises(ModelFileError, match="malformed: model is "):
         Metadata.from_json(json.dumps({**data, "made_from": {**data["made_from"], "model": "x"}}))

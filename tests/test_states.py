@@ -138,6 +138,36 @@ def test_streams_do_not_disturb_each_other(module: mrt.Module) -> None:
     np.testing.assert_array_equal(both(SIGNAL[:1]), alone[0][:1])
 
 
+@pytest.mark.parametrize("integer", [False, True])
+def test_what_a_stream_gave_stays(model: QuantizedModel, module: mrt.Module, integer: bool) -> None:
+    """Outputs and states that were given are no memory of the stream, whatever it or its module do next."""
+    stream = module.stream(integer=integer)
+    x = model.inputs[0].quantize(SIGNAL) if integer else SIGNAL
+    given = []
+    for step in range(6):
+        y, held = stream(x[step : step + 1]), stream.states["past"]
+        given.append((y, held, y.copy(), held.copy()))
+        module({"x": SIGNAL[-1:], "past": np.ones((1, CHANNELS, TAPS - 1), np.float32)})
+    for y, held, *before in given:
+        np.testing.assert_array_equal(y, before[0])
+        np.testing.assert_array_equal(held, before[1])
+    np.testing.assert_array_equal(
+        np.concatenate([y for y, *_ in given]), module.stream(integer=integer).along(x[:6])[0]
+    )
+
+
+def test_a_call_takes_and_gives_states_as_real_values(model: QuantizedModel, module: mrt.Module) -> None:
+    """Beyond the range they saturate, as all real values do."""
+    past = np.linspace(-0.5, 0.5, CHANNELS * (TAPS - 1), dtype=np.float32).reshape(1, CHANNELS, -1)
+    past[0, 0, 0] = 1e6
+    y, following = module({"x": SIGNAL[:1], "past": past})
+    integers = model.quantize_inputs({"x": SIGNAL[:1], "past": past})
+    wanted = model.dequantize_outputs(model.rebatched(1).graph.evaluate(integers))
+    np.testing.assert_array_equal(y, wanted[0])
+    np.testing.assert_array_equal(following, wanted[1])
+    assert integers["past"].max() == model.inputs[1].hi
+
+
 def test_what_a_stream_refuses_leaves_its_states(module: mrt.Module) -> None:
     stream = module.stream()
     stream(SIGNAL[:1])

@@ -129,7 +129,7 @@ def lower_model(
     linker = _linker(config)
     batch = _common_batch(graph, inputs, outputs, postprocess)
     bounds = known_bounds(graph, bounds_of_inputs(inputs))
-    real = with_quantizers(graph, inputs, outputs, postprocess)
+    real = with_quantizers(graph, inputs, outputs, postprocess, integer_states=True)
 
     objects, near = KernelObjects(cache), second_cache(target)
 

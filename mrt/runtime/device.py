@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import median
@@ -23,6 +23,8 @@ TIMED, LEAST_CALLS = 0.1, 5
 
 Batches = Sequence[Sequence[Array]]
 """The arrays of all inputs of one call after the other."""
+Step = Callable[[Sequence[Array]], list[Array]]
+"""Gives the outputs of a whole batch."""
 KernelClock = Callable[[Any, Sequence[Array], int, int], list[float]]
 """What times TVM's executable of one kernel, `main`, on arrays: repeats, and milliseconds of each at least."""
 
@@ -36,6 +38,10 @@ class Runs(Protocol):
     def outputs(self, batch: Sequence[Array], integer: bool) -> list[Array]:
         """The outputs of one batch, or of less, which is filled up."""
 
+    def steps(self, integer: bool, kept: Collection[int]) -> Step:
+        """What runs the calls of one stream; outputs at the places `kept` may be written to by the
+        call after the next."""
+
 
 class Loaded(Protocol):
     """A library that a device has loaded."""
@@ -44,7 +50,8 @@ class Loaded(Protocol):
         """What the module says of itself."""
 
     def workers(self, inputs: Sequence[TensorQuantization], most: int) -> Sequence[Runs]:
-        """What runs its calls side by side: `most`, or as many as the device can."""
+        """What runs its calls side by side: `most`, or as many as the device can. inputs: those that both functions
+        take as integers are given."""
 
     def seconds(self, call: Callable[[], object], batches: Batches) -> float:
         """How long it takes to compute `batches` of integers, which `call` does, by the device's own clock."""

@@ -14,7 +14,7 @@ from mrt.symbol.quantized_tensor import TensorQuantization
 from mrt.symbol.states import compact
 from mrt.symbol.strict_json import Integers, StrictModel, parse_json, validated
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MAIN, REAL, METADATA = "main", "real", "mrt_metadata"
 """The functions of a compiled module: of integers, of real values, and one that gives the facts as JSON in bytes."""
 CALLS, MEMORY = "_calls", "_memory"
@@ -26,9 +26,9 @@ REQUEST = "request_tiles"
 class KeptState(StrictModel):
     """A state of the integer network as a module knows it.
 
-    input: its name. output: the place of the integer output that it holds in the next call; final_output: the place of
-    its real value in what a call gives, behind the tail. initial: the integers of one sample in the first call,
-    (1, *shape), or one number that stands for all.
+    All functions take and give its integers. input: its name. output: the place of the integer output that it holds in
+    the next call; final_output: its place in what REAL gives, behind the tail. initial: the integers of one sample in
+    the first call, (1, *shape), or one number that stands for all.
     """
 
     input: str
@@ -44,7 +44,7 @@ class KeptState(StrictModel):
 class _MetadataFile(StrictModel):
     """What stands in a module."""
 
-    format_version: Literal[5]
+    format_version: Literal[6]
     made_from: dict[str, Any]
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]

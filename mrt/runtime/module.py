@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,13 @@ from mrt.module_record import (
 )
 from mrt.paths import as_path
 from mrt.runtime.code import Library, Linkable, check_whole, line_of
-from mrt.runtime.device import THIS_DEVICE, Device, Loaded, Runs
+from mrt.runtime.device import THIS_DEVICE, Device, Loaded, Runs, Step
 from mrt.runtime.metadata import Metadata
 from mrt.runtime.outputs import Outputs
 from mrt.symbol.arrays import as_array
 from mrt.symbol.files import atomic_write_all, read_file
 from mrt.symbol.quantized_tensor import Array, TensorQuantization
+from mrt.symbol.runner import Evaluate
 from mrt.symbol.stream import Kept, Stream
 
 Taken = Callable[[Sequence[Array]], list[Array]]
@@ -72,12 +74,18 @@ class Module:
         CompilationError where there is not the memory for it.
         """
         try:
-            return self._on_device.workers(self.inputs, self.workers)
+            return self._on_device.workers(self._fed, self.workers)
         except (MemoryError, tvm.error.InternalError) as error:
             raise CompilationError(
                 f"there is not the memory to run {self.batch} samples at once ({line_of(error, -1)}); compile the "
                 f"model with a smaller batch"
             ) from error
+
+    @cached_property
+    def _fed(self) -> tuple[TensorQuantization, ...]:
+        """The inputs as the network takes them, for which states are given integers always."""
+        kept = {state.input for state in self._metadata.states}
+        return tuple(replace(entry, is_given=entry.is_given or entry.name in kept) for entry in self.inputs)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -125,7 +133,10 @@ class Module:
         arrays = self._arrays(x)
         for entry, array in zip(self.inputs, arrays, strict=True):
             entry.check_shape(array)
-        return _single(self._run(arrays, self._taken, integer=False), self.output_names)
+        found = self._run(arrays, self._taken, integer=False)
+        for state in self._metadata.states:
+            found[state.final_output] = self.outputs[state.output].dequantize(found[state.final_output])
+        return _single(found, self.output_names)
 
     def run_integer(self, xq: Array | Mapping[str, Array]) -> Array | list[Array]:
         """Integer outputs for integer inputs, given and returned as in a call.
@@ -161,12 +172,35 @@ class Module:
         entries = {entry.name: entry for entry in self.inputs}
         kept = []
         for state in self._metadata.states:
-            entry = entries[state.input]
-            first = entry.filled(state.initial)
-            place = state.output if integer else state.final_output
-            kept.append(Kept(state.input, place, first if integer else entry.dequantize(first)))
-        run = self.run_integer if integer else self
-        return Stream(list(entries), kept, lambda feeds: _listed(run(feeds)), length)
+            entry, place = entries[state.input], state.output if integer else state.final_output
+            real = None if integer else entry.dequantize
+            kept.append(Kept(state.input, place, entry.filled(state.initial), real))
+        return Stream(list(entries), kept, lambda: self._stepping(integer, [each.place for each in kept]), length)
+
+    def _stepping(self, integer: bool, kept: Sequence[int]) -> Evaluate:
+        """The network for one stream. kept: the places of what states hold next."""
+        states = {state.input for state in self._metadata.states}
+        steps: Step | None = None
+
+        def checked(entry: TensorQuantization, array: Array) -> Array:
+            """What the network takes for what a stream gets, or holds."""
+            if entry.name in states:
+                return array
+            if integer:
+                entry.check_integers(array)
+                return array
+            entry.check_shape(array)
+            return entry.quantize(array) if entry.is_given else entry.real(array)
+
+        def run(feeds: Mapping[str, Array]) -> list[Array]:
+            nonlocal steps
+            batch = [checked(*each) for each in zip(self.inputs, self._arrays(feeds), strict=True)]
+            if len(batch[0]) != self.batch:
+                return self._run(batch, list, integer)
+            steps = steps or self._workers[0].steps(integer, kept)
+            return steps(batch)
+
+        return run
 
     @cached_property
     def record(self) -> ModuleRecord:
@@ -206,8 +240,8 @@ class Module:
 
     def _taken(self, arrays: Sequence[Array]) -> list[Array]:
         """What the network takes for real inputs, or integers that are given."""
-        pairs = zip(self.inputs, arrays, strict=True)
-        return [entry.quantize(array) if entry.is_given else entry.real(array) for entry, array in pairs]
+        triples = zip(self.inputs, self._fed, arrays, strict=True)
+        return [entry.quantize(array) if fed.is_given else entry.real(array) for entry, fed, array in triples]
 
     def _run(self, arrays: Sequence[Array], taken: Taken, integer: bool) -> list[Array]:
         """All samples in batches, the last one filled up with what is dropped again; constant outputs once.
@@ -309,10 +343,6 @@ def _arrived(content: bytes, metadata: Metadata) -> Module:
 def _joined(pieces: Sequence[Array], count: int) -> Array:
     """The first `count` samples of an output."""
     return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces))[:count]
-
-
-def _listed(outputs: Array | list[Array]) -> list[Array]:
-    return outputs if isinstance(outputs, list) else [outputs]
 
 
 def _single(outputs: list[Array], names: Sequence[str]) -> Array | list[Array]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ class Worker:
     """The functions of a module with memory of their own, which run one call at a time."""
 
     def __init__(self, code: Any, machine: Any, inputs: Sequence[TensorQuantization]) -> None:
-        """code: the module's, whose functions `machine` runs."""
+        """code: the module's, whose functions `machine` runs. inputs: those that both functions take as integers are
+        given."""
         integers = [_Feed(entry.shape, entry.dtype, min(max(0, entry.lo), entry.hi)) for entry in inputs]
         pairs = zip(integers, inputs, strict=True)
         real = [feed if entry.is_given else _Feed(entry.shape, "float32") for feed, entry in pairs]
@@ -32,19 +34,47 @@ class Worker:
         """The outputs of one batch, or of less, which is filled up."""
         return [output.copy() for output in self._functions[integer](batch)]
 
+    def steps(self, integer: bool, kept: Collection[int]) -> Steps:
+        """What runs the calls of one stream. kept: the places of the outputs that the next call takes."""
+        return Steps(self._functions[integer], kept)
+
+
+class Steps:
+    """Calls one after the other, whose kept outputs are not copied: they stay until the call after the next."""
+
+    def __init__(self, function: _Function, kept: Collection[int]) -> None:
+        self._functions, self._kept = [function.twin(), function.twin()], frozenset(kept)
+
+    def __call__(self, batch: Sequence[Array]) -> list[Array]:
+        """The outputs of one batch."""
+        outputs = self._functions[0](batch)
+        self._functions.reverse()
+        return [output if place in self._kept else output.copy() for place, output in enumerate(outputs)]
+
 
 class _Function:
     """A function of a compiled module, with the memory that every call of it uses anew."""
 
     def __init__(self, code: Any, machine: Any, name: str, feeds: Sequence[_Feed]) -> None:
         """The machine gives the memory; the function itself is called past it."""
-        memory, results = machine[name + MEMORY]()
         self._call = code.get_function(name + CALLS, True)
+        self._give = machine[name + MEMORY]
+        self._take(self._give())
+        self._feeds = feeds
+
+    def _take(self, given: Any) -> None:
+        memory, results = given
         self._memory = tuple(memory)  # TVM's own arrays are slow to go through
         for each in self._memory:
             ask_for_large_pages(np.from_dlpack(each))
         self._outputs = [np.from_dlpack(result) for result in results]
-        self._feeds = feeds
+
+    def twin(self) -> _Function:
+        """The same function with outputs of its own; the two are called one after the other."""
+        made = copy(self)
+        made._take(self._give())
+        made._memory = (*self._memory[:-1], made._memory[-1])
+        return made
 
     def __call__(self, batch: Sequence[Array]) -> list[Array]:
         """The outputs, in arrays that the next call fills anew."""

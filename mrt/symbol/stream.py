@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,12 +21,17 @@ class Kept:
     """A state as a stream keeps it.
 
     name: of the input. place: among the outputs. first: what one sample holds in the first call, (1, *shape), in the
-    dtype in which the network takes and gives it.
+    dtype in which the network takes and gives it. real: the real values of what it holds, None where it holds these.
     """
 
     name: str
     place: int
     first: Array
+    real: Callable[[Array], Array] | None = None
+
+    def shown(self, held: Array) -> Array:
+        """A copy of what the state holds, for a user."""
+        return held.copy() if self.real is None else self.real(held)
 
 
 class Stream:
@@ -38,14 +43,17 @@ class Stream:
     Raises DataError for inputs that are missing or unknown or of another number of samples, and what the network does.
     """
 
-    def __init__(self, inputs: Sequence[str], states: Sequence[Kept], run: Evaluate, length: int | None = None) -> None:
-        """inputs: the names of all inputs, or of those that are fed. run: the network, of all inputs, to all outputs.
+    def __init__(
+        self, inputs: Sequence[str], states: Sequence[Kept], begin: Callable[[], Evaluate], length: int | None = None
+    ) -> None:
+        """inputs: the names of all inputs, or of those that are fed. begin: gives the network, of all inputs, to all
+        outputs, for one stream; what it gives for states must stay as it is until the call after the next.
         length: after so many calls the states are what they are at first; None for never. DataError without states."""
         if not states:
             raise DataError("the network keeps nothing between calls: it has no states; run it as it is")
         names = {kept.name for kept in states}
         self._inputs = tuple(name for name in inputs if name not in names)
-        self._kept, self._run, self._length = tuple(states), run, length
+        self._kept, self._begin, self._run, self._length = tuple(states), begin, begin(), length
         self._values: dict[str, Array] = {}
         self._calls = 0
 
@@ -55,12 +63,12 @@ class Stream:
 
     def anew(self) -> Stream:
         """A stream of the same network that begins."""
-        return Stream(self._inputs, self._kept, self._run, self._length)
+        return Stream(self._inputs, self._kept, self._begin, self._length)
 
     @property
     def states(self) -> dict[str, Array]:
         """What the states hold at the next call, by name, (samples, *shape); of one sample before the first call."""
-        return {kept.name: self._values.get(kept.name, kept.first).copy() for kept in self._kept}
+        return {kept.name: kept.shown(self._values.get(kept.name, kept.first)) for kept in self._kept}
 
     def __call__(self, x: Array | Mapping[str, Array]) -> Array | list[Array]:
         outputs = self.outputs(x)
@@ -72,7 +80,7 @@ class Stream:
             self.reset()
         fed = self._fed(x)
         results = self._run({**fed, **self._current(len(next(iter(fed.values()))))})
-        self._values = {kept.name: np.array(results[kept.place]) for kept in self._kept}
+        self._values = {kept.name: results[kept.place] for kept in self._kept}
         self._calls += 1
         places = {kept.place for kept in self._kept}
         return [value for place, value in enumerate(results) if place not in places]
@@ -137,8 +145,7 @@ def stream_of(graph: Graph, runner: Runner, length: int | None = None) -> Stream
     states = [Kept(state.name, state.place, state.first) for state in states_of(single)]
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
-        if batch == 1:
-            return evaluate(feeds)
-        return [value[:1] for value in evaluate({name: np.repeat(x, batch, axis=0) for name, x in feeds.items()})]
+        repeated = feeds if batch == 1 else {name: np.repeat(x, batch, axis=0) for name, x in feeds.items()}
+        return [np.array(value[:1]) for value in evaluate(repeated)]
 
-    return Stream([symbol.name for symbol in single.inputs], states, run, length)
+    return Stream([symbol.name for symbol in single.inputs], states, lambda: run, length)

@@ -9,6 +9,7 @@ import numpy as np
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.integer import Dequantize, Quantize
 from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol.states import places_behind, states_of
 from mrt.symbol.types import narrowest_dtype
 
 
@@ -17,15 +18,19 @@ def with_quantizers(
     inputs: Sequence[TensorQuantization],
     outputs: Sequence[TensorQuantization],
     postprocess: Graph | None,
+    integer_states: bool = False,
 ) -> Graph:
     """From float32 inputs to float32 outputs, the float tail included; inputs that are given as integers stay so.
 
-    The operators of `graph` keep their names, by which their bounds are known.
+    The operators of `graph` keep their names, by which their bounds are known. integer_states: whether states are
+    taken and given as integers, too.
     """
+    states = states_of(graph) if integer_states else ()
+    as_integers = {state.input for state in states}
     builder = GraphBuilder()
     values: dict[Symbol, Symbol] = {}
     for symbol, entry in zip(graph.inputs, inputs, strict=True):
-        if entry.is_given:
+        if entry.is_given or symbol in as_integers:
             values[symbol] = builder.input(entry.name, symbol.type)
             continue
         real = builder.input(entry.name, TensorType(symbol.shape, "float32"))
@@ -47,9 +52,11 @@ def with_quantizers(
         found.append(
             builder.apply(Dequantize(), [symbol, scale, _zero_point(entry, builder, graph)], f"{entry.name}_real")
         )
-    if postprocess is None:
-        return builder.graph(found)
-    return builder.graph(_repeated(postprocess, dict(zip(postprocess.inputs, found, strict=True)), builder))
+    if postprocess is not None:
+        found = _repeated(postprocess, dict(zip(postprocess.inputs, found, strict=True)), builder)
+    for state, place in zip(states, places_behind(states, postprocess), strict=True):
+        found[place] = integers[state.place]
+    return builder.graph(found)
 
 
 def _zero_point(entry: TensorQuantization, builder: GraphBuilder, graph: Graph) -> Symbol:

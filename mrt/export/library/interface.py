@@ -161,8 +161,7 @@ class Interface:
         rows = []
         for i, state in enumerate(self.code.metadata.states):
             entry = entries[state.input]
-            first = entry.filled(np.asarray(state.initial))
-            value = first if which == MAIN else entry.dequantize(first)
+            value = entry.filled(np.asarray(state.initial))
             size = value.nbytes
             if (value == value.flat[0]).all():
                 value = value.reshape(-1)[:1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from tvm.runtime.vm import VirtualMachine
 from mrt.device_address import Address
 from mrt.errors import CompilationError, DeviceError
 from mrt.runtime.code import Library, check_tiles
-from mrt.runtime.device import LEAST_CALLS, TIMED, Batches, Cpu, KernelClock, Loaded, Runs
+from mrt.runtime.device import LEAST_CALLS, TIMED, Batches, Cpu, KernelClock, Loaded, Runs, Step
 from mrt.runtime.elf import machine_of
 from mrt.runtime.linker import Linker
 from mrt.runtime.metadata import MAIN, METADATA, REAL
@@ -156,6 +156,9 @@ class _Caller:
             return [output.numpy() for output in (found if isinstance(found, tuple | list) else [found])]
 
         return self._session.call("running the module", run)
+
+    def steps(self, integer: bool, kept: Collection[int]) -> Step:
+        return lambda batch: self.outputs(batch, integer)
 
 
 def _filled_up(x: Array, entry: TensorQuantization, integer: bool) -> Array:
