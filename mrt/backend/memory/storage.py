@@ -262,19 +262,28 @@ class View:
         flattened: View | None = None,
         non_negative: bool = False,
         turns: int = 1,
+        near: int | None = None,
     ) -> None:
         """inner: the axis that is innermost in memory. tensor, storage: the memory. flattened: what it flattens.
 
         non_negative: whether the elements are proven integers of at least 0, though the dtype has a sign.
-        turns: of how many tensors channels are taken in turns.
+        turns: of how many tensors channels are taken in turns. near: the axis along which elements follow each other in
+        memory that no storage describes.
         """
         self.shape, self.dtype = tuple(int(n) for n in shape), dtype
         self.inner, self.tensor, self.storage, self.flattened = inner, tensor, storage, flattened
         self.non_negative, self.turns = non_negative, turns
-        self._element = element
+        self._element, self._near = element, near
 
     def __call__(self, *at: Expression) -> Expression:
         return self._element(*at)
+
+    @property
+    def near(self) -> int | None:
+        """The axis along which elements follow each other in memory, None where that is not known."""
+        if self.inner is not None or self.storage is None:
+            return self._near if self.inner is None else self.inner
+        return self.storage.order[-1]
 
     @property
     def length(self) -> int:
@@ -291,8 +300,8 @@ class View:
             places = dict(zip(axes, at, strict=True))
             return self(*(places[axis] for axis in range(len(axes))))
 
-        inner = None if self.inner is None else tuple(axes).index(self.inner)
-        return View([self.shape[axis] for axis in axes], self.dtype, element, inner)
+        inner, near = (None if each is None else tuple(axes).index(each) for each in (self.inner, self.near))
+        return View([self.shape[axis] for axis in axes], self.dtype, element, inner, near=near)
 
     @classmethod
     def of(cls, tensor: Tensor, storage: Storage) -> View:

@@ -1,4 +1,4 @@
-"""A right operand that is turned for a product, as keys are for attention, is read as it lies."""
+"""A right operand that is transposed for a product, as keys and values are for attention, is read as it lies."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ REQUANTIZING = (BroadcastAdd, BroadcastMul, BroadcastSub, Cast, Clip, RightShift
 
 @dataclass(frozen=True)
 class TurnedOperands(Rewrite):
-    """batch_dot(A, B), where a transpose that nothing else reads moves the last axis of its data to the rows of B.
+    """batch_dot(A, B), where B is transpose(X), which may be reshaped and requantized and which nothing else reads.
 
-    B may be reshaped and requantized behind the transpose. Then
+    1. Where the transpose moves the last axis of X to the rows of B, A B = A (B^T)^T, and B^T leaves that axis last, or
+       is X.
+    2. Where it leaves the last axis as it is, and B is requantized, A B stays.
 
-        A B = A (B^T)^T
-
-    with requantize(X) in front of the transpose, which leaves the last axis where it is, or is gone; what was
-    requantized and moved in one is requantized by whatever makes X, and rows are read as they lie.
+    requantize(X) comes in front of the transpose then, so that it is done by whatever makes X, and rows are read as
+    they lie.
     """
 
     def rewrite(
@@ -43,14 +43,15 @@ class TurnedOperands(Rewrite):
         for each in reversed(behind):
             if not each.operator.keeps_order:
                 held = _requantized(graph, each, held, builder)
-        *before, row, column = _order(turn)
-        order = (*before, column, row)
+        order, is_turned = _order(turn), _is_turned(turn)
+        if is_turned:
+            order = (*order[:-2], order[-1], order[-2])
         if order != tuple(range(len(order))):
             held = builder.apply(Transpose(axes=order), [held], f"{turn.name}_rows", turn.origin)
         shape = (*symbol.inputs[1].shape[:-2], *held.shape[-2:])
         if shape != held.shape:
             held = builder.apply(Reshape(shape=shape), [held], f"{turn.name}_matrices", turn.origin)
-        operator = replace(symbol.operator, transpose_b=not symbol.operator.transpose_b)
+        operator = replace(symbol.operator, transpose_b=symbol.operator.transpose_b != is_turned)
         return builder.apply(operator, [inputs[0], held], symbol.name, symbol.origin)
 
 
@@ -61,7 +62,8 @@ def _chain(graph: Graph, product: Symbol) -> list[Symbol]:
     while graph.consumers.get(made) == (reader,) and made not in graph.outputs and made.inputs:
         found.append(made)
         if order := _order(made):
-            return found if len(order) > 1 and order[-2] == len(order) - 1 else []
+            is_requantized = any(not each.operator.keeps_order for each in found[:-1])
+            return found if _is_turned(made) or (is_requantized and order[-1] == len(order) - 1) else []
         if not (_moves_matrices(made) or _is_requantizing(graph, made)):
             return []
         reader, made = made, made.inputs[0]
@@ -71,6 +73,11 @@ def _chain(graph: Graph, product: Symbol) -> list[Symbol]:
 def _order(symbol: Symbol) -> tuple[int, ...]:
     """The axes of a transpose; none of what is no transpose."""
     return symbol.operator.order(symbol.type.rank) if isinstance(symbol.operator, Transpose) else ()
+
+
+def _is_turned(transpose: Symbol) -> bool:
+    """Whether it moves the last axis of its data to the last but one."""
+    return _order(transpose)[-2:-1] == (transpose.type.rank - 1,)
 
 
 def _moves_matrices(symbol: Symbol) -> bool:

@@ -10,8 +10,9 @@ from mrt.backend.rewrites.turned_operands import TurnedOperands
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 
 TURN = op("transpose", axes=(0, 2, 3, 1))
+MOVE = op("transpose", axes=(0, 2, 1, 3))
 KEYS = (1, 5, 3, 4)
-"""[1, tokens, heads, channels] of what TURN makes [1, heads, channels, tokens]."""
+"""[1, tokens, heads, channels] of what TURN makes [1, heads, channels, tokens], MOVE [1, heads, tokens, channels]."""
 CAST, CLIP = op("Cast", dtype="int8"), op("clip", a_min=-99, a_max=99)
 
 
@@ -78,10 +79,18 @@ def test_what_is_turned_twice_is_as_it_lies() -> None:
     check_same(before, after)
 
 
+def test_values_are_requantized_in_front_of_their_transpose() -> None:
+    before = attention(MOVE, (op("right_shift"), 3), CAST)
+    after = TurnedOperands().run(before).graph
+    assert [symbol.op for symbol in after.operators] == ["right_shift", "Cast", "transpose", "batch_dot"]
+    assert not after.outputs[0].operator.transpose_b
+    check_same(before, after)
+
+
 @pytest.mark.parametrize(
     "operators",
     [
-        [op("transpose", axes=(0, 2, 1, 3))],  # channels stay last: values, not keys
+        [MOVE],
         [TURN, op("Reshape", shape=(1, 3, 5, 4))],  # rows are no rows behind it
         [TURN, op("relu")],
         [],

@@ -116,8 +116,7 @@ def _laid_out(right: View, dot: Dot, blocks: int) -> Tensor:
     leading, (terms, columns) = right.shape[:-2], right.shape[-2:]
     count, steps, lanes = math.prod(leading), _steps(terms, dot), dot.lanes
     last = len(right.shape) - 1
-    inner = right.inner if right.inner is not None or right.storage is None else right.storage.order[-1]
-    reaches = inner == last and right.storage is not None and right.length >= blocks * lanes
+    reaches = right.near == last and right.storage is not None and right.length >= blocks * lanes
 
     def value(matrix: Expression, k: Expression, column: Expression) -> Expression:
         column = column if reaches or columns == blocks * lanes else te.min(column, columns - 1)
@@ -132,7 +131,7 @@ def _laid_out(right: View, dot: Dot, blocks: int) -> Tensor:
             matrix="",
         )
     held, intrinsic = value, ""
-    if inner == last:
+    if right.near == last:
         intrinsic = interleaving(dot)
         lies_so = reaches and terms == steps * dot.depth and _holds(right, dot.weight, 0)
         copied = (count, steps * dot.depth, blocks * lanes)
