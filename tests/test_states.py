@@ -1,18 +1,16 @@
-"""States: what a network keeps between calls, from its reading to the compiled stream and to exported files."""
+"""States: what a network keeps between calls, from its reading to its stream and to exported files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
 import mrt
 from mrt.certificate import CERTIFICATE_FILE
@@ -26,47 +24,8 @@ from mrt.symbol.operators.activation import Relu
 from mrt.symbol.operators.state import Assign
 from mrt.symbol.states import states_of
 from mrt.symbol.stream import stream_of
+from tests.causal_network import CHANNELS, SIGNAL, STEP, TAPS, WEIGHT, causal_file, convolved, saved
 from tests.pipeline.runs import run
-
-TAPS, CHANNELS, STEP = 4, 3, 2
-"""Of the causal convolution below: it takes STEP new columns at a time and keeps the TAPS − 1 before them."""
-WEIGHT = np.random.default_rng(0).normal(0, 0.5, (5, CHANNELS, TAPS)).astype(np.float32)
-SIGNAL = np.random.default_rng(1).uniform(-1, 1, (1000, CHANNELS, STEP)).astype(np.float32)
-
-
-def causal_file(path: Path) -> Path:
-    """An ONNX file whose kept columns are the input `past` and the output `kept`."""
-    nodes = [
-        helper.make_node("Concat", ["past", "x"], ["joined"], axis=2),
-        helper.make_node("Conv", ["joined", "w"], ["y"]),
-        helper.make_node("Slice", ["joined", "begin", "end", "axis"], ["kept"]),
-    ]
-    constants = {"w": WEIGHT, "begin": np.array([STEP]), "end": np.array([STEP + TAPS - 1]), "axis": np.array([2])}
-    inputs = {"x": ("n", CHANNELS, STEP), "past": ("n", CHANNELS, TAPS - 1)}
-    return saved(path, nodes, inputs, ["kept", "y"], constants)
-
-
-def saved(
-    path: Path, nodes: list[Any], inputs: Mapping[str, Any], outputs: list[str], constants: Mapping[str, Any]
-) -> Path:
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
-        [numpy_helper.from_array(value, name) for name, value in constants.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
-
-
-def convolved(signal: np.ndarray) -> np.ndarray:
-    """The causal convolution of the whole signal at once in float64, cut into the steps of the stream."""
-    steps = len(signal)
-    columns = signal.astype(np.float64).transpose(1, 0, 2).reshape(CHANNELS, -1)
-    padded = np.concatenate([np.zeros((CHANNELS, TAPS - 1)), columns], axis=1)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, TAPS, axis=1)
-    return np.einsum("ock,ctk->ot", WEIGHT, windows).reshape(5, steps, STEP).transpose(1, 0, 2)
 
 
 @pytest.fixture(scope="module")
@@ -80,105 +39,11 @@ def model(graph: Graph) -> QuantizedModel:
     return mrt.quantize(graph, [SIGNAL[:100], SIGNAL[100:200]], QuantizationConfig(preset="fast"), runner=NumpyRunner())
 
 
-@pytest.fixture(scope="module")
-def module(model: QuantizedModel) -> mrt.Module:
-    return model.compile()
-
-
-def sqnr(reference: np.ndarray, measured: np.ndarray) -> float:
-    return float(10 * np.log10(np.square(reference).sum() / np.square(reference - measured).sum()))
-
-
 def test_the_float_stream_is_the_convolution_of_the_whole_signal(graph: Graph) -> None:
     (state,) = states_of(graph)
     assert (state.name, state.output.name, state.place) == ("past", "past_next", 1)
     (found,) = stream_of(graph, NumpyRunner()).along(SIGNAL[:20])
     np.testing.assert_allclose(found, convolved(SIGNAL[:20]), atol=1e-5)
-
-
-def test_a_thousand_steps(model: QuantizedModel, module: mrt.Module) -> None:
-    """The compiled integers are the evaluated ones at each step, the state is handed on bit for bit, nothing drifts."""
-    stream, integers = module.stream(integer=True), model.inputs[0].quantize(SIGNAL)
-    held, found = [], []
-    for step in range(len(SIGNAL)):
-        held.append(stream.states["past"])
-        found.append(stream(integers[step : step + 1]))
-    held.append(stream.states["past"])
-    at_once = model.rebatched(len(SIGNAL)).graph
-    outputs, following = at_once.evaluate({"x": integers, "past": np.concatenate(held[:-1])})
-    np.testing.assert_array_equal(np.concatenate(found), outputs)
-    np.testing.assert_array_equal(np.concatenate(held[1:]), following)
-    assert held[0].dtype == np.int16 and not held[0].any()
-    real, wanted = model.outputs[0].dequantize(outputs), convolved(SIGNAL)
-    for steps in (10, 100, 1000):
-        assert sqnr(wanted[:steps], real[:steps]) > 36
-
-
-def test_real_streams_hold_the_integers(model: QuantizedModel, module: mrt.Module) -> None:
-    integer, real, meant = module.stream(integer=True), module.stream(), model.stream()
-    for x in SIGNAL[:20, None]:
-        found = real(x)
-        np.testing.assert_array_equal(found, model.outputs[0].dequantize(integer(model.inputs[0].quantize(x))))
-        np.testing.assert_array_equal(found, meant({"x": x}))
-        np.testing.assert_array_equal(model.inputs[1].quantize(real.states["past"]), integer.states["past"])
-
-
-def test_streams_do_not_disturb_each_other(module: mrt.Module) -> None:
-    """Two of them by turns, and two samples of one, give what each gives alone."""
-    alone = [module.stream().along(part)[0] for part in (SIGNAL[:8], SIGNAL[8:16])]
-    first, second, both = module.stream(), module.stream(), module.stream()
-    for step in range(8):
-        mine, yours = SIGNAL[step : step + 1], SIGNAL[8 + step : 9 + step]
-        np.testing.assert_array_equal(first(mine), alone[0][step : step + 1])
-        np.testing.assert_array_equal(second(yours), alone[1][step : step + 1])
-        np.testing.assert_array_equal(both(np.concatenate([mine, yours])), [alone[0][step], alone[1][step]])
-    with pytest.raises(DataError, match=r"holds the states of 2 samples, 1 are given; .* reset\(\)"):
-        both(SIGNAL[:1])
-    both.reset()
-    np.testing.assert_array_equal(both(SIGNAL[:1]), alone[0][:1])
-
-
-@pytest.mark.parametrize("integer", [False, True])
-def test_what_a_stream_gave_stays(model: QuantizedModel, module: mrt.Module, integer: bool) -> None:
-    """Outputs and states that were given are no memory of the stream, whatever it or its module do next."""
-    stream = module.stream(integer=integer)
-    x = model.inputs[0].quantize(SIGNAL) if integer else SIGNAL
-    given = []
-    for step in range(6):
-        y, held = stream(x[step : step + 1]), stream.states["past"]
-        given.append((y, held, y.copy(), held.copy()))
-        module({"x": SIGNAL[-1:], "past": np.ones((1, CHANNELS, TAPS - 1), np.float32)})
-    for y, held, *before in given:
-        np.testing.assert_array_equal(y, before[0])
-        np.testing.assert_array_equal(held, before[1])
-    np.testing.assert_array_equal(
-        np.concatenate([y for y, *_ in given]), module.stream(integer=integer).along(x[:6])[0]
-    )
-
-
-def test_a_call_takes_and_gives_states_as_real_values(model: QuantizedModel, module: mrt.Module) -> None:
-    """Beyond the range they saturate, as all real values do."""
-    past = np.linspace(-0.5, 0.5, CHANNELS * (TAPS - 1), dtype=np.float32).reshape(1, CHANNELS, -1)
-    past[0, 0, 0] = 1e6
-    y, following = module({"x": SIGNAL[:1], "past": past})
-    integers = model.quantize_inputs({"x": SIGNAL[:1], "past": past})
-    wanted = model.dequantize_outputs(model.rebatched(1).graph.evaluate(integers))
-    np.testing.assert_array_equal(y, wanted[0])
-    np.testing.assert_array_equal(following, wanted[1])
-    assert integers["past"].max() == model.inputs[1].hi
-
-
-def test_what_a_stream_refuses_leaves_its_states(module: mrt.Module) -> None:
-    stream = module.stream()
-    stream(SIGNAL[:1])
-    before = stream.states["past"]
-    with pytest.raises(DataError, match="the stream keeps past itself"):
-        stream({"x": SIGNAL[:1], "past": before})
-    with pytest.raises(DataError, match=r"inputs \['y'\] are given, \['x'\] are needed"):
-        stream({"y": SIGNAL[:1]})
-    with pytest.raises(DataError, match="x has shape"):
-        stream(SIGNAL[:1, :2])
-    np.testing.assert_array_equal(stream.states["past"], before)
 
 
 def test_a_module_without_states_has_no_stream() -> None:

@@ -62,7 +62,7 @@ def fuzz_graph(draw: Draw, every_cpu: bool) -> Outcome:
                 f"{cpu}, {threads} threads", partial(compiled, target=target, is_told=is_told), found, outcome
             )
     compare_engine("ONNX Runtime", onnx_runtime, found, outcome)
-    # States are kept by an instance in C, and are no arguments: test_states.py runs them as streams.
+    # States are kept by an instance in C, and are no arguments: test_streams.py runs them as streams.
     if shutil.which(engines.C_COMPILER) and not states_of(found.graph):
         compare_engine("C", c, found, outcome)
     return outcome
