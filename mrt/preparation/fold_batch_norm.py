@@ -17,6 +17,7 @@ from mrt.preparation.constants import (
 from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
 from mrt.symbol.operation import Operation
 from mrt.symbol.operators.normalization import BatchNorm
+from mrt.symbol.operators.transform import Transpose
 from mrt.symbol.types import normalize_axis
 
 
@@ -40,6 +41,7 @@ class FoldBatchNorm(RewritePass):
     3. broadcast_mul and broadcast_add with one constant per output channel of a layer that nothing else reads, or with
        one constant in all: into the layer.
 
+    Reshapes and transposes that keep the output channels together may stand behind the layer, and stay there.
     A BatchNorm whose gamma, beta, mean or variance is no parameter is left alone.
     """
 
@@ -70,8 +72,9 @@ def _rewrite_batch_norm(
     if not representable(factor, symbol.dtype) or not representable(summand, symbol.dtype):
         return "its variance is negative, or is 0 without an eps, or its factors overflow"
     axis = normalize_axis(operator.axis, symbol.type.rank)
-    if axis == output_channel_axis(data) and feeds_only_one(graph, symbol.inputs[0]):
-        folded = scale_and_shift(data, factor, summand, symbol.name, builder)
+    moved = Moved.of(graph, symbol, data)
+    if axis == moved.channel_axis and not moved.is_shared:
+        folded = moved.scaled_and_shifted(factor, summand, symbol.name, builder)
         if isinstance(folded, Symbol):
             return folded
     rank, name = symbol.type.rank, f"{symbol.name}_scaled"
@@ -83,15 +86,62 @@ def _rewrite_constant(
     graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
 ) -> Symbol | str | None:
     """Rule 3."""
-    layer, value = inputs[0], builder.value(inputs[1])
-    axis = output_channel_axis(layer)
-    if axis is None or value is None or symbol.type != layer.type or value.ndim != symbol.type.rank:
+    moved, value = Moved.of(graph, symbol, inputs[0]), builder.value(inputs[1])
+    axis = moved.channel_axis
+    if axis is None or value is None or symbol.type != inputs[0].type or value.ndim != symbol.type.rank:
         return None
-    if not feeds_only_one(graph, symbol.inputs[0]):
+    if moved.is_shared:
         return f"{symbol.inputs[0].name} is also read by others"
     vector: Array | None = per_channel(value, axis, symbol.shape[axis])
     if vector is None:
-        return f"its constant varies along other axes than the output channels of {layer.name}"
+        return f"its constant varies along other axes than the output channels of {moved.layer.name}"
     if operation_with_constant(symbol) is Operation.MULTIPLY:
-        return scale_and_shift(layer, vector, None, symbol.name, builder)
-    return scale_and_shift(layer, None, vector, symbol.name, builder)
+        return moved.scaled_and_shifted(vector, None, symbol.name, builder)
+    return moved.scaled_and_shifted(None, vector, symbol.name, builder)
+
+
+def _is_mover(symbol: Symbol) -> bool:
+    return symbol.operator.keeps_order or isinstance(symbol.operator, Transpose)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a layer gives, moved to other places by operators behind it, the first of them first.
+
+    channel_axis: that of the output channels in the end; None where there is no layer, or they are not kept together.
+    is_shared: whether anything else reads the layer, or what is moved, on the way.
+    """
+
+    layer: Symbol
+    movers: tuple[Symbol, ...]
+    channel_axis: int | None
+    is_shared: bool
+
+    @classmethod
+    def of(cls, graph: Graph, reader: Symbol, data: Symbol) -> Moved:
+        """Of the first input of a symbol of `graph`, which has become `data`."""
+        movers: list[Symbol] = []
+        made = reader.inputs[0]
+        is_shared = not feeds_only_one(graph, made)
+        while _is_mover(data):
+            movers, data = [data, *movers], data.inputs[0]
+            if _is_mover(made):  # else it has become a layer that only these movers read
+                made = made.inputs[0]
+                is_shared = is_shared or not feeds_only_one(graph, made)
+        axis = output_channel_axis(data)
+        for each in movers:
+            if axis is not None:
+                kept = each.operator.kept_axis(axis, 0, each.inputs[0].type)
+                axis = kept if kept is not None and each.shape[kept] == each.inputs[0].shape[axis] else None
+        return cls(data, tuple(movers), axis, is_shared)
+
+    def scaled_and_shifted(
+        self, factor: Array | None, summand: Array | None, name: str, builder: GraphBuilder
+    ) -> Symbol | str:
+        """`scale_and_shift` of the layer, moved as it was, called `name`."""
+        called, *names = [*(each.name for each in (self.layer, *self.movers)[:-1]), name]
+        found = scale_and_shift(self.layer, factor, summand, called, builder)
+        if isinstance(found, Symbol):
+            for each, called in zip(self.movers, names, strict=True):
+                found = builder.apply(each.operator, [found], called)
+        return found

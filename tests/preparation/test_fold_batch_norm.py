@@ -12,6 +12,7 @@ from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.normalization import BatchNorm
+from mrt.symbol.operators.transform import Reshape, Transpose
 
 RANDOM = np.random.default_rng(3)
 
@@ -68,6 +69,42 @@ def test_into_a_fully_connected_layer(flatten: bool, assert_same_outputs) -> Non
     graph = builder.graph([_batch_norm(builder, layer, 4, axis=-1, fix_gamma=False)])
     result = FoldBatchNorm()(graph)
     assert [s.op for s in result.operators] == ["FullyConnected"]
+    assert_same_outputs(graph, result)
+
+
+MOVERS = {
+    "flattened samples": ((2, 5, 3), (Reshape(shape=(-1, 4)), Reshape(shape=(2, 5, 4)))),
+    "channels moved": ((2, 5, 3), (Transpose(axes=(0, 2, 1)), Reshape(shape=(0, 0, 5, 1)))),
+}
+
+
+@pytest.mark.parametrize("case", MOVERS)
+def test_behind_what_moves_the_channels_of_a_layer(case: str, assert_same_outputs) -> None:
+    """The normalisation is gone, and what moved the layer's output moves it still."""
+    shape, (first, second) = MOVERS[case]
+    builder = GraphBuilder()
+    dense = FullyConnected(num_hidden=4, no_bias=True, flatten=False)
+    layer = builder.apply(dense, [builder.input("x", TensorType(shape)), builder.parameter("w", _random(4, 3))], "fc")
+    normal = _batch_norm(builder, builder.apply(first, [layer], "moved"), 4, axis=1, eps=0.01)
+    moved = builder.apply(second, [normal], "again")
+    three = builder.parameter("m", np.full((1,) * moved.type.rank, 3.0, np.float32))
+    graph = builder.graph([builder.apply(BroadcastMul(), [moved, three], "y")])
+    result = FoldBatchNorm()(graph)
+    assert [s.op for s in result.operators] == [dense.op, first.op, second.op]
+    assert result.outputs[0].name == "y"
+    assert_same_outputs(graph, result)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_channels_that_are_mixed_or_read_by_others_stay(is_read: bool, assert_same_outputs) -> None:
+    builder = GraphBuilder()
+    dense = FullyConnected(num_hidden=5, no_bias=True, flatten=False)
+    layer = builder.apply(dense, [builder.input("x", TensorType((5, 3))), builder.parameter("w", _random(5, 3))], "fc")
+    mover = Reshape(shape=(5, 5)) if is_read else Transpose(axes=(1, 0))
+    normal = _batch_norm(builder, builder.apply(mover, [layer]), 5, axis=1)
+    graph = builder.graph([normal, layer] if is_read else [normal])
+    result = FoldBatchNorm()(graph)
+    assert {"broadcast_mul", "broadcast_add"} <= {s.op for s in result.operators}
     assert_same_outputs(graph, result)
 
 
