@@ -8,6 +8,7 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.x86.avx512.lookup import gathers, looked_up
+from mrt.backend.kernels.x86.avx512.permuted_lookup import permuted, permutes, table_of_vectors
 from mrt.backend.kernels.x86.byte_lookup import ByteLookup, byte_lookup, table_of_bytes
 from mrt.backend.kernels.x86.picked_lookup import PLACE, picked, picks
 from mrt.backend.memory.storage import Storage, View
@@ -24,8 +25,9 @@ WORDS = (*BYTES, "int16")
 """Dtypes whose integers int16 holds."""
 MOST_PLACE = 2**16 - 1
 """The last place of the longest table."""
-GATHERED, PICKED = "gathered", "picked"
-"""The forms of a table whose entries are read by gather instructions, of int32 then, and one by one."""
+PERMUTED, GATHERED, PICKED = "permuted", "gathered", "picked"
+"""The forms of a table that registers hold, of one whose entries gather instructions read, both of int32 then, and of
+one whose entries are read one by one."""
 
 
 def pack_table(symbol: Symbol[TableLookup], table: Array, surroundings: Surroundings) -> Packed | None:
@@ -35,6 +37,9 @@ def pack_table(symbol: Symbol[TableLookup], table: Array, surroundings: Surround
         return Packed(form, tuple(parts), tuple(Storage.plain(type_of(part)) for part in parts))
     if table.dtype.kind == "f":
         return None
+    if permutes(table, machine):
+        laid = table_of_vectors(table)
+        return Packed(PERMUTED, (laid,), (Storage.plain(type_of(laid)),))
     if picks(machine):
         return Packed.as_is(table, PICKED)
     return Packed.as_is(table.astype(np.int32), GATHERED) if gathers(machine) else None
@@ -59,7 +64,8 @@ def table_lookup(symbol: Symbol[TableLookup], data: Tensor, table: View | Operan
         place = combined(lambda x: x.astype("int32") + offset, [broadcast(data, at, symbol.shape)])
         place = te.max(te.min(place, last), constant(0, "int32"))
         if isinstance(table, Operand):
-            return looked_up(table.views[0].tensor, place).astype(symbol.dtype)
+            found = permuted if table.form == PERMUTED else looked_up
+            return found(table.views[0].tensor, place).astype(symbol.dtype)
         return table(place)
 
     return inlined(symbol.shape, symbol.dtype, element)

@@ -1,4 +1,5 @@
-"""Look-ups of vectors of any number of lanes: by gathers, or by loads of places that leave a vector by fours."""
+"""Look-ups of vectors of any number of lanes: by gathers, by loads of places that leave a vector by fours, or in
+registers."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import tvm
 from tvm import s_tir, te, tirx
 
 from mrt.backend.kernels.x86.avx512.lookup import LANES, gathers, looked_up
+from mrt.backend.kernels.x86.avx512.permuted_lookup import permuted, permutes, table_of_vectors
 from mrt.backend.kernels.x86.picked_lookup import PLACE, picked, picks
 from mrt.backend.machine import Machine
 
@@ -19,9 +21,9 @@ WITH_GATHERS = {"mcpu": "icelake-server", "mtriple": LINUX}
 SLOW_GATHERS = ({"mcpu": "znver4", "mtriple": LINUX}, {"mcpu": "x86-64-v3", "mtriple": LINUX})
 
 
-def built(look_up: Any, dtypes: tuple[str, str], lanes: int, target: object) -> Any:
+def built(look_up: Any, dtypes: tuple[str, str], lanes: int, target: object, entries: int = TABLE) -> Any:
     """Of `COUNT` places. dtypes: of the table, and of the places."""
-    table, places = te.placeholder((TABLE,), dtypes[0], "table"), te.placeholder((COUNT,), dtypes[1], "places")
+    table, places = te.placeholder((entries,), dtypes[0], "table"), te.placeholder((COUNT,), dtypes[1], "places")
     found = te.compute((COUNT,), lambda i: look_up(table, places[i]), name="found")
     plan = s_tir.Schedule(te.create_prim_func([table, places, found]))
     (loop,) = plan.get_loops(plan.get_sblock("found"))
@@ -75,3 +77,30 @@ def test_each_lane_picks_its_own_entry(lanes: int, dtype: str) -> None:
 def test_machines_with_fast_gathers_do_not_pick() -> None:
     assert not picks(Machine.of(WITH_GATHERS))
     assert not picks(Machine.of({"mcpu": "x86-64", "mtriple": LINUX}))
+
+
+@pytest.mark.parametrize("length", [1, 32, 54, 100, 200, 256])
+@pytest.mark.parametrize("lanes", [8, 16, 32])
+def test_each_lane_finds_its_own_entry_in_registers(lanes: int, length: int) -> None:
+    """Every place of a short table, by the permutations that hold it."""
+    random, machine = np.random.default_rng(length), Machine.of()
+    table = random.integers(-(2**31), 2**31, length).astype(np.int32)
+    laid, places = table_of_vectors(table), np.resize(np.arange(length, dtype=np.int32), COUNT)
+    assert permutes(table, Machine.of(SLOW_GATHERS[0])) and len(laid) in (32, 64, 128, 256)
+    if not gathers(machine):
+        pytest.skip("this machine lacks AVX-512")
+    made, found = built(permuted, ("int32", "int32"), lanes, machine.target, len(laid)), np.zeros(COUNT, np.int32)
+    held = tvm.runtime.tensor(found)
+    for shift in range(0, length, COUNT):
+        at = (places + shift) % length
+        made["main"](tvm.runtime.tensor(laid), tvm.runtime.tensor(at), held)
+        np.testing.assert_array_equal(held.numpy(), table[at])
+    code = made.inspect_source("asm")
+    assert code.count("vpermi2d") + code.count("vpermt2d") >= (0 if lanes < LANES else lanes // LANES * len(laid) // 32)
+
+
+def test_long_tables_are_not_held_in_registers() -> None:
+    entries = np.zeros(257, np.int32)
+    fast, slow = Machine.of(WITH_GATHERS), Machine.of(SLOW_GATHERS[0])
+    assert not permutes(entries, slow) and not permutes(entries[:129], fast) and permutes(entries[:128], fast)
+    assert not permutes(entries[:8], Machine.of(SLOW_GATHERS[1]))
