@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
+from mrt.backend.kernels.generic.high_word import high_word
 from mrt.backend.te.stages import stage
 from mrt.backend.tir.expressions import Expression, bind, constant
 from mrt.symbol import Array
 
-HALF = 16
-"""Bits of half a word."""
 BITS = 31
 """Of a number that is divided."""
 
@@ -70,22 +69,9 @@ def divided_by(x: Expression, reciprocal: Expression, shift: Expression) -> Expr
 
     def signed(sign: Expression) -> Expression:
         magnitude = (x ^ sign).astype("uint32")
-        return (_high(magnitude * _word(2), reciprocal) >> shift).astype("int32") ^ sign
+        return (high_word(magnitude * _word(2), reciprocal) >> shift).astype("int32") ^ sign
 
     return bind(x >> constant(BITS, "int32"), signed)
-
-
-def _high(a: Expression, b: Expression) -> Expression:
-    """The upper word of the product of two words, from products of their halves, none of which leaves a word."""
-    low, by = _word((1 << HALF) - 1), _word(HALF)
-
-    def of_halves(a_low: Expression, a_high: Expression) -> Expression:
-        b_low, b_high = b & low, b >> by
-        crossed = a_low * b_high
-        middle = (a_low * b_low >> by) + (crossed & low) + a_high * b_low
-        return a_high * b_high + (crossed >> by) + (middle >> by)
-
-    return bind(a, lambda v: bind(v & low, lambda a_low: bind(v >> by, lambda a_high: of_halves(a_low, a_high))))
 
 
 def _word(value: int) -> Expression:
