@@ -147,7 +147,8 @@ RECORDS = {
         mrt/backend/rewrites/merge_slices.py mrt/backend/rewrites/merge_reshapes.py
         mrt/backend/rewrites/deconvolution_as_convolution.py
         mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/int16_operands.py
-        mrt/backend/rewrites/tile_as_concat.py mrt/backend/rewrites/turned_operands.py
+        mrt/backend/rewrites/tile_as_concat.py mrt/backend/rewrites/tokens_of_maps.py
+        mrt/backend/rewrites/turned_operands.py
         mrt/backend/rewrites/widen_clips.py mrt/export/onnx/node.py mrt/simplification/integer.py""",
     "what scales the rows of a weight asks for a layer, which has them": "mrt/quantization/equalization/layers.py",
     "a normalization is spelled out by a root": "mrt/quantization/presets.py",

@@ -12,7 +12,7 @@ from mrt.backend.operators.interleave import Interleave
 from mrt.backend.te.registry import AsView, Kind, compute
 from mrt.backend.te.stages import inlined
 from mrt.backend.tir.expressions import Expression, Tensor, constant, regrouped, unravel
-from mrt.symbol import Symbol
+from mrt.symbol import Operator, Symbol
 from mrt.symbol.operators.transform import (
     Concat,
     ExpandDims,
@@ -44,8 +44,32 @@ def view_flatten(symbol: Symbol, data: View) -> View:
     return View(symbol.shape, symbol.dtype, element, flattened=data)
 
 
+def propagate_reshape(symbol: Symbol, request: LayoutRequest) -> LayoutRequest | str:
+    """A reader along the last axis reads that of the data, where positions alone are counted otherwise."""
+    source, last = symbol.inputs[0].shape, symbol.type.rank - 1
+    if request.inner != last or not last or len(source) < 2:
+        return "its readers do not read along its last axis"
+    if source[-1] != symbol.shape[-1]:
+        return "its last axis has other elements than that of its data"
+    if request.has_border:
+        return "a border is needed around it, which positions that follow each other have no room for"
+    return replace(request, inner=len(source) - 1, before=(), after=())
+
+
+def view_reshape(symbol: Symbol, data: View) -> View:
+    held, source = data.storage, symbol.inputs[0].shape
+    if held is not None and held.inner == len(source) - 1 and held.is_one_run and source[-1:] == symbol.shape[-1:]:
+        before, after = ((0,) * (symbol.type.rank - 1) + n[-1:] for n in (held.before, held.after))
+        type, inner = held.type.with_shape(symbol.shape), symbol.type.rank - 1
+        return View.of(data.tensor, replace(held, type=type, inner=inner, before=before, after=after))
+    return View(symbol.shape, symbol.dtype, lambda *at: data(*regrouped(at, symbol.shape, source)))
+
+
+REGROUPED: AsView[Operator] = AsView(view_reshape, propagate_reshape)
+
+
 @compute(Flatten, kind=Kind.RESHAPE, as_view=AsView(view_flatten, propagate_flatten))
-@compute(Reshape, ExpandDims, Squeeze, kind=Kind.RESHAPE)
+@compute(Reshape, ExpandDims, Squeeze, kind=Kind.RESHAPE, as_view=REGROUPED)
 def reshape(symbol: Symbol, data: Tensor) -> Tensor:
     """The same elements in the same order; the shape is the symbol's, whatever its attributes say."""
     source = symbol.inputs[0].shape

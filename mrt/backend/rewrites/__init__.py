@@ -18,6 +18,7 @@ from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
+from mrt.backend.rewrites.tokens_of_maps import TokensOfMaps
 from mrt.backend.rewrites.turned_operands import TurnedOperands
 from mrt.backend.rewrites.widen_clips import WidenClips
 from mrt.symbol import Graph
@@ -30,6 +31,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     InterleaveChannels,
     TurnedOperands,
     MergeReshapes,
+    TokensOfMaps,
     DeconvolutionAsConvolution,
     TileAsConcat,
     Int16Operands,
