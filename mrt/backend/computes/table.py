@@ -50,7 +50,7 @@ def _bytes_of_entries(table: Array) -> list[Array]:
     return [table] if table.itemsize == 1 else [(table >> 8 * n).astype(np.uint8) for n in range(table.itemsize)]
 
 
-@compute(TableLookup, kind=Kind.ELEMENTWISE, random_access=(1,), packings={1: pack_table})
+@compute(TableLookup, kind=Kind.ELEMENTWISE, repeats_input=True, random_access=(1,), packings={1: pack_table})
 def table_lookup(symbol: Symbol[TableLookup], data: Tensor, table: View | Operand) -> View:
     """table[data + offset]. The data is proven to lie in the table; its padding in memory is clamped to it."""
     if isinstance(table, Operand) and isinstance(table.form, ByteLookup):

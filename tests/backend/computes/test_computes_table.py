@@ -79,3 +79,17 @@ def test_tables_between_other_operators() -> None:
 
 def table_of(bundle: Bundle) -> object:
     return bundle.parameter(bundle.integers((512,), "int16"))
+
+
+@pytest.mark.parametrize("cpu", RUNNERS)
+def test_tables_behind_each_other(cpu: str) -> None:
+    """What compilers take to follow the places does not grow with each table."""
+    bundle = Bundle()
+    x = bundle.input(bundle.integers((1, 42, 32), "int8", -128, 127))
+    for _ in range(8):
+        x = bundle.hidden("table_lookup", x, bundle.parameter(bundle.integers((256,), "int8", -128, 127)), offset=128)
+    for length in (256, 54):
+        places = bundle.hidden("clip", x, a_min=-128.0, a_max=float(length - 129))
+        table = bundle.parameter(bundle.integers((length,), "int32", -(2**31), 2**31 - 1))
+        bundle.add("table_lookup", places, table, offset=128)
+    bundle.check(runner=RUNNERS[cpu])
