@@ -21,7 +21,8 @@ LANES = 16
 VPERMI2D, ENTRIES = "llvm.x86.avx512.vpermi2var.d.512", 2 * LANES
 """An instruction that picks of two vectors, and how many entries these hold."""
 MOST_PICKED, MOST_GATHERED = 256, 128
-"""The longest tables for which this is faster than what reads entries otherwise."""
+"""The longest tables for which this is faster than what reads entries otherwise: measured on Zen 5 beside entries that
+are read one by one, and by counts of instructions beside gathers."""
 
 
 def permutes(table: Array, machine: Machine) -> bool:
