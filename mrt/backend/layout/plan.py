@@ -75,6 +75,17 @@ class _Plan:
                 )
                 if request is not None:
                     self.requests.setdefault(source, []).append(request)
+        if region.stored is not None:
+            self._prefer_rows(region)
+
+    def _prefer_rows(self, region: Region) -> None:
+        """Requests the last axis of what is computed row by row innermost; nothing is copied for it alone."""
+        rank = region.output.type.rank
+        length = max(symbol.shape[-1] for symbol in region.symbols)
+        for source in region.inputs:
+            is_computed = self.graph.value(source) is None and not source.type.is_float
+            if is_computed and source.type.rank == rank and source.shape[-1] == length:
+                self.requests.setdefault(source, []).append(LayoutRequest(rank - 1))
 
     def find_alias(self, region: Region) -> None:
         """Lets what moves elements only be read from its data's memory, where that serves all requests."""

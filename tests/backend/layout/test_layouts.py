@@ -96,3 +96,19 @@ def test_a_border_of_several_readers_is_the_widest() -> None:
         layers.finish(layers.convolution(read, 16, (3, 3), **attributes))
     layers.finish(data)
     layers.check()
+
+
+def test_what_is_computed_row_by_row_has_whole_rows(runner: Runner) -> None:
+    """A transpose in front of a softmax is stored, with rows of whole vectors, where channels would lie between."""
+    layers = Layers()
+    given = layers.requantized(layers.input(layers.integers((1, 20, 24, 4), "int16", -200, 200)), "int8")
+    weight = layers.parameter_of((4, 4), "int8", -127, 127)
+    mixed = layers.hidden("FullyConnected", given, weight, num_hidden=4, no_bias=True, flatten=False)
+    heads = layers.hidden("transpose", layers.requantized(mixed, "int8"), axes=(0, 3, 1, 2))
+    highest = layers.hidden("max", heads, axis=(-1,), keepdims=True)
+    below = layers.hidden("broadcast_sub", highest, heads)
+    total = layers.hidden("sum", below, axis=(-1,), keepdims=True)
+    layers.finish(layers.requantized(layers.hidden("broadcast_add", below, total)))
+    layers.check(runner=runner)
+    (moved,) = [call for call in explain(layers.graph(), []).calls if "transpose" in call.operators]
+    assert moved.memory == ("int8[80, 32] (axis 3 last)",)
