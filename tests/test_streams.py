@@ -85,6 +85,16 @@ def test_what_a_stream_gave_stays(model: QuantizedModel, module: mrt.Module, int
     )
 
 
+def test_a_stream_goes_on_after_its_module_was_closed(model: QuantizedModel) -> None:
+    module = model.compile()
+    stream, whole = module.stream(), module.stream().along(SIGNAL[:6])[0]
+    found = []
+    for step in range(6):
+        found.append(stream(SIGNAL[step : step + 1]))
+        module.close()
+    np.testing.assert_array_equal(np.concatenate(found), whole)
+
+
 def test_a_call_takes_and_gives_states_as_real_values(model: QuantizedModel, module: mrt.Module) -> None:
     """Beyond the range they saturate, as all real values do."""
     past = np.linspace(-0.5, 0.5, CHANNELS * (TAPS - 1), dtype=np.float32).reshape(1, CHANNELS, -1)

@@ -39,8 +39,8 @@ class Runs(Protocol):
         """The outputs of one batch, or of less, which is filled up."""
 
     def steps(self, integer: bool, kept: Collection[int]) -> Step:
-        """What runs the calls of one stream; outputs at the places `kept` may be written to by the
-        call after the next."""
+        """What runs the calls of one stream. Outputs at the places `kept` may be written to by the call after the
+        next."""
 
 
 class Loaded(Protocol):

@@ -180,7 +180,7 @@ class Module:
     def _stepping(self, integer: bool, kept: Sequence[int]) -> Evaluate:
         """The network for one stream. kept: the places of what states hold next."""
         states = {state.input for state in self._metadata.states}
-        steps: Step | None = None
+        made: tuple[Runs, Step] | None = None
 
         def checked(entry: TensorQuantization, array: Array) -> Array:
             """What the network takes for what a stream gets, or holds."""
@@ -193,12 +193,14 @@ class Module:
             return entry.quantize(array) if entry.is_given else entry.real(array)
 
         def run(feeds: Mapping[str, Array]) -> list[Array]:
-            nonlocal steps
+            nonlocal made
             batch = [checked(*each) for each in zip(self.inputs, self._arrays(feeds), strict=True)]
             if len(batch[0]) != self.batch:
                 return self._run(batch, list, integer)
-            steps = steps or self._workers[0].steps(integer, kept)
-            return steps(batch)
+            worker = self._workers[0]
+            if made is None or made[0] is not worker:  # another one after `close`
+                made = worker, worker.steps(integer, kept)
+            return made[1](batch)
 
         return run
 
