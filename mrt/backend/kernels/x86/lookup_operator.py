@@ -9,7 +9,7 @@ from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.schedule.elementwise import WHOLE_VECTORS
-from mrt.backend.tir.expressions import Expression, Tensor, constant
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, shuffled
 
 READS_STATE = 2
 """tvm::tirx::CallEffectKind::kReadState."""
@@ -38,3 +38,18 @@ def looked_up_in(call: Any) -> tuple[Expression, Any, Expression]:
     start = start.value if isinstance(start, tirx.Broadcast) else start
     (load,) = start.args
     return start, load.source, places
+
+
+def by_parts(places: Expression, lanes: int, most: int, found: Callable[[Expression], Expression]) -> Expression:
+    """The entries at a vector of `lanes` places, of which `found` gives those of `most`, which divide them.
+
+    Loops over narrower integers have more lanes: read one by one, their elements are what LLVM optimizes longest.
+    """
+
+    def entries(held: Expression) -> Expression:
+        if lanes == most:
+            return found(held)
+        parts = [shuffled([held], range(first, first + most)) for first in range(0, lanes, most)]
+        return shuffled([bind(part, found) for part in parts], range(lanes))
+
+    return bind(places, entries)

@@ -6,10 +6,10 @@ from typing import Any
 
 from tvm import ir, tirx
 
-from mrt.backend.kernels.x86.lookup_operator import look_up, looked_up_in, register_lookup
+from mrt.backend.kernels.x86.lookup_operator import by_parts, look_up, looked_up_in, register_lookup
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import PICKS
-from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, llvm_call, shuffled
+from mrt.backend.tir.expressions import Expression, Tensor, constant, llvm_call
 
 OPERATOR = "tirx.mrt_lookup"
 LANES = 16
@@ -31,15 +31,7 @@ def _lowered(call: Any) -> Expression:
     lanes = int(places.ty.dtype.lanes)
     if lanes % LANES:
         return tirx.BufferLoad(memory, [places])
-    if lanes == LANES:
-        return _gathered(start, places)
-    # Loops over narrower integers have more lanes: read one by one, their elements are what LLVM optimizes longest.
-    parts = [range(first, first + LANES) for first in range(0, lanes, LANES)]
-
-    def gathered(held: Expression) -> Expression:
-        return shuffled([_gathered(start, shuffled([held], part)) for part in parts], range(lanes))
-
-    return bind(places, gathered)
+    return by_parts(places, lanes, LANES, lambda held: _gathered(start, held))
 
 
 def _gathered(start: Expression, places: Expression) -> Expression:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from mrt.backend.kernels.x86.lookup_operator import look_up, looked_up_in, register_lookup
+from mrt.backend.kernels.x86.lookup_operator import by_parts, look_up, looked_up_in, register_lookup
 from mrt.backend.kernels.x86.picked_lookup import picks
 from mrt.backend.machine import Machine
-from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, llvm_call, shuffled
+from mrt.backend.tir.expressions import Expression, Tensor, constant, llvm_call
 from mrt.symbol import Array
 
 OPERATOR = "tirx.mrt_permuted"
@@ -48,14 +48,7 @@ def _lowered(call: Any) -> Expression:
     lanes, length = int(places.ty.dtype.lanes), int(memory.shape[0])
     if lanes % LANES:
         return tirx.BufferLoad(memory, [places])
-
-    def found(held: Expression) -> Expression:
-        if lanes == LANES:
-            return _picked(memory, held, 0, length)
-        parts = [shuffled([held], range(first, first + LANES)) for first in range(0, lanes, LANES)]
-        return shuffled([bind(part, lambda x: _picked(memory, x, 0, length)) for part in parts], range(lanes))
-
-    return bind(places, found)
+    return by_parts(places, lanes, LANES, lambda held: _picked(memory, held, 0, length))
 
 
 def _picked(memory: Any, places: Expression, first: int, length: int) -> Expression:
