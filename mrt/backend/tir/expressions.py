@@ -133,6 +133,8 @@ def ordered(dtype: str) -> str:
     return "uint8" if dtype == "bool" else dtype
 
 
+PURE = 1
+"""tvm::tirx::CallEffectKind::kPure."""
 SMALL = 1 << 10
 _NUMBERS: dict[tuple[int, str], Expression] = {}
 """The constants of small integers by value and dtype."""

@@ -11,12 +11,10 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
-from mrt.backend.tir.expressions import Expression, bind, shuffled
+from mrt.backend.tir.expressions import PURE, Expression, bind, shuffled
 
 OPERATOR = "tirx.mrt_high_word"
 BITS = 32
-PURE = 1
-"""tvm::tirx::CallEffectKind::kPure."""
 
 
 def high_word(a: Expression, b: Expression) -> Expression:

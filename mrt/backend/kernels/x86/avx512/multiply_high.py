@@ -8,7 +8,7 @@ from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
 from mrt.backend.machine import Machine
-from mrt.backend.tir.expressions import Expression, constant, dtype_of, llvm_call
+from mrt.backend.tir.expressions import PURE, Expression, constant, dtype_of, llvm_call
 
 OPERATOR = "tirx.mrt_multiply_high"
 INT16_BITS = 16
@@ -20,8 +20,6 @@ INSTRUCTIONS = {
     f"uint16x{LANES}": "llvm.x86.avx512.pmulhu.w.512",
 }
 """For what LLVM, which takes vectors of 1024 bits apart first, does not find by itself."""
-PURE = 1
-"""tvm::tirx::CallEffectKind::kPure."""
 
 
 def has_int16_vectors(machine: Machine) -> bool:

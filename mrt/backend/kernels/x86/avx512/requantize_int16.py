@@ -17,13 +17,12 @@ from mrt.backend.kernels.x86.avx512.multiply_high import (
     INSTRUCTIONS,
     INT16_BITS,
     LANES,
-    PURE,
     UINT16_MAX,
     multiply_high,
 )
 from mrt.backend.kernels.x86.vnni.dots import AVX512_VNNI, VPDPWSSD_512
 from mrt.backend.machine import Machine
-from mrt.backend.tir.expressions import Expression, bind_each, constant, dtype_of, llvm_call, shuffled
+from mrt.backend.tir.expressions import PURE, Expression, bind_each, constant, dtype_of, llvm_call, shuffled
 
 OPERATOR, PRODUCT = "tirx.mrt_requantize_int16", "tirx.mrt_multiply_high_int16"
 PACK, PACK_SIGNED = "llvm.x86.avx512.packusdw.512", "llvm.x86.avx512.packssdw.512"
