@@ -16,6 +16,7 @@ from mrt.backend.rewrites.merge_reshapes import MergeReshapes
 from mrt.backend.rewrites.merge_row_slices import MergeRowSlices
 from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
+from mrt.backend.rewrites.proven_constants import ProvenConstants
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
 from mrt.backend.rewrites.tokens_of_maps import TokensOfMaps
@@ -26,6 +27,7 @@ from mrt.symbol.passes import PassResult, run_passes
 
 REWRITES: tuple[type[Rewrite], ...] = (
     AssignedValues,
+    ProvenConstants,
     MergeRowSlices,
     MergeSlices,
     InterleaveChannels,
