@@ -89,7 +89,8 @@ def rewrite_graph(graph: Graph, rewrite: Rewrite) -> Graph:
 
     `rewrite(symbol, inputs, builder)` gets the old symbol and its inputs in the new graph, and gives the new symbol,
     or None to keep the operator as it is. A symbol none of whose inputs changed is kept itself. Should the new
-    symbol take the old one's place in tables, it is made under the old one's name.
+    symbol take the old one's place in tables, it is made under the old one's name. Where nothing changes, and the graph
+    knows nothing of the file that it was read from, it is given back itself.
     """
     builder = GraphBuilder(reserved=graph.by_name)
     new: dict[Symbol, Symbol] = {symbol: builder.adopt_input(symbol) for symbol in graph.inputs}
@@ -102,7 +103,9 @@ def rewrite_graph(graph: Graph, rewrite: Rewrite) -> Graph:
         inputs = tuple(new[source] for source in symbol.inputs)
         replacement = rewrite(symbol, inputs, builder)
         new[symbol] = replacement if replacement is not None else keep(symbol, inputs, builder)
-    return builder.graph([new[symbol] for symbol in graph.outputs])
+    outputs = [new[symbol] for symbol in graph.outputs]
+    is_same = all(made is symbol for made, symbol in zip(outputs, graph.outputs, strict=True))
+    return graph if is_same and not graph.is_of_a_file else builder.graph(outputs)
 
 
 def keep(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol:

@@ -56,6 +56,11 @@ class Graph:
                 raise GraphError(f"parameter {symbol.name} is {value.dtype}{value.shape}, its symbol {symbol.type}")
         object.__setattr__(self, "parameters", used)
 
+    @property
+    def is_of_a_file(self) -> bool:
+        """Whether it has notes and names of the file that it was read from."""
+        return bool(self.left_out or self.notes or self.output_names or self.other_names)
+
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
         """Every symbol that an output needs, each after its inputs; in an order that depends on the graph alone."""

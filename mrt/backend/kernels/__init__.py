@@ -8,6 +8,7 @@ from typing import Any
 from mrt.backend.kernels.generic.overlap_pairs import OverlapPairs
 from mrt.backend.kernels.generic.prefetch import Prefetch
 from mrt.backend.kernels.generic.rows import CombineHalves
+from mrt.backend.kernels.generic.turned_tiles import TurnedTiles
 from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
 from mrt.backend.kernels.generic.winograd_transforms import WinogradTransforms
 from mrt.backend.kernels.x86.amx.instructions import AmxTiles
@@ -20,6 +21,7 @@ KERNEL_PASSES: tuple[BasePass[Any], ...] = (
     Prefetch(),
     UnrollAndJam(),
     OverlapPairs(),
+    TurnedTiles(),
     WinogradTransforms(),
     ColumnGroups(),
     DepthwiseDots(),

@@ -50,6 +50,11 @@ class Layouts:
         held = view.storage if view.flattened is None else view.flattened.storage
         return request.inner is None or (held is not None and serves(self.memory(symbol), request))
 
+    def lies_across(self, symbol: Symbol, axis: int) -> bool:
+        """Whether neighbours along an axis are known to be apart in memory, and those along another one are not."""
+        view = self.view(symbol)
+        return view.inner not in (None, axis) and view.near != axis
+
     def view(self, symbol: Symbol, tensor: Tensor = None, copied: Storage | None = None) -> View:
         """How `symbol` is read from `tensor`, its owner's memory or, if it lies as `copied` says, a copy of its own."""
         if copied is not None:

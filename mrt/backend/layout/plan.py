@@ -46,6 +46,15 @@ def plan_layouts(graph: Graph, regions: Sequence[Region], machine: Machine, as_t
     return plan.layouts
 
 
+def read_by_rows(region: Region, graph: Graph) -> list[Symbol]:
+    """What a region reads row by row: the last axis is wanted innermost, for which data is copied."""
+    if region.stored is None:
+        return []
+    rank, length = region.output.type.rank, max(symbol.shape[-1] for symbol in region.symbols)
+    computed = [each for each in region.inputs if graph.value(each) is None and not each.type.is_float]
+    return [each for each in computed if each.type.rank == rank and each.shape[-1] == length]
+
+
 @dataclass(eq=False)
 class _Plan:
     graph: Graph
@@ -75,17 +84,8 @@ class _Plan:
                 )
                 if request is not None:
                     self.requests.setdefault(source, []).append(request)
-        if region.stored is not None:
-            self._prefer_rows(region)
-
-    def _prefer_rows(self, region: Region) -> None:
-        """Requests the last axis of what is computed row by row innermost; nothing is copied for it alone."""
-        rank = region.output.type.rank
-        length = max(symbol.shape[-1] for symbol in region.symbols)
-        for source in region.inputs:
-            is_computed = self.graph.value(source) is None and not source.type.is_float
-            if is_computed and source.type.rank == rank and source.shape[-1] == length:
-                self.requests.setdefault(source, []).append(LayoutRequest(rank - 1))
+        for source in read_by_rows(region, self.graph):
+            self.requests.setdefault(source, []).append(LayoutRequest(len(source.shape) - 1))
 
     def find_alias(self, region: Region) -> None:
         """Lets what moves elements only be read from its data's memory, where that serves all requests."""

@@ -13,10 +13,11 @@ from mrt.backend.fusion import partition
 from mrt.backend.fusion.regions import Region
 from mrt.backend.layout.in_place import in_place, last_readers
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.layout.plan import plan_layouts, requested_storage
+from mrt.backend.layout.plan import plan_layouts, read_by_rows, requested_storage
 from mrt.backend.lowering.region import Copy, LoweredRegion, scheduled_function, storing_function
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import tensor_of
+from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import Storage, View, Walk, padded_length
 from mrt.backend.rewrites import apply_rewrites
 from mrt.backend.rewrites.known_bounds import Bounds
@@ -176,6 +177,9 @@ class _CallPlanner:
             and (request := layout_request_of(reader, index, [values(s) for s in reader.inputs], self.machine))
             is not None
         ]
+        last = source.type.rank - 1
+        if source in read_by_rows(region, self.graph) and self.layouts.lies_across(source, last):
+            requests.append(LayoutRequest(last))
         if all(self.layouts.serves(source, request) for request in requests):
             return self.layouts.owner(source)
         axis = next(request.inner for request in requests if request.inner is not None)

@@ -17,6 +17,8 @@ from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
 from mrt.backend.kernels.generic.packed_schedule import schedule_bytes, schedule_packed
 from mrt.backend.kernels.generic.rows import schedule_rows
+from mrt.backend.kernels.generic.turn import Turn, turn_of
+from mrt.backend.kernels.generic.turned_tiles import schedule_turned
 from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
 from mrt.backend.kernels.generic.winograd_schedule import WinogradBlocks, schedule_winograd
 from mrt.backend.kernels.x86.amx.tiles import tile_dots
@@ -57,6 +59,12 @@ class Request:
     def hints(self) -> list[str]:
         """Those of all blocks, one for each block that has it."""
         return [str(hint) for block in blocks_of(self.function) if block is not None for hint in block.annotations]
+
+    @cached_property
+    def turn(self) -> Turn | None:
+        """What is read across the order in which it is written, if each element may be computed twice."""
+        is_plain = self.outputs == 1 and self.walk.turns == 1 and not (self.once or self.by_rows or self.hints)
+        return turn_of(self.function) if is_plain else None
 
 
 class Blocks:
@@ -175,6 +183,13 @@ def winograd(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
     return ()
 
 
+def turned_tiles(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal] | str:
+    if request.turn is None:
+        return "nothing is read across the order in which it is written"
+    schedule_turned(plan, blocks.output, request.turn)
+    return ()
+
+
 def innermost_axis(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
     blocks.schedule_others()
     schedule_lanes(plan, blocks.output, request.walk)
@@ -196,6 +211,7 @@ SCHEDULES = (
     Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=(UnrollAndJam(),)),
     Schedule(lambda request: Hint.UNPACKED in request.hints, packed_weights),
     Schedule(lambda request: Hint.DOT in request.hints, register_tiles),
+    Schedule(lambda request: request.turn is not None, turned_tiles),
     Schedule(lambda request: request.walk.inner is not None, innermost_axis),
     Schedule(lambda request: True, any_order),
 )

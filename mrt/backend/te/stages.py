@@ -78,6 +78,8 @@ class Hint:
     """Marks the loop over tiles of positions that is unrolled and jammed: how many of them at a time."""
     FUSED = "mrt.fused"
     """Marks a loop that threads may share and that was several: how many turns each of them had."""
+    TURNED = "mrt.turned"
+    """Marks a block that reads a tensor across the order in which it writes (see `TurnedTiles`)."""
     INNER = "mrt.inner"
     """Of a reduction: the axis along which neighbours lie in memory."""
 

@@ -169,6 +169,24 @@ def substitute(
     return made
 
 
+def replaced(value: Expression, part: Expression, other: Expression) -> Expression:
+    """The expression with another one in place of a part of it, which is looked for everywhere but within indices."""
+    if value.same_as(part):
+        return other
+    if isinstance(value, ir.Call):
+        return ir.Call(value.op, [replaced(each, part, other) for each in value.args], ret_ty=value.ty)
+    if isinstance(value, prim.Cast):
+        return prim.Cast(dtype_of(value), replaced(value.value, part, other))
+    if isinstance(value, prim.Let):
+        return prim.Let(value.var, replaced(value.value, part, other), replaced(value.body, part, other))
+    if isinstance(value, prim.Select):
+        parts = (value.condition, value.true_value, value.false_value)
+        return prim.Select(*(replaced(each, part, other) for each in parts))
+    if hasattr(value, "a") and hasattr(value, "b"):
+        return type(value)(replaced(value.a, part, other), replaced(value.b, part, other))
+    return value
+
+
 def whole_part(x: Expression, divisor: int) -> Expression:
     """floor(x / divisor) of an index x >= 0, which may be a sum.
 

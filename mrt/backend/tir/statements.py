@@ -84,6 +84,11 @@ def vectorized(variable: Any, lanes: int, body: Any) -> Any:
     return tirx.For(variable, constant(0, "int32"), constant(lanes, "int32"), tirx.ForKind.VECTORIZED, body)
 
 
+def unrolled(variable: Any, times: int, body: Any) -> Any:
+    """A loop of `variable` from 0, of which every turn is written out."""
+    return tirx.For(variable, constant(0, "int32"), constant(times, "int32"), tirx.ForKind.UNROLLED, body)
+
+
 def serial(variable: Any, times: int | Expression, body: Any, mark: str = "") -> Any:
     """A loop of `variable` from 0. mark: an annotation of it that says nothing more."""
     turns = constant(times, "int32") if isinstance(times, int) else times

@@ -35,28 +35,35 @@ def is_turning(intrinsic: str) -> bool:
 
 
 def turned(rows: Sequence[Expression]) -> list[Expression]:
-    """WORDS vectors of one word of each row, the rows in order, of rows of WORDS words; a multiple of WORDS rows."""
-    lanes = len(rows)
-    taken = [_joined([rows[i] for i in range(first, lanes, WORDS)]) for first in range(WORDS)]
-    by_words = [_interleaved(taken[i], taken[i + 1], 1, half) for i in (0, 2) for half in (0, 1)]
-    return [_interleaved(by_words[half], by_words[2 + half], 2, part) for half in (0, 1) for part in (0, 1)]
+    """For each place of rows that are vectors of n elements, a vector of what all rows have there, in their order.
+
+    n is a power of two, and the number of rows a multiple of it. Vectors of every n-th row are interleaved, element by
+    element within each n, as often as n can be halved.
+    """
+    places = int(rows[0].ty.dtype.lanes)
+    found = [_joined(rows[first::places], places) for first in range(places)]
+    for _ in range(places.bit_length() - 1):
+        halves = zip(found[: places // 2], found[places // 2 :], strict=True)
+        found = [_interleaved(first, second, places, half) for first, second in halves for half in (0, 1)]
+    return found
 
 
-def _joined(parts: Sequence[Expression]) -> Expression:
-    return parts[0] if len(parts) == 1 else shuffled(parts, range(len(parts) * WORDS))
+def _joined(parts: Sequence[Expression], places: int) -> Expression:
+    return parts[0] if len(parts) == 1 else shuffled(parts, range(len(parts) * places))
 
 
-def _interleaved(first: Expression, second: Expression, unit: int, half: int) -> Expression:
-    """Of each WORDS words the first or second half of two vectors, `unit` words of each in turns."""
+def _interleaved(first: Expression, second: Expression, places: int, half: int) -> Expression:
+    """Of each `places` elements the first or second half of two vectors, in turns."""
     lanes = int(first.ty.dtype.lanes)
-    places = [
-        block + half * WORDS // 2 + place + of * lanes
-        for block in range(0, lanes, WORDS)
-        for start in range(0, WORDS // 2, unit)
-        for of in (0, 1)
-        for place in range(start, start + unit)
-    ]
-    return shuffled([first, second], places)
+    return shuffled(
+        [first, second],
+        [
+            block + half * places // 2 + place + of * lanes
+            for block in range(0, lanes, places)
+            for place in range(places // 2)
+            for of in (0, 1)
+        ],
+    )
 
 
 def _description(dot: Dot) -> Any:

@@ -1,70 +1,38 @@
-"""Copies that exchange axes: tiles of neighbours along both are turned in registers, where LLVM would gather elements.
+"""Copies that exchange axes: tiles of neighbours along both are turned in registers, where LLVM would take elements one
+by one.
 
-Of a tensor that is read along one axis and written along another, neighbours of a row that is written lie far from each
-other in what is read. As many of its rows as a tile is wide are loaded by vectors, and `turned` into those that are
-stored.
+Where a tensor is read along one axis and written along another, neighbours in a row that is written are far from each
+other in what is read. So as many vectors as a tile is wide are loaded, and `turned` into those that are stored. The
+last tile along an axis shares elements with the one before it where tiles do not divide the axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from tvm import ir, s_tir, sym, tirx
+from tvm import ir, s_tir, tirx
 
-from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, without_marks
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, statement_block, without_marks
+from mrt.backend.kernels.generic.turn import Turn, padding, turn_within
 from mrt.backend.kernels.generic.turned_rows import turned
-from mrt.backend.schedule.cost import expressions_of
-from mrt.backend.schedule.loops import extent, parallelize
+from mrt.backend.schedule.loops import parallelize
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.expressions import CHOICE, Expression, constant, dtype_of, substitute
-from mrt.backend.tir.statements import bound, plain_block, sequence, serial, vectorized
+from mrt.backend.tir.expressions import Expression, constant, dtype_of, replaced, substitute
+from mrt.backend.tir.statements import bound, nested, plain_block, sequence, serial, unrolled, vectorized
 from mrt.symbol.passes import Property
 
-WIDTH = 16
-"""The most elements along the axis that is written: a vector of int32, and one of bytes that shuffles are quick in."""
-LEAST_WIDTH = 4
-ROW_BYTES = 16
-"""The most bytes along the axis that is read, which `turned` interleaves within each 128 bits."""
 
-
-def turned_read(block: Any) -> tuple[Any, Any] | None:
-    """What a block reads across the order of what it writes: the load, and the axis of the block along which it lies.
-
-    None where there is not exactly one such tensor, or what else is read does not lie along the axis that is written.
-    """
-    store = block.body
-    if not isinstance(store, tirx.BufferStore) or not block.iter_vars:
-        return None
-    written = block.iter_vars[-1].var
-    found: list[tuple[Any, Any]] = []
-    for load in _loads(store.value):
-        steps = [_step(index, written) for index in load.indices]
-        if None in steps:
-            return None
-        if steps[-1] or not any(steps):
-            if steps[-1] not in (0, 1) or any(steps[:-1]):
-                return None
-            continue
-        across = [each.var for each in block.iter_vars[:-1] if _step(load.indices[-1], each.var) == 1]
-        if len(across) != 1 or any(ir.structural_equal(load, other) for other, _ in found):
-            return None
-        found.append((load, across[0]))
-    return found[0] if len(found) == 1 else None
-
-
-def schedule_turned(plan: Any, block: Any, across: Any) -> None:
-    """The axis that is read along goes to just before the one that is written, in tiles where these divide it."""
-    loops = plan.get_loops(block)
-    axes = [each.var for each in plan.get(block).iter_vars]
-    row = loops[next(i for i, axis in enumerate(axes) if axis.same_as(across))]
-    others, written = [loop for loop in loops[:-1] if loop is not row], loops[-1]
-    load, _ = turned_read(plan.get(block)) or (None, None)
-    tiling = Tiling.of(dtype_of(load), extent(plan, row), extent(plan, written))
-    if tiling.rows < extent(plan, row) and extent(plan, row) % tiling.rows == 0:
-        tiles, row = plan.split(row, [None, tiling.rows])
+def schedule_turned(plan: Any, block: Any, turn: Turn) -> None:
+    """The loop along the memory that is read is the last but one, in tiles where these divide it."""
+    loops: list[Any] = []
+    for loop, parts in zip(plan.get_loops(block), turn.parts, strict=True):
+        loops += plan.split(loop, list(parts)) if len(parts) > 1 else [loop]
+    row, written = loops[turn.row], loops[-1]
+    others = [*loops[: turn.row], *loops[turn.row + 1 : -1]]
+    if turn.lengths[turn.row] % turn.rows == 0:
+        tiles, row = plan.split(row, [None, turn.rows])
         others.append(tiles)
     plan.reorder(*others, row, written)
     plan.annotate(block, Hint.TURNED, 1)
@@ -72,18 +40,88 @@ def schedule_turned(plan: Any, block: Any, across: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Tiling:
-    """rows, width: the elements of a tile along the axis that is read, and along the one that is written."""
+class TurnedTiles(KernelPass):
+    """The two innermost loops around a block go over tiles, which are turned in registers."""
 
-    rows: int
-    width: int
+    marks: ClassVar[tuple[str, ...]] = (Hint.TURNED,)
+    ensures: ClassVar[tuple[Property, ...]] = (without_marks(Hint.TURNED),)
 
-    @classmethod
-    def of(cls, dtype: str, rows: int, width: int) -> Tiling:
-        """The largest for axes of such lengths: powers of two, of which the width is a multiple of the rows."""
-        wide = _power_of_two(min(width, WIDTH))
-        return cls(_power_of_two(min(rows, ROW_BYTES // np.dtype(dtype).itemsize, wide)), wide)
+    def lower(self, function: Any) -> Any:
+        return lower_blocks(function, Hint.TURNED, _in_tiles)
 
 
-def _power_of_two(most: int) -> int:
-    return 1 << most.bit_length() - 1
+def _in_tiles(loops: Sequence[Any], realize: Any) -> Any:
+    turn = turn_within(loops[-2:], realize, loops[:-2])
+    if turn is None:
+        raise ValueError("a block is marked as turned, and reads nothing across what it writes")
+    return nested(loops[:-2], _Tiles(turn, loops[-2:], realize).statement())
+
+
+class _Tiles:
+    """The tiles of two loops around a block."""
+
+    def __init__(self, turn: Turn, loops: Sequence[Any], realize: Any) -> None:
+        self._turn, self._realize = turn, realize
+        self._variables = [loop.loop_var for loop in loops]
+        self._lengths = (int(loops[0].extent), turn.count)
+        self._padding = int(loops[1].extent) - turn.count
+        self._tile = tirx.decl_buffer((turn.rows, turn.width), dtype_of(turn.load), "turned")
+
+    def statement(self) -> Any:
+        sizes = (self._turn.rows, self._turn.width)
+        tiles = [tirx.Var(name, "int32") for name in ("row_tile", "tile")]
+        first = [_first(*each) for each in zip(tiles, self._lengths, sizes, strict=True)]
+        body = serial(tiles[1], -(-self._lengths[1] // sizes[1]), sequence([self._turned(first), self._stored(first)]))
+        if self._padding:
+            body = sequence([body, self._padded(first[0])])
+        return plain_block("tiles", serial(tiles[0], -(-self._lengths[0] // sizes[0]), body), [self._tile])
+
+    def _turned(self, first: Sequence[Expression]) -> Any:
+        """Fills the tile with [row, place] of what is read."""
+        load, rows, width = self._turn.load, self._turn.rows, self._turn.width
+        own = [axis.var for axis in self._realize.block.iter_vars]
+        statements = []
+        for place in range(width):
+            at = substitute(self._realize.iter_values, self._variables, [first[0], first[1] + place])
+            *outer, last = substitute(load.indices, own, at)
+            statements.append(bound("taken", tirx.BufferLoad(load.source, [*outer, tirx.Ramp(last, 1, rows)])))
+        for row, vector in enumerate(turned([statement.var for statement in statements])):
+            at = [constant(row, "int32"), tirx.Ramp(constant(0, "int32"), 1, width)]
+            statements.append(tirx.BufferStore(self._tile, vector, at))
+        whole = tirx.BufferRegion(self._tile, [ir.Range(0, length) for length in self._tile.shape])
+        return statement_block("turn", [load.source], whole, statements)
+
+    def _stored(self, first: Sequence[Expression]) -> Any:
+        """What the block stores, of what the tile holds."""
+        block, rows, width = self._realize.block, self._turn.rows, self._turn.width
+        within = [tirx.Var(name, "int32") for name in ("row", "place")]
+        value = block.body.value if padding(block.body.value) is None else block.body.value.args[1]
+        value = replaced(value, self._turn.load, tirx.BufferLoad(self._tile, within))
+        made = self._realized([a + b for a, b in zip(first, within, strict=True)], value)
+        return unrolled(within[0], rows, vectorized(within[1], width, made))
+
+    def _padded(self, first: Expression) -> Any:
+        """The padding behind a tile's rows."""
+        row, place = tirx.Var("row", "int32"), tirx.Var("place", "int32")
+        value = padding(self._realize.block.body.value)
+        made = self._realized([first + row, place + self._turn.count], value)
+        return serial(row, self._turn.rows, serial(place, self._padding, made))
+
+    def _realized(self, at: Sequence[Expression], value: Expression) -> Any:
+        """The block at places of the two loops, storing `value`."""
+        block = self._realize.block
+        marks = {name: mark for name, mark in block.annotations.items() if name != Hint.TURNED}
+        made = s_tir.SBlock(
+            block.iter_vars,
+            block.reads,
+            block.writes,
+            block.name_hint,
+            tirx.BufferStore(block.body.buffer, value, block.body.indices),
+            annotations=marks,
+        )
+        return s_tir.SBlockRealize(substitute(self._realize.iter_values, self._variables, at), True, made)
+
+
+def _first(tile: Any, length: int, size: int) -> Expression:
+    """The first place of a tile: that of the last one is so that it ends with the loop."""
+    return tile * size if length % size == 0 else tirx.min(tile * size, constant(length - size, "int32"))
