@@ -67,12 +67,12 @@ def up_sampling(symbol: Symbol[UpSampling], data: Tensor) -> Tensor:
     )
 
 
-@compute(JoinPhases)
+@compute(JoinPhases, kind=Kind.GATHER)
 def join_phases(symbol: Symbol[JoinPhases], data: Tensor) -> Tensor:
     return _joined(symbol, data, symbol.operator)
 
 
-@compute(DepthToSpace)
+@compute(DepthToSpace, kind=Kind.GATHER)
 def depth_to_space(symbol: Symbol[DepthToSpace], data: Tensor) -> Tensor:
     size = symbol.operator.block_size
     return _joined(symbol, data, JoinPhases((size, size), (0, 0), symbol.shape[2:]))
@@ -93,7 +93,7 @@ def _joined(symbol: Symbol, data: Tensor, operator: JoinPhases) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute(SpaceToDepth)
+@compute(SpaceToDepth, kind=Kind.GATHER)
 def space_to_depth(symbol: Symbol[SpaceToDepth], data: Tensor) -> Tensor:
     size, channels = symbol.operator.block_size, symbol.inputs[0].shape[1]
 

@@ -51,9 +51,8 @@ class Layouts:
         return request.inner is None or (held is not None and serves(self.memory(symbol), request))
 
     def lies_across(self, symbol: Symbol, axis: int) -> bool:
-        """Whether neighbours along an axis are known to be apart in memory, and those along another one are not."""
-        view = self.view(symbol)
-        return view.inner not in (None, axis) and view.near != axis
+        """Whether what follows each other in memory is known to do so along another axis."""
+        return self.view(symbol).near not in (None, axis)
 
     def view(self, symbol: Symbol, tensor: Tensor = None, copied: Storage | None = None) -> View:
         """How `symbol` is read from `tensor`, its owner's memory or, if it lies as `copied` says, a copy of its own."""

@@ -46,13 +46,35 @@ def plan_layouts(graph: Graph, regions: Sequence[Region], machine: Machine, as_t
     return plan.layouts
 
 
-def read_by_rows(region: Region, graph: Graph) -> list[Symbol]:
-    """What a region reads row by row: the last axis is wanted innermost, for which data is copied."""
-    if region.stored is None:
-        return []
-    rank, length = region.output.type.rank, max(symbol.shape[-1] for symbol in region.symbols)
-    computed = [each for each in region.inputs if graph.value(each) is None and not each.type.is_float]
-    return [each for each in computed if each.type.rank == rank and each.shape[-1] == length]
+def read_along(region: Region, graph: Graph) -> dict[Symbol, int]:
+    """What a region reads element by element along an axis that it cannot choose, which is wanted innermost.
+
+    That is the last axis of what is computed row by row, and that of the lanes of sums with which other tensors are
+    combined. Data that lies otherwise is copied.
+    """
+    output, kind = region.output, _anchor_kind(region)
+    if kind not in (Kind.WINDOW, Kind.ROWS):
+        return {}
+    axis = _axis_of_lanes(kind, output)
+    length = max(symbol.shape[axis] for symbol in region.symbols if symbol.type.rank == output.type.rank)
+    found = {}
+    for source in region.inputs:
+        is_alike = source.type.rank == output.type.rank and source.shape[axis] == length
+        is_computed = graph.value(source) is None and not source.type.is_float
+        if is_alike and is_computed and (region.stored is not None or _is_read_in_place(source, region)):
+            found[source] = axis
+    return found
+
+
+def _is_read_in_place(source: Symbol, region: Region) -> bool:
+    """Whether each element of the output depends on one of `source` at most, that at its own place."""
+    readers = (symbol for symbol in region.symbols if source in symbol.inputs)
+    return source.shape == region.output.shape and all(kind_of(reader) is Kind.ELEMENTWISE for reader in readers)
+
+
+def _axis_of_lanes(kind: Kind, output: Symbol) -> int:
+    """The axis along which sums over windows or rows are vectors."""
+    return 1 if kind is Kind.WINDOW else output.type.rank - 1
 
 
 @dataclass(eq=False)
@@ -84,8 +106,8 @@ class _Plan:
                 )
                 if request is not None:
                     self.requests.setdefault(source, []).append(request)
-        for source in read_by_rows(region, self.graph):
-            self.requests.setdefault(source, []).append(LayoutRequest(len(source.shape) - 1))
+        for source, axis in read_along(region, self.graph).items():
+            self.requests.setdefault(source, []).append(LayoutRequest(axis))
 
     def find_alias(self, region: Region) -> None:
         """Lets what moves elements only be read from its data's memory, where that serves all requests."""
@@ -252,10 +274,8 @@ class _Plan:
         """The innermost axis that suits who makes the tensor: what it computes along, or that of what it reads."""
         symbol = region.output
         match _anchor_kind(region):
-            case Kind.WINDOW:
-                return 1
-            case Kind.ROWS:
-                return symbol.type.rank - 1
+            case Kind.WINDOW | Kind.ROWS as kind:
+                return _axis_of_lanes(kind, symbol)
             case Kind.ELEMENTWISE | Kind.GATHER:
                 if not self.as_they_lie and any(output in self.graph.outputs for output in region.outputs):
                     return None

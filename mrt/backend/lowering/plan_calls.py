@@ -13,7 +13,7 @@ from mrt.backend.fusion import partition
 from mrt.backend.fusion.regions import Region
 from mrt.backend.layout.in_place import in_place, last_readers
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.layout.plan import plan_layouts, read_by_rows, requested_storage
+from mrt.backend.layout.plan import plan_layouts, read_along, requested_storage
 from mrt.backend.lowering.region import Copy, LoweredRegion, scheduled_function, storing_function
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import tensor_of
@@ -177,9 +177,9 @@ class _CallPlanner:
             and (request := layout_request_of(reader, index, [values(s) for s in reader.inputs], self.machine))
             is not None
         ]
-        last = source.type.rank - 1
-        if source in read_by_rows(region, self.graph) and self.layouts.lies_across(source, last):
-            requests.append(LayoutRequest(last))
+        along = read_along(region, self.graph).get(source)
+        if along is not None and self.layouts.lies_across(source, along):
+            requests.append(LayoutRequest(along))
         if all(self.layouts.serves(source, request) for request in requests):
             return self.layouts.owner(source)
         axis = next(request.inner for request in requests if request.inner is not None)

@@ -19,7 +19,7 @@ MOST_VECTORS = 5
 """Of sums of a reduction that are in registers at once: those of int32 fill ten of AVX2's sixteen."""
 WHOLE_VECTORS = "mrt.whole_vectors"
 """The attribute of operators with instructions for vectors that LLVM would not find: of how many lanes at least."""
-LEAST_PART, LEAST_PIECE = 8, 16
+LEAST_PART, LEAST_PIECE = 4, 16
 """Channels that are worth vectors of their own, and elements of a row that are worth a loop of their own, where they
 come from one tensor and others from another."""
 MOST_CUTS = 2

@@ -46,7 +46,7 @@ class Kind(Enum):
     RESHAPE = "reshape"
     """The same data in the same order, under another shape."""
     GATHER = "gather"
-    """Each element is a copy of one of an input's, of the same rank; channels stay channels."""
+    """Each element is a copy of one of an input's, of the same rank; neighbouring channels mostly stay neighbours."""
     WINDOW = "window"
     """Each element depends on a window of positions, in all channels or its own; axis 1 counts channels."""
     ROWS = "rows"

@@ -42,6 +42,8 @@ class Hint:
     COLUMNS = "mrt.columns"
     """Marks sums over the taps of depthwise convolutions, [n, y, x, block, lane, row, column]: the instruction that
     multiplies a column."""
+    IN_GROUPS = "mrt.in_groups"
+    """Marks those whose weights lie as strips of groups read them."""
     COLUMN_GROUPS = "mrt.column_groups"
     """Marks the loop over strips of such sums that are stored as bytes (see `ColumnGroups`)."""
     ACCUMULATOR_INIT = "mrt.accumulator_init"

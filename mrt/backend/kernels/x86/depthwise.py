@@ -7,6 +7,7 @@ so made serves every position of a row whose window it is in, and of the line be
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,11 @@ FEW_REGISTERS = 16
 other: a row of many channels would leave the first cache before the next few of them are read."""
 
 
+@dataclass(frozen=True)
 class ColumnForm(DotForm):
-    """How a depthwise weight lies in memory."""
+    """How a depthwise weight lies in memory. in_groups: whether blocks of whole groups are in the order of `turned`."""
+
+    in_groups: bool = False
 
 
 def column_dot(data: str, weight: Array, accumulator: str, machine: Machine) -> Dot | None:
@@ -57,10 +61,10 @@ def pack_columns(
 ) -> Packed | None:
     """The weight (channels, 1, rows, columns) as [block, rows / depth, column, lane, depth].
 
-    None if the data lies otherwise. Blocks of whole groups are in the order of `turned`. Where two lines are summed
-    together that begin at different rows of a dot, the same follows as the lower one reads it. Where bytes are permuted
-    one block more begins with their places. Where memory holds more than the data's values, the second array takes it
-    off again for each channel.
+    None if the data lies otherwise. Where bytes are stored, blocks of whole groups are in the order of `turned`. Where
+    two lines are summed together that begin at different rows of a dot, the same follows as the lower one reads it.
+    Where bytes are permuted one block more begins with their places. Where memory holds more than the data's values,
+    the second array takes it off again for each channel.
     stride, dilation: along rows.
     """
     dot, storage = column_dot(data.dtype, weight, accumulator, surroundings.machine), data.storage
@@ -74,12 +78,14 @@ def pack_columns(
     if rows.may_pair and rows.before:
         lower = np.pad(weight, [(0, 0), (0, 0), (rows.before, 0), (0, 0)])
         laid.append(_in_lanes(lower, storage.depth, dot, rows))
-    both = _in_groups(np.concatenate(laid, axis=1))
+    both, stored = np.concatenate(laid, axis=1), np.dtype(surroundings.walk.storage.dtype)
+    in_groups = has_groups(dot.lanes, dot.depth) and stored.itemsize == 1
+    both = _in_groups(both) if in_groups else both
     arrays = [_with_places(both) if surroundings.machine.has(vnni.PERMUTES) else both]
     if dot.offset:
         arrays.append(-dot.offset * packed.sum(axis=(1, 2, 4), dtype=np.int32))
     laid_as = tuple(Storage.plain(type_of(array)) for array in arrays)
-    return Packed(ColumnForm(dot, flat=False, groups=1), tuple(arrays), laid_as)
+    return Packed(ColumnForm(dot, flat=False, groups=1, in_groups=in_groups), tuple(arrays), laid_as)
 
 
 def _in_lanes(weight: Array, length: int, dot: Dot, rows: Rows) -> Array:
@@ -93,7 +99,7 @@ def _in_lanes(weight: Array, length: int, dot: Dot, rows: Rows) -> Array:
 def _in_groups(packed: Array) -> Array:
     """The blocks of whole groups in the order of `turned`."""
     blocks, dots, columns, lanes, depth = packed.shape
-    whole = blocks // GROUP * GROUP if has_groups(lanes, depth) else 0
+    whole = blocks // GROUP * GROUP
     parts = packed[:whole].reshape(-1, GROUP, dots, columns, GROUP, lanes // GROUP, depth)
     return np.concatenate([parts.swapaxes(1, 4).reshape(-1, *packed.shape[1:]), packed[whole:]])
 
@@ -131,11 +137,12 @@ def column_sums(
         n, *position, block, lane = at
         held = data.tensor(*storage.places([n, block * dot.lanes + lane, *window(position, taps)]))
         row, column = taps
-        holder, place = _holder(block, lane, blocks, dot)
+        holder, place = _holder(block, lane, blocks) if form.in_groups else (block, lane)
         factor = packed(holder, tirx.floordiv(row, dot.depth), column, place, tirx.floormod(row, dot.depth))
         return te.sum(held.astype(dot.accumulator) * factor.astype(dot.accumulator), axis=taps)
 
-    sums = stage((*positions, blocks, dot.lanes), total, "columns", columns=dot.instruction)
+    in_groups = form.in_groups or None
+    sums = stage((*positions, blocks, dot.lanes), total, "columns", columns=dot.instruction, in_groups=in_groups)
     initialized = initialized_sums(sums, dot, weight, bias)
 
     def element(channel: Expression, *position: Expression) -> Expression:
@@ -148,9 +155,9 @@ def column_sums(
     return element
 
 
-def _holder(block: Expression, lane: Expression, blocks: int, dot: Dot) -> tuple[Expression, Expression]:
-    """The block and the lane that hold the weights of a channel, of so many blocks."""
-    whole = blocks // GROUP * GROUP if has_groups(dot.lanes, dot.depth) else 0
+def _holder(block: Expression, lane: Expression, blocks: int) -> tuple[Expression, Expression]:
+    """The block and the lane that hold the weights of a channel, of so many blocks in groups."""
+    whole = blocks // GROUP * GROUP
     if not whole:
         return block, lane
     within, place = turned(tirx.floormod(block, GROUP), lane)

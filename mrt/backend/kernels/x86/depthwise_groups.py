@@ -175,7 +175,7 @@ class _GroupStrip(Strip):
         if self._step == 1:
             return super()._factor(vector, dot, column)
         lane = constant(vector * GROUP, "int32")
-        held = [self._weights(self._base[3] + block, dot, column, lane, GROUP) for _, block in self._parts]
+        held = [self._weights(self.base[3] + block, dot, column, lane, GROUP) for _, block in self._parts]
         return _following(held)
 
 

@@ -95,20 +95,23 @@ class DepthwiseDots(KernelPass):
 
 def _strip(loops: Sequence[Any], realize: Any) -> Any:
     strip = Strip.of(loops, realize)
-    return statement_block("columns", strip.reads, strip.summed, (made for _, made in strip.statements()))
+    # TVM looks through what an index is made of at every access, which took most of the time to compile wide windows.
+    named = [bound("at", index) for index in strip.base]
+    inner = strip.at([each.var for each in named])
+    return statement_block("columns", strip.reads, strip.summed, [*named, *(made for _, made in inner.statements())])
 
 
 class Columns(SumBlock):
     """Sums over the columns of windows; the block's axes are [n, y, x, block, lane, row, column]."""
 
+    def __init__(self, block: Any) -> None:
+        super().__init__(block)
+        self.in_groups = Hint.IN_GROUPS in block.annotations
+        """Whether blocks of whole groups hold weights of each other, see `turned`."""
+
     @cached_property
     def rows(self) -> Rows:
         return Rows.of(self.lengths[5], self.pitch(1), self.pitch(5), int(self.weights.source.shape[-1]))
-
-    @property
-    def in_groups(self) -> bool:
-        """See `has_groups`."""
-        return has_groups(self.lengths[4], self.rows.depth)
 
     @property
     def grouped(self) -> int:
@@ -146,9 +149,11 @@ class Strip(Columns):
         step: int = 1,
     ) -> None:
         super().__init__(block)
-        self._base, self._start, self._held = base, block.init.value, held
+        self.base, self._start, self._held = base, block.init.value, held
+        self._block, self._lengths = block, lengths
         self._lines, self._positions, self._lanes = lengths[1], lengths[2] // step, lengths[4]
         self._vectors, self._step = vectors, step
+        self._holders: dict[int, list[tuple[Expression, Expression]]] = {}
         name = str(block.annotations[Hint.COLUMNS])
         (self._instruction,) = {each for each in COLUMN_DOTS if each.llvm == name}
         self._permutes = int(self.weights.source.shape[0]) > self.lengths[3]
@@ -161,6 +166,10 @@ class Strip(Columns):
             raise ValueError("columns are not read strip by strip")
         return cls(realize.block, beginning(loops, realize), lengths)
 
+    def at(self, base: Sequence[Expression]) -> Strip:
+        """The same that begins elsewhere."""
+        return Strip(self._block, base, self._lengths)
+
     @property
     def reads(self) -> list[Any]:
         """The buffers that are read, but that of the sums."""
@@ -170,7 +179,7 @@ class Strip(Columns):
     def summed(self) -> Any:
         """The region of the sums in the block's buffer."""
         lengths = [1, self._lines, self._positions, 1, self._lanes]
-        written = [ir.Range.from_min_extent(*pair) for pair in zip(self._base[:5], lengths, strict=True)]
+        written = [ir.Range.from_min_extent(*pair) for pair in zip(self.base[:5], lengths, strict=True)]
         return tirx.BufferRegion(self.sums, written)
 
     def statements(self) -> Iterator[tuple[Place | None, Any]]:
@@ -178,6 +187,8 @@ class Strip(Columns):
 
         Of two lines half of the vectors are summed before the others, whose weights are in registers then.
         """
+        for vector in range(self._vectors):
+            yield from ((None, each) for each in self._hold(vector))
         at_once = max(self._vectors // self._lines, 1)
         for first in range(0, self._vectors, at_once):
             yield from self._columns(range(first, first + at_once))
@@ -205,7 +216,7 @@ class Strip(Columns):
 
     def _axes(self, y: int, x: int, block: int, lane: Expression) -> list[Expression]:
         """The index of the block's axes at a line, a position and a block of channels."""
-        return [self._base[0], self._base[1] + y, self._base[2] + x, self._base[3] + block, lane]
+        return [self.base[0], self.base[1] + y, self.base[2] + x, self.base[3] + block, lane]
 
     def _memory(self, place: Place, lane: Expression) -> tuple[Any, list[Expression]]:
         """The buffer of the sums of a place, and where they are in it."""
@@ -221,7 +232,7 @@ class Strip(Columns):
 
     def _beginning(self, block: int, lane: Expression) -> Expression:
         """What sums of a channel begin with."""
-        (start,) = substitute([self._start], self.variables, [*self._axes(0, 0, block, lane), *self._base[5:]])
+        (start,) = substitute([self._start], self.variables, [*self._axes(0, 0, block, lane), *self.base[5:]])
         return start
 
     def _joined(self, first: int, x: int, column: int, vectors: range) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -241,7 +252,7 @@ class Strip(Columns):
         """The elements of a column's rows for a dot, from row `first` on, of some blocks of channels."""
         rows = self.rows
         for row in range(first, min(first + rows.depth, rows.count + (self._lines - 1) * rows.step)):
-            at = [*self._axes(0, x, 0, self._base[4]), constant(row, "int32"), constant(column, "int32")]
+            at = [*self._axes(0, x, 0, self.base[4]), constant(row, "int32"), constant(column, "int32")]
             *outer, channel = self.index(self.data, at)
             yield tirx.BufferLoad(self.data.source, [*outer, tirx.Ramp(channel, 1, blocks * self._lanes)])
 
@@ -284,17 +295,27 @@ class Strip(Columns):
 
     def _factor(self, vector: int, dot: int, column: int) -> Expression:
         """The weights for a dot of a column, as the lanes of a vector of sums are."""
-        block = self._base[3] + vector
-        if self._held is not None or not self.grouped:
-            return self._weight(block, dot, column)
-        # Each block of a group has some of another's, see `turned`.
-        inside, first, within = block < self.grouped, tirx.floordiv(block, GROUP), tirx.floormod(block, GROUP)
-        parts = []
-        for part in range(GROUP):
-            holder = tirx.Select(inside, first * GROUP + part, block)
-            lane = tirx.Select(inside, within * GROUP, constant(part * GROUP, "int32"))
-            parts.append(self._weights(holder, dot, column, lane, GROUP))
+        holders = self._holders.get(vector)
+        if holders is None:
+            return self._weight(self.base[3] + vector, dot, column)
+        parts = [self._weights(block, dot, column, lane, GROUP) for block, lane in holders]
         return shuffled(parts, range(self._lanes * self.rows.depth))
+
+    def _hold(self, vector: int) -> Iterator[Any]:
+        """Binds which blocks and lanes hold the weights of a vector, part by part, where they are not its own.
+
+        Each block of a group has some of another's, see `turned`.
+        """
+        if self._held is not None or not self.grouped:
+            return
+        block, found = self.base[3] + vector, []
+        inside, first, within = block < self.grouped, tirx.floordiv(block, GROUP), tirx.floormod(block, GROUP)
+        for part in range(GROUP):
+            holder = bound("holder", tirx.Select(inside, first * GROUP + part, block))
+            lane = bound("lane", tirx.Select(inside, within * GROUP, constant(part * GROUP, "int32")))
+            yield from (holder, lane)
+            found.append((holder.var, lane.var))
+        self._holders[vector] = found
 
     def _factor_of(self, place: Place, dot: int, column: int) -> Expression:
         """The weights of a place for a dot of a column. Those of the line below may be shifted by some rows."""
