@@ -13,9 +13,9 @@ from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import ravel
 from mrt.backend.tir.statements import around, loop_around, serial, with_root
 
-WORTH_THREADS = 32_000
-"""Cycles from which on threads gain: 9 µs at 3.5 GHz. Others come late to a loop, much later where they sleep, and what
-each writes is in its own caches, where what follows does not find all of it."""
+WORTH_THREADS = 16_000
+"""Cycles from which on threads gain: 4.6 µs at 3.5 GHz. To share a loop takes about 1 µs where they wait for it, and
+what each writes is in its own caches, where what follows does not find all of it."""
 
 
 def without_threads(function: Any) -> Any:

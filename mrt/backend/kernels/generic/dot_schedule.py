@@ -132,7 +132,7 @@ def schedule_dots(
     row = positions[-1] if positions else plan.add_unit_loop(channel)
     first_rows, rows = (positions[:1], positions[1:-1]) if own else ([], positions[:-1])
     extents = _extents(plan, sums, row, rows, own, total)
-    rule, refusals = _rule(extents, bool(rows), machine)
+    rule, refusals = _rule(extents, extents.count > 1, machine)
     tiling = choose(
         rule.alternatives(
             extents.length, extents.group_blocks // extents.parts, extents.parts, extents.dots, machine, extents.copies
