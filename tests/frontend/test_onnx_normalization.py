@@ -33,6 +33,22 @@ def test_batch_normalization_in_training_is_refused() -> None:
         from_onnx(single("BatchNormalization", (2, 3), constants, training_mode=1))
 
 
+@pytest.mark.parametrize("moments", [[], ["mean", "variance"]])
+def test_weights_that_batch_normalization_standardises(moments: list[str]) -> None:
+    """As networks without normalisation of data have them: in training mode, of constant data."""
+    standardise = helper.make_node(
+        "BatchNormalization",
+        ["raw", "gamma", "beta", "m", "v"],
+        ["w", "mean", "variance"],
+        training_mode=1,
+        epsilon=1e-3,
+        momentum=0.25,
+    )
+    constants = {"raw": array(1, 6, 4), **{name: array(6) for name in ("gamma", "beta", "m", "v")}}
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    assert_agrees(make_model([standardise, product], {"x": (1, 2, 6)}, ["y", *moments], constants))
+
+
 @pytest.mark.parametrize("axis", [-1, 2, 1, -2, 0])
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_layer_normalization(axis: int, with_bias: bool) -> None:

@@ -19,11 +19,32 @@ from mrt.symbol.operators.scalar import PlusScalar
 
 
 @converter("BatchNormalization")
-def batch_normalization(node: Node) -> Symbol:
-    if node.integer("training_mode", 0):
-        raise node.unsupported("attribute training_mode", 1, "0, which is inference,")
+def batch_normalization(node: Node) -> Symbol | tuple[Symbol, ...]:
     operator = BatchNorm(eps=node.number("epsilon", 1e-5), fix_gamma=False)
+    if node.integer("training_mode", 0):
+        return _by_own_moments(node, operator)
     return node.apply(operator, [node.symbol(index) for index in range(5)])
+
+
+def _by_own_moments(node: Node, operator: BatchNorm) -> tuple[Symbol, ...]:
+    """Normalises by the moments of the data itself, which must be constant, such as weights that are standardised.
+
+    The other outputs are the running moments, of which the given ones count `momentum` times.
+    """
+    if not node.is_known(0):
+        raise node.unsupported("attribute training_mode", 1, "0, which is inference, or constant data")
+    data = node.known(0, "data")
+    axes = tuple(axis for axis in range(data.ndim) if axis != 1)
+    mean = node.parameter_of(0, "data", "mean", lambda value: value.mean(axis=axes))
+    variance = node.parameter_of(0, "data", "variance", lambda value: value.var(axis=axes))
+    normalized = node.apply(operator, [*(node.symbol(index) for index in range(3)), mean, variance])
+    if len(node.proto.output) < 2:
+        return (normalized,)
+    kept = node.number("momentum", 0.9)
+    means = node.known(3, "the running mean") * kept + data.mean(axis=axes) * (1 - kept)
+    variances = node.known(4, "the running variance") * kept + data.var(axis=axes) * (1 - kept)
+    running = (node.parameter(means, "running_mean"), node.parameter(variances, "running_variance"))
+    return (normalized, *running)[: len(node.proto.output)]
 
 
 @converter("LayerNormalization")
