@@ -22,7 +22,7 @@ REASONS: dict[str, str] = {
     "parts without elements": r"into \((0, 0, 0|8, 0)\) for",
     "values that are no tensors": "is no tensor; only tensors are read",
     "operators of other domains alone": "is of opset none; 9 to 28 are read|is of opset [1-8]; 9 to 28",
-    "training": "which is inference, is needed",
+    "training": "which is inference,",
     "division by negative integers": "(the divisor holds|a divisor is) -[23]; 1 or more is needed",
     "remainders of integers cut towards 0": "attribute fmod is 1; 0 is needed",
     "remainders by infinity and 0": "a finite one other than 0 is needed",
