@@ -160,6 +160,11 @@ class _Constant(Interval):
     def is_constant(self) -> bool:
         return True
 
+    def reduced(self, keep: Sequence[int]) -> Interval:
+        axes = tuple(a for a in range(self.known.ndim) if a not in keep)
+        lo, hi = (exact_array(end(axis=axes, keepdims=True)) for end in (self.known.min, self.known.max))
+        return Interval(lo, hi, self.shape)
+
     @cached_property
     def signed_sums(self) -> tuple[Array, Array]:
         rows = narrowed(self.known).reshape(len(self.known), -1)

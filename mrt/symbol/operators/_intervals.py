@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 import numpy as np
@@ -14,6 +14,8 @@ from mrt.symbol.types import TensorType
 
 _EXPANDED_LIMIT = 2**20
 """Bounds of more elements than this are kept as scalars where a reshape would need them in full."""
+_BLOCK = 2**17
+"""Weights that are summed at once: copies of so many stay in the cache."""
 
 
 def unknown(shape: Sequence[int]) -> Interval:
@@ -83,6 +85,9 @@ def weighted(x: Interval, weight: Interval, groups: int = 1) -> Interval:
     if weight.is_constant and _is_finite(lo) and _is_finite(hi):
         known = np.broadcast_to(weight.lo if weight.known is None else weight.known, weight.shape)
         found = _weighted_by(narrowed(known).reshape(groups, outputs // groups, -1), lo, hi, taps)
+    elif weight.known is not None and (lo == -np.inf).all() and (hi == np.inf).all():
+        reads = weight.known.reshape(groups, outputs // groups, -1).any(axis=-1)
+        found = np.where(reads, -np.inf, 0.0), np.where(reads, np.inf, 0.0)
     else:
         each = (*weight.shape[:2], *(1,) * (len(weight.shape) - 2))
         seen = [np.repeat(end, outputs // groups, axis=0).reshape(each) for end in (lo, hi)]
@@ -98,10 +103,23 @@ def _weighted_by(rows: Array, lo: Array, hi: Array, taps: int) -> tuple[Array, A
     rows: (G, O, inputs * taps). lo, hi: (G, inputs), finite.
     """
     ends = np.repeat(np.stack([lo, hi], axis=-1), taps, axis=1)
+    sums = [_signed_sums(block, ends) for block in _row_blocks(rows)]
+    found = np.concatenate(sums, axis=1) if len(sums) > 1 else sums[0]
+    return found[..., 0], found[..., 1]
+
+
+def _signed_sums(rows: Array, ends: Array) -> Array:
+    """(G, O, 2): the sums of rows (G, O, K) with the ends (G, K, 2) at which they are least and greatest."""
     above = sum_of_products(np.matmul, np.maximum(rows, 0), ends, rows.shape[-1])
     below = sum_of_products(np.matmul, np.minimum(rows, 0), ends[..., ::-1], rows.shape[-1])
-    sums = add(above, below)
-    return sums[..., 0], sums[..., 1]
+    return add(above, below)
+
+
+def _row_blocks(rows: Array) -> Iterator[Array]:
+    """The rows of all groups, (G, O, K), as many at once as stay in the cache."""
+    step = max(_BLOCK * rows.shape[1] // max(rows.size, 1), 1)
+    for first in range(0, max(rows.shape[1], 1), step):
+        yield rows[:, first : first + step]
 
 
 def _is_finite(bound: Array) -> bool:

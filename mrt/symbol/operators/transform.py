@@ -371,14 +371,14 @@ class Take(Operator):
         shape = output_shape(self, x, indices)
         axis = normalize_axis(self.axis, len(x.shape))
         length, rank = x.shape[axis], len(indices.shape)
+        extremes = x.reduced([other for other in range(len(x.shape)) if other != axis])
 
-        def taken(bound: Array, extreme: Array) -> Array:
-            if bound.shape[axis] == length and indices.is_constant:
-                return np.take(bound, self._positions(indices.expanded().lo, length), axis=axis)
-            return extreme.reshape((*bound.shape[:axis], *(1,) * rank, *bound.shape[axis + 1 :]))
+        def taken(bound: Callable[[], Array], extreme: Array) -> Array:
+            if indices.is_constant and bound().shape[axis] == length:
+                return np.take(bound(), self._positions(indices.expanded().lo, length), axis=axis)
+            return extreme.reshape((*extreme.shape[:axis], *(1,) * rank, *extreme.shape[axis + 1 :]))
 
-        lo = taken(x.lo, x.lo.min(axis=axis, keepdims=True))
-        return Interval(lo, taken(x.hi, x.hi.max(axis=axis, keepdims=True)), shape)
+        return Interval(taken(lambda: x.lo, extremes.lo), taken(lambda: x.hi, extremes.hi), shape)
 
     def batch_obstacle(self, x: TensorType, indices: TensorType) -> str:
         return "slices are taken along axis 0" if normalize_axis(self.axis, x.rank) == 0 else ""
