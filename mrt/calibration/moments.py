@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
+from mrt.blas import one_blas_thread
 from mrt.calibration.layer_moments import LayerMoments
 from mrt.calibration.network import Values, values_at
 from mrt.calibration.stream import Chunk, Place
 from mrt.execution import THREADS, Executor, Program
 from mrt.symbol import Array, Symbol
 
-BLOCK = 256
-"""Rows that are multiplied at once: sums of products of 8-bit integers stay below 2^24, which float32 holds exactly."""
+LEAST_ROWS, ENOUGH_ROWS = 256, 2048
+"""Rows that are multiplied at once. Of so few the sums of products of 8-bit integers stay below 2^24, which float32
+holds exactly; of so many the adding of sums takes no time that counts."""
+HELD, COPIED = 2**20, 2**18
+"""Numbers that wait to be multiplied where LEAST_ROWS are no more, and of which a copy stays in the cache."""
 ONE_SAMPLE = 256
 """The most positions that are taken of one sample."""
 ROWS, ROWS_FOR_EACH_INPUT = 2**14, 32
@@ -85,7 +89,7 @@ class Reading:
 
     def integers(self, x: Array) -> Array:
         """Real values as those of their quantizer, less the zero point, in float32 or, where they need it, float64."""
-        dtype = np.float32 if self.largest**2 * BLOCK <= 2**24 else np.float64
+        dtype = np.float32 if self.largest**2 * LEAST_ROWS <= 2**24 else np.float64
         found = x / self.scales.astype(np.float32 if x.dtype == np.float32 else np.float64)
         np.clip(np.rint(found, out=found), self.lo - self.zero_points, self.hi - self.zero_points, out=found)
         exact: Array = found.astype(dtype, copy=False)
@@ -152,9 +156,10 @@ class _Gatherer:
         chunk, gathering = part.read(), self._gathering
         values = values_at(gathering.places, self._program, chunk.arrays)
         known = {**chunk.arrays, **dict(zip(gathering.names, values, strict=True))}
-        for each in self._sums:
-            layer = each.reading.layer
-            each.add(known[layer.inputs[0].name], known[layer.name], chunk, gathering.batch)
+        with one_blas_thread():  # chunks share the cores, and threads of BLAS would wait for each other
+            for each in self._sums:
+                layer = each.reading.layer
+                each.add(known[layer.inputs[0].name], known[layer.name], chunk, gathering.batch)
 
     def total(self) -> _LayersMoments:
         return _LayersMoments({each.reading.layer.name: each.finish() for each in self._sums})
@@ -183,6 +188,7 @@ class _Sums:
         sums = (np.zeros((parts, inputs, inputs)), np.zeros((parts, inputs)), np.zeros(reading.outputs), crossed)
         self._found = LayerMoments(0, reading.x_steps, reading.y_step, *sums, reading.splits)
         self._lock = Lock()
+        self._enough = int(np.clip(HELD // max(parts * inputs, 1), LEAST_ROWS, ENOUGH_ROWS))
         self._rows: list[Array] = []
         """Of x, (parts, R, K), whose products are still to be summed."""
 
@@ -208,7 +214,7 @@ class _Sums:
                 xy=None if crossed is None or self._found.xy is None else self._found.xy + crossed,
             )
             self._rows.append(rows)
-            full = self._taken() if sum(each.shape[1] for each in self._rows) >= BLOCK else []
+            full = self._taken() if sum(each.shape[1] for each in self._rows) >= self._enough else []
         self._multiply(full)
 
     def finish(self) -> LayerMoments:
@@ -221,16 +227,20 @@ class _Sums:
         return rows
 
     def _multiply(self, found: Sequence[Array]) -> None:
-        """Adds the products of some rows with themselves, a block at a time."""
+        """Adds the products of some rows with themselves."""
         if not found:
             return
-        rows = np.concatenate(found, axis=1)
-        for first in range(0, rows.shape[1], BLOCK):
+        parts, inputs = self.reading.x_steps.shape
+        count = sum(rows.shape[1] for rows in found)
+        step = max(COPIED // max(count * inputs, 1), 1)
+        for first in range(0, parts, step):
             # Of depthwise convolutions channels are the neighbours in memory, and BLAS multiplies no such matrices.
-            block = np.ascontiguousarray(rows[:, first : first + BLOCK])
-            products = np.matmul(block.transpose(0, 2, 1), block)
-            with self._lock:
-                self._found.xx.__iadd__(products)
+            some = [each[first : first + step] for each in found]
+            rows = np.concatenate(some, axis=1, out=np.empty((len(some[0]), count, inputs), some[0].dtype))
+            for block in _exact_blocks(rows):
+                products = np.matmul(block.transpose(0, 2, 1), block)
+                with self._lock:
+                    self._found.xx[first : first + step] += products
 
     def _positions(self, shape: tuple[int, ...], chunk: Chunk, length: int) -> Array:
         """Which of the output's positions are taken, of each of the chunk's samples the same share."""
@@ -242,6 +252,20 @@ class _Sums:
             drawn = _drawn(before, each, min(after - before, ONE_SAMPLE))
             found.append(drawn + place * each)
         return np.concatenate(found)
+
+
+def _exact_blocks(rows: Array) -> Iterator[Array]:
+    """Runs of rows (parts, R, K) whose sums of products their dtype holds exactly.
+
+    No sum of products, nor a part of it, exceeds the largest sum of squares.
+    """
+    count, limit = rows.shape[1], 2**24 if rows.dtype == np.float32 else 2**53
+    if count <= LEAST_ROWS or np.einsum("prk,prk->pk", rows, rows).max(initial=0) < limit:
+        yield rows
+        return
+    half = max(count // 2, LEAST_ROWS)
+    yield from _exact_blocks(rows[:, :half])
+    yield from _exact_blocks(rows[:, half:])
 
 
 def _by_run(rows: Array, splits: int) -> Array:

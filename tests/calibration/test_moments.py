@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mrt.calibration.layer_moments import LayerMoments
-from mrt.calibration.moments import BLOCK, ONE_SAMPLE, Reading, gather
+from mrt.calibration.moments import ENOUGH_ROWS, ONE_SAMPLE, Reading, gather
 from mrt.calibration.network import FloatNetwork
 from mrt.calibration.stream import places
 from mrt.symbol import Array, Evaluate, Graph, Operator
@@ -126,6 +126,20 @@ def test_neither_batches_nor_chunks_nor_cores_show(bits: int, monkeypatch: pytes
             assert same(observed(graph, asked, [x[::-1]], 7), whole)
 
 
+@pytest.mark.parametrize("case", ["dense convolution", "depthwise"])
+def test_sums_beyond_what_float32_holds_are_exact(case: str) -> None:
+    """Data at the quantizer's ends, of which fewer rows than wait to be multiplied leave the integers of float32."""
+    spatial, operator, weight = LAYERS[case]
+    graph, count = network(spatial, operator, weight), ENOUGH_ROWS // 4
+    x = np.where(data(count, spatial) > 1, np.float32(254 / 32), np.float32(255 / 32))
+    asked = Reading(**{**vars(reading(graph)), "zero_points": np.zeros((1,) * 4, int)})
+    found = observed(graph, asked, [x], 16)
+    positions = np.arange(found.count)
+    rows = operator.patches(np.rint(x.astype(np.float64) * 32), positions)
+    assert found.count > ENOUGH_ROWS
+    np.testing.assert_array_equal(found.xx, np.matmul(rows.transpose(0, 2, 1), rows))
+
+
 def test_moments_merge() -> None:
     graph, x = network(*LAYERS["depthwise"]), data(9, (5, 5))
     asked = reading(graph)
@@ -145,7 +159,7 @@ def test_the_positions_taken_are_spread_over_samples_and_places() -> None:
             x = np.zeros((number, 1, side, side), np.float32)
             x[sample] = place + 1
             found = observed(graph, asked, [x], 2)
-            assert found.count == min(share, number * ONE_SAMPLE) and found.count % BLOCK in (0, 100)
+            assert found.count == min(share, number * ONE_SAMPLE) and found.count % ONE_SAMPLE in (0, 100)
             seen.append(found.x)
         taken.append(seen)
         means = np.array(seen).reshape(-1) / (found.count / number)
