@@ -12,7 +12,7 @@ from mrt.execution import Program
 from mrt.symbol import Array, Graph, Runner, Symbol
 from mrt.symbol.rebatch import batch_of, sized
 
-CHUNK_BYTES, OBSERVED_BYTES = 2**25, 2**29
+CHUNK_BYTES, OBSERVED_BYTES = 2**25, 2**30
 """What the observed tensors of one chunk of samples may take, 32 MiB, and those of all chunks that run at once. What is
 small stays in the cache from the kernel that makes it to the one that reads it."""
 
