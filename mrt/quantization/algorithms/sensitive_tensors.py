@@ -50,7 +50,8 @@ LEAST_GAIN = 0.1
 PARTS = 4
 """Beginnings of the list are tried in steps of this part of it."""
 TRIED_OPERATIONS, TRIED_TOGETHER = 2e11, 6e10
-"""What trying all tensors, and beginnings of the list, may take: it bounds the samples on which they are tried."""
+"""What trying all tensors, and beginnings of the list, may take: it bounds the samples on which they are tried, and
+how all tensors are."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +74,9 @@ class SensitiveTensors(WidthChoice):
     """Lifts the tensors by the error that each makes alone, as a set, as long as operations allow.
 
     One tensor lifted alone may gain nothing where several cause the error. So all are measured alone: the network, its
-    weights rounded, with that tensor rounded only, against the same with none; the errors add up. Beginnings of the
-    list, by error for an operation, are then tried whole on samples held apart, and the best of them is taken.
+    weights rounded, with that tensor rounded only, against the same with none; the errors add up. In a large network
+    most errors are compared near where they are made (`Simulation.errors_alone`). Beginnings of the list, by error for
+    an operation, are then tried whole on samples held apart, and the best of them is taken.
     """
 
     def needs(self, graph: Graph) -> Needs:
@@ -112,7 +114,9 @@ def _measured(simulation: Simulation, exact: Trial) -> list[_Candidate]:
     each = network_operations(graph)
     few = simulation.affordable(len(free), TRIED_OPERATIONS)
     named = [frozenset(site.name for site in sites) for _, sites in free]
-    errors = simulation.errors([Trial(names, corrections=exact.corrections, samples=few) for names in named], exact)
+    trials = [Trial(names, corrections=exact.corrections, samples=few) for names in named]
+    is_large = each * len(free) > TRIED_OPERATIONS
+    errors = simulation.errors_alone(trials, exact) if is_large else simulation.errors(trials, exact)
     return [
         _Candidate(
             symbol, _options(plan, symbol).bits, names, error, _cost(graph, sites) / each, _is_multiplied(graph, sites)

@@ -71,13 +71,16 @@ class Parts:
         """For each part what tells trials apart there. feeds: what a trial gives."""
         return tuple(_digest(feeds[name] for name in part.given) for part in self._parts)
 
+    def span(self, keys: Sequence[bytes], before: Sequence[bytes]) -> range:
+        """The parts from the first to the last in which two trials differ; the first one where they are the same."""
+        places = [place for place, (one, other) in enumerate(zip(keys, before, strict=True)) if one != other] or [0]
+        return range(places[0], places[-1] + 1)
+
     def outputs(
         self, programs: Sequence[Program], arrays: Mapping[str, Array], feeds: Mapping[str, Array], branch: Branch
     ) -> list[Array]:
         """The outputs of the network for one chunk. arrays: its samples."""
-        held = branch.held
-        for number in range(branch.part, len(self)):
-            held = self._behind(programs, number, arrays, feeds, held)
+        held = self.behind(programs, range(branch.part, len(self)), arrays, feeds, branch.held)
         return [held[name] if name in held else arrays[name] for name in self._outputs]
 
     def branches(
@@ -107,6 +110,19 @@ class Parts:
                     held = {name: np.ascontiguousarray(value) for name, value in held.items()}
                     waiting.append(Branch(tuple(trials), common.part + 1, held))
 
+    def behind(
+        self,
+        programs: Sequence[Program],
+        numbers: range,
+        arrays: Mapping[str, Array],
+        feeds: Mapping[str, Array],
+        held: Held,
+    ) -> Held:
+        """What is held behind some parts, of what is held in front of them."""
+        for number in numbers:
+            held = self._behind(programs, number, arrays, feeds, held)
+        return held
+
     def _behind(
         self,
         programs: Sequence[Program],
@@ -135,6 +151,12 @@ def shared_out(trials: Sequence[int], keys: Mapping[int, Sequence[bytes]], runs:
     for trial, end, cost in zip(trials, accumulate(costs), costs, strict=True):
         found.setdefault(min(int((end - cost / 2) / whole * runs), runs - 1), []).append(trial)
     return [tuple(each) for each in found.values()]
+
+
+def cut(trials: Sequence[int], runs: int) -> list[Sequence[int]]:
+    """The trials, cut into at most so many runs of as many."""
+    length = max(-(-len(trials) // runs), 1)
+    return [trials[first : first + length] for first in range(0, len(trials), length)]
 
 
 def parts_of(rounded: RoundedGraph, runner: Runner, data: Sequence[str]) -> tuple[Parts, list[Program]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,9 @@ from mrt.quantization.algorithms.algorithm import Samples, float_network
 from mrt.quantization.cost import network_operations
 from mrt.quantization.expand import PlannedGraph, RoundedWeights, plan_graph, rounded_weights
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.simulation.parts import WHOLE, Parts, parts_of, shared_out
+from mrt.quantization.simulation.nearby import RunNearby, shared_errors
+from mrt.quantization.simulation.on_chunk import OnChunk, energies_of, length_of
+from mrt.quantization.simulation.parts import WHOLE, Parts, cut, parts_of, shared_out
 from mrt.quantization.simulation.rounded_graph import OtherWeights, Site, measured, rounded_graph
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Symbol
@@ -49,17 +51,6 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
-class _OnChunk:
-    """Trials, by their numbers, to be run on a chunk. reference: the outputs that errors are taken from."""
-
-    place: int
-    trials: tuple[int, ...]
-    chunk: Chunk
-    exact: Sequence[Array]
-    reference: Sequence[Array]
-
-
-@dataclass(frozen=True, eq=False)
 class _Run:
     """Runs trials on chunks. feeds: of each trial; keys: what tells them apart at each part."""
 
@@ -67,14 +58,13 @@ class _Run:
     feeds: Mapping[int, Mapping[str, Array]]
     keys: Mapping[int, Sequence[bytes]]
 
-    def __call__(self, asked: _OnChunk, *programs: Program) -> tuple[int, dict[int, Array]]:
+    def __call__(self, asked: OnChunk, *programs: Program) -> tuple[int, dict[int, Array]]:
         """The place, and by trial the energies of signal and error, (2, outputs)."""
         arrays, found = asked.chunk.arrays, dict[int, Array]()
         keys = {number: self.keys[number] for number in asked.trials}
         for branch in self.parts.branches(programs, arrays, self.feeds, keys):
             outputs = self.parts.outputs(programs, arrays, self.feeds[branch.trials[0]], branch)
-            energies = _energies(asked, outputs)
-            found |= dict.fromkeys(branch.trials, energies)
+            found |= dict.fromkeys(branch.trials, energies_of(asked.chunk, asked.exact, asked.reference, outputs))
         return asked.place, found
 
 
@@ -112,7 +102,7 @@ class Simulation:
         self.plan, self.weights = plan, frozenset(weights)
         graph = self.plan.graph
         self._chunks = _held_apart(graph, samples)
-        self._batch = _length(self._chunks[0])
+        self._batch = length_of(self._chunks[0])
         self._exact = _references(float_network(graph, samples), self._chunks, samples.executor)
         rounded = rounded_graph(self.plan, self._batch, weights, has_gates, others)
         self._others = rounded.others
@@ -142,12 +132,47 @@ class Simulation:
         found = self._run({n: trial for n, trial in enumerate(trials) if n not in kept}, places, references)
         for number in kept:
             for place, outputs in self._outputs(trials[number], places[number]).items():
-                found[number, place] = _energies(self._on_chunk(place, (number,), references), outputs)
+                found[number, place] = energies_of(self._chunks[place], self._exact[place], references[place], outputs)
         totals = [np.zeros((2, len(self._exact[0]))) for _ in trials]
         for number, known in enumerate(places):
             for place in known:
                 totals[number] += found[number, place]
         return np.array([_shares(total) for total in totals]).reshape(len(trials), len(self.outputs))
+
+    def errors_alone(self, trials: Sequence[Trial], since: Trial) -> list[float]:
+        """About what `errors` gives for trials that each differ from `since` in a few tensors only, in less time.
+
+        Trials are run up to the part of the network behind which they differ no more, and there compared. Those with
+        the same part then run as one to the outputs; see `shared_errors`. since: rounds no tensor that a trial rounds.
+        """
+        feeds, before = {n: self._feeds(trial) for n, trial in enumerate(trials)}, self._feeds(since)
+        spans = {n: self._parts.span(self._parts.keys(each), self._parts.keys(before)) for n, each in feeds.items()}
+        near = self._run_nearby(trials, RunNearby(self._parts, feeds, spans, before))
+        groups: dict[int, list[int]] = {}
+        for number, span in spans.items():
+            groups.setdefault(span.stop, []).append(number)
+
+        def errors(together: Sequence[Sequence[int]]) -> list[float]:
+            return self.errors([_together([trials[n] for n in each]) for each in together], since)
+
+        return shared_errors(list(groups.values()), near, errors)
+
+    def _run_nearby(self, trials: Sequence[Trial], run: RunNearby) -> list[float]:
+        """Of each trial the error behind its last part, over all of its chunks."""
+        places = [set(self._places(trial)) for trial in trials]
+        runs = -(-self._executor.width // max(len(set().union(*places)), 1))
+        order = sorted(run.spans, key=lambda number: run.spans[number].start)
+        asked = [
+            self._on_chunk(place, tuple(each), {place: ()})
+            for place in sorted(set().union(*places))
+            for each in cut([number for number in order if place in places[number]], runs)
+        ]
+        found: dict[int, dict[int, Array]] = {}
+        for place, energies in self._executor.in_order(run, asked, self._programs):
+            for number, each in energies.items():
+                found.setdefault(number, {})[place] = each
+        totals = (sum(found[number][place] for place in sorted(found[number])) for number in range(len(trials)))
+        return [float(np.nansum(_shares(np.asarray(total)))) for total in totals]
 
     def _run(
         self, trials: Mapping[int, Trial], places: Sequence[Sequence[int]], references: Mapping[int, Sequence[Array]]
@@ -168,8 +193,8 @@ class Simulation:
             give_back_freed()
         return found
 
-    def _on_chunk(self, place: int, trials: tuple[int, ...], references: Mapping[int, Sequence[Array]]) -> _OnChunk:
-        return _OnChunk(place, trials, self._chunks[place], self._exact[place], references[place])
+    def _on_chunk(self, place: int, trials: tuple[int, ...], references: Mapping[int, Sequence[Array]]) -> OnChunk:
+        return OnChunk(place, trials, self._chunks[place], self._exact[place], references[place])
 
     def sample_count(self, trial: Trial) -> int:
         """On how many samples a trial is run."""
@@ -239,13 +264,10 @@ class Simulation:
         }
 
 
-def _energies(asked: _OnChunk, found: Sequence[Array]) -> Array:
-    """(2, outputs): of signal and error of what is found for one chunk."""
-    pairs = [
-        (_energy(_real(signal, asked.chunk)), _energy(_real(wanted, asked.chunk) - _real(value, asked.chunk)))
-        for signal, wanted, value in zip(asked.exact, asked.reference, found, strict=True)
-    ]
-    return np.array(pairs).T
+def _together(trials: Sequence[Trial]) -> Trial:
+    """Rounds what any of these rounds."""
+    rounded = frozenset[str]().union(*(trial.rounded or () for trial in trials))
+    return replace(trials[0], rounded=rounded)
 
 
 def _held_apart(graph: Graph, samples: Samples) -> list[Chunk]:
@@ -275,7 +297,7 @@ def _references(network: FloatNetwork, held: Sequence[Chunk], executor: Executor
     again = list(chunks([_real_arrays(chunk) for chunk in held], inputs, given.batch, None))
     found = list(executor.in_order(partial(_values, given.places), again, (given.program,), given.at_once))
     network.release()
-    if given.batch == _length(held[0]):
+    if given.batch == length_of(held[0]):
         return found
     # Where the lengths differ the graph takes any, and all that depends on its inputs counts samples.
     varying, whole = graph.dependents(graph.inputs), []
@@ -284,7 +306,7 @@ def _references(network: FloatNetwork, held: Sequence[Chunk], executor: Executor
         whole.append(np.concatenate(taken) if symbol in varying else None)
     parts, done = [], 0
     for chunk in held:
-        rows = done + np.minimum(np.arange(_length(chunk)), chunk.count - 1)
+        rows = done + np.minimum(np.arange(length_of(chunk)), chunk.count - 1)
         parts.append([first if every is None else every[rows] for first, every in zip(found[0], whole, strict=True)])
         done += chunk.count
     return parts
@@ -296,18 +318,6 @@ def _values(places: Sequence[int], chunk: Chunk, program: Program) -> list[Array
 
 def _real_arrays(chunk: Chunk) -> dict[str, Array]:
     return {name: array[: chunk.count] for name, array in chunk.arrays.items()}
-
-
-def _length(chunk: Chunk) -> int:
-    return len(next(iter(chunk.arrays.values()))) if chunk.arrays else 1
-
-
-def _real(value: Array, chunk: Chunk) -> Array:
-    return value[: chunk.count] if value.shape[:1] == (_length(chunk),) else value
-
-
-def _energy(values: Array) -> float:
-    return float(np.square(values, dtype=np.float64).sum())
 
 
 def _copied(values: Iterable[Array]) -> list[Array]:
