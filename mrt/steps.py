@@ -33,13 +33,14 @@ from mrt.quantization.algorithms.algorithm import (
 from mrt.quantization.algorithms.bias_correction import find_corrections, reductions
 from mrt.quantization.algorithms.moments import reading_moments, with_moments
 from mrt.quantization.algorithms.needs import needs_of, values_of
-from mrt.quantization.expand import expand_graph, plan_graph
+from mrt.quantization.expand import PlannedGraph, expand_planned, plan_graph
 from mrt.quantization.expansion import check_covered
+from mrt.quantization.integer.rounder import Rounder
 from mrt.quantization.integer.simplified import simplified
 from mrt.quantization.names import with_given_names
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.sensitivity import Sensitivity, sensitivity_of
-from mrt.quantization.simulation.simulation import Simulation, planned_weights
+from mrt.quantization.simulation.simulation import Simulation, planned_before, planned_weights
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, Runner
 from mrt.symbol.states import states_of
@@ -188,7 +189,8 @@ def _quantize(work: Work) -> Work:
     give_back_freed()
     observed = chosen.observed
     with work.report.progress("make integers", 0):
-        integer = expand_graph(graph, observed.ranges, chosen.config, chosen.corrections, observed, work.executor)
+        planned = chosen.planned or plan_graph(graph, observed.ranges, chosen.config)
+        integer = expand_planned(planned, chosen.corrections, observed, work.executor, chosen.rounder)
     notes = (*work.notes, *chosen.notes)
     model = assemble(simplified(integer), prepared.postprocess, observed.ranges, notes, work.graph, work.original)
     give_back_freed()
@@ -226,12 +228,14 @@ def sensitivity(work: Work) -> Sensitivity:
 @dataclass(frozen=True, eq=False)
 class _Choices:
     """What algorithms choose: the configuration with it, notes, and the corrections of biases. observed: with what
-    rounding needs."""
+    rounding needs. planned, rounder: for what was chosen, where a plan was made and weights were rounded on the way."""
 
     observed: Calibration
     config: QuantizationConfig
     notes: tuple[str, ...]
     corrections: Mapping[str, Array]
+    planned: PlannedGraph | None = None
+    rounder: Rounder | None = None
 
 
 def _choices(work: Work, samples: Samples | None) -> _Choices:
@@ -244,7 +248,10 @@ def _choices(work: Work, samples: Samples | None) -> _Choices:
         if samples is not None:
             samples.progress = progress
         corrections = find_corrections(graph, observed, config, samples)
-    return _Choices(observed, config, notes, corrections)
+    chosen = _Choices(observed, config, notes, corrections)
+    if samples is None:
+        return chosen
+    return replace(chosen, planned=planned_before(graph, config, samples), rounder=samples.rounder)
 
 
 def _samples(work: Work, graph: Graph) -> Samples | None:

@@ -72,6 +72,12 @@ class _Magnitudes:
     terms: int
     corrects: bool
 
+    @property
+    def given(self) -> tuple[Array | int, ...]:
+        reach = self.reach
+        bounds = reach.bounds.lo, reach.bounds.hi, reach.zero_points, reach.factors
+        return *bounds, self.shift, self.terms, int(self.corrects)
+
     def __call__(self, centred: Array) -> Array:
         interval = self.reach(centred)
         largest = np.maximum(np.abs(interval.lo), np.abs(interval.hi)).reshape(-1)

@@ -40,7 +40,6 @@ BYTES_BETWEEN = 2**24
 """Freed memory is given back after so many bytes of parameters: what is made on the way takes several times as much."""
 
 
-@paused_collector()
 def expand_graph(
     graph: Graph,
     calibrated: Mapping[str, Range],
@@ -57,9 +56,20 @@ def expand_graph(
     Raises UnsupportedOperatorError listing every operator without an integer form, and QuantizationError naming the
     symbol that does not fit 32 bits, or whose correction does not fit it.
     """
-    corrections, planned = corrections or {}, plan_graph(graph, calibrated, config)
+    return expand_planned(plan_graph(graph, calibrated, config), corrections or {}, observed, executor)
+
+
+@paused_collector()
+def expand_planned(
+    planned: PlannedGraph,
+    corrections: Mapping[str, Array],
+    observed: Calibration | None = None,
+    executor: Executor = THREADS,
+    rounder: Rounder | None = None,
+) -> IntegerGraph:
+    """`expand_graph` of a graph whose plan is made. rounder: see `Expander`."""
     round_ahead(planned, observed, executor)
-    expander = Expander(planned, observed)
+    expander = Expander(planned, observed, rounder)
     for name in corrections:
         if name not in expander.graph.by_name:
             raise QuantizationError(f"a correction is given for {name}, which the graph does not have")
@@ -250,14 +260,17 @@ class RoundedWeights(Mapping[str, Array]):
 
 
 def rounded_weights(
-    planned: PlannedGraph, observed: Calibration | None = None, executor: Executor = THREADS
+    planned: PlannedGraph,
+    observed: Calibration | None = None,
+    executor: Executor = THREADS,
+    rounder: Rounder | None = None,
 ) -> RoundedWeights:
     """What the integer weight of every reduction stands for; raises what `expand_graph` does.
 
-    executor: see `round_ahead`.
+    executor: see `round_ahead`; rounder: see `Expander`.
     """
     round_ahead(planned, observed, executor)
-    expander = Expander(planned, observed)
+    expander = Expander(planned, observed, rounder)
     found: dict[str, Callable[[], Array]] = {}
     for symbol in expander.graph.operators:
         expander.expand(symbol)

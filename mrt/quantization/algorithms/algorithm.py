@@ -187,8 +187,9 @@ class Samples:
 
     batches: as `calibrate` takes them. config: its `samples` and `batch_size` hold here too. progress: told the number
     of reductions done. simulations: of graphs that were tried on the samples already, weights: what was made of the
-    last configuration; see `mrt.quantization.simulation`. total: how many samples there are; 0 where that is not known.
-    network: the float network that was compiled last, see `float_network`. executor: who does the work.
+    last configuration, rounder: who rounded them, and knows them; see `mrt.quantization.simulation`. total: how many
+    samples there are; 0 where that is not known. network: the float network that was compiled last, see
+    `float_network`. executor: who does the work.
     """
 
     batches: Iterable[Batch | Array]
@@ -197,6 +198,7 @@ class Samples:
     progress: Callable[[int], None] | None = None
     simulations: dict[Graph, Any] = field(default_factory=dict)
     weights: Any = None
+    rounder: Any = None
     total: int = 0
     network: FloatNetwork | None = None
     executor: Executor = THREADS

@@ -16,6 +16,8 @@ from mrt.symbol import Array, Graph, Symbol
 
 BLOCKS = 6
 """Runs of neighbouring layers that are corrected or left together."""
+AT_ONCE = 3
+"""How many of these runs are tried side by side, as if none before them were left out."""
 TRIED_OPERATIONS = 8e10
 """What the trials may take, which bounds the samples on which they are run."""
 LEAST_GAIN = 1.01
@@ -60,11 +62,14 @@ def _selected(every: Mapping[str, Array], errors: _Errors) -> dict[str, Array]:
         return {}
     none, whole = errors([{}, every])
     found, least = ({}, none) if none * LEAST_GAIN < whole else (dict(every), whole)
-    for block in _blocks(list(every)):
-        tried = _toggled(found, every, block)
-        (error,) = errors([tried])
-        if error * LEAST_GAIN < least:
-            found, least = tried, error
+    blocks = _blocks(list(every))
+    while blocks:
+        # Most are left as they are, so that the next ones are tried at once.
+        tried = [_toggled(found, every, block) for block in blocks[:AT_ONCE]]
+        better = next(((n, each) for n, each in enumerate(errors(tried)) if each * LEAST_GAIN < least), None)
+        if better is not None:
+            found, least = tried[better[0]], better[1]
+        blocks = blocks[AT_ONCE if better is None else better[0] + 1 :]
     return found
 
 

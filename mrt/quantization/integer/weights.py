@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -59,23 +58,37 @@ class QuantizedWeight:
         return result
 
 
+class Magnitudes(Protocol):
+    """From centred integers like the weight to the largest |accumulator| per channel."""
+
+    @property
+    def given(self) -> tuple[Array | int, ...]:
+        """What they depend on besides the layer and the integers."""
+
+    def __call__(self, centred: Array, /) -> Array: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Accumulator:
     """What the scales of a weight are settled for.
 
     step: the scale of the data operand, one or (O,), as the accumulator of each output channel counts it. target: (O,)
-    or one, the scale to which the accumulator is brought, if known. bias: (O,) float, what is added to it. magnitudes:
-    from centred integers like the weight to the largest |accumulator| per channel.
+    or one, the scale to which the accumulator is brought, if known. bias: (O,) float, what is added to it.
     """
 
     step: Array | float
     target: Array | None
     bias: Array | None
-    magnitudes: Callable[[Array], Array]
+    magnitudes: Magnitudes
 
     def offset(self, channels: int) -> Array:
         """(O,), the |bias|."""
         return np.zeros(channels) if self.bias is None else np.abs(self.bias).astype(np.float64)
+
+    def is_same(self, other: Accumulator) -> bool:
+        """Whether both are the accumulator of one layer for the same data, target and bias."""
+        pairs = ((each.step, each.target, each.bias, *each.magnitudes.given) for each in (self, other))
+        return all(np.array_equal(one, two) for one, two in zip(*pairs, strict=True))
 
 
 def quantize_weight(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -124,8 +125,17 @@ def never_negative_tensors(graph: Graph, ranges: Mapping[str, Range]) -> frozens
 
     Inputs are taken as calibrated, since their quantizer saturates there.
     """
-    found = real_intervals(graph, {symbol.name: ranges[symbol.name] for symbol in graph.inputs})
-    return frozenset(name for name, interval in found.items() if interval.min >= 0)
+    given = {symbol.name: ranges[symbol.name] for symbol in graph.inputs}
+    known = _NEVER_NEGATIVE.get(graph)
+    if known is None or known[0] != given:
+        found = real_intervals(graph, given)
+        known = given, frozenset(name for name, interval in found.items() if interval.min >= 0)
+        _NEVER_NEGATIVE[graph] = known
+    return known[1]
+
+
+_NEVER_NEGATIVE: WeakKeyDictionary[Graph, tuple[dict[str, Range], frozenset[str]]] = WeakKeyDictionary()
+"""What was proven last of a graph, and for which ranges of its inputs: plans that differ in bits ask the same."""
 
 
 def _planned_ranges(facts: Facts) -> dict[str, Range]:

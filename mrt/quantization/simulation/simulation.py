@@ -17,6 +17,7 @@ from mrt.execution import THREADS, Executor, Program
 from mrt.quantization.algorithms.algorithm import Samples, float_network
 from mrt.quantization.cost import network_operations
 from mrt.quantization.expand import PlannedGraph, RoundedWeights, plan_graph, rounded_weights
+from mrt.quantization.integer.rounder import AsAsked
 from mrt.quantization.options import QuantizationConfig
 from mrt.quantization.simulation.nearby import RunNearby, shared_errors
 from mrt.quantization.simulation.on_chunk import OnChunk, energies_of, length_of
@@ -350,10 +351,23 @@ def planned_weights(
     graph: Graph, observed: Calibration, config: QuantizationConfig, samples: Samples
 ) -> tuple[PlannedGraph, RoundedWeights]:
     """The plan of a prepared float graph and its `rounded_weights`; those made last are kept with the samples."""
-    key = graph, config.model_dump_json()
-    if samples.weights is None or samples.weights[0] != key:
+    if planned_before(graph, config, samples) is None:
         samples.weights = None  # before others are made, which take as much
         planned = plan_graph(graph, observed.ranges, config)
-        samples.weights = key, (planned, rounded_weights(planned, observed, samples.executor))
+        if samples.rounder is None or samples.rounder.observed is not observed:
+            samples.rounder = AsAsked(observed)
+        weights = rounded_weights(planned, observed, samples.executor, samples.rounder)
+        samples.weights = _key(graph, config), (planned, weights)
     found: tuple[PlannedGraph, RoundedWeights] = samples.weights[1]
     return found
+
+
+def planned_before(graph: Graph, config: QuantizationConfig, samples: Samples) -> PlannedGraph | None:
+    """The plan of just this that `planned_weights` made last, if it did."""
+    is_known = samples.weights is not None and samples.weights[0] == _key(graph, config)
+    planned: PlannedGraph | None = samples.weights[1][0] if is_known else None
+    return planned
+
+
+def _key(graph: Graph, config: QuantizationConfig) -> tuple[Graph, str]:
+    return graph, config.model_dump_json()
