@@ -103,7 +103,8 @@ def _of_rows(rows: Array, factors: Array, config: WeightConfig) -> tuple[Array, 
     for first in range(0, len(rows), each):
         part = rows[first : first + each]
         group = np.arange(first, first + len(part)) * groups // len(rows)
-        np.add.at(energy, group, np.square(part, dtype=np.float64).sum(axis=2))
+        found, starts = np.unique(group, return_index=True)
+        energy[found] += np.add.reduceat(np.square(part, dtype=np.float64).sum(axis=2), starts, axis=0)
         hi, lo = part.max(axis=2), part.min(axis=2)
         for way in range(ways):
             by = factors[way, group]

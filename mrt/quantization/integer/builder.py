@@ -8,11 +8,13 @@ import numpy as np
 
 from mrt.calibration import Calibration
 from mrt.errors import QuantizationError
+from mrt.quantization.algorithms.algorithm import UnroundedWeight
+from mrt.quantization.algorithms.nearest_rounding import nearest_integers
 from mrt.quantization.integer.integer_symbols import IntegerSymbols, magnitudes_like
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import Multiplier, fit_multiplier
 from mrt.quantization.integer.rounder import AsAsked, Rounder
-from mrt.quantization.quantizer import ChannelGroups, Target, quantize_parameter
+from mrt.quantization.quantizer import ChannelGroups, Target
 from mrt.symbol import Array, Symbol, TensorType
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.broadcast import BroadcastMul
@@ -78,9 +80,11 @@ class IntegerBuilder(IntegerSymbols):
 
         dtype: in which they are stored, the narrowest by default.
         """
-        integers = quantize_parameter(values, target.scale, target.reach) + target.zero_point
-        clipped = np.clip(integers, target.lo, target.hi)
-        return self.quantized(self.constant(name, clipped, dtype), target.scale, target.zero_point)
+        flat = np.asarray(values).reshape(-1)
+        scale, zero_point = (np.broadcast_to(each, flat.shape) for each in (target.scale, target.zero_point))
+        integers = nearest_integers(UnroundedWeight(flat, scale, zero_point, target.lo, target.hi))
+        stored = self.constant(name, integers.reshape(np.shape(values)), dtype)
+        return self.quantized(stored, target.scale, target.zero_point)
 
     def centred(self, value: Quantized) -> Quantized:
         """`value` with zero point 0: the zero point is subtracted, exactly, in int32."""
