@@ -13,31 +13,49 @@ from mrt.errors import DataError
 from mrt.symbol import Array, Graph, Interval, Symbol
 
 
-def find_derived(graph: Graph, axes: Mapping[Symbol, int], needed: Collection[Symbol]) -> dict[Symbol, Symbol]:
-    """The symbols whose channels' ranges follow from those of another, with that other; each after the one it needs.
+def find_derived(
+    graph: Graph, asked: Collection[Symbol], axes: Mapping[Symbol, int], needed: Collection[Symbol]
+) -> dict[Symbol, Symbol]:
+    """The symbols whose ranges follow from those of another, with that other; each after the one it needs.
 
-    An operator such as a bias or a rectifier maps the ends of a channel to the ends of what it makes. axes: of the
-    symbols whose channels are asked for, the axis that counts them. needed: those that must be observed all the same.
+    An operator such as a bias or a rectifier maps the ends of a channel to the ends of what it makes, and one that only
+    moves elements keeps the ends of them all. asked: whose ranges are asked for. axes: of those whose channels are, the
+    axis that counts them. needed: those that must be observed all the same.
     """
     found = {}
     for symbol in graph.operators:
-        if symbol not in axes or symbol in needed or not symbol.operator.attains_bounds:
-            continue
         computed = [source for source in symbol.inputs if graph.value(source) is None]
-        if len(computed) != 1 or axes.get(computed[0]) != axes[symbol] or not computed[0].type.size:
+        if symbol not in asked or symbol in needed or len(computed) != 1 or computed[0] not in asked:
             continue
-        ends = _ends_behind(graph, symbol, computed[0], np.zeros(1), np.zeros(1), axes[symbol])
-        if ends is not None:
+        if computed[0].type.size and _follows(graph, symbol, computed[0], axes):
             found[symbol] = computed[0]
     return found
 
 
-def derive(graph: Graph, symbol: Symbol, source: Symbol, seen: ChannelObserver, axis: int) -> ChannelObserver:
+def _follows(graph: Graph, symbol: Symbol, source: Symbol, axes: Mapping[Symbol, int]) -> bool:
+    if symbol not in axes:
+        return symbol.operator.keeps_elements
+    if source not in axes:
+        return False
+    if symbol.operator.keeps_elements:
+        kept = symbol.operator.kept_axis(axes[source], 0, source.type)
+        return kept == axes[symbol] and source.shape[axes[source]] == symbol.shape[kept]
+    if not symbol.operator.attains_bounds or axes[source] != axes[symbol]:
+        return False
+    return _ends_behind(graph, symbol, source, np.zeros(1), np.zeros(1), axes[symbol]) is not None
+
+
+def derive(
+    graph: Graph, symbol: Symbol, source: Symbol, seen: ChannelObserver, axes: Mapping[Symbol, int]
+) -> ChannelObserver:
     """What observing `symbol` would have given, from what was seen of `source`; DataError where it is not finite.
 
     The ends are computed in float64 and rounded once, which is what float32 gives: of 24-bit factors and terms, 53 bits
     hold enough for the second rounding to change nothing (S. A. Figueroa, "When is Double Rounding Innocuous?", 1995).
     """
+    if symbol.operator.keeps_elements:
+        return seen
+    axis = axes[symbol]
     ends = _ends_behind(graph, symbol, source, seen.lo, seen.hi, axis)
     if ends is None:
         raise ValueError(f"{symbol.name}: its channels do not follow from those of {source.name}")

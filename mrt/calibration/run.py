@@ -63,7 +63,7 @@ def calibrate(
     for symbol, value in zip(constants, _constant_values(graph, constants), strict=True):
         seen[symbol.name].observe(symbol, value[None], 0)
     observed = {graph.by_name[channels.tensor] for channels, _ in moments}
-    derived = find_derived(graph, axes, observed) if method.covers_all else {}
+    derived = find_derived(graph, {*fed, *computed}, axes, observed) if method.covers_all else {}
     if fed or computed:
         run = [symbol for symbol in computed if symbol not in derived]
         network = network or FloatNetwork(graph, runner, config.batch_size)
@@ -80,12 +80,14 @@ def calibrate(
 def _derive_rest(
     graph: Graph, derived: Mapping[Symbol, Symbol], axes: Mapping[Symbol, int], seen: Mapping[str, _Seen]
 ) -> None:
-    """Adds to `seen` the channels of symbols that follow from those of others."""
+    """Adds to `seen` the ranges of symbols that follow from those of others."""
     for symbol, source in derived.items():
-        split = seen[source.name].split
-        seen[symbol.name].channels = replace(
-            split, observer=derive(graph, symbol, source, split.observer, axes[symbol])
-        )
+        if symbol not in axes:
+            found = seen[source.name].found()
+            seen[symbol.name].range = RangeObserver(found.lo, found.hi)
+            continue
+        observer = derive(graph, symbol, source, seen[source.name].split.observer, axes)
+        seen[symbol.name].channels = _Split(axes[symbol] - 1, observer)
 
 
 def _unobserved(

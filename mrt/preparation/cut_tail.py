@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from mrt.errors import ConfigError
 from mrt.symbol import Graph, GraphBuilder, Refusal, Symbol
 from mrt.symbol.operators.normalization import OverClasses
-from mrt.symbol.operators.transform import Transpose
 
 
 @dataclass(frozen=True)
@@ -98,11 +97,7 @@ def _softmaxes(graph: Graph) -> tuple[list[Symbol], list[Refusal]]:
 
 def _passes_on(symbol: Symbol) -> bool:
     """Whether it may stand between a softmax and an output."""
-    return _moves(symbol) or symbol.operator.compares_elements
-
-
-def _moves(symbol: Symbol) -> bool:
-    return symbol.operator.keeps_order or isinstance(symbol.operator, Transpose)
+    return symbol.operator.keeps_elements or symbol.operator.compares_elements
 
 
 def _named(graph: Graph, split: Iterable[str], left_out: Collection[str]) -> list[Symbol]:

@@ -17,7 +17,6 @@ from mrt.preparation.constants import (
 from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
 from mrt.symbol.operation import Operation
 from mrt.symbol.operators.normalization import BatchNorm
-from mrt.symbol.operators.transform import Transpose
 from mrt.symbol.types import normalize_axis
 
 
@@ -100,10 +99,6 @@ def _rewrite_constant(
     return moved.scaled_and_shifted(None, vector, symbol.name, builder)
 
 
-def _is_mover(symbol: Symbol) -> bool:
-    return symbol.operator.keeps_order or isinstance(symbol.operator, Transpose)
-
-
 @dataclass(frozen=True)
 class Moved:
     """What a layer gives, moved to other places by operators behind it, the first of them first.
@@ -123,9 +118,9 @@ class Moved:
         movers: list[Symbol] = []
         made = reader.inputs[0]
         is_shared = not feeds_only_one(graph, made)
-        while _is_mover(data):
+        while data.operator.keeps_elements:
             movers, data = [data, *movers], data.inputs[0]
-            if _is_mover(made):  # else it has become a layer that only these movers read
+            if made.operator.keeps_elements:  # else it has become a layer that only these movers read
                 made = made.inputs[0]
                 is_shared = is_shared or not feeds_only_one(graph, made)
         axis = output_channel_axis(data)

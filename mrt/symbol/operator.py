@@ -84,6 +84,11 @@ class Operator:
         return False
 
     @property
+    def keeps_elements(self) -> bool:
+        """Whether the output holds every element of the data once, in whatever order."""
+        return self.keeps_order
+
+    @property
     def selects(self) -> bool:
         """Whether every element of the output is one of the data inputs', or zero."""
         return self.keeps_scale

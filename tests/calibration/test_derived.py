@@ -7,12 +7,12 @@ import pytest
 
 from mrt.calibration import CalibrationConfig, Channels, Needs, calibrate
 from mrt.errors import DataError
-from mrt.symbol import Array, Evaluate, Graph, NumpyRunner, Runner
+from mrt.symbol import Array, Evaluate, Graph, NumpyRunner, Operator, Runner
 from mrt.symbol.operators.activation import Clip, Relu
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.pad import Pad
-from mrt.symbol.operators.transform import ExpandDims
+from mrt.symbol.operators.transform import ExpandDims, Reshape, SliceAxis, Transpose
 from tests.quantization.networks import chain
 
 RANDOM = np.random.default_rng(5)
@@ -81,6 +81,26 @@ def test_what_follows_is_not_run() -> None:
         assert found[name].channels == tuple(map(tuple, ends.astype(float).tolist()))
         assert (found[name].lo, found[name].hi) == (value.min(), value.max())
         assert found[name].observations == value.size // value.shape[1]
+
+
+MOVES = [
+    ("channels stay one axis", Transpose(axes=(0, 2, 1, 3)), True),
+    ("their axis is split", Reshape(shape=(1, 3, 2, 3, 5)), True),
+    ("another axis counts them", Reshape(shape=(1, 5, 6, 3)), False),
+    ("no channels are told apart", Reshape(shape=(18, 5)), True),
+    ("nor here", Transpose(axes=(1, 0, 2, 3)), True),
+    ("some elements only", SliceAxis(axis=2, begin=0, end=3), False),
+]
+
+
+@pytest.mark.parametrize(("operator", "follows"), [each[1:] for each in MOVES], ids=[each[0] for each in MOVES])
+def test_what_only_moves_elements_has_their_range(operator: Operator, follows: bool) -> None:
+    graph, runner = chain((1, 2, 6, 5), (POINTWISE, [weight(3, 2, 1, 1)]), (operator, [])), RecordingRunner()
+    needs, config = Needs(("s0", "s1")), CalibrationConfig(batch_size=1)
+    found = calibrate(graph, [DATA], needs, config, runner).ranges
+    assert runner.outputs == (["s0"] if follows else ["s0", "s1"])
+    observed = calibrate(graph, [DATA], Needs(("s1",)), config, NumpyRunner()).ranges
+    assert found["s1"] == observed["s1"]
 
 
 @pytest.mark.parametrize(

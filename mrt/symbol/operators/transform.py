@@ -160,6 +160,7 @@ class Transpose(Operator):
     axes: tuple[int, ...] = ()
 
     keeps_scale = True
+    keeps_elements = True
 
     def infer(self, x: TensorType) -> TensorType:
         return x.with_shape(tuple(x.shape[a] for a in self.order(x.rank)))
