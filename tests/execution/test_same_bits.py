@@ -14,7 +14,10 @@ from mrt.calibration import CalibrationConfig
 from mrt.execution.opened import opened
 from mrt.execution.options import ClusterConfig
 from mrt.model import QuantizedModel
+from mrt.quantization.algorithms import sensitive_tensors
 from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.simulation import parts
+from mrt.quantization.simulation.simulation import Simulation
 from tests.quantization.corrected_networks import convolution
 from tests.quantization.networks import chain
 
@@ -63,3 +66,17 @@ def test_workers_make_the_network_that_threads_make(some_workers: Any, chunk: in
     assert dict(there.ranges) == dict(here.ranges) and there.notes == here.notes
     for name, corrected in here.corrections.items():
         np.testing.assert_array_equal(there.corrections[name], corrected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("some_workers", [2], indirect=True)
+def test_tensors_of_large_networks_are_tried_alike(some_workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the network were large: in several parts, behind which errors are compared."""
+    asked = []
+    nearby = Simulation.errors_alone
+    monkeypatch.setattr(Simulation, "errors_alone", lambda *given: asked.append(given) or nearby(*given))
+    monkeypatch.setattr(sensitive_tensors, "TRIED_OPERATIONS", 1.0)
+    monkeypatch.setattr(parts, "LEAST_OPERATIONS", 1.0)
+    here, there = made(7), made(7, some_workers)
+    assert len(asked) == 2
+    assert there.digest == here.digest and there.notes == here.notes
