@@ -7,6 +7,7 @@ from mrt.backend.rewrites.assigned_values import AssignedValues
 from mrt.backend.rewrites.bias_into_sum import BiasIntoSum
 from mrt.backend.rewrites.clip_before_scaling import ClipBeforeScaling
 from mrt.backend.rewrites.clip_limits_as_parameters import ClipLimitsAsParameters
+from mrt.backend.rewrites.constant_operators import ConstantOperators
 from mrt.backend.rewrites.data_in_bytes import DataInBytes
 from mrt.backend.rewrites.deconvolution_as_convolution import DeconvolutionAsConvolution
 from mrt.backend.rewrites.int16_operands import Int16Operands
@@ -27,6 +28,7 @@ from mrt.symbol.passes import PassResult, run_passes
 
 REWRITES: tuple[type[Rewrite], ...] = (
     AssignedValues,
+    ConstantOperators,
     ProvenConstants,
     MergeRowSlices,
     MergeSlices,
