@@ -106,7 +106,8 @@ class Parts:
                     yield Branch(tuple(trials), common.part, common.held)
             for trials in alike.values():
                 if len(trials) > 1 and common.part < len(self) - 1:
-                    held = self._behind(programs, common.part, arrays, feeds[trials[0]], common.held)
+                    part = range(common.part, common.part + 1)
+                    held = self.behind(programs, part, arrays, feeds[trials[0]], common.held)
                     held = {name: np.ascontiguousarray(value) for name, value in held.items()}
                     waiting.append(Branch(tuple(trials), common.part + 1, held))
 
@@ -120,23 +121,12 @@ class Parts:
     ) -> Held:
         """What is held behind some parts, of what is held in front of them."""
         for number in numbers:
-            held = self._behind(programs, number, arrays, feeds, held)
+            part = self._parts[number]
+            sources = (held, feeds, arrays)
+            given = {name: next(source[name] for source in sources if name in source) for name in part.inputs}
+            found = {**held, **dict(zip(part.made, programs[number](given) if part.made else [], strict=True))}
+            held = {name: found[name] for name in part.kept}
         return held
-
-    def _behind(
-        self,
-        programs: Sequence[Program],
-        number: int,
-        arrays: Mapping[str, Array],
-        feeds: Mapping[str, Array],
-        held: Held,
-    ) -> Held:
-        """What is held behind a part, of what is held in front of it."""
-        part = self._parts[number]
-        sources = (held, feeds, arrays)
-        given = {name: next(source[name] for source in sources if name in source) for name in part.inputs}
-        found = {**held, **dict(zip(part.made, programs[number](given) if part.made else [], strict=True))}
-        return {name: found[name] for name in part.kept}
 
 
 def shared_out(trials: Sequence[int], keys: Mapping[int, Sequence[bytes]], runs: int) -> list[tuple[int, ...]]:
