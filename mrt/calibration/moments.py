@@ -17,11 +17,12 @@ from mrt.calibration.stream import Chunk, Place
 from mrt.execution import THREADS, Executor, Program
 from mrt.symbol import Array, Symbol
 
-LEAST_ROWS, ENOUGH_ROWS = 256, 2048
-"""Rows that are multiplied at once. Of so few the sums of products of 8-bit integers stay below 2^24, which float32
-holds exactly; of so many the adding of sums takes no time that counts."""
+LEAST_ROWS, MOST_ROWS = 256, 2048
+"""Rows that are multiplied at once. Of LEAST_ROWS, float32 holds all sums of products of 8-bit integers exactly, which
+stay below 2^24. The more rows, the less time it takes to add up what was multiplied."""
 HELD, COPIED = 2**20, 2**18
-"""Numbers that wait to be multiplied where LEAST_ROWS are no more, and of which a copy stays in the cache."""
+"""Rows wait to be multiplied until they are so many numbers, within these limits; and are copied, as BLAS wants them,
+so many numbers at once, which stay in the cache."""
 ONE_SAMPLE = 256
 """The most positions that are taken of one sample."""
 ROWS, ROWS_FOR_EACH_INPUT = 2**14, 32
@@ -188,7 +189,7 @@ class _Sums:
         sums = (np.zeros((parts, inputs, inputs)), np.zeros((parts, inputs)), np.zeros(reading.outputs), crossed)
         self._found = LayerMoments(0, reading.x_steps, reading.y_step, *sums, reading.splits)
         self._lock = Lock()
-        self._enough = int(np.clip(HELD // max(parts * inputs, 1), LEAST_ROWS, ENOUGH_ROWS))
+        self._enough = int(np.clip(HELD // max(parts * inputs, 1), LEAST_ROWS, MOST_ROWS))
         self._rows: list[Array] = []
         """Of x, (parts, R, K), whose products are still to be summed."""
 

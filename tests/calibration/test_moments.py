@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mrt.calibration.layer_moments import LayerMoments
-from mrt.calibration.moments import ENOUGH_ROWS, ONE_SAMPLE, Reading, gather
+from mrt.calibration.moments import MOST_ROWS, ONE_SAMPLE, Reading, gather
 from mrt.calibration.network import FloatNetwork
 from mrt.calibration.stream import places
 from mrt.symbol import Array, Evaluate, Graph, Operator
@@ -130,13 +130,13 @@ def test_neither_batches_nor_chunks_nor_cores_show(bits: int, monkeypatch: pytes
 def test_sums_beyond_what_float32_holds_are_exact(case: str) -> None:
     """Data at the quantizer's ends, of which fewer rows than wait to be multiplied leave the integers of float32."""
     spatial, operator, weight = LAYERS[case]
-    graph, count = network(spatial, operator, weight), ENOUGH_ROWS // 4
+    graph, count = network(spatial, operator, weight), MOST_ROWS // 4
     x = np.where(data(count, spatial) > 1, np.float32(254 / 32), np.float32(255 / 32))
     asked = Reading(**{**vars(reading(graph)), "zero_points": np.zeros((1,) * 4, int)})
     found = observed(graph, asked, [x], 16)
     positions = np.arange(found.count)
     rows = operator.patches(np.rint(x.astype(np.float64) * 32), positions)
-    assert found.count > ENOUGH_ROWS
+    assert found.count > MOST_ROWS
     np.testing.assert_array_equal(found.xx, np.matmul(rows.transpose(0, 2, 1), rows))
 
 

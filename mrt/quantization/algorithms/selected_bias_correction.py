@@ -10,6 +10,7 @@ from mrt.quantization.algorithms.algorithm import BiasCorrection, Samples, algor
 from mrt.quantization.algorithms.bias_correction import means_read_by_reductions
 from mrt.quantization.algorithms.fast_bias_correction import shifts_of
 from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.simulation.parts import cut
 from mrt.quantization.simulation.rounded_graph import measured
 from mrt.quantization.simulation.simulation import Trial, planned_weights, simulation_of
 from mrt.symbol import Array, Graph, Symbol
@@ -62,7 +63,7 @@ def _selected(every: Mapping[str, Array], errors: _Errors) -> dict[str, Array]:
         return {}
     none, whole = errors([{}, every])
     found, least = ({}, none) if none * LEAST_GAIN < whole else (dict(every), whole)
-    blocks = _blocks(list(every))
+    blocks = cut(list(every), BLOCKS)
     while blocks:
         # Most are left as they are, so that the next ones are tried at once.
         tried = [_toggled(found, every, block) for block in blocks[:AT_ONCE]]
@@ -71,11 +72,6 @@ def _selected(every: Mapping[str, Array], errors: _Errors) -> dict[str, Array]:
             found, least = tried[better[0]], better[1]
         blocks = blocks[AT_ONCE if better is None else better[0] + 1 :]
     return found
-
-
-def _blocks(names: Sequence[str]) -> list[Sequence[str]]:
-    length = -(-len(names) // BLOCKS)
-    return [names[first : first + length] for first in range(0, len(names), length)]
 
 
 def _toggled(found: Mapping[str, Array], every: Mapping[str, Array], block: Sequence[str]) -> dict[str, Array]:

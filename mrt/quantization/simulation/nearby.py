@@ -48,17 +48,19 @@ class RunNearby:
 
 def shared_errors(
     groups: Sequence[Sequence[int]],
-    near: Sequence[float],
+    local: Sequence[float],
     errors: Callable[[Sequence[Sequence[int]]], Sequence[float]],
 ) -> list[float]:
     """The errors that trials make at the outputs, by their numbers.
 
-    groups: trials that are compared at the same place, where they make the errors `near`, which add up. errors: at the
-    outputs, of trials that are run as one. A group's is shared out in the proportions of `near`. Trials that seem to
-    make MEASURED of all are run by themselves, since between that place and the outputs one error may fall and another
-    rise; the others of their group share what is left, where that is more.
+    groups: trials that are compared at the same place. local: the error that each makes there. errors: gives the errors
+    at the outputs of trials that are run as one.
+
+    Errors of different tensors add up, so that a group's error at the outputs is shared out in the proportions of the
+    local ones. On the way to the outputs one error may fall and another rise: trials that seem to make MEASURED of all
+    are run by themselves. The others of their group share what is left, where that is more.
     """
-    found = np.array(near, np.float64)
+    found = np.array(local, np.float64)
     together = errors(groups)
     for group, error in zip(groups, together, strict=True):
         found[list(group)] *= error / (found[list(group)].sum() or 1.0)

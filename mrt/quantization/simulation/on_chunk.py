@@ -14,13 +14,16 @@ from mrt.symbol import Array
 
 @dataclass(frozen=True, eq=False)
 class OnChunk:
-    """Trials, by their numbers, to be run on a chunk. reference: the outputs that errors are taken from."""
+    """Trials, by their numbers, to be run on a chunk.
+
+    exact: the float network's outputs, reference: those that errors are taken from, where outputs are compared.
+    """
 
     place: int
     trials: tuple[int, ...]
     chunk: Chunk
-    exact: Sequence[Array]
-    reference: Sequence[Array]
+    exact: Sequence[Array] = ()
+    reference: Sequence[Array] = ()
 
 
 def energies_of(chunk: Chunk, signals: Sequence[Array], references: Sequence[Array], found: Sequence[Array]) -> Array:

@@ -148,7 +148,7 @@ class Simulation:
         """
         feeds, before = {n: self._feeds(trial) for n, trial in enumerate(trials)}, self._feeds(since)
         spans = {n: self._parts.span(self._parts.keys(each), self._parts.keys(before)) for n, each in feeds.items()}
-        near = self._run_nearby(trials, RunNearby(self._parts, feeds, spans, before))
+        local = self._run_nearby(trials, RunNearby(self._parts, feeds, spans, before))
         groups: dict[int, list[int]] = {}
         for number, span in spans.items():
             groups.setdefault(span.stop, []).append(number)
@@ -156,7 +156,7 @@ class Simulation:
         def errors(together: Sequence[Sequence[int]]) -> list[float]:
             return self.errors([_together([trials[n] for n in each]) for each in together], since)
 
-        return shared_errors(list(groups.values()), near, errors)
+        return shared_errors(list(groups.values()), local, errors)
 
     def _run_nearby(self, trials: Sequence[Trial], run: RunNearby) -> list[float]:
         """Of each trial the error behind its last part, over all of its chunks."""
@@ -164,7 +164,7 @@ class Simulation:
         runs = -(-self._executor.width // max(len(set().union(*places)), 1))
         order = sorted(run.spans, key=lambda number: run.spans[number].start)
         asked = [
-            self._on_chunk(place, tuple(each), {place: ()})
+            OnChunk(place, tuple(each), self._chunks[place])
             for place in sorted(set().union(*places))
             for each in cut([number for number in order if place in places[number]], runs)
         ]
