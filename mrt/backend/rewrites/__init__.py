@@ -17,6 +17,8 @@ from mrt.backend.rewrites.merge_reshapes import MergeReshapes
 from mrt.backend.rewrites.merge_row_slices import MergeRowSlices
 from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
+from mrt.backend.rewrites.phases_joined_last import PhasesJoinedLast
+from mrt.backend.rewrites.positions_as_channels import PositionsAsChannels
 from mrt.backend.rewrites.proven_constants import ProvenConstants
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
@@ -37,6 +39,8 @@ REWRITES: tuple[type[Rewrite], ...] = (
     MergeReshapes,
     TokensOfMaps,
     DeconvolutionAsConvolution,
+    PositionsAsChannels,
+    PhasesJoinedLast,
     TileAsConcat,
     Int16Operands,
     DataInBytes,
