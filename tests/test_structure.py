@@ -149,7 +149,8 @@ RECORDS = {
         mrt/backend/rewrites/positions_as_channels.py
         mrt/backend/rewrites/proven_constants.py
         mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/int16_operands.py
-        mrt/backend/rewrites/tile_as_concat.py mrt/backend/rewrites/tokens_of_maps.py
+        mrt/backend/rewrites/taps_as_channels.py mrt/backend/rewrites/tile_as_concat.py
+        mrt/backend/rewrites/tokens_of_maps.py
         mrt/backend/rewrites/turned_operands.py
         mrt/backend/rewrites/widen_clips.py mrt/export/onnx/node.py mrt/simplification/integer.py""",
     "what scales the rows of a weight asks for a layer, which has them": "mrt/quantization/equalization/layers.py",

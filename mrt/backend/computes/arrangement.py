@@ -7,6 +7,7 @@ from math import prod
 from tvm import tirx
 
 from mrt.backend.operators.join_phases import JoinPhases
+from mrt.backend.operators.neighbours import Neighbours
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined
 from mrt.backend.tir.expressions import Expression, Tensor, ravel, remainder, unravel, whole_part
@@ -70,6 +71,18 @@ def up_sampling(symbol: Symbol[UpSampling], data: Tensor) -> Tensor:
 @compute(JoinPhases, kind=Kind.GATHER)
 def join_phases(symbol: Symbol[JoinPhases], data: Tensor) -> Tensor:
     return _joined(symbol, data, symbol.operator)
+
+
+@compute(Neighbours, kind=Kind.GATHER)
+def neighbours(symbol: Symbol[Neighbours], data: Tensor) -> Tensor:
+    operator = symbol.operator
+
+    def element(n: Expression, channel: Expression, *position: Expression) -> Expression:
+        places, place = list(position), operator.axis - 2
+        places[place] += remainder(channel, operator.count) * operator.step
+        return data(n, whole_part(channel, operator.count), *places)
+
+    return inlined(symbol.shape, symbol.dtype, element)
 
 
 @compute(DepthToSpace, kind=Kind.GATHER)

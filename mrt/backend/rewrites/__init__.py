@@ -21,6 +21,7 @@ from mrt.backend.rewrites.phases_joined_last import PhasesJoinedLast
 from mrt.backend.rewrites.positions_as_channels import PositionsAsChannels
 from mrt.backend.rewrites.proven_constants import ProvenConstants
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
+from mrt.backend.rewrites.taps_as_channels import TapsAsChannels
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
 from mrt.backend.rewrites.tokens_of_maps import TokensOfMaps
 from mrt.backend.rewrites.turned_operands import TurnedOperands
@@ -41,6 +42,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     DeconvolutionAsConvolution,
     PositionsAsChannels,
     PhasesJoinedLast,
+    TapsAsChannels,
     TileAsConcat,
     Int16Operands,
     DataInBytes,
