@@ -133,8 +133,10 @@ class Growing:
 
     def _pad(self, data: Symbol) -> Symbol:
         widths = tuple(self.draw(st.integers(0, 2)) for _ in data.shape[2:] * 2)
+        if more := self.draw(st.sampled_from([0, 0, 3, 20])):
+            widths = (0,) * len(widths)
         return self.apply(
-            "Pad", [data], pad_width=(0, 0, 0, 0, *widths), constant_value=float(self.draw(st.integers(0, 3)))
+            "Pad", [data], pad_width=(0, 0, 0, more, *widths), constant_value=float(self.draw(st.integers(0, 3)))
         )
 
     def _pool(self, data: Symbol) -> Symbol:

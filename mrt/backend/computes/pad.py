@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tvm import te, tirx
 
 from mrt.backend.memory.layout_request import LayoutRequest
-from mrt.backend.memory.storage import View
+from mrt.backend.memory.storage import View, padded_length
 from mrt.backend.te.registry import AsView, Kind, compute
 from mrt.backend.te.stages import inlined
-from mrt.backend.tir.expressions import Expression, Tensor, constant, opaque
+from mrt.backend.tir.expressions import Expression, constant, opaque
 from mrt.symbol import Symbol
 from mrt.symbol.operators.pad import Pad
 
@@ -45,7 +46,7 @@ def view(symbol: Symbol[Pad], data: View) -> View:
 
 
 @compute(Pad, kind=Kind.GATHER, as_view=AsView(view, propagate))
-def pad(symbol: Symbol[Pad], data: Tensor) -> View:
+def pad(symbol: Symbol[Pad], data: View) -> View:
     operator = symbol.operator
     lengths = symbol.inputs[0].shape
     before = operator.pad_width[::2]
@@ -54,13 +55,14 @@ def pad(symbol: Symbol[Pad], data: Tensor) -> View:
         places = [i - n if n else i for i, n in zip(at, before, strict=True)]
         changed = [axis for axis, n in enumerate(symbol.shape) if n != lengths[axis] or before[axis]]
         if operator.mode == "constant":
+            if changed == [1] and data.inner == 1 and not before[1]:
+                return _longer(symbol, data, at)
             # Each axis stays apart in what is asked, so that schedules see where it ends (see `elementwise`).
             apart = [(opaque(at[axis]) - before[axis], lengths[axis]) for axis in changed]
             inside = [test for place, length in apart for test in (place >= 0, place < length)]
-            value = int(operator.constant_value) if symbol.type.is_integer else operator.constant_value
             if not inside:
                 return data(*at)
-            return tirx.if_then_else(tirx.all(*inside), data(*places), constant(value, symbol.dtype))
+            return tirx.if_then_else(tirx.all(*inside), data(*places), _constant(symbol))
         for axis in changed:
             last = lengths[axis] - 1
             if operator.mode == "edge":
@@ -70,3 +72,20 @@ def pad(symbol: Symbol[Pad], data: Tensor) -> View:
         return data(*places)
 
     return inlined(symbol.shape, symbol.dtype, body)
+
+
+def _longer(symbol: Symbol[Pad], data: View, at: Sequence[Expression]) -> Expression:
+    """An element of data that gets more channels behind its own.
+
+    Whole vectors are read, of which memory holds more than the channels, and elements are selected.
+    """
+    channel, value = at[1], _constant(symbol)
+    chosen = tirx.Select(opaque(channel) < data.shape[1], data(*at), value)
+    if data.length >= padded_length(symbol.shape[1], dotted=True):
+        return chosen
+    return tirx.if_then_else(channel < data.length, chosen, value)
+
+
+def _constant(symbol: Symbol[Pad]) -> Expression:
+    number = symbol.operator.constant_value
+    return constant(int(number) if symbol.type.is_integer else number, symbol.dtype)

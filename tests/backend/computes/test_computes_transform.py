@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compiled import Bundle
+from layers import Layers
 
 
 @pytest.mark.sampled(2)
@@ -46,6 +47,20 @@ def test_transforms_agree(dtype: str) -> None:
     bundle.add("Pad", x, pad_width=(0, 0, 1, 0, 0, 2, 3, 0), mode="constant", constant_value=7.0)
     bundle.add("Pad", x, pad_width=(0,) * 8, mode="constant")
     bundle.check()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize(("channels", "more"), [(24, 4), (36, 6), (80, 8), (3, 2), (16, 40)])
+def test_channels_behind_others_agree(dtype: str, channels: int, more: int) -> None:
+    """What a narrower residual branch gets, as its memory lies: within its padding, or in vectors of their own."""
+    layers = Layers()
+    data = layers.input(layers.integers((2, 4, 5, 6), "int8"))
+    narrow = layers.requantized(layers.convolution(data, channels, (1, 1)), dtype)
+    wide = layers.requantized(layers.convolution(data, channels + more, (3, 3), pad=(1, 1)), dtype)
+    padded = layers.hidden("Pad", narrow, pad_width=(0, 0, 0, more, 0, 0, 0, 0), constant_value=3.0)
+    total = layers.requantized(layers.hidden("elemwise_add", padded, wide), dtype)
+    layers.finish(layers.requantized(layers.convolution(total, 16, (1, 1))))
+    layers.check()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "float32"])
