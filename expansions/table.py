@@ -226,6 +226,8 @@ def _values(op: Symbol, reals: Array) -> Array:
     with np.errstate(all="ignore"):
         values = np.asarray(op.operator.evaluate(reals), np.float64)
     known = np.flatnonzero(~np.isnan(values))
+    if known.size == values.size:
+        return values
     if not known.size:
         raise QuantizationError(f"{op.name} ({op.op}): the function has no value anywhere in its input's range")
     places = np.arange(values.size)

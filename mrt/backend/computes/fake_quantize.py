@@ -6,7 +6,7 @@ from tvm import te, tirx
 
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise
-from mrt.backend.tir.expressions import Expression, Tensor, constant
+from mrt.backend.tir.expressions import Expression, Tensor, constant, once
 from mrt.symbol import Symbol
 from mrt.symbol.operators.fake_quantize import FakeQuantize
 
@@ -17,11 +17,15 @@ def fake_quantize(symbol: Symbol[FakeQuantize], data: Tensor, *limits: Tensor) -
     off."""
     top = constant(symbol.operator.levels - 1, "float32")
 
-    def element(*values: Expression) -> Expression:
-        x, low, high, first, last = (value.astype("float32") for value in values)
-        steps = tirx.nearbyint((x - low) / (high - low) * top)
-        between = steps / top * (last - first) + first
-        above = tirx.Select(x > te.max(low, high), last, between)
-        return tirx.Select(x <= te.min(low, high), first, above).astype(symbol.dtype)
+    def element(x: Expression, *limits: Expression) -> Expression:
+        low, high, first, last = (value.astype("float32") for value in limits)
+
+        def levelled(x: Expression) -> Expression:
+            steps = tirx.nearbyint((x - low) / (high - low) * top)
+            between = steps / top * (last - first) + first
+            above = tirx.Select(x > te.max(low, high), last, between)
+            return tirx.Select(x <= te.min(low, high), first, above).astype(symbol.dtype)
+
+        return once(x.astype("float32"), levelled)
 
     return elementwise(symbol, data, *limits, body=element)

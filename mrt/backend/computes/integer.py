@@ -14,7 +14,7 @@ from mrt.backend.te.reciprocal import reciprocal_of
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.rounding import Rounding, choose_rounding, half_of
 from mrt.backend.te.stages import elementwise
-from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, llvm_call
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, llvm_call, once
 from mrt.backend.tir.expressions import cast as to
 from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.integer import Cast, Dequantize, LeftShift, Quantize, RightShift
@@ -159,7 +159,7 @@ def quantize(symbol: Symbol[Quantize], data: Tensor, scale: Tensor | Operand, ze
     wide, integer = ("float32", "int32") if max(-lowest, highest) <= EXACT_IN_FLOAT32 else ("float64", "int64")
 
     def element(x: Expression, zero: Expression, *steps: Expression) -> Expression:
-        rounded = round_to(_quotient(x.astype("float32"), *steps)).astype(wide)
+        rounded = once(x, lambda value: round_to(_quotient(value.astype("float32"), *steps))).astype(wide)
         held = te.max(te.min(rounded, constant(highest, wide)), constant(lowest, wide)).astype(integer)
         if known is not None:
             return (held + constant(known, integer)).astype(symbol.dtype)
@@ -176,8 +176,11 @@ def _moved_then_rounded(symbol: Symbol[Quantize], data: Tensor, scale: Tensor, z
     lowest, highest = (constant(float(end), "float64") for end in (operator.a_min, operator.a_max))
 
     def element(x: Expression, step: Expression, zero: Expression) -> Expression:
-        moved = _quotient(x.astype("float32"), step) + zero.astype("float32")
-        rounded = _ROUNDINGS[operator.rounding](moved).astype("float64")
+        def rounding(value: Expression) -> Expression:
+            moved = _quotient(value.astype("float32"), step) + zero.astype("float32")
+            return _ROUNDINGS[operator.rounding](moved)
+
+        rounded = once(x, rounding).astype("float64")
         return te.max(te.min(rounded, highest), lowest).astype("int32").astype(symbol.dtype)
 
     return elementwise(symbol, data, scale, zero_point, body=element)

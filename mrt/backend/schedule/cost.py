@@ -13,6 +13,7 @@ from tvm import ir, s_tir, tirx
 from tvm.target import codegen
 
 from mrt.backend.machine import Machine
+from mrt.backend.tir.expressions import operands
 
 OPERATION, LOAD, STORE, PICKED = 0.5, 0.25, 0.5, 0.25
 """Cycles of an operation on a vector, of a load and a store beside it, and of an element that is read by itself."""
@@ -25,9 +26,6 @@ PICKS = "mrt.picks"
 FREE = frozenset({"tirx.reinterpret", "tirx.address_of"})
 """Calls that no instruction stands for."""
 OF_LLVM = frozenset({"tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"})
-OPERANDS = ("a", "b", "value", "body", "condition", "true_value", "false_value")
-"""What TVM names the parts of an expression that are computed."""
-CONSTANTS = (tirx.IntImm, tirx.FloatImm, ir.StringImm)
 HELD = (tirx.Let, tirx.Broadcast, tirx.Ramp, tirx.Shuffle)
 """Expressions that are no operation of their own."""
 
@@ -150,15 +148,6 @@ def expressions_of(block: Any) -> Iterator[Any]:
         value = waiting.pop()
         yield value
         waiting += operands(value)
-
-
-def operands(value: Any) -> list[Any]:
-    """The expressions that one is made of."""
-    if isinstance(value, ir.Call):
-        return list(value.args)
-    if isinstance(value, (tirx.Var, *CONSTANTS)):
-        return []
-    return [getattr(value, name) for name in OPERANDS if hasattr(value, name)]
 
 
 def _is_multiply_add(value: Any) -> bool:

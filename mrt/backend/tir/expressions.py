@@ -40,6 +40,32 @@ def bind_each(values: Sequence[Expression], body: Callable[..., Expression]) -> 
     return bind(first, lambda held: bind_each(others, lambda *rest: body(held, *rest)))
 
 
+def once(value: Expression, body: Callable[[Expression], Expression]) -> Expression:
+    """`body(value)`, which may write the value several times: it is computed once if it binds variables itself, which
+    TVM lets nobody bind twice. Any other is left to LLVM, and its loops to be taken apart."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, tirx.Let):
+            return bind(value, body)
+        waiting += operands(found)
+    return body(value)
+
+
+OPERANDS = ("a", "b", "value", "body", "condition", "true_value", "false_value")
+"""What TVM names the parts of an expression that are computed."""
+CONSTANTS = (tirx.IntImm, tirx.FloatImm, ir.StringImm)
+
+
+def operands(value: Any) -> list[Any]:
+    """The expressions that one is made of."""
+    if isinstance(value, ir.Call):
+        return list(value.args)
+    if isinstance(value, (tirx.Var, *CONSTANTS)):
+        return []
+    return [getattr(value, name) for name in OPERANDS if hasattr(value, name)]
+
+
 WITHIN = -DTYPE_RANGES["int32"][0]
 """int32 holds all integers of less magnitude."""
 _REACHES: Mapping[Any, Callable[[int, int], int]] = {

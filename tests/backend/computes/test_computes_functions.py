@@ -8,6 +8,7 @@ from compiled import Bundle
 
 from mrt.backend import TvmRunner
 from mrt.backend.fusion.regions import find_regions
+from mrt.symbol import Symbol
 from mrt.symbol.operators.region import MAX_OPERATORS
 
 ANYWHERE = np.concatenate([np.linspace(-6, 6, 301), [-1e30, -100, -20, -1e-4, 0, 1e-4, 20, 80, 1e30]]).astype(
@@ -45,6 +46,45 @@ def test_functions_of_any_number() -> None:
     for power in (1, 2, 3, 8, 0):
         bundle.add("_power_scalar", y, scalar=power)
     bundle.check(tolerance=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sinh", "cosh"])
+def test_hyperbolic_functions_of_vectors(name: str) -> None:
+    """TVM has none, so that only loops that it does not make vectors of itself compile by them."""
+    bundle = Bundle()
+    reals = np.array([[0, -1e-30, 1e-5, -2e-4, 1e-3, -1, 88, -89]], np.float32)
+    for source in (reals, np.repeat(reals, 32, axis=0).reshape(1, 32, 8)):
+        bundle.add(name, bundle.input(source))
+    x = bundle.input(bundle.floats(1, 3, 6, 7))
+    weight = bundle.parameter(bundle.floats(16, 3, 1, 1))
+    bundle.add(name, bundle.hidden("Convolution", x, weight, kernel=(1, 1), num_filter=16, no_bias=True))
+    bundle.check(tolerance=1e-5)
+
+
+@pytest.mark.parametrize(
+    "rounding", ["half_even", "half_odd", "floor", "away_from_zero", "half_away_from_zero", "half_toward_zero"]
+)
+@pytest.mark.parametrize("first", [False, True])
+def test_quantizers_are_computed_with_functions(rounding: str, first: bool) -> None:
+    """Their expressions may have the input in many places, in which variables are bound."""
+    bundle = Bundle()
+    x, weight = bundle.input(bundle.floats(1, 3, 6, 7)), bundle.parameter(bundle.floats(16, 3, 3, 3))
+    scale, zero = bundle.parameter(np.array(0.37, np.float32)), bundle.parameter(np.array(7, np.uint8))
+    ends = [bundle.parameter(np.full((1, 1, 1, 1), end, np.float32)) for end in (-2, 2, -2, 2)]
+    attributes = {"a_min": 0, "a_max": 255, "dtype": "uint8", "rounding": rounding, "zero_point_first": first}
+
+    def region() -> Symbol:
+        product = bundle.hidden("Convolution", x, weight, kernel=(3, 3), num_filter=16, no_bias=True)
+        return bundle.hidden("elementwise_region", product, expression="elemwise_mul(x, erf(x))")
+
+    bundle.add("quantize", region(), scale, zero, **attributes)
+    bundle.add("FakeQuantize", region(), *ends, levels=256)
+    assert [len(each.symbols) for each in find_regions(bundle.graph())] == [3, 3]
+    expected = bundle.graph().evaluate(bundle.feeds)
+    found = TvmRunner().prepare(bundle.graph())(bundle.feeds)
+    for a, b, step in zip(found, expected, (1, 4 / 255), strict=True):
+        np.testing.assert_allclose(a.astype(float), b.astype(float), atol=1.01 * step)
+        assert np.mean(np.isclose(a, b)) > 0.98, "sums round differently beside a tie alone"
 
 
 def test_whole_numbers_are_exact() -> None:
