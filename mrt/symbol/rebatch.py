@@ -134,7 +134,8 @@ def check_batch(batch: object) -> None:
 
 
 BATCH_ELSEWHERE = (
-    "where it is another axis say which: model.batch_axes: {NAME: AXIS} (batch_axes= of load_model, or mrt.batch_first)"
+    "where it is another axis, or none, say which: model.batch_axes: {NAME: AXIS or null} (batch_axes= of load_model, "
+    "or mrt.batch_first)"
 )
 
 

@@ -148,6 +148,7 @@ FOLDED = [
     ("Trilu", [np.ones((3, 3), np.float32)], {"upper": 0}, 17),
     ("ScatterND", [np.arange(4), np.array([[1], [3]]), np.array([9, 8])], {}, 13),
     ("OneHot", [np.array([0, 2]), np.int64(3), np.array([0.0, 1.0], np.float32)], {}, 13),
+    ("OneHot", [np.array([[1], [2]]), np.array([3]), np.array([0.0, 1.0], np.float32)], {"axis": 1}, 13),
     ("Erf", [np.array([0.5, -2.0], np.float32)], {}, 13),
     ("MatMul", [np.ones((2, 3), np.float32), np.ones((3, 4), np.float32)], {}, 13),
     ("Pad", [np.arange(3), np.array([1, 2])], {}, 13),

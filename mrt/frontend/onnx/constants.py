@@ -146,8 +146,9 @@ def evaluate_node(node: onnx.NodeProto, inputs: Sequence[Array | None], opset: i
     """
     label = f"{node.name or node.output[0]} ({node.op_type})"
     feeds = {name: array for name, array in zip(node.input, inputs, strict=True) if array is not None}
-    if node.op_type == "Range":  # functions of ONNX itself, such as AffineGrid, give it tensors of one element
-        feeds = {name: array.reshape(()) if array.size == 1 else array for name, array in feeds.items()}
+    for place in _NUMBERS.get(node.op_type, ()):
+        if place < len(inputs) and (array := inputs[place]) is not None and array.size == 1:
+            feeds[node.input[place]] = array.reshape(())
     outputs = [name for name in node.output if name]
     graph = helper.make_graph(
         [node], "node", [_any_value(name) for name in feeds], [_any_value(name) for name in outputs]
@@ -169,6 +170,9 @@ def evaluate_node(node: onnx.NodeProto, inputs: Sequence[Array | None], opset: i
     return {name: widen(np.asarray(result)) for name, result in zip(outputs, results, strict=True)}
 
 
+_NUMBERS = {"Range": (0, 1, 2), "OneHot": (1,)}
+"""Inputs that the evaluator wants without axes. Functions of ONNX itself, such as AffineGrid, give Range tensors of one
+element, and the standard has the depth of OneHot as one, too."""
 _EVALUATED_AS_OF = {"DequantizeLinear": 21, "QuantizeLinear": 21}
 """Operators that the evaluator knows from an opset on, in which they are what they were before."""
 
