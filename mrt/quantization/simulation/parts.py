@@ -73,6 +73,17 @@ class Parts:
         """For each part what tells trials apart there. feeds: what a trial gives."""
         return tuple(_digest(feeds[name] for name in part.given) for part in self._parts)
 
+    def keys_beside(
+        self, feeds: Mapping[str, Array], other: Mapping[str, Array], keys: Sequence[bytes]
+    ) -> tuple[bytes, ...]:
+        """The same, of a trial that gives mostly the arrays that another one does. other, keys: of that one."""
+        return tuple(
+            key
+            if all(feeds[name] is other[name] for name in part.given)
+            else _digest(feeds[name] for name in part.given)
+            for part, key in zip(self._parts, keys, strict=True)
+        )
+
     def span(self, keys: Sequence[bytes], before: Sequence[bytes]) -> range:
         """The parts from the first to the last in which two trials differ; the first part alone if they do nowhere."""
         places = [place for place, (one, other) in enumerate(zip(keys, before, strict=True)) if one != other] or [0]

@@ -108,6 +108,7 @@ class Simulation:
         rounded = rounded_graph(self.plan, self._batch, weights, has_gates, others)
         self._others = rounded.others
         self.sites, self._corrected, self._gates = rounded.sites, rounded.corrected, rounded.gates
+        self._by_name = {site.name: site for site in self.sites}
         self.outputs = tuple(symbol.name for symbol in measured(graph))
         self._grids: dict[tuple[Plan, str, int | None], Array] = {}
         self._shifts: dict[tuple[str, int], tuple[Array | None, Array]] = {}
@@ -146,8 +147,10 @@ class Simulation:
         Trials are run up to the part of the network behind which they differ no more, and there compared. Those with
         the same part then run as one to the outputs; see `shared_errors`. since: rounds no tensor that a trial rounds.
         """
-        feeds, before = {n: self._feeds(trial) for n, trial in enumerate(trials)}, self._feeds(since)
-        spans = {n: self._parts.span(self._parts.keys(each), self._parts.keys(before)) for n, each in feeds.items()}
+        before = self._feeds(since)
+        feeds = {n: self._feeds_beside(trial, since, before) for n, trial in enumerate(trials)}
+        keys, parts = self._parts.keys(before), self._parts
+        spans = {n: parts.span(parts.keys_beside(each, before, keys), keys) for n, each in feeds.items()}
         local = self._run_nearby(trials, RunNearby(self._parts, feeds, spans, before))
         groups: dict[int, list[int]] = {}
         for number, span in spans.items():
@@ -179,8 +182,12 @@ class Simulation:
         self, trials: Mapping[int, Trial], places: Sequence[Sequence[int]], references: Mapping[int, Sequence[Array]]
     ) -> dict[tuple[int, int], Array]:
         """By trial and chunk the energies of signal and error, (2, outputs). places: of each trial its chunks."""
-        feeds = {number: self._feeds(trial) for number, trial in trials.items()}
-        run = _Run(self._parts, feeds, {number: self._parts.keys(each) for number, each in feeds.items()})
+        first = next(iter(trials.values()), Trial())
+        before = self._feeds(first)
+        feeds = {number: self._feeds_beside(trial, first, before) for number, trial in trials.items()}
+        known = self._parts.keys(before)
+        keys = {number: self._parts.keys_beside(each, before, known) for number, each in feeds.items()}
+        run = _Run(self._parts, feeds, keys)
         wanted = sorted({place for number in trials for place in places[number]})
         runs = -(-self._executor.width // max(len(wanted), 1))
         asked = [
@@ -236,6 +243,21 @@ class Simulation:
             symbol.name: self._shift(symbol, trial.corrections.get(name)) for name, symbol in self._corrected.items()
         }
         return feeds | self._gate_feeds(trial)
+
+    def _feeds_beside(self, trial: Trial, other: Trial, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The feeds of a trial, of those of another one where they differ in nothing but what they round."""
+        alike = trial.plan is other.plan and trial.corrections is other.corrections and trial.finer == other.finer
+        chosen = (trial.weights, trial.instead) == (other.weights, other.instead)
+        if trial.rounded is None or other.rounded is None or not (alike and chosen):
+            return self._feeds(trial)
+        changed = trial.rounded ^ other.rounded
+        return {
+            **feeds,
+            **{site.name: self._grid(site, trial, site.name in trial.rounded) for site in self._sites_of(changed)},
+        }
+
+    def _sites_of(self, names: Iterable[str]) -> list[Site]:
+        return [self._by_name[name] for name in names if name in self._by_name]
 
     def _shift(self, symbol: Symbol, given: Array | None) -> Array:
         """What is added for a correction; made once, since many trials have the same."""
