@@ -13,7 +13,7 @@ from tvm import te, tirx
 from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
-from mrt.backend.kernels.generic.winograd import BYTES, TAPS, WinogradForm, pack_taps, winograd_form, winograd_sums
+from mrt.backend.kernels.generic.winograd import WinogradForm, pack_taps, winograd_of, winograd_sums
 from mrt.backend.kernels.x86.depthwise import ColumnForm, column_dot, column_sums, pack_columns
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest
@@ -51,7 +51,7 @@ def _request(
         return None
     pad = (0, 0, *Window.of(symbol).before)
     made = LayoutRequest(1, before=pad, after=pad)
-    if by_pairs and winograd_of(symbol, weight, machine) is not None:
+    if by_pairs and _winograd_of(symbol, weight, machine) is not None:
         return made
     given = symbol.inputs[0].dtype, weight, symbol.dtype, machine
     dot = column_dot(*given) if is_depthwise(symbol) else choose_dot(*given, by_pairs)
@@ -72,12 +72,16 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
         moved = np.moveaxis(wide[:, 0], 0, -1)
         storage = Storage.with_inner(type_of(moved), moved.ndim - 1, data.length)
         return Packed(FixedForm(), (storage.lay(moved),), (storage,))
-    winograd = winograd_of(symbol, weight, surroundings.machine)
+    winograd = _winograd_of(symbol, weight, surroundings.machine)
     transformed = None if winograd is None else pack_taps(weight, winograd, data)
     if transformed is not None:
         return transformed
     pointwise = Window.of(symbol).is_pointwise
     return pack_dot(weight, data, symbol.dtype, surroundings, pointwise, groups, by_pairs=True)
+
+
+def _winograd_of(symbol: Symbol[Convolution], weight: Array, machine: Machine) -> WinogradForm | None:
+    return winograd_of(symbol.operator, symbol.inputs[0].type, weight, symbol.type, machine)
 
 
 def pack_sliced_weight(symbol: Symbol[SlicedConvolution], weight: Array, surroundings: Surroundings) -> Packed | None:
@@ -162,16 +166,6 @@ def winograd_convolution(symbol: Symbol[Convolution], data: View, weight: Operan
     shape = symbol.shape[0], *symbol.shape[2:]
     sums = winograd_sums(data, weight, shape, Window.of(symbol).bordered, bias)
     return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
-
-
-def winograd_of(symbol: Symbol[Convolution], weight: Array, machine: Machine) -> WinogradForm | None:
-    """How Winograd's algorithm forms the sums of a convolution; None where it does not serve."""
-    window = Window.of(symbol)
-    fits = window.kernel == (TAPS, TAPS) and {*window.stride, *window.dilate, symbol.operator.num_group} == {1}
-    data = symbol.inputs[0]
-    if not fits or weight.dtype != np.int8 or data.dtype not in BYTES or symbol.dtype != "int32":
-        return None
-    return winograd_form(weight, data.dtype, symbol.shape, machine)
 
 
 def depthwise_convolution(symbol: Symbol[Convolution], data: View, weight: Operand) -> View:

@@ -55,7 +55,7 @@ def pad(symbol: Symbol[Pad], data: View) -> View:
         places = [i - n if n else i for i, n in zip(at, before, strict=True)]
         changed = [axis for axis, n in enumerate(symbol.shape) if n != lengths[axis] or before[axis]]
         if operator.mode == "constant":
-            if changed == [1] and data.inner == 1 and not before[1]:
+            if changed == [1] and not before[1] and data.storage is not None and data.inner == 1:
                 return _longer(symbol, data, at)
             # Each axis stays apart in what is asked, so that schedules see where it ends (see `elementwise`).
             apart = [(opaque(at[axis]) - before[axis], lengths[axis]) for axis in changed]

@@ -7,6 +7,7 @@ from math import ceil
 
 import numpy as np
 
+from mrt.backend.kernels.generic.winograd import winograd_of
 from mrt.backend.machine import Machine
 from mrt.backend.operators.join_phases import JoinPhases
 from mrt.backend.operators.sliced_convolution import SlicedConvolution
@@ -46,6 +47,8 @@ class PositionsAsChannels(Rewrite):
         found = _cheapest(operator, symbol.shape[2:], self.facts.machine)
         if found is None:
             return None
+        if winograd_of(operator, symbol.inputs[0].type, values[0], symbol.type, self.facts.machine) is not None:
+            return "Winograd's algorithm forms fewer products"
         axis, count = found
         weight = _repeated(operator, values[0], axis, count)
         pad, begin = _border(operator, symbol.inputs[0].shape[2 + axis], symbol.shape[2 + axis], axis, count)

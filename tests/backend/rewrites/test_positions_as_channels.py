@@ -98,6 +98,16 @@ def test_others_are_left_alone(outputs: int, inputs: int, kernel: tuple[int, int
     assert WIDE.run(before).graph is before
 
 
+def test_winograds_algorithm_comes_first() -> None:
+    """Where it serves, it leaves a quarter of the products."""
+    random = np.random.default_rng(0)
+    weight = random.integers(-3, 4, (3, 64, 3, 3)).astype(np.int8)
+    before = convolution(np.zeros((1, 64, 96, 96), np.uint8), weight, pad=(1, 1))
+    result = PositionsAsChannels(Facts(Machine.of({"mcpu": "x86-64-v3"}))).run(before)
+    assert result.graph is before
+    assert [refusal.reason for refusal in result.refusals] == ["Winograd's algorithm forms fewer products"]
+
+
 def test_no_machine_has_no_lanes() -> None:
     before = convolution(np.zeros((1, 8, 9, 9), np.int8), np.ones((1, 8, 3, 3), np.int8))
     assert PositionsAsChannels().run(before).graph is before

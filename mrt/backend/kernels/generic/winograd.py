@@ -32,8 +32,9 @@ from mrt.backend.schedule.loops import LINE, LOAD, SECOND_BYTES, divisors
 from mrt.backend.te.operands import Operand, Packed
 from mrt.backend.te.stages import stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
-from mrt.symbol import Array
+from mrt.symbol import Array, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.types import type_of
 
 TILE, TAPS = 4, 3
@@ -111,6 +112,18 @@ class WinogradForm(DotForm):
     """How the transformed taps lie in memory, and how tiles are walked."""
 
     tiling: WinogradTiling = field(kw_only=True)
+
+
+def winograd_of(
+    operator: Convolution, data: TensorType, weight: Array, made: TensorType, machine: Machine
+) -> WinogradForm | None:
+    """How Winograd's algorithm forms the sums of a convolution; None where it does not serve. data, made: what the
+    convolution reads and gives."""
+    stride, dilate, _ = operator.window(len(operator.kernel))
+    fits = operator.kernel == (TAPS, TAPS) and {*stride, *dilate, operator.num_group} == {1}
+    if not fits or weight.dtype != np.int8 or data.dtype not in BYTES or made.dtype != "int32":
+        return None
+    return winograd_form(weight, data.dtype, made.shape, machine)
 
 
 def winograd_form(weight: Array, data: str, shape: Sequence[int], machine: Machine) -> WinogradForm | None:
