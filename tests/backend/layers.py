@@ -10,7 +10,8 @@ from compiled import Bundle
 
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.machine import Machine
-from mrt.symbol import Graph, Symbol
+from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
+from mrt.symbol.operators.convolution import Convolution
 
 TARGETS: dict[str, dict[str, Any]] = {
     cpu: {"kind": "llvm", "mcpu": cpu}
@@ -121,6 +122,16 @@ class Layers(Bundle):
 
     def finish(self, data: Symbol) -> None:
         self.add("relu", data)
+
+
+def convolution(data: np.ndarray, weight: np.ndarray, bias: bool = False, **attributes: Any) -> Graph:
+    """The graph of one convolution "y" of an input "x" like `data` by a constant weight."""
+    builder = GraphBuilder()
+    given = [builder.input("x", TensorType(data.shape, data.dtype.name)), builder.parameter("w", weight)]
+    if bias:
+        given.append(builder.parameter("b", np.arange(len(weight), dtype=np.int32) * 1000))
+    layer = Convolution(kernel=weight.shape[2:], num_filter=len(weight), no_bias=not bias, **attributes)
+    return builder.graph([builder.apply(layer, given, "y")])
 
 
 def softmax_of(layers: Layers, data: Symbol) -> Symbol:

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compiled import op
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from layers import Layers
+from layers import Layers, convolution
 
 from mrt.backend.machine import Machine
 from mrt.backend.operators.join_phases import JoinPhases
@@ -17,19 +16,10 @@ from mrt.backend.rewrites.known_bounds import known_bounds
 from mrt.backend.rewrites.positions_as_channels import PositionsAsChannels
 from mrt.backend.rewrites.rewrite import Facts
 from mrt.errors import GraphError
-from mrt.symbol import Graph, GraphBuilder, Runner, TensorType
+from mrt.symbol import Runner
 
 WIDE = PositionsAsChannels(Facts(Machine.of({"mcpu": "cascadelake"})))
 """16 lanes of 32 bits."""
-
-
-def convolution(data: np.ndarray, weight: np.ndarray, bias: bool = False, **attributes: Any) -> Graph:
-    builder = GraphBuilder()
-    given = [builder.input("x", TensorType(data.shape, data.dtype.name)), builder.parameter("w", weight)]
-    if bias:
-        given.append(builder.parameter("b", np.arange(len(weight), dtype=np.int32) * 1000))
-    layer = op("Convolution", kernel=weight.shape[2:], num_filter=len(weight), no_bias=not bias, **attributes)
-    return builder.graph([builder.apply(layer, given, "y")])
 
 
 @st.composite

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from layers import Layers
+from layers import Layers, convolution
 
 from mrt.backend.machine import Machine
 from mrt.backend.operators.neighbours import Neighbours
@@ -16,20 +16,11 @@ from mrt.backend.rewrites.known_bounds import known_bounds
 from mrt.backend.rewrites.rewrite import Facts
 from mrt.backend.rewrites.taps_as_channels import TapsAsChannels
 from mrt.errors import GraphError
-from mrt.symbol import Graph, GraphBuilder, Runner, TensorType
+from mrt.symbol import Graph, Runner
 from mrt.symbol.operators.convolution import Convolution
 
 PASS = TapsAsChannels(Facts(Machine.of({"mcpu": "cascadelake"})))
 """Dots of four bytes, or of two int16."""
-
-
-def convolution(data: np.ndarray, weight: np.ndarray, bias: bool = False, **attributes: Any) -> Graph:
-    builder = GraphBuilder()
-    given = [builder.input("x", TensorType(data.shape, data.dtype.name)), builder.parameter("w", weight)]
-    if bias:
-        given.append(builder.parameter("b", np.arange(len(weight), dtype=np.int32) * 1000))
-    layer = Convolution(kernel=weight.shape[2:], num_filter=len(weight), no_bias=not bias, **attributes)
-    return builder.graph([builder.apply(layer, given, "y")])
 
 
 @st.composite
