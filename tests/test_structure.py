@@ -141,6 +141,7 @@ RECORDS = {
         mrt/frontend/shared/quantized.py mrt/frontend/tvm/bias.py
         mrt/frontend/tflite/dilation.py
         mrt/backend/rewrites/assigned_values.py mrt/backend/rewrites/data_in_bytes.py
+        mrt/backend/rewrites/batch_norm_as_scale.py
         mrt/backend/rewrites/bias_into_sum.py mrt/backend/rewrites/clip_before_scaling.py
         mrt/backend/rewrites/clip_limits_as_parameters.py mrt/backend/rewrites/interleave_channels.py
         mrt/backend/rewrites/known_bounds.py mrt/backend/rewrites/merge_row_slices.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mrt.backend.machine import Machine
 from mrt.backend.rewrites.assigned_values import AssignedValues
+from mrt.backend.rewrites.batch_norm_as_scale import BatchNormAsScale
 from mrt.backend.rewrites.bias_into_sum import BiasIntoSum
 from mrt.backend.rewrites.clip_before_scaling import ClipBeforeScaling
 from mrt.backend.rewrites.clip_limits_as_parameters import ClipLimitsAsParameters
@@ -33,6 +34,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     AssignedValues,
     ConstantOperators,
     ProvenConstants,
+    BatchNormAsScale,
     MergeRowSlices,
     MergeSlices,
     InterleaveChannels,
