@@ -73,8 +73,9 @@ class Store:
                 Path(temporary, MADE).write_text(json.dumps(child.reply(self._limit)))
             os.replace(temporary, folder)
         except ChildError as error:
-            self._failed[folder] = error
-            raise
+            # Others' errors name files; where the store lies says nothing to a reader of what is reported.
+            said = self._failed[folder] = ChildError(str(error).replace(f"{self._folder}{os.sep}", ""))
+            raise said from None
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return folder

@@ -10,6 +10,7 @@ from compiled import Bundle
 
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.machine import Machine
+from mrt.backend.rewrites.known_bounds import known_bounds
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.convolution import Convolution
 
@@ -132,6 +133,18 @@ def convolution(data: np.ndarray, weight: np.ndarray, bias: bool = False, **attr
         given.append(builder.parameter("b", np.arange(len(weight), dtype=np.int32) * 1000))
     layer = Convolution(kernel=weight.shape[2:], num_filter=len(weight), no_bias=not bias, **attributes)
     return builder.graph([builder.apply(layer, given, "y")])
+
+
+def assert_same_within_bounds(before: Graph, after: Graph, x: np.ndarray) -> None:
+    """A rewritten graph gives the same outputs for its input "x", and every operator what its known bounds say."""
+    for found, expected in zip(after.evaluate({"x": x}), before.evaluate({"x": x}), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    known = known_bounds(after, {})
+    every = Graph(after.inputs, after.operators, after.parameters).evaluate({"x": x})
+    for symbol, value in zip(after.operators, every, strict=True):
+        bounds = known[symbol.name]
+        assert bounds.min <= value.min() and value.max() <= bounds.max, symbol
+        assert bounds.shape == value.shape, symbol
 
 
 def softmax_of(layers: Layers, data: Symbol) -> Symbol:

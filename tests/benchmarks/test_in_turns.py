@@ -82,7 +82,7 @@ def made_by_hand(log: list[Any], asked: dict[str, Any], environment: object) -> 
             log.append(asked)
             Path(asked["folder"], "file").write_text("half")
             if asked["arguments"].get("name") == "wrong":
-                raise ChildError("no such network")
+                raise ChildError(f"{asked['folder']}/file: no such network")
             return {"seconds": 1.5}
 
     yield Child()
@@ -128,7 +128,7 @@ def test_other_packages_or_sources_make_other_files(
 def test_what_cannot_be_made_is_not_tried_again_and_leaves_nothing(tmp_path: Path, log: list[Any]) -> None:
     store = in_turns.Store(tmp_path)
     for _ in range(2):
-        with pytest.raises(ChildError, match="no such network"):
+        with pytest.raises(ChildError, match=r"^\.network\.\w+/file: no such network$"):
             store.get("network", name="wrong", spread=1.0)
     assert len(log) == 1 and list(tmp_path.iterdir()) == []
 
