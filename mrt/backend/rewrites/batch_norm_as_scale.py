@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.backend.rewrites.rewrite import Rewrite, constant_operands
 from mrt.symbol import Graph, GraphBuilder, Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.normalization import BatchNorm
@@ -26,13 +26,15 @@ class BatchNormAsScale(Rewrite):
         operator = symbol.operator
         if not isinstance(operator, BatchNorm):
             return None
-        values = [value for source in symbol.inputs[1:] if (value := graph.value(source)) is not None]
-        if len(values) < len(symbol.inputs) - 1:
+        values = constant_operands(graph, symbol)
+        if values is None:
             return "its mean, variance, gamma or beta is computed"
         shape = [1] * symbol.type.rank
         shape[operator.axis % len(shape)] = -1
         with np.errstate(all="ignore"):
             factors = [each.reshape(shape).astype(symbol.dtype) for each in operator.factors(*values)]
+        if not all(np.isfinite(each).all() for each in factors):
+            return "its variance is negative, or is 0 without an eps, or its factors overflow"
         scale, offset = (
             builder.parameter(f"{symbol.name}_{name}", value, symbol.origin)
             for name, value in zip(("scale", "offset"), factors, strict=True)

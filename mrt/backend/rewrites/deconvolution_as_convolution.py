@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from mrt.backend.operators.join_phases import JoinPhases
-from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.backend.rewrites.rewrite import Rewrite, constant_operands
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
@@ -31,8 +31,8 @@ class DeconvolutionAsConvolution(Rewrite):
     ) -> Symbol | str | None:
         if not isinstance(symbol.operator, Deconvolution):
             return None
-        values = [value for source in symbol.inputs[1:] if (value := graph.value(source)) is not None]
-        if len(values) < len(symbol.inputs) - 1:
+        values = constant_operands(graph, symbol)
+        if values is None:
             return "its weight or bias is computed"
         operator, data = symbol.operator, inputs[0]
         stride, _ = operator.window(len(operator.kernel))

@@ -11,7 +11,7 @@ from mrt.backend.kernels.generic.winograd import winograd_of
 from mrt.backend.machine import Machine
 from mrt.backend.operators.join_phases import JoinPhases
 from mrt.backend.operators.sliced_convolution import SlicedConvolution
-from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.backend.rewrites.rewrite import Rewrite, constant_operands
 from mrt.symbol import Array, Graph, GraphBuilder, Symbol
 from mrt.symbol.operators.convolution import Convolution
 
@@ -41,8 +41,8 @@ class PositionsAsChannels(Rewrite):
             return None
         if self.facts.machine is None:
             return None
-        values = [value for source in symbol.inputs[1:] if (value := graph.value(source)) is not None]
-        if operator.num_group > 1 or len(values) < len(symbol.inputs) - 1:
+        values = constant_operands(graph, symbol)
+        if operator.num_group > 1 or values is None:
             return None
         found = _cheapest(operator, symbol.shape[2:], self.facts.machine)
         if found is None:

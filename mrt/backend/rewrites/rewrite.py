@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from mrt.backend.machine import Machine
 from mrt.backend.operators.clip_to import ClipTo
 from mrt.backend.rewrites.known_bounds import NOTHING, Bounds, known_bounds
-from mrt.symbol import Graph, RewritePass
+from mrt.symbol import Array, Graph, RewritePass, Symbol
 from mrt.symbol.passes import PassResult, without_operators
 
 LIMITS_ARE_ATTRIBUTES = without_operators("limits of clips are attributes", ClipTo)
@@ -43,6 +43,12 @@ class Facts:
         """Notes that `graph` was made from `source`, whose names stand for the same values in both."""
         if graph is not source:
             self._made_from[graph] = source
+
+
+def constant_operands(graph: Graph, symbol: Symbol) -> list[Array] | None:
+    """The values of all inputs of a symbol behind the first; None where one is computed."""
+    values = [value for source in symbol.inputs[1:] if (value := graph.value(source)) is not None]
+    return values if len(values) == len(symbol.inputs) - 1 else None
 
 
 @dataclass(frozen=True)

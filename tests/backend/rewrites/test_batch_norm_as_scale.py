@@ -11,12 +11,12 @@ from mrt.backend.rewrites.batch_norm_as_scale import BatchNormAsScale
 from mrt.symbol import Graph, GraphBuilder, Runner, TensorType
 
 
-def normalized(axis: int, fix_gamma: bool, computed: bool = False) -> Graph:
+def normalized(axis: int, fix_gamma: bool, computed: bool = False, least: float = 0.0) -> Graph:
     random, builder = np.random.default_rng(0), GraphBuilder()
     x = builder.input("x", TensorType((2, 5, 7), "float32"))
     channels = x.shape[axis]
     gamma, beta, mean = (builder.parameter("p", random.normal(size=channels).astype(np.float32)) for _ in range(3))
-    variance = builder.parameter("v", random.uniform(0, 2, channels).astype(np.float32))
+    variance = builder.parameter("v", random.uniform(least, least + 2, channels).astype(np.float32))
     if computed:
         variance = builder.apply(op("abs"), [builder.input("v_in", TensorType((channels,), "float32"))])
     layer = op("BatchNorm", axis=axis, fix_gamma=fix_gamma, eps=1e-3)
@@ -39,6 +39,13 @@ def test_one_whose_variance_is_computed_is_left_alone() -> None:
     assert result.graph is before
     (refusal,) = result.refusals
     assert (refusal.symbol, refusal.reason) == ("y", "its mean, variance, gamma or beta is computed")
+
+
+def test_one_of_a_negative_variance_is_left_alone() -> None:
+    before = normalized(1, False, least=-3.0)
+    result = BatchNormAsScale().run(before)
+    assert result.graph is before
+    assert "its variance is negative" in result.refusals[0].reason
 
 
 def test_it_is_computed_with_a_convolution(runner: Runner) -> None:
