@@ -9,6 +9,11 @@ import numpy as np
 
 from mrt.backend.computes.elementwise import sum_of
 from mrt.backend.computes.integer import pack_shift, right_shift
+from mrt.backend.kernels.x86.avx2.requantize_int16 import (
+    factors_of_shifts,
+    requantize_by_products,
+    shifts_by_products,
+)
 from mrt.backend.kernels.x86.avx512.multiply_high import INT16_BITS, has_int16_vectors
 from mrt.backend.kernels.x86.avx512.multiply_high import multiply_high as high_half
 from mrt.backend.kernels.x86.avx512.requantize_int16 import multiply_high_int16, requantize_int16
@@ -62,10 +67,13 @@ def pack_scale(symbol: Symbol[RequantizeInt16], factor: Array, surroundings: Sur
 
 
 def pack_rest_of_shift(symbol: Symbol, shift: Array, surroundings: Surroundings) -> Packed:
-    """What is left to shift an upper word by, and the halves that are added to it before."""
+    """What is left to shift an upper word by, and the halves that are added to it before. The form says whether it is
+    multiplied instead, by the powers that take the places of the shifts."""
     left = shift.astype(np.int16) - np.int16(INT16_BITS)
-    packed = [laid_operand(symbol, 2, x, surroundings.walk.inner) for x in (left, half_of(left).astype(np.int16))]
-    return _joined("rest", packed)
+    by_products = shifts_by_products(surroundings.machine)
+    arrays = (factors_of_shifts(left) if by_products else left), half_of(left).astype(np.int16)
+    packed = [laid_operand(symbol, 2, x, surroundings.walk.inner) for x in arrays]
+    return _joined(by_products, packed)
 
 
 def _joined(form: Any, packed: Sequence[Packed]) -> Packed:
@@ -80,8 +88,12 @@ def requantize(symbol: Symbol[RequantizeInt16], data: Tensor, factor: Operand, r
     multiplied = "uint16" if symbol.operator.clips_data else "int32"
 
     def element(x: Expression, left: Expression, half: Expression, *factors: Expression) -> Expression:
-        half, left = half.astype("uint16"), left.astype("uint16")
+        x, half, left = x.astype("int32"), half.astype("uint16"), left.astype("uint16")
         given = [each.astype(multiplied) for each in factors]
-        return requantize_int16(x.astype("int32"), given, half, left, factor.form).astype(symbol.dtype)
+        if rest.form and symbol.operator.clips_data:
+            made = requantize_by_products(x, half, left, *given)
+        else:
+            made = requantize_int16(x, given, half, left, factor.form)
+        return made.astype(symbol.dtype)
 
     return elementwise(symbol, data, *rest.views, *factor.views, body=element, non_negative=True)

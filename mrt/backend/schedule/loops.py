@@ -22,6 +22,10 @@ WINDOW, EPILOGUE = 320, 10
 products of the next tile as far as both tiles are among what it works on: short sums take small tiles."""
 WORKING = 4
 """Registers that are left to elements and weights beside the accumulators."""
+FEW_REGISTERS, DATA_LINE, SINGLE = 16, 5.0, 1.5
+"""So few that tiles are small and read data often; cycles that a line of data costs there beside the multiply-adds, if
+it comes from beyond the first cache, and a sum that is not one of a pair of blocks, whose results fill a vector: as
+measured on Zen 5 held to AVX2. With more registers neither counts."""
 FEW_DOTS = 4
 """Steps of a sum up to which registers hold all its weights, too, for many positions."""
 REST = 1.05
@@ -89,6 +93,10 @@ def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) ->
         return (machine.registers - WORKING * (blocks == 1)) // (copies * blocks)
     if steps <= FEW_DOTS:
         return (machine.registers - WORKING - blocks * steps) // blocks
+    if machine.registers <= FEW_REGISTERS:
+        # Elements or weights stay, what there are less of; the others come one by one, and a product is formed.
+        tiles = range(machine.registers, 0, -1)
+        return next((tile for tile in tiles if tile * blocks + min(tile, blocks) + 2 <= machine.registers), 0)
     # The weights of one block take one register, those of two mostly two.
     return (machine.registers - WORKING + (blocks == 1)) // blocks
 
@@ -113,6 +121,7 @@ def register_tile(
     line: int | None = None,
     may_rest: bool = False,
     rows: int = 0,
+    lines: float = 0.0,
 ) -> tuple[int, int]:
     """(positions, blocks) of a register tile, by the cycles that it takes for each of its sums of so many `steps`.
 
@@ -121,6 +130,7 @@ def register_tile(
     accumulators. line: positions of a line, where lines do not follow each other; tiles are some lines then, or a part
     of one. may_rest: whether the last tile may be shorter than the others. rows: how many there are, where tiles may be
     jammed (see `VectorTiling`): a pair of whole rows, or neighbours in a row, whose last tile may be shorter; else 0.
+    lines: of data that a position reads for a dot from beyond the first cache.
     """
     best, least = (1, multiple), float("inf")
     # With copies, the sums of one block are so few that each dot loads an element.
@@ -131,8 +141,10 @@ def register_tile(
             count, rest = divmod(walked, tile)
             if not count or (rest and not (may_rest or rows)) or (line and line % tile and tile % line):
                 continue
-            row = count * _step_cycles(tile, held, steps, machine)
-            row += _step_cycles(rest, held, steps, machine) if rest else 0
+            if rows and positions % tile and held > tile:
+                continue  # Of jammed tiles each position's element is multiplied by all weights before the next one's.
+            row = count * _step_cycles(tile, held, steps, machine, lines)
+            row += _step_cycles(rest, held, steps, machine, lines) if rest else 0
             is_half = positions % 2 == 1 and 2 * rest == tile
             cost = row / (walked * held) * (REST if rest and not (may_rest or is_half) else 1)
             # Of tiles that cost the same the one of most positions.
@@ -141,9 +153,11 @@ def register_tile(
     return best
 
 
-def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine) -> float:
+def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine, lines: float) -> float:
     """Cycles of each step of a register tile, with its share of what the tile takes besides."""
-    late = LINE * blocks if leave_first_cache(blocks, steps, machine) else 0
+    late = LINE * blocks if leave_first_cache(blocks, steps, machine) else 0.0
+    if machine.registers <= FEW_REGISTERS:
+        late += tile * (DATA_LINE * lines + SINGLE * (blocks % 2) * blocks / steps)
     held = min(blocks, machine.registers - tile * blocks - 1)
     loads = tile + held + (blocks - held) * tile
     step = max(tile * blocks / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + late + LOOP

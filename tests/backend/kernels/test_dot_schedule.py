@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.loops import EPILOGUE, WINDOW, WORKING, register_tile
+from mrt.backend.schedule.loops import EPILOGUE, FEW_DOTS, FEW_REGISTERS, WINDOW, WORKING, register_tile
 from mrt.backend.schedule.tilings import Scheduled, VectorTiling, by_rule, schedule_by_rule
 from mrt.symbol import Graph, Symbol
 
@@ -45,8 +46,8 @@ def convolution(
     return bundle.graph(), bundle.feeds
 
 
-def assembly(graph: Graph) -> str:
-    machine = Machine.of(VNNI)
+def assembly(graph: Graph, target: Mapping[str, Any] = VNNI) -> str:
+    machine = Machine.of(target)
     module_builder = ModuleBuilder(machine)
     module_builder.add(graph, "main")
     return str(compile_executable(module_builder.module(), machine).kernels[0].inspect_source("asm"))
@@ -77,6 +78,17 @@ def test_accumulators_fill_the_registers_and_stay_in_them(dtype: str, multiply_a
     assert len(sums) == 28, sums
     assert not [line for line in lines if "(%rsp" in line or "(%rbp" in line]
     assert "Workspace" not in code
+
+
+@pytest.mark.parametrize(
+    ("size", "filters", "channels"), [(14, 576, 96), (56, 96, 32), (7, 320, 960), (7, 960, 160), (14, 256, 64)]
+)
+def test_sixteen_registers_hold_sums_factors_and_a_product(size: int, filters: int, channels: int) -> None:
+    """Tiles of two positions and six blocks, of more positions than blocks, and jammed ones."""
+    code = assembly(convolution("uint8", filters, 1, size, channels)[0], {"mcpu": "x86-64-v3", "threads": 1})
+    loops = [part for part in re.split(r"\n\.L\w+:", code) if "vpmaddwd" in part]
+    dots = [part[: part.rindex("vpmaddwd")] for part in loops]
+    assert loops and not [part for part in dots if re.search(r"vmovdqu\s+%ymm\d+, \d*\(%rsp\)", part)]
 
 
 @pytest.mark.parametrize(("positions", "blocks", "tile"), [(8, 4, (8, 2)), (14, 8, (7, 2)), (32, 1, (8, 1))])
@@ -222,6 +234,8 @@ def test_a_tile_fits_the_registers(
     assert together % parts == 0
     assert tile * together < machine.registers
     assert copies * tile * together <= machine.registers
+    if machine.registers == FEW_REGISTERS and copies == 1 and steps > FEW_DOTS:
+        assert tile * together + min(tile, together) + 2 <= machine.registers
 
 
 @pytest.mark.parametrize(("steps", "is_short"), [(4, True), (9, True), (144, False)])

@@ -13,6 +13,7 @@ from layers import TARGETS, Layers, runnable
 
 import mrt
 from mrt.backend import TvmRunner
+from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
 from mrt.backend.kernels.generic import winograd
 from mrt.backend.kernels.generic.winograd import (
@@ -27,6 +28,7 @@ from mrt.backend.kernels.generic.winograd import (
     winograd_form,
 )
 from mrt.backend.kernels.generic.winograd_transforms import data_lines, result_lines
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.tir.expressions import constant
 from mrt.symbol import Array, GraphBuilder, Runner, TensorType, find_operator
@@ -112,6 +114,17 @@ def test_where_it_is_used() -> None:
     # Of a line of 31 tiles registers hold one at a time.
     assert used("cascadelake", 64, 120, 64) and not used("cascadelake", 64, 124, 64)
     assert not used("x86-64-v3", 16, 2, 16)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "cascadelake"])
+def test_weights_are_fetched_line_by_line(cpu: str) -> None:
+    """Also where a step multiplies half a line of them."""
+    layers, machine = Layers(), Machine.of({**TARGETS[cpu], "threads": 1})
+    layers.finish(layers.convolution(layers.input(layers.integers((1, 64, 28, 28), "uint8")), 64, (3, 3), pad=(1, 1)))
+    builder = ModuleBuilder(machine)
+    builder.add(layers.graph(), "main")
+    assert "prefetcht0" in compile_executable(builder.module(), machine).kernels[0].inspect_source("asm")
 
 
 @pytest.mark.usefixtures("always")

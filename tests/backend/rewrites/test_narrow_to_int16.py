@@ -275,6 +275,23 @@ def test_sums_of_convolutions_are_requantized_in_int16(cpu: str) -> None:
 
 
 @pytest.mark.parametrize("cpu", runnable())
+@pytest.mark.parametrize("count", [8, 16, 24, 64])
+def test_every_shift_of_a_requantization(cpu: str, count: int) -> None:
+    """17 to 31, each of another channel, of sums from far below 0 to the last that 16 bits hold."""
+    bundle, at = Bundle(), (1, count, 1, 1)
+    ends = np.array([-(2**16), -1, 0, 1, 2**15, 2**16 - 2, 2**16 - 1], np.int32)
+    data = bundle.random.choice(ends, (1, count, 7, 8)).astype(np.int32)
+    given = bundle.hidden("clip", bundle.input(data), a_min=-(2**16), a_max=2**16 - 1)
+    shift = (np.arange(count) % 15 + 17).astype(np.int8).reshape(at)
+    factor = np.minimum(2**15 - 1, 2 ** (shift.astype(np.int32) - 16)).astype(np.int16) - np.int16(1)
+    scaled = bundle.hidden("broadcast_mul", given, bundle.parameter(factor))
+    shifted = bundle.hidden("right_shift", scaled, bundle.parameter(shift))
+    clipped = bundle.hidden("clip", shifted, a_min=0, a_max=2**15 - 1)
+    bundle.add("Cast", clipped, dtype="uint8" if count <= 16 else "int16")
+    bundle.check(runner=TvmRunner({"kind": "llvm", "mcpu": cpu}))
+
+
+@pytest.mark.parametrize("cpu", runnable())
 def test_sums_of_every_place_are_narrowed_together(cpu: str) -> None:
     """Vectors of sums by four, by less at the end of a tile, at two lines at once, and with limits of either sign."""
     bundle = Bundle()

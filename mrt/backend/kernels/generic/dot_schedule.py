@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrt.backend.kernels.generic.overlap_pairs import PAIR
-from mrt.backend.kernels.generic.prefetch import Prefetches
+from mrt.backend.kernels.generic.prefetch import LINE_BYTES, Prefetches
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import looks_up, operations
@@ -77,6 +77,17 @@ class _Extents:
     def is_plain(self) -> bool:
         """Whether elements are multiplied and added one by one, and nothing else is done."""
         return self.alone and not self.by_instruction
+
+    @property
+    def data(self) -> int:
+        """Elements of the data, those that several taps read counted once."""
+        return self.count * self.length * self.depth // self.taps
+
+    @property
+    def lines_of_dot(self) -> float:
+        """Lines of data that a position reads for a dot from beyond the first cache."""
+        is_far = self.data * self.element > FIRST_BYTES
+        return self.depth / self.dots * self.element / (LINE_BYTES * self.taps) if is_far else 0.0
 
     @property
     def may_jam(self) -> bool:
@@ -203,7 +214,7 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     # Where the last tile is shorter, an outer loop has it made apart; an inner one would ask at each step.
     tiles = 1 if length % tile else in_row if several_rows else _near_tiles(in_row, tile * depth * extents.element)
     weights, data = extents.blocks * extents.lanes * depth, count * length * depth
-    again = walk_cost(data, extents.blocks // held, data // extents.taps * extents.element)
+    again = walk_cost(data, extents.blocks // held, extents.data * extents.element)
     by_blocks = walk_cost(weights, count * in_row // tiles, weights * extents.element) > again
     plain = VectorTiling(tile, held // extents.parts, tiles, by_blocks)
     if not extents.may_jam:
@@ -231,6 +242,7 @@ def _registers(extents: _Extents, machine: Machine, may_rest: bool, rows: int = 
         extents.line,
         may_rest,
         rows,
+        extents.lines_of_dot,
     )
 
 
@@ -292,6 +304,12 @@ def _scheduled_sums(plan: Any, sums: Any, around: Sequence[Any], extents: _Exten
     inside = list(plan.get_loops(sums))[len(around) :]
     at, steps = inside[:-reduced], inside[-reduced:]
     *spatial, lane = at
+    *positions, block = spatial
+    if extent(plan, block) > product(plan, positions):
+        spatial = [
+            block,
+            *positions,
+        ]  # LLVM holds elements in registers then, and else weights: what there are less of.
     if extents.by_instruction:
         *steps, within = steps
         plan.reorder(*steps, *spatial, lane, within)

@@ -106,14 +106,15 @@ def _prefetching_stream(loop: Any) -> Any:
     before = substitute([each.min for each in read.region[:-axes]], [each.var for each in block.iter_vars], at)
     element, first = read.source.dtype.itemsize, [constant(0, "int32")] * (axes - 1)
     size = math.prod(int(length) for length in read.source.shape[-axes:]) * element
-    fetches = [
-        _prefetch(
-            tirx.BufferLoad(read.source, [*before, *first, constant((ahead + line) // element, "int32")]),
-            READ,
-            FIRST_CACHE,
-        )
-        for line in range(0, size - size % LINE_BYTES, LINE_BYTES)
-    ]
+
+    def fetched(line: int) -> Any:
+        place = constant((ahead + line) // element, "int32")
+        return _prefetch(tirx.BufferLoad(read.source, [*before, *first, place]), READ, FIRST_CACHE)
+
+    fetches = [fetched(line) for line in range(0, size - size % LINE_BYTES, LINE_BYTES)]
+    if size < LINE_BYTES:
+        turns = constant(LINE_BYTES // size, "int32")
+        fetches = [tirx.IfThenElse(tirx.floormod(loop.loop_var, turns).equal(0), fetched(0), None)]
     return loop_around(loop, sequence([*fetches, loop.body]), marks={})
 
 

@@ -97,18 +97,24 @@ def _high_halves(x: Expression, lower: Expression, upper: Expression) -> Express
 
 
 def _by_arithmetic(x: Expression, half: Expression, left: Expression, *factors: Expression) -> Expression:
-    kind, _, lanes = dtype_of(x).partition("x")
-    narrow = dtype_of(x).replace("int32", "uint16")
-
-    def number(value: int) -> Expression:
-        return tirx.Broadcast(constant(value, kind), int(lanes)) if lanes else constant(value, kind)
-
-    def clipped(value: Expression) -> Expression:
-        return tirx.min(tirx.max(value, number(0)), number(UINT16_MAX))
-
     if len(factors) == 1:
-        return (multiply_high(clipped(x).astype(narrow), factors[0], False) + half) >> left
-    return ((clipped(_high_half(x, *factors)) + half.astype(dtype_of(x))) >> left.astype(dtype_of(x))).astype(narrow)
+        return (multiply_high(clipped_to_uint16(x), factors[0], False) + half) >> left
+    narrow = dtype_of(x).replace("int32", "uint16")
+    clipped = _clipped(_high_half(x, *factors))
+    return ((clipped + half.astype(dtype_of(x))) >> left.astype(dtype_of(x))).astype(narrow)
+
+
+def clipped_to_uint16(x: Expression) -> Expression:
+    """int32 clipped to 16 bits without a sign."""
+    return _clipped(x).astype(dtype_of(x).replace("int32", "uint16"))
+
+
+def _clipped(x: Expression) -> Expression:
+    kind, _, lanes = dtype_of(x).partition("x")
+    least, most = (constant(value, kind) for value in (0, UINT16_MAX))
+    if lanes:
+        least, most = (tirx.Broadcast(value, int(lanes)) for value in (least, most))
+    return tirx.min(tirx.max(x, least), most)
 
 
 def _high_half(x: Expression, lower: Expression, upper: Expression) -> Expression:
