@@ -12,9 +12,10 @@ from mrt.backend.te.stages import Hint
 
 MULTIPLY_ADD_LATENCY = 4.0
 """Cycles until a multiply-add's result can be added to."""
-LOAD, LINE, LOOP = 0.1, 0.65, 0.5
-"""Cycles that a vector which is loaded costs beside the multiply-adds that are done at the same time, one of weights
-that the first cache does not hold beyond that, and a turn of the loop: as measured on a Sapphire Rapids."""
+LOAD, LINE, LOOP, LINE_BITS = 0.1, 0.65, 0.5, 512
+"""Cycles that a vector which is loaded costs beside the multiply-adds that are done at the same time, a line of weights
+that the first cache does not hold beyond that, and a turn of the loop: as measured on a Sapphire Rapids. A line's
+bits."""
 BEGIN, CONSTANTS = 10.0, 4.0
 """Cycles that a tile costs besides, and those for what each of its blocks has by channel, such as a bias."""
 WINDOW, EPILOGUE = 320, 10
@@ -22,10 +23,11 @@ WINDOW, EPILOGUE = 320, 10
 products of the next tile as far as both tiles are among what it works on: short sums take small tiles."""
 WORKING = 4
 """Registers that are left to elements and weights beside the accumulators."""
-FEW_REGISTERS, DATA_LINE, SINGLE = 16, 5.0, 1.5
-"""So few that tiles are small and read data often; cycles that a line of data costs there beside the multiply-adds, if
-it comes from beyond the first cache, and a sum that is not one of a pair of blocks, whose results fill a vector: as
-measured on Zen 5 held to AVX2. With more registers neither counts."""
+FEW_REGISTERS, DATA_LINE, SINGLE, SECOND_LINES = 16, 5.0, 1.5, 0.5
+"""So few that tiles are small and read much; cycles that a line of data costs there beside the multiply-adds, if it
+comes from beyond the first cache, and a sum that is not one of a pair of blocks, whose results fill a vector; lines of
+weights that come from the second cache in a cycle: as measured on Zen 5 held to AVX2. With more registers none of these
+counts."""
 FEW_DOTS = 4
 """Steps of a sum up to which registers hold all its weights, too, for many positions."""
 REST = 1.05
@@ -155,12 +157,15 @@ def register_tile(
 
 def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine, lines: float) -> float:
     """Cycles of each step of a register tile, with its share of what the tile takes besides."""
-    late = LINE * blocks if leave_first_cache(blocks, steps, machine) else 0.0
-    if machine.registers <= FEW_REGISTERS:
-        late += tile * (DATA_LINE * lines + SINGLE * (blocks % 2) * blocks / steps)
+    far = blocks * machine.vector_bits / LINE_BITS if leave_first_cache(blocks, steps, machine) else 0.0
+    late = LINE * far
     held = min(blocks, machine.registers - tile * blocks - 1)
     loads = tile + held + (blocks - held) * tile
-    step = max(tile * blocks / 2, loads / 2, MULTIPLY_ADD_LATENCY) + LOAD * loads + late + LOOP
+    least = max(tile * blocks / 2, loads / 2, MULTIPLY_ADD_LATENCY)
+    if machine.registers <= FEW_REGISTERS:
+        late += tile * (DATA_LINE * lines + SINGLE * (blocks % 2) * blocks / steps)
+        least = max(least, far / SECOND_LINES)
+    step = least + LOAD * loads + late + LOOP
     sums = tile * blocks
     # Tiles of 16 registers are small enough.
     share = min(1.0, sums * (steps + EPILOGUE) / WINDOW) if machine.registers > 16 else 0.0

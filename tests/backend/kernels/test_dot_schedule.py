@@ -80,15 +80,32 @@ def test_accumulators_fill_the_registers_and_stay_in_them(dtype: str, multiply_a
     assert "Workspace" not in code
 
 
+def summing_loops(code: str, multiply_add: str) -> list[str]:
+    """The innermost loops that form products, each up to the last of these."""
+    parts = [part for part in re.split(r"\n\.L\w+:", code) if multiply_add in part]
+    return [part[: part.rindex(multiply_add)] for part in parts]
+
+
+def keeps_vectors_in_memory(loop: str) -> bool:
+    return re.search(r"%ymm\d+, -?\d*\(%rsp", loop) is not None
+
+
 @pytest.mark.parametrize(
     ("size", "filters", "channels"), [(14, 576, 96), (56, 96, 32), (7, 320, 960), (7, 960, 160), (14, 256, 64)]
 )
 def test_sixteen_registers_hold_sums_factors_and_a_product(size: int, filters: int, channels: int) -> None:
     """Tiles of two positions and six blocks, of more positions than blocks, and jammed ones."""
     code = assembly(convolution("uint8", filters, 1, size, channels)[0], {"mcpu": "x86-64-v3", "threads": 1})
-    loops = [part for part in re.split(r"\n\.L\w+:", code) if "vpmaddwd" in part]
-    dots = [part[: part.rindex("vpmaddwd")] for part in loops]
-    assert loops and not [part for part in dots if re.search(r"vmovdqu\s+%ymm\d+, \d*\(%rsp\)", part)]
+    loops = summing_loops(code, "vpmaddwd")
+    assert loops and not list(filter(keeps_vectors_in_memory, loops))
+
+
+@pytest.mark.parametrize(("size", "kernel", "channels"), [(13, 1, 64), (13, 3, 64), (27, 3, 32)])
+def test_sixteen_registers_hold_the_sums_of_floats(size: int, kernel: int, channels: int) -> None:
+    """Where LLVM unrolls loops, two steps at once would take more."""
+    target = {"mcpu": "znver4", "features": ["-avx512f"], "threads": 1}
+    loops = summing_loops(assembly(convolution("float32", 256, kernel, size, channels)[0], target), "vfmadd")
+    assert loops and not list(filter(keeps_vectors_in_memory, loops))
 
 
 @pytest.mark.parametrize(("positions", "blocks", "tile"), [(8, 4, (8, 2)), (14, 8, (7, 2)), (32, 1, (8, 1))])

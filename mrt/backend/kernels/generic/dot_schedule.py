@@ -13,6 +13,7 @@ from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import looks_up, operations
 from mrt.backend.schedule.loops import (
+    FEW_REGISTERS,
     FIRST_BYTES,
     SHORT_ROW,
     extent,
@@ -25,6 +26,7 @@ from mrt.backend.schedule.loops import (
 )
 from mrt.backend.schedule.tilings import Choose, VectorTiling, by_rule
 from mrt.backend.te.stages import Hint
+from mrt.backend.tir.statements import ROLLED
 from mrt.symbol import Refusal
 
 JAM, STORE = "unroll_and_jam", "packed_store"
@@ -181,6 +183,8 @@ def _form_sums(
     for block in reversed(own):
         plan.compute_at(block, first_rows[0], preserve_unit_loops=True)
     _prefetches(extents, tiling, machine).annotate(plan, steps)
+    if machine.registers <= FEW_REGISTERS and not extents.by_instruction:
+        plan.annotate(steps[-1], ROLLED, 1)  # Of two steps at once LLVM keeps sums in memory.
     if tiling.jammed > 1:
         *before, last_row, _ = outer
         plan.annotate(last_row if tiling.near == 1 else tiles, Hint.UNROLL_AND_JAM, tiling.jammed)

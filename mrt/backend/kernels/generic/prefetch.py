@@ -95,7 +95,7 @@ def _prefetching(loop: Any, inside: Sequence[Any], output: Any) -> Any:
         position, blocks, _ = inside
         turn = [loop.loop_var * position.extent // loop.extent, tirx.floormod(loop.loop_var, blocks.extent), 0]
         prefetches.append(_prefetch(_result(turn, inside, output), WRITE, FIRST_CACHE))
-    return loop_around(loop, sequence([*prefetches, loop.body]), marks={})
+    return _fetching(loop, prefetches, Hint.PREFETCH)
 
 
 def _prefetching_stream(loop: Any) -> Any:
@@ -115,7 +115,13 @@ def _prefetching_stream(loop: Any) -> Any:
     if size < LINE_BYTES:
         turns = constant(LINE_BYTES // size, "int32")
         fetches = [tirx.IfThenElse(tirx.floormod(loop.loop_var, turns).equal(0), fetched(0), None)]
-    return loop_around(loop, sequence([*fetches, loop.body]), marks={})
+    return _fetching(loop, fetches, Hint.PREFETCH_STREAM)
+
+
+def _fetching(loop: Any, fetches: Sequence[Any], mark: str) -> Any:
+    """The loop with what it fetches first, without the mark that said so."""
+    marks = {name: value for name, value in loop.annotations.items() if name != mark}
+    return loop_around(loop, sequence([*fetches, loop.body]), marks=marks)
 
 
 def _blocks(statement: Any, variables: tuple[Any, ...]) -> Iterator[tuple[Any, list[Expression]]]:
@@ -145,7 +151,7 @@ def _prefetching_results(loop: Any, inside: Sequence[Any], output: Any) -> Any:
     last = constant(tile - 1, "int32")
     places = [[tirx.min(tap * share + i, last), j, 0] for i in range(share) for j in range(int(blocks.extent))]
     prefetches = [_prefetch(_result(place, inside, output), WRITE, FIRST_CACHE) for place in places]
-    return loop_around(loop, sequence([*prefetches, loop.body]), marks={})
+    return _fetching(loop, prefetches, Hint.PREFETCH_RESULTS)
 
 
 def _of_next_blocks(
