@@ -23,7 +23,7 @@ from mrt.backend.te.operands import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
-from mrt.symbol import Array, Symbol
+from mrt.symbol import Array, Interval, Symbol
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.types import type_of
 
@@ -72,7 +72,7 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
         moved = np.moveaxis(wide[:, 0], 0, -1)
         storage = Storage.with_inner(type_of(moved), moved.ndim - 1, data.length)
         return Packed(FixedForm(), (storage.lay(moved),), (storage,))
-    winograd = _winograd_of(symbol, weight, surroundings.machine)
+    winograd = _winograd_of(symbol, weight, surroundings.machine, surroundings.bounds[0])
     transformed = None if winograd is None else pack_taps(weight, winograd, data)
     if transformed is not None:
         return transformed
@@ -80,8 +80,10 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
     return pack_dot(weight, data, symbol.dtype, surroundings, pointwise, groups, by_pairs=True)
 
 
-def _winograd_of(symbol: Symbol[Convolution], weight: Array, machine: Machine) -> WinogradForm | None:
-    return winograd_of(symbol.operator, symbol.inputs[0].type, weight, symbol.type, machine)
+def _winograd_of(
+    symbol: Symbol[Convolution], weight: Array, machine: Machine, bounds: Interval | None = None
+) -> WinogradForm | None:
+    return winograd_of(symbol.operator, symbol.inputs[0].type, weight, symbol.type, machine, bounds)
 
 
 def pack_sliced_weight(symbol: Symbol[SlicedConvolution], weight: Array, surroundings: Surroundings) -> Packed | None:
@@ -162,7 +164,7 @@ def column_convolution(symbol: Symbol[Convolution], data: View, weight: Operand,
 
 
 def winograd_convolution(symbol: Symbol[Convolution], data: View, weight: Operand, bias: Tensor | None) -> View:
-    """Tiles of 4 x 4 positions by products of transformed data and weights."""
+    """Tiles of positions by products of transformed data and weights."""
     shape = symbol.shape[0], *symbol.shape[2:]
     sums = winograd_sums(data, weight, shape, Window.of(symbol).bordered, bias)
     return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)

@@ -47,7 +47,9 @@ class PositionsAsChannels(Rewrite):
         found = _cheapest(operator, symbol.shape[2:], self.facts.machine)
         if found is None:
             return None
-        if winograd_of(operator, symbol.inputs[0].type, values[0], symbol.type, self.facts.machine) is not None:
+        data = symbol.inputs[0]
+        known = self.facts.bounds(graph)[data.name]
+        if winograd_of(operator, data.type, values[0], symbol.type, self.facts.machine, known) is not None:
             return "Winograd's algorithm forms fewer products"
         axis, count = found
         weight = _repeated(operator, values[0], axis, count)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,98 +13,134 @@ from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
 from mrt.backend.kernels.generic import winograd
-from mrt.backend.kernels.generic.winograd import (
-    INVERSE,
-    OF_DATA,
-    OF_RESULTS,
-    OF_TAPS,
-    REACH,
-    SHIFT,
-    is_exact,
-    transformed_taps,
-    winograd_form,
-)
-from mrt.backend.kernels.generic.winograd_transforms import data_lines, result_lines
+from mrt.backend.kernels.generic.winograd import winograd_form
+from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, F2, F4, Algorithm
+from mrt.backend.kernels.generic.winograd_transforms import LINES
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.tir.expressions import constant
 from mrt.symbol import Array, GraphBuilder, Runner, TensorType, find_operator
 
 BYTE = {"uint8": (0, 255), "int8": (-128, 127)}
+FEW_BITS = {"13 bits": (0, 2**13 - 1), "14 bits with a sign": (-(2**13) + 1, 2**13 - 1)}
+"""Of int16, which the smaller tiles serve."""
+CASES = [(F4, ends) for ends in BYTE.values()] + [(F2, ends) for ends in (*BYTE.values(), *FEW_BITS.values())]
+"""Algorithms and the ends of data for which they are exact."""
 MACHINES = {cpu: Machine.of({**target, "threads": 1}) for cpu, target in TARGETS.items()}
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is used wherever it is exact."""
+    """Tiles of 4 x 4 results are used wherever they are exact."""
     monkeypatch.setattr(winograd, "WORTH", float("inf"))
+    monkeypatch.setattr(winograd, "ALGORITHMS", {F4.tile: F4})
+
+
+@pytest.fixture
+def by_small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of 2 x 2 results are."""
+    monkeypatch.setattr(winograd, "WORTH", float("inf"))
+    monkeypatch.setattr(winograd, "ALGORITHMS", {F2.tile: F2})
 
 
 def correlated(window: Array, taps: Array) -> list[list[int]]:
-    """The 4 x 4 results of a window of 6 x 6, in Python's integers."""
+    """The results of a window, in Python's integers."""
+    at = range(len(window) - 2)
     return [
-        [sum(int(window[y + i, x + j]) * int(taps[i, j]) for i in range(3) for j in range(3)) for x in range(4)]
-        for y in range(4)
+        [sum(int(window[y + i, x + j]) * int(taps[i, j]) for i in range(3) for j in range(3)) for x in at] for y in at
     ]
 
 
 @given(st.data())
-def test_the_matrices_give_576_times_the_results(data: st.DataObject) -> None:
-    lo, hi = data.draw(st.sampled_from(list(BYTE.values())))
-    numbers = st.lists(st.one_of(st.sampled_from([lo, hi]), st.integers(lo, hi)), min_size=36, max_size=36)
-    window = np.array(data.draw(numbers), object).reshape(6, 6)
+def test_the_matrices_give_a_multiple_of_the_results(data: st.DataObject) -> None:
+    algorithm, (lo, hi) = data.draw(st.sampled_from(CASES))
+    count = algorithm.window**2
+    numbers = st.lists(st.one_of(st.sampled_from([lo, hi]), st.integers(lo, hi)), min_size=count, max_size=count)
+    window = np.array(data.draw(numbers), object).reshape(algorithm.window, algorithm.window)
     taps = np.array(data.draw(st.lists(st.integers(-128, 127), min_size=9, max_size=9)), object).reshape(3, 3)
-    d, g, a = (np.array(matrix, object) for matrix in (OF_DATA, OF_TAPS, OF_RESULTS))
+    matrices = algorithm.of_data, algorithm.of_taps, algorithm.of_results
+    d, g, a = (np.array(matrix, object) for matrix in matrices)
     made = a @ ((g @ taps @ g.T) * (d @ window @ d.T)) @ a.T
-    assert made.tolist() == (576 * np.array(correlated(window, taps), object)).tolist()
+    factor = {4: 576, 2: 4}[algorithm.tile]
+    assert made.tolist() == (factor * np.array(correlated(window, taps), object)).tolist()
+    assert factor * algorithm.inverse % 2**32 == 2**algorithm.shift
 
 
-def test_transformed_data_and_taps_fit_int16_whatever_they_are() -> None:
+@pytest.mark.parametrize(("algorithm", "ends"), CASES)
+def test_transformed_data_and_taps_fit_int16_whatever_they_are(algorithm: Algorithm, ends: tuple[int, int]) -> None:
     """By all signs of the matrices' elements: what is added up before the last step, too."""
-    for matrix, (lo, hi) in [(OF_DATA, BYTE["uint8"]), (OF_DATA, BYTE["int8"]), (OF_TAPS, BYTE["int8"])]:
+    for matrix, (lo, hi) in [(algorithm.of_data, ends), (algorithm.of_taps, BYTE["int8"])]:
         lines = np.array(matrix)
         both = np.einsum("pi,qj->pqij", lines, lines).reshape(len(lines) ** 2, -1)
         most = np.where(both > 0, both * hi, both * lo).sum(axis=1).max()
         least = np.where(both > 0, both * lo, both * hi).sum(axis=1).min()
         assert -(2**15) <= least <= most < 2**15
-    ends = np.random.default_rng(0).choice(np.array([-128, 127], np.int8), (64, 8, 3, 3))
-    g = np.array(OF_TAPS)
-    expected = np.einsum("pi,qj,ocij->ocpq", g, g, ends.astype(np.int64)).reshape(64, 8, 36)
-    np.testing.assert_array_equal(transformed_taps(ends), expected)
+    taps = np.random.default_rng(0).choice(np.array([-128, 127], np.int8), (64, 8, 3, 3))
+    g = np.array(algorithm.of_taps)
+    expected = np.einsum("pi,qj,ocij->ocpq", g, g, taps.astype(np.int64)).reshape(64, 8, algorithm.points)
+    np.testing.assert_array_equal(algorithm.transformed_taps(taps), expected)
 
 
-@pytest.mark.parametrize(("matrix", "lines"), [(OF_DATA, data_lines), (OF_RESULTS, result_lines)])
-def test_what_is_written_out_is_the_matrix(matrix: Any, lines: Callable[..., Any]) -> None:
-    for column in np.random.default_rng(0).integers(-1000, 1000, (20, 6)):
-        made = lines([constant(int(n), "int32") for n in column], lambda value: value)
-        assert [int(value) for value in made] == (np.array(matrix) @ column).tolist()
+@pytest.mark.parametrize(
+    ("algorithm", "ends", "fits"),
+    [
+        (F4, (0, 255), True),
+        (F4, (-128, 127), True),
+        (F4, (0, 511), False),
+        (F2, (0, 8191), True),
+        (F2, (0, 8192), False),
+        (F2, (-8191, 8191), True),
+        (F2, (-8192, 8192), False),
+        (F2, (1, 8191), True),
+    ],
+)
+def test_which_data_fit(algorithm: Algorithm, ends: tuple[int, int], fits: bool) -> None:
+    """What of a window lies on a border is 0."""
+    assert algorithm.fits(*ends) is fits
 
 
-@pytest.mark.parametrize("y", [0, 1, -1, REACH, -REACH, 12345678])
-def test_a_result_is_found_again_modulo_two_to_the_32(y: int) -> None:
-    held = np.array([576 * y % 2**32], np.uint32) * np.array([INVERSE], np.uint32)
-    assert (held.view(np.int32) >> SHIFT).tolist() == [y]
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values())
+def test_what_is_written_out_is_the_matrix(algorithm: Algorithm) -> None:
+    for matrix, lines in zip((algorithm.of_data, algorithm.of_results), LINES[algorithm.tile], strict=True):
+        for column in np.random.default_rng(0).integers(-1000, 1000, (20, algorithm.window)):
+            made = lines([constant(int(n), "int32") for n in column], lambda value: value)
+            assert [int(value) for value in made] == (np.array(matrix) @ column).tolist()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values())
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_result_is_found_again_modulo_two_to_the_32(algorithm: Algorithm, sign: int) -> None:
+    factor = {4: 576, 2: 4}[algorithm.tile]
+    for y in (0, 1, algorithm.reach, 12345678):
+        held = np.array([factor * sign * y % 2**32], np.uint32) * np.array([algorithm.inverse], np.uint32)
+        assert (held.view(np.int32) >> algorithm.shift).tolist() == [sign * y]
 
 
 def test_larger_sums_are_left_to_direct_ones() -> None:
     """112 channels of the largest products are the most that fit."""
     for channels, fits in ((112, True), (128, False)):
         for value in (127, -128):
-            assert is_exact(np.full((1, channels, 3, 3), value, np.int8), "uint8") is fits
+            assert F4.is_exact(np.full((1, channels, 3, 3), value, np.int8), 0, 255) is fits
     mixed = np.tile(np.array([127, -128], np.int8), 9 * 64).reshape(1, 128, 3, 3)
-    assert is_exact(mixed, "uint8")
-    assert not is_exact(np.full((1, 256, 3, 3), 127, np.int8), "int8")
+    assert F4.is_exact(mixed, 0, 255)
+    assert not F4.is_exact(np.full((1, 256, 3, 3), 127, np.int8), -128, 127)
+    assert F2.is_exact(np.full((1, 56, 3, 3), 127, np.int8), 0, 8191)
+    assert not F2.is_exact(np.full((1, 64, 3, 3), 127, np.int8), 0, 8191)
 
 
 def test_where_it_is_used() -> None:
     """Where few instructions form the products of words, and the weights do not come from far memory for few tiles."""
 
-    def used(cpu: str, inputs: int, size: int, outputs: int) -> bool:
+    def used(cpu: str, inputs: int, size: int, outputs: int, data: str = "uint8", most: int = 255) -> int:
+        """Results along an axis of a tile."""
         weight = np.random.default_rng(0).integers(-100, 100, (outputs, inputs, 3, 3)).astype(np.int8)
-        return winograd_form(weight, "uint8", (1, outputs, size, size), MACHINES[cpu]) is not None
+        found = winograd_form(weight, data, (1, outputs, size, size), MACHINES[cpu], (0, most))
+        return 0 if found is None else found.tiling.tile
 
     for cpu in ("x86-64-v3", "x86-64-v4", "alderlake", "cascadelake"):
-        assert used(cpu, 64, 56, 64) and used(cpu, 128, 28, 128) and used(cpu, 256, 14, 256), cpu
+        assert {used(cpu, 64, 56, 64), used(cpu, 128, 28, 128), used(cpu, 256, 14, 256)} == {4}, cpu
+        assert {used(cpu, 64, 56, 64, "int16", 4095), used(cpu, 128, 28, 128, "int16", 8191)} == {2}, cpu
+        assert not used(cpu, 64, 56, 64, "int16", 8192), cpu
         assert not used(cpu, 3, 32, 16), cpu
     assert not used("cascadelake", 512, 7, 512) and used("x86-64-v3", 512, 7, 512)
     assert not used("sapphirerapids", 64, 56, 64)
@@ -167,9 +200,49 @@ def test_the_ends_of_ranges(runner: Runner, dtype: str) -> None:
         data[..., -4:] = lo
         weight = layers.random.choice(weights, (16, 112, 3, 3)).astype(np.int8)
         weight[0], weight[1] = weights[0], weights[-1]
-        assert is_exact(weight, dtype)
+        assert F4.is_exact(weight, lo, hi)
         given = layers.hidden("clip", layers.input(data.astype(dtype)), a_min=float(lo), a_max=float(hi))
         layers.add("Convolution", given, layers.parameter(weight), kernel=(3, 3), num_filter=16, no_bias=True)
+    layers.check(runner=runner)
+
+
+@pytest.mark.usefixtures("by_small_tiles")
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("ends", [*BYTE.values(), *FEW_BITS.values()], ids=str)
+def test_small_tiles_of_any_size(runner: Runner, ends: tuple[int, int]) -> None:
+    """As above, of data between two ends, with bytes and words behind them."""
+    layers, (lo, hi) = Layers(), ends
+    dtype = next((dtype for dtype, both in BYTE.items() if both == ends), "int16")
+    for shape, filters, pad in [
+        ((1, 32, 8, 8), 32, (1, 1)),
+        ((2, 16, 7, 9), 48, (1, 1)),
+        ((3, 33, 5, 12), 17, (0, 0)),
+        ((1, 5, 3, 3), 80, (1, 1)),
+        ((1, 64, 14, 6), 16, (2, 0)),
+    ]:
+        data = layers.hidden("clip", layers.input(layers.integers(shape, dtype, lo, hi)), a_min=lo, a_max=hi)
+        made = layers.convolution(data, filters, (3, 3), pad=pad)
+        layers.finish(made)
+        layers.finish(layers.requantized(layers.convolution(layers.requantized(made, "uint8"), 8, (1, 1))))
+    layers.check(runner=runner)
+
+
+@pytest.mark.usefixtures("by_small_tiles")
+@pytest.mark.parametrize("ends", FEW_BITS.values(), ids=str)
+def test_the_ends_of_ranges_of_small_tiles(runner: Runner, ends: tuple[int, int]) -> None:
+    """56 channels of the largest products are the most that 4 y leaves room for."""
+    layers, (lo, hi) = Layers(), ends
+    for weights in ([127], [-127], [-127, 127], [-127, -126, 0, 127]):
+        data = layers.random.choice([lo, hi], (1, 56, 7, 10))
+        data[..., :4] = hi
+        data[..., -4:] = lo
+        weight = layers.random.choice(weights, (16, 56, 3, 3)).astype(np.int8)
+        weight[0], weight[1] = weights[0], weights[-1]
+        assert F2.is_exact(weight, lo, hi)
+        given = layers.hidden("clip", layers.input(data.astype(np.int16)), a_min=float(lo), a_max=float(hi))
+        layers.add("Convolution", given, layers.parameter(weight), kernel=(3, 3), num_filter=16, no_bias=True)
+    told = [call.products for call in explain(layers.graph(), (), TARGETS["x86-64-v3"]).calls if call.products]
+    assert told and all("16 for 4 results of 3 x 3 taps (Winograd)" in each for each in told)
     layers.check(runner=runner)
 
 

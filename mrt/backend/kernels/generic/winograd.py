@@ -1,15 +1,6 @@
-"""Convolutions of 3 x 3 by Winograd's algorithm, exact in integers: 36 products for 16 results instead of 144.
+"""Convolutions of 3 x 3 by Winograd's algorithms, exact in integers: which serve, how weights lie, what is computed.
 
-A tile of 4 x 4 results y, of a window d of 6 x 6 of the data and the taps g, is for each channel
-
-    576 y = A ((G g Gᵀ) ∘ (D d Dᵀ)) Aᵀ
-
-with the integer matrices below: those of F(4, 3) at the points 0, 1, −1, 2, −2 and ∞ (Lavin and Gray, "Fast Algorithms
-for Convolutional Neural Networks", 2015), whose fractions are in the 576. The transformed data and taps fit int16.
-Channels are summed before the results are made, so that each of the 36 points is a product of matrices.
-
-All sums are formed modulo 2^32. 576 is 64 times 9, and 9 has an inverse: times that, 576 y is 64 y. Where |y| < 2^25
-this is 64 y itself, no remainder, and a shift gives y. So nothing is to be proven of the sums between.
+What the algorithms are: `winograd_algorithms.py`.
 """
 
 from __future__ import annotations
@@ -21,56 +12,29 @@ from dataclasses import astuple, dataclass, field
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.kernels.dot_instruction import Int16Dot
+from mrt.backend.kernels.dot_instruction import INT16_HOLDS, Int16Dot
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, dots_of
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.prefetch import LINE_BYTES
+from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, TAPS, Algorithm
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import FEW, VECTOR, Storage, View
 from mrt.backend.schedule.loops import LINE, LOAD, SECOND_BYTES, divisors
 from mrt.backend.te.operands import Operand, Packed
 from mrt.backend.te.stages import stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
-from mrt.symbol import Array, TensorType
+from mrt.symbol import Array, Interval, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.types import type_of
 
-TILE, TAPS = 4, 3
-"""Results along each axis of a tile, and taps."""
-WINDOW = TILE + TAPS - 1
-"""Elements of the data along each axis that a tile reads."""
-POINTS = WINDOW**2
-"""Products of a tile and a channel."""
-Matrix = tuple[tuple[int, ...], ...]
-OF_DATA: Matrix = (
-    (4, 0, -5, 0, 1, 0),
-    (0, -4, -4, 1, 1, 0),
-    (0, 4, -4, -1, 1, 0),
-    (0, -2, -1, 2, 1, 0),
-    (0, 2, -1, -2, 1, 0),
-    (0, 4, 0, -5, 0, 1),
-)
-"""D."""
-OF_TAPS: Matrix = ((6, 0, 0), (-4, -4, -4), (-4, 4, -4), (1, 2, 4), (1, -2, 4), (0, 0, 3))
-"""G."""
-OF_RESULTS: Matrix = ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 8))
-"""A."""
-SHIFT, INVERSE = 6, pow(9, -1, 2**32)
-"""What makes y of 576 y: times the inverse, shifted to the right."""
-REACH = 2 ** (31 - SHIFT) - 1
-"""The largest magnitude of y."""
 ACCUMULATOR = "uint32"
 """Dtype of the sums modulo 2^32."""
-BYTES = ("uint8", "int8")
-"""Dtypes of data whose transform fits int16."""
 
-DATA_OPERATIONS, RESULT_OPERATIONS = 280, 230
-"""On vectors, to transform a tile of the data of some channels, and to make the results of a tile for a block of output
-channels."""
 OPERATION, WORTH = 0.8, 0.9
-"""What one of them costs, in dots, as measured on Zen 4; of what direct sums cost, how much is little enough."""
+"""What an operation of a transform costs, in dots, as measured on Zen 4; of what direct sums cost, how much is little
+enough."""
 FAR_LINE, LATE_LINE = 9, 2
 """Dots that are formed while a line of weights comes from far memory, and those for which it is waited in spite of
 prefetches."""
@@ -85,16 +49,23 @@ hide how long a dot takes that adds to them; the cost of a dot where lines have 
 class WinogradTiling:
     """How the tiles of a sample are walked.
 
-    stripe: lines of tiles whose data are transformed at once. lines, columns: of the tiles whose products are in
-    registers together, for so many `blocks` of output channels. far: whether the second cache does not hold the
-    weights, so that they are walked once for all samples.
+    tile: results along each axis of one (see `ALGORITHMS`). stripe: lines of tiles whose data are transformed at once.
+    lines, columns: of the tiles whose products are in registers together, for so many `blocks` of output channels.
+    far: whether the second cache does not hold the weights, so that they are walked once for all samples.
     """
 
+    tile: int
     stripe: int
     lines: int
     columns: int
     blocks: int
     far: bool
+
+    @classmethod
+    def of(cls, lengths: Sequence[int], far: bool) -> WinogradTiling:
+        """lengths: the other numbers in their order."""
+        tile, stripe, lines, columns, blocks = lengths
+        return cls(tile, stripe, lines, columns, blocks, far)
 
     def cost(self, dot: Dot) -> float:
         """Of a dot, with what is loaded for it."""
@@ -113,46 +84,56 @@ class WinogradForm(DotForm):
 
     tiling: WinogradTiling = field(kw_only=True)
 
+    @property
+    def algorithm(self) -> Algorithm:
+        return ALGORITHMS[self.tiling.tile]
+
 
 def winograd_of(
-    operator: Convolution, data: TensorType, weight: Array, made: TensorType, machine: Machine
+    operator: Convolution,
+    data: TensorType,
+    weight: Array,
+    made: TensorType,
+    machine: Machine,
+    bounds: Interval | None = None,
 ) -> WinogradForm | None:
-    """How Winograd's algorithm forms the sums of a convolution; None where it does not serve. data, made: what the
-    convolution reads and gives."""
+    """How one of the algorithms forms the sums of a convolution; None where none serves. data, made: what the
+    convolution reads and gives. bounds: what is known of the data beyond their dtype."""
     stride, dilate, _ = operator.window(len(operator.kernel))
     fits = operator.kernel == (TAPS, TAPS) and {*stride, *dilate, operator.num_group} == {1}
-    if not fits or weight.dtype != np.int8 or data.dtype not in BYTES or made.dtype != "int32":
+    if not fits or weight.dtype != np.int8 or data.dtype not in INT16_HOLDS or made.dtype != "int32":
         return None
-    return winograd_form(weight, data.dtype, made.shape, machine)
+    lo, hi = DTYPE_RANGES[data.dtype] if bounds is None else (bounds.min, bounds.max)
+    return winograd_form(weight, data.dtype, made.shape, machine, (int(lo), int(hi)))
 
 
-def winograd_form(weight: Array, data: str, shape: Sequence[int], machine: Machine) -> WinogradForm | None:
-    """How a convolution by taps (O, I, 3, 3) of int8 gives a result of `shape` (N, O, H, W), of data of a dtype.
+def winograd_form(
+    weight: Array, data: str, shape: Sequence[int], machine: Machine, ends: tuple[int, int]
+) -> WinogradForm | None:
+    """How a convolution by taps (O, I, 3, 3) of int8 gives a result of `shape` (N, O, H, W), of data of a dtype between
+    two ends.
 
-    None where no instruction forms the products, where channels do not fill vectors, where sums may be too large, or
-    where direct ones take as long. It is the same for any number of samples.
+    None where no instruction forms the products, where channels do not fill vectors, where data or sums may be too
+    large, or where direct ones take as long. It is the same for any number of samples.
     """
     found = next((each for each in dots_of(machine) if isinstance(each, Int16Dot)), None)
-    if found is None or machine.has_tiles or weight.shape[1] <= FEW or not is_exact(weight, data):
+    if found is None or machine.has_tiles or weight.shape[1] <= FEW:
         return None
     dot = Dot(found.data, 0, found.weight, found.depth, machine.vector_bits // 32, ACCUMULATOR, found)
     outputs, inputs = _in_vectors(weight)
-    size = _Size((-(-shape[2] // TILE), -(-shape[3] // TILE)), inputs, outputs // dot.lanes, dot)
-    tiling = size.tiling(machine)
     direct = choose_dot(data, weight, "int32", machine, by_pairs=True)
-    dots = shape[2] * shape[3] * TAPS**2 * size.blocks * -(-inputs // direct.depth)
-    if size.cost(tiling) * _instructions(dot) >= WORTH * dots * _instructions(direct):
-        return None
-    return WinogradForm(dot, flat=False, groups=1, tiling=tiling)
-
-
-def is_exact(weight: Array, data: str) -> bool:
-    """Whether no sum over taps (O, I, 3, 3) and data of a dtype exceeds REACH."""
-    lo, hi = DTYPE_RANGES[data]
-    rows = weight.reshape(len(weight), -1)
-    positive, negative = (part.sum(axis=1, dtype=np.int64) for part in (np.maximum(rows, 0), np.minimum(rows, 0)))
-    reached = np.maximum(hi * positive + lo * negative, -(lo * positive + hi * negative))
-    return bool(reached.max(initial=0) <= REACH)
+    dots = shape[2] * shape[3] * TAPS**2 * (outputs // dot.lanes) * -(-inputs // direct.depth)
+    best, least = None, WORTH * dots * _instructions(direct)
+    for algorithm in ALGORITHMS.values():
+        if not algorithm.fits(*ends) or not algorithm.is_exact(weight, *ends):
+            continue
+        counts = -(-shape[2] // algorithm.tile), -(-shape[3] // algorithm.tile)
+        size = _Size(algorithm, counts, inputs, outputs // dot.lanes, dot)
+        tiling = size.tiling(machine)
+        cost = size.cost(tiling) * _instructions(dot)
+        if cost < least:
+            best, least = WinogradForm(dot, flat=False, groups=1, tiling=tiling), cost
+    return best
 
 
 def _instructions(dot: Dot) -> int:
@@ -172,6 +153,7 @@ def _in_vectors(weight: Array) -> tuple[int, int]:
 class _Size:
     """Of a convolution: tiles of a sample along both axes, input channels in memory, and blocks of output channels."""
 
+    algorithm: Algorithm
     counts: tuple[int, int]
     inputs: int
     blocks: int
@@ -179,23 +161,25 @@ class _Size:
 
     @property
     def weight_bytes(self) -> int:
-        return POINTS * self.inputs * self.blocks * self.dot.lanes * np.dtype(self.dot.weight).itemsize
+        return self.algorithm.points * self.inputs * self.blocks * self.dot.lanes * np.dtype(self.dot.weight).itemsize
 
     def cost(self, tiling: WinogradTiling) -> float:
         """Of a sample, in dots of usual tilings."""
         tiles, lanes = math.prod(self.counts), self.dot.lanes * self.dot.depth
-        operations = tiles * (DATA_OPERATIONS * self.inputs / lanes + RESULT_OPERATIONS * self.blocks)
-        dots = tiles * POINTS * self.inputs // self.dot.depth * self.blocks * tiling.cost(self.dot) / USUAL
+        of_data, of_results = self.algorithm.data_operations, self.algorithm.result_operations
+        operations = tiles * (of_data * self.inputs / lanes + of_results * self.blocks)
+        dots = tiles * self.algorithm.points * self.inputs // self.dot.depth * self.blocks
+        formed = dots * tiling.cost(self.dot) / USUAL
         lines = self.weight_bytes / LINE_BYTES if tiling.far else 0
-        return max(dots + OPERATION * operations, FAR_LINE * lines) + LATE_LINE * lines
+        return max(formed + OPERATION * operations, FAR_LINE * lines) + LATE_LINE * lines
 
     def tiling(self, machine: Machine) -> WinogradTiling:
         """The cheapest. All tiles are one stripe where weights are far; else stripes are short: threads share them."""
         (rows, columns), far = self.counts, self.weight_bytes > SECOND_BYTES
-        row_bytes = columns * POINTS * self.inputs * np.dtype(self.dot.data).itemsize
+        row_bytes = columns * self.algorithm.points * self.inputs * np.dtype(self.dot.data).itemsize
         near = [n for n in divisors(rows) if n * row_bytes <= STRIPE_BYTES] or [1]
         found = [
-            WinogradTiling(stripe, lines, across, blocks, far)
+            WinogradTiling(self.algorithm.tile, stripe, lines, across, blocks, far)
             for stripe in ([rows] if far else near)
             for blocks in divisors(self.blocks)
             for across in divisors(columns)
@@ -208,26 +192,19 @@ class _Size:
         )
 
 
-def transformed_taps(weight: Array) -> Array:
-    """G g Gᵀ of taps (O, I, 3, 3) of int8: int16 (O, I, 36)."""
-    matrix = np.array(OF_TAPS, np.int16)
-    made = matrix @ weight.astype(np.int16) @ matrix.T
-    return np.asarray(made.reshape(*weight.shape[:2], POINTS))
-
-
 def pack_taps(weight: Array, form: WinogradForm, data: View) -> Packed | None:
-    """Taps (O, I, 3, 3) as int16 [group of blocks, point, I / depth, block, lane, depth], padded by 0: in the order in
-    which they are multiplied. D and A follow. None where memory does not hold whole vectors of the data,
+    """Transformed taps (O, I, 3, 3) as int16 [group of blocks, point, I / depth, block, lane, depth], padded by 0: in
+    the order in which they are multiplied. D and A follow. None where memory does not hold whole vectors of the data,
     as of a slice at its end.
     """
-    dot, (outputs, inputs) = form.dot, _in_vectors(weight)
+    dot, algorithm, (outputs, inputs) = form.dot, form.algorithm, _in_vectors(weight)
     if data.storage is None or data.storage.depth < inputs:
         return None
-    padded = np.zeros((outputs, inputs, POINTS), np.int16)
-    padded[: weight.shape[0], : weight.shape[1]] = transformed_taps(weight)
-    apart = padded.reshape(-1, form.tiling.blocks, dot.lanes, inputs // dot.depth, dot.depth, POINTS)
+    padded = np.zeros((outputs, inputs, algorithm.points), np.int16)
+    padded[: weight.shape[0], : weight.shape[1]] = algorithm.transformed_taps(weight)
+    apart = padded.reshape(-1, form.tiling.blocks, dot.lanes, inputs // dot.depth, dot.depth, algorithm.points)
     taps = np.ascontiguousarray(apart.transpose(0, 5, 3, 1, 2, 4))
-    arrays = taps, np.array(OF_DATA, dot.data), np.array(OF_RESULTS, np.int32)
+    arrays = taps, np.array(algorithm.of_data, dot.data), np.array(algorithm.of_results, np.int32)
     return Packed(form, arrays, tuple(Storage.plain(type_of(array)) for array in arrays))
 
 
@@ -243,38 +220,46 @@ def winograd_sums(
     shape: of the result, (N, H, W).
     """
     form: WinogradForm = weight.form
+    algorithm = form.algorithm
     taps, data_matrix, result_matrix = weight.views
     lanes, channels = form.dot.lanes, int(taps.shape[2]) * form.dot.depth
-    transformed = _transformed_data(data, data_matrix, shape, channels, place)
-    multiples = _multiples(_products(transformed, taps, form), result_matrix)
+    transformed = _transformed_data(data, data_matrix, shape, channels, place, algorithm)
+    multiples = _multiples(_products(transformed, taps, form), result_matrix, algorithm)
+
+    shift = constant(algorithm.shift, "int32")
 
     def whole(*at: Expression) -> Expression:
-        shifted = tirx.reinterpret("int32", multiples(*at) * constant(INVERSE, ACCUMULATOR)) >> constant(SHIFT, "int32")
+        shifted = tirx.reinterpret("int32", multiples(*at) * constant(algorithm.inverse, ACCUMULATOR)) >> shift
         return shifted if bias is None else shifted + bias(at[-2] * lanes + at[-1]).astype("int32")
 
     sums = stage(multiples.shape, whole, "sums", winograd_sums=1)
 
     def element(channel: Expression, n: Expression, *position: Expression) -> Expression:
-        tile, inside = ([part(p, TILE) for p in position] for part in (tirx.floordiv, tirx.floormod))
+        tile, inside = ([part(p, algorithm.tile) for p in position] for part in (tirx.floordiv, tirx.floormod))
         return sums(n, *tile, *inside, tirx.floordiv(channel, lanes), tirx.floormod(channel, lanes))
 
     return element
 
 
-def _transformed_data(data: View, matrix: Tensor, shape: Sequence[int], channels: int, place: Place) -> Tensor:
+def _transformed_data(
+    data: View, matrix: Tensor, shape: Sequence[int], channels: int, place: Place, algorithm: Algorithm
+) -> Tensor:
     """D d Dᵀ of each tile, [n, tile line, tile column, point, channel]."""
-    samples, *lengths = shape
-    axes = [te.reduce_axis((0, WINDOW), name) for name in ("row", "column")]
+    window, (samples, *lengths) = algorithm.window, shape
+    axes = [te.reduce_axis((0, window), name) for name in ("row", "column")]
 
     def element(n: Expression, *at: Expression) -> Expression:
         *tile, point, channel = at
         # What lies beyond the data counts only in results beyond the last.
-        places = [tirx.min(t * TILE + i, length + TAPS - 2) for t, i, length in zip(tile, axes, lengths, strict=True)]
-        factor = matrix(tirx.floordiv(point, WINDOW), axes[0]) * matrix(tirx.floormod(point, WINDOW), axes[1])
+        places = [
+            tirx.min(t * algorithm.tile + i, length + TAPS - 2)
+            for t, i, length in zip(tile, axes, lengths, strict=True)
+        ]
+        factor = matrix(tirx.floordiv(point, window), axes[0]) * matrix(tirx.floormod(point, window), axes[1])
         return te.sum(factor * data(n, channel, *place(places, (0, 0))).astype(matrix.dtype), axes)
 
-    tiles = [-(-length // TILE) for length in lengths]
-    return stage((samples, *tiles, POINTS, channels), element, "of_data", winograd_data=1)
+    tiles = [-(-length // algorithm.tile) for length in lengths]
+    return stage((samples, *tiles, algorithm.points, channels), element, "of_data", winograd_data=algorithm.tile)
 
 
 def _products(data: Tensor, taps: Tensor, form: WinogradForm) -> Tensor:
@@ -290,19 +275,20 @@ def _products(data: Tensor, taps: Tensor, form: WinogradForm) -> Tensor:
         return te.sum(x.astype(ACCUMULATOR) * w.astype(ACCUMULATOR), [step, within])
 
     hints = {"dot": intrinsic_of(form.dot), "winograd": [int(number) for number in astuple(form.tiling)]}
-    dots = stage((*tiles, groups * held, POINTS, lanes), element, "dots", **hints)
+    dots = stage((*tiles, groups * held, form.algorithm.points, lanes), element, "dots", **hints)
     return stage(tuple(dots.shape), lambda *at: dots(*at), "products", winograd_products=1)
 
 
-def _multiples(products: Tensor, matrix: Tensor) -> Tensor:
+def _multiples(products: Tensor, matrix: Tensor, algorithm: Algorithm) -> Tensor:
     """A products Aᵀ, [n, tile line, tile column, line, column, block, lane]."""
     *tiles, blocks, _, lanes = (int(length) for length in products.shape)
-    axes = [te.reduce_axis((0, WINDOW), name) for name in ("point_row", "point_column")]
+    axes = [te.reduce_axis((0, algorithm.window), name) for name in ("point_row", "point_column")]
 
     def element(*at: Expression) -> Expression:
         *tile, line, column, block, lane = at
         first, second = (matrix(i, j).astype(ACCUMULATOR) for i, j in zip((line, column), axes, strict=True))
-        value = products(*tile, block, axes[0] * WINDOW + axes[1], lane)
+        value = products(*tile, block, axes[0] * algorithm.window + axes[1], lane)
         return te.sum(first * second * value, axes)
 
-    return stage((*tiles, TILE, TILE, blocks, lanes), element, "multiples", winograd_results=1)
+    shape = (*tiles, algorithm.tile, algorithm.tile, blocks, lanes)
+    return stage(shape, element, "multiples", winograd_results=algorithm.tile)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mrt.backend.kernels.generic.winograd import TILE, WinogradTiling
+from mrt.backend.kernels.generic.winograd import WinogradTiling
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.schedule.loops import extent, parallelize
@@ -32,13 +32,13 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 
     The output's loops are [n, line, column, channel].
     """
-    stripe_lines, tile_lines, tile_columns, held, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
-    tiling = WinogradTiling(stripe_lines, tile_lines, tile_columns, held, bool(far))
+    *lengths, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
+    tiling = WinogradTiling.of(lengths, bool(far))
     lanes = int(plan.get(stages.dots).writes[0].source.shape[-1])
     sample, line, column, channel = plan.get_loops(output)
     stores = stores_packed(plan, channel)
-    by_lines, lines = plan.split(line, [None, TILE])
-    by_columns, columns = plan.split(column, [None, TILE])
+    by_lines, lines = plan.split(line, [None, tiling.tile])
+    by_columns, columns = plan.split(column, [None, tiling.tile])
     channels, lane = plan.split(channel, [None, lanes])
     stripe, several, tile_line = plan.split(by_lines, [None, tiling.stripe // tiling.lines, tiling.lines])
     some, tile_column = plan.split(by_columns, [None, tiling.columns])

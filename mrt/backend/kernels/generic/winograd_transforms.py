@@ -1,4 +1,4 @@
-"""The transforms of Winograd's algorithm (`winograd.py`) of a vector of channels of a tile, written out.
+"""The transforms of Winograd's algorithms (`winograd.py`) of a vector of channels of a tile, written out.
 
 The matrices are applied along one axis, then along the other; what their lines have in common is computed once.
 """
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from tvm import ir, sym, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, statement_block, without_marks
-from mrt.backend.kernels.generic.winograd import WINDOW
+from mrt.backend.kernels.generic.winograd_algorithms import F2, F4
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
 from mrt.backend.tir.statements import bound, nested, sequence, vectorized
@@ -21,13 +21,13 @@ from mrt.symbol.passes import Property
 Hold = Callable[[Expression], Expression]
 """Gives the variable that an expression is bound to."""
 Lines = Callable[[Sequence[Expression], Hold], list[Expression]]
-"""Gives a matrix times a column of six elements."""
+"""Gives a matrix times a column of elements."""
 
 
 @dataclass(frozen=True)
 class WinogradTransforms(KernelPass):
-    """The blocks of `OF_DATA` and of `OF_RESULTS`, whose loops over results, a vector of channels, and the elements of
-    a window are the last."""
+    """The blocks that apply D and A, whose loops over results, a vector of channels, and the elements of a window are
+    the last. The marks are the results along an axis of a tile."""
 
     marks: ClassVar[tuple[str, ...]] = (Hint.WINOGRAD_DATA, Hint.WINOGRAD_RESULTS)
     ensures: ClassVar[tuple[Property, ...]] = (without_marks(*marks),)
@@ -39,16 +39,18 @@ class WinogradTransforms(KernelPass):
 
 def _of_data(loops: Sequence[Any], realize: Any) -> Any:
     *outer, point, lane, row, column = loops
-    return nested(outer, _Transform(realize, [point], lane, [row, column]).block(data_lines))
+    lines, _ = LINES[int(realize.block.annotations[Hint.WINOGRAD_DATA])]
+    return nested(outer, _Transform(realize, [point], lane, [row, column]).block(lines))
 
 
 def _of_results(loops: Sequence[Any], realize: Any) -> Any:
     *outer, line, column, lane, point_row, point_column = loops
-    return nested(outer, _Transform(realize, [line, column], lane, [point_row, point_column]).block(result_lines))
+    _, lines = LINES[int(realize.block.annotations[Hint.WINOGRAD_RESULTS])]
+    return nested(outer, _Transform(realize, [line, column], lane, [point_row, point_column]).block(lines))
 
 
-def data_lines(d: Sequence[Expression], hold: Hold) -> list[Expression]:
-    """`OF_DATA` times a column."""
+def data_lines_of_4(d: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """D of `F4` times a column."""
     four = constant(4, dtype_of(d[0]))
     inner, outer = hold(d[3] - d[1]), hold(d[4] - d[2])
     odd, even, twice = hold(d[3] - d[1] * four), hold(d[4] - d[2] * four), hold(inner + inner)
@@ -56,8 +58,8 @@ def data_lines(d: Sequence[Expression], hold: Hold) -> list[Expression]:
     return [first, even + odd, even - odd, outer + twice, outer - twice, last]
 
 
-def result_lines(m: Sequence[Expression], hold: Hold) -> list[Expression]:
-    """`OF_RESULTS` times a column."""
+def result_lines_of_4(m: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """A of `F4` times a column."""
     four, eight = (constant(n, dtype_of(m[0])) for n in (4, 8))
     near, far = hold(m[1] + m[2]), hold(m[3] + m[4])
     near_difference, far_difference = hold(m[1] - m[2]), hold(m[3] - m[4])
@@ -67,6 +69,23 @@ def result_lines(m: Sequence[Expression], hold: Hold) -> list[Expression]:
         near + far * four,
         near_difference + (far_difference + m[5]) * eight,
     ]
+
+
+def data_lines_of_2(d: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """D of `F2` times a column."""
+    return [d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]]
+
+
+def result_lines_of_2(m: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """A of `F2` times a column."""
+    return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+
+
+LINES: dict[int, tuple[Lines, Lines]] = {
+    F4.tile: (data_lines_of_4, result_lines_of_4),
+    F2.tile: (data_lines_of_2, result_lines_of_2),
+}
+"""D and A times a column, by the results along an axis of a tile."""
 
 
 class _Transform:
@@ -88,7 +107,8 @@ class _Transform:
     def _statements(self, lines: Lines) -> Iterator[Any]:
         store = self._realize.block.body
         (element,), indices = self._in_loops([store.value.b.b]), self._in_loops(store.indices)
-        window = [[self._bind(*_at([element], self._window, (i, j))) for j in range(WINDOW)] for i in range(WINDOW)]
+        turns = [range(int(loop.extent)) for loop in self._window]
+        window = [[self._bind(*_at([element], self._window, (i, j))) for j in turns[1]] for i in turns[0]]
         columns = [[self._bind(each) for each in lines(column, self._bind)] for column in zip(*window, strict=True)]
         for number, row in enumerate(zip(*columns, strict=True)):
             made = lines(row, self._bind)

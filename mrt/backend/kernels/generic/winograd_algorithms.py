@@ -1,0 +1,123 @@
+"""Winograd's algorithms for 3 x 3 taps, in integers.
+
+A tile of m x m results y, of a window d of m + 2 by m + 2 elements of the data and the taps g, is for each channel
+
+    f^2 y = A ((G g Gᵀ) ∘ (D d Dᵀ)) Aᵀ
+
+with the integer matrices below: those of F(m, 3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
+2015), whose fractions are in the factor f. Channels are summed before the results are made, so that each of the
+(m + 2)^2 points is a product of matrices.
+
+All sums are formed modulo 2^32. f^2 is a power of 2 times an odd number, and that has an inverse: times the inverse,
+f^2 y is 2^shift y. Where |y| < 2^(31 - shift) this is 2^shift y itself, no remainder, and a shift gives y. So nothing
+is to be proven of the sums between, if the transformed data and taps fit int16.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from mrt.symbol import Array
+from mrt.symbol.bounds import DTYPE_RANGES
+
+TAPS = 3
+"""Along each axis."""
+Matrix = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One of them: for results `tile` x `tile`, by the matrices D, G and A.
+
+    shift, inverse: what makes y of f^2 y: times the inverse, shifted to the right. data_operations,
+    result_operations: on vectors, to transform a tile of the data of some channels, and to make the results of a tile
+    for a block of output channels.
+    """
+
+    tile: int
+    of_data: Matrix
+    of_taps: Matrix
+    of_results: Matrix
+    shift: int
+    inverse: int
+    data_operations: int
+    result_operations: int
+
+    @property
+    def window(self) -> int:
+        """Elements of the data along each axis that a tile reads."""
+        return self.tile + TAPS - 1
+
+    @property
+    def points(self) -> int:
+        """Products of a tile and a channel."""
+        return self.window**2
+
+    @property
+    def reach(self) -> int:
+        """The largest magnitude of y."""
+        return int(2 ** (31 - self.shift) - 1)
+
+    def fits(self, lo: int, hi: int) -> bool:
+        """Whether int16 holds the transform of any data in [lo, hi], which has 0 in it."""
+        least, most = _ends(self.of_data, min(lo, 0), max(hi, 0))
+        low, high = DTYPE_RANGES["int16"]
+        return low <= least and most <= high
+
+    def is_exact(self, weight: Array, lo: int, hi: int) -> bool:
+        """Whether no sum over taps (O, I, 3, 3) and data in [lo, hi] exceeds `reach`."""
+        rows = weight.reshape(len(weight), -1)
+        positive, negative = (part.sum(axis=1, dtype=np.int64) for part in (np.maximum(rows, 0), np.minimum(rows, 0)))
+        reached = np.maximum(hi * positive + lo * negative, -(lo * positive + hi * negative))
+        return bool(reached.max(initial=0) <= self.reach)
+
+    def transformed_taps(self, weight: Array) -> Array:
+        """G g Gᵀ of taps (O, I, 3, 3) of int8: int16 (O, I, points)."""
+        matrix = np.array(self.of_taps, np.int16)
+        made = matrix @ weight.astype(np.int16) @ matrix.T
+        return np.asarray(made.reshape(*weight.shape[:2], self.points))
+
+
+@lru_cache
+def _ends(matrix: Matrix, lo: int, hi: int) -> tuple[int, int]:
+    """The ends of what a matrix makes of a window of numbers in [lo, hi], applied along both axes."""
+    both = np.einsum("pi,qj->pqij", *[np.array(matrix)] * 2).reshape(len(matrix) ** 2, -1)
+    positive, negative = np.maximum(both, 0).sum(axis=1), np.minimum(both, 0).sum(axis=1)
+    return int((positive * lo + negative * hi).min()), int((positive * hi + negative * lo).max())
+
+
+F4 = Algorithm(
+    tile=4,
+    of_data=(
+        (4, 0, -5, 0, 1, 0),
+        (0, -4, -4, 1, 1, 0),
+        (0, 4, -4, -1, 1, 0),
+        (0, -2, -1, 2, 1, 0),
+        (0, 2, -1, -2, 1, 0),
+        (0, 4, 0, -5, 0, 1),
+    ),
+    of_taps=((6, 0, 0), (-4, -4, -4), (-4, 4, -4), (1, 2, 4), (1, -2, 4), (0, 0, 3)),
+    of_results=((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 8)),
+    shift=6,
+    inverse=pow(9, -1, 2**32),
+    data_operations=280,
+    result_operations=230,
+)
+"""36 products for 16 results instead of 144, by the points 0, 1, −1, 2, −2 and ∞: 576 y. For data of 8 bits."""
+F2 = Algorithm(
+    tile=2,
+    of_data=((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+    of_taps=((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2)),
+    of_results=((1, 1, 1, 0), (0, 1, -1, -1)),
+    shift=2,
+    inverse=1,
+    data_operations=80,
+    result_operations=60,
+)
+"""16 products for 4 results instead of 36, by the points 0, 1, −1 and ∞: 4 y. For data of up to 13 bits, or 14 with a
+sign."""
+ALGORITHMS = {algorithm.tile: algorithm for algorithm in (F4, F2)}
+"""By the results along an axis of a tile."""
