@@ -23,6 +23,8 @@ WINDOW, EPILOGUE = 320, 10
 products of the next tile as far as both tiles are among what it works on: short sums take small tiles."""
 WORKING = 4
 """Registers that are left to elements and weights beside the accumulators."""
+BESIDE = 2
+"""Of few registers, those for what comes one by one and for a product."""
 FEW_REGISTERS, DATA_LINE, SINGLE, SECOND_LINES = 16, 5.0, 1.5, 0.5
 """So few that tiles are small and read much; cycles that a line of data costs there beside the multiply-adds, if it
 comes from beyond the first cache, and a sum that is not one of a pair of blocks, whose results fill a vector; lines of
@@ -98,7 +100,7 @@ def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) ->
     if machine.registers <= FEW_REGISTERS:
         # Elements or weights stay, what there are less of; the others come one by one, and a product is formed.
         tiles = range(machine.registers, 0, -1)
-        return next((tile for tile in tiles if tile * blocks + min(tile, blocks) + 2 <= machine.registers), 0)
+        return next((tile for tile in tiles if tile * blocks + min(tile, blocks) + BESIDE <= machine.registers), 0)
     # The weights of one block take one register, those of two mostly two.
     return (machine.registers - WORKING + (blocks == 1)) // blocks
 
@@ -143,8 +145,8 @@ def register_tile(
             count, rest = divmod(walked, tile)
             if not count or (rest and not (may_rest or rows)) or (line and line % tile and tile % line):
                 continue
-            if rows and positions % tile and held > tile:
-                continue  # Of jammed tiles each position's element is multiplied by all weights before the next one's.
+            if rows and positions % tile and not _jammed_tile_fits(tile, held, machine):
+                continue
             row = count * _step_cycles(tile, held, steps, machine, lines)
             row += _step_cycles(rest, held, steps, machine, lines) if rest else 0
             is_half = positions % 2 == 1 and 2 * rest == tile
@@ -153,6 +155,12 @@ def register_tile(
             if round(cost, 6) <= least:
                 best, least = (tile, held), round(cost, 6)
     return best
+
+
+def _jammed_tile_fits(tile: int, blocks: int, machine: Machine) -> bool:
+    """Whether few registers hold a tile in which each position's element is multiplied by all weights before the next
+    one's: all weights stay."""
+    return machine.registers > FEW_REGISTERS or (tile + 1) * blocks + BESIDE <= machine.registers
 
 
 def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine, lines: float) -> float:

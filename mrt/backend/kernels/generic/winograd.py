@@ -97,14 +97,19 @@ def winograd_of(
     machine: Machine,
     bounds: Interval | None = None,
 ) -> WinogradForm | None:
-    """How one of the algorithms forms the sums of a convolution; None where none serves. data, made: what the
-    convolution reads and gives. bounds: what is known of the data beyond their dtype."""
+    """How one of the algorithms forms the sums of a convolution; None where none serves.
+
+    data, made: what the convolution reads and gives. bounds: what is known of data of int16; bytes are asked for in
+    memory, and read, as whatever their dtype holds.
+    """
     stride, dilate, _ = operator.window(len(operator.kernel))
     fits = operator.kernel == (TAPS, TAPS) and {*stride, *dilate, operator.num_group} == {1}
     if not fits or weight.dtype != np.int8 or data.dtype not in INT16_HOLDS or made.dtype != "int32":
         return None
-    lo, hi = DTYPE_RANGES[data.dtype] if bounds is None else (bounds.min, bounds.max)
-    return winograd_form(weight, data.dtype, made.shape, machine, (int(lo), int(hi)))
+    ends = DTYPE_RANGES[data.dtype]
+    if bounds is not None and data.dtype == "int16":
+        ends = int(bounds.min), int(bounds.max)
+    return winograd_form(weight, data.dtype, made.shape, machine, ends)
 
 
 def winograd_form(
