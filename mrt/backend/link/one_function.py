@@ -20,7 +20,6 @@ import numpy as np
 import tvm
 from tvm import ir, relax, tirx
 
-from mrt.backend.kernels.generic.prefetch import LINE_BYTES
 from mrt.backend.kernels.generic.prefetch_next_kernel import COUNT_BYTES, LEAD_BYTES
 from mrt.backend.link.calls import FAR, Calls, Pointer
 from mrt.backend.link.program import (
@@ -36,6 +35,7 @@ from mrt.backend.link.program import (
     placed,
 )
 from mrt.backend.memory.alignment import ALIGNMENT, Shelf, side_by_side
+from mrt.backend.schedule.loops import LINE_BYTES
 from mrt.runtime import CALLS, MEMORY
 
 

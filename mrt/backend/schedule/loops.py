@@ -12,10 +12,11 @@ from mrt.backend.te.stages import Hint
 
 MULTIPLY_ADD_LATENCY = 4.0
 """Cycles until a multiply-add's result can be added to."""
-LOAD, LINE, LOOP, LINE_BITS = 0.1, 0.65, 0.5, 512
+LINE_BYTES = 64
+"""Bytes of a line of a cache."""
+LOAD, LINE, LOOP = 0.1, 0.65, 0.5
 """Cycles that a vector which is loaded costs beside the multiply-adds that are done at the same time, a line of weights
-that the first cache does not hold beyond that, and a turn of the loop: as measured on a Sapphire Rapids. A line's
-bits."""
+that the first cache does not hold beyond that, and a turn of the loop: as measured on a Sapphire Rapids."""
 BEGIN, CONSTANTS = 10.0, 4.0
 """Cycles that a tile costs besides, and those for what each of its blocks has by channel, such as a bias."""
 WINDOW, EPILOGUE = 320, 10
@@ -165,7 +166,7 @@ def _jammed_tile_fits(tile: int, blocks: int, machine: Machine) -> bool:
 
 def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine, lines: float) -> float:
     """Cycles of each step of a register tile, with its share of what the tile takes besides."""
-    far = blocks * machine.vector_bits / LINE_BITS if leave_first_cache(blocks, steps, machine) else 0.0
+    far = blocks * machine.vector_bits / (8 * LINE_BYTES) if leave_first_cache(blocks, steps, machine) else 0.0
     late = LINE * far
     held = min(blocks, machine.registers - tile * blocks - 1)
     loads = tile + held + (blocks - held) * tile

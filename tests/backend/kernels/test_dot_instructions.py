@@ -115,6 +115,7 @@ def test_no_instruction_saturates(cpu: str, used: str, dtype: str) -> None:
     assert not {name for name in found if name.lstrip("v").startswith(("pmaddubsw", "pdpbusds", "pdpwssds"))}
 
 
+@pytest.mark.usefixtures("direct_sums")
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 def test_weights_of_seven_bits_are_multiplied_as_bytes(cpu: str) -> None:
     assert {"vpmaddubsw", "vpmaddwd"} <= operations(assembly(TARGETS[cpu], "uint8", 63))

@@ -13,11 +13,11 @@ from compiled import Bundle
 from tvm import tirx
 
 from mrt.backend.build import compile_executable
-from mrt.backend.kernels.generic.prefetch import LINE_BYTES
 from mrt.backend.kernels.generic.prefetch_next_kernel import before_each_step, prefetching_steps
 from mrt.backend.link import one_function as joined
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
+from mrt.backend.schedule.loops import LINE_BYTES
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.statements import sequence, serial
 from mrt.runtime import virtual_machine

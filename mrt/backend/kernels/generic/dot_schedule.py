@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrt.backend.kernels.generic.overlap_pairs import PAIR
-from mrt.backend.kernels.generic.prefetch import LINE_BYTES, Prefetches
+from mrt.backend.kernels.generic.prefetch import Prefetches
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import looks_up, operations
 from mrt.backend.schedule.loops import (
     FEW_REGISTERS,
     FIRST_BYTES,
+    LINE_BYTES,
     SHORT_ROW,
     extent,
     leave_first_cache,
@@ -310,10 +311,8 @@ def _scheduled_sums(plan: Any, sums: Any, around: Sequence[Any], extents: _Exten
     *spatial, lane = at
     *positions, block = spatial
     if extent(plan, block) > product(plan, positions):
-        spatial = [
-            block,
-            *positions,
-        ]  # LLVM holds elements in registers then, and else weights: what there are less of.
+        # LLVM holds in registers what is multiplied by several others: elements then, else weights.
+        spatial = [block, *positions]
     if extents.by_instruction:
         *steps, within = steps
         plan.reorder(*steps, *spatial, lane, within)

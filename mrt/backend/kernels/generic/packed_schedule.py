@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mrt.backend.kernels.generic.prefetch import LINE_BYTES, MOST_LINES
+from mrt.backend.kernels.generic.prefetch import MOST_LINES
 from mrt.backend.memory.storage import VECTOR
-from mrt.backend.schedule.loops import extent, parallelize, split_loops
+from mrt.backend.schedule.loops import LINE_BYTES, extent, parallelize, split_loops
 from mrt.backend.te.stages import Hint
 
 AHEAD = 4096

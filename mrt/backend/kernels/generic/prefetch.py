@@ -15,14 +15,12 @@ from tvm import s_tir, tirx
 from tvm.tirx.op import address_of
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, without_marks
-from mrt.backend.schedule.loops import product
+from mrt.backend.schedule.loops import LINE_BYTES, product
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
 from mrt.backend.tir.statements import loop_around, sequence
 from mrt.symbol.passes import Property
 
-LINE_BYTES = 64
-"""Bytes of a line of a cache."""
 MOST_LINES = 4
 """At most that a step prefetches: if it had to be more, memory would limit, and one stream is faster than two."""
 READ, WRITE = 0, 1

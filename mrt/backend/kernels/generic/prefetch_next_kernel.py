@@ -14,7 +14,8 @@ from typing import Any
 from tvm import s_tir, tirx
 from tvm.tirx.op import address_of
 
-from mrt.backend.kernels.generic.prefetch import DATA, LINE_BYTES, MOST_LINES, READ, SECOND_CACHE
+from mrt.backend.kernels.generic.prefetch import DATA, MOST_LINES, READ, SECOND_CACHE
+from mrt.backend.schedule.loops import LINE_BYTES
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant
 from mrt.backend.tir.statements import around, loop_around, sequence, serial

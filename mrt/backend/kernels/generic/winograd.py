@@ -16,11 +16,10 @@ from mrt.backend.kernels.dot_instruction import INT16_HOLDS, Int16Dot
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, dots_of
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm
-from mrt.backend.kernels.generic.prefetch import LINE_BYTES
 from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, TAPS, Algorithm
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import FEW, VECTOR, Storage, View
-from mrt.backend.schedule.loops import LINE, LOAD, SECOND_BYTES, divisors
+from mrt.backend.schedule.loops import LINE, LINE_BYTES, LOAD, SECOND_BYTES, divisors
 from mrt.backend.te.operands import Operand, Packed
 from mrt.backend.te.stages import stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant

@@ -24,8 +24,9 @@ INSTRUCTIONS = {
     "uint16x16": ("llvm.x86.avx2.packusdw", "llvm.x86.avx2.pmulhu.w"),
 }
 """What clips and packs two vectors of int32, and what gives the upper halves of products, for so many of these."""
-QUARTER = 8
-"""Bytes of each of its vectors that the first of these puts next to those of the other one."""
+TURN, PACKED = 4, 8
+"""Elements of each of its two vectors that the first of these puts next to those of the other one, and how many make
+128 bits, within which it works."""
 
 
 def shifts_by_products(machine: Machine) -> bool:
@@ -63,10 +64,9 @@ def _packed(x: Expression, dtype: str, pack: str) -> Expression:
     lanes = int(dtype.partition("x")[2])
     halves = [shuffled([x], range(first, first + lanes // 2)) for first in (0, lanes // 2)]
     packed = llvm_call(dtype, pack, *halves)
-    if lanes == QUARTER:
+    if lanes == PACKED:
         return packed
-    # Each 128 bits of what is packed have four elements of either half.
-    turns = [first + i for start in (0, 4) for first in (start, start + QUARTER) for i in range(4)]
+    turns = [first + i for half in (0, TURN) for first in (half, half + PACKED) for i in range(TURN)]
     return shuffled([packed], turns)
 
 
