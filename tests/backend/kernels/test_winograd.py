@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -189,21 +191,29 @@ def test_convolutions_of_any_size(runner: Runner, dtype: str) -> None:
     layers.check(runner=runner)
 
 
+def of_ends(
+    algorithm: Algorithm, ends: tuple[int, int], dtype: str, channels: int, weights: Sequence[list[int]]
+) -> Layers:
+    """Convolutions of so many channels, whose data are nothing but two ends, and weights of a few values."""
+    layers, (lo, hi) = Layers(), ends
+    for values in weights:
+        data = layers.random.choice([lo, hi], (1, channels, 7, 10))
+        data[..., :4] = hi
+        data[..., -4:] = lo
+        weight = layers.random.choice(values, (16, channels, 3, 3)).astype(np.int8)
+        weight[0], weight[1] = values[0], values[-1]
+        assert algorithm.is_exact(weight, lo, hi)
+        given = layers.hidden("clip", layers.input(data.astype(dtype)), a_min=float(lo), a_max=float(hi))
+        layers.add("Convolution", given, layers.parameter(weight), kernel=(3, 3), num_filter=16, no_bias=True)
+    return layers
+
+
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
 def test_the_ends_of_ranges(runner: Runner, dtype: str) -> None:
     """Sums between wrap around many times; results are close to the largest that are found again."""
-    layers, (lo, hi) = Layers(), BYTE[dtype]
-    for weights in ([127], [-128], [-128, 127], [-128, -127, 0, 127]):
-        data = layers.random.choice([lo, hi], (1, 112, 7, 10))
-        data[..., :4] = hi
-        data[..., -4:] = lo
-        weight = layers.random.choice(weights, (16, 112, 3, 3)).astype(np.int8)
-        weight[0], weight[1] = weights[0], weights[-1]
-        assert F4.is_exact(weight, lo, hi)
-        given = layers.hidden("clip", layers.input(data.astype(dtype)), a_min=float(lo), a_max=float(hi))
-        layers.add("Convolution", given, layers.parameter(weight), kernel=(3, 3), num_filter=16, no_bias=True)
-    layers.check(runner=runner)
+    weights = [127], [-128], [-128, 127], [-128, -127, 0, 127]
+    of_ends(F4, BYTE[dtype], dtype, 112, weights).check(runner=runner)
 
 
 @pytest.mark.usefixtures("by_small_tiles")
@@ -231,16 +241,7 @@ def test_small_tiles_of_any_size(runner: Runner, ends: tuple[int, int]) -> None:
 @pytest.mark.parametrize("ends", FEW_BITS.values(), ids=str)
 def test_the_ends_of_ranges_of_small_tiles(runner: Runner, ends: tuple[int, int]) -> None:
     """56 channels of the largest products are the most that 4 y leaves room for."""
-    layers, (lo, hi) = Layers(), ends
-    for weights in ([127], [-127], [-127, 127], [-127, -126, 0, 127]):
-        data = layers.random.choice([lo, hi], (1, 56, 7, 10))
-        data[..., :4] = hi
-        data[..., -4:] = lo
-        weight = layers.random.choice(weights, (16, 56, 3, 3)).astype(np.int8)
-        weight[0], weight[1] = weights[0], weights[-1]
-        assert F2.is_exact(weight, lo, hi)
-        given = layers.hidden("clip", layers.input(data.astype(np.int16)), a_min=float(lo), a_max=float(hi))
-        layers.add("Convolution", given, layers.parameter(weight), kernel=(3, 3), num_filter=16, no_bias=True)
+    layers = of_ends(F2, ends, "int16", 56, ([127], [-127], [-127, 127], [-127, -126, 0, 127]))
     told = [call.products for call in explain(layers.graph(), (), TARGETS["x86-64-v3"]).calls if call.products]
     assert told and all("16 for 4 results of 3 x 3 taps (Winograd)" in each for each in told)
     layers.check(runner=runner)
