@@ -25,7 +25,7 @@ products of the next tile as far as both tiles are among what it works on: short
 WORKING = 4
 """Registers that are left to elements and weights beside the accumulators."""
 BESIDE = 2
-"""Of few registers, those for what comes one by one and for a product."""
+"""Registers for an element or weight that comes by itself and for a product, beside sums and what stays with them."""
 FEW_REGISTERS, DATA_LINE, SINGLE, SECOND_LINES = 16, 5.0, 1.5, 0.5
 """So few that tiles are small and read much; cycles that a line of data costs there beside the multiply-adds, if it
 comes from beyond the first cache, and a sum that is not one of a pair of blocks, whose results fill a vector; lines of
@@ -135,7 +135,7 @@ def register_tile(
     accumulators. line: positions of a line, where lines do not follow each other; tiles are some lines then, or a part
     of one. may_rest: whether the last tile may be shorter than the others. rows: how many there are, where tiles may be
     jammed (see `VectorTiling`): a pair of whole rows, or neighbours in a row, whose last tile may be shorter; else 0.
-    lines: of data that a position reads for a dot from beyond the first cache.
+    lines: of a cache, that a position reads for a dot of data that the first one does not hold.
     """
     best, least = (1, multiple), float("inf")
     # With copies, the sums of one block are so few that each dot loads an element.

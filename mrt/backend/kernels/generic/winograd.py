@@ -19,7 +19,7 @@ from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, TAPS, Algorithm
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import FEW, VECTOR, Storage, View
-from mrt.backend.schedule.loops import LINE, LINE_BYTES, LOAD, SECOND_BYTES, divisors
+from mrt.backend.schedule.loops import BESIDE, LINE, LINE_BYTES, LOAD, SECOND_BYTES, divisors
 from mrt.backend.te.operands import Operand, Packed
 from mrt.backend.te.stages import stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
@@ -39,9 +39,9 @@ FAR_LINE, LATE_LINE = 9, 2
 prefetches."""
 STRIPE_BYTES = 1 << 17
 """Of transformed data, which stay in the second cache beside the weights."""
-MOST_BLOCKS, BESIDE, FEWEST, USUAL = 4, 2, 10, 1.2
-"""At most of output channels in registers; registers for an element and a product, beside sums and weights; sums that
-hide how long a dot takes that adds to them; the cost of a dot where lines have a number of tiles that is not prime."""
+MOST_BLOCKS, FEWEST, USUAL = 4, 10, 1.2
+"""At most of output channels in registers; sums that hide how long a dot takes that adds to them; the cost of a dot
+where lines have a number of tiles that is not prime."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,6 @@ class WinogradTiling:
     columns: int
     blocks: int
     far: bool
-
-    @classmethod
-    def of(cls, lengths: Sequence[int], far: bool) -> WinogradTiling:
-        """lengths: the other numbers in their order."""
-        tile, stripe, lines, columns, blocks = lengths
-        return cls(tile, stripe, lines, columns, blocks, far)
 
     def cost(self, dot: Dot) -> float:
         """Of a dot, with what is loaded for it."""
@@ -129,7 +123,7 @@ def winograd_form(
     dots = shape[2] * shape[3] * TAPS**2 * (outputs // dot.lanes) * -(-inputs // direct.depth)
     best, least = None, WORTH * dots * _instructions(direct)
     for algorithm in ALGORITHMS.values():
-        if not algorithm.fits(*ends) or not algorithm.is_exact(weight, *ends):
+        if not algorithm.serves(weight, *ends):
             continue
         counts = -(-shape[2] // algorithm.tile), -(-shape[3] // algorithm.tile)
         size = _Size(algorithm, counts, inputs, outputs // dot.lanes, dot)

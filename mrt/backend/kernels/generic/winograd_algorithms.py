@@ -61,24 +61,28 @@ class Algorithm:
         """The largest magnitude of y."""
         return int(2 ** (31 - self.shift) - 1)
 
-    def fits(self, lo: int, hi: int) -> bool:
-        """Whether int16 holds the transform of any data in [lo, hi], which has 0 in it."""
-        least, most = _ends(self.of_data, min(lo, 0), max(hi, 0))
+    def serves(self, weight: Array, lo: int, hi: int) -> bool:
+        """Whether results of taps (O, I, 3, 3) and data in [lo, hi], with 0 on their border, are exact: int16 holds the
+        data's transform, and no sum exceeds `reach`.
+        """
+        lo, hi = min(lo, 0), max(hi, 0)
+        least, most = _ends(self.of_data, lo, hi)
         low, high = DTYPE_RANGES["int16"]
-        return low <= least and most <= high
-
-    def is_exact(self, weight: Array, lo: int, hi: int) -> bool:
-        """Whether no sum over taps (O, I, 3, 3) and data in [lo, hi] exceeds `reach`."""
-        rows = weight.reshape(len(weight), -1)
-        positive, negative = (part.sum(axis=1, dtype=np.int64) for part in (np.maximum(rows, 0), np.minimum(rows, 0)))
-        reached = np.maximum(hi * positive + lo * negative, -(lo * positive + hi * negative))
-        return bool(reached.max(initial=0) <= self.reach)
+        return low <= least and most <= high and _largest_sum(weight, lo, hi) <= self.reach
 
     def transformed_taps(self, weight: Array) -> Array:
         """G g Gᵀ of taps (O, I, 3, 3) of int8: int16 (O, I, points)."""
         matrix = np.array(self.of_taps, np.int16)
         made = matrix @ weight.astype(np.int16) @ matrix.T
         return np.asarray(made.reshape(*weight.shape[:2], self.points))
+
+
+def _largest_sum(weight: Array, lo: int, hi: int) -> int:
+    """The largest magnitude of a sum over taps (O, I, 3, 3) and data in [lo, hi]."""
+    rows = weight.reshape(len(weight), -1)
+    positive, negative = (part.sum(axis=1, dtype=np.int64) for part in (np.maximum(rows, 0), np.minimum(rows, 0)))
+    reached = np.maximum(hi * positive + lo * negative, -(lo * positive + hi * negative))
+    return int(reached.max(initial=0))
 
 
 @lru_cache

@@ -32,8 +32,8 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 
     The output's loops are [n, line, column, channel].
     """
-    *lengths, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
-    tiling = WinogradTiling.of(lengths, bool(far))
+    tile, stripe_lines, tile_lines, tile_columns, held, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
+    tiling = WinogradTiling(tile, stripe_lines, tile_lines, tile_columns, held, bool(far))
     lanes = int(plan.get(stages.dots).writes[0].source.shape[-1])
     sample, line, column, channel = plan.get_loops(output)
     stores = stores_packed(plan, channel)
