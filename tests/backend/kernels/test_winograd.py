@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -26,6 +26,8 @@ from mrt.symbol import Array, GraphBuilder, Runner, TensorType, find_operator
 BYTE = {"uint8": (0, 255), "int8": (-128, 127)}
 FEW_BITS = {"13 bits": (0, 2**13 - 1), "14 bits with a sign": (-(2**13) + 1, 2**13 - 1)}
 """Of int16, which the smaller tiles serve."""
+WORDS = {"16 bits": (-(2**15), 2**15 - 1), "15 bits": (0, 2**15 - 1)}
+"""Of int16, whose bytes are summed by themselves."""
 CASES = [(F4, ends) for ends in BYTE.values()] + [(F2, ends) for ends in (*BYTE.values(), *FEW_BITS.values())]
 """Algorithms and the ends of data for which they are exact."""
 SIZES = [
@@ -186,8 +188,7 @@ def test_that_it_is_used_is_told() -> None:
     layers = Layers()
     layers.finish(layers.convolution(layers.input(layers.integers((1, 16, 8, 8), "uint8")), 32, (3, 3)))
     for cpu, used in (("cascadelake", True), ("sapphirerapids", False)):
-        told = [call.products for call in explain(layers.graph(), (), TARGETS[cpu]).calls if call.products]
-        assert ["36 for 16 results of 3 x 3 taps (Winograd)" in each for each in told] == [used]
+        assert ["36 for 16 results of 3 x 3 taps (Winograd)" in each for each in told_of(layers, cpu)] == [used]
 
 
 @pytest.mark.usefixtures("always")
@@ -204,7 +205,11 @@ def test_convolutions_of_any_size(runner: Runner, dtype: str) -> None:
 
 
 def of_ends(
-    algorithm: Algorithm, ends: tuple[int, int], dtype: str, channels: int, weights: Sequence[list[int]]
+    serves: Callable[[Array, int, int], bool],
+    ends: tuple[int, int],
+    dtype: str,
+    channels: int,
+    weights: Sequence[list[int]],
 ) -> Layers:
     """Convolutions of so many channels, whose data are nothing but two ends, and weights of a few values."""
     layers, (lo, hi) = Layers(), ends
@@ -214,7 +219,7 @@ def of_ends(
         data[..., -4:] = lo
         weight = layers.random.choice(values, (16, channels, 3, 3)).astype(np.int8)
         weight[0], weight[1] = values[0], values[-1]
-        assert algorithm.serves(weight, lo, hi)
+        assert serves(weight, lo, hi)
         given = layers.hidden("clip", layers.input(data.astype(dtype)), a_min=float(lo), a_max=float(hi))
         layers.add("Convolution", given, layers.parameter(weight), kernel=(3, 3), num_filter=16, no_bias=True)
     return layers
@@ -225,14 +230,18 @@ def of_ends(
 def test_the_ends_of_ranges(runner: Runner, dtype: str) -> None:
     """Sums between wrap around many times; results are close to the largest that are found again."""
     weights = [127], [-128], [-128, 127], [-128, -127, 0, 127]
-    of_ends(F4, BYTE[dtype], dtype, 112, weights).check(runner=runner)
+    of_ends(F4.serves, BYTE[dtype], dtype, 112, weights).check(runner=runner)
 
 
 @pytest.mark.usefixtures("by_small_tiles")
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("ends", [*BYTE.values(), *FEW_BITS.values()], ids=str)
 def test_small_tiles_of_any_size(runner: Runner, ends: tuple[int, int]) -> None:
-    """As above, of data between two ends, with bytes and words behind them."""
+    between(ends).check(runner=runner)
+
+
+def between(ends: tuple[int, int]) -> Layers:
+    """Convolutions of all sizes of data between two ends, with bytes and words behind them."""
     layers, (lo, hi) = Layers(), ends
     dtype = next((dtype for dtype, both in BYTE.items() if both == ends), "int16")
     for shape, filters, pad in SIZES:
@@ -240,17 +249,49 @@ def test_small_tiles_of_any_size(runner: Runner, ends: tuple[int, int]) -> None:
         made = layers.convolution(data, filters, (3, 3), pad=pad)
         layers.finish(made)
         layers.finish(layers.requantized(layers.convolution(layers.requantized(made, "uint8"), 8, (1, 1))))
-    layers.check(runner=runner)
+    return layers
 
 
 @pytest.mark.usefixtures("by_small_tiles")
 @pytest.mark.parametrize("ends", FEW_BITS.values(), ids=str)
 def test_the_ends_of_ranges_of_small_tiles(runner: Runner, ends: tuple[int, int]) -> None:
     """56 channels of the largest products are the most that 4 y leaves room for."""
-    layers = of_ends(F2, ends, "int16", 56, ([127], [-127], [-127, 127], [-127, -126, 0, 127]))
-    told = [call.products for call in explain(layers.graph(), (), TARGETS["x86-64-v3"]).calls if call.products]
-    assert told and all("16 for 4 results of 3 x 3 taps (Winograd)" in each for each in told)
+    layers = of_ends(F2.serves, ends, "int16", 56, ([127], [-127], [-127, 127], [-127, -126, 0, 127]))
+    assert all("16 for 4 results of 3 x 3 taps (Winograd)" in each for each in told_of(layers, "x86-64-v3"))
     layers.check(runner=runner)
+
+
+def told_of(layers: Layers, cpu: str) -> list[str]:
+    """What is said of the products of its convolutions."""
+    return [call.products for call in explain(layers.graph(), (), TARGETS[cpu]).calls if call.products]
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("ends", WORDS.values(), ids=str)
+def test_both_bytes_of_words(runner: Runner, ends: tuple[int, int]) -> None:
+    """Of any size, whatever the words are."""
+    layers = between(ends)
+    assert any("72 for 16 results" in each for each in told_of(layers, "cascadelake"))
+    layers.check(runner=runner)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("ends", WORDS.values(), ids=str)
+def test_the_ends_of_ranges_of_words(runner: Runner, ends: tuple[int, int]) -> None:
+    """Whose results are close to the largest of 32 bits: the sum of 256 times one that is shifted out of them in part
+    and another."""
+    channels = 56 if ends[0] else 57
+    layers = of_ends(F4.serves_bytes, ends, "int16", channels, ([127], [-127], [-127, 127], [-127, -126, 0, 127]))
+    assert all("72 for 16 results of 3 x 3 taps (Winograd)" in each for each in told_of(layers, "x86-64-v3"))
+    layers.check(runner=runner)
+
+
+def test_bytes_of_words_are_served_like_bytes() -> None:
+    for channels, fits in ((112, True), (128, False)):
+        assert F4.serves_bytes(np.full((1, channels, 3, 3), 127, np.int8), 0, 4095) is fits
+    assert F4.serves_bytes(np.ones((1, 16, 3, 3), np.int8), -(2**15), 2**15 - 1)
+    assert not F4.serves_bytes(np.ones((1, 16, 3, 3), np.int8), 0, 2**17)
 
 
 @pytest.mark.usefixtures("always")

@@ -6,7 +6,7 @@ What the algorithms are: `winograd_algorithms.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 
 import numpy as np
@@ -48,12 +48,14 @@ where lines have a number of tiles that is not prime."""
 class WinogradTiling:
     """How the tiles of a sample are walked.
 
-    tile: results along each axis of one (see `ALGORITHMS`). stripe: lines of tiles whose data are transformed at once.
-    lines, columns: of the tiles whose products are in registers together, for so many `blocks` of output channels.
+    tile: results along each axis of one (see `ALGORITHMS`). parts: 2 where both bytes of words are summed by themselves.
+    stripe: lines of tiles whose data are transformed at once. lines, columns: of the tiles whose products are in
+    registers together, for so many `blocks` of output channels.
     far: whether the second cache does not hold the weights, so that they are walked once for all samples.
     """
 
     tile: int
+    parts: int
     stripe: int
     lines: int
     columns: int
@@ -62,13 +64,17 @@ class WinogradTiling:
 
     def cost(self, dot: Dot) -> float:
         """Of a dot, with what is loaded for it."""
-        tiles = self.lines * self.columns
-        dots, fewest = tiles * self.blocks, FEWEST if dot.formed_by and dot.formed_by.adds else 1
-        return (max(dots, fewest) + LOAD * (tiles + self.blocks) + LINE * self.blocks) / dots
+        dots, fewest = self.together * self.blocks, FEWEST if dot.formed_by and dot.formed_by.adds else 1
+        return (max(dots, fewest) + LOAD * (self.together + self.blocks) + LINE * self.blocks) / dots
+
+    @property
+    def together(self) -> int:
+        """Vectors of the data that a line of weights is multiplied by."""
+        return self.lines * self.columns * self.parts
 
     @property
     def registers(self) -> int:
-        return self.lines * self.columns * self.blocks + self.blocks + BESIDE
+        return self.together * self.blocks + self.blocks + BESIDE
 
 
 @dataclass(frozen=True)
@@ -122,16 +128,23 @@ def winograd_form(
     direct = choose_dot(data, weight, "int32", machine, by_pairs=True)
     dots = shape[2] * shape[3] * TAPS**2 * (outputs // dot.lanes) * -(-inputs // direct.depth)
     best, least = None, WORTH * dots * _instructions(direct)
-    for algorithm in ALGORITHMS.values():
-        if not algorithm.serves(weight, *ends):
-            continue
+    for algorithm, parts in _ways(weight, data, ends):
         counts = -(-shape[2] // algorithm.tile), -(-shape[3] // algorithm.tile)
-        size = _Size(algorithm, counts, inputs, outputs // dot.lanes, dot)
+        size = _Size(algorithm, parts, counts, inputs, outputs // dot.lanes, dot)
         tiling = size.tiling(machine)
         cost = size.cost(tiling) * _instructions(dot)
         if cost < least:
             best, least = WinogradForm(dot, flat=False, groups=1, tiling=tiling), cost
     return best
+
+
+def _ways(weight: Array, data: str, ends: tuple[int, int]) -> Iterator[tuple[Algorithm, int]]:
+    """The algorithms that serve, each with the parts that data of a dtype are summed in."""
+    for algorithm in ALGORITHMS.values():
+        if algorithm.serves(weight, *ends):
+            yield algorithm, 1
+        elif data == "int16" and algorithm.serves_bytes(weight, *ends):
+            yield algorithm, 2
 
 
 def _instructions(dot: Dot) -> int:
@@ -152,6 +165,7 @@ class _Size:
     """Of a convolution: tiles of a sample along both axes, input channels in memory, and blocks of output channels."""
 
     algorithm: Algorithm
+    parts: int
     counts: tuple[int, int]
     inputs: int
     blocks: int
@@ -163,7 +177,7 @@ class _Size:
 
     def cost(self, tiling: WinogradTiling) -> float:
         """Of a sample, in dots of usual tilings."""
-        tiles, lanes = math.prod(self.counts), self.dot.lanes * self.dot.depth
+        tiles, lanes = math.prod(self.counts) * self.parts, self.dot.lanes * self.dot.depth
         of_data, of_results = self.algorithm.data_operations, self.algorithm.result_operations
         operations = tiles * (of_data * self.inputs / lanes + of_results * self.blocks)
         dots = tiles * self.algorithm.points * self.inputs // self.dot.depth * self.blocks
@@ -174,10 +188,10 @@ class _Size:
     def tiling(self, machine: Machine) -> WinogradTiling:
         """The cheapest. All tiles are one stripe where weights are far; else stripes are short: threads share them."""
         (rows, columns), far = self.counts, self.weight_bytes > SECOND_BYTES
-        row_bytes = columns * self.algorithm.points * self.inputs * np.dtype(self.dot.data).itemsize
+        row_bytes = columns * self.parts * self.algorithm.points * self.inputs * np.dtype(self.dot.data).itemsize
         near = [n for n in divisors(rows) if n * row_bytes <= STRIPE_BYTES] or [1]
         found = [
-            WinogradTiling(self.algorithm.tile, stripe, lines, across, blocks, far)
+            WinogradTiling(self.algorithm.tile, self.parts, stripe, lines, across, blocks, far)
             for stripe in ([rows] if far else near)
             for blocks in divisors(self.blocks)
             for across in divisors(columns)
@@ -221,47 +235,61 @@ def winograd_sums(
     algorithm = form.algorithm
     taps, data_matrix, result_matrix = weight.views
     lanes, channels = form.dot.lanes, int(taps.shape[2]) * form.dot.depth
-    transformed = _transformed_data(data, data_matrix, shape, channels, place, algorithm)
+    transformed = _transformed_data(data, data_matrix, shape, channels, place, form)
     multiples = _multiples(_products(transformed, taps, form), result_matrix, algorithm)
 
     shift = constant(algorithm.shift, "int32")
 
+    def part(number: int, tile: Sequence[Expression], at: Sequence[Expression]) -> Expression:
+        multiple = multiples(*tile, number, *at) * constant(algorithm.inverse, ACCUMULATOR)
+        return tirx.reinterpret("int32", multiple) >> shift
+
     def whole(*at: Expression) -> Expression:
-        shifted = tirx.reinterpret("int32", multiples(*at) * constant(algorithm.inverse, ACCUMULATOR)) >> shift
+        parts = [part(number, at[:3], at[3:]) for number in range(form.tiling.parts)]
+        shifted = sum((high << constant(8, "int32") for high in parts[1:]), parts[0])
         return shifted if bias is None else shifted + bias(at[-2] * lanes + at[-1]).astype("int32")
 
-    sums = stage(multiples.shape, whole, "sums", winograd_sums=1)
+    *tiles, _, line, column, blocks, _ = multiples.shape
+    sums = stage((*tiles, line, column, blocks, lanes), whole, "sums", winograd_sums=1)
 
     def element(channel: Expression, n: Expression, *position: Expression) -> Expression:
-        tile, inside = ([part(p, algorithm.tile) for p in position] for part in (tirx.floordiv, tirx.floormod))
+        tile, inside = ([split(p, algorithm.tile) for p in position] for split in (tirx.floordiv, tirx.floormod))
         return sums(n, *tile, *inside, tirx.floordiv(channel, lanes), tirx.floormod(channel, lanes))
 
     return element
 
 
 def _transformed_data(
-    data: View, matrix: Tensor, shape: Sequence[int], channels: int, place: Place, algorithm: Algorithm
+    data: View, matrix: Tensor, shape: Sequence[int], channels: int, place: Place, form: WinogradForm
 ) -> Tensor:
-    """D d Dᵀ of each tile, [n, tile line, tile column, point, channel]."""
-    window, (samples, *lengths) = algorithm.window, shape
+    """D d Dᵀ of each tile, [n, tile line, tile column, part, point, channel]."""
+    algorithm, parts, (samples, *lengths) = form.algorithm, form.tiling.parts, shape
+    window = algorithm.window
     axes = [te.reduce_axis((0, window), name) for name in ("row", "column")]
 
     def element(n: Expression, *at: Expression) -> Expression:
-        *tile, point, channel = at
+        *tile, part, point, channel = at
         # What lies beyond the data counts only in results beyond the last.
         places = [
             tirx.min(t * algorithm.tile + i, length + TAPS - 2)
             for t, i, length in zip(tile, axes, lengths, strict=True)
         ]
         factor = matrix(tirx.floordiv(point, window), axes[0]) * matrix(tirx.floormod(point, window), axes[1])
-        return te.sum(factor * data(n, channel, *place(places, (0, 0))).astype(matrix.dtype), axes)
+        value = data(n, channel, *place(places, (0, 0))).astype(matrix.dtype)
+        return te.sum(factor * (value if parts == 1 else _byte(value, part)), axes)
 
-    tiles = [-(-length // algorithm.tile) for length in lengths]
-    return stage((samples, *tiles, algorithm.points, channels), element, "of_data", winograd_data=algorithm.tile)
+    shape = samples, *(-(-length // algorithm.tile) for length in lengths), parts, algorithm.points, channels
+    return stage(shape, element, "of_data", winograd_data=algorithm.tile)
+
+
+def _byte(word: Expression, part: Expression) -> Expression:
+    """The lower byte of an int16, or part 1, which has its sign."""
+    low, high = word & constant(255, "int16"), word >> constant(8, "int16")
+    return tirx.Select(part == constant(0, "int32"), low, high)
 
 
 def _products(data: Tensor, taps: Tensor, form: WinogradForm) -> Tensor:
-    """The products of transformed data and taps, added up, [n, tile line, tile column, block, point, lane]."""
+    """The products of transformed data and taps, added up, [n, tile line, tile column, part, block, point, lane]."""
     groups, _, steps, held, lanes, depth = (int(length) for length in taps.shape)
     *tiles, _, _ = (int(length) for length in data.shape)
     step, within = te.reduce_axis((0, steps), "step"), te.reduce_axis((0, depth), "within")
@@ -278,7 +306,7 @@ def _products(data: Tensor, taps: Tensor, form: WinogradForm) -> Tensor:
 
 
 def _multiples(products: Tensor, matrix: Tensor, algorithm: Algorithm) -> Tensor:
-    """A products Aᵀ, [n, tile line, tile column, line, column, block, lane]."""
+    """A products Aᵀ, [n, tile line, tile column, part, line, column, block, lane]."""
     *tiles, blocks, _, lanes = (int(length) for length in products.shape)
     axes = [te.reduce_axis((0, algorithm.window), name) for name in ("point_row", "point_column")]
 

@@ -11,6 +11,9 @@ with the integer matrices below: those of F(m, 3) (Lavin and Gray, "Fast Algorit
 All sums are formed modulo 2^32. f^2 is a power of 2 times an odd number, and that has an inverse: times the inverse,
 f^2 y is 2^shift y. Where |y| < 2^(31 - shift) this is 2^shift y itself, no remainder, and a shift gives y. So nothing
 is to be proven of the sums between, if the transformed data and taps fit int16.
+
+Words that are too large for that are 256 h + l, of an upper byte h and a lower one l, whose results are found one by
+one; so are the words' own, modulo 2^32.
 """
 
 from __future__ import annotations
@@ -69,6 +72,10 @@ class Algorithm:
         least, most = _ends(self.of_data, lo, hi)
         low, high = DTYPE_RANGES["int16"]
         return low <= least and most <= high and _largest_sum(weight, lo, hi) <= self.reach
+
+    def serves_bytes(self, weight: Array, lo: int, hi: int) -> bool:
+        """The same of both bytes of words in [lo, hi], each by itself."""
+        return self.serves(weight, lo >> 8, hi >> 8) and self.serves(weight, 0, 255)
 
     def transformed_taps(self, weight: Array) -> Array:
         """G g Gᵀ of taps (O, I, 3, 3) of int8: int16 (O, I, points)."""

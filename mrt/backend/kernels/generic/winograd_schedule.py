@@ -32,8 +32,8 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 
     The output's loops are [n, line, column, channel].
     """
-    tile, stripe_lines, tile_lines, tile_columns, held, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
-    tiling = WinogradTiling(tile, stripe_lines, tile_lines, tile_columns, held, bool(far))
+    *numbers, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
+    tiling = WinogradTiling(*numbers, far=bool(far))
     lanes = int(plan.get(stages.dots).writes[0].source.shape[-1])
     sample, line, column, channel = plan.get_loops(output)
     stores = stores_packed(plan, channel)
@@ -67,31 +67,32 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 def _schedule_data(plan: Any, data: Any, lanes: int) -> list[Any]:
     """Vectors of int16, within which `WinogradTransforms` writes out the loops. Gives those over samples and lines of
     tiles, which threads may share."""
-    *_, sample, line, column, point, channel, row, element = plan.get_loops(data)
+    *_, sample, line, column, part, point, channel, row, element = plan.get_loops(data)
     length = extent(plan, channel)
     vectors, lane = plan.split(channel, [None, 2 * lanes if length % (2 * lanes) == 0 else min(lanes, VECTOR)])
-    plan.reorder(sample, line, column, vectors, point, lane, row, element)
+    plan.reorder(sample, line, column, vectors, part, point, lane, row, element)
+    plan.unroll(part)
     return [sample, line]
 
 
 def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any) -> None:
     """Sums of dots in registers for one point of some tiles after the other; then they wait in memory for the rest."""
     plan.compute_at(stages.products, at, preserve_unit_loops=True)
-    *_, line, column, block, point, lane = plan.get_loops(stages.products)
-    plan.reorder(point, line, column, block, lane)
+    *_, line, column, part, block, point, lane = plan.get_loops(stages.products)
+    plan.reorder(point, line, column, part, block, lane)
     plan.compute_at(stages.dots, point, preserve_unit_loops=True)
-    *spatial, step, within = plan.get_loops(stages.dots)[-8:]
+    *spatial, step, within = plan.get_loops(stages.dots)[-9:]
     plan.reorder(step, *spatial, within)
     plan.annotate(step, Hint.PREFETCH_STREAM, [AHEAD, 3])
-    for loop in (line, column, block, *spatial[:-1]):
+    for loop in (line, column, part, block, *spatial[:-1]):
         plan.unroll(loop)
     plan.vectorize(lane)
 
 
 def _start(plan: Any, dots: Any) -> None:
     """Sets sums to 0 before their steps, and puts the instruction in place."""
-    *_, step, _, _, _, _, _, lane, _ = plan.get_loops(dots)
-    *zeroed, vector = plan.get_loops(plan.decompose_reduction(dots, step))[-6:]
+    *_, step, _, _, _, _, _, _, lane, _ = plan.get_loops(dots)
+    *zeroed, vector = plan.get_loops(plan.decompose_reduction(dots, step))[-7:]
     plan.vectorize(vector)
     for loop in zeroed:
         plan.unroll(loop)
@@ -103,8 +104,8 @@ def _schedule_results(plan: Any, stages: WinogradBlocks) -> None:
     *_, line, column, block, lane = plan.get_loops(stages.sums)
     plan.reorder(block, line, column, lane)
     plan.compute_at(stages.multiples, block, preserve_unit_loops=True)
-    *_, of_line, of_column, of_block, of_lane, row, element = plan.get_loops(stages.multiples)
-    plan.reorder(of_block, of_line, of_column, of_lane, row, element)
+    *_, part, of_line, of_column, of_block, of_lane, row, element = plan.get_loops(stages.multiples)
+    plan.reorder(part, of_block, of_line, of_column, of_lane, row, element)
     plan.unroll(line)
     plan.unroll(column)
     plan.vectorize(lane)
