@@ -154,16 +154,18 @@ def test_larger_sums_are_left_to_direct_ones() -> None:
 def test_where_it_is_used() -> None:
     """Where few instructions form the products of words, and the weights do not come from far memory for few tiles."""
 
-    def used(cpu: str, inputs: int, size: int, outputs: int, data: str = "uint8", most: int = 255) -> int:
-        """Results along an axis of a tile."""
+    def used(
+        cpu: str, inputs: int, size: int, outputs: int, data: str = "uint8", most: int = 255
+    ) -> tuple[int, int] | None:
+        """Results along an axis of a tile, and parts of the data."""
         weight = np.random.default_rng(0).integers(-100, 100, (outputs, inputs, 3, 3)).astype(np.int8)
         found = winograd_form(weight, data, (1, outputs, size, size), MACHINES[cpu], (0, most))
-        return 0 if found is None else found.tiling.tile
+        return None if found is None else (found.tiling.tile, found.tiling.parts)
 
     for cpu in ("x86-64-v3", "x86-64-v4", "alderlake", "cascadelake"):
-        assert {used(cpu, 64, 56, 64), used(cpu, 128, 28, 128), used(cpu, 256, 14, 256)} == {4}, cpu
-        assert {used(cpu, 64, 56, 64, "int16", 4095), used(cpu, 128, 28, 128, "int16", 8191)} == {2}, cpu
-        assert not used(cpu, 64, 56, 64, "int16", 8192), cpu
+        assert {used(cpu, 64, 56, 64), used(cpu, 128, 28, 128), used(cpu, 256, 14, 256)} == {(4, 1)}, cpu
+        assert {used(cpu, 64, 56, 64, "int16", 4095), used(cpu, 128, 28, 128, "int16", 8191)} == {(2, 1)}, cpu
+        assert {used(cpu, 64, 56, 64, "int16", most) for most in (8192, 2**15 - 1)} == {(4, 2)}, cpu
         assert not used(cpu, 3, 32, 16), cpu
     assert not used("cascadelake", 512, 7, 512) and used("x86-64-v3", 512, 7, 512)
     assert not used("sapphirerapids", 64, 56, 64)

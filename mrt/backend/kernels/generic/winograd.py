@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
+from typing import Any
 
 import numpy as np
 from tvm import te, tirx
@@ -48,9 +49,9 @@ where lines have a number of tiles that is not prime."""
 class WinogradTiling:
     """How the tiles of a sample are walked.
 
-    tile: results along each axis of one (see `ALGORITHMS`). parts: 2 where both bytes of words are summed by themselves.
-    stripe: lines of tiles whose data are transformed at once. lines, columns: of the tiles whose products are in
-    registers together, for so many `blocks` of output channels.
+    tile: results along each axis of one (see `ALGORITHMS`). parts: 2 where both bytes of words are summed by
+    themselves. stripe: lines of tiles whose data are transformed at once. lines, columns: of the tiles whose products
+    are in registers together, for so many `blocks` of output channels.
     far: whether the second cache does not hold the weights, so that they are walked once for all samples.
     """
 
@@ -61,6 +62,12 @@ class WinogradTiling:
     columns: int
     blocks: int
     far: bool
+
+    @classmethod
+    def of_hint(cls, numbers: Sequence[Any]) -> WinogradTiling:
+        """That whose fields are these."""
+        tile, parts, stripe, lines, columns, blocks, far = map(int, numbers)
+        return cls(tile, parts, stripe, lines, columns, blocks, bool(far))
 
     def cost(self, dot: Dot) -> float:
         """Of a dot, with what is loaded for it."""
@@ -262,24 +269,31 @@ def winograd_sums(
 def _transformed_data(
     data: View, matrix: Tensor, shape: Sequence[int], channels: int, place: Place, form: WinogradForm
 ) -> Tensor:
-    """D d Dᵀ of each tile, [n, tile line, tile column, part, point, channel]."""
-    algorithm, parts, (samples, *lengths) = form.algorithm, form.tiling.parts, shape
-    window = algorithm.window
+    """D d Dᵀ of each tile, [n, group of lines, group of columns, point, vector, tile line, tile column, part, lane].
+
+    The tiles that are multiplied together lie side by side, so that their data do not share a place in the first cache.
+    """
+    algorithm, tiling, (samples, *lengths) = form.algorithm, form.tiling, shape
+    window, held = algorithm.window, (tiling.lines, tiling.columns)
     axes = [te.reduce_axis((0, window), name) for name in ("row", "column")]
+    wide = 2 * form.dot.lanes
+    vector = wide if channels % wide == 0 else VECTOR
 
     def element(n: Expression, *at: Expression) -> Expression:
-        *tile, part, point, channel = at
+        *groups, point, chunk, line, column, part, lane = at
+        tile = [group * count + inside for group, count, inside in zip(groups, held, (line, column), strict=True)]
         # What lies beyond the data counts only in results beyond the last.
         places = [
             tirx.min(t * algorithm.tile + i, length + TAPS - 2)
             for t, i, length in zip(tile, axes, lengths, strict=True)
         ]
         factor = matrix(tirx.floordiv(point, window), axes[0]) * matrix(tirx.floormod(point, window), axes[1])
-        value = data(n, channel, *place(places, (0, 0))).astype(matrix.dtype)
-        return te.sum(factor * (value if parts == 1 else _byte(value, part)), axes)
+        value = data(n, chunk * vector + lane, *place(places, (0, 0))).astype(matrix.dtype)
+        return te.sum(factor * (value if tiling.parts == 1 else _byte(value, part)), axes)
 
-    shape = samples, *(-(-length // algorithm.tile) for length in lengths), parts, algorithm.points, channels
-    return stage(shape, element, "of_data", winograd_data=algorithm.tile)
+    groups = [-(-length // algorithm.tile) // count for length, count in zip(lengths, held, strict=True)]
+    made = samples, *groups, algorithm.points, channels // vector, *held, tiling.parts, vector
+    return stage(made, element, "of_data", winograd_data=algorithm.tile)
 
 
 def _byte(word: Expression, part: Expression) -> Expression:
@@ -290,18 +304,22 @@ def _byte(word: Expression, part: Expression) -> Expression:
 
 def _products(data: Tensor, taps: Tensor, form: WinogradForm) -> Tensor:
     """The products of transformed data and taps, added up, [n, tile line, tile column, part, block, point, lane]."""
-    groups, _, steps, held, lanes, depth = (int(length) for length in taps.shape)
-    *tiles, _, _ = (int(length) for length in data.shape)
-    step, within = te.reduce_axis((0, steps), "step"), te.reduce_axis((0, depth), "within")
+    groups, _, _, held, lanes, depth = (int(length) for length in taps.shape)
+    samples, *counts, _, vectors, lines, columns, parts, vector = (int(length) for length in data.shape)
+    steps = vector // depth
+    chunk, step = te.reduce_axis((0, vectors), "vector"), te.reduce_axis((0, steps), "step")
+    within = te.reduce_axis((0, depth), "within")
 
     def element(*at: Expression) -> Expression:
-        *tile, block, point, lane = at
-        x = data(*tile, point, step * depth + within)
-        w = taps(tirx.floordiv(block, held), point, step, tirx.floormod(block, held), lane, within)
-        return te.sum(x.astype(ACCUMULATOR) * w.astype(ACCUMULATOR), [step, within])
+        n, line, column, part, block, point, lane = at
+        near, inside = ([split(line, lines), split(column, columns)] for split in (tirx.floordiv, tirx.floormod))
+        x = data(n, *near, point, chunk, *inside, part, step * depth + within)
+        w = taps(tirx.floordiv(block, held), point, chunk * steps + step, tirx.floormod(block, held), lane, within)
+        return te.sum(x.astype(ACCUMULATOR) * w.astype(ACCUMULATOR), [chunk, step, within])
 
     hints = {"dot": intrinsic_of(form.dot), "winograd": [int(number) for number in astuple(form.tiling)]}
-    dots = stage((*tiles, groups * held, form.algorithm.points, lanes), element, "dots", **hints)
+    tiles = counts[0] * lines, counts[1] * columns
+    dots = stage((samples, *tiles, parts, groups * held, form.algorithm.points, lanes), element, "dots", **hints)
     return stage(tuple(dots.shape), lambda *at: dots(*at), "products", winograd_products=1)
 
 

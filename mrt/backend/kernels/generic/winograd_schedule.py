@@ -7,7 +7,6 @@ from typing import Any
 
 from mrt.backend.kernels.generic.winograd import WinogradTiling
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
-from mrt.backend.memory.storage import VECTOR
 from mrt.backend.schedule.loops import extent, parallelize
 from mrt.backend.te.stages import Hint
 
@@ -32,8 +31,7 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 
     The output's loops are [n, line, column, channel].
     """
-    *numbers, far = map(int, plan.get(stages.dots).annotations[Hint.WINOGRAD])
-    tiling = WinogradTiling(*numbers, far=bool(far))
+    tiling = WinogradTiling.of_hint(plan.get(stages.dots).annotations[Hint.WINOGRAD])
     lanes = int(plan.get(stages.dots).writes[0].source.shape[-1])
     sample, line, column, channel = plan.get_loops(output)
     stores = stores_packed(plan, channel)
@@ -51,7 +49,7 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
     _schedule_products(plan, stages, some)
     if not by_weights:
         plan.compute_at(stages.data, stripe, preserve_unit_loops=True)
-    of_data = _schedule_data(plan, stages.data, lanes)
+    of_data = _schedule_data(plan, stages.data)
     if by_weights:
         parallelize(plan, of_data)
     parallelize(plan, [outer] if by_weights else [sample, stripe])
@@ -64,15 +62,13 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
     plan.unroll(blocks)
 
 
-def _schedule_data(plan: Any, data: Any, lanes: int) -> list[Any]:
+def _schedule_data(plan: Any, data: Any) -> list[Any]:
     """Vectors of int16, within which `WinogradTransforms` writes out the loops. Gives those over samples and lines of
     tiles, which threads may share."""
-    *_, sample, line, column, part, point, channel, row, element = plan.get_loops(data)
-    length = extent(plan, channel)
-    vectors, lane = plan.split(channel, [None, 2 * lanes if length % (2 * lanes) == 0 else min(lanes, VECTOR)])
-    plan.reorder(sample, line, column, vectors, part, point, lane, row, element)
+    *_, sample, lines, columns, point, vector, line, column, part, lane, row, element = plan.get_loops(data)
+    plan.reorder(sample, lines, line, columns, column, vector, part, point, lane, row, element)
     plan.unroll(part)
-    return [sample, line]
+    return [sample, lines]
 
 
 def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any) -> None:
@@ -81,8 +77,8 @@ def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any) -> None:
     *_, line, column, part, block, point, lane = plan.get_loops(stages.products)
     plan.reorder(point, line, column, part, block, lane)
     plan.compute_at(stages.dots, point, preserve_unit_loops=True)
-    *spatial, step, within = plan.get_loops(stages.dots)[-9:]
-    plan.reorder(step, *spatial, within)
+    *spatial, vector, step, within = plan.get_loops(stages.dots)[-10:]
+    plan.reorder(vector, step, *spatial, within)
     plan.annotate(step, Hint.PREFETCH_STREAM, [AHEAD, 3])
     for loop in (line, column, part, block, *spatial[:-1]):
         plan.unroll(loop)
@@ -91,9 +87,9 @@ def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any) -> None:
 
 def _start(plan: Any, dots: Any) -> None:
     """Sets sums to 0 before their steps, and puts the instruction in place."""
-    *_, step, _, _, _, _, _, _, lane, _ = plan.get_loops(dots)
-    *zeroed, vector = plan.get_loops(plan.decompose_reduction(dots, step))[-7:]
-    plan.vectorize(vector)
+    *_, vector, _, _, _, _, _, _, _, lane, _ = plan.get_loops(dots)
+    *zeroed, last = plan.get_loops(plan.decompose_reduction(dots, vector))[-7:]
+    plan.vectorize(last)
     for loop in zeroed:
         plan.unroll(loop)
     plan.tensorize(lane, str(plan.get(dots).annotations[Hint.DOT]))
