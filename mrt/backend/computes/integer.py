@@ -8,6 +8,7 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.memory.storage import Storage, View
+from mrt.backend.operators.times_ramp import TimesRamp
 from mrt.backend.te.operands import FixedForm, Operand, Packed, Surroundings
 from mrt.backend.te.packing import laid_operand
 from mrt.backend.te.reciprocal import reciprocal_of
@@ -82,6 +83,20 @@ def _rounded(symbol: Symbol, data: Tensor, shift: Operand) -> View:
 @compute(LeftShift, kind=Kind.ELEMENTWISE)
 def left_shift(symbol: Symbol, data: Tensor, shift: Tensor) -> Tensor:
     return elementwise(symbol, data, shift, body=lambda x, s: x.astype(symbol.dtype) << s.astype(symbol.dtype))
+
+
+@compute(TimesRamp, kind=Kind.ELEMENTWISE, repeats_input=True)
+def times_ramp(symbol: Symbol[TimesRamp], data: Tensor, start: Tensor, most: Tensor) -> Tensor:
+    zero, finer = constant(0, "int32"), symbol.operator.finer
+    by, half = constant(abs(finer), "int32"), constant((1 << abs(finer)) >> 1, "int32")
+
+    def element(x: Expression, first: Expression, last: Expression) -> Expression:
+        scaled = x << by if finer > 0 else (x + half) >> by if finer else x
+        return x * te.min(te.max(scaled + first, zero), last)
+
+    return elementwise(
+        symbol, data, start, most, body=lambda x, *rest: once(x.astype("int32"), lambda v: element(v, *rest))
+    )
 
 
 @compute(Cast, kind=Kind.ELEMENTWISE)

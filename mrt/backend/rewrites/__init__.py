@@ -24,6 +24,7 @@ from mrt.backend.rewrites.proven_constants import ProvenConstants
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
 from mrt.backend.rewrites.taps_as_channels import TapsAsChannels
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
+from mrt.backend.rewrites.times_ramp_of_itself import TimesRampOfItself
 from mrt.backend.rewrites.tokens_of_maps import TokensOfMaps
 from mrt.backend.rewrites.turned_operands import TurnedOperands
 from mrt.backend.rewrites.widen_clips import WidenClips
@@ -46,6 +47,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     PhasesJoinedLast,
     TapsAsChannels,
     TileAsConcat,
+    TimesRampOfItself,
     Int16Operands,
     DataInBytes,
     BiasIntoSum,

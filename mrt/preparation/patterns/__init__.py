@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mrt.preparation.patterns.algebra import Algebra
+from mrt.preparation.patterns.gates import Gate, find_gate
 from mrt.preparation.patterns.normalization import Normalization, find_normalization
 from mrt.preparation.patterns.operators import make_normalization
 from mrt.preparation.patterns.quotients import Quotient, find_quotient, make_quotient
@@ -12,12 +13,12 @@ from mrt.preparation.patterns.softmax import Shares, find_softmax, softmax_of
 from mrt.symbol import Graph, GraphBuilder, Pass, PassResult, Refusal, Symbol
 from mrt.symbol.builder import rewrite_graph
 from mrt.symbol.operation import Operation
-from mrt.symbol.operators.functions import Log
+from mrt.symbol.operators.functions import HardSwish, Log
 
 __all__ = ["SpelledOut"]
 
 _ROOTS = frozenset({Operation.ADD, Operation.SUBTRACT, Operation.MULTIPLY, Operation.DIVIDE})
-_Found = Normalization | Shares | Quotient
+_Found = Normalization | Shares | Quotient | Gate
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class SpelledOut(Pass):
     1. Layer, instance, group, RMS and L2 normalisation: `find_normalization`.
     2. Softmax and its logarithm: `find_softmax`.
     3. A product with a reciprocal or reciprocal square root of another tensor: a quotient, `find_quotient`.
+    4. Hard swish, which integers compute: `find_gate`.
 
-    Activations that are functions of one tensor need no pattern: they become one table, however they are written
+    Other activations that are functions of one tensor need no pattern: they become one table, however they are written
     (CollapseToTable). Masked scores neither: the softmax that reads them tells them (FiniteMasks).
     """
 
@@ -59,7 +61,7 @@ class SpelledOut(Pass):
                 symbol.operator.operation in _ROOTS or isinstance(symbol.operator, Log)
             ):
                 continue
-            for find in (find_normalization, find_softmax, find_quotient):
+            for find in (find_normalization, find_softmax, find_quotient, find_gate):
                 made = find(symbol, algebra)
                 if isinstance(made, str):
                     # What only scales or shifts a refused tensor would give its reason once more.
@@ -95,4 +97,6 @@ def _made(found: _Found, symbol: Symbol, new: dict[Symbol, Symbol], builder: Gra
         return make_normalization(found, new[found.data], symbol.name, builder)
     if isinstance(found, Shares):
         return builder.apply(softmax_of(found), [new[found.data]], symbol.name, symbol.origin)
+    if isinstance(found, Gate):
+        return builder.apply(HardSwish(), [new[found.data]], symbol.name, symbol.origin)
     return make_quotient(found, new[found.data], new[found.divisor], symbol.name, builder)

@@ -1,0 +1,138 @@
+"""Hard swish: a table of few entries, or a product of the data and a ramp."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from expansions.table import expand_table, table_reach
+from mrt.quantization.demand import Demand
+from mrt.quantization.expansion import Inputs, expansion
+from mrt.quantization.integer.builder import IntegerBuilder
+from mrt.quantization.integer.quantized import Quantized
+from mrt.quantization.quantizer import round_half_away
+from mrt.quantization.tensor_plan import Plan
+from mrt.symbol import Interval, Operator, Symbol
+from mrt.symbol.operators.activation import Clip
+from mrt.symbol.operators.elementwise import ElemwiseMul
+from mrt.symbol.operators.functions import HardSwish
+from mrt.symbol.operators.integer import LeftShift, RightShift
+from mrt.symbol.operators.region import ElementwiseRegion, Expression, parse_expression
+from mrt.symbol.operators.scalar import WithNumber
+from mrt.symbol.types import INT32_MAX
+
+FEW_ENTRIES = 2**8
+"""Of a table that vectors look up at once."""
+FINEST, COARSEST = 4, -3
+"""Bits by which the ramp is finer than the data, at most; as negative ones, by which it is coarser."""
+KNEE = 3.0
+"""The function is 0 below -KNEE, and x above KNEE."""
+
+
+@expansion(HardSwish, ElementwiseRegion, demands=Demand.CHANNELS, reach=table_reach)
+def expand_hard_swish(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+    """Y = g X clip(X / 6 + 1/2, 0, 1) + b: a table of up to 256 entries; where X has more integers, a product.
+
+    With p = Xq - zx, and a ramp of h steps from 0 to its middle, which are k bits finer than those of X,
+
+        Ye = p clip(2^k p + h, 0, 2 h) + round(b / s) at the scale s = g sx / (2 h),   h = round(3 * 2^k / sx),
+
+    0 at the ramp's one end and p at its other, exactly. k is 4, or as much as 32 bits allow; below 0, 2^k p is rounded.
+    Regions that are anything else are tables, and so are those with g < 0, those behind which the network brings a
+    quantizer, which rounds the function itself, and data in channel groups.
+
+    Error: the ramp is longer or shorter than 6 by 2^-k sx at most, which moves Y by g x^2 / 36 of that, and where k is
+    below 0 its place is off by 2^-k sx / 2, which moves Y by g |x| / 6 of that; |x| is 3 at most on the ramp, so that
+
+        |y - f(x)| <= g (L sx / 2 + 2^-k sx / 4) (twice the second one for k < 0) + s / 2
+
+    for every x in the calibrated range, L being the Lipschitz constant of hard swish there, before what reads Y rounds.
+    """
+    data, line, read = inputs.quantized(0), _line_of(op.operator), plan[op].next_target
+    bounds = builder.bounds(data.symbol)
+    is_rounded_itself = plan[op].fixed is not None or (read is not None and read.exact)
+    if line is None or is_rounded_itself or not data.is_uniform or bounds.max - bounds.min < FEW_ENTRIES:
+        return expand_table(op, inputs, plan, builder)
+    data = builder.centred(data)
+    ramp = _ramp(builder.bounds(data.symbol), float(data.scale.flat[0]), line)
+    return expand_table(op, inputs, plan, builder) if ramp is None else _product(op, data.symbol, ramp, builder)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """gain * hard_swish(x) + offset."""
+
+    gain: float
+    offset: float
+
+
+def _line_of(operator: Operator) -> _Line | None:
+    """Which line of hard swish an operator is; None for any other function, or one that falls."""
+    expression = parse_expression(operator.expression) if isinstance(operator, ElementwiseRegion) else None
+    steps: list[Operator] = []
+    while expression and isinstance(expression.operator, WithNumber) and expression.operator.exact_in_integers:
+        steps.append(expression.operator)
+        (expression,) = expression.arguments
+    if expression not in (None, Expression(HardSwish(), (Expression(),))):
+        return None
+    ends = np.array([0.0, 1.0])
+    for step in reversed(steps):
+        ends = step.evaluate(ends)
+    offset, above = map(float, ends)
+    return _Line(above - offset, offset) if above > offset else None
+
+
+@dataclass(frozen=True)
+class _Ramp:
+    """Of so many bits finer steps than the data's, `half` of them to its middle. scale, offset: of the product."""
+
+    finer: int
+    half: int
+    scale: float
+    offset: int
+
+
+def _ramp(data: Interval, scale: float, line: _Line) -> _Ramp | None:
+    """The finest ramp by which all products, and what leads to them, fit 32 bits; None where none does."""
+    lo, hi = int(data.min), int(data.max)
+    for finer in range(FINEST, COARSEST - 1, -1):
+        half = int(round_half_away(np.array(KNEE * 2.0**finer / scale)))
+        if not half:
+            return None
+        product_scale = line.gain * scale / (2 * half)
+        offset = round_half_away(np.array(line.offset / product_scale))
+        end = min(np.ceil(hi * 2.0**finer) + half, 2 * half)
+        longest = max(abs(lo), abs(hi)) * max(2.0**finer, 1.0) + half
+        if max(longest, max(abs(lo), abs(hi)) * max(end, 0) + abs(offset)) <= INT32_MAX:
+            return _Ramp(finer, half, product_scale, int(offset))
+    return None
+
+
+def _ends(data: Interval, ramp: _Ramp) -> tuple[int, int]:
+    """The least and the largest product, which intervals do not tell: its factors are not independent."""
+    x = np.arange(int(data.min), int(data.max) + 1)
+    line = x << ramp.finer if ramp.finer > 0 else (x + ((1 << -ramp.finer) >> 1)) >> -ramp.finer
+    products = x * np.clip(line + ramp.half, 0, 2 * ramp.half)
+    return int(products.min()), int(products.max())
+
+
+def _product(op: Symbol, data: Symbol, ramp: _Ramp, builder: IntegerBuilder) -> Quantized:
+    """The data, whose zero is 0, times the ramp, plus its offset. What reads it is told which products there are."""
+    single = (1,) * op.type.rank
+
+    def number(name: str, value: int) -> Symbol:
+        return builder.constant(f"{op.name}_{name}", np.full(single, value))
+
+    finer = data
+    if ramp.finer:
+        shift = LeftShift() if ramp.finer > 0 else RightShift()
+        finer = builder.apply(shift, [data, number("finer_by", abs(ramp.finer))], "_finer")
+    moved = builder.add_constant(finer, f"{op.name}_half", np.full(single, ramp.half), "_moved")
+    held = builder.apply(Clip(a_min=0.0, a_max=float(2 * ramp.half)), [moved], "_ramp")
+    factors = [builder.cast(symbol, "int32") for symbol in (data, held)]
+    product = builder.apply(ElemwiseMul(), factors, "_product")
+    product = builder.clip_to(product, *_ends(builder.bounds(data), ramp))
+    if ramp.offset:
+        product = builder.add_constant(product, f"{op.name}_offset", np.full(single, ramp.offset))
+    return builder.quantized(product, ramp.scale)
