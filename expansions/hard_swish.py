@@ -15,6 +15,7 @@ from mrt.quantization.quantizer import round_half_away
 from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Interval, Operator, Symbol
 from mrt.symbol.operators.activation import Clip
+from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.elementwise import ElemwiseMul
 from mrt.symbol.operators.functions import HardSwish
 from mrt.symbol.operators.integer import LeftShift, RightShift
@@ -128,7 +129,8 @@ def _product(op: Symbol, data: Symbol, ramp: _Ramp, builder: IntegerBuilder) -> 
     if ramp.finer:
         shift = LeftShift() if ramp.finer > 0 else RightShift()
         finer = builder.apply(shift, [data, number("finer_by", abs(ramp.finer))], "_finer")
-    moved = builder.add_constant(finer, f"{op.name}_half", np.full(single, ramp.half), "_moved")
+    # Not `add_constant`, which would join it to the data's zero point: what reads one tensor is compiled to more.
+    moved = builder.apply(BroadcastAdd(), [finer, number("half", ramp.half)], "_moved")
     held = builder.apply(Clip(a_min=0.0, a_max=float(2 * ramp.half)), [moved], "_ramp")
     factors = [builder.cast(symbol, "int32") for symbol in (data, held)]
     product = builder.apply(ElemwiseMul(), factors, "_product")
