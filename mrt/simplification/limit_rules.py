@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from mrt.simplification.chain import Add, Clip, Multiply, Relu, Round, Step, Sum, fractions, shared
 from mrt.simplification.rule import Known, Outcome, Rule
 from mrt.symbol import Array
@@ -73,6 +75,21 @@ class DropRelu(Rule):
             if isinstance(step, Clip) and step.lo is not None and bool((zero <= step.lo).all()):
                 return known.chain.replaced(at, place + 1, known.steps[at + 1 : place + 1])
             zero = step(zero)
+        return None
+
+
+@dataclass(frozen=True)
+class ClipBehindAdd(Rule):
+    """clip(x + A, l, h) + B becomes clip(x + A + B, l + B, h + B), whose two sums are one: B is often −A, a zero point
+    that is taken off again."""
+
+    def apply(self, known: Known, at: int) -> Outcome:
+        match known.steps[at : at + 3]:
+            case (Add(term=before), Clip() as clip, Add(term=after) as last):
+                moved = Clip(_through((last,), clip.lo), _through((last,), clip.hi))
+                if clip.is_per_tensor and not moved.is_per_tensor:
+                    return "its limits would be by channel"
+                return known.chain.replaced(at, at + 3, (Add(np.asarray(before + after, object)), moved))
         return None
 
 

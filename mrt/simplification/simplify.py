@@ -18,6 +18,7 @@ from mrt.simplification.affine_rules import (
 from mrt.simplification.chain import Chain, Step
 from mrt.simplification.integer import ChainReader, Planned, plan
 from mrt.simplification.limit_rules import (
+    ClipBehindAdd,
     ClipBehindRound,
     DropIdleClip,
     DropRelu,
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     ScaleBeforeRelu(),
     ScaleBeforeSum(),
     DropRelu(),
+    ClipBehindAdd(),
     ClipBehindRound(),
     CarryShift(),
 )

@@ -110,6 +110,13 @@ REWRITTEN: dict[str, tuple[list[Spec], list[str], str]] = {
         [("mul", 3), ("clip", (-100, 200)), ("mul", 5), ("add", (1, 2)), ("mul", 2), ("shift", 4), ("clip", (0, 255))],
         ["mul", "add", "shift", "clip"], "clip behind round",
     ),
+    "a zero point that is taken off again": (
+        [("mul", 3), ("add", 128), ("clip", (0, 255)), ("add", -128), ("mul", 5)], ["mul", "clip", "mul"],
+        "clip behind add",
+    ),
+    "a clip between sums": (
+        [("mul", 3), ("add", (7, -7)), ("clip", (-90, 80)), ("add", 11)], ["mul", "add", "clip"], "clip behind add"
+    ),
     "a shift of the output": (
         [("add", (5, -6)), ("shift", (2, 3)), ("clip", (-20, 25)), ("add", 3)],
         ["add", "shift", "clip"], "carry shift",
@@ -165,6 +172,10 @@ LEFT_ALONE: dict[str, tuple[list[Spec], str]] = {
     ),
     "a sum that grows beyond 32 bits": (
         [("add", 1), ("shift", 24), ("add", 200)], "carry shift: a constant needs more than 32 bits"
+    ),
+    "limits that would be by channel": (
+        [("mul", 3), ("add", 7), ("clip", (-90, 80)), ("add", (11, 12))],
+        "clip behind add: its limits would be by channel",
     ),
     "a crop that stays by channel": (
         [("add", 1), ("broadcast_maximum", (-40, -80)), ("broadcast_minimum", (30, 60)), ("mul", 3), ("shift", 3)],

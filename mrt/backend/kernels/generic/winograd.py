@@ -247,14 +247,15 @@ def winograd_sums(
 
     shift = constant(algorithm.shift, "int32")
 
-    def part(number: int, tile: Sequence[Expression], at: Sequence[Expression]) -> Expression:
-        multiple = multiples(*tile, number, *at) * constant(algorithm.inverse, ACCUMULATOR)
+    def part(number: int, at: Sequence[Expression]) -> Expression:
+        multiple = multiples(*at[:3], number, *at[3:]) * constant(algorithm.inverse, ACCUMULATOR)
         return tirx.reinterpret("int32", multiple) >> shift
 
     def whole(*at: Expression) -> Expression:
-        parts = [part(number, at[:3], at[3:]) for number in range(form.tiling.parts)]
-        shifted = sum((high << constant(8, "int32") for high in parts[1:]), parts[0])
-        return shifted if bias is None else shifted + bias(at[-2] * lanes + at[-1]).astype("int32")
+        total = part(0, at)
+        if form.tiling.parts > 1:
+            total += part(1, at) << constant(8, "int32")
+        return total if bias is None else total + bias(at[-2] * lanes + at[-1]).astype("int32")
 
     *tiles, _, line, column, blocks, _ = multiples.shape
     sums = stage((*tiles, line, column, blocks, lanes), whole, "sums", winograd_sums=1)
