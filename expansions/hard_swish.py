@@ -13,14 +13,13 @@ from mrt.quantization.integer.builder import IntegerBuilder
 from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.quantizer import round_half_away
 from mrt.quantization.tensor_plan import Plan
-from mrt.symbol import Interval, Operator, Symbol
+from mrt.symbol import Interval, Symbol
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.elementwise import ElemwiseMul
 from mrt.symbol.operators.functions import HardSwish
 from mrt.symbol.operators.integer import LeftShift, RightShift
 from mrt.symbol.operators.region import ElementwiseRegion, Expression, parse_expression
-from mrt.symbol.operators.scalar import WithNumber
 from mrt.symbol.types import INT32_MAX
 
 FEW_ENTRIES = 2**8
@@ -31,35 +30,6 @@ KNEE = 3.0
 """The function is 0 below -KNEE, and x above KNEE."""
 
 
-@expansion(HardSwish, ElementwiseRegion, demands=Demand.CHANNELS, reach=table_reach)
-def expand_hard_swish(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
-    """Y = g X clip(X / 6 + 1/2, 0, 1) + b: a table of up to 256 entries; where X has more integers, a product.
-
-    With p = Xq - zx, and a ramp of h steps from 0 to its middle, which are k bits finer than those of X,
-
-        Ye = p clip(2^k p + h, 0, 2 h) + round(b / s) at the scale s = g sx / (2 h),   h = round(3 * 2^k / sx),
-
-    0 at the ramp's one end and p at its other, exactly. k is 4, or as much as 32 bits allow; below 0, 2^k p is rounded.
-    Regions that are anything else are tables, and so are those with g < 0, those behind which the network brings a
-    quantizer, which rounds the function itself, and data in channel groups.
-
-    Error: the ramp is longer or shorter than 6 by 2^-k sx at most, which moves Y by g x^2 / 36 of that, and where k is
-    below 0 its place is off by 2^-k sx / 2, which moves Y by g |x| / 6 of that; |x| is 3 at most on the ramp, so that
-
-        |y - f(x)| <= g (L sx / 2 + 2^-k sx / 4) (twice the second one for k < 0) + s / 2
-
-    for every x in the calibrated range, L being the Lipschitz constant of hard swish there, before what reads Y rounds.
-    """
-    data, line, read = inputs.quantized(0), _line_of(op.operator), plan[op].next_target
-    bounds = builder.bounds(data.symbol)
-    is_rounded_itself = plan[op].fixed is not None or (read is not None and read.exact)
-    if line is None or is_rounded_itself or not data.is_uniform or bounds.max - bounds.min < FEW_ENTRIES:
-        return expand_table(op, inputs, plan, builder)
-    data = builder.centred(data)
-    ramp = _ramp(builder.bounds(data.symbol), float(data.scale.flat[0]), line)
-    return expand_table(op, inputs, plan, builder) if ramp is None else _product(op, data.symbol, ramp, builder)
-
-
 @dataclass(frozen=True)
 class _Line:
     """gain * hard_swish(x) + offset."""
@@ -68,20 +38,53 @@ class _Line:
     offset: float
 
 
-def _line_of(operator: Operator) -> _Line | None:
-    """Which line of hard swish an operator is; None for any other function, or one that falls."""
-    expression = parse_expression(operator.expression) if isinstance(operator, ElementwiseRegion) else None
-    steps: list[Operator] = []
-    while expression and isinstance(expression.operator, WithNumber) and expression.operator.exact_in_integers:
-        steps.append(expression.operator)
-        (expression,) = expression.arguments
-    if expression not in (None, Expression(HardSwish(), (Expression(),))):
-        return None
-    ends = np.array([0.0, 1.0])
-    for step in reversed(steps):
-        ends = step.evaluate(ends)
-    offset, above = map(float, ends)
-    return _Line(above - offset, offset) if above > offset else None
+HARD_SWISH = Expression(HardSwish(), (Expression(),))
+
+
+@expansion(HardSwish, demands=Demand.CHANNELS, reach=table_reach)
+def expand_hard_swish(op: Symbol[HardSwish], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+    """Y = X clip(X / 6 + 1/2, 0, 1): a table of up to 256 entries; where X has more integers, a product.
+
+    With p = Xq - zx, and a ramp of h steps from 0 to its middle, which are k bits finer than those of X,
+
+        Ye = p clip(2^k p + h, 0, 2 h) at the scale sx / (2 h),   h = round(3 * 2^k / sx),
+
+    0 at the ramp's one end and p at its other, exactly. k is 4, or as much as 32 bits allow; below 0, 2^k p is rounded.
+    A table stays where the network brings the quantizer behind it, which rounds the function itself, and for data in
+    channel groups.
+
+    Error: the ramp is longer or shorter than 6 by 2^-k sx at most, which moves Y by x^2 / 36 of that, and where k is
+    below 0 its place is off by 2^-k sx / 2, which moves Y by |x| / 6 of that; |x| is 3 at most on the ramp, so that
+
+        |y - f(x)| <= L sx / 2 + 2^-k sx / 4 (twice the second one for k < 0)
+
+    for every x in the calibrated range, L being the Lipschitz constant of f there, before what reads Y rounds.
+    """
+    return _expanded(op, _Line(1.0, 0.0), inputs, plan, builder)
+
+
+@expansion(ElementwiseRegion, demands=Demand.CHANNELS, reach=table_reach)
+def expand_region(op: Symbol[ElementwiseRegion], inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+    """A table; but g hard_swish(X) + b with g > 0 is expanded as hard swish at g times the scale s, plus round(b / s).
+
+    Its error is g times that of hard swish, and s / 2.
+    """
+    inner, gain, offset = parse_expression(op.operator.expression).as_line()
+    if inner != HARD_SWISH or gain <= 0:
+        return expand_table(op, inputs, plan, builder)
+    return _expanded(op, _Line(gain, offset), inputs, plan, builder)
+
+
+def _expanded(op: Symbol, line: _Line, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
+    """As a table or as a product."""
+    data, read = inputs.quantized(0), plan[op].next_target
+    bounds = builder.bounds(data.symbol)
+    is_rounded_itself = plan[op].fixed is not None or (read is not None and read.exact)
+    if is_rounded_itself or not data.is_uniform or bounds.max - bounds.min < FEW_ENTRIES:
+        return expand_table(op, inputs, plan, builder)
+    data = builder.centred(data)
+    ramp = _ramp(builder.bounds(data.symbol), float(data.scale.flat[0]), line)
+    return expand_table(op, inputs, plan, builder) if ramp is None else _product(op, data.symbol, ramp, builder)
 
 
 @dataclass(frozen=True)

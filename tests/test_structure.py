@@ -134,7 +134,7 @@ RECORDS = {
         mrt/preparation/constants.py mrt/preparation/cut_tail.py mrt/preparation/drop_border_taps.py
         mrt/preparation/drop_identities.py
         mrt/preparation/fold_batch_norm.py mrt/preparation/patterns/__init__.py mrt/preparation/patterns/algebra.py
-        mrt/preparation/patterns/moments.py mrt/preparation/patterns/quotients.py
+        mrt/preparation/patterns/gates.py mrt/preparation/patterns/moments.py mrt/preparation/patterns/quotients.py
         mrt/preparation/patterns/softmax.py mrt/preparation/quantized_constants.py
         mrt/preparation/scalars_to_constants.py mrt/preparation/separate_pad.py mrt/preparation/zero_points.py
         mrt/frontend/shared/batch_first.py mrt/frontend/shared/channels_first.py
@@ -151,7 +151,7 @@ RECORDS = {
         mrt/backend/rewrites/proven_constants.py
         mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/int16_operands.py
         mrt/backend/rewrites/taps_as_channels.py mrt/backend/rewrites/tile_as_concat.py
-        mrt/backend/rewrites/tokens_of_maps.py
+        mrt/backend/rewrites/times_ramp_of_itself.py mrt/backend/rewrites/tokens_of_maps.py
         mrt/backend/rewrites/turned_operands.py
         mrt/backend/rewrites/widen_clips.py mrt/export/onnx/node.py mrt/simplification/integer.py""",
     "what scales the rows of a weight asks for a layer, which has them": "mrt/quantization/equalization/layers.py",

@@ -143,3 +143,21 @@ def test_regions_are_saved_as_they_are() -> None:
     again = graph_from_json(graph_to_json(graph), {})
     assert again.outputs[0].operator == graph.outputs[0].operator
     assert str(again) == str(graph)
+
+
+@pytest.mark.parametrize(
+    ("text", "inner", "line"),
+    [
+        ("tanh(x)", "tanh(x)", (1.0, 0.0)),
+        ("_plus_scalar(_mul_scalar(tanh(x), scalar=4), scalar=3)", "tanh(x)", (4.0, 3.0)),
+        ("_mul_scalar(_plus_scalar(tanh(x), scalar=3), scalar=4)", "tanh(x)", (4.0, 12.0)),
+        ("_rminus_scalar(_div_scalar(tanh(x), scalar=8), scalar=1)", "tanh(x)", (-0.125, 1.0)),
+        ("tanh(_mul_scalar(x, scalar=2))", "tanh(_mul_scalar(x, scalar=2))", (1.0, 0.0)),
+        ("_rdiv_scalar(tanh(x), scalar=2)", "_rdiv_scalar(tanh(x), scalar=2)", (1.0, 0.0)),
+        ("_minus_scalar(x, scalar=2)", "x", (1.0, -2.0)),
+    ],
+)
+def test_arithmetic_with_numbers_around_an_expression_is_a_line(
+    text: str, inner: str, line: tuple[float, float]
+) -> None:
+    assert parse_expression(text).as_line() == (parse_expression(inner), *line)

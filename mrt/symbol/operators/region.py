@@ -52,6 +52,17 @@ class Expression:
                 found[part] = apply(part.operator, [found[argument] for argument in part.arguments])
         return found[self]
 
+    def as_line(self) -> tuple[Expression, float, float]:
+        """(inner, a, b): the tree is a * inner + b, where inner is no arithmetic with numbers."""
+        inner, steps = self, list[Operator]()
+        while (found := inner.operator) and found.operation and len(inner.arguments) == 1 and found.exact_in_integers:
+            steps.append(found)
+            (inner,) = inner.arguments
+        ends = np.array([0.0, 1.0])
+        for step in reversed(steps):
+            ends = step.evaluate(ends)
+        return inner, float(ends[1] - ends[0]), float(ends[0])
+
     def _parts(self) -> Iterator[Expression]:
         pending = [self]
         while pending:
