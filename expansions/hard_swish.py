@@ -20,6 +20,7 @@ from mrt.symbol.operators.elementwise import ElemwiseMul
 from mrt.symbol.operators.functions import HardSwish
 from mrt.symbol.operators.integer import LeftShift, RightShift
 from mrt.symbol.operators.region import ElementwiseRegion, Expression, parse_expression
+from mrt.symbol.operators.table import MAX_ENTRIES
 from mrt.symbol.types import INT32_MAX
 
 FEW_ENTRIES = 2**8
@@ -28,6 +29,8 @@ FINEST, COARSEST = 4, -3
 """Bits by which the ramp is finer than the data, at most; as negative ones, by which it is coarser."""
 KNEE = 3.0
 """The function is 0 below -KNEE, and x above KNEE."""
+HARD_SWISH = Expression(HardSwish(), (Expression(),))
+"""As expressions have it."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,6 @@ class _Line:
 
     gain: float
     offset: float
-
-
-HARD_SWISH = Expression(HardSwish(), (Expression(),))
 
 
 @expansion(HardSwish, demands=Demand.CHANNELS, reach=table_reach)
@@ -76,11 +76,11 @@ def expand_region(op: Symbol[ElementwiseRegion], inputs: Inputs, plan: Plan, bui
 
 
 def _expanded(op: Symbol, line: _Line, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
-    """As a table or as a product."""
+    """A product where the data's integers are too many for a short table, and not too many for any."""
     data, read = inputs.quantized(0), plan[op].next_target
     bounds = builder.bounds(data.symbol)
     is_rounded_itself = plan[op].fixed is not None or (read is not None and read.exact)
-    if is_rounded_itself or not data.is_uniform or bounds.max - bounds.min < FEW_ENTRIES:
+    if is_rounded_itself or not data.is_uniform or not FEW_ENTRIES <= bounds.max - bounds.min < MAX_ENTRIES:
         return expand_table(op, inputs, plan, builder)
     data = builder.centred(data)
     ramp = _ramp(builder.bounds(data.symbol), float(data.scale.flat[0]), line)
@@ -95,6 +95,11 @@ class _Ramp:
     half: int
     scale: float
     offset: int
+
+    @property
+    def shift(self) -> LeftShift | RightShift:
+        """What makes its steps of the data's, by as many bits."""
+        return LeftShift() if self.finer > 0 else RightShift()
 
 
 def _ramp(data: Interval, scale: float, line: _Line) -> _Ramp | None:
@@ -116,8 +121,8 @@ def _ramp(data: Interval, scale: float, line: _Line) -> _Ramp | None:
 def _ends(data: Interval, ramp: _Ramp) -> tuple[int, int]:
     """The least and the largest product, which intervals do not tell: its factors are not independent."""
     x = np.arange(int(data.min), int(data.max) + 1)
-    line = x << ramp.finer if ramp.finer > 0 else (x + ((1 << -ramp.finer) >> 1)) >> -ramp.finer
-    products = x * np.clip(line + ramp.half, 0, 2 * ramp.half)
+    line = ramp.shift.evaluate(x, np.array(abs(ramp.finer))) + ramp.half
+    products = x * np.clip(line, 0, 2 * ramp.half)
     return int(products.min()), int(products.max())
 
 
@@ -130,8 +135,7 @@ def _product(op: Symbol, data: Symbol, ramp: _Ramp, builder: IntegerBuilder) -> 
 
     finer = data
     if ramp.finer:
-        shift = LeftShift() if ramp.finer > 0 else RightShift()
-        finer = builder.apply(shift, [data, number("finer_by", abs(ramp.finer))], "_finer")
+        finer = builder.apply(ramp.shift, [data, number("finer_by", abs(ramp.finer))], "_finer")
     # Not `add_constant`, which would join it to the data's zero point: what reads one tensor is compiled to more.
     moved = builder.apply(BroadcastAdd(), [finer, number("half", ramp.half)], "_moved")
     held = builder.apply(Clip(a_min=0.0, a_max=float(2 * ramp.half)), [moved], "_ramp")

@@ -11,7 +11,6 @@ import pytest
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
 from mrt.quantization.expand import expand_graph
-from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Graph, GraphBuilder, Operator, TensorType
 from mrt.symbol.operators.activation import LeakyReLU, Relu, Sigmoid, Tanh
@@ -49,6 +48,7 @@ from mrt.symbol.operators.scalar import RDivScalar
 from mrt.symbol.operators.table import TableLookup
 from mrt.symbol.operators.transform import Reshape, SliceAxis, Transpose
 from tests.compiled_integers import assert_compiled_alike
+from tests.expansions.one_function import configured, ranges, run
 from tests.quantization.networks import Outcome, chain, quantize_and_run, random_samples
 
 SIGNED = (-3.0, 4.5)
@@ -93,24 +93,6 @@ TABLES: list[tuple[Operator, tuple[float, float]]] = [
 
 def named(case: object) -> str:
     return f"{case.op}-{case.attributes()}" if isinstance(case, Operator) else ""
-
-
-def configured(quantizer: str = "symmetric", bits: int = 8, output: int = 16) -> QuantizationConfig:
-    activation = {"quantizer": quantizer, "bits": bits}
-    return QuantizationConfig.model_validate({"activation": activation, "output": {"bits": output}})
-
-
-def ranges(graph: Graph, x: np.ndarray) -> dict[str, Range]:
-    values = {symbol.name: value for symbol, value in graph.walk({"x": x})}
-    return {name: Range(float(v.min()), float(v.max())) for name, v in values.items()}
-
-
-def run(integer: IntegerGraph, x: np.ndarray) -> np.ndarray:
-    """The real values that the integer graph gives for real inputs."""
-    (symbol, target), output = integer.inputs[0], integer.outputs[0]
-    integers = np.clip(np.rint(x / np.float32(target.scale)) + target.zero_point, target.lo, target.hi)
-    (found,) = integer.graph.evaluate({"x": integers.astype(symbol.dtype)})
-    return output.step * (found.astype(np.float64) - output.zero_point)
 
 
 @pytest.mark.parametrize("quantizer", ["symmetric", "affine"])

@@ -8,14 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from expansions.hard_swish import COARSEST
-from mrt.calibration import Range
 from mrt.quantization.expand import expand_graph
 from mrt.quantization.integer.integer_graph import IntegerGraph
-from mrt.quantization.options import QuantizationConfig
 from mrt.symbol import Operator
 from mrt.symbol.operators.functions import HardSwish
 from mrt.symbol.operators.region import ElementwiseRegion
 from tests.compiled_integers import assert_compiled_alike
+from tests.expansions.one_function import configured, ranges, run
 from tests.quantization.networks import chain
 
 LINES: dict[str, tuple[Operator, float]] = {
@@ -34,19 +33,7 @@ ENDS = [(-3.0, 4.5), (-8.0, 1.0), (-0.5, 0.25), (-2.0, -1.0), (-3.5, 60.0), (0.0
 def integers(operator: Operator, ends: tuple[float, float], bits: int, quantizer: str = "symmetric") -> IntegerGraph:
     x = np.linspace(*ends, 4001).astype(np.float32)[None]
     graph = chain(x.shape, (operator, []))
-    found = {symbol.name: value for symbol, value in graph.walk({"x": x})}
-    ranges = {name: Range(float(value.min()), float(value.max())) for name, value in found.items()}
-    activation = {"quantizer": quantizer, "bits": bits}
-    config = QuantizationConfig.model_validate({"activation": activation, "output": {"bits": 16}})
-    return expand_graph(graph, ranges, config)
-
-
-def run(integer: IntegerGraph, x: np.ndarray) -> np.ndarray:
-    """The real values that the integer graph gives for real inputs."""
-    (symbol, target), output = integer.inputs[0], integer.outputs[0]
-    given = np.clip(np.rint(x / np.float32(target.scale)) + target.zero_point, target.lo, target.hi)
-    (found,) = integer.graph.evaluate({"x": given.astype(symbol.dtype)})
-    return output.step * (found.astype(np.float64) - output.zero_point)
+    return expand_graph(graph, ranges(graph, x), configured(quantizer, bits))
 
 
 def names(integer: IntegerGraph) -> set[str]:
@@ -74,10 +61,18 @@ def test_the_error_is_within_the_stated_bound(line: str, ends: tuple[float, floa
     assert np.abs(run(integer, x) - operator.evaluate(x)).max() <= bound
 
 
+@pytest.mark.parametrize("quantizer", ["symmetric", "affine"])
 @pytest.mark.parametrize("bits", [4, 8])
-def test_few_integers_have_a_table(bits: int) -> None:
-    for operator, _ in LINES.values():
-        assert names(integers(operator, (-3.0, 4.5), bits)) == {"table_lookup"}
+@pytest.mark.parametrize("line", LINES)
+def test_few_integers_have_a_table(line: str, bits: int, quantizer: str) -> None:
+    """Whose entries are off by half a step, and its data by another."""
+    (operator, _), ends = LINES[line], (-3.0, 4.5)
+    integer = integers(operator, ends, bits, quantizer)
+    assert names(integer) == {"table_lookup"}
+    x, dense = np.linspace(*ends, 4001).astype(np.float32)[None], np.linspace(*ends, 400_001)
+    lipschitz = np.abs(np.diff(operator.evaluate(dense)) / np.diff(dense)).max()
+    bound = integer.outputs[0].step / 2 + lipschitz * integer.inputs[0][1].scale * (0.5 + 2.0**-7)
+    assert np.abs(run(integer, x) - operator.evaluate(x)).max() <= bound
 
 
 @pytest.mark.parametrize(

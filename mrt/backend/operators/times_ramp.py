@@ -7,11 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrt.symbol import Array, Interval, Operator, TensorType
+from mrt.symbol.operators.integer import LeftShift, RightShift
 
 
 @dataclass(frozen=True)
 class TimesRamp(Operator):
-    """x * min(max(2^finer x + start, 0), most) in int32, of one number each; 2^finer x is rounded half up."""
+    """x * min(max(2^finer x + start, 0), most) in int32, of one number each.
+
+    2^finer x is rounded half up by an addition: there is room for it above the largest x.
+    """
 
     finer: int = 0
 
@@ -33,5 +37,6 @@ class TimesRamp(Operator):
         return Interval.of(np.minimum.reduce(products), np.maximum.reduce(products), x.shape)
 
     def _ramp(self, x: Array, start: Array, most: Array) -> Array:
-        scaled = x << self.finer if self.finer >= 0 else (x + (1 << (-self.finer - 1))) >> -self.finer
+        shift = LeftShift() if self.finer > 0 else RightShift()
+        scaled = shift.evaluate(x, np.array(abs(self.finer)))
         return np.asarray(np.minimum(np.maximum(scaled + start, 0), most))

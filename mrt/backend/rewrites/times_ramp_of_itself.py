@@ -13,6 +13,7 @@ from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.elementwise import ElemwiseMul
 from mrt.symbol.operators.integer import Cast, LeftShift, RightShift
+from mrt.symbol.types import INT32_MAX
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class TimesRampOfItself(Rewrite):
             return None
         if any(len(graph.consumers[step]) > 1 or step in graph.outputs for step in ramp.steps):
             return "its ramp is read by others too"
+        if self.facts.bounds(graph)[ramp.data.name].max + (1 << max(-ramp.finer, 0) >> 1) > INT32_MAX:
+            return "there is no room for the half that rounds"
         shape = (1,) * symbol.type.rank
         numbers = [
             builder.parameter(f"{symbol.name}_{name}", np.full(shape, number, np.int32), symbol.origin)
@@ -75,5 +78,7 @@ def _number(graph: Graph, symbol: Symbol) -> int | None:
 
 
 def _before_cast(symbol: Symbol) -> Symbol:
-    """What a cast to int32 widens."""
-    return symbol.inputs[0] if isinstance(symbol.operator, Cast) and symbol.dtype == "int32" else symbol
+    """What a cast widens to int32."""
+    if isinstance(symbol.operator, Cast) and symbol.dtype == "int32" and np.can_cast(symbol.inputs[0].dtype, "int32"):
+        return symbol.inputs[0]
+    return symbol

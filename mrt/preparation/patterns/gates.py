@@ -48,8 +48,8 @@ def _gated(ramp: Symbol, algebra: Algebra) -> list[Symbol]:
         return [ramp.inputs[0]] if is_known else []
     if not isinstance(operator, Clip) or operator.a_min != 0 or operator.a_max <= 0:
         return []
-    near = {ramp.inputs[0], *ramp.inputs[0].inputs}
-    near.update(*(each.inputs for each in near))
+    near = [ramp.inputs[0], *ramp.inputs[0].inputs]
+    near = list(dict.fromkeys([*near, *(source for each in near for source in each.inputs)]))
     computed = [each for each in near if algebra.graph.value(each) is None and each.type == ramp.type]
     return [data for data in computed if _is_line(ramp.inputs[0], data, operator.a_max, algebra)]
 
@@ -69,4 +69,5 @@ def _height(ramp: Symbol) -> float:
 def _is_rest(product: Product, ramp: Laid, data: Symbol, height: float, algebra: Algebra) -> bool:
     """Whether a product is data times the ramp, over its height."""
     expected = algebra.products[data].times(Product(1 / height, {ramp: 1.0}))
-    return dict(expected.powers) == dict(product.powers) and abs(product.number / expected.number - 1) < SAME
+    is_number = abs(product.number - expected.number) <= SAME * abs(expected.number)
+    return is_number and dict(expected.powers) == dict(product.powers)

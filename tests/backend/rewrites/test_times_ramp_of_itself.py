@@ -8,6 +8,7 @@ from compiled import assert_same_values, op
 
 from mrt.backend.fusion.regions import find_regions
 from mrt.backend.operators.times_ramp import TimesRamp
+from mrt.backend.rewrites.rewrite import Facts
 from mrt.backend.rewrites.times_ramp_of_itself import TimesRampOfItself
 from mrt.symbol import Graph, GraphBuilder, Runner, TensorType
 from mrt.symbol.interval import Interval
@@ -59,6 +60,31 @@ def test_a_ramp_that_others_read_stays() -> None:
 def test_what_does_not_begin_at_0_is_no_ramp(least: int) -> None:
     graph = gated(least=least)
     assert TimesRampOfItself()(graph).operators == graph.operators
+
+
+def test_what_is_cast_from_floats_is_read_as_integers() -> None:
+    """The cast, which truncates, stays."""
+    builder = GraphBuilder()
+    data = builder.apply(op("Cast", dtype="int32"), [builder.input("x", TensorType((1, 8), "float32"))])
+    one = builder.parameter("one", np.ones((1, 1), np.int32))
+    ramp = builder.apply(op("clip", a_min=0.0, a_max=2.0), [builder.apply(op("broadcast_add"), [data, one])])
+    found = TimesRampOfItself()(builder.graph([builder.apply(op("elemwise_mul"), [data, ramp])]))
+    assert [symbol.op for symbol in found.operators] == ["Cast", "times_ramp"]
+
+
+@pytest.mark.parametrize(("most", "is_one"), [(2**31 - 3, True), (2**31 - 1, False)])
+def test_the_half_that_rounds_has_room(most: int, is_one: bool) -> None:
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 4), "int32"))
+    by, start = (builder.parameter(n, np.full((1, 1), v, np.int32)) for n, v in (("by", 2), ("start", 0)))
+    moved = builder.apply(op("broadcast_add"), [builder.apply(op("right_shift"), [x, by]), start])
+    ramp = builder.apply(op("clip", a_min=0.0, a_max=1.0), [moved])
+    graph = builder.graph([builder.apply(op("elemwise_mul"), [x, ramp])])
+    found = TimesRampOfItself(Facts(None, {"x": Interval.of(0, most, x.shape)})).run(graph)
+    assert ("times_ramp" in {symbol.op for symbol in found.graph.operators}) is is_one
+    assert [refusal.reason for refusal in found.refusals] == ["there is no room for the half that rounds"] * (
+        not is_one
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

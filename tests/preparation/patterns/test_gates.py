@@ -58,6 +58,7 @@ OTHERS: dict[str, Made] = {
     "not from 0": lambda m: m.of("_div_scalar", m.of("elemwise_mul", m.x, m.ramp(6.0, 3.0, 0.5)), scalar=6),
     "another slope": lambda m: m.of("elemwise_mul", m.of("hard_sigmoid", m.x, alpha=0.2, beta=0.5), m.x),
     "of something else": lambda m: m.of("_div_scalar", m.of("elemwise_mul", m.of("relu", m.x), m.ramp()), scalar=6),
+    "times nothing": lambda m: m.of("elemwise_mul", m.of("_mul_scalar", m.x, scalar=0), m.ramp()),
     "of its square": lambda m: m.of(
         "_div_scalar", m.of("elemwise_mul", m.x, m.of("elemwise_mul", m.ramp(), m.ramp())), scalar=6
     ),
