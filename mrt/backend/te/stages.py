@@ -70,6 +70,8 @@ class Hint:
     it prefetches, and how many of the last axes of the weights are those of a step."""
     PREFETCH_RESULTS = "mrt.prefetch_results"
     """Marks the loop over the taps of dots that prefetches the memory of results: how many taps there are."""
+    PREFETCH_WRITTEN = "mrt.prefetch_written"
+    """Marks the first loop of a reduction by dots, before which the memory of a tile's results is fetched."""
     PREFETCH_NEXT = "mrt.prefetch_next"
     """Marks the loop over the steps of dots each of which prefetches what the next kernel reads."""
     LINE = "mrt.line"

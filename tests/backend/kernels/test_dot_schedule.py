@@ -139,6 +139,13 @@ def test_memory_that_sums_are_written_to_is_fetched_but_for_long_ones_of_one_tap
     assert "prefetchw" not in assembly(convolution("float32", 32, 1, channels=1024)[0])
 
 
+def test_all_that_a_tile_is_written_to_is_fetched_before_sums_of_few_dots() -> None:
+    assembled = assembly(convolution("uint8")[0])
+    sums = assembled.index("vpdpbusd")
+    assert "prefetchw" in assembled[:sums] and "prefetchw" not in assembled[sums : assembled.rindex("vpdpbusd")]
+    assert "prefetchw" not in assembly(convolution("uint8", channels=256)[0]), "memory is as fast as these"
+
+
 def test_data_that_the_second_cache_does_not_hold_is_walked_once() -> None:
     assert not rule_of(convolution("float32", kernel=1, size=56)[0]).weights_outermost
     assert not rule_of(convolution("float32", kernel=1, size=56, channels=128)[0]).weights_outermost

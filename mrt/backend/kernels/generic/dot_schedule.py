@@ -38,7 +38,7 @@ then, where elements are multiplied one by one, and dots are jammed."""
 AHEAD = 32
 """How many steps ahead weights are prefetched into the first cache: as long as the third one takes."""
 FEW_STEPS = 512
-"""A sum of one tap with no more steps waits for the memory that it is written to."""
+"""A sum of no more steps, of one tap or by an instruction, waits for the memory that it is written to."""
 LONG_OUTPUT = 24
 """So many operations on a vector of float sums, as those of a sigmoid or loads one by one, are not written out for each
 vector of a tile: a loop is as fast, and compiled in a third less time."""
@@ -346,10 +346,12 @@ def _start(plan: Any, block: Any, loop: Any, count: int) -> None:
 def _prefetches(extents: _Extents, tiling: VectorTiling, machine: Machine) -> Prefetches:
     held = tiling.blocks * extents.parts
     walks_once = tiling.weights_outermost and extents.alone and tiling.blocks < extents.blocks
+    is_short = extents.dots <= FEW_STEPS
     return Prefetches(
         blocks=held,
         tile=tiling.positions,
         tiles=extents.count * -(-extents.length // tiling.positions) if walks_once else 0,
         ahead=AHEAD if extents.is_plain and leave_first_cache(held, extents.dots, machine) else 0,
-        results=extents.is_plain and (extents.taps > 1 or extents.dots <= FEW_STEPS),
+        results=extents.is_plain and (extents.taps > 1 or is_short),
+        written=extents.alone and extents.by_instruction and tiling.jammed == 1 and is_short,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tvm import s_tir, tirx
@@ -36,7 +36,8 @@ class Prefetches:
     tiles: those that are summed for the same blocks, while the weights of the next ones go into the second cache, a
     share with each step; 0 if none do. ahead: how many steps before they are needed weights go into the first cache;
     0 if they stay there. results: whether the lines that a tile is written to go there, too, with each tap or, where
-    there is one, with each step.
+    there is one, with each step. written: whether all of these go there before the sums begin, which is for sums that
+    an instruction forms in few steps.
     """
 
     blocks: int
@@ -44,16 +45,19 @@ class Prefetches:
     tiles: int
     ahead: int
     results: bool
+    written: bool
 
     def annotate(self, plan: Any, loops: Sequence[Any]) -> None:
         """Marks those of the loops over taps and steps, the last, that have anything to fetch."""
         *over_taps, steps = loops
+        if self.written:
+            plan.annotate(loops[0], Hint.PREFETCH_WRITTEN, 1)
         taps = product(plan, over_taps)
         by_taps = self.results and taps > 1
         if by_taps:
             plan.annotate(over_taps[-1], Hint.PREFETCH_RESULTS, taps)
         if self.tiles or self.ahead or (self.results and not by_taps):
-            numbers = astuple(replace(self, results=self.results and not by_taps))
+            numbers = self.blocks, self.tile, self.tiles, self.ahead, self.results and not by_taps
             plan.annotate(steps, Hint.PREFETCH, [int(number) for number in numbers])
 
 
@@ -61,14 +65,22 @@ class Prefetches:
 class Prefetch(KernelPass):
     """Prefetches in the loops over taps and over steps that are marked by `Prefetches.annotate`, or as a stream."""
 
-    marks: ClassVar[tuple[str, ...]] = (Hint.PREFETCH_RESULTS, Hint.PREFETCH, Hint.PREFETCH_STREAM)
+    marks: ClassVar[tuple[str, ...]] = (
+        Hint.PREFETCH_WRITTEN,
+        Hint.PREFETCH_RESULTS,
+        Hint.PREFETCH,
+        Hint.PREFETCH_STREAM,
+    )
     ensures: ClassVar[tuple[Property, ...]] = (without_marks(*marks),)
 
     def lower(self, function: Any) -> Any:
         function = lower_loops(function, Hint.PREFETCH_STREAM, _prefetching_stream)
         loops, output = _last_nest(function.body.block.body)
+        written = lower_loops(
+            function, Hint.PREFETCH_WRITTEN, lambda loop: _prefetching_written(loop, loops[-3:], output)
+        )
         by_taps = lower_loops(
-            function, Hint.PREFETCH_RESULTS, lambda loop: _prefetching_results(loop, loops[-3:], output)
+            written, Hint.PREFETCH_RESULTS, lambda loop: _prefetching_results(loop, loops[-3:], output)
         )
         return lower_loops(by_taps, Hint.PREFETCH, lambda loop: _prefetching(loop, loops[-3:], output))
 
@@ -118,8 +130,11 @@ def _prefetching_stream(loop: Any) -> Any:
 
 def _fetching(loop: Any, fetches: Sequence[Any], mark: str) -> Any:
     """The loop with what it fetches first, without the mark that said so."""
-    marks = {name: value for name, value in loop.annotations.items() if name != mark}
-    return loop_around(loop, sequence([*fetches, loop.body]), marks=marks)
+    return loop_around(loop, sequence([*fetches, loop.body]), marks=_marks_but(loop, mark))
+
+
+def _marks_but(loop: Any, mark: str) -> dict[str, Any]:
+    return {name: value for name, value in loop.annotations.items() if name != mark}
 
 
 def _blocks(statement: Any, variables: tuple[Any, ...]) -> Iterator[tuple[Any, list[Expression]]]:
@@ -132,6 +147,21 @@ def _blocks(statement: Any, variables: tuple[Any, ...]) -> Iterator[tuple[Any, l
     elif isinstance(statement, s_tir.SBlockRealize):
         zeros = [constant(0, "int32")] * len(variables)
         yield statement.block, substitute(statement.iter_values, variables, zeros)
+
+
+def _prefetching_written(loop: Any, inside: Sequence[Any], output: Any) -> Any:
+    """The first loop of the reduction, and before it fetches of the lines of all that a tile is written to.
+
+    inside: the loops over that. What lies there may be read as well, as the sum of a residual network that grows in its
+    place. Of blocks that share a line the first one's is fetched.
+    """
+    positions, blocks, lanes = (int(each.extent) for each in inside)
+    fetches: list[Any] = []
+    for region in output.block.writes:
+        apart = max(LINE_BYTES // (lanes * region.source.dtype.itemsize), 1)
+        places = [[i, j, 0] for i in range(positions) for j in range(0, blocks, apart)]
+        fetches += [_prefetch(_result(place, inside, output, region), WRITE, FIRST_CACHE) for place in places]
+    return sequence([*fetches, loop_around(loop, loop.body, marks=_marks_but(loop, Hint.PREFETCH_WRITTEN))])
 
 
 def _prefetching_results(loop: Any, inside: Sequence[Any], output: Any) -> Any:
@@ -174,10 +204,10 @@ def _of_next_blocks(
         yield tirx.IfThenElse(is_even, fetch, None) if every_second else fetch
 
 
-def _result(at: Sequence[Expression], inside: Sequence[Any], output: Any) -> Any:
-    """The element that the tile writes in such a turn of the loops `inside`."""
+def _result(at: Sequence[Any], inside: Sequence[Any], output: Any, region: Any = None) -> Any:
+    """The element that the tile writes in such a turn of the loops `inside`: to this region, or to the first."""
     values = substitute(output.iter_values, [each.loop_var for each in inside], [tirx.convert(each) for each in at])
-    region, axes = output.block.writes[0], [each.var for each in output.block.iter_vars]
+    region, axes = region or output.block.writes[0], [each.var for each in output.block.iter_vars]
     return tirx.BufferLoad(region.source, substitute([each.min for each in region.region], axes, values))
 
 
