@@ -143,7 +143,13 @@ def attributes_of_calls(attribute: str, block: Any) -> list[Any]:
 
 def expressions_of(block: Any) -> Iterator[Any]:
     """All expressions that what a block stores is made of; of a load none of its index."""
-    waiting = [block.body.value] if isinstance(block.body, tirx.BufferStore) else []
+    if isinstance(block.body, tirx.BufferStore):
+        yield from parts_of(block.body.value)
+
+
+def parts_of(expression: Any) -> Iterator[Any]:
+    """An expression, and all that it is made of; of a load none of its index."""
+    waiting = [expression]
     while waiting:
         value = waiting.pop()
         yield value

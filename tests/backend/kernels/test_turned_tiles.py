@@ -79,6 +79,8 @@ COPIES: dict[str, tuple[tuple[int, ...], tuple[int, ...], Callable[..., Any], tu
         lambda x, i, j: tirx.if_then_else(j > 7, x[j - 8, i], tirx.const(0, "int8")),
         None,
     ),
+    "others behind it": ((32, 32), (32, 40), lambda x, i, j: tirx.if_then_else(j < 24, x[j, i], x[i, j - 24]), None),
+    "others before it": ((32, 32), (32, 40), lambda x, i, j: tirx.if_then_else(j < 16, x[i, j], x[j - 16, i]), None),
     "two at once": ((32, 32), (32, 32), lambda x, i, j: x[j, i] + x[j, 31 - i], None),
 }
 """The shape of what is read, that of what is written, the element, and the rows and the width of a tile, if any."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tvm import ir, s_tir, sym, tirx
 
-from mrt.backend.schedule.cost import expressions_of
+from mrt.backend.schedule.cost import expressions_of, parts_of
 from mrt.backend.schedule.loops import SPATIAL
 from mrt.backend.tir.expressions import CHOICE, Expression, dtype_of, ravel, substitute
 
@@ -100,8 +100,9 @@ def _computed(choices: Sequence[Any], block: Any) -> int | None:
     for."""
     if not choices:
         return 0
-    condition = choices[0].args[0]
+    condition, _, other = choices[0].args
     is_guard = len(choices) == 1 and choices[0].same_as(block.body.value) and isinstance(condition, tirx.LT)
+    is_guard = is_guard and not any(isinstance(each, ir.TensorLoad) for each in parts_of(other))
     is_last = is_guard and condition.a.same_as(block.iter_vars[-1].var) and isinstance(condition.b, tirx.IntImm)
     return int(condition.b) if is_last else None
 
