@@ -10,6 +10,9 @@ from mrt.backend.rewrites.rewrite import Rewrite
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.transform import Concat, Reshape, SliceAxis, Transpose
 
+MOST_GROUPS = 64
+"""Each group is an operand of its own, of which a kernel has few: networks shuffle up to 8."""
+
 
 @dataclass(frozen=True)
 class InterleaveChannels(Rewrite):
@@ -26,6 +29,8 @@ class InterleaveChannels(Rewrite):
         groups = _groups(symbol)
         if not groups:
             return None
+        if groups > MOST_GROUPS:
+            return f"its channels are {groups} groups, and {MOST_GROUPS} are interleaved at most"
         moved = symbol.inputs[0]
         apart, source = moved.inputs[0], moved.inputs[0].inputs[0]
         if any(len(graph.consumers[each]) > 1 or each in graph.outputs for each in (moved, apart)):
@@ -45,7 +50,7 @@ class InterleaveChannels(Rewrite):
 
 
 def _groups(symbol: Symbol) -> int:
-    """How many groups of channels a Reshape ends to shuffle; 0 for any other symbol."""
+    """How many groups of channels a Reshape ends to shuffle; 0 for any other symbol, and where none changes places."""
     steps: list[Any] = [symbol]
     for kind in (Reshape, Transpose, Reshape):
         if not isinstance(steps[-1].operator, kind):
@@ -56,7 +61,8 @@ def _groups(symbol: Symbol) -> int:
     if source.shape != symbol.shape or rank != source.type.rank + 1 or rank < 3:
         return 0
     kept = shape[:1] + shape[3:] == source.shape[:1] + source.shape[2:]
-    if not kept or moved.operator.order(rank) != (0, 2, 1, *range(3, rank)):
+    shuffles = moved.operator.order(rank) == (0, 2, 1, *range(3, rank)) and not moved.operator.is_identity(apart.type)
+    if not kept or not shuffles:
         return 0
     return int(shape[1])
 

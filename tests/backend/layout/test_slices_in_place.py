@@ -179,6 +179,16 @@ def test_channels_in_turns() -> None:
     layers.check()
 
 
+@pytest.mark.parametrize("groups", [1, 6272, 3136])
+def test_tokens_are_no_groups(groups: int) -> None:
+    """Of attention with one head, whose reshapes move nothing, and of so many that no kernel takes them apart."""
+    layers = Layers()
+    data = stem(layers, 6272, "int8", (1, 2), 1)
+    layers.finish(layers.convolution(shuffled(layers, data, groups), 16, (1, 1)))
+    assert not [call for call in explain(layers.graph(), []).calls if "interleave" in call.operators]
+    layers.check()
+
+
 def test_bounds_of_channels_in_turns() -> None:
     """By channel where a part has them by channel; one for all where no part has."""
     low = [np.arange(3 * place, 3 * place + 3).reshape(1, 3, 1) for place in range(2)]
