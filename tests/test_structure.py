@@ -132,7 +132,7 @@ RECORDS = {
     "a pass that rewrites a pattern of operators says which": """
         mrt/preparation/average_pooling.py mrt/preparation/channels.py mrt/preparation/collapse_to_table.py
         mrt/preparation/constants.py mrt/preparation/cut_tail.py mrt/preparation/drop_border_taps.py
-        mrt/preparation/drop_identities.py
+        mrt/preparation/drop_identities.py mrt/preparation/nan_guards.py
         mrt/preparation/fold_batch_norm.py mrt/preparation/patterns/__init__.py mrt/preparation/patterns/algebra.py
         mrt/preparation/patterns/gates.py mrt/preparation/patterns/moments.py mrt/preparation/patterns/quotients.py
         mrt/preparation/patterns/softmax.py mrt/preparation/quantized_constants.py

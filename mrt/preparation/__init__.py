@@ -17,6 +17,7 @@ from mrt.preparation.finite_parameters import CheckFiniteParameters
 from mrt.preparation.fold_batch_norm import FoldBatchNorm
 from mrt.preparation.fold_constants import FoldConstants
 from mrt.preparation.mask_sums import MaskSums
+from mrt.preparation.nan_guards import NanGuards
 from mrt.preparation.patterns import SpelledOut
 from mrt.preparation.quantized_constants import QuantizedConstants
 from mrt.preparation.scalars_to_constants import ScalarsToConstants
@@ -97,7 +98,7 @@ def prepare(graph: Graph, config: PreparationConfig = _DEFAULTS, tune_ranges: bo
     check_sizes(graph)
     check_outputs(graph)
     kept = named_symbols(graph, config.split, graph.left_out)
-    spelled = run_passes(graph, (SpelledOut(kept), MaskSums(kept)))
+    spelled = run_passes(graph, (SpelledOut(kept), NanGuards(kept), MaskSums(kept)))
     cut = cut_tail(
         CheckFiniteParameters()(FiniteMasks()(spelled.made)), config.split, config.cut_softmax, graph.left_out
     )
