@@ -93,6 +93,17 @@ def test_pooling_of_every_combination(size: int, kernel: int, stride: int, begin
 
 
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("pads", [(0, 0, 0, 0), (1, 0, 1, 0)])
+def test_windows_longer_than_the_data_that_rounding_up_counts(op_type: str, pads: tuple[int, ...]) -> None:
+    """EfficientNet of transformers pools 7 x 7 so, by windows as long as it has channels."""
+    common = {"kernel_shape": [1280, 8], "strides": [1280, 3], "pads": pads, "ceil_mode": 1}
+    graph = assert_agrees(single(op_type, (1, 2, 7, 6), opset=19, **common))
+    assert graph.outputs[0].shape == (1, 2, 1, 1)
+    with pytest.raises(GraphError, match="exceeds axis 3"):
+        from_onnx(single(op_type, (1, 2, 7, 5), opset=19, **common))
+
+
+@pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER", "VALID"])
 @pytest.mark.parametrize("size", [7, 8])
 @pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2), (3, 1), (2, 3)])

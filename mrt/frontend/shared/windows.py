@@ -128,12 +128,15 @@ def _dilated(
 def _rounded_up(node: ModelNode, data: Symbol, windows: Windows) -> tuple[Symbol, Windows, str]:
     """Data, windows and convention whose last window never starts in the end padding.
 
+    A window that is longer than the padded data is cut to that where rounding up counts it, as the only one.
     The convention "full" rounds the number of windows up, too, but keeps such a window. On an axis whose last window is
     dropped the elements that only that window reaches are taken away, first from the end padding, then from the data
     (no other window reads those): nothing is left to round.
     """
     sizes = data.shape[2:]
     padded = [n + b + e for n, b, e in zip(sizes, windows.begins, windows.ends, strict=True)]
+    cut = (n if n < k < n + s else k for n, k, s in zip(padded, windows.kernel, windows.stride, strict=True))
+    windows = replace(windows, kernel=tuple(cut))
     rest = [(n - k) % s for n, k, s in zip(padded, windows.kernel, windows.stride, strict=True)]
     dropped = [
         r > 0 and n - k - r + s >= size + b
