@@ -18,13 +18,13 @@ from mrt.backend.lowering.region import Copy, LoweredRegion, scheduled_function,
 from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import tensor_of
 from mrt.backend.memory.layout_request import LayoutRequest
-from mrt.backend.memory.storage import Storage, View, Walk, padded_length
+from mrt.backend.memory.storage import VECTOR, Storage, View, Walk, padded_length
 from mrt.backend.rewrites import apply_rewrites
 from mrt.backend.rewrites.known_bounds import Bounds
 from mrt.backend.schedule.tilings import Scheduler
 from mrt.backend.te.operands import Packed, Surroundings
 from mrt.backend.te.packing import form_computed, pack_parameter
-from mrt.backend.te.registry import has_compute, layout_request_of
+from mrt.backend.te.registry import has_compute, joined_axis, layout_request_of
 from mrt.errors import CompilationError
 from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.passes import Refusal
@@ -177,7 +177,7 @@ class _CallPlanner:
             and (request := layout_request_of(reader, index, [values(s) for s in reader.inputs], self.machine))
             is not None
         ]
-        along = read_along(region, self.graph).get(source)
+        along = read_along(region, self.graph).get(source, self._joined_along(region, source))
         if along is not None and self.layouts.lies_across(source, along):
             requests.append(LayoutRequest(along))
         if all(self.layouts.serves(source, request) for request in requests):
@@ -186,6 +186,16 @@ class _CallPlanner:
         inner = Storage.with_inner(source.type, axis, padded_length(source.shape[axis]))
         wanted = requested_storage(inner, requests)
         return self._copied(source, wanted)
+
+    def _joined_along(self, region: Region, source: Symbol) -> int | None:
+        """The axis along which `source` is joined with others, if the result is written along it.
+
+        A part that lies otherwise would be read element by element, each behind a choice between the parts; a copy of
+        the part is turned by whole vectors.
+        """
+        inner = self.layouts.storages[region.output].inner
+        joins = {joined_axis(reader) for reader in region.symbols if source in reader.inputs}
+        return inner if inner is not None and joins == {inner} and source.shape[inner] >= VECTOR else None
 
     def _copied(self, symbol: Symbol, storage: Storage) -> Copy:
         if (symbol, storage) not in self.copies:
