@@ -92,12 +92,14 @@ class MergeSlices(Rewrite):
             return 0
         if any(_narrowest(term.weight) != "int8" for term in terms):
             return 0
-        dot = choose_dot(data.dtype, folded.astype(_narrowest(folded)), "int32", machine)
+        apart = np.concatenate([term.weight for term in terms], axis=1).astype("int8")
+        own, dot = (
+            choose_dot(data.dtype, each, "int32", machine) for each in (apart, folded.astype(_narrowest(folded)))
+        )
         lengths, channels = [term.length for term in terms], folded.shape[1]
         for width in (math.gcd(*lengths[:-1]), math.gcd(*lengths)):
-            dots = width * math.prod(folded.shape[2:]) // dot.depth
-            if width % dot.depth == 0 and -(-channels // width) * width <= padded_length(channels):
-                return width if prefers_slices(dots, dot, machine) else 0
+            if width % own.depth == 0 and -(-channels // width) * width <= padded_length(channels):
+                return width if prefers_slices(width * math.prod(folded.shape[2:]), own, dot, machine) else 0
         return 0
 
 

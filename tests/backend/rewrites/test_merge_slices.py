@@ -190,6 +190,13 @@ def test_slices_of_enough_whole_dots_stay_apart_within_one_operator(
     assert_same_values(graph, MergeSlices(Facts(VECTORS))(graph).evaluate({"x": values}), graph.evaluate({"x": values}))
 
 
+def test_slices_are_multiplied_by_bytes_where_folded_weights_take_words() -> None:
+    """Sums of so many channels fit 32 bits, but not those of both bytes of the weights: then a dot has half of the
+    products."""
+    (merged,) = MergeSlices(Facts(VECTORS))(in_slices((1024, 960), 1, 137)).operators
+    assert getattr(merged.operator, "width", 0) == 64
+
+
 @pytest.mark.parametrize("factor", [0, -2])
 def test_factors_that_are_not_positive_go_into_the_weight(factor: int) -> None:
     """A slice's own sum would not be bounded by the total's."""

@@ -38,12 +38,14 @@ class SlicedForm(DotForm):
     width: int
 
 
-def prefers_slices(dots: int, dot: Dot, machine: Machine) -> bool:
-    """Whether slices of so many dots each take fewer instructions than `dot`, that of the folded weights.
+def prefers_slices(products: int, own: Dot, folded: Dot, machine: Machine) -> bool:
+    """Whether slices of so many products each take fewer instructions by `own`, the dot of their weights, than by
+    `folded`, that of the weights with the factors in them: both bytes of these, or words of which half as many fit.
 
     Tiles multiply both bytes of folded weights in less time than vectors take for one.
     """
-    return not machine.has_tiles and dots + SCALING < dots * dot.parts
+    alone, together = (products // dot.depth * dot.parts for dot in (own, folded))
+    return not machine.has_tiles and alone + SCALING < together
 
 
 def pack_slices(
