@@ -40,6 +40,11 @@ def without_marks(*marks: str) -> Property:
     return Property(f"no {' or '.join(marks)} left", violation)
 
 
+def marks_but(node: Any, mark: str) -> dict[str, Any]:
+    """The annotations of a loop or a block, without one."""
+    return {name: value for name, value in node.annotations.items() if name != mark}
+
+
 @lru_cache(maxsize=4)
 def marks_of(function: Any) -> frozenset[str]:
     """The annotations of a PrimFunc's loops, and of blocks that are not within others.

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from tvm import s_tir, tirx
 from tvm.tirx.op import address_of
 
-from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, without_marks
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, marks_but, without_marks
 from mrt.backend.schedule.loops import LINE_BYTES, product
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
@@ -130,11 +130,7 @@ def _prefetching_stream(loop: Any) -> Any:
 
 def _fetching(loop: Any, fetches: Sequence[Any], mark: str) -> Any:
     """The loop with what it fetches first, without the mark that said so."""
-    return loop_around(loop, sequence([*fetches, loop.body]), marks=_marks_but(loop, mark))
-
-
-def _marks_but(loop: Any, mark: str) -> dict[str, Any]:
-    return {name: value for name, value in loop.annotations.items() if name != mark}
+    return loop_around(loop, sequence([*fetches, loop.body]), marks=marks_but(loop, mark))
 
 
 def _blocks(statement: Any, variables: tuple[Any, ...]) -> Iterator[tuple[Any, list[Expression]]]:
@@ -161,7 +157,7 @@ def _prefetching_written(loop: Any, inside: Sequence[Any], output: Any) -> Any:
         apart = max(LINE_BYTES // (lanes * region.source.dtype.itemsize), 1)
         places = [[i, j, 0] for i in range(positions) for j in range(0, blocks, apart)]
         fetches += [_prefetch(_result(place, inside, output, region), WRITE, FIRST_CACHE) for place in places]
-    return sequence([*fetches, loop_around(loop, loop.body, marks=_marks_but(loop, Hint.PREFETCH_WRITTEN))])
+    return sequence([*fetches, loop_around(loop, loop.body, marks=marks_but(loop, Hint.PREFETCH_WRITTEN))])
 
 
 def _prefetching_results(loop: Any, inside: Sequence[Any], output: Any) -> Any:

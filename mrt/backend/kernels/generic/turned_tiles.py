@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from tvm import ir, s_tir, tirx
 
-from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, statement_block, without_marks
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, marks_but, statement_block, without_marks
 from mrt.backend.kernels.generic.turn import Turn, padding, turn_within
 from mrt.backend.kernels.generic.turned_rows import turned
 from mrt.backend.schedule.loops import parallelize
@@ -110,14 +110,13 @@ class _Tiles:
     def _realized(self, at: Sequence[Expression], value: Expression) -> Any:
         """The block at places of the two loops, storing `value`."""
         block = self._realize.block
-        marks = {name: mark for name, mark in block.annotations.items() if name != Hint.TURNED}
         made = s_tir.SBlock(
             block.iter_vars,
             block.reads,
             block.writes,
             block.name_hint,
             tirx.BufferStore(block.body.buffer, value, block.body.indices),
-            annotations=marks,
+            annotations=marks_but(block, Hint.TURNED),
         )
         return s_tir.SBlockRealize(substitute(self._realize.iter_values, self._variables, at), True, made)
 
