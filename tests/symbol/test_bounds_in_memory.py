@@ -8,6 +8,7 @@ import pytest
 from mrt.symbol import GraphBuilder, Interval, TensorType
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.operators.activation import Clip
+from mrt.symbol.operators.transform import Reshape
 
 
 @pytest.mark.parametrize(("low", "high", "kept"), [(-8, 7, 1), (-500, 7, 64), (-500, 500, 64 * 80)])
@@ -23,3 +24,17 @@ def test_bounds_take_no_more_memory_than_what_varies_of_them(low: int, high: int
     assert found.lo.size == found.hi.size == kept
     np.testing.assert_array_equal(found.expanded().lo, np.maximum(lo, low).repeat(80 // lo.shape[1], axis=1))
     np.testing.assert_array_equal(found.expanded().hi, np.minimum(hi, high))
+
+
+@pytest.mark.parametrize(("positions", "kept"), [(100, 64 * 100), (1_000, 1)])
+def test_channels_are_repeated_at_positions_of_short_rows_only(positions: int, kept: int) -> None:
+    """A normalisation of all of a sound joins channels and positions: bounds of each would fill the memory."""
+    hi = np.arange(1, 65).reshape(1, 64, 1)
+    builder = GraphBuilder()
+    x = builder.input("x", TensorType((1, 64, positions), "int32"))
+    graph = builder.graph([builder.apply(Reshape(shape=(1, 1, 64 * positions)), [x], "y")])
+    found = analyse_bounds(graph, {"x": Interval(-hi, hi, x.shape)})["y"]
+    assert found.lo.size == found.hi.size == kept
+    highest = np.repeat(hi.ravel(), positions) if kept > 1 else 64
+    np.testing.assert_array_equal(found.hi.ravel(), highest)
+    np.testing.assert_array_equal(found.lo.ravel(), -highest)

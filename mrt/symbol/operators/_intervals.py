@@ -14,6 +14,8 @@ from mrt.symbol.types import TensorType
 
 _EXPANDED_LIMIT = 2**20
 """Bounds of more elements than this are kept as scalars where a reshape would need them in full."""
+_REPEATED_LIMIT = 2**15
+"""So are bounds of at least so many where a reshape would repeat fewer; what networks flatten is shorter."""
 _BLOCK = 2**17
 """Weights that are summed at once: copies of so many stay in the cache."""
 
@@ -145,14 +147,17 @@ def hull_of(intervals: Sequence[Interval], shape: Sequence[int]) -> Interval:
 def reshaped(x: Interval, shape: Sequence[int]) -> Interval:
     """The bounds of a tensor whose elements are laid out anew, in the same order.
 
-    Exact where the bounds are scalar or the tensor is small; else one bound for all. A leading axis that stays and
-    along which the bounds do not vary is not expanded.
+    Exact where the bounds are scalar or the tensor is small; else one bound for all. Bounds that would be repeated,
+    such as those of channels when positions join them, are kept in smaller tensors only: a network that normalises
+    all of a sound at once would hold each of a few hundred bounds thousands of times, in every step. A leading axis
+    that stays and along which the bounds do not vary is not expanded.
     """
     if x.lo.size == 1 and x.hi.size == 1:
         return x.reshaped(shape)
     keeps = bool(shape) and bool(x.shape) and shape[0] == x.shape[0] and x.lo.shape[0] == x.hi.shape[0] == 1
     old, new = ((1, *x.shape[1:]), (1, *shape[1:])) if keeps else (x.shape, tuple(shape))
-    if int(np.prod(new, dtype=np.int64)) >= _EXPANDED_LIMIT:
+    repeats = max(x.lo.size, x.hi.size) < prod(new)
+    if prod(new) >= (_REPEATED_LIMIT if repeats else _EXPANDED_LIMIT):
         return x.reshaped(shape)
     lo, hi = (np.broadcast_to(v, old).reshape(new) for v in (x.lo, x.hi))
     return Interval(lo, hi, tuple(shape))
