@@ -7,6 +7,7 @@ import pytest
 
 from mrt.symbol import GraphBuilder, Interval, TensorType
 from mrt.symbol.bounds import analyse_bounds
+from mrt.symbol.operators._intervals import reshaped
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.transform import Reshape
 
@@ -38,3 +39,33 @@ def test_channels_are_repeated_at_positions_of_short_rows_only(positions: int, k
     highest = np.repeat(hi.ravel(), positions) if kept > 1 else 64
     np.testing.assert_array_equal(found.hi.ravel(), highest)
     np.testing.assert_array_equal(found.lo.ravel(), -highest)
+
+
+@pytest.mark.parametrize(
+    ("before", "ends", "after", "kept"),
+    [
+        ((2, 60, 400, 400), (1, 60, 1, 1), (2, 3, 20, 400, 400), (1, 3, 20, 1, 1)),
+        ((2, 3, 20, 400, 400), (1, 3, 20, 1, 1), (2, 60, 160000), (1, 60, 1)),
+        ((1, 56, 56, 96), (1, 1, 1, 96), (8, 7, 8, 7, 96), (1, 1, 1, 1, 96)),
+        ((6, 1, 5), (6, 1, 1), (6, 5, 1), (6, 1, 1)),
+        ((4, 6), (4, 1), (8, 3), (8, 3)),
+        ((12,), (12,), (1, 3, 1, 4), (1, 3, 1, 4)),
+        ((1,), (1,), (), ()),
+    ],
+)
+def test_a_reshape_keeps_one_bound_where_none_varies(
+    before: tuple[int, ...], ends: tuple[int, ...], after: tuple[int, ...], kept: tuple[int, ...]
+) -> None:
+    hi = np.arange(1, 1 + np.prod(ends)).reshape(ends)
+    found = reshaped(Interval(-hi, 2 * hi, before), after)
+    assert found.lo.shape == found.hi.shape == kept
+    if np.prod(before) < 10_000:
+        np.testing.assert_array_equal(found.expanded().hi, np.broadcast_to(2 * hi, before).reshape(after))
+    assert (found.min, found.max, found.shape) == (-hi.max(), 2 * hi.max(), after)
+
+
+def test_a_reshape_joins_a_low_end_by_channels_and_a_high_one_by_rows() -> None:
+    lo, hi = -np.arange(1, 4).reshape(3, 1), np.arange(1, 6).reshape(1, 5)
+    found = reshaped(Interval(lo, hi, (3, 5)), (15,))
+    np.testing.assert_array_equal(found.lo, np.repeat(lo.ravel(), 5))
+    np.testing.assert_array_equal(found.hi, np.tile(hi.ravel(), 3))

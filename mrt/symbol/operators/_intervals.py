@@ -13,9 +13,9 @@ from mrt.symbol.operators._products import sum_of_products
 from mrt.symbol.types import TensorType
 
 _EXPANDED_LIMIT = 2**20
-"""Bounds of more elements than this are kept as scalars where a reshape would need them in full."""
+"""A reshape keeps no more bounds than these of one tensor."""
 _REPEATED_LIMIT = 2**15
-"""So are bounds of at least so many where a reshape would repeat fewer; what networks flatten is shorter."""
+"""It repeats bounds until there are so many; what networks flatten is seldom longer."""
 _BLOCK = 2**17
 """Weights that are summed at once: copies of so many stay in the cache."""
 
@@ -144,23 +144,53 @@ def hull_of(intervals: Sequence[Interval], shape: Sequence[int]) -> Interval:
     return Interval.of(lo, hi, shape)
 
 
-def reshaped(x: Interval, shape: Sequence[int]) -> Interval:
-    """The bounds of a tensor whose elements are laid out anew, in the same order.
+def reshaped(x: Interval, shape: Sequence[int], repeats: int = _REPEATED_LIMIT) -> Interval:
+    """The bounds of a tensor whose elements are laid out anew, in the same order; x holds as many as `shape`.
 
-    Exact where the bounds are scalar or the tensor is small; else one bound for all. Bounds that would be repeated,
-    such as those of channels when positions join them, are kept in smaller tensors only: a network that normalises
-    all of a sound at once would hold each of a few hundred bounds thousands of times, in every step. A leading axis
-    that stays and along which the bounds do not vary is not expanded.
+    Axes are split and joined in groups; a group along which no bound varies stays one bound. Exact, but where axes with
+    and without variation are joined into more than `repeats` elements, as channels and positions when all of a sound
+    is normalised at once: each bound would stand there thousands of times, in every later step. These get one bound
+    for all, and so does a tensor whose bounds take 2^20 numbers.
     """
-    if x.lo.size == 1 and x.hi.size == 1:
+    lo, hi = (x.lo, x.hi) if x.lo.shape == x.hi.shape else np.broadcast_arrays(x.lo, x.hi)
+    if lo.size == 1 or not lo.size:
         return x.reshaped(shape)
-    keeps = bool(shape) and bool(x.shape) and shape[0] == x.shape[0] and x.lo.shape[0] == x.hi.shape[0] == 1
-    old, new = ((1, *x.shape[1:]), (1, *shape[1:])) if keeps else (x.shape, tuple(shape))
-    repeats = max(x.lo.size, x.hi.size) < prod(new)
-    if prod(new) >= (_REPEATED_LIMIT if repeats else _EXPANDED_LIMIT):
+    made: list[int] = []
+    for old, new in _axis_groups(x.shape, shape):
+        axes = tuple(range(*old.indices(len(x.shape))))
+        varies = [lo.shape[a] == x.shape[a] for a in axes]
+        if all(varies):
+            made += shape[new]
+            continue
+        if any(lo.shape[a] > 1 for a in axes) and prod(x.shape[old]) <= repeats:
+            lengths = tuple(x.shape[a] if a in axes else n for a, n in enumerate(lo.shape))
+            lo, hi = np.broadcast_to(lo, lengths), np.broadcast_to(hi, lengths)
+            made += shape[new]
+        else:
+            lo, hi = lo.min(axis=axes, keepdims=True), hi.max(axis=axes, keepdims=True)
+            made += [1] * len(shape[new])
+    if lo.size >= _EXPANDED_LIMIT:
         return x.reshaped(shape)
-    lo, hi = (np.broadcast_to(v, old).reshape(new) for v in (x.lo, x.hi))
-    return Interval(lo, hi, tuple(shape))
+    return Interval(lo.reshape(made), hi.reshape(made), tuple(shape))
+
+
+def _axis_groups(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[slice, slice]]:
+    """Runs of old axes and the new ones that hold the same elements, each run as short as it can be.
+
+    (2, 6, 5) and (2, 2, 3, 5) are three runs: (2) and (2), (6) and (2, 3), (5) and (5). No length is 0.
+    """
+    i = j = 0
+    while i < len(old) or j < len(new):
+        first, start = i, j
+        held, wanted = 1, 1
+        while i == first or j == start or held != wanted:
+            if j < len(new) and (wanted < held or i == len(old)):
+                wanted, j = wanted * new[j], j + 1
+            elif i < len(old):
+                held, i = held * old[i], i + 1
+            else:
+                break
+        yield slice(first, i), slice(start, j)
 
 
 def _times(a: Array, b: Array) -> Array:

@@ -82,7 +82,8 @@ class FullyConnected(Layer):
     def bounds(self, x: Interval, weight: Interval, bias: Interval | None = None) -> Interval:
         if self.flatten:
             rows = x.reduced(range(1, len(x.shape)))
-            rows = reshaped(Interval(rows.lo, rows.hi, (1, *x.shape[1:])), (1, weight.shape[1]))
+            columns = weight.shape[1]
+            rows = reshaped(Interval(rows.lo, rows.hi, (1, *x.shape[1:])), (1, columns), repeats=columns)
         else:
             rows = x.reduced([len(x.shape) - 1])
         flat = weighted(rows, weight)
