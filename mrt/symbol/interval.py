@@ -16,7 +16,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _SAFE = 2**62
 SMALL = 2**10
 """Bounds of so many elements take no memory that counts."""
-_FLOAT32_EXACT = 2**24
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,13 +167,10 @@ class _Constant(Interval):
     @cached_property
     def signed_sums(self) -> tuple[Array, Array]:
         rows = narrowed(self.known).reshape(len(self.known), -1)
-        if rows.dtype.kind not in "iu" or _largest(rows) * rows.shape[1] > _FLOAT32_EXACT:
+        if rows.dtype.kind not in "iu":
             return total(np.maximum(rows, 0), 1), total(np.minimum(rows, 0), 1)
-        # Float32 holds every partial sum, in any order, and its products with a vector are far faster.
-        exact, ones = rows.astype(np.float32), np.ones(rows.shape[1], np.float32)
-        everything = exact @ ones
-        positive = np.maximum(exact, 0, out=exact) @ ones
-        return positive.astype(np.int64), (everything - positive).astype(np.int64)
+        everything, absolute = total(rows, 1), total(magnitudes(rows), 1)
+        return (everything + absolute) >> 1, (everything - absolute) >> 1
 
 
 def signed_bits(value: int) -> int:
@@ -200,6 +196,12 @@ def narrowed(value: Array) -> Array:
     return value if lo < INT32_MIN or hi > INT32_MAX else value.astype(narrowest_dtype(lo, hi))
 
 
+def magnitudes(a: Array) -> Array:
+    """|a|; integers as unsigned ones of their width, in which the least of them has room."""
+    absolute: Array = np.abs(a)
+    return absolute.view(f"u{absolute.dtype}") if a.dtype.kind == "i" else absolute
+
+
 def add(a: Array, b: Array) -> Array:
     """a + b without overflow."""
     a, b = _roomy(a, b, lambda x, y: x + y)
@@ -222,11 +224,15 @@ def total(a: Array, axis: tuple[int, ...] | int | None, times: int = 1, keepdims
     """times * (sum of a over axis) without overflow."""
     axes = range(a.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
     terms = times * int(np.prod([a.shape[i] for i in axes], dtype=np.int64))
-    if a.dtype != object and a.dtype.kind != "f" and _largest(a) * terms >= _SAFE:
-        a = a.astype(object)
+    dtype: Any = None
+    if a.dtype != object and a.dtype.kind != "f":
+        most = _largest(a) * terms
+        a = a.astype(object) if most >= _SAFE else a
+        # Twice as many are added at once in half the bits.
+        dtype = object if most >= _SAFE else np.int64 if most > INT32_MAX else np.int32
     kept: Any = keepdims  # NumPy 2.5 is annotated for literals only.
-    result: Array = _whole(np.asarray(_whole(a.sum(axis=axis, keepdims=kept))) * times)
-    return result
+    result = _whole(a.sum(axis=axis, dtype=dtype, keepdims=kept))
+    return _whole(np.asarray(exact_array(result) * times))
 
 
 def _ranked(value: Any, rank: int) -> Array:

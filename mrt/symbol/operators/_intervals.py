@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from mrt.symbol.interval import Array, Interval, add, exact_array, multiply, narrowed, subtract, total
+from mrt.symbol.interval import Array, Interval, add, exact_array, magnitudes, multiply, narrowed, subtract, total
 from mrt.symbol.operator import Operator
 from mrt.symbol.operators._products import sum_of_products
 from mrt.symbol.types import TensorType
@@ -102,19 +102,25 @@ def weighted(x: Interval, weight: Interval, groups: int = 1) -> Interval:
 def _weighted_by(rows: Array, lo: Array, hi: Array, taps: int) -> tuple[Array, Array]:
     """The least and the greatest sum of known weights, (G, O), for lo <= x <= hi.
 
-    rows: (G, O, inputs * taps). lo, hi: (G, inputs), finite.
+    rows: (G, O, inputs * taps). lo, hi: (G, inputs), finite. Of integers both are (W (lo + hi) -+ |W| (hi - lo)) / 2,
+    which is whole; rounded floats would lose the sign of a sum that is 0.
     """
-    ends = np.repeat(np.stack([lo, hi], axis=-1), taps, axis=1)
-    sums = [_signed_sums(block, ends) for block in _row_blocks(rows)]
-    found = np.concatenate(sums, axis=1) if len(sums) > 1 else sums[0]
-    return found[..., 0], found[..., 1]
+    lo, hi = np.repeat(lo, taps, axis=1)[..., None], np.repeat(hi, taps, axis=1)[..., None]
+    if "f" in (rows.dtype.kind, lo.dtype.kind, hi.dtype.kind):
+        parts = [(np.maximum(block, 0), np.minimum(block, 0)) for block in _row_blocks(rows)]
+        least = [_products(above, lo) + _products(below, hi) for above, below in parts]
+        most = [_products(above, hi) + _products(below, lo) for above, below in parts]
+    else:
+        ends, width = add(lo, hi), subtract(hi, lo)
+        parts = [(_products(block, ends), _products(magnitudes(block), width)) for block in _row_blocks(rows)]
+        least = [subtract(middle, reach) >> 1 for middle, reach in parts]
+        most = [add(middle, reach) >> 1 for middle, reach in parts]
+    return np.concatenate(least, axis=1), np.concatenate(most, axis=1)
 
 
-def _signed_sums(rows: Array, ends: Array) -> Array:
-    """(G, O, 2): the sums of rows (G, O, K) with the ends (G, K, 2) at which they are least and greatest."""
-    above = sum_of_products(np.matmul, np.maximum(rows, 0), ends, rows.shape[-1])
-    below = sum_of_products(np.matmul, np.minimum(rows, 0), ends[..., ::-1], rows.shape[-1])
-    return add(above, below)
+def _products(rows: Array, columns: Array) -> Array:
+    """(G, O), each row (G, O, K) times its column (G, K, 1)."""
+    return sum_of_products(np.matmul, rows, columns, rows.shape[-1])[..., 0]
 
 
 def _row_blocks(rows: Array) -> Iterator[Array]:
