@@ -327,7 +327,6 @@ def called_objects(
     made = {name: kernel for group in compiler.finish() for name, kernel in group.items()}
     symbols = {name: kernel.symbol for name, kernel in made.items()}
     calling = _calling(joined.calls, symbols, machine, objects.module)
-    objects.finish()
     return (*{kernel.symbol: kernel.content for kernel in made.values()}.values(), calling)
 
 

@@ -22,6 +22,8 @@ OFF = "off"
 MOST_BYTES = 2**28
 KEPT = 0.8
 """The share of what a folder may hold that is left when it held more."""
+LOOKS = 64
+"""How often a folder is looked through while as much is written as it may hold: a full one has 50,000 files."""
 MAGIC = b"MRT kernel 1\n"
 DIGEST_BYTES = hashlib.sha256().digest_size
 NEW = ".new-"
@@ -33,7 +35,7 @@ FOREIGN_WRITES = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class KernelCache:
-    """A folder of object files by their keys, of up to `most_bytes` bytes after each compilation.
+    """A folder of object files by their keys, of up to `most_bytes` bytes and some hundredths more.
 
     Any number of processes may use it at once: files appear whole, and one that is gone or damaged is one that is not
     there. Nothing that fails here makes a compilation fail.
@@ -101,6 +103,16 @@ class KernelCache:
                 with contextlib.suppress(OSError):
                     os.unlink(name)
                 raise
+            if self._is_due(key, len(content)):
+                self.trim()
+
+    def _is_due(self, key: str, size: int) -> bool:
+        """Whether to look through the folder after so many bytes were written by this key.
+
+        No process knows what others write. Keys are digests, as good as random: one in so many is due that some LOOKS
+        are while `most_bytes` are written, whoever writes them.
+        """
+        return int(key[:8], 16) * self.most_bytes < 2**32 * LOOKS * size
 
     def trim(self) -> None:
         """Removes the files that were used longest ago, if there are too many bytes, and those that never got ready."""

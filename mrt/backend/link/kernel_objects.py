@@ -134,11 +134,6 @@ class KernelObjects:
                 self.cache.put(key, found)
         return found
 
-    def finish(self) -> None:
-        """Keeps the cache within its size, once all objects are made."""
-        if self.cache is not None:
-            self.cache.trim()
-
 
 def object_compiler(machine: Machine, objects: KernelObjects) -> KernelCompiler:
     """What compiles each kernel to an object file of its own."""

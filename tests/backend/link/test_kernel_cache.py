@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,13 +16,18 @@ from tvm import te
 from mrt.backend import KernelCache, compile_model
 from mrt.backend.link import kernel_objects
 from mrt.backend.link.calls import taking_pointers
-from mrt.backend.link.kernel_cache import ABANDONED_SECONDS, NEW
+from mrt.backend.link.kernel_cache import ABANDONED_SECONDS, LOOKS, NEW
 from mrt.backend.link.kernel_objects import KernelObject, KernelObjects
 from mrt.backend.lowering import region
 from mrt.backend.machine import Machine
 from mrt.errors import CompilationError
 
 KEY, OTHER = "a" * 64, "b" * 64
+
+
+def key_at(place: int) -> str:
+    """One by which a large folder is not looked through."""
+    return f"{'f' * 8}{place:056}"
 
 
 def cache_at(folder: Path, most_bytes: int = 2**20) -> KernelCache:
@@ -142,18 +148,36 @@ def test_an_entry_is_that_of_its_key_and_user_alone(tmp_path: Path) -> None:
 
 
 def test_it_is_bounded_and_keeps_what_was_used_last(tmp_path: Path) -> None:
-    cache = cache_at(tmp_path, most_bytes=3000)
+    cache, larger = cache_at(tmp_path, most_bytes=3000), cache_at(tmp_path)
     for place in range(5):
-        cache.put(f"{place:064}", bytes(700))
-        os.utime(tmp_path / f"{place:064}", (place, place))
-    assert cache.get(f"{0:064}") is not None  # so that it is the last
+        larger.put(key_at(place), bytes(700))
+        os.utime(tmp_path / key_at(place), (place, place))
+    assert cache.get(key_at(0)) is not None  # so that it is the last
     old, new = tmp_path / f"{NEW}old", tmp_path / f"{NEW}young"
     for path in (old, new):
         path.write_bytes(b"")
     os.utime(old, (0, time.time() - 2 * ABANDONED_SECONDS))
     cache.trim()
-    assert {path.name for path in tmp_path.iterdir()} == {f"{0:064}", f"{3:064}", f"{4:064}", new.name}
-    assert cache.get(f"{4:064}") == bytes(700)
+    assert {path.name for path in tmp_path.iterdir()} == {key_at(0), key_at(3), key_at(4), new.name}
+    assert cache.get(key_at(4)) == bytes(700)
+
+
+def test_a_folder_is_looked_through_some_times_while_it_is_filled_once(tmp_path: Path) -> None:
+    """Whatever the sizes, and by whichever process: a full folder is not read again after each compilation."""
+    looks = []
+
+    class Watched(KernelCache):
+        def trim(self) -> None:
+            looks.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
+            super().trim()
+
+    cache = Watched(tmp_path, most_bytes=200_000)
+    for place in range(2_000):
+        cache.put(hashlib.sha256(bytes([place % 256, place // 256])).hexdigest(), bytes(50 + 150 * (place % 2)))
+    assert 0.5 * LOOKS < len(looks) * 200_000 / (2_000 * 125) < 2 * LOOKS
+    assert max(looks) < 1.2 * 200_000
+    cache.put("0" * 64, b"code")
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 200_000
 
 
 def test_writers_at_once_leave_whole_entries(tmp_path: Path) -> None:
