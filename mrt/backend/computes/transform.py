@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tvm import te, tirx
@@ -140,6 +141,11 @@ def _cuts(symbol: Symbol[Slicing]) -> list[range]:
     return [range(*cut.indices(n)) for cut, n in zip(symbol.operator.slices(len(lengths)), lengths, strict=True)]
 
 
+def _places(at: Sequence[Expression], cuts: Sequence[range]) -> list[Expression]:
+    """Where in the data of a slice an element is."""
+    return [cut.start + i * cut.step for i, cut in zip(at, cuts, strict=True)]
+
+
 def propagate_slice(symbol: Symbol[Slicing], request: LayoutRequest) -> LayoutRequest | str:
     """The same layout of the data: what the slice leaves out lies around it, as other channels or positions."""
     cuts, lengths = _cuts(symbol), symbol.inputs[0].shape
@@ -157,21 +163,18 @@ def propagate_slice(symbol: Symbol[Slicing], request: LayoutRequest) -> LayoutRe
 
 
 def view_slice(symbol: Symbol[Slicing], data: View) -> View:
-    begin = [cut.start for cut in _cuts(symbol)]
-    if data.storage is not None:
-        return View.of(data.tensor, data.storage.part(symbol.type, begin))
-    return View(symbol.shape, symbol.dtype, lambda *at: data(*(i + first for i, first in zip(at, begin, strict=True))))
+    cuts = _cuts(symbol)
+    if data.storage is not None and all(cut.step == 1 for cut in cuts):
+        return View.of(data.tensor, data.storage.part(symbol.type, [cut.start for cut in cuts]))
+
+    return View(symbol.shape, symbol.dtype, lambda *at: data(*_places(at, cuts)))
 
 
 @compute(Slice, SliceAxis, kind=Kind.GATHER, as_view=AsView(view_slice, propagate_slice, keeps_order=True))
 def sliced(symbol: Symbol[Slicing], data: Tensor) -> Tensor:
     """Python's slices, negative steps included."""
     cuts = _cuts(symbol)
-    return inlined(
-        symbol.shape,
-        symbol.dtype,
-        lambda *at: data(*(cut.start + i * cut.step for i, cut in zip(at, cuts, strict=True))),
-    )
+    return inlined(symbol.shape, symbol.dtype, lambda *at: data(*_places(at, cuts)))
 
 
 @compute(Take)

@@ -5,7 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from mrt.backend.fusion.regions import MAX_REPEATING, MAX_SYMBOLS, Region, is_narrower, region_of, repeating
+from mrt.backend.fusion.regions import (
+    MAX_REPEATING,
+    MAX_SYMBOLS,
+    Region,
+    is_narrower,
+    joins_uneven,
+    region_of,
+    repeating,
+)
 from mrt.backend.te.registry import Kind, joined_axis, kind_of
 from mrt.symbol import Graph, Symbol
 
@@ -23,7 +31,7 @@ def join_branches(graph: Graph, regions: Sequence[Region]) -> list[Region]:
     joined: dict[Region, Region] = {}
     branches: set[Region] = set()
     for region in regions:
-        if region in branches:
+        if region in branches or joins_uneven(region.symbols[0]):
             continue
         if region.output in graph.outputs:
             found, outputs = _kept_branches(region, readers, graph)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mrt.backend.te.registry import Kind, kind_of, repeats_input
+from mrt.backend.memory.storage import VECTOR
+from mrt.backend.te.registry import Kind, joined_axis, kind_of, repeats_input
 from mrt.symbol import Graph, Symbol
 
 MAX_SYMBOLS = 24
@@ -71,8 +72,10 @@ def find_regions(graph: Graph) -> list[Region]:
             if repeating([*members[source], *joined]) > MAX_REPEATING:
                 continue
             has_anchor = kind_of(members[source][0]) is not Kind.ELEMENTWISE
-            if (has_anchor and anchored) or (
-                _is_branch(members[source], graph) and not _goes_on(symbol, source, graph)
+            if (
+                (has_anchor and anchored)
+                or joins_uneven(members[source][0])
+                or (_is_branch(members[source], graph) and not _goes_on(symbol, source, graph))
             ):
                 continue
             part = members.pop(source)
@@ -104,6 +107,16 @@ def _is_branch(symbols: Sequence[Symbol], graph: Graph) -> bool:
         return False
     (source,) = computed
     return is_narrower(symbols[-1], source) and len(graph.consumers[source]) > 1
+
+
+def joins_uneven(symbol: Symbol) -> bool:
+    """Whether channels or features are joined that are no whole vectors: the join is a function of its own then.
+
+    It copies pieces of memory, and what follows takes whole vectors, where each element would choose between the parts.
+    """
+    axis, rank = joined_axis(symbol), symbol.type.rank
+    is_inner = axis == 1 if rank > 3 else axis == rank - 1
+    return axis is not None and is_inner and any(part.shape[axis] % VECTOR for part in symbol.inputs[:-1])
 
 
 def _goes_on(symbol: Symbol, source: Symbol, graph: Graph) -> bool:

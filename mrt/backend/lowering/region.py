@@ -20,7 +20,7 @@ from mrt.backend.memory.storage import Storage, View, Walk
 from mrt.backend.schedule.serial import with_threads_that_pay, without_threads
 from mrt.backend.schedule.tilings import Choose, Scheduler, schedule_by_rule
 from mrt.backend.te.operands import Operand, Packed
-from mrt.backend.te.registry import Kind, find_compute, kind_of, random_access_inputs, unpadded_inputs
+from mrt.backend.te.registry import Kind, find_compute, is_view, kind_of, random_access_inputs, unpadded_inputs, view_of
 from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 from mrt.errors import CompilationError
 from mrt.symbol import Refusal, Symbol
@@ -192,6 +192,8 @@ class LoweredRegion:
                         dotted |= set(symbol.inputs[:2])
                     else:
                         windowed.add(symbol.inputs[0])
+                case Kind.GATHER if is_view(symbol) and self._goes_on_behind(symbol, axis, storage.length):
+                    continue
                 case _:
                     return False
         read = [(self._view(s, owner, None), s in windowed) for s, owner in self.tensors.items() if s not in dotted]
@@ -202,6 +204,16 @@ class LoweredRegion:
         ]
         read += [(View.of(None, storage), False) for storages in laid for storage in storages]
         return all(_spans(view, axis, storage.length, whole) for view, whole in read)
+
+    def _goes_on_behind(self, cut: Symbol, axis: int, length: int) -> bool:
+        """Whether memory holds `length` elements from where a slice begins, along an axis that counts from the last."""
+        (source,) = cut.inputs
+        if source not in self.tensors:
+            return False
+        seen = view_of(cut, self._view(source, self.tensors[source], None)).storage
+        if seen is None or seen.order[-1] - cut.type.rank != axis:
+            return False
+        return seen.length + seen.after[axis] >= length
 
     def _varies(self, reader: Symbol, index: int, axis: int) -> bool:
         """Whether an input is computed, and not the same for all along an axis that counts from the last."""

@@ -61,7 +61,13 @@ def schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
             plan.loop_partition(row, [end - start for start, end in pairwise([0, *cuts])])
         return
     vectors = []
-    width = math.gcd(_vector(plan, block), _between_limits(plan.get(block)))
+    limits = _limits(plan.get(block))
+    width = math.gcd(_vector(plan, block), *limits)
+    if limits and width < VECTOR and _only_copies(plan.get(block)) and _may_be_copied(plan, channel, block):
+        # LLVM copies the channels of each tensor as one piece of memory.
+        parallelize(plan, positions)
+        plan.loop_partition(channel, [end - start for start, end in pairwise([0, *limits])])
+        return
     if length % width or width < LEAST_PART:
         width = VECTOR
     if length % width == 0:
@@ -92,7 +98,7 @@ def schedule_map(plan: Any, block: Any, inner: int) -> None:
         part = _part(extent(plan, last))
         rest, last = plan.split(last, [None, part])
         outer = [rest]
-    piece = math.gcd(_between_limits(plan.get(block)), extent(plan, last))
+    piece = math.gcd(*_limits(plan.get(block)), extent(plan, last))
     if LEAST_PIECE <= piece < extent(plan, last):
         # What is read is one tensor for all of a piece, which LLVM then makes vectors of.
         last = plan.split(last, [None, piece])[1]
@@ -116,6 +122,16 @@ def _cuts(block: Any, length: int) -> list[int]:
     return sorted(cut for cut in found if 0 < cut < length)
 
 
+def _only_copies(block: Any) -> bool:
+    """Whether a block writes what it reads as it is, of the one tensor or the other."""
+    value = block.body.value
+    while isinstance(value, ir.Call) and value.op.name == "tirx.if_then_else":
+        _, copied, value = value.args
+        if not isinstance(copied, ir.TensorLoad):
+            return False
+    return isinstance(value, ir.TensorLoad | tirx.IntImm | tirx.FloatImm)
+
+
 def _may_be_copied(plan: Any, loop: Any, block: Any) -> bool:
     """Whether TVM can make several loops of one.
 
@@ -135,13 +151,11 @@ def _is_in_row(value: Any, last: Any, length: int) -> bool:
     return is_flat or bool(place.same_as(last))
 
 
-def _between_limits(block: Any) -> int:
-    """The greatest common divisor of what a block compares its last axis with, as a Concat does; 0 if it does not."""
-    last, found = block.iter_vars[-1].var, 0
-    for value in expressions_of(block):
-        if isinstance(value, tirx.LT) and value.a.same_as(last) and isinstance(value.b, tirx.IntImm):
-            found = math.gcd(found, int(value.b))
-    return found
+def _limits(block: Any) -> list[int]:
+    """What a block compares its last axis with, as a Concat does, in order."""
+    last = block.iter_vars[-1].var
+    compared = (value for value in expressions_of(block) if isinstance(value, tirx.LT) and value.a.same_as(last))
+    return sorted({int(value.b) for value in compared if isinstance(value.b, tirx.IntImm)})
 
 
 def _whole_vectors(block: Any) -> int:
