@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 
 from mrt.backend.kernels.generic.winograd import winograd_of
-from mrt.backend.machine import Machine
+from mrt.backend.memory.storage import VECTOR
 from mrt.backend.operators.join_phases import JoinPhases
 from mrt.backend.operators.sliced_convolution import SlicedConvolution
 from mrt.backend.rewrites.rewrite import Rewrite, constant_operands
@@ -44,7 +44,7 @@ class PositionsAsChannels(Rewrite):
         values = constant_operands(graph, symbol)
         if operator.num_group > 1 or values is None:
             return None
-        found = _cheapest(operator, symbol.shape[2:], self.facts.machine)
+        found = _cheapest(operator, symbol.shape[2:])
         if found is None:
             return None
         data = symbol.inputs[0]
@@ -65,16 +65,16 @@ class PositionsAsChannels(Rewrite):
         return builder.apply(joined, [made], symbol.name, symbol.origin)
 
 
-def _cheapest(operator: Convolution, lengths: tuple[int, ...], machine: Machine) -> tuple[int, int] | None:
-    """The axis and the number of positions that are worth most as channels; None where none are worth it."""
-    lanes, filters = machine.vector_bits // 32, operator.num_filter
-    whole = ceil(filters / lanes)
-    costs = {
-        (axis, count): ceil(filters * count / lanes) * _reach(operator, axis, count) * ceil(length / count) / length
+def _cheapest(operator: Convolution, lengths: tuple[int, ...]) -> tuple[int, int] | None:
+    """The axis and the number of positions that are worth most as channels; None where none are worth it.
+
+    Memory holds a VECTOR of so few channels: shorter vectors fill it in several steps, whatever is in it.
+    """
+    shares = {
+        (axis, count): _reach(operator, axis, count) / operator.kernel[axis] * ceil(length / count) / length
         for axis, length in reversed([*enumerate(lengths)])  # of equals the last axis, whose join moves least
-        for count in range(2, min(lanes // filters, length) + 1)
+        for count in range(2, min(VECTOR // operator.num_filter, length) + 1)
     }
-    shares = {place: cost / (whole * operator.kernel[place[0]]) for place, cost in costs.items()}
     best = min(shares, key=lambda place: shares[place], default=None)
     return best if best is not None and shares[best] <= WORTH else None
 

@@ -15,6 +15,8 @@ from mrt.backend.schedule.loops import SPATIAL, extent, has_reduction, paralleli
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import SEAL
 
+CHOICE = "prim.if_then_else"
+"""The name of what gives one of two values, and reads that one only."""
 MOST_VECTORS = 5
 """Of sums of a reduction that are in registers at once: those of int32 fill ten of AVX2's sixteen."""
 WHOLE_VECTORS = "mrt.whole_vectors"
@@ -63,7 +65,7 @@ def schedule_lanes(plan: Any, block: Any, walk: Walk) -> None:
     vectors = []
     limits = _limits(plan.get(block))
     width = math.gcd(_vector(plan, block), *limits)
-    if limits and width < VECTOR and _only_copies(plan.get(block)) and _may_be_copied(plan, channel, block):
+    if limits and width < VECTOR and _only_chooses(plan.get(block)) and _may_be_copied(plan, channel, block):
         # LLVM copies the channels of each tensor as one piece of memory.
         parallelize(plan, positions)
         plan.loop_partition(channel, [end - start for start, end in pairwise([0, *limits])])
@@ -122,14 +124,9 @@ def _cuts(block: Any, length: int) -> list[int]:
     return sorted(cut for cut in found if 0 < cut < length)
 
 
-def _only_copies(block: Any) -> bool:
-    """Whether a block writes what it reads as it is, of the one tensor or the other."""
-    value = block.body.value
-    while isinstance(value, ir.Call) and value.op.name == "tirx.if_then_else":
-        _, copied, value = value.args
-        if not isinstance(copied, ir.TensorLoad):
-            return False
-    return isinstance(value, ir.TensorLoad | tirx.IntImm | tirx.FloatImm)
+def _only_chooses(block: Any) -> bool:
+    """Whether a block calls nothing but a choice between what it reads, which it may take for another type."""
+    return all(value.op.name in (CHOICE, SEAL) for value in expressions_of(block) if isinstance(value, ir.Call))
 
 
 def _may_be_copied(plan: Any, loop: Any, block: Any) -> bool:

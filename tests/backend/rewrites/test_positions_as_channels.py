@@ -60,12 +60,21 @@ def test_every_geometry_gives_the_same_integers(
         (4, (5, 1), {"dilate": (2, 1)}, 64, 0, 4, 12),
     ],
 )
+@pytest.mark.parametrize("cpu", ["cascadelake", "x86-64-v3"])
 def test_lanes_are_filled_by_the_positions_that_share_most_taps(
-    outputs: int, kernel: tuple[int, int], attributes: dict[str, Any], length: int, axis: int, count: int, reach: int
+    cpu: str,
+    outputs: int,
+    kernel: tuple[int, int],
+    attributes: dict[str, Any],
+    length: int,
+    axis: int,
+    count: int,
+    reach: int,
 ) -> None:
     data = np.zeros((1, 2, *(length if k > 1 else 3 for k in kernel)), np.int8)
     weight = np.ones((outputs, 2, *kernel), np.int8)
-    layer, joined = WIDE.run(convolution(data, weight, **attributes)).graph.operators
+    rewrite = PositionsAsChannels(Facts(Machine.of({"mcpu": cpu})))
+    layer, joined = rewrite.run(convolution(data, weight, **attributes)).graph.operators
     assert isinstance(joined.operator, JoinPhases)
     assert joined.operator.stride == tuple(count if place == axis else 1 for place in range(2))
     assert layer.operator.num_filter == outputs * count
