@@ -166,7 +166,6 @@ def view_slice(symbol: Symbol[Slicing], data: View) -> View:
     cuts = _cuts(symbol)
     if data.storage is not None and all(cut.step == 1 for cut in cuts):
         return View.of(data.tensor, data.storage.part(symbol.type, [cut.start for cut in cuts]))
-
     return View(symbol.shape, symbol.dtype, lambda *at: data(*_places(at, cuts)))
 
 

@@ -150,7 +150,7 @@ def hull_of(intervals: Sequence[Interval], shape: Sequence[int]) -> Interval:
     return Interval.of(lo, hi, shape)
 
 
-def reshaped(x: Interval, shape: Sequence[int], repeats: int = _REPEATED_LIMIT) -> Interval:
+def reshaped(x: Interval, shape: tuple[int, ...], repeats: int = _REPEATED_LIMIT) -> Interval:
     """The bounds of a tensor whose elements are laid out anew, in the same order; x holds as many as `shape`.
 
     Axes are split and joined in groups; a group along which no bound varies stays one bound. Exact, but where axes with
@@ -159,8 +159,10 @@ def reshaped(x: Interval, shape: Sequence[int], repeats: int = _REPEATED_LIMIT) 
     for all, and so does a tensor whose bounds take 2^20 numbers.
     """
     lo, hi = (x.lo, x.hi) if x.lo.shape == x.hi.shape else np.broadcast_arrays(x.lo, x.hi)
-    if lo.size == 1 or not lo.size:
+    if lo.size == 1:
         return x.reshaped(shape)
+    if 0 in shape:
+        return Interval(np.broadcast_to(lo, x.shape).reshape(shape), np.broadcast_to(hi, x.shape).reshape(shape), shape)
     made: list[int] = []
     for old, new in _axis_groups(x.shape, shape):
         axes = tuple(range(*old.indices(len(x.shape))))
@@ -177,7 +179,7 @@ def reshaped(x: Interval, shape: Sequence[int], repeats: int = _REPEATED_LIMIT) 
             made += [1] * len(shape[new])
     if lo.size >= _EXPANDED_LIMIT:
         return x.reshaped(shape)
-    return Interval(lo.reshape(made), hi.reshape(made), tuple(shape))
+    return Interval(lo.reshape(made), hi.reshape(made), shape)
 
 
 def _axis_groups(old: Sequence[int], new: Sequence[int]) -> Iterator[tuple[slice, slice]]:
