@@ -9,6 +9,7 @@ import re
 import runpy
 import shlex
 import sys
+import zipfile
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -106,7 +107,15 @@ def test_keywords_are_made_to_the_byte(data_folder: Path, tmp_path: Path) -> Non
     runpy.run_path(str(KEYWORDS / "make.py"))["make"](data_folder, tmp_path)
     made = sorted(path.name for path in tmp_path.iterdir())
     assert made == ["LICENSE", "data.npz", "keywords.onnx"]
-    assert [name for name in made if (tmp_path / name).read_bytes() != (KEYWORDS / name).read_bytes()] == []
+    assert [name for name in made if content(tmp_path / name) != content(KEYWORDS / name)] == []
+
+
+def content(path: Path) -> object:
+    """What a file holds; of an archive its members: the headers before Python 3.11.4 have other bytes."""
+    if path.suffix != ".npz":
+        return path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def test_digits_network_is_as_accurate_as_its_readme_says() -> None:
