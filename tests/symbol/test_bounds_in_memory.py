@@ -71,3 +71,26 @@ def test_a_reshape_joins_a_low_end_by_channels_and_a_high_one_by_rows() -> None:
     found = reshaped(Interval(lo, hi, (3, 5)), (15,))
     np.testing.assert_array_equal(found.lo, np.repeat(lo.ravel(), 5))
     np.testing.assert_array_equal(found.hi, np.tile(hi.ravel(), 3))
+
+
+def split(random: np.random.Generator, length: int) -> tuple[int, ...]:
+    """A shape of so many elements."""
+    shape: list[int] = []
+    while length > 1:
+        shape.append(int(random.choice([n for n in range(2, length + 1) if length % n == 0])))
+        length //= shape[-1]
+    for _ in range(random.integers(3)):
+        shape.insert(int(random.integers(len(shape) + 1)), 1)
+    return tuple(shape)
+
+
+def test_bounds_of_any_reshape_are_those_of_the_elements() -> None:
+    random = np.random.default_rng(0)
+    for _ in range(2_000):
+        length = int(random.choice([1, 6, 12, 24, 36, 60]))
+        before, after = split(random, length), split(random, length)
+        ends = [tuple(n if random.integers(2) else 1 for n in before) for _ in range(2)]
+        lo, hi = random.integers(-9, 0, ends[0]), random.integers(0, 9, ends[1])
+        found = reshaped(Interval(lo, hi, before), after).expanded()
+        np.testing.assert_array_equal(found.lo, np.broadcast_to(lo, before).reshape(after))
+        np.testing.assert_array_equal(found.hi, np.broadcast_to(hi, before).reshape(after))
