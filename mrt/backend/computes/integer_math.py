@@ -18,7 +18,7 @@ from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.bitwise import BitwiseAnd
 from mrt.symbol.operators.integer_math import FloorDivide, FloorMod, IntegerSqrt
 
-SHARED = 16
+SHARED = 2
 """A divisor of so many numbers or more is inverted first."""
 RECIPROCAL = "reciprocal"
 """The form of constant divisors."""

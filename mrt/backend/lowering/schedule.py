@@ -136,7 +136,7 @@ def amx_tiles(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal] 
 
 
 def rows(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
-    schedule_rows(plan, blocks.inside, blocks.output)
+    schedule_rows(plan, blocks.inside, blocks.output, request.machine)
     return ()
 
 

@@ -35,6 +35,8 @@ class Hint:
     """Of an accumulation by dots: how many blocks in a row make one of the output, as the bytes of its weights."""
     WHOLE = "mrt.whole"
     """Marks what makes the sums of whole weights of those of their bytes, [positions..., block, lane]."""
+    PIECES = "mrt.pieces"
+    """Marks what combines the vectors of each piece of a row, [rows..., piece, lane]."""
     ACROSS = "mrt.across"
     """Marks what combines the elements of one vector."""
     HALVES = "mrt.halves"
