@@ -5,19 +5,15 @@ A row is small: all that is made of it on the way, sums and maxima included, sta
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from mrt.backend.fusion.regions import Region, region_of
-from mrt.backend.te.registry import Kind, kind_of, repeats_input
+from mrt.backend.te.registry import Kind, kind_of
 from mrt.symbol import Graph, Symbol
 
 MAX_ROW_SYMBOLS = 64
 """Symbols of regions that are joined; what is stored on the way keeps their expressions short."""
-FEW_OPERATORS = 2
-"""Operators that take less time for each reader than to store and load what they make."""
 
 
 @dataclass(frozen=True)
@@ -116,31 +112,15 @@ def _joined(group: Sequence[Region], graph: Graph) -> list[Region]:
 
 
 def _stored(symbols: Sequence[Symbol], graph: Graph) -> tuple[Symbol, ...]:
-    """What is read several times, or as a row: it is computed once, unless that takes longer than again."""
+    """What is read several times, or as a row: it is computed once."""
     inside, found = set(symbols), []
     for symbol in symbols:
         readers = [reader for reader in graph.consumers[symbol] if reader in inside]
         staged = any(kind_of(reader) in (Kind.REDUCTION, Kind.STEPS) for reader in readers)
         broadcast = any(reader.shape != symbol.shape for reader in readers)
-        again = len(readers) > 1 and not _is_made_again(symbol, inside)
-        if kind_of(symbol) is Kind.ELEMENTWISE and (again or staged or broadcast):
+        if kind_of(symbol) is Kind.ELEMENTWISE and (len(readers) > 1 or staged or broadcast):
             found.append(symbol)
     return tuple(found)
-
-
-def _is_made_again(symbol: Symbol, inside: Collection[Symbol]) -> bool:
-    """Whether rows are made by a few operators of rows that memory holds in fewer bytes, so that to read is quicker."""
-    source = symbol
-    for _ in range(FEW_OPERATORS):
-        if kind_of(source) is not Kind.ELEMENTWISE or repeats_input(source):
-            return False
-        rows = [each for each in source.inputs if each.shape == symbol.shape]
-        if len(rows) != 1:
-            return False
-        (source,) = rows
-        if source not in inside:
-            return np.dtype(source.dtype).itemsize < np.dtype(symbol.dtype).itemsize
-    return False
 
 
 def _ordered(read: Sequence[set[int]], groups: dict[int, list[Region]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""Regions: the parts of a graph that become one PrimFunc each: an operator and the elementwise ones that follow it."""
+"""Regions: the parts of a graph that become one PrimFunc each: an operator and the elementwise ones around it."""
 
 from __future__ import annotations
 
@@ -54,24 +54,27 @@ def find_regions(graph: Graph) -> list[Region]:
     """Partitions the graph's operators into regions, each after those that it reads.
 
     Fused is an elementwise operator with what it alone reads, of the same shape: any number of elementwise operators,
-    and at most one other, the anchor. What reads one tensor twice ends its region: TVM simplifies x - x to 0 in one
-    place and not in another, and then refuses the expressions around it.
+    and at most one other, the anchor. So is a reduction that leaves channels with the elementwise operators that it
+    alone reads. What reads one tensor twice ends its region: TVM simplifies x - x to 0 in one place and not in another,
+    and then refuses the expressions around it.
     """
     outputs = set(graph.outputs)
     members: dict[Symbol, list[Symbol]] = {}
     for symbol in graph.operators:
         joined = [symbol]
         anchored = kind_of(symbol) is not Kind.ELEMENTWISE
-        for source in symbol.inputs if not anchored else ():
+        for source in symbol.inputs if not anchored or _adds_up_positions(symbol) else ():
             if source not in members or source in outputs or len(graph.consumers[source]) != 1:
                 continue
             if len(set(source.inputs)) < len(source.inputs):
                 continue
-            if source.shape != symbol.shape or len(members[source]) + len(joined) > MAX_SYMBOLS:
+            if source.shape != symbol.shape and kind_of(symbol) is Kind.ELEMENTWISE:
+                continue
+            if len(members[source]) + len(joined) > MAX_SYMBOLS:
                 continue
             if repeating([*members[source], *joined]) > MAX_REPEATING:
                 continue
-            has_anchor = kind_of(members[source][0]) is not Kind.ELEMENTWISE
+            has_anchor = any(kind_of(each) is not Kind.ELEMENTWISE for each in members[source])
             if (
                 (has_anchor and anchored)
                 or joins_uneven(members[source][0])
@@ -83,6 +86,11 @@ def find_regions(graph: Graph) -> list[Region]:
             anchored = anchored or has_anchor
         members[symbol] = joined
     return [region_of(symbols, symbols[-1:]) for symbols in members.values()]
+
+
+def _adds_up_positions(symbol: Symbol) -> bool:
+    """Whether a reduction leaves the channels of a map, along which vectors of what it reads can be made."""
+    return kind_of(symbol) is Kind.REDUCTION and symbol.type.rank > 3 and symbol.shape[1] == symbol.inputs[0].shape[1]
 
 
 def is_narrower(made: Symbol, source: Symbol) -> bool:

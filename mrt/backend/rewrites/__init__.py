@@ -14,6 +14,7 @@ from mrt.backend.rewrites.deconvolution_as_convolution import DeconvolutionAsCon
 from mrt.backend.rewrites.int16_operands import Int16Operands
 from mrt.backend.rewrites.interleave_channels import InterleaveChannels
 from mrt.backend.rewrites.known_bounds import Bounds
+from mrt.backend.rewrites.made_again import MadeAgain
 from mrt.backend.rewrites.merge_reshapes import MergeReshapes
 from mrt.backend.rewrites.merge_row_slices import MergeRowSlices
 from mrt.backend.rewrites.merge_slices import MergeSlices
@@ -22,6 +23,7 @@ from mrt.backend.rewrites.phases_joined_last import PhasesJoinedLast
 from mrt.backend.rewrites.positions_as_channels import PositionsAsChannels
 from mrt.backend.rewrites.proven_constants import ProvenConstants
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
+from mrt.backend.rewrites.squares import Squares
 from mrt.backend.rewrites.taps_as_channels import TapsAsChannels
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
 from mrt.backend.rewrites.times_ramp_of_itself import TimesRampOfItself
@@ -48,6 +50,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     TapsAsChannels,
     TileAsConcat,
     TimesRampOfItself,
+    Squares,
     Int16Operands,
     DataInBytes,
     BiasIntoSum,
@@ -55,6 +58,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     WidenClips,
     NarrowToInt16,
     ClipLimitsAsParameters,
+    MadeAgain,
 )
 """In the order in which they run."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -203,11 +204,19 @@ def _reads_rows(block: Any, inner: Any) -> bool:
     """
     spatial = [each.var for each in block.iter_vars if int(each.iter_type) == SPATIAL]
     row = spatial[-1 if inner is None else int(inner)]
-    indices = [[at.min for at in read.region] for read in block.reads]
+    indices = [_without_units([at.min for at in read.region], read.source.shape) for read in block.reads]
     return all(
         not any(_depends(at, row) for at in outer) and (last.same_as(row) or not _depends(last, row))
         for *outer, last in indices
     )
+
+
+def _without_units(index: list[Any], shape: Sequence[Any]) -> list[Any]:
+    """An index but for the places in the last axes of one element each."""
+    kept = len(index)
+    while kept > 1 and int(shape[kept - 1]) == 1:
+        kept -= 1
+    return index[:kept]
 
 
 def _depends(value: Any, variable: Any) -> bool:

@@ -118,7 +118,8 @@ def elementwise(symbol: Symbol, *inputs: Tensor, body: Callable[..., Expression]
     def element(*at: Expression) -> Expression:
         return combined(body, [broadcast(x, at, symbol.shape) for x in inputs])
 
-    return inlined(symbol.shape, symbol.dtype, element, non_negative=non_negative)
+    inner = next((x.inner for x in inputs if isinstance(x, View) and x.shape == symbol.shape), None)
+    return inlined(symbol.shape, symbol.dtype, element, inner, non_negative)
 
 
 def broadcast(x: Tensor, at: tuple[Expression, ...], shape: tuple[int, ...]) -> Expression:
