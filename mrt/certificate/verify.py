@@ -158,7 +158,10 @@ def _compare(stated: Certificate, derived: Certificate) -> None:
         if name not in stated.tensors:
             raise VerificationError(f"{name} is not in the certificate")
         if stated.tensors[name] != fact:
-            raise VerificationError(f"{name}: the certificate states {stated.tensors[name]}, {fact} is derived")
+            raise VerificationError(
+                f"{name}: the certificate states {stated.tensors[name]}, {fact} is derived: files were changed, or "
+                "another version of MRT, whose bounds differ, saved the model; verify it by that, or quantize again"
+            )
     for name in stated.tensors:
         if name not in derived.tensors:
             raise VerificationError(f"the certificate states {name}, which the graph lacks")

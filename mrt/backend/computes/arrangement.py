@@ -45,7 +45,13 @@ def tile(symbol: Symbol[Tile], data: Tensor) -> Tensor:
     return inlined(symbol.shape, symbol.dtype, element)
 
 
-@compute(Repeat)
+def _kind_of_repeat(symbol: Symbol[Repeat]) -> Kind:
+    """Neighbouring channels stay neighbours where others than they are repeated."""
+    axis = symbol.operator.axis
+    return Kind.OTHER if axis is None or axis % symbol.type.rank == 1 else Kind.GATHER
+
+
+@compute(Repeat, kind=_kind_of_repeat)
 def repeat(symbol: Symbol[Repeat], data: Tensor) -> Tensor:
     operator, source = symbol.operator, symbol.inputs[0].shape
 

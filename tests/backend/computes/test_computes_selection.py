@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compiled import Bundle
+from layers import Layers, kernel_texts
 
 DTYPES = ["int8", "uint8", "int16", "int32", "float32"]
 
@@ -26,13 +27,30 @@ def test_arrangements_agree(dtype: str) -> None:
     bundle.add("slice_like", x, bundle.input(values(bundle, dtype, 7, 3)), axes=(-1,))
     for reps in ((2,), (1, 2, 1, 3), (2, 1, 1, 1, 2), ()):
         bundle.add("tile", x, reps=reps)
-    for axis in (None, 0, 1, -1):
+    for axis in (None, 0, 1, 2, -1):
         bundle.add("repeat", x, repeats=3, axis=axis)
     for scale in (1, 2, 3):
         bundle.add("UpSampling", x, scale=scale)
     bundle.add("depth_to_space", x, block_size=2)
     bundle.add("space_to_depth", x, block_size=2)
     bundle.check()
+
+
+@pytest.mark.parametrize("repeats", [2, 3])
+def test_positions_are_repeated_by_vectors_of_channels(repeats: int) -> None:
+    """Where nothing asks for them: a residual that lies so is added, and sums over all channels follow."""
+    layers = Layers()
+    data = layers.input(layers.integers((1, 32, 20), "int8"))
+    short, long = (
+        layers.requantized(layers.convolution(layers.padded(each, 1, 1), 32, (3,)), "int8")
+        for each in (data, layers.input(layers.integers((1, 32, 20 * repeats), "int8")))
+    )
+    repeated = layers.hidden("repeat", short, repeats=repeats, axis=-1)
+    added = layers.requantized(layers.hidden("elemwise_add", repeated, long), "int8")
+    layers.finish(layers.hidden("Reshape", added, shape=(1, 1, 640 * repeats)))
+    (text,) = (text for text in kernel_texts(layers.graph()) if f", {repeats}), v_i1]" in text)
+    assert "input0: T.Buffer((20, 32)" in text and "T.vectorized(16)" in text
+    layers.check()
 
 
 @pytest.mark.parametrize("shape, reps", [((1, 4, 6, 1), (1, 13, 2, 1)), ((1, 8, 7, 6), (1, 7, 2, 2))])
