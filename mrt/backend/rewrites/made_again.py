@@ -16,11 +16,11 @@ FEW_OPERATORS = 2
 
 @dataclass(frozen=True)
 class MadeAgain(Rewrite):
-    """An elementwise operator, any that a reduction reads or such as it reads, has a copy of the one or two elementwise
-    operators before it, where others read these too and they give more bytes than they read.
+    """The one or two elementwise operators that make a wide tensor of a narrow one are copied for the elementwise
+    operators that make of it what a reduction adds up, where others read the wide tensor too.
 
-    So are the squares of centred bytes made, as normalizations add them up: the centred integers are in registers, for
-    the sum and for whoever else reads them.
+    So normalizations add up squares of centred bytes: the centred integers are in registers, for the sum and for
+    whoever else reads them.
     """
 
     def rewrite(
