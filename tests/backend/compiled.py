@@ -75,3 +75,13 @@ def assert_same_values(graph: Graph, found: list[Array], expected: list[Array], 
             np.testing.assert_array_equal(a, b, err_msg=f"{symbol} {symbol.operator}")
         else:
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=f"{symbol} {symbol.operator}")
+
+
+def assert_same_at_the_ends(graph: Graph, lo: int, hi: int, runner: Runner) -> None:
+    """Compiled code gives the integers of a graph of one input, for numbers drawn from a range and its ends."""
+    (given,) = graph.inputs
+    rng, run = np.random.default_rng(1), runner.prepare(graph)
+    drawn = rng.integers(lo, hi, given.shape, endpoint=True)
+    for values in (drawn, np.where(drawn > 0, hi, lo), np.full(given.shape, lo)):
+        feeds = {given.name: values.astype(given.dtype)}
+        assert_same_values(graph, run(feeds), graph.evaluate(feeds))

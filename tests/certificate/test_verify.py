@@ -182,7 +182,7 @@ def test_a_bound_loosened_or_tightened_by_hand_is_found(folder: Path, name: str,
 
 def test_a_bound_loosened_to_the_limit_is_found(folder: Path) -> None:
     edit_json(folder / CERTIFICATE_FILE, lambda data: data["tensors"]["conv"].update(hi=2**31 - 1))
-    with pytest.raises(VerificationError, match="conv: the certificate states"):
+    with pytest.raises(VerificationError, match="conv: the certificate states .* another version of MRT"):
         verify(folder)
 
 

@@ -48,8 +48,7 @@ def _is_added_up(symbol: Symbol, graph: Graph) -> bool:
 
 
 def _steps(shared: Symbol, graph: Graph) -> int:
-    """How many operators make a tensor that several read of one that memory holds in fewer bytes; 0 where it does not
-    pay."""
+    """How many operators make a tensor that several read, of one of fewer bytes; 0 where to copy them does not pay."""
     source, steps = shared, 0
     while steps < FEW_OPERATORS and kind_of(source) is Kind.ELEMENTWISE and not repeats_input(source):
         read = [each for each in source.inputs if each.shape == shared.shape]
@@ -63,6 +62,7 @@ def _steps(shared: Symbol, graph: Graph) -> int:
 
 
 def _copied(symbol: Symbol, steps: int, builder: GraphBuilder) -> Symbol:
+    """The symbol made once more by its last so many operators; itself for none."""
     if not steps:
         return symbol
     inputs = [_copied(each, steps - 1, builder) if each.shape == symbol.shape else each for each in symbol.inputs]

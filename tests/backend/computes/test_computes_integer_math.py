@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from compiled import Bundle
+from layers import kernel_texts
 
 from mrt.backend import TvmRunner
 from mrt.compilation import Target
@@ -41,6 +42,8 @@ def test_division_rounds_down_at_the_extremes() -> None:
     lhs = bundle.input(edges[:, None])
     bundle.add("floor_divide", lhs, bundle.input(divisors))
     bundle.add("floor_divide", lhs, bundle.parameter(divisors))
+    each = np.broadcast_arrays(edges[:, None], divisors)
+    bundle.add("floor_divide", *(bundle.input(np.ascontiguousarray(numbers)) for numbers in each))
     # Those of many numbers are inverted: all around the multiples of divisors of every size.
     sizes = np.array([2**n + d for n in range(31) for d in (-1, 0, 1) if 0 < 2**n + d <= HIGHEST], np.int64)
     multiples = sizes[:, None] * np.array([-(2**31) // sizes, -sizes * 0 - 1, sizes * 0 + 1, HIGHEST // sizes]).T
@@ -48,6 +51,16 @@ def test_division_rounds_down_at_the_extremes() -> None:
     for divisor in (bundle.input(sizes[:, None].astype(np.int32)), bundle.parameter(sizes[:, None].astype(np.int32))):
         bundle.add("floor_divide", bundle.input(near), divisor)
     bundle.add("floor_divide", bundle.input(bundle.integers((4, 5), "int8")), bundle.input(np.array([[3]], np.uint8)))
+    bundle.check()
+
+
+@pytest.mark.parametrize("numbers", [1, 2, 15])
+def test_a_divisor_of_several_numbers_is_inverted_once(numbers: int) -> None:
+    bundle = Bundle()
+    divisors = bundle.input(bundle.integers((1, 1, 6, 16), "int32", 1, 1000))
+    bundle.add("floor_divide", bundle.input(bundle.integers((1, numbers, 6, 16), "int32")), divisors)
+    (text,) = kernel_texts(bundle.graph())
+    assert ("reciprocal" in text) == (numbers > 1)
     bundle.check()
 
 

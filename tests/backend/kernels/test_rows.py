@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compiled import assert_same_at_the_ends
 from layers import Layers, kernel_texts, normalized, softmax_of
 
 from mrt.backend import TvmRunner, build_module
@@ -53,7 +54,7 @@ def instances(shape: tuple[int, ...], *before: tuple[Operator, list[np.ndarray]]
 @pytest.mark.parametrize("shape", [(1, 1, 16320), (1, 2, 12319), (2, 5, 4096), (1, 40, 1056)])
 def test_rows_of_maps(runner: Runner, shape: tuple[int, ...]) -> None:
     """Long rows, summed up in pieces or not, that fill vectors or do not, in tiles of one, two, five and many."""
-    agrees(instances(shape, (Tanh(), [])), runner)
+    assert_same_at_the_ends(instances(shape, (Tanh(), [])), -127, 127, runner)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 102400), (1, 2, 51183)])
@@ -61,7 +62,7 @@ def test_threads_share_pieces_of_few_rows(shape: tuple[int, ...]) -> None:
     graph, loops = instances(shape, (Tanh(), [])), []
     for threads in (1, 2):
         target = {"threads": threads}
-        agrees(graph, TvmRunner(target))
+        assert_same_at_the_ends(graph, -127, 127, TvmRunner(target))
         loops.append(str(build_module(graph, target=target)).count("T.parallel"))
     # The sum, that of the squares, and what is made of both.
     assert loops[0] == 0 and loops[1] >= 3
@@ -72,13 +73,3 @@ def test_rows_are_not_kept_for_one_reader_nor_where_bytes_make_them_again() -> N
     before_sum = text[: text.rindex('T.sblock("partial')]
     assert 'T.sblock("stored' in before_sum[before_sum.rindex(" in range(128):") :]
     assert "input0[" in text[text.rindex("T.reads(") :]
-
-
-def agrees(graph: Graph, runner: Runner) -> None:
-    """Compiled code gives the integers of the graph, for any data and at the ends of its range."""
-    (given,) = graph.inputs
-    rng, run = np.random.default_rng(1), runner.prepare(graph)
-    drawn = rng.integers(-127, 127, given.shape, endpoint=True)
-    for values in (drawn, np.where(drawn > 0, 127, -127), np.full(given.shape, -127)):
-        feeds = {given.name: values.astype(given.dtype)}
-        np.testing.assert_array_equal(run(feeds)[0], graph.evaluate(feeds)[0])
