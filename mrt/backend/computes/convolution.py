@@ -72,7 +72,7 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
         moved = np.moveaxis(wide[:, 0], 0, -1)
         storage = Storage.with_inner(type_of(moved), moved.ndim - 1, data.length)
         return Packed(FixedForm(), (storage.lay(moved),), (storage,))
-    winograd = _winograd_of(symbol, weight, surroundings.machine, surroundings.bounds[0])
+    winograd = _winograd_of(symbol, weight, surroundings.machine, surroundings.bounds[0], symbol.shape[0])
     transformed = None if winograd is None else pack_taps(weight, winograd, data)
     if transformed is not None:
         return transformed
@@ -81,9 +81,9 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
 
 
 def _winograd_of(
-    symbol: Symbol[Convolution], weight: Array, machine: Machine, bounds: Interval | None = None
+    symbol: Symbol[Convolution], weight: Array, machine: Machine, bounds: Interval | None = None, samples: int = 1
 ) -> WinogradForm | None:
-    return winograd_of(symbol.operator, symbol.inputs[0].type, weight, symbol.type, machine, bounds)
+    return winograd_of(symbol.operator, symbol.inputs[0].type, weight, symbol.type, machine, bounds, samples)
 
 
 def pack_sliced_weight(symbol: Symbol[SlicedConvolution], weight: Array, surroundings: Surroundings) -> Packed | None:

@@ -125,7 +125,7 @@ def _form(plan: PlannedCalls, places: Mapping[Any, Place], samples: int) -> Any:
     single = [replace(each, type=each.type.with_shape((1, *each.type.shape[1:]))) for each in storages]
     calls = [
         (
-            [places.get(each) if isinstance(each, (Symbol, Copy)) else "" for each in call.arguments],
+            [places.get(each) for each in call.arguments if isinstance(each, (Symbol, Copy))],
             [places[result] for result in call.results],
         )
         for call in plan.calls

@@ -155,11 +155,11 @@ def test_where_it_is_used() -> None:
     """Where few instructions form the products of words, and the weights do not come from far memory for few tiles."""
 
     def used(
-        cpu: str, inputs: int, size: int, outputs: int, data: str = "uint8", most: int = 255
+        cpu: str, inputs: int, size: int, outputs: int, data: str = "uint8", most: int = 255, samples: int = 1
     ) -> tuple[int, int] | None:
         """Results along an axis of a tile, and parts of the data."""
         weight = np.random.default_rng(0).integers(-100, 100, (outputs, inputs, 3, 3)).astype(np.int8)
-        found = winograd_form(weight, data, (1, outputs, size, size), MACHINES[cpu], (0, most))
+        found = winograd_form(weight, data, (samples, outputs, size, size), MACHINES[cpu], (0, most))
         return None if found is None else (found.tiling.tile, found.tiling.parts)
 
     for cpu in ("x86-64-v3", "x86-64-v4", "alderlake", "cascadelake"):
@@ -168,6 +168,7 @@ def test_where_it_is_used() -> None:
         assert {used(cpu, 64, 56, 64, "int16", most) for most in (8192, 2**15 - 1)} == {(4, 2)}, cpu
         assert not used(cpu, 3, 32, 16), cpu
     assert not used("cascadelake", 512, 7, 512) and used("x86-64-v3", 512, 7, 512)
+    assert used("cascadelake", 512, 7, 512, samples=8)
     assert not used("sapphirerapids", 64, 56, 64)
     # Of a line of 31 tiles registers hold one at a time.
     assert used("cascadelake", 64, 120, 64) and not used("cascadelake", 64, 124, 64)

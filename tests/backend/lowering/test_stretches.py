@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from compiled import op
+from layers import TARGETS, runnable
 
 from mrt.backend import batches, build, compile_model
 from mrt.backend.batches import Traffic, stretches
+from mrt.backend.explain import explain
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.module_record import record_text
@@ -93,6 +95,39 @@ def test_integers_are_those_of_evaluate() -> None:
         wanted = network(count).evaluate({"x": x})
         assert all(map(np.array_equal, module.run_integer(x), wanted))
         assert all(map(np.array_equal, module(x.astype(np.float32)), wanted))
+
+
+def formed_in_two_ways(batch: int) -> Graph:
+    """320 channels of 7 x 7, whose transformed weights are far: by Winograd's algorithm for eight samples, by direct
+    sums for one. Bytes have a sign here, and none in memory, as VNNI's direct sums ask for them."""
+    builder, random = GraphBuilder(), np.random.default_rng(0)
+    made = builder.input("x", TensorType((batch, 16, 28, 28), "int8"))
+    for number, (inputs, stride) in enumerate([(16, 4), (320, 1)]):
+        weight = builder.parameter(f"weight{number}", random.integers(-9, 9, (320, inputs, 3, 3)).astype(np.int8))
+        record = op("Convolution", kernel=(3, 3), num_filter=320, pad=(1, 1), stride=(stride, stride), no_bias=True)
+        by = builder.parameter(f"by{number}", np.full((1,) * 4, 8, np.int32))
+        shifted = builder.apply(op("right_shift"), [builder.apply(record, [made, weight]), by])
+        made = builder.apply(op("Cast", dtype="int8"), [builder.apply(op("clip", a_min=-99, a_max=99), [shifted])])
+    return builder.graph([made])
+
+
+@pytest.mark.usefixtures("small_caches")
+def test_a_layer_may_be_formed_otherwise_for_several_samples() -> None:
+    """Its function and weights are others, but all lies in memory as for one sample."""
+    target = TARGETS["cascadelake"]
+    told = [[call.products for call in explain(formed_in_two_ways(n), (), target).calls] for n in (1, 8)]
+    assert ["(Winograd)" in str(products) for products in told] == [False, True]
+    builder = ModuleBuilder(Machine.of({**target, "threads": 1}))
+    builder.add_batch(formed_in_two_ways(8), MAIN, {}, NEAR)
+    assert [samples for samples, _ in builder.stretches(MAIN)] == [1, 8]
+    if "cascadelake" not in runnable():
+        pytest.skip("this machine does not run code for cascadelake")
+    graph = formed_in_two_ways(8)
+    given = facts(graph.inputs), facts(graph.outputs), None, "0" * 64, {**target, "threads": 1}
+    x = np.random.default_rng(1).integers(-128, 128, (8, 16, 28, 28)).astype(np.int8)
+    (wanted,) = graph.evaluate({"x": x})
+    assert len(np.unique(wanted)) > 50
+    np.testing.assert_array_equal(compile_model(graph, *given).run_integer(x), wanted)
 
 
 @pytest.mark.usefixtures("small_caches")

@@ -102,11 +102,13 @@ def winograd_of(
     made: TensorType,
     machine: Machine,
     bounds: Interval | None = None,
+    samples: int = 1,
 ) -> WinogradForm | None:
     """How one of the algorithms forms the sums of a convolution; None where none serves.
 
     data, made: what the convolution reads and gives. bounds: what is known of data of int16; bytes are asked for in
-    memory, and read, as whatever their dtype holds.
+    memory, and read, as whatever their dtype holds. samples: that are summed at once. How memory lies and what is
+    rewritten is decided for one, so that it is the same for all stretches of a batch.
     """
     stride, dilate, _ = operator.window(len(operator.kernel))
     fits = operator.kernel == (TAPS, TAPS) and {*stride, *dilate, operator.num_group} == {1}
@@ -115,7 +117,7 @@ def winograd_of(
     ends = DTYPE_RANGES[data.dtype]
     if bounds is not None and data.dtype == "int16":
         ends = int(bounds.min), int(bounds.max)
-    return winograd_form(weight, data.dtype, made.shape, machine, ends)
+    return winograd_form(weight, data.dtype, (samples, *made.shape[1:]), machine, ends)
 
 
 def winograd_form(
@@ -125,7 +127,7 @@ def winograd_form(
     two ends.
 
     None where no instruction forms the products, where channels do not fill vectors, where data or sums may be too
-    large, or where direct ones take as long. It is the same for any number of samples.
+    large, or where direct ones take as long: of few tiles weights that come from far memory take most of the time.
     """
     found = next((each for each in dots_of(machine) if isinstance(each, Int16Dot)), None)
     if found is None or machine.has_tiles or weight.shape[1] <= FEW:
@@ -139,7 +141,7 @@ def winograd_form(
         counts = -(-shape[2] // algorithm.tile), -(-shape[3] // algorithm.tile)
         size = _Size(algorithm, parts, counts, inputs, outputs // dot.lanes, dot)
         tiling = size.tiling(machine)
-        cost = size.cost(tiling) * _instructions(dot)
+        cost = size.cost(tiling, shape[0]) * _instructions(dot)
         if cost < least:
             best, least = WinogradForm(dot, flat=False, groups=1, tiling=tiling), cost
     return best
@@ -182,14 +184,14 @@ class _Size:
     def weight_bytes(self) -> int:
         return self.algorithm.points * self.inputs * self.blocks * self.dot.lanes * np.dtype(self.dot.weight).itemsize
 
-    def cost(self, tiling: WinogradTiling) -> float:
-        """Of a sample, in dots of usual tilings."""
+    def cost(self, tiling: WinogradTiling, samples: int) -> float:
+        """Of one of so many samples that are summed at once, in dots of usual tilings."""
         tiles, lanes = math.prod(self.counts) * self.parts, self.dot.lanes * self.dot.depth
         of_data, of_results = self.algorithm.data_operations, self.algorithm.result_operations
         operations = tiles * (of_data * self.inputs / lanes + of_results * self.blocks)
         dots = tiles * self.algorithm.points * self.inputs // self.dot.depth * self.blocks
         formed = dots * tiling.cost(self.dot) / USUAL
-        lines = self.weight_bytes / LINE_BYTES if tiling.far else 0
+        lines = self.weight_bytes / LINE_BYTES / samples if tiling.far else 0
         return max(formed + OPERATION * operations, FAR_LINE * lines) + LATE_LINE * lines
 
     def tiling(self, machine: Machine) -> WinogradTiling:
