@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from expansions.table import expand_table, table_reach
+from expansions.table import expand_table, rounds_itself, table_reach
 from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import Inputs, expansion
 from mrt.quantization.integer.builder import IntegerBuilder
@@ -77,10 +77,9 @@ def expand_region(op: Symbol[ElementwiseRegion], inputs: Inputs, plan: Plan, bui
 
 def _expanded(op: Symbol, line: _Line, inputs: Inputs, plan: Plan, builder: IntegerBuilder) -> Quantized:
     """A product where the data's integers are too many for a short table, and not too many for any."""
-    data, read = inputs.quantized(0), plan[op].next_target
+    data = inputs.quantized(0)
     bounds = builder.bounds(data.symbol)
-    is_rounded_itself = plan[op].fixed is not None or (read is not None and read.exact)
-    if is_rounded_itself or not data.is_uniform or not FEW_ENTRIES <= bounds.max - bounds.min < MAX_ENTRIES:
+    if rounds_itself(plan[op]) or not data.is_uniform or not FEW_ENTRIES <= bounds.max - bounds.min < MAX_ENTRIES:
         return expand_table(op, inputs, plan, builder)
     data = builder.centred(data)
     ramp = _ramp(builder.bounds(data.symbol), float(data.scale.flat[0]), line)

@@ -18,6 +18,7 @@ from mrt.symbol import Array, Symbol
 from mrt.symbol.operators.functions import FloatFunction
 from mrt.symbol.operators.table import MAX_ENTRIES, TableLookup
 from mrt.symbol.operators.transform import Concat, SliceAxis
+from mrt.symbol.parabolas import near_parabolas
 from mrt.symbol.rounding import rounded_steps
 from mrt.symbol.types import narrowest_dtype
 
@@ -25,6 +26,8 @@ FINEST = 2**15 - 1
 """The largest magnitude of an entry where the output's own quantizer does not say it."""
 FEW_STEPS = 2**8
 """How many steps of a grid are too few to tell where a function is flat."""
+FEW_ENTRIES = 2**10
+"""Of a table that is looked up as it is."""
 COARSEST = 4
 """How much coarser than the output's own quantizer entries may be; beyond that a sum may want them finer."""
 
@@ -64,9 +67,13 @@ def expand_table(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder
     they are more than 65,536 entries together, as two of 16 bits are, X is cut into slices of as many channels as fit,
     which are merged by Concat. Channels that are alike share their entries, so that groups of one range give one table.
 
-    Error: an entry is off by at most sy / 2, and Xq stands for reals up to sx / 2 away, so that
+    Entries of long tables are moved to parabolas by up to 2^-14 of what they span where they are near some
+    (`mrt/symbol/parabolas.py`), which vectors find without the table. What the network rounds itself is not moved.
 
-        |sy (Ye - zy) - f(x)| <= sy / 2 + L sx / 2
+    Error: an entry is off by at most e = sy / 2, or where it is moved sy / 2 and 2^-14 of what entries span, and Xq
+    stands for reals up to sx / 2 away, so that
+
+        |sy (Ye - zy) - f(x)| <= e + L sx / 2
 
     for every x and f(x) within the calibrated ranges, L being the Lipschitz constant of f there. A function that jumps
     has the value, to sy / 2, that it takes somewhere within sx / 2 of x.
@@ -84,7 +91,7 @@ def expand_table(op: Symbol, inputs: Inputs, plan: Plan, builder: IntegerBuilder
     axis = 0 if groups is None else groups.axis
     symbol = _within_a_table(op, data.symbol, plan, builder)
     forms = _forms(symbol, data, target, None if groups is None else axis, builder)
-    tables = _tables(op, forms)
+    tables = _tables(op, forms, not rounds_itself(plan[op]))
     found = [_looked_up(op, symbol, axis, table, len(tables) == 1, builder) for table in tables]
     if len(found) > 1:
         dtype = narrowest_dtype(min(int(t.entries.min()) for t in tables), max(int(t.entries.max()) for t in tables))
@@ -152,15 +159,23 @@ def _forms(symbol: Symbol, data: Quantized, target: Target, axis: int | None, bu
     return [hulls[replace(form, lo=0, hi=0)] for form in found]
 
 
-def _tables(op: Symbol, forms: list[_Form]) -> list[_Table]:
-    """The fewest tables of at most MAX_ENTRIES entries each, for neighbouring channels of these forms."""
+def rounds_itself(planned: TensorPlan) -> bool:
+    """Whether the network says how what it gives is rounded."""
+    return planned.fixed is not None or (planned.next_target is not None and planned.next_target.exact)
+
+
+def _tables(op: Symbol, forms: list[_Form], may_move: bool) -> list[_Table]:
+    """The fewest tables of at most MAX_ENTRIES entries each, for neighbouring channels of these forms.
+
+    may_move: whether entries may be moved to parabolas; those of several forms are not.
+    """
     tables: list[_Table] = []
     starts: dict[_Form, int] = {}
     offsets: list[int] = []
     first = total = 0
 
     def finish(last: int) -> None:
-        entries = np.concatenate([_of_form(op, form) for form in starts])
+        entries = np.concatenate([_of_form(op, form, may_move and len(starts) == 1) for form in starts])
         tables.append(_Table(first, last, tuple(offsets), entries))
 
     for channel, form in enumerate(forms):
@@ -176,10 +191,14 @@ def _tables(op: Symbol, forms: list[_Form]) -> list[_Table]:
     return tables
 
 
-def _of_form(op: Symbol, form: _Form) -> Array:
+def _of_form(op: Symbol, form: _Form, may_move: bool) -> Array:
     """The entries of one channel, from its least integer to its greatest."""
-    reals = form.scale * (np.arange(form.lo, form.hi + 1, dtype=np.float64) - form.zero_point)
-    return _entries(_values(op, reals), form.target)
+    reals, target = form.scale * (np.arange(form.lo, form.hi + 1, dtype=np.float64) - form.zero_point), form.target
+    values = _values(op, reals)
+    entries = _entries(values, target)
+    if not may_move or entries.size <= FEW_ENTRIES:
+        return entries
+    return near_parabolas(np.clip(values / target.scale + target.zero_point, target.lo, target.hi), entries)
 
 
 def _looked_up(op: Symbol, symbol: Symbol, axis: int, table: _Table, is_whole: bool, builder: IntegerBuilder) -> Symbol:

@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from expansions.table import FEW_ENTRIES
 from mrt.symbol import Array, Interval, Symbol
 from mrt.symbol.operators.activation import LeakyReLU
 from mrt.symbol.operators.deconvolution import Deconvolution
 from mrt.symbol.operators.reduce import Max
+from mrt.symbol.parabolas import PRECISION
 from tests.error_bounds import INT32_MAX, ErrorAnalysis, Operand, Rescaling, Rule, aligned
 
 RULES: dict[str, Rule] = {}
@@ -242,7 +244,8 @@ def multiplies_matrices(op: Symbol, operands: Sequence[Operand], analysis: Error
 @rule(*("cos", "silu", "hard_swish", "mish", "_power_scalar", "_rdiv_scalar", "elementwise_region"))
 def looks_up(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -> Array:
     """L ex + s / 2, s the step of the entries and L the Lipschitz constant of the saturated function between the
-    smallest and the largest value that the integers may stand for: of finite differences, and 1 % more."""
+    smallest and the largest value that the integers may stand for: of finite differences, and 1 % more. Entries of long
+    tables may be off by 2^-14 of what they span besides."""
     data, own = operands[0], analysis.plan[op].own
     most = float(data.error.max())
     lo, hi = float(data.value.min()), float(data.value.max())
@@ -255,7 +258,9 @@ def looks_up(op: Symbol, operands: Sequence[Operand], analysis: ErrorAnalysis) -
         found = np.asarray(op.operator.evaluate(reals), np.float64)
     found = np.clip(found, (own.lo - own.zero_point) * own.scale, (own.hi - own.zero_point) * own.scale)
     slope = 1.01 * np.abs(np.diff(found) / np.diff(reals)).max()
-    return np.asarray(slope * data.error + analysis.scale(op) / 2)
+    is_long = (highest - least) / np.min(data.scale) > FEW_ENTRIES
+    moved = (own.hi - own.lo + 1) * own.scale * 2.0**-PRECISION if is_long else 0.0
+    return np.asarray(slope * data.error + analysis.scale(op) / 2 + moved)
 
 
 @rule("floor", "ceil", "trunc", "round", "rint", "round_half_even", "sign")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.x86.avx512.lookup import gathers, looked_up
+from mrt.backend.kernels.x86.avx512.on_parabolas import draws_parabolas, on_parabola, words_of
 from mrt.backend.kernels.x86.avx512.permuted_lookup import permuted, permutes, table_of_vectors
 from mrt.backend.kernels.x86.byte_lookup import ByteLookup, byte_lookup, table_of_bytes
 from mrt.backend.kernels.x86.picked_lookup import PLACE, picked, picks
@@ -17,7 +19,9 @@ from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import broadcast, inlined
 from mrt.backend.tir.expressions import Expression, Tensor, bind, combined, constant, unsimplified
 from mrt.symbol import Array, Symbol
+from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.table import TableLookup
+from mrt.symbol.parabolas import SEGMENTS, WORD, parabolas_of
 from mrt.symbol.types import type_of
 
 BYTES = ("int8", "uint8")
@@ -30,6 +34,16 @@ PERMUTED, GATHERED, PICKED = "permuted", "gathered", "picked"
 one whose entries are read one by one."""
 
 
+@dataclass(frozen=True)
+class _OnParabolas:
+    """The form of a table by parabolas. step: 2^step places are a segment. finer: bits by which bases are finer than
+    entries. The parameter beside the parabolas holds the first and the last place of data that differ, where the first
+    segment begins, and what stands for bases of 0."""
+
+    step: int
+    finer: int
+
+
 def pack_table(symbol: Symbol[TableLookup], table: Array, surroundings: Surroundings) -> Packed | None:
     dtype, machine = symbol.inputs[0].dtype, surroundings.machine
     if dtype in BYTES and table.dtype in WORDS and (form := byte_lookup(machine)) is not None:
@@ -40,9 +54,30 @@ def pack_table(symbol: Symbol[TableLookup], table: Array, surroundings: Surround
     if permutes(table, machine):
         laid = table_of_vectors(table)
         return Packed(PERMUTED, (laid,), (Storage.plain(type_of(laid)),))
+    parabolas = _packed_parabolas(symbol, table) if draws_parabolas(machine) else None
+    if parabolas is not None:
+        return parabolas
     if picks(machine):
         return Packed.as_is(table, PICKED)
     return Packed.as_is(table.astype(np.int32), GATHERED) if gathers(machine) else None
+
+
+def _packed_parabolas(symbol: Symbol[TableLookup], table: Array) -> Packed | None:
+    """The parabolas of a table; None where it lies on none, or where data is too narrow for its places."""
+    parabolas = parabolas_of(table)
+    if parabolas is None:
+        return None
+    frame, (low, high) = parabolas.frame, DTYPE_RANGES[_narrow(symbol)]
+    first, last, origin = (place - symbol.operator.offset for place in (frame.first, frame.last, frame.origin))
+    if not low <= first <= last <= high:
+        return None
+    arrays = words_of(parabolas), np.array([first, last, origin, frame.least], np.int32)
+    return Packed(_OnParabolas(frame.step, frame.finer), arrays, tuple(Storage.plain(type_of(each)) for each in arrays))
+
+
+def _narrow(symbol: Symbol[TableLookup]) -> str:
+    """The dtype in which places are held between the first and the last one."""
+    return "int16" if symbol.inputs[0].dtype in WORDS else "int32"
 
 
 def _bytes_of_entries(table: Array) -> list[Array]:
@@ -55,6 +90,8 @@ def table_lookup(symbol: Symbol[TableLookup], data: Tensor, table: View | Operan
     """table[data + offset]. The data is proven to lie in the table; its padding in memory is clamped to it."""
     if isinstance(table, Operand) and isinstance(table.form, ByteLookup):
         return _bytes(symbol, data, table.form, [view.tensor for view in table.views])
+    if isinstance(table, Operand) and isinstance(table.form, _OnParabolas):
+        return _on_parabolas(symbol, data, table.form, *(view.tensor for view in table.views))
     if isinstance(table, Operand) and table.form == PICKED:
         return _picked(symbol, data, table.views[0].tensor)
     last = constant(symbol.inputs[1].shape[0] - 1, "int32")
@@ -100,5 +137,27 @@ def _picked(symbol: Symbol[TableLookup], data: Tensor, table: Tensor) -> View:
             return picked(table, te.min(place, constant(last, PLACE)) if last < MOST_PLACE else place)
         place = combined(lambda x: x + constant(offset, "int32"), [x])
         return picked(table, te.max(te.min(place, constant(last, "int32")), constant(0, "int32")).astype(PLACE))
+
+    return inlined(symbol.shape, symbol.dtype, element)
+
+
+def _on_parabolas(
+    symbol: Symbol[TableLookup], data: Tensor, form: _OnParabolas, words: Tensor, numbers: Tensor
+) -> View:
+    """The same by parabolas, in words wherever the data is."""
+    narrow = _narrow(symbol)
+    finer, apart = (constant(count, PLACE) for count in (form.finer, WORD - (SEGMENTS.bit_length() - 1) - form.step))
+
+    def number(index: int, dtype: str) -> Expression:
+        return numbers(constant(index, "int32")).astype(dtype)
+
+    def element(*at: Expression) -> Expression:
+        x = broadcast(data, at, symbol.shape).astype(narrow)
+        held = te.min(te.max(x, number(0, narrow)), number(1, narrow))
+        place = unsimplified(held).astype(PLACE) - number(2, PLACE)
+        found = on_parabola(words, place << apart) >> finer
+        if symbol.dtype not in WORDS:
+            return found.astype(symbol.dtype) + number(3, symbol.dtype)
+        return tirx.reinterpret("int16", found + number(3, PLACE)).astype(symbol.dtype)
 
     return inlined(symbol.shape, symbol.dtype, element)

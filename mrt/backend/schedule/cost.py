@@ -23,6 +23,8 @@ INSTRUCTIONS = {"llvm.x86.tdpbusd": 16.0, "llvm.x86.tileloadd64": 8.0, "llvm.x86
 """Cycles of those that are not operations on vectors."""
 PICKS = "mrt.picks"
 """The attribute of operators whose last argument says which elements of memory they load, one by one."""
+AT_ONCE = "mrt.at_once"
+"""The attribute of operators that take as long for fewer lanes: how many."""
 FREE = frozenset({"tirx.reinterpret", "tirx.address_of"})
 """Calls that no instruction stands for."""
 OF_LLVM = frozenset({"tirx.call_llvm_intrin", "tirx.call_llvm_pure_intrin"})
@@ -133,6 +135,11 @@ def _is_picked(load: Any, last: Any) -> bool:
 def looks_up(block: Any) -> bool:
     """Whether what a block stores is loaded one by one, from places that are computed."""
     return any(attributes_of_calls(PICKS, block))
+
+
+def lanes_at_once(block: Any) -> int:
+    """The most lanes that an operator of a block has at once, of those with AT_ONCE; or 0."""
+    return max(map(int, attributes_of_calls(AT_ONCE, block)), default=0)
 
 
 def attributes_of_calls(attribute: str, block: Any) -> list[Any]:

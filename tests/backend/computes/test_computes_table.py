@@ -8,6 +8,11 @@ from compiled import Bundle
 from layers import runnable
 
 from mrt.backend import TvmRunner
+from mrt.backend.build import compile_executable
+from mrt.backend.computes import table as table_compute
+from mrt.backend.lowering.module import ModuleBuilder
+from mrt.backend.machine import Machine
+from mrt.symbol.parabolas import SEGMENTS, Frame, Parabolas, near_parabolas, parabolas_of
 
 DTYPES = ("int8", "uint8", "int16", "int32")
 RUNNERS = {cpu: TvmRunner({"mcpu": cpu}) for cpu in runnable()}
@@ -39,6 +44,68 @@ def test_tables_of_all_places(entries: str, cpu: str) -> None:
         x = bundle.input(np.arange(first, first + 65536).reshape(64, 1024).astype(dtype))
         held = bundle.hidden("clip", x, a_min=float(first), a_max=float(first + 65535))
         bundle.add("table_lookup", held, table, offset=-first)
+    bundle.check(runner=RUNNERS[cpu])
+
+
+def drawn_parabolas(dtype: str, ends: bool) -> Parabolas:
+    """Of all places of 16 bits, by drawn numbers, or by the largest that are allowed."""
+    random, most = np.random.default_rng(0), 2**14 - 1
+    low, levels = {"uint8": (0, 256), "int8": (-128, 256), "int16": (-2048, 4096)}.get(dtype, (-(2**15), 2**16))
+    rises, bends = (
+        random.choice([-most, most], SEGMENTS) if ends else random.integers(-300, 300, SEGMENTS) for _ in range(2)
+    )
+    bases = random.integers(0, 2**16, SEGMENTS).astype(np.uint16)
+    frame = Frame(0, 2**16 - 1, low, levels)
+    return Parabolas(frame, bases, rises.astype(np.int16), bends.astype(np.int16))
+
+
+@pytest.mark.parametrize("cpu", RUNNERS)
+@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("entries", DTYPES)
+def test_tables_on_parabolas(monkeypatch: pytest.MonkeyPatch, entries: str, ends: bool, cpu: str) -> None:
+    """Of every place, for vectors of all lengths, and where sums leave 16 bits."""
+    parabolas = drawn_parabolas(entries, ends)
+    monkeypatch.setattr(table_compute, "parabolas_of", lambda _: parabolas)
+    bundle = Bundle()
+    table = bundle.parameter(parabolas.entries(2**16).astype(entries))
+    for shape in ((64, 1024), (1, 80), (3, 56), (5, 100), (7, 49), (2, 3, 8)):
+        places = np.resize(np.arange(2**16), shape) if shape != (5, 100) else bundle.integers(shape, "int32", 0, 2**16)
+        for dtype, first in (("int16", -(2**15)), ("int32", 100_000)):
+            x = bundle.input((places + first).astype(dtype))
+            held = bundle.hidden("clip", x, a_min=float(first), a_max=float(first + 2**16 - 1))
+            bundle.add("table_lookup", held, table, offset=-first)
+    bundle.check(runner=RUNNERS[cpu])
+
+
+@pytest.mark.parametrize(("cpu", "used"), [("x86-64-v3", False), ("x86-64-v4", True), ("cascadelake", True)])
+def test_which_registers_hold_parabolas(monkeypatch: pytest.MonkeyPatch, cpu: str, used: bool) -> None:
+    parabolas = drawn_parabolas("int16", False)
+    monkeypatch.setattr(table_compute, "parabolas_of", lambda _: parabolas)
+    bundle, machine = Bundle(), Machine.of({"mcpu": cpu, "threads": 1})
+    table = bundle.parameter(parabolas.entries(2**16).astype(np.int16))
+    bundle.add("table_lookup", bundle.input(bundle.integers((64, 64), "int16")), table, offset=2**15)
+    builder = ModuleBuilder(machine)
+    builder.add(bundle.graph(), "main")
+    assert ("vpmulhrsw" in compile_executable(builder.module(), machine).kernels[0].inspect_source("asm")) is used
+
+
+@pytest.mark.parametrize("cpu", RUNNERS)
+@pytest.mark.parametrize("filters", [16, 48, 64])
+def test_smooth_tables_behind_layers(filters: int, cpu: str) -> None:
+    """Which are found to lie on parabolas; of an even number of blocks two are looked up at once."""
+    x = np.arange(-(2**15), 2**15) / 2**12
+    steps = x / (1 + np.exp(-x)) * 500
+    table = near_parabolas(steps, np.rint(steps).astype(np.int64))
+    assert parabolas_of(table) is not None
+    bundle = Bundle()
+    for entries, by in (("int16", 0), ("uint8", 4), ("int32", 0)):
+        data = bundle.input(bundle.integers((1, 24, 5, 8), "int16", -300, 300))
+        weight = bundle.parameter(bundle.integers((filters, 24, 1, 1), "int8"))
+        value = bundle.hidden("Convolution", data, weight, kernel=(1, 1), num_filter=filters, no_bias=True)
+        value = bundle.hidden("right_shift", value, bundle.parameter(np.full((1, filters, 1, 1), 3, np.int8)))
+        value = bundle.hidden("Cast", bundle.hidden("clip", value, a_min=-(2.0**15), a_max=2.0**15 - 1), dtype="int16")
+        made = ((table - table.min()) >> by if by else table).astype(entries)
+        bundle.add("table_lookup", value, bundle.parameter(made), offset=2**15)
     bundle.check(runner=RUNNERS[cpu])
 
 

@@ -11,7 +11,7 @@ from mrt.backend.kernels.generic.overlap_pairs import PAIR
 from mrt.backend.kernels.generic.prefetch import Prefetches
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.cost import looks_up, operations
+from mrt.backend.schedule.cost import lanes_at_once, looks_up, operations
 from mrt.backend.schedule.loops import (
     FEW_REGISTERS,
     FIRST_BYTES,
@@ -52,7 +52,7 @@ class _Extents:
     group_blocks: of output channels, all and those of a group. depth, dots: products of a sum and what they are formed
     in, of all slices. taps: of one slice. element: bytes of one of the data. by_instruction: whether one multiplies.
     sliced: whether a total is in registers beside the sums of a slice. alone: whether nothing else is scheduled within
-    the same loops.
+    the same loops. paired: whether what is done to two blocks of sums takes as long as to one.
     """
 
     length: int
@@ -70,6 +70,12 @@ class _Extents:
     by_instruction: bool
     sliced: bool
     alone: bool
+    paired: bool
+
+    @property
+    def multiple(self) -> int:
+        """Of which the blocks of a tile are one."""
+        return PAIR if self.paired and self.parts == 1 and self.group_blocks % PAIR == 0 else self.parts
 
     @property
     def copies(self) -> int:
@@ -98,7 +104,9 @@ class _Extents:
         return not self.sliced and self.by_instruction
 
 
-def _extents(plan: Any, sums: Any, row: Any, rows: Sequence[Any], own: Sequence[Any], total: Any) -> _Extents:
+def _extents(
+    plan: Any, sums: Any, output: Any, row: Any, rows: Sequence[Any], own: Sequence[Any], total: Any
+) -> _Extents:
     annotations, data = plan.get(sums).annotations, plan.get(sums).reads[-1].source
     spatial, reduction = split_loops(plan, sums)
     by_instruction = bool(annotations[Hint.DOT])
@@ -119,6 +127,7 @@ def _extents(plan: Any, sums: Any, row: Any, rows: Sequence[Any], own: Sequence[
         by_instruction=by_instruction,
         sliced=total is not None,
         alone=not own and total is None,
+        paired=lanes_at_once(plan.get(output)) > extent(plan, spatial[-1]),
     )
 
 
@@ -145,7 +154,7 @@ def schedule_dots(
     *positions, channel = plan.get_loops(output)
     row = positions[-1] if positions else plan.add_unit_loop(channel)
     first_rows, rows = (positions[:1], positions[1:-1]) if own else ([], positions[:-1])
-    extents = _extents(plan, sums, row, rows, own, total)
+    extents = _extents(plan, sums, output, row, rows, own, total)
     rule, refusals = _rule(extents, extents.count > 1, machine)
     tiling = choose(
         rule.alternatives(
@@ -242,7 +251,7 @@ def _registers(extents: _Extents, machine: Machine, may_rest: bool, rows: int = 
         extents.group_blocks,
         extents.dots,
         machine,
-        extents.parts,
+        extents.multiple,
         extents.copies,
         extents.line,
         may_rest,
