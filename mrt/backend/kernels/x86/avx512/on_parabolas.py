@@ -15,7 +15,16 @@ from tvm import ir, tirx
 from mrt.backend.kernels.x86.lookup_operator import by_parts, look_up, looked_up_in, register_lookup
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import AT_ONCE
-from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of, llvm_call, shuffled
+from mrt.backend.tir.expressions import (
+    Expression,
+    Tensor,
+    bind,
+    bind_each,
+    constant,
+    dtype_of,
+    llvm_call,
+    shuffled,
+)
 from mrt.symbol import Array
 from mrt.symbol.parabolas import SEGMENTS, WORD, Parabolas
 
@@ -50,22 +59,28 @@ def on_parabola(words: Tensor, place: Expression) -> Expression:
 def _lowered(call: Any) -> Expression:
     _, memory, places = looked_up_in(call)
     lanes = int(places.ty.dtype.lanes)
+
+    def whole(held: Expression) -> Expression:
+        vector = shuffled([held] * (LANES // lanes), range(LANES))
+        return shuffled([bind(vector, lambda each: _on_parabolas(memory, each))], range(lanes))
+
     if lanes in PARTS:
-        whole = shuffled([places] * (LANES // lanes), range(LANES))
-        return shuffled([_on_parabolas(memory, whole)], range(lanes))
+        return bind(places, whole)
     if lanes % LANES:
-        return _one_by_one(memory, places)
+        return bind(places, lambda held: _one_by_one(memory, held))
     return by_parts(places, lanes, LANES, lambda held: _on_parabolas(memory, held))
 
 
 def _on_parabolas(memory: Any, places: Expression) -> Expression:
-    segment, within = _apart(places)
-    base, rise, bend = (_picked(memory, segment, number * SEGMENTS) for number in range(3))
+    def found(segment: Expression, within: Expression) -> Expression:
+        base, rise, bend = (_picked(memory, segment, number * SEGMENTS) for number in range(3))
 
-    def times(number: Expression) -> Expression:
-        return llvm_call(f"{WORDS}x{LANES}", VPMULHRSW, number, _as(WORDS, within))
+        def times(number: Expression) -> Expression:
+            return llvm_call(f"{WORDS}x{LANES}", VPMULHRSW, number, _as(WORDS, within))
 
-    return _sum(base, times(_sum(rise, times(bend))))
+        return _sum(base, times(_sum(rise, times(bend))))
+
+    return bind_each(_apart(places), found)
 
 
 def _apart(places: Expression) -> tuple[Expression, Expression]:
