@@ -196,7 +196,7 @@ def _of_form(op: Symbol, form: _Form, may_move: bool) -> Array:
     reals, target = form.scale * (np.arange(form.lo, form.hi + 1, dtype=np.float64) - form.zero_point), form.target
     values = _values(op, reals)
     entries = _entries(values, target)
-    if not may_move or entries.size <= FEW_ENTRIES:
+    if not may_move or not target.is_half_even or entries.size <= FEW_ENTRIES:
         return entries
     return near_parabolas(np.clip(values / target.scale + target.zero_point, target.lo, target.hi), entries)
 
