@@ -20,8 +20,10 @@ import numpy as np
 from mrt.symbol.interval import Array
 from mrt.symbol.parabola_search import Bounds, closest, parts, risen, rounded
 
-SEGMENTS, WORD = 64, 16
-"""So many segments a table has at most; bits of its numbers."""
+SEGMENT_BITS, WORD = 6, 16
+"""Of the number of a segment, and of the numbers of a table."""
+SEGMENTS = 1 << SEGMENT_BITS
+"""So many a table has at most."""
 PRECISION = 14
 """2^-PRECISION of what entries span they may be moved."""
 SURE = 0.25
@@ -143,9 +145,10 @@ def _telling(frame: Frame, covered: Array) -> Array:
 
 
 def near_parabolas(steps: Array, entries: Array) -> Array:
-    """Entries (N,) that lie on parabolas close to a function; those given where none serve, as of functions that jump.
+    """Entries (N,) that lie on parabolas close to a function, or those given: where these do lie on some, or where none
+    serve, as of functions that jump.
 
-    Each is at most 1/2 + 2^-PRECISION times what `entries` span from the function: those given where they serve, too.
+    Each is at most 1/2 + 2^-PRECISION times what `entries` span from the function.
     steps: the function itself at each place, in steps of the output, float64. entries: it rounded.
     """
     frame = Frame.of(entries)
@@ -153,8 +156,8 @@ def near_parabolas(steps: Array, entries: Array) -> Array:
         return entries
     frame = frame.within(np.abs(steps - entries) <= SURE)
     # Where 16 bits have no room beside the entries, what is rounded needs some.
-    beside = 1 if frame.finer == 0 else 0
-    held = np.clip(steps, frame.lowest + beside, frame.lowest + frame.levels - 1 - beside)
+    margin = 1 if frame.finer == 0 else 0
+    held = np.clip(steps, frame.lowest + margin, frame.lowest + frame.levels - 1 - margin)
     exact = (held[frame.first : frame.last + 1] - frame.least) * 2.0**frame.finer
     bases, rises, bends = rounded(_fitted(frame, exact))
     parabolas = _in_words(frame, bases + ((1 << frame.finer) >> 1), rises, bends)

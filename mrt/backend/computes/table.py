@@ -21,7 +21,7 @@ from mrt.backend.tir.expressions import Expression, Tensor, bind, combined, cons
 from mrt.symbol import Array, Symbol
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.table import TableLookup
-from mrt.symbol.parabolas import SEGMENTS, WORD, parabolas_of
+from mrt.symbol.parabolas import SEGMENT_BITS, WORD, parabolas_of
 from mrt.symbol.types import type_of
 
 BYTES = ("int8", "uint8")
@@ -146,7 +146,7 @@ def _on_parabolas(
 ) -> View:
     """The same by parabolas, in words wherever the data is."""
     narrow = _narrow(symbol)
-    finer, apart = (constant(count, PLACE) for count in (form.finer, WORD - (SEGMENTS.bit_length() - 1) - form.step))
+    finer, apart = (constant(count, PLACE) for count in (form.finer, WORD - SEGMENT_BITS - form.step))
 
     def number(index: int, dtype: str) -> Expression:
         return numbers(constant(index, "int32")).astype(dtype)

@@ -181,6 +181,11 @@ def llvm_call(dtype: str, name: str, *arguments: Expression) -> Expression:
     return ir.Call(ir.Op.get("tirx.call_llvm_pure_intrin"), [number, *arguments], ret_ty=dtype)
 
 
+def of_lanes(dtype: str, lanes: int) -> str:
+    """The dtype of a vector of so many lanes; of one lane that of its element."""
+    return f"{dtype}x{lanes}" if lanes > 1 else dtype
+
+
 def shuffled(vectors: Sequence[Expression], places: Iterable[int]) -> Expression:
     """The elements at some places of vectors that follow each other."""
     return tirx.Shuffle(vectors, [constant(place, "int32") for place in places])

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import ir, tirx
 from tvm.tirx.op import register_intrin_lowering
 
-from mrt.backend.tir.expressions import PURE, Expression, bind, shuffled
+from mrt.backend.tir.expressions import PURE, Expression, bind, of_lanes, shuffled
 
 OPERATOR = "tirx.mrt_high_word"
 BITS = 32
@@ -35,14 +35,14 @@ def _by_halves(a: Expression, b: Expression, lanes: int) -> Expression:
 
     def factor(words: Expression) -> Expression:
         # The mask tells LLVM that the upper half is 0, wherever the factor was made.
-        return tirx.reinterpret(f"uint64x{pairs}" if pairs > 1 else "uint64", words) & low
+        return tirx.reinterpret(of_lanes("uint64", pairs), words) & low
 
     upper = (factor(shuffled([a], odd)) * factor(shuffled([b], odd))) & _word(2**64 - 2**BITS, pairs)
     return tirx.reinterpret(f"uint32x{lanes}", (factor(a) * factor(b)) >> shift | upper)
 
 
 def _widened(a: Expression, b: Expression, lanes: int) -> Expression:
-    wide, word = (f"{dtype}x{lanes}" if lanes > 1 else dtype for dtype in ("uint64", "uint32"))
+    wide, word = (of_lanes(dtype, lanes) for dtype in ("uint64", "uint32"))
     return ((a.astype(wide) * b.astype(wide)) >> _word(BITS, lanes)).astype(word)
 
 

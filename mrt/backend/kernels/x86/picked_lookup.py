@@ -15,7 +15,7 @@ from tvm import ir, tirx
 from mrt.backend.kernels.x86.lookup_operator import look_up, looked_up_in, register_lookup
 from mrt.backend.machine import GATHERS, Machine
 from mrt.backend.schedule.cost import PICKS
-from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of, llvm_call, shuffled
+from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of, llvm_call, of_lanes, shuffled
 
 OPERATOR = "tirx.mrt_picked"
 PLACE, BITS = "uint16", 16
@@ -49,7 +49,7 @@ def _lowered(call: Any) -> Expression:
         return tirx.BufferLoad(memory, [place.astype("int32")])
 
     def entries(held: Expression) -> Expression:
-        fours = tirx.reinterpret(_vector("float64", lanes // AT_ONCE), held)
+        fours = tirx.reinterpret(of_lanes("float64", lanes // AT_ONCE), held)
         found = [
             bind(_alone(fours, first), lambda four: shuffled([entry(four, each) for each in range(AT_ONCE)], range(4)))
             for first in range(lanes // AT_ONCE)
@@ -63,10 +63,6 @@ def _alone(fours: Expression, first: int) -> Expression:
     """Four places as an integer of 64 bits that is in no vector."""
     four = shuffled([fours], [first])
     return tirx.reinterpret("uint64", llvm_call("float64", FENCE, four))
-
-
-def _vector(dtype: str, lanes: int) -> str:
-    return f"{dtype}x{lanes}" if lanes > 1 else dtype
 
 
 register_lookup(OPERATOR, LEAST, _lowered)

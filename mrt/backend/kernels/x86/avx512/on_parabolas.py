@@ -23,15 +23,15 @@ from mrt.backend.tir.expressions import (
     constant,
     dtype_of,
     llvm_call,
+    of_lanes,
     shuffled,
 )
 from mrt.symbol import Array
-from mrt.symbol.parabolas import SEGMENTS, WORD, Parabolas
+from mrt.symbol.parabolas import SEGMENT_BITS, SEGMENTS, WORD, Parabolas
 
 OPERATOR = "tirx.mrt_on_parabolas"
 PLACE, WORDS = "uint16", "int16"
 """The dtype of places, and that of bases, rises and bends in memory."""
-SEGMENT_BITS = SEGMENTS.bit_length() - 1
 LANES, PARTS, LEAST = 32, (4, 8, 16), 4
 """Places that are found at once; numbers of them for which a part of a vector pays; lanes from which on loops are made
 vectors for their sake."""
@@ -120,8 +120,7 @@ def _alike(number: int, value: Expression) -> Expression:
 
 def _dtype(scalar: str, value: Expression) -> str:
     """A dtype of as many lanes as a value has."""
-    lanes = int(value.ty.dtype.lanes)
-    return f"{scalar}x{lanes}" if lanes > 1 else scalar
+    return of_lanes(scalar, int(value.ty.dtype.lanes))
 
 
 def _as(scalar: str, value: Expression) -> Expression:
