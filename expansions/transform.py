@@ -16,13 +16,23 @@ from mrt.quantization.integer.quantized import Quantized
 from mrt.quantization.integer.requantize import shifted_magnitude
 from mrt.quantization.quantizer import ChannelGroups, Target, round_half_away
 from mrt.quantization.tensor_plan import UNLIMITED, Plan, TensorPlan
-from mrt.symbol import Array, Graph, Symbol
+from mrt.symbol import Array, Graph, Interval, Symbol
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastSub
 from mrt.symbol.operators.integer import LeftShift
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Sum
-from mrt.symbol.operators.transform import Concat, ExpandDims, Flatten, Reshape, Slice, SliceAxis, Squeeze, Transpose
+from mrt.symbol.operators.transform import (
+    Concat,
+    ExpandDims,
+    Flatten,
+    Reshape,
+    Slice,
+    SliceAxis,
+    Slicing,
+    Squeeze,
+    Transpose,
+)
 from mrt.symbol.types import INT32_MAX, narrowest_dtype
 
 
@@ -58,25 +68,29 @@ def carried(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) 
     """`made`, of the shape of `op`, standing for reals as `data`, its first input, does."""
     groups = output_groups(op, data)
     if groups is None and not data.is_uniform:
-        return _carried_scales(op, made, data, builder)
+        scales = _scales_behind(op, data)
+        if scales is None:
+            raise QuantizationError(f"{op.name} ({op.op}): the scales of {op.inputs[0].name} do not stay apart")
+        return builder.quantized(made, scales)
     if groups is None:
         return builder.quantized(made, data.step, data.zero_point)
     zero_points = groups.spread(groups.zero_points, made.shape)
     return builder.quantized(made, data.step * groups.spread(groups.factors, made.shape), zero_points, groups)
 
 
-def _carried_scales(op: Symbol, made: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
-    """`carried` for a centred accumulator with a scale for each channel, along an axis that the operator keeps."""
-    axis = _varying_axis(data)
-    behind = op.operator.kept_axis(axis, 0, *(source.type for source in op.inputs))
-    if behind is None:
-        raise QuantizationError(f"{op.name} ({op.op}): scales along axis {axis} do not stay apart")
-    scales = np.repeat(data.scale.reshape(-1), op.shape[behind] // data.symbol.shape[axis])
-    return builder.quantized(made, scales.reshape(tuple(-1 if a == behind else 1 for a in range(op.type.rank))))
-
-
-def _varying_axis(data: Quantized) -> int:
-    return int(np.argmax(data.scale.shape))
+def _scales_behind(op: Symbol, data: Quantized) -> Array | None:
+    """The scales of a centred accumulator as they lie in the output of `op`, of its rank, each axis 1 or full; None
+    where elements of several scales come together, or scales would have to be repeated."""
+    operator, scale = op.operator, data.scale
+    if operator.keeps_elements or isinstance(operator, Slicing):
+        moved = operator.bounds(Interval.of(scale, scale, data.symbol.shape))
+        return moved.lo if moved.is_constant and moved.lo.size <= scale.size else None
+    axis = int(np.argmax(scale.shape))
+    behind = operator.kept_axis(axis, 0, *(source.type for source in op.inputs))
+    if behind is None or scale.size > scale.shape[axis]:
+        return None
+    scales = np.repeat(scale.reshape(-1), op.shape[behind] // data.symbol.shape[axis])
+    return scales.reshape(tuple(-1 if a == behind else 1 for a in range(op.type.rank)))
 
 
 def apart(op: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
@@ -84,9 +98,11 @@ def apart(op: Symbol, data: Quantized, builder: IntegerBuilder) -> Quantized:
     their common one, exactly, those of an accumulator as fine as the finest of them as far as 28 bits allow."""
     if data.groups is None and data.is_uniform:
         return data
-    axis = _varying_axis(data) if data.groups is None else data.groups.axis
-    if op.operator.kept_axis(axis, 0, *(source.type for source in op.inputs)) is not None:
-        return data if data.groups is not None else builder.centred(data)
+    if data.groups is None and _scales_behind(op, data) is not None:
+        return builder.centred(data)
+    types = [source.type for source in op.inputs]
+    if data.groups is not None and op.operator.kept_axis(data.groups.axis, 0, *types) is not None:
+        return data
     data = builder.centred(data)
     largest = max(data.groups.factors) if data.groups is not None else 1
     if data.groups is not None and largest * builder.bounds(data.symbol).magnitude <= INT32_MAX:

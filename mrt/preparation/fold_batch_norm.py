@@ -14,7 +14,7 @@ from mrt.preparation.constants import (
     operation_with_constant,
     representable,
 )
-from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
+from mrt.symbol import Array, Graph, GraphBuilder, Interval, Property, RewritePass, Symbol
 from mrt.symbol.operation import Operation
 from mrt.symbol.operators.normalization import BatchNorm
 from mrt.symbol.types import normalize_axis
@@ -40,7 +40,8 @@ class FoldBatchNorm(RewritePass):
     3. broadcast_mul and broadcast_add with one constant per output channel of a layer that nothing else reads, or with
        one constant in all: into the layer.
 
-    Reshapes and transposes that keep the output channels together may stand behind the layer, and stay there.
+    Reshapes and transposes may stand behind the layer, and stay there: a constant goes to the channels from which what
+    it is for has come, so that heads may be split and channels shuffled between.
     A BatchNorm whose gamma, beta, mean or variance is no parameter is left alone.
     """
 
@@ -71,14 +72,15 @@ def _rewrite_batch_norm(
     if not representable(factor, symbol.dtype) or not representable(summand, symbol.dtype):
         return "its variance is negative, or is 0 without an eps, or its factors overflow"
     axis = normalize_axis(operator.axis, symbol.type.rank)
+    factor, summand = (along(vector, axis, symbol.type.rank) for vector in (factor, summand))
     moved = Moved.of(graph, symbol, data)
-    if axis == moved.channel_axis and not moved.is_shared:
-        folded = moved.scaled_and_shifted(factor, summand, symbol.name, builder)
+    factors, summands = moved.per_channel(factor), moved.per_channel(summand)
+    if factors is not None and summands is not None and not moved.is_shared:
+        folded = moved.scaled_and_shifted(factors, summands, symbol.name, builder)
         if isinstance(folded, Symbol):
             return folded
-    rank, name = symbol.type.rank, f"{symbol.name}_scaled"
-    scaled = multiply_by_constant(builder, data, along(factor, axis, rank), name, f"{symbol.name}_factor")
-    return add_constant(builder, scaled, along(summand, axis, rank), symbol.name, f"{symbol.name}_summand")
+    scaled = multiply_by_constant(builder, data, factor, f"{symbol.name}_scaled", f"{symbol.name}_factor")
+    return add_constant(builder, scaled, summand, symbol.name, f"{symbol.name}_summand")
 
 
 def _rewrite_constant(
@@ -86,14 +88,13 @@ def _rewrite_constant(
 ) -> Symbol | str | None:
     """Rule 3."""
     moved, value = Moved.of(graph, symbol, inputs[0]), builder.value(inputs[1])
-    axis = moved.channel_axis
-    if axis is None or value is None or symbol.type != inputs[0].type or value.ndim != symbol.type.rank:
+    if not moved.has_layer or value is None or symbol.type != inputs[0].type or value.ndim != symbol.type.rank:
         return None
     if moved.is_shared:
         return f"{symbol.inputs[0].name} is also read by others"
-    vector: Array | None = per_channel(value, axis, symbol.shape[axis])
+    vector = moved.per_channel(value)
     if vector is None:
-        return f"its constant varies along other axes than the output channels of {moved.layer.name}"
+        return f"its constant varies within an output channel of {moved.layer.name}"
     if operation_with_constant(symbol) is Operation.MULTIPLY:
         return moved.scaled_and_shifted(vector, None, symbol.name, builder)
     return moved.scaled_and_shifted(None, vector, symbol.name, builder)
@@ -103,13 +104,12 @@ def _rewrite_constant(
 class Moved:
     """What a layer gives, moved to other places by operators behind it, the first of them first.
 
-    channel_axis: that of the output channels in the end; None where there is no layer, or they are not kept together.
-    is_shared: whether anything else reads the layer, or what is moved, on the way.
+    layer: a Convolution, Deconvolution or FullyConnected; any other symbol where there is none. is_shared: whether
+    anything else reads the layer, or what is moved, on the way.
     """
 
     layer: Symbol
     movers: tuple[Symbol, ...]
-    channel_axis: int | None
     is_shared: bool
 
     @classmethod
@@ -123,12 +123,33 @@ class Moved:
             if made.operator.keeps_elements:  # else it has become a layer that only these movers read
                 made = made.inputs[0]
                 is_shared = is_shared or not feeds_only_one(graph, made)
-        axis = output_channel_axis(data)
-        for each in movers:
-            if axis is not None:
-                kept = each.operator.kept_axis(axis, 0, each.inputs[0].type)
-                axis = kept if kept is not None and each.shape[kept] == each.inputs[0].shape[axis] else None
-        return cls(data, tuple(movers), axis, is_shared)
+        return cls(data, tuple(movers), is_shared)
+
+    @property
+    def has_layer(self) -> bool:
+        return output_channel_axis(self.layer) is not None
+
+    def per_channel(self, value: Array) -> Array | None:
+        """A constant of the rank of what is moved as float64 numbers, one for each output channel of the layer; None
+        where two elements of a channel would get others, or there is no layer."""
+        axis = output_channel_axis(self.layer)
+        if axis is None:
+            return None
+        channels = self.layer.shape[axis]
+        if value.size == 1:
+            return np.full(channels, value.reshape(()), np.float64)
+        if not self.movers:
+            return per_channel(value, axis, channels)
+        numbers = along(np.arange(channels), axis, self.layer.type.rank)
+        channel_of = Interval.of(numbers, numbers, self.layer.shape)
+        for mover in self.movers:
+            channel_of = mover.operator.bounds(channel_of)
+        if not channel_of.is_constant:
+            return None
+        numbers, values = np.broadcast_arrays(channel_of.lo, value)
+        vector = np.zeros(channels)
+        vector[numbers] = values
+        return vector if (vector[numbers] == values).all() else None
 
     def scaled_and_shifted(
         self, factor: Array | None, summand: Array | None, name: str, builder: GraphBuilder

@@ -95,6 +95,48 @@ def test_behind_what_moves_the_channels_of_a_layer(case: str, assert_same_output
     assert_same_outputs(graph, result)
 
 
+HEADS = (Reshape(shape=(2, 5, 2, 4)), Transpose(axes=(0, 2, 1, 3)))
+SHUFFLE = (Reshape(shape=(2, 5, 2, 4)), Transpose(axes=(0, 1, 3, 2)), Reshape(shape=(2, 5, 8)))
+
+
+@pytest.mark.parametrize(
+    ("movers", "constant", "folds"),
+    [
+        (HEADS, (1, 1, 1, 1), True),
+        (HEADS, (1, 2, 1, 1), True),
+        (HEADS, (1, 2, 1, 4), True),
+        (HEADS, (1, 1, 5, 1), False),
+        (SHUFFLE, (1, 1, 8), True),
+        (SHUFFLE, (1, 5, 1), False),
+        (SHUFFLE, (2, 1, 1), False),
+    ],
+)
+def test_a_constant_behind_heads_and_shuffled_channels(movers, constant, folds: bool, assert_same_outputs) -> None:
+    """It goes to the channels from which the elements came, if none of them would get two factors."""
+    builder = GraphBuilder()
+    dense = FullyConnected(num_hidden=8, no_bias=True, flatten=False)
+    weight = builder.parameter("w", _random(8, 3))
+    data = builder.apply(dense, [builder.input("x", TensorType((2, 5, 3))), weight], "fc")
+    for mover in movers:
+        data = builder.apply(mover, [data])
+    factors = builder.parameter("m", np.arange(2, 2 + np.prod(constant), dtype=np.float32).reshape(constant))
+    graph = builder.graph([builder.apply(BroadcastMul(), [data, factors], "y")])
+    result = FoldBatchNorm()(graph)
+    assert ("broadcast_mul" not in {s.op for s in result.operators}) == folds
+    assert_same_outputs(graph, result)
+
+
+def test_a_normalisation_of_shuffled_channels(assert_same_outputs) -> None:
+    builder = GraphBuilder()
+    data = _convolution(builder, builder.input("x", TensorType((1, 4, 8, 8))))
+    for mover in (Reshape(shape=(1, 2, 2, 36)), Transpose(axes=(0, 2, 1, 3)), Reshape(shape=(1, 4, 6, 6))):
+        data = builder.apply(mover, [data])
+    graph = builder.graph([_batch_norm(builder, data, 4, fix_gamma=False)])
+    result = FoldBatchNorm()(graph)
+    assert [s.op for s in result.operators] == ["Convolution", "Reshape", "transpose", "Reshape"]
+    assert_same_outputs(graph, result)
+
+
 @pytest.mark.parametrize("is_read", [False, True])
 def test_channels_that_are_mixed_or_read_by_others_stay(is_read: bool, assert_same_outputs) -> None:
     builder = GraphBuilder()
@@ -180,7 +222,7 @@ def test_arithmetic_per_position_stays(shape: tuple[int, ...]) -> None:
     graph = builder.graph([builder.apply(BroadcastMul(), [conv, builder.parameter("c", _random(*shape))], "y")])
     result = FoldBatchNorm().run(graph)
     assert result.graph.outputs == graph.outputs
-    assert [(r.symbol, "varies along other axes" in r.reason) for r in result.refusals] == [("y", True)]
+    assert [(r.symbol, "varies within an output channel" in r.reason) for r in result.refusals] == [("y", True)]
 
 
 def test_one_channel_broadcast_to_many_stays(assert_same_outputs) -> None:
