@@ -14,7 +14,6 @@ from mrt.backend.memory.storage import padded_length
 from mrt.backend.operators.sliced_convolution import SlicedConvolution
 from mrt.backend.rewrites.rewrite import Rewrite
 from mrt.symbol import Array, Graph, GraphBuilder, Interval, Symbol
-from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.broadcast import BroadcastAdd, BroadcastMul
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
@@ -34,13 +33,12 @@ class MergeSlices(Rewrite):
 
     Y is Convolution, Deconvolution or FullyConnected.
 
-
     1. A convolution that the machine computes faster so becomes a SlicedConvolution, with the factors as a parameter.
     2. All else becomes Y(X, [f_1 W_1, f_2 W_2, ...]), the factors in the weight.
 
     Y is linear, so that all are the same integers. A factor is one for every output channel or one for all. Terms for
     zero points, f_g * (Y(X_g, W_g) + c * Y(X_g, 1)), are part of the weight, which is W_g + c then. It is done where
-    the one sum stays within 32 bits whatever X's dtype holds, in any order of its terms; never in floating point, where
+    the one sum stays within 32 bits in any order of its terms, by what is known of X; never in floating point, where
     sums depend on that order. Without a machine case 1 is left out.
     """
 
@@ -58,14 +56,14 @@ class MergeSlices(Rewrite):
             return f"{other.name} ({other.op}), which it adds, is no product of a slice of channels and a constant"
         if len(found) < 2 or not _covers(found):
             return "what it adds is not made of all slices of one tensor, in order and by one operator"
-        return self._merged(symbol, found, builder)
+        return self._merged(graph, symbol, found, builder)
 
-    def _merged(self, symbol: Symbol, terms: Sequence[_Term], builder: GraphBuilder) -> Symbol | str:
+    def _merged(self, graph: Graph, symbol: Symbol, terms: Sequence[_Term], builder: GraphBuilder) -> Symbol | str:
         """The sum of all terms as one operator, or why it cannot be."""
         operator, data = terms[0].operator, terms[0].slice.inputs[0]
         weight = np.concatenate([term.folded for term in terms], axis=terms[0].input_axis)
-        interval = Interval.of(*DTYPE_RANGES[data.dtype], data.shape)
-        if not all(i.fits_int32 for i in operator.intermediates(interval, Interval.constant(weight))):
+        known = self.facts.bounds(graph)[data.name]
+        if not all(i.fits_int32 for i in operator.intermediates(known, Interval.constant(weight))):
             return "the sum over all slices at once might exceed 32 bits"
         values, width = [weight], self._width(terms, weight)
         if width:

@@ -13,7 +13,7 @@ from mrt.backend.machine import Machine
 from mrt.backend.rewrites.merge_slices import MergeSlices
 from mrt.backend.rewrites.rewrite import Facts
 from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
+from mrt.symbol import Array, Graph, GraphBuilder, Interval, Operator, Symbol, TensorType
 from mrt.symbol.operators.broadcast import BroadcastMul
 from mrt.symbol.operators.convolution import Convolution
 from mrt.symbol.operators.deconvolution import Deconvolution
@@ -131,11 +131,24 @@ def test_slices_in_floating_point_are_left() -> None:
     assert not is_merged(slices_of(factors=(None, np.array([0.25]), None), dtype="float32"))
 
 
-@pytest.mark.parametrize(("factor", "fits"), [(169, True), (170, False)])
-def test_a_sum_that_might_exceed_32_bits_whatever_the_data_is_left(factor: int, fits: bool) -> None:
-    """Over slices of 2, 3 and 1 channels it is at most (2 + 3 f + 1) 128 (2^15 - 1): 2^31 at f = 169.7."""
+@pytest.mark.parametrize(
+    ("factor", "data", "fits"),
+    [
+        (169, (-128, 127), True),
+        (170, (-128, 127), False),
+        (170, (-127, 127), True),
+        (340, (-64, 63), True),
+        (341, (-64, 63), False),
+    ],
+)
+def test_a_sum_that_might_exceed_32_bits_for_what_is_known_of_the_data_is_left(
+    factor: int, data: tuple[int, int], fits: bool
+) -> None:
+    """Over slices of 2, 3 and 1 channels of up to m it is at most (2 + 3 f + 1) m (2^15 - 1): 2^31 at f = 169.7 for
+    128, and at 340.3 for 64."""
     graph = slices_of(factors=(None, np.array([factor]), None), largest=2**15 - 1)
-    merged = MergeSlices().run(graph)
+    (x,) = graph.inputs
+    merged = MergeSlices(Facts(known={x.name: Interval.of(*data, x.shape)})).run(graph)
     assert (count(merged.graph, "add_n") == 0) == fits
     if not fits:
         (refusal,) = merged.refusals
