@@ -16,7 +16,7 @@ from mrt.symbol.operators.elementwise import ElemwiseAdd
 from mrt.symbol.operators.functions import Negative
 from mrt.symbol.operators.linear import FullyConnected
 from mrt.symbol.operators.pooling import Pooling
-from mrt.symbol.operators.transform import ExpandDims, Reshape, Slice, Squeeze, Transpose
+from mrt.symbol.operators.transform import ExpandDims, Reshape, Slice, SliceAxis, Squeeze, Transpose
 from tests.matrix import QUANTIZERS, extreme_feeds
 from tests.quantization.networks import observe, quantize_and_run, random_samples
 
@@ -26,7 +26,14 @@ MOVES: dict[str, tuple[Operator, ...]] = {
     "sliced": (Reshape((2, 4, 6)), Slice((0, 0, 1), (2, 4, 5))),
     "there and back": (ExpandDims(1), Squeeze((1,))),
     "channels cut up": (Reshape((8, 2, 3)),),
+    "heads": (Reshape((2, 4, 2, 3)), Transpose((0, 2, 1, 3))),
+    "channels shuffled": (Reshape((8, 2, 3)), Transpose((0, 2, 1)), Reshape((8, 6))),
+    "channels left out": (SliceAxis(1, 1, 4),),
+    "every other channel": (Slice((None, 1), (None, None), (1, 2)),),
+    "channels there and back": (Reshape((48,)), Reshape((8, 6)), SliceAxis(1, 0, 5)),
 }
+NOT_APART = {"channels there and back"}
+"""Those behind which an axis would have a scale for every element."""
 
 
 def network(moves: tuple[Operator, ...], is_last: bool = False, reader: Operator | None = None) -> Graph:
@@ -62,6 +69,16 @@ def test_the_sum_is_as_exact_as_without_moves(name: str, quantizer: str) -> None
     # Before the output, of 16 bits, the accumulator is all that there is.
     assert outcome.relative_error < 2.0**-11
     assert {symbol.name for symbol in deferring(graph)} == {f"moved{index}" for index in range(len(MOVES[name]))}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_the_scales_of_the_channels_are_moved_with_them(name: str) -> None:
+    """So that nothing rescales them to a common scale before; where they cannot be, that is done, by 31 bits."""
+    graph = network(MOVES[name])
+    integer = expand_graph(graph, observe(graph, random_samples(graph)), QuantizationConfig())
+    accumulator = integer.graph.by_name["biased"]
+    readers = {type(each.operator) for each in integer.graph.operators if accumulator in each.inputs}
+    assert (readers == {type(MOVES[name][0])}) == (name not in NOT_APART)
 
 
 @pytest.mark.parametrize("reader", [Sigmoid(), Reshape((-1,))])
