@@ -22,17 +22,7 @@ from mrt.symbol.operators.integer import LeftShift
 from mrt.symbol.operators.pad import Pad
 from mrt.symbol.operators.pooling import Pooling
 from mrt.symbol.operators.reduce import Max, Sum
-from mrt.symbol.operators.transform import (
-    Concat,
-    ExpandDims,
-    Flatten,
-    Reshape,
-    Slice,
-    SliceAxis,
-    Slicing,
-    Squeeze,
-    Transpose,
-)
+from mrt.symbol.operators.transform import Concat, ExpandDims, Flatten, Reshape, Slice, SliceAxis, Squeeze, Transpose
 from mrt.symbol.types import INT32_MAX, narrowest_dtype
 
 
@@ -82,7 +72,7 @@ def _scales_behind(op: Symbol, data: Quantized) -> Array | None:
     """The scales of a centred accumulator as they lie in the output of `op`, of its rank, each axis 1 or full; None
     where elements of several scales come together, or scales would have to be repeated."""
     operator, scale = op.operator, data.scale
-    if operator.keeps_elements or isinstance(operator, Slicing):
+    if operator.moves_elements:
         moved = operator.bounds(Interval.of(scale, scale, data.symbol.shape))
         return moved.lo if moved.is_constant and moved.lo.size <= scale.size else None
     axis = int(np.argmax(scale.shape))

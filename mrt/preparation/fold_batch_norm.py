@@ -14,9 +14,10 @@ from mrt.preparation.constants import (
     operation_with_constant,
     representable,
 )
-from mrt.symbol import Array, Graph, GraphBuilder, Interval, Property, RewritePass, Symbol
+from mrt.symbol import Array, Graph, GraphBuilder, Property, RewritePass, Symbol
 from mrt.symbol.operation import Operation
 from mrt.symbol.operators.normalization import BatchNorm
+from mrt.symbol.places import before_moves
 from mrt.symbol.types import normalize_axis
 
 
@@ -140,16 +141,7 @@ class Moved:
             return np.full(channels, value.reshape(()), np.float64)
         if not self.movers:
             return per_channel(value, axis, channels)
-        numbers = along(np.arange(channels), axis, self.layer.type.rank)
-        channel_of = Interval.of(numbers, numbers, self.layer.shape)
-        for mover in self.movers:
-            channel_of = mover.operator.bounds(channel_of)
-        if not channel_of.is_constant:
-            return None
-        numbers, values = np.broadcast_arrays(channel_of.lo, value)
-        vector = np.zeros(channels)
-        vector[numbers] = values
-        return vector if (vector[numbers] == values).all() else None
+        return before_moves(value.astype(np.float64), self.movers, axis)
 
     def scaled_and_shifted(
         self, factor: Array | None, summand: Array | None, name: str, builder: GraphBuilder

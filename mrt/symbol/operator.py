@@ -89,6 +89,11 @@ class Operator:
         return self.keeps_order
 
     @property
+    def moves_elements(self) -> bool:
+        """Whether the output holds elements of the data, each at most once, at places that shapes alone decide."""
+        return self.keeps_elements
+
+    @property
     def selects(self) -> bool:
         """Whether every element of the output is one of the data inputs', or zero."""
         return self.keeps_scale

@@ -1,12 +1,15 @@
-"""Where the places along an axis of an operator's output come from, of those along an axis of one of its inputs."""
+"""Where the places along an axis of an operator's output come from, of those along an axis of one of its inputs.
+
+What a constant behind operators that move elements is before them follows from that."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.symbol.interval import Array
+from mrt.symbol.interval import Array, Interval
 from mrt.symbol.symbol import Symbol
 
 NOWHERE = -1
@@ -54,3 +57,22 @@ def _moved(symbol: Symbol, index: int, axis: int, labels: Array) -> Array:
     shape = tuple(-1 if a == axis else 1 for a in range(values[index].ndim))
     values[index] = np.broadcast_to(labels.reshape(shape), values[index].shape)
     return np.rint(symbol.operator.evaluate(*values)).astype(np.int64)
+
+
+def before_moves(value: Array, movers: Sequence[Symbol], axis: int) -> Array | None:
+    """A constant that broadcasts to what is moved as a vector of numbers along `axis` of what it was before.
+
+    movers: operators that keep every element, the first of them first, each of which reads the one before. None where
+    elements of one place along the axis get several numbers.
+    """
+    shape = movers[0].inputs[0].shape
+    numbers = np.arange(shape[axis]).reshape(tuple(-1 if a == axis else 1 for a in range(len(shape))))
+    place_of = Interval.of(numbers, numbers, shape)
+    for mover in movers:
+        place_of = mover.operator.bounds(place_of)
+    if not place_of.is_constant:
+        return None
+    places, values = np.broadcast_arrays(place_of.lo, value)
+    vector = np.zeros(shape[axis], value.dtype)
+    vector[places] = values
+    return vector if (vector[places] == values).all() else None

@@ -18,6 +18,7 @@ from mrt.backend.rewrites.made_again import MadeAgain
 from mrt.backend.rewrites.merge_reshapes import MergeReshapes
 from mrt.backend.rewrites.merge_row_slices import MergeRowSlices
 from mrt.backend.rewrites.merge_slices import MergeSlices
+from mrt.backend.rewrites.narrow_before_moving import NarrowBeforeMoving
 from mrt.backend.rewrites.narrow_to_int16 import NarrowToInt16
 from mrt.backend.rewrites.phases_joined_last import PhasesJoinedLast
 from mrt.backend.rewrites.positions_as_channels import PositionsAsChannels
@@ -40,6 +41,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     BatchNormAsScale,
     MergeRowSlices,
     MergeSlices,
+    NarrowBeforeMoving,
     InterleaveChannels,
     TurnedOperands,
     MergeReshapes,

@@ -48,9 +48,8 @@ class Concat(Operator):
     def bounds(self, *data: Interval) -> Interval:
         shape = output_shape(self, *data)
         axis = normalize_axis(self.dim, len(shape))
-        lo, hi = (
-            _joined([getattr(x, side) for x in data], [x.shape[axis] for x in data], axis) for side in ("lo", "hi")
-        )
+        lengths = [x.shape[axis] for x in data]
+        lo, hi = (_joined([getattr(x, side) for x in data], lengths, axis) for side in ("lo", "hi"))
         return Interval(lo, hi, shape)
 
     def homogeneous_in(self, inputs: int) -> tuple[int, ...]:
@@ -263,6 +262,7 @@ class Slicing(Operator):
     """From the rank of the data the slice of every axis."""
 
     keeps_scale = True
+    moves_elements = True
 
     def infer(self, x: TensorType) -> TensorType:
         return _sliced(x, self.slices(x.rank))
