@@ -5,6 +5,7 @@ KERNEL_PASSES lower what schedules leave marks for, in this order.
 
 from typing import Any
 
+from mrt.backend.kernels.generic.fewer_rows import FewerRows
 from mrt.backend.kernels.generic.overlap_pairs import OverlapPairs
 from mrt.backend.kernels.generic.prefetch import Prefetch
 from mrt.backend.kernels.generic.rows import CombineHalves
@@ -27,5 +28,6 @@ KERNEL_PASSES: tuple[BasePass[Any], ...] = (
     DepthwiseDots(),
     PackedStore(),
     CombineHalves(),
+    FewerRows(),
     AmxTiles(),
 )

@@ -41,6 +41,8 @@ class Hint:
     """Marks what combines the elements of one vector."""
     HALVES = "mrt.halves"
     """Marks the same, scheduled, where it is to be done by halves of the vector (see `CombineHalves`)."""
+    FEWER_ROWS = "mrt.fewer_rows"
+    """Marks the loop over tiles of rows of which the last has fewer: the rows of a tile, and in all."""
     COLUMNS = "mrt.columns"
     """Marks sums over the taps of depthwise convolutions, [n, y, x, block, lane, row, column]: the instruction that
     multiplies a column."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from compiled import assert_same_at_the_ends
@@ -17,7 +19,7 @@ from tests.quantization.networks import chain, quantize_and_run, random_samples
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("shape", [(3, 33, 19), (1, 5, 16), (2, 2, 7, 40), (4, 3)])
+@pytest.mark.parametrize("shape", [(3, 33, 19), (1, 5, 16), (2, 2, 7, 40), (4, 3), (37, 20), (2, 3, 49, 33)])
 def test_rows(runner: Runner, shape: tuple[int, ...]) -> None:
     """Softmax and normalization of rows that fill vectors or do not, written padded or in the graph's order."""
     layers = Layers()
@@ -40,6 +42,23 @@ def test_rows_are_computed_by_one_function() -> None:
     layers.add("Cast", softmax_of(layers, data), dtype="uint8")
     calls = explain(layers.graph(), []).calls
     assert [call.operators[0] for call in calls if call.operators != ("copy",)] == ["FullyConnected", "max"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("rows", "tiles"), [(37, [16, 5]), (48, [24]), (2, [2]), (34, [17]), (197, [16, 5])])
+def test_the_last_tile_has_fewer_rows(rows: int, tiles: list[int], threads: int) -> None:
+    """Of a number of rows that tiles do not divide; none of them asks for each row whether it is there."""
+    layers = Layers()
+    data = layers.input(layers.integers((2, 3, rows, 48), "int8", -100, 100))
+    layers.add("Cast", softmax_of(layers, data), dtype="uint8")
+    target = {"threads": threads}
+    text = str(build_module(layers.graph(), target=target))
+    reciprocals = re.findall(
+        r"for \w+ in T.vectorized\((\d+)\):(?:\n +for .*)*\n +with T.sblock\(\"reciprocal\"\)", text
+    )
+    assert [int(each) for each in reciprocals] == tiles
+    assert "T.where(" not in text
+    layers.check(runner=TvmRunner(target))
 
 
 def instances(shape: tuple[int, ...], *before: tuple[Operator, list[np.ndarray]]) -> Graph:

@@ -21,9 +21,8 @@ from mrt.symbol import TensorType
 from mrt.symbol.passes import Property
 
 FEW_ROWS, MANY_ROWS = 8, 32
-"""Rows of a tile: numbers of them, one for each row, fill vectors, and what is made on the way stays near."""
-MOST_ROWS = 256
-"""Rows of a tile at most, where their number has no divisor between these."""
+"""Rows of a tile: numbers of them, one for each row, fill vectors, and what is made on the way stays near. Where their
+number has no divisor between these, the last tile has fewer."""
 NEAR_ELEMENTS = 1 << 15
 """Elements of a tile at most, if it has several rows: they and what is made of them stay in the second cache."""
 PIECE, MOST_PIECES, TILES = 256, 64, 4
@@ -129,8 +128,8 @@ def schedule_rows(plan: Any, steps: Sequence[Any], output: Any, machine: Machine
     made where it is read, vector by vector.
     """
     *positions, channel = plan.get_loops(output)
-    length = extent(plan, channel)
-    tile, pieces = _tile(extent(plan, positions[-1]), length), _pieces(-(-length // VECTOR))
+    rows, length = extent(plan, positions[-1]), extent(plan, channel)
+    tile, pieces = _tile(rows, length), _pieces(-(-length // VECTOR))
     if machine.threads > 1 < pieces and product(plan, positions) < TILES * machine.threads * tile:
         tiles, outer = None, []
     else:
@@ -153,6 +152,8 @@ def schedule_rows(plan: Any, steps: Sequence[Any], output: Any, machine: Machine
         walks[_name(plan, block)] = at
     # Threads are told apart before sums are started in blocks of their own, after which TVM refuses.
     parallelize(plan, outer)
+    if rows % tile and tiles is not None:
+        plan.annotate(plan.get_loops(output)[0], Hint.FEWER_ROWS, [tile, rows])
     for block, loop in started:
         plan.vectorize(plan.get_loops(plan.decompose_reduction(block, loop))[-1])
 
@@ -192,8 +193,8 @@ def _combined_halves(combine: Any, dtype: str, lanes: int, vector: Expression) -
 
 def _tile(rows: int, length: int) -> int:
     most = min(max(NEAR_ELEMENTS // length, 1), MANY_ROWS)
-    fitting = [n for n in divisors(rows) if n <= most]
-    return rows if fitting[-1] < FEW_ROWS <= most and rows <= MOST_ROWS else fitting[-1]
+    fitting = max(n for n in divisors(rows) if n <= most)
+    return fitting if fitting >= min(FEW_ROWS, rows, most) else min(VECTOR, most)
 
 
 def _shared(plan: Any, block: Any, vectors: Any, pieces: int) -> Any:
