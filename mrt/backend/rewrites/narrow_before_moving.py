@@ -25,8 +25,8 @@ class NarrowBeforeMoving(Rewrite):
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        movers, values = _movers(graph, symbol, inputs), _parameters(graph, symbol)
-        if not movers or values is None:
+        values = _parameters(graph, symbol)
+        if values is None or not (movers := _movers(graph, symbol, inputs)):
             return None
         data = movers[0].inputs[0]
         if data.operator.keeps_elements or builder.value(data) is not None or not _narrows(graph, symbol, data.dtype):
@@ -45,20 +45,19 @@ class NarrowBeforeMoving(Rewrite):
 
 def _movers(graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...]) -> list[Symbol]:
     """What moved the first input of a symbol, the first of them first; none where others read that, too."""
-    if not inputs:
-        return []
     read, data = symbol.inputs[0], inputs[0]
     found: list[Symbol] = []
     while data.operator.keeps_elements and graph.consumers[read] == (symbol,) and read not in graph.outputs:
-        found, data = [data, *found], data.inputs[0]
+        found.append(data)
+        data = data.inputs[0]
         if read.operator.keeps_elements:  # else it was an elementwise operator, before which these have come to be
             symbol, read = read, read.inputs[0]
-    return found
+    return found[::-1]
 
 
 def _parameters(graph: Graph, symbol: Symbol) -> list[Array] | None:
     """The values of the inputs of an elementwise operator behind the first; None where it is another, or has others."""
-    if kind_of(symbol) is not Kind.ELEMENTWISE or isinstance(symbol.operator, TableLookup):
+    if not symbol.inputs or kind_of(symbol) is not Kind.ELEMENTWISE or isinstance(symbol.operator, TableLookup):
         return None
     return constant_operands(graph, symbol) if symbol.shape == symbol.inputs[0].shape else None
 

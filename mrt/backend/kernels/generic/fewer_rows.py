@@ -23,7 +23,10 @@ from mrt.symbol.passes import Property
 
 @dataclass(frozen=True)
 class FewerRows(KernelPass):
-    """A loop over tiles whose mark is the rows of a tile, and the rows in all, as the last of which may be fewer."""
+    """Writes what a loop over tiles does twice, for whole tiles and for the last one, which has fewer rows.
+
+    The loop's mark is the rows of a tile, and in all.
+    """
 
     marks: ClassVar[tuple[str, ...]] = (Hint.FEWER_ROWS,)
     ensures: ClassVar[tuple[Property, ...]] = (without_marks(Hint.FEWER_ROWS),)
@@ -45,7 +48,7 @@ def _told_apart(loop: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Tile:
-    """number: the loop's variable, that of the tile. length: turns of the loops over its rows. rows: that there are."""
+    """number: the variable of the loop over tiles. length: turns of the loops over rows. rows: how many there are."""
 
     number: Any
     length: int
