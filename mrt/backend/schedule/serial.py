@@ -11,7 +11,7 @@ from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import Cost
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import ravel
-from mrt.backend.tir.statements import around, loop_around, serial, with_root
+from mrt.backend.tir.statements import around, loop_around, serial, with_root, with_values
 
 WORTH_THREADS = 16_000
 """Cycles from which on threads gain: 4.6 µs at 3.5 GHz. To share a loop takes about 1 µs where they wait for it, and
@@ -61,7 +61,7 @@ def _apart(loop: Any, body: Any) -> Any:
     """
     turns = [int(count) for count in loop.annotations[Hint.FUSED]]
     places = [tirx.Var(f"place{axis}", "int32") for axis in range(len(turns))]
-    body = tirx.PrimFunc([loop.loop_var], body).specialize({loop.loop_var: ravel(places, turns)}).body
+    body = with_values(body, {loop.loop_var: ravel(places, turns)})
     for place, count in zip(reversed(places), reversed(turns), strict=True):
         body = serial(place, count, body)
     return body

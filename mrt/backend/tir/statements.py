@@ -65,6 +65,13 @@ def nested(loops: Sequence[Any], body: Any) -> Any:
     return body
 
 
+def with_values(statement: Any, values: Mapping[Any, Any]) -> Any:
+    """The statement with values in place of variables, and with other buffers in place of some."""
+    # TVM puts a buffer in place of another one only where both are parameters.
+    variables = [each for each in values.values() if isinstance(each, tirx.Var)]
+    return tirx.PrimFunc([*values, *variables], statement).specialize(dict(values)).body
+
+
 def sequence(statements: Iterable[Any]) -> Any:
     """Statements one after the other."""
     flat = [each for made in statements for each in (made.seq if isinstance(made, tirx.SeqStmt) else [made])]

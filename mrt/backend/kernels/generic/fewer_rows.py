@@ -17,7 +17,7 @@ from tvm import s_tir, tirx
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, marks_but, without_marks
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import constant
-from mrt.backend.tir.statements import loop_around
+from mrt.backend.tir.statements import loop_around, with_values
 from mrt.symbol.passes import Property
 
 
@@ -92,4 +92,4 @@ def _depends(condition: Any, variable: Any) -> bool:
 
 def _at(condition: Any, variable: Any, value: int) -> Any:
     """The condition with a number in place of a variable."""
-    return tirx.PrimFunc([variable], tirx.Evaluate(condition)).specialize({variable: value}).body.value
+    return with_values(tirx.Evaluate(condition), {variable: constant(value, "int32")}).value

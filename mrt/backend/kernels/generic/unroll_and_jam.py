@@ -16,7 +16,7 @@ from tvm import s_tir, tirx
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, without_marks
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant
-from mrt.backend.tir.statements import loop_around, sequence, serial, with_root
+from mrt.backend.tir.statements import loop_around, sequence, serial, with_root, with_values
 from mrt.symbol.passes import Property
 
 
@@ -66,14 +66,7 @@ def _results(statement: Any) -> Iterator[Any]:
 
 def _jammed(loop: Any, places: Sequence[Expression], buffers: Mapping[Any, Any]) -> Any:
     """What the loop does at these places, as one, with other buffers in place of some."""
-    return _merged([_with_own_parts(_replaced(loop.body, {loop.loop_var: at, **buffers})) for at in places])
-
-
-def _replaced(statement: Any, values: Mapping[Any, Any]) -> Any:
-    """The statement with values in place of variables, and with other buffers in place of some."""
-    # TVM puts a buffer in place of another one only where both are parameters.
-    variables = [each for each in values.values() if isinstance(each, tirx.Var)]
-    return tirx.PrimFunc([*values, *variables], statement).specialize(dict(values)).body
+    return _merged([_with_own_parts(with_values(loop.body, {loop.loop_var: at, **buffers})) for at in places])
 
 
 def _with_own_parts(statement: Any) -> Any:
@@ -92,7 +85,7 @@ def _with_own_parts(statement: Any) -> Any:
         block.reads,
         block.writes,
         block.name_hint,
-        _replaced(block.body, own),
+        with_values(block.body, own),
         block.init,
         block.alloc_buffers,
         [s_tir.MatchBufferRegion(own[each.buffer], each.source) for each in block.match_buffers],
@@ -107,6 +100,6 @@ def _merged(turns: Sequence[Any]) -> Any:
     if isinstance(first, tirx.SeqStmt):
         return sequence(_merged(each) for each in zip(*(turn.seq for turn in turns), strict=True))
     if isinstance(first, tirx.For) and first.kind == tirx.ForKind.SERIAL and not first.annotations:
-        bodies = [first.body, *(_replaced(turn.body, {turn.loop_var: first.loop_var}) for turn in turns[1:])]
+        bodies = [first.body, *(with_values(turn.body, {turn.loop_var: first.loop_var}) for turn in turns[1:])]
         return loop_around(first, _merged(bodies))
     return sequence(turns)
