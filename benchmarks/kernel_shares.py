@@ -6,15 +6,16 @@
 
 One thread, one sample, networks quantized as in `latency.py`. A function's time is the least of its calls' within runs
 of the network, so that it finds in the caches what the functions before it left there. The peak is what an instruction
-does in a loop without loads or stores: the one that multiplies bytes, or with --float the multiply-add of float32.
+does in a loop without loads or stores: the one that multiplies bytes exactly, whatever they are (with its addition,
+where it does not add), or with --float the multiply-add of float32.
 
 A processor lowers its clock for milliseconds after work that keeps its units and caches busy, and raises it again in
 such a loop. Therefore both are measured in turns: behind every run of the network comes one in which each function that
 multiplies is followed by the loop, for as long as a large function takes. The share is of the least time of as many
 loops as the function had calls. What the loop does by itself, mostly at a higher clock, is printed beside that.
 
-Products are those of the operators. Winograd's algorithm forms a quarter of them, so that its functions may reach more
-than the peak.
+Products are those of the operators. Winograd's algorithm forms a quarter of them, and weights of 7 bits are multiplied
+faster where nothing adds up four products, so that such functions may reach more than the peak.
 """
 
 from __future__ import annotations
@@ -137,20 +138,14 @@ def measure(graph: Any, known: Any, target: dict[str, Any], runs: int, peak: Any
 
 
 def find_peak(target: dict[str, Any], is_float: bool = False) -> Any:
-    """The loop of the instruction that multiplies bytes on the machine, or floats.
-
-    SystemExit where that is none of 512 bits.
-    """
+    """The loop of the instruction that multiplies bytes on the machine, or floats; SystemExit where it has none."""
     from mrt.backend.machine import Machine
     from mrt.backend.peak import peak_of
 
-    machine = Machine.of(target)
-    peak = peak_of(machine, is_float)
+    peak = peak_of(Machine.of(target), is_float)
     if peak is None:
         raise SystemExit(
-            f"this machine has vectors of {machine.vector_bits} bits; the peak is that of 512"
-            if is_float
-            else "this machine has no vpdpbusd of 512 bits, whose peak the shares are of"
+            f"this machine has no instruction of {'multiply-adds' if is_float else 'dots'} that kernels use"
         )
     return peak
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,14 @@ import tvm
 from tvm import tirx
 from tvm.tirx.op import address_of
 
+from mrt.backend.kernels.dot_instruction import DotInstruction
 from mrt.backend.kernels.dot_instructions import dots_of
-from mrt.backend.kernels.x86.vnni.dots import VPDPBUSD_512
 from mrt.backend.machine import Machine
 from mrt.backend.tir.expressions import llvm_call
 
-ACCUMULATORS, LANES, DOT_PRODUCTS = 12, 16, 64
-"""Enough sums for two instructions at a time with four cycles each; products of one vpdpbusd of 512 bits."""
-TILES, TILE_PRODUCTS = 4, 16 * 16 * 64
+ACCUMULATORS = 12
+"""Enough sums for two instructions at a time with four cycles each."""
+TILES, TILE_PRODUCTS, PALETTE_WORDS = 4, 16 * 16 * 64, 16
 VECTOR_STEPS, TILE_STEPS = 200_000, 20_000
 """Of the loops that measure a peak: a third of a millisecond."""
 ALONE = 30
@@ -32,7 +33,10 @@ ALONE = 30
 
 @dataclass(frozen=True)
 class Peak:
-    """A loop of an instruction: its name, the products that a call forms, and a call, which gives its seconds."""
+    """A loop of an instruction.
+
+    instruction: its name, LLVM's if it begins with `llvm`. products: what a call forms. call: gives its seconds.
+    """
 
     instruction: str
     products: int
@@ -44,65 +48,94 @@ class Peak:
 
 
 def peak_of(machine: Machine, is_float: bool = False) -> Peak | None:
-    """The loop of the instruction that multiplies bytes on the machine, or floats; None where that is none of 512 bits.
+    """The loop of the instruction that multiplies any bytes exactly on the machine, or floats; None where it has none.
+
+    Weights of 7 bits may be multiplied faster (`DotInstruction.widens`), so that a share of the peak may be above 1.
 
     machine: one whose code runs here.
     """
     if is_float:
-        if machine.vector_bits != 512:
-            return None
-        call = _timed(_vector_loop("llvm.fma.v16f32", "float32"), machine)
-        return Peak("vfmadd231ps", ACCUMULATORS * LANES * VECTOR_STEPS, call)
-    if VPDPBUSD_512 not in dots_of(machine):
+        return _peak_of_floats(machine)
+    dot = next((each for each in dots_of(machine) if not each.widens), None)
+    if dot is None:
         return None
     if machine.has_tiles:
         return Peak("tdpbusd", TILES * TILE_PRODUCTS * TILE_STEPS, _timed(_tile_loop(), machine))
-    call = _timed(_vector_loop(VPDPBUSD_512.llvm), machine)
-    return Peak("vpdpbusd", ACCUMULATORS * DOT_PRODUCTS * VECTOR_STEPS, call)
+    products = ACCUMULATORS * _lanes(machine) * dot.depth * VECTOR_STEPS
+    return Peak(dot.llvm, products, _timed(_vector_loop("int32", _lanes(machine), partial(_added, dot)), machine))
+
+
+def _peak_of_floats(machine: Machine) -> Peak | None:
+    """Of one instruction that multiplies and adds, which all CPUs with AVX2 or NEON have."""
+    if not machine.has("avx2") and not machine.has("neon"):
+        return None
+    lanes = _lanes(machine)
+
+    def added(held: Any) -> Any:
+        # The sum is a factor of the product: one of constants would be formed while compiling.
+        factor = tirx.Broadcast(tirx.const(0.5, "float32"), lanes)
+        return llvm_call(f"float32x{lanes}", f"llvm.fma.v{lanes}f32", held, factor, factor)
+
+    return Peak("fma", ACCUMULATORS * lanes * VECTOR_STEPS, _timed(_vector_loop("float32", lanes, added), machine))
+
+
+def _lanes(machine: Machine) -> int:
+    """Elements of 32 bits in a vector."""
+    return machine.vector_bits // 32
+
+
+def _added(dot: DotInstruction, held: Any) -> Any:
+    """The sums `held`, to which an instruction's products were added.
+
+    Where it does not add, the sums are factors, too: products of constants would be formed while compiling.
+    """
+    lanes = dot.bits // 32
+    data, weight = (f"{each}x{lanes * dot.depth}" for each in (dot.data, dot.weight))
+    ones = tirx.Broadcast(tirx.const(0x01010101, "int32"), lanes)
+    factor = tirx.reinterpret(weight, ones)
+    if dot.adds:
+        return llvm_call(f"int32x{lanes}", dot.llvm, held, tirx.reinterpret(data, ones), factor)
+    return held + llvm_call(f"int32x{lanes}", dot.llvm, tirx.reinterpret(data, held), factor)
 
 
 def _timed(function: Any, machine: Machine) -> Callable[[], float]:
-    """A call of a PrimFunc that takes one buffer of ACCUMULATORS x LANES elements, which gives its seconds."""
+    """A call of a PrimFunc that takes one buffer, which gives its seconds."""
     module = tvm.compile(tvm.IRModule({"main": function.with_attr("global_symbol", "main")}), machine.target)
-    memory = tvm.runtime.tensor(np.zeros(ACCUMULATORS * LANES, str(function.params[0].dtype)))
+    (memory,) = function.params
+    held = tvm.runtime.tensor(np.zeros([int(extent) for extent in memory.shape], str(memory.dtype)))
     run: Callable[[Any], Any] = module["main"]
 
     def call() -> float:
         began = time.perf_counter()
-        run(memory)
+        run(held)
         return time.perf_counter() - began
 
     return call
 
 
-def _vector_loop(instruction: str, dtype: str = "int32") -> Any:
+def _vector_loop(dtype: str, lanes: int, added: Callable[[Any], Any]) -> Any:
     """Sums of a dtype that are independent of each other, each in a register.
 
-    A product of floats has the sum as a factor: one of constants would be formed while compiling.
+    added: what a step makes of the sum of a register.
     """
-    memory = tirx.decl_buffer((ACCUMULATORS * LANES,), dtype, "memory")
+    memory = tirx.decl_buffer((ACCUMULATORS * lanes,), dtype, "memory")
     body = []
     for i in range(ACCUMULATORS):
-        place = [tirx.Ramp(tirx.const(i * LANES, "int32"), 1, LANES)]
-        if dtype == "int32":
-            factor = tirx.reinterpret("int8x64", tirx.Broadcast(tirx.const(0x01010101, "int32"), LANES))
-        else:
-            factor = tirx.Broadcast(tirx.const(0.5, dtype), LANES)
-        held = tirx.BufferLoad(memory, place)
-        body.append(tirx.BufferStore(memory, llvm_call(f"{dtype}x{LANES}", instruction, held, factor, factor), place))
+        place = [tirx.Ramp(tirx.const(i * lanes, "int32"), 1, lanes)]
+        body.append(tirx.BufferStore(memory, added(tirx.BufferLoad(memory, place)), place))
     return _repeated(memory, body, VECTOR_STEPS)
 
 
 def _tile_loop() -> Any:
     """Sums in four tiles; what is multiplied is 0, which takes as long."""
-    memory = tirx.decl_buffer((ACCUMULATORS * LANES,), "int32", "memory")
+    memory = tirx.decl_buffer((PALETTE_WORDS,), "int32", "memory")
     rows, widths = [0] * 16, [0] * 32
     for tile in range(8):
         rows[tile], widths[2 * tile] = 16, 64
     palette = bytes([1] + [0] * 15 + widths + rows)
     stores = [
         tirx.BufferStore(memory, tirx.const(int.from_bytes(palette[4 * i : 4 * i + 4], "little"), "int32"), [i])
-        for i in range(16)
+        for i in range(PALETTE_WORDS)
     ]
 
     def call(name: str, *arguments: Any) -> Any:

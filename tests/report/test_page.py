@@ -131,7 +131,8 @@ def test_long_names_keep_their_ends() -> None:
     [
         ("llvm.x86.avx512.vpdpbusd.512", "vpdpbusd"),
         ("llvm.aarch64.neon.udot.v4i32.v16i8", "udot"),
-        ("llvm.x86.ssse3.pmadd.ub.sw.128", "pmadd.ub.sw"),
+        ("llvm.x86.ssse3.pmadd.ub.sw.128", "pmaddubsw"),
+        ("llvm.x86.avx512.pmaddw.d.512", "pmaddwd"),
         ("llvm.riscv.vwmaccu.nxv8i16", "vwmaccu"),
         ("vpdpbusd", "vpdpbusd"),
         ("", ""),

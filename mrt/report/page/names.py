@@ -49,11 +49,11 @@ def row(name: str) -> str:
 
 
 def instruction(name: str) -> str:
-    """What a manual calls an instruction, of LLVM's name for it: llvm.x86.avx512.vpdpbusd.512 is vpdpbusd."""
+    """What a manual calls an instruction, of LLVM's name for it: llvm.x86.avx2.pmadd.wd is pmaddwd."""
     if not name.startswith("llvm."):
         return name
     words = [word for word in name.split(".")[2:] if not _TYPE.fullmatch(word)]
-    return ".".join(words[1:] or words) or name
+    return "".join(words[1:] or words) or name
 
 
 _TYPE = re.compile(r"\d+|(nx)?v\d+[a-z]+\d+|i\d+")
