@@ -92,9 +92,10 @@ def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine, by_
         dot = fitting_dot(data, "int8", most * weight[0].size, accumulator, machine, most)
         if dot.is_of_bytes:
             return dot
-    if weight.dtype.name in ("uint8", "int16", "int32") and any(
-        each.weight == "int8" and not each.widens for each in dots_of(machine)
-    ):
+    if not any(each.weight == "int8" and not each.widens for each in dots_of(machine)):
+        # No other instruction asks what the weights reach.
+        return fitting_dot(data, weight.dtype.name, 0, accumulator, machine)
+    if weight.dtype.name in ("uint8", "int16", "int32"):
         parts = weight_bytes(weight)
         sums = np.abs(parts, dtype=np.int64).reshape(*parts.shape[:2], -1).sum(axis=2)
         dot = fitting_dot(data, "int8", int(joined_bytes(sums).max(initial=0)), accumulator, machine)

@@ -16,7 +16,7 @@ from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
 from mrt.backend.kernels.generic import winograd
 from mrt.backend.kernels.generic.winograd import winograd_form
-from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, F2, F4, Algorithm
+from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, F2, F4, Algorithm, TapSums
 from mrt.backend.kernels.generic.winograd_transforms import LINES
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
@@ -90,8 +90,8 @@ def test_transformed_data_and_taps_fit_int16_whatever_they_are(algorithm: Algori
         assert -(2**15) <= least <= most < 2**15
     taps = np.random.default_rng(0).choice(np.array([-128, 127], np.int8), (64, 8, 3, 3))
     g = np.array(algorithm.of_taps)
-    expected = np.einsum("pi,qj,ocij->ocpq", g, g, taps.astype(np.int64)).reshape(64, 8, algorithm.points)
-    np.testing.assert_array_equal(algorithm.transformed_taps(taps), expected)
+    expected = np.einsum("pi,qj,ocij->pqoc", g, g, taps.astype(np.int64)).reshape(algorithm.points, 64, 8)
+    np.testing.assert_array_equal(list(algorithm.transformed_taps(taps.transpose(2, 3, 0, 1))), expected)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_transformed_data_and_taps_fit_int16_whatever_they_are(algorithm: Algori
 )
 def test_which_data_are_served(algorithm: Algorithm, ends: tuple[int, int], fits: bool) -> None:
     """What of a window lies on a border is 0."""
-    assert algorithm.serves(np.ones((1, 16, 3, 3), np.int8), *ends) is fits
+    assert algorithm.serves(TapSums.of(np.ones((1, 16, 3, 3), np.int8)), *ends) is fits
 
 
 def test_sums_next_to_a_border_count() -> None:
@@ -118,8 +118,8 @@ def test_sums_next_to_a_border_count() -> None:
     weight, (lo, hi) = np.zeros(112 * 9, np.int8), (8000, 8191)
     weight[:552], weight[552:712] = 127, -128
     assert hi * 552 * 127 - lo * 160 * 128 <= F2.reach < hi * 552 * 127
-    assert not F2.serves(weight.reshape(1, 112, 3, 3), lo, hi)
-    assert F2.serves(weight.reshape(1, 112, 3, 3) // 2, lo, hi)
+    assert not F2.serves(TapSums.of(weight.reshape(1, 112, 3, 3)), lo, hi)
+    assert F2.serves(TapSums.of(weight.reshape(1, 112, 3, 3) // 2), lo, hi)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values())
@@ -143,12 +143,12 @@ def test_larger_sums_are_left_to_direct_ones() -> None:
     """112 channels of the largest products are the most that fit."""
     for channels, fits in ((112, True), (128, False)):
         for value in (127, -128):
-            assert F4.serves(np.full((1, channels, 3, 3), value, np.int8), 0, 255) is fits
+            assert F4.serves(TapSums.of(np.full((1, channels, 3, 3), value, np.int8)), 0, 255) is fits
     mixed = np.tile(np.array([127, -128], np.int8), 9 * 64).reshape(1, 128, 3, 3)
-    assert F4.serves(mixed, 0, 255)
-    assert not F4.serves(np.full((1, 256, 3, 3), 127, np.int8), -128, 127)
-    assert F2.serves(np.full((1, 56, 3, 3), 127, np.int8), 0, 8191)
-    assert not F2.serves(np.full((1, 64, 3, 3), 127, np.int8), 0, 8191)
+    assert F4.serves(TapSums.of(mixed), 0, 255)
+    assert not F4.serves(TapSums.of(np.full((1, 256, 3, 3), 127, np.int8)), -128, 127)
+    assert F2.serves(TapSums.of(np.full((1, 56, 3, 3), 127, np.int8)), 0, 8191)
+    assert not F2.serves(TapSums.of(np.full((1, 64, 3, 3), 127, np.int8)), 0, 8191)
 
 
 def test_where_it_is_used() -> None:
@@ -208,7 +208,7 @@ def test_convolutions_of_any_size(runner: Runner, dtype: str) -> None:
 
 
 def of_ends(
-    serves: Callable[[Array, int, int], bool],
+    serves: Callable[[TapSums, int, int], bool],
     ends: tuple[int, int],
     dtype: str,
     channels: int,
@@ -222,7 +222,7 @@ def of_ends(
         data[..., -4:] = lo
         weight = layers.random.choice(values, (16, channels, 3, 3)).astype(np.int8)
         weight[0], weight[1] = values[0], values[-1]
-        assert serves(weight, lo, hi)
+        assert serves(TapSums.of(weight), lo, hi)
         given = layers.hidden("clip", layers.input(data.astype(dtype)), a_min=float(lo), a_max=float(hi))
         layers.add("Convolution", given, layers.parameter(weight), kernel=(3, 3), num_filter=16, no_bias=True)
     return layers
@@ -292,9 +292,9 @@ def test_the_ends_of_ranges_of_words(runner: Runner, ends: tuple[int, int]) -> N
 
 def test_bytes_of_words_are_served_like_bytes() -> None:
     for channels, fits in ((112, True), (128, False)):
-        assert F4.serves_bytes(np.full((1, channels, 3, 3), 127, np.int8), 0, 4095) is fits
-    assert F4.serves_bytes(np.ones((1, 16, 3, 3), np.int8), -(2**15), 2**15 - 1)
-    assert not F4.serves_bytes(np.ones((1, 16, 3, 3), np.int8), 0, 2**17)
+        assert F4.serves_bytes(TapSums.of(np.full((1, channels, 3, 3), 127, np.int8)), 0, 4095) is fits
+    assert F4.serves_bytes(TapSums.of(np.ones((1, 16, 3, 3), np.int8)), -(2**15), 2**15 - 1)
+    assert not F4.serves_bytes(TapSums.of(np.ones((1, 16, 3, 3), np.int8)), 0, 2**17)
 
 
 @pytest.mark.usefixtures("always")

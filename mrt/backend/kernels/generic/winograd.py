@@ -17,7 +17,7 @@ from mrt.backend.kernels.dot_instruction import INT16_HOLDS, Int16Dot
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, dots_of
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm
-from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, TAPS, Algorithm
+from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, TAPS, Algorithm, TapSums
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import FEW, VECTOR, Storage, View
 from mrt.backend.schedule.loops import BESIDE, LINE, LINE_BYTES, LOAD, SECOND_BYTES, divisors
@@ -149,10 +149,11 @@ def winograd_form(
 
 def _ways(weight: Array, data: str, ends: tuple[int, int]) -> Iterator[tuple[Algorithm, int]]:
     """The algorithms that serve, each with the parts that data of a dtype are summed in."""
+    taps = TapSums.of(weight)
     for algorithm in ALGORITHMS.values():
-        if algorithm.serves(weight, *ends):
+        if algorithm.serves(taps, *ends):
             yield algorithm, 1
-        elif data == "int16" and algorithm.serves_bytes(weight, *ends):
+        elif data == "int16" and algorithm.serves_bytes(taps, *ends):
             yield algorithm, 2
 
 
@@ -221,10 +222,15 @@ def pack_taps(weight: Array, form: WinogradForm, data: View) -> Packed | None:
     dot, algorithm, (outputs, inputs) = form.dot, form.algorithm, _in_vectors(weight)
     if data.storage is None or data.storage.depth < inputs:
         return None
-    padded = np.zeros((outputs, inputs, algorithm.points), np.int16)
-    padded[: weight.shape[0], : weight.shape[1]] = algorithm.transformed_taps(weight)
-    apart = padded.reshape(-1, form.tiling.blocks, dot.lanes, inputs // dot.depth, dot.depth, algorithm.points)
-    taps = np.ascontiguousarray(apart.transpose(0, 5, 3, 1, 2, 4))
+    padded = np.zeros((outputs, inputs, TAPS, TAPS), np.int8)
+    padded[: weight.shape[0], : weight.shape[1]] = weight
+    apart = padded.reshape(-1, form.tiling.blocks, dot.lanes, inputs // dot.depth, dot.depth, TAPS, TAPS)
+    groups, blocks, lanes, *vectors = apart.shape[:5]
+    taps = np.empty((groups, algorithm.points, vectors[0], blocks, lanes, vectors[1]), np.int16)
+    for group, held in zip(apart, taps, strict=True):
+        # One at a time stays in a near cache.
+        for point, transformed in enumerate(algorithm.transformed_taps(group.transpose(4, 5, 2, 0, 1, 3))):
+            held[point] = transformed
     arrays = taps, np.array(algorithm.of_data, dot.data), np.array(algorithm.of_results, np.int32)
     return Packed(form, arrays, tuple(Storage.plain(type_of(array)) for array in arrays))
 

@@ -18,8 +18,10 @@ one; so are the words' own, modulo 2^32.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
+from operator import add
 
 import numpy as np
 
@@ -29,6 +31,26 @@ from mrt.symbol.bounds import DTYPE_RANGES
 TAPS = 3
 """Along each axis."""
 Matrix = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class TapSums:
+    """What the positive and the negative taps of each output channel add up to, int64 (O,)."""
+
+    positive: Array
+    negative: Array
+
+    @classmethod
+    def of(cls, weight: Array) -> TapSums:
+        """Of taps (O, I, 3, 3) of int8."""
+        rows = weight.reshape(len(weight), -1)
+        total, magnitude = (part.sum(axis=1, dtype=np.int64) for part in (rows, np.abs(rows, dtype=np.int16)))
+        return cls((magnitude + total) // 2, (total - magnitude) // 2)
+
+    def largest(self, lo: int, hi: int) -> int:
+        """The largest magnitude of a sum over taps and data in [lo, hi]."""
+        ends = hi * self.positive + lo * self.negative, -(lo * self.positive + hi * self.negative)
+        return int(np.maximum(*ends).max(initial=0))
 
 
 @dataclass(frozen=True)
@@ -64,32 +86,29 @@ class Algorithm:
         """The largest magnitude of y."""
         return int(2 ** (31 - self.shift) - 1)
 
-    def serves(self, weight: Array, lo: int, hi: int) -> bool:
-        """Whether results of taps (O, I, 3, 3) and data in [lo, hi], with 0 on their border, are exact: int16 holds the
-        data's transform, and no sum exceeds `reach`.
+    def serves(self, taps: TapSums, lo: int, hi: int) -> bool:
+        """Whether results of data in [lo, hi], with 0 on their border, are exact: int16 holds the data's transform, and
+        no sum exceeds `reach`.
         """
         lo, hi = min(lo, 0), max(hi, 0)
         least, most = _ends(self.of_data, lo, hi)
         low, high = DTYPE_RANGES["int16"]
-        return low <= least and most <= high and _largest_sum(weight, lo, hi) <= self.reach
+        return low <= least and most <= high and taps.largest(lo, hi) <= self.reach
 
-    def serves_bytes(self, weight: Array, lo: int, hi: int) -> bool:
+    def serves_bytes(self, taps: TapSums, lo: int, hi: int) -> bool:
         """The same of both bytes of words in [lo, hi], each by itself."""
-        return self.serves(weight, lo >> 8, hi >> 8) and self.serves(weight, 0, 255)
+        return self.serves(taps, lo >> 8, hi >> 8) and self.serves(taps, 0, 255)
 
-    def transformed_taps(self, weight: Array) -> Array:
-        """G g Gᵀ of taps (O, I, 3, 3) of int8: int16 (O, I, points)."""
-        matrix = np.array(self.of_taps, np.int16)
-        made = matrix @ weight.astype(np.int16) @ matrix.T
-        return np.asarray(made.reshape(*weight.shape[:2], self.points))
+    def transformed_taps(self, taps: Array) -> Iterator[Array]:
+        """G g Gᵀ of taps (3, 3, ...) of int8, point by point, each int16 (...)."""
+        for row in _combined(self.of_taps, taps.astype(np.int16, order="C")):
+            yield from _combined(self.of_taps, row)
 
 
-def _largest_sum(weight: Array, lo: int, hi: int) -> int:
-    """The largest magnitude of a sum over taps (O, I, 3, 3) and data in [lo, hi]."""
-    rows = weight.reshape(len(weight), -1)
-    positive, negative = (part.sum(axis=1, dtype=np.int64) for part in (np.maximum(rows, 0), np.minimum(rows, 0)))
-    reached = np.maximum(hi * positive + lo * negative, -(lo * positive + hi * negative))
-    return int(reached.max(initial=0))
+def _combined(matrix: Matrix, parts: Array | Sequence[Array]) -> list[Array]:
+    """Sums of arrays, each with the factors of a row of the matrix; NumPy's own product of integer matrices is slow."""
+    factors = [[(np.int16(factor), part) for factor, part in zip(row, parts, strict=True) if factor] for row in matrix]
+    return [reduce(add, [part if factor == 1 else part * factor for factor, part in row]) for row in factors]
 
 
 @lru_cache
