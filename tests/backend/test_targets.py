@@ -135,7 +135,8 @@ def test_code_for_one_thread_starts_none() -> None:
 
 
 def test_threads_share_no_loop_that_takes_less_time_than_to_share_it() -> None:
-    loops = [str(build_module(IntegerNetwork(batch).graph, target={"threads": 2})) for batch in (1, 16)]
+    target = {"mcpu": "cascadelake", "threads": 2}
+    loops = [str(build_module(IntegerNetwork(batch).graph, target=target)) for batch in (1, 16)]
     few, many = (text.count("T.parallel") for text in loops)
     assert few == 0 < many
 

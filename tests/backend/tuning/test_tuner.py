@@ -41,8 +41,8 @@ class Network:
     def __init__(self) -> None:
         random, builder = np.random.default_rng(0), GraphBuilder()
         x = builder.input("x", TensorType((1, 16, 8, 8), "uint8"))
-        weight = builder.parameter("w", random.integers(-127, 128, (32, 16, 3, 3)).astype(np.int8))
-        sums = builder.apply(op("Convolution", kernel=(3, 3), num_filter=32, no_bias=True), [x, weight])
+        weight = builder.parameter("w", random.integers(-127, 128, (32, 16, 3, 2)).astype(np.int8))
+        sums = builder.apply(op("Convolution", kernel=(3, 2), num_filter=32, no_bias=True), [x, weight])
         shifted = builder.apply(op("right_shift"), [sums, builder.parameter("s", np.full((1, 1, 1, 1), 9, np.int8))])
         clipped = builder.apply(op("clip", a_min=-127, a_max=127), [shifted])
         y = builder.apply(op("Cast", dtype="int8"), [clipped], "y")
