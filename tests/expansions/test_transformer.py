@@ -21,10 +21,10 @@ CONFIG = Path(__file__).parents[2] / "benchmarks" / "configs" / "kwt1_speechcomm
 def test_keyword_transformer(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRT_DATA", str(data_folder))
     with (tmp_path / "log").open("w") as log:
-        config, report = load_config(CONFIG, ["evaluate.check=16"]), Reporter(Console(file=log))
+        config, report = load_config(CONFIG, ["data.calibration.samples=64", "evaluate.check=4"]), Reporter(Console(file=log))
         summary = run_pipeline(config, last="evaluate", output=tmp_path / "out", report=report)
     assert summary is not None
-    assert summary["bit_exact_samples"] == 16
+    assert summary["bit_exact_samples"] == 4
     assert summary["float"]["top1"] - summary["integer"]["top1"] <= 0.01
     assert summary["sqnr_db"] >= 25
     assert mrt.verify(tmp_path / "out").max_bits <= 32
