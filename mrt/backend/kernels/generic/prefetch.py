@@ -183,8 +183,8 @@ def _of_next_blocks(
 ) -> Iterator[Any]:
     """Fetches an even share of the weights of the blocks after the `held` ones from `number` on, `done` before it.
 
-    Where two shares fill a line, every second step does: a line that is asked for while it is under way is waited for
-    twice. Of lines that are further apart, too few are under way for that to count.
+    Where several shares fill a line, one step of so many does: a line that is asked for while it is under way is waited
+    for twice.
     """
     blocks, *reduced, _, _ = (int(length) for length in weights.shape)
     element = weights.dtype.itemsize
@@ -192,12 +192,12 @@ def _of_next_blocks(
     share = -(-length * held // (tiles * math.prod(reduced)))
     lines = -(-share * element // LINE_BYTES)
     first = tirx.min(number + held, blocks - held)
-    every_second = LINE_BYTES // 4 < share * element <= LINE_BYTES // 2
+    turns = LINE_BYTES // (share * element)
     for line in range(lines if lines <= MOST_LINES else 0):
         place = _place(weights, first, done * share + line * (LINE_BYTES // element))
         fetch = _prefetch(place, READ, SECOND_CACHE)
-        is_even = tirx.floormod(step, constant(2, "int32")).equal(0)
-        yield tirx.IfThenElse(is_even, fetch, None) if every_second else fetch
+        is_first = tirx.floormod(step, constant(turns, "int32")).equal(0) if turns > 1 else None
+        yield fetch if is_first is None else tirx.IfThenElse(is_first, fetch, None)
 
 
 def _result(at: Sequence[Any], inside: Sequence[Any], output: Any, region: Any = None) -> Any:
