@@ -48,7 +48,8 @@ class Provenance(StrictModel):
     model: the digest of the quantized model. target: with the names that `native` and defaults stood for; its threads
     are the cores that code was made for. batch: samples that one call takes. workers: calls that run side by side.
     stretches: for how many samples at once how many functions of MAIN run, one stretch after the other; none where all
-    run for the whole batch.
+    run for the whole batch. needs: features of a CPU, by LLVM's names, without which the code ends the process that
+    runs it.
     """
 
     model: Digest
@@ -57,6 +58,7 @@ class Provenance(StrictModel):
     batch: Count
     workers: Count
     stretches: tuple[tuple[Count, Count], ...] = ()
+    needs: tuple[str, ...] = ()
 
     @classmethod
     def from_data(cls, data: Any) -> Provenance:

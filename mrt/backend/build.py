@@ -145,14 +145,19 @@ def lower_model(
 
     compiler = object_compiler(machine, objects)
     builder = lower(schedule_by_rule if tuner is None else tuner.scheduler(lower, machine), compiler.add)
-    made_from = _made_from(digest, target, batch, workers, builder.stretches(MAIN))
+    made_from = _made_from(digest, target, batch, workers, builder.stretches(MAIN), machine.needs)
     constants, states = _constants_in_results(graph, postprocess), _states(graph, postprocess)
     metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *constants, states, tuple(output_names))
     return LoweredModel(builder, {MAIN: graph, REAL: real}, machine, compiler, objects, linker, metadata)
 
 
 def _made_from(
-    digest: str, target: Target, batch: int, workers: int, stretches: tuple[tuple[int, int], ...]
+    digest: str,
+    target: Target,
+    batch: int,
+    workers: int,
+    stretches: tuple[tuple[int, int], ...],
+    needs: tuple[str, ...],
 ) -> Provenance:
     return Provenance(
         model=digest,
@@ -161,6 +166,7 @@ def _made_from(
         batch=batch,
         workers=workers,
         stretches=stretches,
+        needs=needs,
     )
 
 

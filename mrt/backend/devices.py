@@ -12,9 +12,10 @@ from tvm.target import codegen
 
 from mrt.backend.link.kernel_compiler import as_object
 from mrt.backend.link.kernel_pipeline import KERNELS
-from mrt.backend.machine import FEATURES, Machine, features_beyond, flags_of, is_flagged
+from mrt.backend.machine import Machine, features_beyond
 from mrt.backend.tir.expressions import constant
 from mrt.compilation import Target, TargetConfig, parse_target
+from mrt.cpu_flags import flags_of, is_flagged
 from mrt.errors import DeviceError
 from mrt.runtime import Device, Linkable, Linker
 from mrt.symbol import Array
@@ -60,7 +61,7 @@ def check_fits(device: Device, target: TargetConfig) -> None:
             f"mtriple of compile.target, which then is the device's CPU"
         )
     flags = flags_of(_asked(device, triple, target.linker)[0])
-    lacking = [name for name in FEATURES if machine.has(name) and not is_flagged(name, flags)]
+    lacking = [name for name in machine.needs if not is_flagged(name, flags)]
     if flags and lacking:
         raise DeviceError(
             f"{device.name}: code for {target.mcpu or triple} uses {', '.join(lacking)}, which the device's CPU lacks; "

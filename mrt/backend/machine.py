@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -12,6 +12,7 @@ import tvm
 from tvm.target import codegen
 
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
+from mrt.cpu_flags import cpuinfo, flags_of, is_flagged
 from mrt.errors import CompilationError
 from mrt.workers import cores
 
@@ -37,9 +38,8 @@ FEATURES = (
     "sse2",
     "dotprod",
     "neon",
-    GATHERS,
 )
-"""LLVM's names of all that kernels ask for; the folders of `kernels` say for which instructions."""
+"""LLVM's names of instructions that kernels use; the folders of `kernels` say which these are."""
 
 DOT_FEATURES = ("avx512vnni", "avx512bw")
 """Those of dots in 512 bits, beside which tiles are used."""
@@ -59,9 +59,6 @@ QUICK_LEVEL = 2
 multiply, and of floats, if one core runs a kernel. Integers that vectors multiply are a hundredth slower by it, floats
 in loops that threads share a tenth."""
 
-FLAGS = {"neon": "asimd", "dotprod": "asimddp"}
-"""What Linux calls a feature, where its name is not LLVM's."""
-
 
 @dataclass(frozen=True)
 class Machine:
@@ -69,7 +66,7 @@ class Machine:
 
     target: TVM's. vector_bits: width of the vector registers. registers: how many of them. threads: cores that code is
     made for; is_serial: whether it is to start no threads.
-    features: those of FEATURES that kernels may use.
+    features: those of FEATURES that kernels may use, and GATHERS.
     """
 
     target: Any
@@ -92,6 +89,11 @@ class Machine:
     def vector_features(self) -> tuple[str, ...]:
         """What its vectors need."""
         return tuple(name for name, bits, _ in VECTORS if bits == self.vector_bits and self.has(name))
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Those of its features without which a CPU may not run code that is made for it."""
+        return tuple(feature for feature in FEATURES if self.has(feature))
 
     def without(self, feature: str) -> Machine:
         """The same CPU, of which a feature is not used."""
@@ -119,7 +121,7 @@ class Machine:
         if triple.startswith("x86_64") and not codegen.target_has_features("64bit", made):
             raise CompilationError(f"target: mcpu is {config.mcpu}, a CPU of 32 bits, and mtriple is {triple}, of 64")
         threads = config.threads or cores()
-        has = tuple(name for name in FEATURES if codegen.target_has_features(name, made))
+        has = tuple(name for name in (*FEATURES, GATHERS) if codegen.target_has_features(name, made))
         bits, registers = next(((bits, count) for name, bits, count in VECTORS if name in has), (128, 16))
         machine = cls(made, bits, registers, threads, config.threads == 1, has)
         if machine.has(*DOT_FEATURES):
@@ -185,20 +187,16 @@ def _check_names(config: TargetConfig) -> None:
 @lru_cache(maxsize=1)
 def _native_features() -> tuple[str, ...]:
     named = tvm.target.Target({"kind": "llvm", "mcpu": codegen.llvm_get_system_cpu()})
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-            return features_beyond(named, file.read(), _gives_tiles)
-    except OSError:
-        return ()
+    return features_beyond(named, cpuinfo(), _gives_tiles)
 
 
-def features_beyond(named: Any, cpuinfo: str, gives_tiles: Callable[[], bool]) -> tuple[str, ...]:
+def features_beyond(named: Any, text: str, gives_tiles: Callable[[], bool]) -> tuple[str, ...]:
     """Which of FEATURES a machine has beyond those of its CPU's name, and which it lacks, by Linux' text of its CPU.
 
     Virtual machines and operating systems hide features of the CPU; and a model that LLVM does not know is called by
     the name of an older one. named: the target of that name.
     """
-    flags = flags_of(cpuinfo)
+    flags = flags_of(text)
     differ = []
     for feature in FEATURES:
         has = is_flagged(feature, flags) and (feature != TILES or gives_tiles())
@@ -207,22 +205,9 @@ def features_beyond(named: Any, cpuinfo: str, gives_tiles: Callable[[], bool]) -
     return tuple(differ)
 
 
-def is_flagged(feature: str, flags: Collection[str]) -> bool:
-    """Whether a feature is among `flags_of` a CPU."""
-    return FLAGS.get(feature, feature.replace("-", "")) in flags
-
-
 def _gives_tiles() -> bool:
     """Whether this process may use tile registers."""
     return int(ctypes.CDLL(None).syscall(*TILE_REQUEST)) == 0
-
-
-def flags_of(cpuinfo: str) -> set[str]:
-    """What Linux says of a CPU's features, without underscores; nothing where it does not say."""
-    for line in cpuinfo.splitlines():
-        if line.startswith(("flags", "Features")):
-            return {flag.replace("_", "") for flag in line.partition(":")[2].split()}
-    return set()
 
 
 def one_line(error: BaseException) -> str:

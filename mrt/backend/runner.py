@@ -22,6 +22,7 @@ from mrt.backend.memory.storage import Storage
 from mrt.backend.rewrites.known_bounds import Bounds
 from mrt.collector import also_give_back, paused_collector
 from mrt.compilation import NATIVE, Target, TargetConfig
+from mrt.cpu_flags import check_runs_here
 from mrt.runtime import virtual_machine
 from mrt.symbol import Array, Evaluate, Graph
 
@@ -47,7 +48,8 @@ class TvmRunner:
     known: Bounds = field(default_factory=dict)
 
     def prepare(self, graph: Graph) -> Evaluate:
-        """A function from arrays by input name to the list of outputs; CompilationError if TVM fails.
+        """A function from arrays by input name to the list of outputs; CompilationError if TVM fails, or where this
+        machine's CPU lacks what the target has.
 
         The function raises DataError for feeds that do not fit the graph's inputs. Its outputs may be views of memory
         in another order.
@@ -61,6 +63,7 @@ class TvmRunner:
         size: bytes of the parameters of all graphs, which are drawn one after the other.
         """
         machine = Machine.of(self.target).compiling_quickly()
+        check_runs_here(machine.needs)
         objects = loadable_objects()
         compiler = KernelCompiler(machine, in_memory) if objects is None else object_compiler(machine, objects)
         builder = ModuleBuilder(machine, on_function=compiler.add, recall=recalling(objects, machine))

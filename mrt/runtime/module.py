@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tvm
 
+from mrt.cpu_flags import check_runs_here
 from mrt.errors import CompilationError, DataError, DeviceError, ModelFileError
 from mrt.module_record import (
     MODULE_FILE,
@@ -71,8 +72,10 @@ class Module:
     def _workers(self) -> Sequence[Runs]:
         """What runs the module. It is made when first needed: for a module that is compiled to be saved, never.
 
-        CompilationError where there is not the memory for it.
+        CompilationError where there is not the memory for it, or where this machine's CPU lacks what the code uses.
         """
+        if self._device.is_here:
+            check_runs_here(self._metadata.made_from.needs)
         try:
             return self._on_device.workers(self._fed, self.workers)
         except (MemoryError, tvm.error.InternalError) as error:

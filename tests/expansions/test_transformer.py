@@ -21,8 +21,8 @@ CONFIG = Path(__file__).parents[2] / "benchmarks" / "configs" / "kwt1_speechcomm
 def test_keyword_transformer(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MRT_DATA", str(data_folder))
     with (tmp_path / "log").open("w") as log:
-        config, report = load_config(CONFIG, ["data.calibration.samples=64", "evaluate.check=4"]), Reporter(Console(file=log))
-        summary = run_pipeline(config, last="evaluate", output=tmp_path / "out", report=report)
+        config = load_config(CONFIG, ["data.calibration.samples=64", "evaluate.check=4"])
+        summary = run_pipeline(config, last="evaluate", output=tmp_path / "out", report=Reporter(Console(file=log)))
     assert summary is not None
     assert summary["bit_exact_samples"] == 4
     assert summary["float"]["top1"] - summary["integer"]["top1"] <= 0.01
