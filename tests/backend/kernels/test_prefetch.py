@@ -8,7 +8,7 @@ from tvm import tirx
 from mrt.backend.kernels.generic.prefetch import _of_next_blocks
 
 
-@pytest.mark.parametrize(("tiles", "turns"), [(1, 1), (2, 2), (8, 8), (169, 32)])
+@pytest.mark.parametrize(("tiles", "turns"), [(1, 1), (2, 2), (8, 8), (12, 8), (169, 32)])
 def test_a_line_of_the_next_weights_is_fetched_by_one_step_of_those_that_share_it(tiles: int, turns: int) -> None:
     """Two blocks of 256 steps with 16 weights of two bytes each, while so many tiles are summed."""
     weights, step = tirx.decl_buffer((8, 256, 8, 2), "int16", "weights"), tirx.Var("step", "int32")

@@ -192,7 +192,8 @@ def _of_next_blocks(
     share = -(-length * held // (tiles * math.prod(reduced)))
     lines = -(-share * element // LINE_BYTES)
     first = tirx.min(number + held, blocks - held)
-    turns = LINE_BYTES // (share * element)
+    # A remainder by a power of 2 is one instruction.
+    turns = 1 << max((LINE_BYTES // (share * element)).bit_length() - 1, 0)
     for line in range(lines if lines <= MOST_LINES else 0):
         place = _place(weights, first, done * share + line * (LINE_BYTES // element))
         fetch = _prefetch(place, READ, SECOND_CACHE)
