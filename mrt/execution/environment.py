@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import tvm
 from tvm.target import codegen
 
+from mrt.cpu_flags import own_flags
 from mrt.errors import ClusterError
 from mrt.plugins import packages
 from mrt.version import __version__
@@ -26,6 +26,7 @@ Environment = Mapping[str, str]
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """That of this process."""
+    vectors = sorted(flag for flag in own_flags() if flag.startswith(VECTOR_FLAGS))
     return {
         "MRT": __version__,
         "plug-ins": ", ".join(packages()) or "none",
@@ -34,7 +35,7 @@ def environment() -> Environment:
         "TVM": tvm.__version__,
         "C library": " ".join(platform.libc_ver()),
         "processor": f"{platform.machine()} {codegen.llvm_get_system_cpu()}",
-        "vector instructions": " ".join(_vector_flags()) or "unknown",
+        "vector instructions": " ".join(vectors) or "unknown",
     }
 
 
@@ -48,10 +49,3 @@ def refuse_other(needed: Environment, name: str) -> None:
             f"worker {name} has {what} {own.get(what, 'unknown')}, here it is {needed[what]}; results might differ in "
             f"bits: start workers with the same packages on machines with the same CPU"
         )
-
-
-def _vector_flags() -> Iterator[str]:
-    cpus = Path("/proc/cpuinfo")
-    lines = cpus.read_text("ascii", "replace").splitlines() if cpus.is_file() else []
-    flags = next((line.split(":")[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
-    yield from sorted(flag for flag in flags if flag.startswith(VECTOR_FLAGS))

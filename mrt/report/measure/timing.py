@@ -12,6 +12,7 @@ from mrt.backend.machine import Machine
 from mrt.backend.peak import Peak, peak_of
 from mrt.backend.profile import MeasuredCall, Profile, profile
 from mrt.backend.rewrites.known_bounds import bounds_of_inputs
+from mrt.cpu_flags import cpuinfo
 from mrt.report.facts import Function, Latency, MachineFacts, Time
 from mrt.report.measure.latency import most_seconds
 from mrt.report.measure.memory import memory_facts
@@ -100,11 +101,8 @@ def _machine(machine: Machine, peak: Peak | None, found: Profile) -> MachineFact
 
 def _cpu_name() -> str:
     """What Linux calls the CPU; "" elsewhere."""
-    try:
-        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-            return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "")
-    except OSError:
-        return ""
+    lines = cpuinfo().splitlines()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
 
 
 def layer_seconds(found: Time) -> dict[int, float]:
