@@ -1,4 +1,4 @@
-"""What Linux says of a CPU: whether it has the instructions that code was made of, which would end the process else."""
+"""What Linux says of a CPU, and a refusal of code whose instructions it lacks: running that would end the process."""
 
 from __future__ import annotations
 
