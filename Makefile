@@ -26,11 +26,16 @@ WORKERS ?= 2
 # By one thread NumPy's matrix products cannot wait for another one, as OpenBLAS was once seen to do forever.
 # Neighbours share what a session caches; a worker that has none left takes some of another's.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+# Tests start hundreds of processes. They find bytecode, whether or not the environment lets them write any: a process
+# whose files are limited would leave it cut off.
+BYTECODE = $(BIN)/python -m compileall -q mrt expansions tests benchmarks
 
 test: $(VENV)/.installed-test
+	$(BYTECODE)
 	$(PYTEST) $(PYTEST_ARGS)
 
 test-all: $(VENV)/.installed-test
+	$(BYTECODE)
 	$(PYTEST) --exhaustive $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-test

@@ -66,7 +66,7 @@ class Network:
         return cls(model, calibration, test, run_onnxruntime(model, {"input": test}))
 
     def quantized(self, activation: str, weight: str) -> mrt.QuantizedModel:
-        options = {"activation": {"quantizer": activation}, "weight": {"quantizer": weight}}
+        options = {"preset": "fast", "activation": {"quantizer": activation}, "weight": {"quantizer": weight}}
         config = mrt.QuantizationConfig.model_validate(options)
         return mrt.quantize(mrt.from_onnx(self.model), self.calibration, quantization=config)
 

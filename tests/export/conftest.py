@@ -45,7 +45,8 @@ def network(
 
     @cache
     def made(name: str, bits: int) -> tuple[QuantizedModel, list[dict[str, Array]]]:
-        config = QuantizationConfig.model_validate({"activation": {"bits": bits}, "weight": {"bits": bits}})
+        options = {"preset": "fast", "activation": {"bits": bits}, "weight": {"bits": bits}}
+        config = QuantizationConfig.model_validate(options)
         graph = mrt.load_model(data_folder / "models" / "onnx" / f"{name}.onnx")
         model = mrt.quantize(graph, [load_data(name, "calibration")[0][:4]], config).rebatched(1)
         return model, [model.quantize_inputs(sample[None]) for sample in load_data(name, "test")[0][:3]]

@@ -105,7 +105,7 @@ def graph_of(
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("kind", ["DynamicQuantizeMatMul", "MatMulIntegerToFloat"])
 def test_products_as_onnx_runtime_optimizes_them(kind: str, columns: bool, has_bias: bool) -> None:
-    q = RNG.integers(-64, 64, (8, 5)).astype(np.int8)  # 7 bits: without VNNI ONNX Runtime adds up two products in 16 bits
+    q = RNG.integers(-64, 64, (8, 5)).astype(np.int8)  # without VNNI ONNX Runtime adds up two products in 16 bits
     count = (5,) if columns else ()
     scale, zero = RNG.uniform(0.01, 0.02, count).astype(np.float32), RNG.integers(-5, 6, count).astype(np.int8)
     constants = {"q": q, "qs": scale, "qz": zero} | ({"bias": normal(5)} if has_bias else {})

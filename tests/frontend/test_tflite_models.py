@@ -76,8 +76,9 @@ def test_integers_are_those_of_the_onnx_file(name: str, data_folder: Path, load_
     counterpart = COUNTERPARTS[name]
     calibration, tested = (load_data(counterpart, split)[0][:8] for split in ("calibration", "test"))
     models = data_folder / "models"
-    ours = mrt.quantize(load_model(models / "tflite" / f"{name}.tflite"), channels_last(calibration))
-    theirs = mrt.quantize(load_model(models / "onnx" / f"{counterpart}.onnx"), calibration)
+    config = mrt.QuantizationConfig(preset="fast")
+    ours = mrt.quantize(load_model(models / "tflite" / f"{name}.tflite"), channels_last(calibration), config)
+    theirs = mrt.quantize(load_model(models / "onnx" / f"{counterpart}.onnx"), calibration, config)
     mine, yours = ([value for _, value in sorted_by_use(model)] for model in (ours, theirs))
     assert len(mine) == len(yours)
     for a, b in zip(mine, yours, strict=True):

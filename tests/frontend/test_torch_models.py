@@ -175,7 +175,7 @@ def test_resnet20_gives_the_integers_of_its_onnx_file(
     graphs = mrt.load_model(path), mrt.load_model(tmp_path / "resnet20.pt2")
     wanted, found = (graph.evaluate({graph.inputs[0].name: images[:1]})[0] for graph in graphs)
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-    config = mrt.QuantizationConfig.model_validate({"activation": {"quantizer": quantizer}})
+    config = mrt.QuantizationConfig.model_validate({"preset": "fast", "activation": {"quantizer": quantizer}})
     theirs, ours = (mrt.quantize(graph, [images], config) for graph in graphs)
     for one, other in zip(theirs.graph.operators, ours.graph.operators, strict=True):
         assert (one.op, one.type) == (other.op, other.type)
