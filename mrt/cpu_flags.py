@@ -7,7 +7,10 @@ from functools import lru_cache
 
 from mrt.errors import CompilationError
 
-NAMES = {"neon": "asimd", "dotprod": "asimddp"}
+NAMES = {
+    **{"neon": "asimd", "dotprod": "asimddp", "rdm": "asimdrdm"},
+    **{"sse3": "pni", "sse4.1": "sse41", "sse4.2": "sse42", "bmi": "bmi1", "lzcnt": "abm"},
+}
 """What Linux calls a feature, where its name is not LLVM's."""
 
 

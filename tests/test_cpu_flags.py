@@ -16,12 +16,15 @@ from mrt.symbol.quantized_tensor import TensorQuantization
 
 AVX2 = {"mcpu": "x86-64-v3"}
 """A CPU that most machines have all instructions of."""
+FLAGS = "flags : sse2 pni ssse3 sse4_1 sse4_2 popcnt avx fma f16c abm bmi1 bmi2 movbe avx2"
+"""What Linux says of it."""
 
 
-@pytest.fixture
-def old_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This machine is said to have vectors of 128 bits."""
-    monkeypatch.setattr(cpu_flags, "own_flags", lambda: {"sse2"})
+@pytest.fixture(params=["avx2", "fma"])
+def lacking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What this machine is said to lack: vectors that kernels use; an instruction that LLVM makes of two."""
+    monkeypatch.setattr(cpu_flags, "own_flags", lambda: flags_of(FLAGS) - {request.param})
+    return request.param
 
 
 def doubling() -> Graph:
@@ -45,18 +48,30 @@ def test_nothing_is_refused_where_nobody_says(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_linux_has_no_flag_for_is_as_llvm_knows_it() -> None:
     """Linux does not say whether gathers are fast."""
-    intel = "flags : sse2 avx2 avx512f avx512bw avx512_vnni"
+    intel = f"{FLAGS} avx512f avx512bw avx512cd avx512dq avx512vl avx512_vnni"
     named = Target({"kind": "llvm", "mcpu": "cascadelake", "mtriple": "x86_64-linux-gnu"})
     assert features_beyond(named, intel, lambda: False) == ()
     assert Machine.of({"mcpu": "cascadelake", "mtriple": "x86_64-linux-gnu"}).has(GATHERS)
 
 
-@pytest.mark.usefixtures("old_cpu")
-def test_code_of_another_cpu_is_refused() -> None:
-    with pytest.raises(CompilationError, match=r"uses avx2, which this machine's CPU lacks; compile for this machine"):
+def test_what_a_virtual_machine_hides_is_not_used() -> None:
+    """Neither vectors that kernels ask for nor what LLVM uses of its own accord."""
+    named = Target({"kind": "llvm", "mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"})
+    assert features_beyond(named, FLAGS, lambda: False) == ()
+    hidden = FLAGS.replace(" bmi2", "").replace(" pni", "")
+    assert features_beyond(named, hidden, lambda: False) == ("-sse3", "-bmi2")
+    target = {"mcpu": "x86-64-v3", "mtriple": "x86_64-linux-gnu"}
+    for each in ("fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt"):
+        assert each in Machine.of(target).needs
+        assert each not in Machine.of({**target, "features": [f"-{each}"]}).needs
+
+
+def test_code_of_another_cpu_is_refused(lacking: str) -> None:
+    said = f"uses {lacking}, which this machine's CPU lacks; compile for this machine"
+    with pytest.raises(CompilationError, match=said):
         TvmRunner(AVX2).prepare(doubling())
     given = TensorQuantization("x", (1, 4), "int8", 1.0, 0, -64, 63)
     made = TensorQuantization("y", (1, 4), "int32", 1.0, 0, -128, 126)
     module = compile_model(doubling(), [given], [made], None, "0" * 64, AVX2)
-    with pytest.raises(CompilationError, match=r"uses avx2, which this machine's CPU lacks; compile for this machine"):
+    with pytest.raises(CompilationError, match=said):
         module.run_integer({"x": np.zeros((1, 4), np.int8)})

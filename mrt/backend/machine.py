@@ -41,6 +41,15 @@ FEATURES = (
 )
 """LLVM's names of instructions that kernels use; the folders of `kernels` say which these are."""
 
+UNASKED = (
+    *("sse3", "ssse3", "sse4.1", "sse4.2", "sse4a", "avx", "fma", "f16c", "xop", "fma4", "tbm"),
+    *("popcnt", "lzcnt", "bmi", "bmi2", "movbe", "gfni"),
+    *("avx512cd", "avx512dq", "avx512vl", "avx512ifma", "avx512vbmi2", "avx512bitalg", "avx512vpopcntdq"),
+    *("rdm", "i8mm", "sve", "sve2"),
+)
+"""Those that LLVM uses of its own accord in code for a CPU that has them: no kernel asks for one. What it keeps for who
+asks, as for numbers of 16 bits or for ciphers, is not among them."""
+
 DOT_FEATURES = ("avx512vnni", "avx512bw")
 """Those of dots in 512 bits, beside which tiles are used."""
 SHORT_DOT_FEATURES = ("avxvnni", "avx2")
@@ -92,8 +101,9 @@ class Machine:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Those of its features without which a CPU may not run code that is made for it."""
-        return tuple(feature for feature in FEATURES if self.has(feature))
+        """LLVM's names of what code that is made for it may use, and a CPU may lack."""
+        known = _known_features(self.target)
+        return tuple(feature for feature in (*FEATURES, *UNASKED) if feature in known)
 
     def without(self, feature: str) -> Machine:
         """The same CPU, of which a feature is not used."""
@@ -121,7 +131,8 @@ class Machine:
         if triple.startswith("x86_64") and not codegen.target_has_features("64bit", made):
             raise CompilationError(f"target: mcpu is {config.mcpu}, a CPU of 32 bits, and mtriple is {triple}, of 64")
         threads = config.threads or cores()
-        has = tuple(name for name in (*FEATURES, GATHERS) if codegen.target_has_features(name, made))
+        known = _known_features(made)
+        has = tuple(name for name in (*FEATURES, GATHERS) if name in known)
         bits, registers = next(((bits, count) for name, bits, count in VECTORS if name in has), (128, 16))
         machine = cls(made, bits, registers, threads, config.threads == 1, has)
         if machine.has(*DOT_FEATURES):
@@ -191,18 +202,22 @@ def _native_features() -> tuple[str, ...]:
 
 
 def features_beyond(named: Any, text: str, gives_tiles: Callable[[], bool]) -> tuple[str, ...]:
-    """Which of FEATURES a machine has beyond those of its CPU's name, and which it lacks, by Linux' text of its CPU.
+    """Which instructions a machine has beyond those of its CPU's name, and which it lacks, by Linux' text of its CPU.
 
     Virtual machines and operating systems hide features of the CPU; and a model that LLVM does not know is called by
     the name of an older one. named: the target of that name.
     """
-    flags = flags_of(text)
-    differ = []
-    for feature in FEATURES:
+    flags, known, differ = flags_of(text), _known_features(named), []
+    for feature in (*FEATURES, *UNASKED):
         has = is_flagged(feature, flags) and (feature != TILES or gives_tiles())
-        if flags and has != bool(codegen.target_has_features(feature, named)):
+        if flags and has != (feature in known):
             differ.append(f"{'+' if has else '-'}{feature}")
     return tuple(differ)
+
+
+def _known_features(target: Any) -> set[str]:
+    """All that LLVM knows of the CPU of a target, with what the target adds and takes away."""
+    return {str(name) for name in codegen.llvm_get_cpu_features(target)}
 
 
 def _gives_tiles() -> bool:
