@@ -202,16 +202,18 @@ def _native_features() -> tuple[str, ...]:
 
 
 def features_beyond(named: Any, text: str, gives_tiles: Callable[[], bool]) -> tuple[str, ...]:
-    """Which instructions a machine has beyond those of its CPU's name, and which it lacks, by Linux' text of its CPU.
+    """Which of FEATURES a machine has beyond those of its CPU's name, and what it lacks, by Linux' text of its CPU.
 
     Virtual machines and operating systems hide features of the CPU; and a model that LLVM does not know is called by
     the name of an older one. named: the target of that name.
     """
     flags, known, differ = flags_of(text), _known_features(named), []
-    for feature in (*FEATURES, *UNASKED):
+    for feature in (*FEATURES, *UNASKED) if flags else ():
         has = is_flagged(feature, flags) and (feature != TILES or gives_tiles())
-        if flags and has != (feature in known):
-            differ.append(f"{'+' if has else '-'}{feature}")
+        if has and feature not in known and feature in FEATURES:
+            differ.append(f"+{feature}")
+        elif feature in known and not has:
+            differ.append(f"-{feature}")
     return tuple(differ)
 
 
