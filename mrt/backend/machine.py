@@ -127,11 +127,10 @@ class Machine:
             made = tvm.target.Target(_attributes(config))
         except (ValueError, TypeError, RuntimeError) as error:
             raise CompilationError(f"target {target!r} is not known to TVM: {one_line(error)}") from error
-        triple = config.mtriple or codegen.llvm_get_system_triple()
-        if triple.startswith("x86_64") and not codegen.target_has_features("64bit", made):
+        triple, known = config.mtriple or codegen.llvm_get_system_triple(), _known_features(made)
+        if triple.startswith("x86_64") and "64bit" not in known:
             raise CompilationError(f"target: mcpu is {config.mcpu}, a CPU of 32 bits, and mtriple is {triple}, of 64")
         threads = config.threads or cores()
-        known = _known_features(made)
         has = tuple(name for name in (*FEATURES, GATHERS) if name in known)
         bits, registers = next(((bits, count) for name, bits, count in VECTORS if name in has), (128, 16))
         machine = cls(made, bits, registers, threads, config.threads == 1, has)

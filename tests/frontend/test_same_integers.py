@@ -39,7 +39,7 @@ SHAPES = {GLUON: (1, 3, 32, 32), LENET: (1, 1, 28, 28), DETECTOR: (1, 3, 45, 45)
 """Of the input `data`, which MXNet's files do not say."""
 CALIBRATION, TESTED = 8, 4
 QUICKLY = mrt.QuantizationConfig(preset="fast")
-"""The default takes some four times as long, and knows as little of what the file was."""
+"""Neither preset asks which format the file had, and the default takes some four times as long."""
 
 
 def integers(graph: Graph, calibration: Array, tested: Array) -> list[list[Array]]:
