@@ -1,5 +1,5 @@
-"""TVM is loaded without PyTorch, whose tensors it takes all the same where PyTorch is imported later, and a module
-runs without TVM's compiler."""
+"""TVM is loaded without other devices, and without PyTorch, whose tensors it takes all the same where PyTorch is
+imported later; and a module runs without TVM's compiler."""
 
 from __future__ import annotations
 
@@ -43,6 +43,25 @@ def test_pytorch_that_is_loaded_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", held)
     lean_tvm._load_tvm()
     assert sys.modules["torch"] is held
+
+
+BACKENDS = """
+import os, sys
+import mrt.backend
+import tvm
+assert "tvm.runtime.disco" not in sys.modules and tvm.runtime.disco is None
+print("tvm.backend.cuda.ptx" in sys.modules, os.environ.get("TVM_DEVICE_BACKEND_AUTOLOAD"))
+"""
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, "False None"), ("0", "False 0"), ("1", "True 1")])
+def test_other_devices_are_loaded_where_they_are_asked_for(asked: str | None, found: str) -> None:
+    variable = "TVM_DEVICE_BACKEND_AUTOLOAD"
+    variables = {name: value for name, value in os.environ.items() if name != variable}
+    if asked is not None:
+        variables[variable] = asked
+    child = subprocess.run([sys.executable, "-c", BACKENDS], capture_output=True, text=True, env=variables)
+    assert (child.returncode, child.stdout.strip()) == (0, found), child.stderr
 
 
 ALONE = """

@@ -51,8 +51,8 @@ ORDER = (
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
     "mrt.samples mrt.evaluation",
     "mrt.execution",
-    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress mrt.device_address",
-    "mrt.messages mrt.plugins mrt.collector mrt.workers mrt.blas mrt.tvm_errors mrt.lean_tvm mrt.cpu_flags",
+    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress mrt.device_address mrt.lean_tvm",
+    "mrt.messages mrt.plugins mrt.collector mrt.workers mrt.blas mrt.tvm_errors mrt.cpu_flags",
     "mrt.errors mrt.version",
 )
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
