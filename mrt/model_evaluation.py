@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from mrt.backend import TvmRunner
+from mrt.blas import one_blas_thread
 from mrt.datasets import Dataset
 from mrt.errors import VerificationError
 from mrt.evaluation import (
@@ -118,8 +119,7 @@ def _compare_samples(
     has_tail: bool, samples: _Samples, original: Program, prepared: Program, module: Module
 ) -> Comparison:
     """has_tail: whether a float tail stands behind the integer outputs."""
-    feeds = samples.feeds
-    integers = _listed(module.run_integer({entry.name: entry.quantize(feeds[entry.name]) for entry in module.inputs}))
+    feeds, integers = samples.feeds, _integers(samples, module)
     logits = [entry.dequantize(value) for entry, value in zip(module.outputs, integers, strict=True)]
     measured = Measured(_listed(module(feeds)) if has_tail else logits, logits)
     reference = Measured(in_batches(original, feeds), in_batches(prepared, feeds))
@@ -154,19 +154,21 @@ def _check_samples(
     filler: says what the states of a network that has some hold.
     Gives the errors against float. Raises VerificationError naming the first output and sample whose integers differ.
     """
-    forms = _measurable(networks.model, networks.prepared)
-    programs = [Program(graph, NumpyRunner()) for graph in (networks.model.graph, networks.prepared)]
-    samples: Iterable[_Sample] = (_Sample(data, place) for place in range(data.size))
+    model, module = networks.model, networks.module
+    forms = _measurable(model, networks.prepared)
+    programs = [Program(graph, NumpyRunner()) for graph in (model.graph, networks.prepared)]
+    samples = [_Sample(data, place) for place in range(data.size)]
     if filler is not None:
-        samples = (_Sample(data, place, filler.completed(feeds)) for place, feeds in enumerate(data.batches(1)))
+        samples = [_Sample(data, place, filler.completed(feeds)) for place, feeds in enumerate(data.batches(1))]
+    compiled = list(executor.in_order(_integers, samples, (module,), most=1))
     errors: dict[str, TensorError] = {}
-    with report.progress("compare tensors", data.size) as progress:
-        results = executor.in_order(_CheckSample(forms), samples, (*programs, networks.module), most=1)
-        for done, found in enumerate(results, 1):
+    with report.progress("compare tensors", data.size) as progress, one_blas_thread():
+        work, parts = _CheckSample(forms, module.inputs, module.outputs), zip(samples, compiled, strict=True)
+        for done, found in enumerate(executor.in_order(work, parts, programs), 1):
             for name, error in found.items():
                 errors[name] = errors.get(name, TensorError()) + error
             progress(done)
-    return ErrorTable.of(networks.model.digest, data.size, forms, errors)
+    return ErrorTable.of(model.digest, data.size, forms, errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,19 +184,32 @@ class _Sample:
         return self.data.batch(self.place, self.place + 1) if self.given is None else self.given
 
 
+def _integers(sample: _Sample | _Samples, module: Module) -> list[Array]:
+    """The outputs of the compiled model, which runs on all cores and is called by one thread at a time."""
+    feeds = sample.feeds
+    return _listed(module.run_integer({entry.name: entry.quantize(feeds[entry.name]) for entry in module.inputs}))
+
+
 @dataclass(frozen=True, eq=False)
 class _CheckSample:
-    """Gives the errors of the tensors of one sample; forms: those that are measured."""
+    """Gives the errors of the tensors of one sample, and checks what the compiled model gave for it.
+
+    forms: the tensors that are measured. inputs, outputs: the model's.
+    """
 
     forms: Sequence[Counterpart]
+    inputs: Sequence[TensorQuantization]
+    outputs: Sequence[TensorQuantization]
 
-    def __call__(self, sample: _Sample, integer: Program, prepared: Program, module: Module) -> dict[str, TensorError]:
+    def __call__(
+        self, part: tuple[_Sample, list[Array]], integer: Program, prepared: Program
+    ) -> dict[str, TensorError]:
+        sample, compiled = part
         forms = {form.name: form for form in self.forms}
         origins = {form.origin for form in self.forms}
-        outputs = {entry.name for entry in module.outputs}
+        outputs = {entry.name for entry in self.outputs}
         feeds = sample.feeds
-        integers = {entry.name: entry.quantize(feeds[entry.name]) for entry in module.inputs}
-        found = _listed(module.run_integer(integers))
+        integers = {entry.name: entry.quantize(feeds[entry.name]) for entry in self.inputs}
         real = {symbol.name: value for symbol, value in sample_walk(prepared.graph)(feeds) if symbol.name in origins}
         meant: dict[str, Array] = {}
         errors: dict[str, TensorError] = {}
@@ -205,7 +220,7 @@ class _CheckSample:
             if form is not None and real[form.origin].shape == value.shape:
                 error = tensor_error(real[form.origin], value, form.scale, form.zero_point)
                 errors[form.name] = errors.get(form.name, TensorError()) + error
-        _check_bits(module.outputs, found, meant, sample.place)
+        _check_bits(self.outputs, compiled, meant, sample.place)
         return errors
 
 

@@ -15,8 +15,7 @@ import numpy as np
 import tvm
 
 from mrt.backend.kernels.x86.amx.instructions import needs_tiles, tile_request
-from mrt.backend.link.kernel_compiler import SETTINGS
-from mrt.backend.link.kernel_pipeline import KERNELS
+from mrt.backend.link.kernel_compiler import GROUP, in_memory
 from mrt.backend.lowering.plan_calls import Call, PlannedCalls, plan_calls
 from mrt.backend.lowering.region import Copy
 from mrt.backend.machine import Machine
@@ -28,6 +27,7 @@ from mrt.errors import CompilationError
 from mrt.quantization.cost import elements, multiplications
 from mrt.symbol import Array, Symbol
 from mrt.symbol.graph import Graph
+from mrt.workers import in_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,14 +152,15 @@ def _times(
 
 
 def compiled_functions(functions: Mapping[str, Any], machine: Machine) -> Mapping[str, Any]:
-    """The compiled PrimFuncs by name; the process has the registers that they use."""
+    """The PrimFuncs by name, compiled on all cores; the process has the registers that they use."""
     every = dict(functions)
     asks = any(needs_tiles(function) for function in functions.values())
     if asks:
         every["request"] = tile_request()
-    module = tvm.IRModule({name: function.with_attr("global_symbol", name) for name, function in every.items()})
-    with tvm.transform.PassContext(config=SETTINGS):
-        compiled = tvm.compile(module, machine.target, tir_pipeline=KERNELS)
+    names = list(every)
+    groups = [{name: every[name] for name in names[first : first + GROUP]} for first in range(0, len(names), GROUP)]
+    modules = in_order(lambda group: in_memory(group, machine.target), groups)
+    compiled = {name: module[name] for group, module in zip(groups, modules, strict=True) for name in group}
     if asks:
         answer = tvm.runtime.tensor(np.zeros(1, np.int32))
         compiled["request"](answer)

@@ -12,6 +12,8 @@ from mrt.symbol.interval import Array
 
 _BLOCK = 2**22
 """Elements of the largest array of window columns that a convolution holds at a time."""
+_CACHED = 2**15
+"""Elements of sums that stay in a core's cache, beside as many products and what these are of."""
 
 
 def summable(x: Array, terms: int) -> Array:
@@ -64,11 +66,17 @@ def _convolve_depthwise(
     images = x[:, :, None]
     taps = weight.reshape(groups, -1, *kernel, *(1,) * len(kernel))
     result = np.zeros((x.shape[0], groups, taps.shape[1], *spatial), x.dtype)
-    for tap in np.ndindex(*kernel):
-        at = [slice(t * d, t * d + s * (n - 1) + 1, s) for t, d, s, n in zip(tap, dilate, stride, spatial, strict=True)]
-        read = (slice(None), slice(None), slice(None), *at)
-        factor: tuple[slice | int, ...] = (slice(None), slice(None), *tap)
-        result += images[read] * taps[factor]
+    step = max(_CACHED * groups // max(result.size, 1), 1)
+    for first in range(0, groups, step):
+        some = (slice(None), slice(first, first + step), slice(None))
+        sums = result[some]
+        products = np.empty_like(sums)
+        for tap in np.ndindex(*kernel):
+            at = [
+                slice(t * d, t * d + s * (n - 1) + 1, s)
+                for t, d, s, n in zip(tap, dilate, stride, spatial, strict=True)
+            ]
+            sums += np.multiply(images[(*some, *at)], taps[(*some[1:], *tap)], out=products)
     return result.reshape(x.shape[0], -1, *spatial)
 
 
