@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -47,6 +46,11 @@ class Networks:
     model: QuantizedModel
     module: Module
 
+    @property
+    def floats(self) -> tuple[Graph, ...]:
+        """The float networks of the scores and of the integer outputs: one for both where no float tail is between."""
+        return (self.original,) if self.model.postprocess is None else (self.original, self.prepared)
+
 
 @dataclass(frozen=True)
 class Evaluated:
@@ -85,13 +89,12 @@ def evaluate(
 
 def _compared(networks: Networks, data: Dataset, batch_size: int, report: Reporter, executor: Executor) -> Comparison:
     """The scores of all samples, added up in their order. TVM uses all cores for a batch."""
-    model, runner = networks.model, TvmRunner()
-    programs = [batched(graph, runner, batch_size) for graph in (networks.original, networks.prepared)]
+    runner = TvmRunner()
+    programs = [batched(graph, runner, batch_size) for graph in networks.floats]
     parts = [_Samples.of(data, k, min(k + batch_size, data.size)) for k in range(0, data.size, batch_size)]
-    work = partial(_compare_samples, model.postprocess is not None)
     total = Comparison()
     with report.progress("evaluate", data.size) as progress:
-        for found in executor.in_order(work, parts, (*programs, networks.module), most=1):
+        for found in executor.in_order(_compare_samples, parts, (networks.module, *programs), most=1):
             total += found
             progress(total.samples)
     return total
@@ -115,28 +118,27 @@ class _Samples:
         return self.data.batch(self.start, self.stop)
 
 
-def _compare_samples(
-    has_tail: bool, samples: _Samples, original: Program, prepared: Program, module: Module
-) -> Comparison:
-    """has_tail: whether a float tail stands behind the integer outputs."""
+def _compare_samples(samples: _Samples, module: Module, *floats: Program) -> Comparison:
+    """floats: see `Networks.floats`; the second one is there where a float tail stands behind the integer outputs."""
     feeds, integers = samples.feeds, _integers(samples, module)
     logits = [entry.dequantize(value) for entry, value in zip(module.outputs, integers, strict=True)]
-    measured = Measured(_listed(module(feeds)) if has_tail else logits, logits)
-    reference = Measured(in_batches(original, feeds), in_batches(prepared, feeds))
-    return compare_batch(reference, measured, samples.labels)
+    measured = Measured(logits if len(floats) == 1 else _listed(module(feeds)), logits)
+    exact = [in_batches(program, feeds) for program in floats]
+    return compare_batch(Measured(exact[0], exact[-1]), measured, samples.labels)
 
 
 def _along_streams(networks: Networks, length: int | None) -> tuple[Measure, Measure]:
     """What the float networks and the compiled one give along a stream, their states left out."""
     model, module = networks.model, networks.module
-    floats = [stream_of(graph, TvmRunner(), length) for graph in (networks.original, networks.prepared)]
+    floats = [stream_of(graph, TvmRunner(), length) for graph in networks.floats]
     integer, real = module.stream(integer=True, length=length), module.stream(length=length)
     states = {state.place for state in states_of(model.graph)}
     entries = {entry.name: entry for entry in model.inputs}
     outputs = [entry for place, entry in enumerate(model.outputs) if place not in states]
 
     def reference(feeds: Mapping[str, Array]) -> Measured:
-        return Measured(*(stream.along(feeds) for stream in floats))
+        exact = [stream.along(feeds) for stream in floats]
+        return Measured(exact[0], exact[-1])
 
     def measured(feeds: Mapping[str, Array]) -> Measured:
         found = integer.along({name: entries[name].quantize(x) for name, x in feeds.items()})
