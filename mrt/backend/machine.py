@@ -95,6 +95,11 @@ class Machine:
         return self.has(TILES, *DOT_FEATURES)
 
     @property
+    def lanes(self) -> int:
+        """How many accumulators, of 32 bits, a vector holds."""
+        return self.vector_bits // 32
+
+    @property
     def vector_features(self) -> tuple[str, ...]:
         """What its vectors need."""
         return tuple(name for name, bits, _ in VECTORS if bits == self.vector_bits and self.has(name))

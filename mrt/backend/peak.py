@@ -61,15 +61,15 @@ def peak_of(machine: Machine, is_float: bool = False) -> Peak | None:
         return None
     if machine.has_tiles:
         return Peak("tdpbusd", TILES * TILE_PRODUCTS * TILE_STEPS, _timed(_tile_loop(), machine))
-    products = ACCUMULATORS * _lanes(machine) * dot.depth * VECTOR_STEPS
-    return Peak(dot.llvm, products, _timed(_vector_loop("int32", _lanes(machine), partial(_added, dot)), machine))
+    products = ACCUMULATORS * machine.lanes * dot.depth * VECTOR_STEPS
+    return Peak(dot.llvm, products, _timed(_vector_loop("int32", machine.lanes, partial(_added, dot)), machine))
 
 
 def _peak_of_floats(machine: Machine) -> Peak | None:
     """Of one instruction that multiplies and adds, which all CPUs with AVX2 or NEON have."""
     if not machine.has("avx2") and not machine.has("neon"):
         return None
-    lanes = _lanes(machine)
+    lanes = machine.lanes
 
     def added(held: Any) -> Any:
         # The sum is a factor of the product: one of constants would be formed while compiling.
@@ -77,11 +77,6 @@ def _peak_of_floats(machine: Machine) -> Peak | None:
         return llvm_call(f"float32x{lanes}", f"llvm.fma.v{lanes}f32", held, factor, factor)
 
     return Peak("fma", ACCUMULATORS * lanes * VECTOR_STEPS, _timed(_vector_loop("float32", lanes, added), machine))
-
-
-def _lanes(machine: Machine) -> int:
-    """Elements of 32 bits in a vector."""
-    return machine.vector_bits // 32
 
 
 def _added(dot: DotInstruction, held: Any) -> Any:

@@ -109,7 +109,7 @@ def fitting_dot(data: str, dtype: str, reach: int, accumulator: str, machine: Ma
     """The same for weights of `dtype` that are known by bounds: the absolute values of those of one output channel add
     up to `reach` at most, and none is larger than `most`; None for as large as the dtype has them.
     """
-    lanes = machine.vector_bits // 32
+    lanes = machine.lanes
     for each in dots_of(machine) if accumulator == "int32" else ():
         if each.widens and (most is None or most > each.most_weight):
             continue

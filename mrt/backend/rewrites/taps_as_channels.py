@@ -41,7 +41,7 @@ class TapsAsChannels(Rewrite):
             return None
         axis = min(range(len(operator.kernel)), key=lambda place: (_taps(operator, place, count), -place))
         saved = prod(operator.kernel) - _taps(operator, axis, count)
-        blocks = ceil(operator.num_filter * 32 / machine.vector_bits)
+        blocks = ceil(operator.num_filter / machine.lanes)
         if saved * blocks * prod(symbol.shape[2:]) <= prod(data.shape[2:]):
             return None
         moved = _neighbours(operator, inputs[0], symbol, axis, count, builder)

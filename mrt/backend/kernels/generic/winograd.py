@@ -132,7 +132,7 @@ def winograd_form(
     found = next((each for each in dots_of(machine) if isinstance(each, Int16Dot)), None)
     if found is None or machine.has_tiles or weight.shape[1] <= FEW:
         return None
-    dot = Dot(found.data, 0, found.weight, found.depth, machine.vector_bits // 32, ACCUMULATOR, found)
+    dot = Dot(found.data, 0, found.weight, found.depth, machine.lanes, ACCUMULATOR, found)
     outputs, inputs = _in_vectors(weight)
     direct = choose_dot(data, weight, "int32", machine, by_pairs=True)
     dots = shape[2] * shape[3] * TAPS**2 * (outputs // dot.lanes) * -(-inputs // direct.depth)
