@@ -61,8 +61,7 @@ class Steps:
 
     def nearest(self, values: Array) -> Array:
         """The integers next to real values; float64."""
-        result: Array = np.clip(np.rint(values / self.step) + self.zero, self.lo, self.hi)
-        return result
+        return self.limited(np.rint(values / self.step) + self.zero)
 
     def along(self, columns: Array) -> Steps:
         """With the columns in this order, (groups, K)."""
@@ -80,7 +79,7 @@ class Steps:
         return np.broadcast_to(self.step, shape), np.broadcast_to(self.zero, shape)
 
     def limited(self, values: Array) -> Array:
-        """Whole numbers, each as near as lo and hi allow. NumPy's `clip` takes twice as long for a few hundred."""
+        """Whole numbers, each as near as lo and hi allow. NumPy's `clip` takes half as long again for a few hundred."""
         result: Array = np.minimum(np.maximum(values, self.lo), self.hi)
         return result
 
