@@ -94,7 +94,7 @@ def _products(form: DotForm) -> str:
         said += f", weights packed in {form.packed.packing.bits} bits"
         said += ", both bytes of the data by themselves" if form.packed.splits else ""
     if isinstance(form, WinogradForm):
-        points, results = form.algorithm.points * form.tiling.parts, form.tiling.tile**2
+        points, results = form.algorithm.points * form.tiling.parts, form.algorithm.tile**2
         said += f", {points} for {results} results of 3 x 3 taps (Winograd)"
     if isinstance(form, SlicedForm):
         said += f", the sums of {form.width} channels each times a factor"

@@ -57,12 +57,12 @@ class Hint:
     `WinogradTiling`."""
     WINOGRAD_DATA = "mrt.winograd_data"
     """Marks what makes the transformed data of Winograd's algorithm, [n, tile line, tile column, point, channel]: the
-    results along an axis of a tile."""
+    points along an axis of a tile."""
     WINOGRAD_PRODUCTS = "mrt.winograd_products"
     """Marks what keeps the sums of its products, [n, tile line, tile column, block, point, lane]."""
     WINOGRAD_RESULTS = "mrt.winograd_results"
     """Marks what makes multiples of the results of these, [n, tile line, tile column, line, column, block, lane]: the
-    results along an axis of a tile."""
+    points along an axis of a tile."""
     WINOGRAD_SUMS = "mrt.winograd_sums"
     """Marks what makes sums of these."""
     TILES = "mrt.tiles"

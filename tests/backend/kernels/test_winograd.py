@@ -16,7 +16,15 @@ from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
 from mrt.backend.kernels.generic import winograd
 from mrt.backend.kernels.generic.winograd import winograd_form
-from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, F2, F4, Algorithm, TapSums
+from mrt.backend.kernels.generic.winograd_algorithms import (
+    ALGORITHMS,
+    F2,
+    F2_OF_STRIDE_2,
+    F4,
+    F4_OF_STRIDE_2,
+    Algorithm,
+    TapSums,
+)
 from mrt.backend.kernels.generic.winograd_transforms import LINES
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
@@ -28,17 +36,27 @@ FEW_BITS = {"13 bits": (0, 2**13 - 1), "14 bits with a sign": (-(2**13) + 1, 2**
 """Of int16, which the smaller tiles serve."""
 WORDS = {"16 bits": (-(2**15), 2**15 - 1), "15 bits": (0, 2**15 - 1)}
 """Of int16, whose bytes are summed by themselves."""
-CASES = [(F4, ends) for ends in BYTE.values()] + [(F2, ends) for ends in (*BYTE.values(), *FEW_BITS.values())]
+LARGE, SMALL = (F4, F4_OF_STRIDE_2), (F2, F2_OF_STRIDE_2)
+"""Tiles of 4 x 4 results and of 2 x 2, with a stride of 1 and of 2."""
+CASES = [(each, ends) for each in LARGE for ends in BYTE.values()]
+CASES += [(each, ends) for each in SMALL for ends in (*BYTE.values(), *FEW_BITS.values())]
 """Algorithms and the ends of data for which they are exact."""
+FACTORS = {F4: 576, F2: 4, F4_OF_STRIDE_2: 36, F2_OF_STRIDE_2: 1}
+"""Of the results, in what the matrices give."""
 SIZES = [
-    ((1, 32, 8, 8), 32, (1, 1)),
-    ((2, 16, 7, 9), 48, (1, 1)),
-    ((3, 33, 5, 12), 17, (0, 0)),
-    ((1, 5, 3, 3), 80, (1, 1)),
-    ((1, 3, 8, 8), 16, (1, 1)),
-    ((1, 64, 14, 6), 16, (2, 0)),
+    ((1, 32, 8, 8), 32, (1, 1), 1),
+    ((2, 16, 7, 9), 48, (1, 1), 1),
+    ((3, 33, 5, 12), 17, (0, 0), 1),
+    ((1, 5, 3, 3), 80, (1, 1), 1),
+    ((1, 3, 8, 8), 16, (1, 1), 1),
+    ((1, 64, 14, 6), 16, (2, 0), 1),
+    ((1, 32, 16, 16), 32, (1, 1), 2),
+    ((2, 16, 11, 18), 48, (1, 1), 2),
+    ((2, 33, 9, 24), 17, (0, 0), 2),
+    ((1, 48, 21, 6), 16, (2, 0), 2),
 ]
-"""Shapes of data, output channels and pads: whole tiles and none, several samples, channels that fill no vector."""
+"""Shapes of data, output channels, pads and strides: whole tiles and none, several samples, channels that fill no
+vector, lines of data that are read to their end, and such that are not."""
 MACHINES = {cpu: Machine.of({**target, "threads": 1}) for cpu, target in TARGETS.items()}
 
 
@@ -46,19 +64,19 @@ MACHINES = {cpu: Machine.of({**target, "threads": 1}) for cpu, target in TARGETS
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of 4 x 4 results are used wherever they are exact."""
     monkeypatch.setattr(winograd, "WORTH", float("inf"))
-    monkeypatch.setattr(winograd, "ALGORITHMS", {F4.tile: F4})
+    monkeypatch.setattr(winograd, "ALGORITHMS", {each.side: each for each in LARGE})
 
 
 @pytest.fixture
 def by_small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of 2 x 2 results are."""
     monkeypatch.setattr(winograd, "WORTH", float("inf"))
-    monkeypatch.setattr(winograd, "ALGORITHMS", {F2.tile: F2})
+    monkeypatch.setattr(winograd, "ALGORITHMS", {each.side: each for each in SMALL})
 
 
-def correlated(window: Array, taps: Array) -> list[list[int]]:
+def correlated(window: Array, taps: Array, stride: int) -> list[list[int]]:
     """The results of a window, in Python's integers."""
-    at = range(len(window) - 2)
+    at = range(0, len(window) - 2, stride)
     return [
         [sum(int(window[y + i, x + j]) * int(taps[i, j]) for i in range(3) for j in range(3)) for x in at] for y in at
     ]
@@ -74,8 +92,8 @@ def test_the_matrices_give_a_multiple_of_the_results(data: st.DataObject) -> Non
     matrices = algorithm.of_data, algorithm.of_taps, algorithm.of_results
     d, g, a = (np.array(matrix, object) for matrix in matrices)
     made = a @ ((g @ taps @ g.T) * (d @ window @ d.T)) @ a.T
-    factor = {4: 576, 2: 4}[algorithm.tile]
-    assert made.tolist() == (factor * np.array(correlated(window, taps), object)).tolist()
+    factor = FACTORS[algorithm]
+    assert made.tolist() == (factor * np.array(correlated(window, taps, algorithm.stride), object)).tolist()
     assert factor * algorithm.inverse % 2**32 == 2**algorithm.shift
 
 
@@ -84,7 +102,7 @@ def test_transformed_data_and_taps_fit_int16_whatever_they_are(algorithm: Algori
     """By all signs of the matrices' elements: what is added up before the last step, too."""
     for matrix, (lo, hi) in [(algorithm.of_data, ends), (algorithm.of_taps, BYTE["int8"])]:
         lines = np.array(matrix)
-        both = np.einsum("pi,qj->pqij", lines, lines).reshape(len(lines) ** 2, -1)
+        both = np.einsum("pi,qj->pqij", lines, lines).reshape(algorithm.points, -1)
         most = np.where(both > 0, both * hi, both * lo).sum(axis=1).max()
         least = np.where(both > 0, both * lo, both * hi).sum(axis=1).min()
         assert -(2**15) <= least <= most < 2**15
@@ -106,6 +124,13 @@ def test_transformed_data_and_taps_fit_int16_whatever_they_are(algorithm: Algori
         (F2, (-8192, 8192), False),
         (F2, (1, 8191), True),
         (F2, (8000, 8192), False),
+        (F4_OF_STRIDE_2, (0, 255), True),
+        (F4_OF_STRIDE_2, (0, 1820), True),
+        (F4_OF_STRIDE_2, (0, 1821), False),
+        (F2_OF_STRIDE_2, (0, 16383), True),
+        (F2_OF_STRIDE_2, (0, 16384), False),
+        (F2_OF_STRIDE_2, (-8191, 8191), True),
+        (F2_OF_STRIDE_2, (-8192, 8192), False),
     ],
 )
 def test_which_data_are_served(algorithm: Algorithm, ends: tuple[int, int], fits: bool) -> None:
@@ -124,8 +149,8 @@ def test_sums_next_to_a_border_count() -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values())
 def test_what_is_written_out_is_the_matrix(algorithm: Algorithm) -> None:
-    for matrix, lines in zip((algorithm.of_data, algorithm.of_results), LINES[algorithm.tile], strict=True):
-        for column in np.random.default_rng(0).integers(-1000, 1000, (20, algorithm.window)):
+    for matrix, lines in zip((algorithm.of_data, algorithm.of_results), LINES[algorithm.side], strict=True):
+        for column in np.random.default_rng(0).integers(-1000, 1000, (20, len(matrix[0]))):
             made = lines([constant(int(n), "int32") for n in column], lambda value: value)
             assert [int(value) for value in made] == (np.array(matrix) @ column).tolist()
 
@@ -133,7 +158,7 @@ def test_what_is_written_out_is_the_matrix(algorithm: Algorithm) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS.values())
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_result_is_found_again_modulo_two_to_the_32(algorithm: Algorithm, sign: int) -> None:
-    factor = {4: 576, 2: 4}[algorithm.tile]
+    factor = FACTORS[algorithm]
     for y in (0, 1, algorithm.reach, 12345678):
         held = np.array([factor * sign * y % 2**32], np.uint32) * np.array([algorithm.inverse], np.uint32)
         assert (held.view(np.int32) >> algorithm.shift).tolist() == [sign * y]
@@ -155,12 +180,19 @@ def test_where_it_is_used() -> None:
     """Where few instructions form the products of words, and the weights do not come from far memory for few tiles."""
 
     def used(
-        cpu: str, inputs: int, size: int, outputs: int, data: str = "uint8", most: int = 255, samples: int = 1
+        cpu: str,
+        inputs: int,
+        size: int,
+        outputs: int,
+        data: str = "uint8",
+        most: int = 255,
+        samples: int = 1,
+        stride: int = 1,
     ) -> tuple[int, int] | None:
         """Results along an axis of a tile, and parts of the data."""
         weight = np.random.default_rng(0).integers(-100, 100, (outputs, inputs, 3, 3)).astype(np.int8)
-        found = winograd_form(weight, data, (samples, outputs, size, size), MACHINES[cpu], (0, most))
-        return None if found is None else (found.tiling.tile, found.tiling.parts)
+        found = winograd_form(weight, data, (samples, outputs, size, size), MACHINES[cpu], (0, most), stride)
+        return None if found is None else (found.algorithm.tile, found.tiling.parts)
 
     for cpu in ("x86-64-v3", "x86-64-v4", "alderlake", "cascadelake"):
         assert {used(cpu, 64, 56, 64), used(cpu, 128, 28, 128), used(cpu, 256, 14, 256)} == {(4, 1)}, cpu
@@ -173,6 +205,13 @@ def test_where_it_is_used() -> None:
     # Of a line of 31 tiles registers hold one at a time.
     assert used("cascadelake", 64, 120, 64) and not used("cascadelake", 64, 124, 64)
     assert not used("x86-64-v3", 16, 2, 16)
+    # With a stride of 2 too few products are saved to pay where bytes are multiplied at once.
+    sizes = (64, 28, 128), (128, 28, 128), (128, 14, 256)
+    assert [used("x86-64-v3", *size, stride=2) for size in sizes] == [(4, 1), (4, 1), (2, 1)]
+    assert not any(used("cascadelake", *size, stride=2) for size in sizes)
+    for cpu in ("x86-64-v3", "cascadelake"):
+        assert {used(cpu, *size, "int16", 4095, stride=2) for size in sizes} == {(2, 1)}, cpu
+    assert not used("x86-64-v3", 64, 28, 128, stride=3)
 
 
 @pytest.mark.usefixtures("always")
@@ -200,9 +239,10 @@ def test_that_it_is_used_is_told() -> None:
 def test_convolutions_of_any_size(runner: Runner, dtype: str) -> None:
     """Also of lines that are no whole tiles, of several samples, without a pad, with channels that fill no vector."""
     layers = Layers()
-    for shape, filters, pad in SIZES:
+    for shape, filters, pad, stride in SIZES:
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
-        made = layers.requantized(layers.convolution(data, filters, (3, 3), pad=pad), dtype)
+        sums = layers.convolution(data, filters, (3, 3), pad=pad, stride=(stride, stride))
+        made = layers.requantized(sums, dtype)
         layers.finish(layers.requantized(layers.convolution(made, 8, (1, 1))))
     layers.check(runner=runner)
 
@@ -213,27 +253,31 @@ def of_ends(
     dtype: str,
     channels: int,
     weights: Sequence[list[int]],
+    stride: int = 1,
 ) -> Layers:
     """Convolutions of so many channels, whose data are nothing but two ends, and weights of a few values."""
     layers, (lo, hi) = Layers(), ends
     for values in weights:
-        data = layers.random.choice([lo, hi], (1, channels, 7, 10))
-        data[..., :4] = hi
-        data[..., -4:] = lo
+        data = layers.random.choice([lo, hi], (1, channels, 6 * stride + 1, 9 * stride + 1))
+        data[..., : 4 * stride] = hi
+        data[..., -4 * stride :] = lo
         weight = layers.random.choice(values, (16, channels, 3, 3)).astype(np.int8)
         weight[0], weight[1] = values[0], values[-1]
         assert serves(TapSums.of(weight), lo, hi)
         given = layers.hidden("clip", layers.input(data.astype(dtype)), a_min=float(lo), a_max=float(hi))
-        layers.add("Convolution", given, layers.parameter(weight), kernel=(3, 3), num_filter=16, no_bias=True)
+        window = {"kernel": (3, 3), "stride": (stride, stride)}
+        layers.add("Convolution", given, layers.parameter(weight), num_filter=16, no_bias=True, **window)
     return layers
 
 
 @pytest.mark.usefixtures("always")
+@pytest.mark.parametrize(("algorithm", "channels"), [(F4, 112), (F4_OF_STRIDE_2, 1824)], ids=["1", "2"])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_the_ends_of_ranges(runner: Runner, dtype: str) -> None:
+def test_the_ends_of_ranges(runner: Runner, dtype: str, algorithm: Algorithm, channels: int) -> None:
     """Sums between wrap around many times; results are close to the largest that are found again."""
     weights = [127], [-128], [-128, 127], [-128, -127, 0, 127]
-    of_ends(F4.serves, BYTE[dtype], dtype, 112, weights).check(runner=runner)
+    layers = of_ends(algorithm.serves, BYTE[dtype], dtype, channels, weights, algorithm.stride)
+    layers.check(runner=runner)
 
 
 @pytest.mark.usefixtures("by_small_tiles")
@@ -247,20 +291,25 @@ def between(ends: tuple[int, int]) -> Layers:
     """Convolutions of all sizes of data between two ends, with bytes and words behind them."""
     layers, (lo, hi) = Layers(), ends
     dtype = next((dtype for dtype, both in BYTE.items() if both == ends), "int16")
-    for shape, filters, pad in SIZES:
+    for shape, filters, pad, stride in SIZES:
         data = layers.hidden("clip", layers.input(layers.integers(shape, dtype, lo, hi)), a_min=lo, a_max=hi)
-        made = layers.convolution(data, filters, (3, 3), pad=pad)
+        made = layers.convolution(data, filters, (3, 3), pad=pad, stride=(stride, stride))
         layers.finish(made)
         layers.finish(layers.requantized(layers.convolution(layers.requantized(made, "uint8"), 8, (1, 1))))
     return layers
 
 
 @pytest.mark.usefixtures("by_small_tiles")
+@pytest.mark.parametrize(("algorithm", "channels"), [(F2, 56), (F2_OF_STRIDE_2, 224)], ids=["1", "2"])
 @pytest.mark.parametrize("ends", FEW_BITS.values(), ids=str)
-def test_the_ends_of_ranges_of_small_tiles(runner: Runner, ends: tuple[int, int]) -> None:
-    """56 channels of the largest products are the most that 4 y leaves room for."""
-    layers = of_ends(F2.serves, ends, "int16", 56, ([127], [-127], [-127, 127], [-127, -126, 0, 127]))
-    assert all("16 for 4 results of 3 x 3 taps (Winograd)" in each for each in told_of(layers, "x86-64-v3"))
+def test_the_ends_of_ranges_of_small_tiles(
+    runner: Runner, ends: tuple[int, int], algorithm: Algorithm, channels: int
+) -> None:
+    """56 channels of the largest products are the most that 4 y leaves room for, 224 those of which int32 holds y."""
+    weights = [127], [-127], [-127, 127], [-127, -126, 0, 127]
+    layers = of_ends(algorithm.serves, ends, "int16", channels, weights, algorithm.stride)
+    said = f"{algorithm.points} for 4 results of 3 x 3 taps (Winograd)"
+    assert all(said in each for each in told_of(layers, "x86-64-v3"))
     layers.check(runner=runner)
 
 
@@ -314,9 +363,9 @@ def test_what_follows_is_computed_with_it(threads: int) -> None:
     """Bias, residual sum, several requantizations, and bytes that another reader stores without a sign; the threads
     share stripes, or output channels."""
     layers = Layers()
-    for shape, filters in [((2, 64, 14, 14), 64), ((1, 128, 12, 12), 256), ((2, 160, 6, 6), 192)]:
+    for shape, filters, stride in [((2, 64, 14, 14), 64, 1), ((1, 128, 12, 12), 256, 1), ((2, 160, 12, 12), 192, 2)]:
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)))
-        first = layers.convolution(data, filters, (3, 3), pad=(1, 1))
+        first = layers.convolution(data, filters, (3, 3), pad=(1, 1), stride=(stride, stride))
         bias = layers.parameter_of((1, filters, 1, 1), "int32", -30000, 30000)
         biased = layers.hidden("broadcast_add", first, bias)
         second = layers.convolution(layers.requantized(biased, "int8"), filters, (3, 3), pad=(1, 1))
@@ -331,19 +380,20 @@ def test_what_follows_is_computed_with_it(threads: int) -> None:
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "cascadelake"])
-@pytest.mark.parametrize(("channels", "size", "filters"), [(16, 14, 64), (48, 7, 32)])
-def test_quantized_networks(cpu: str, channels: int, size: int, filters: int) -> None:
+@pytest.mark.parametrize(("channels", "size", "filters", "stride"), [(16, 28, 64, 2), (48, 7, 32, 1)])
+def test_quantized_networks(cpu: str, channels: int, size: int, filters: int, stride: int) -> None:
     """Bytes of whole tiles are stored together; of those at the ends of lines, only what is within the result."""
     if cpu not in runnable():
         pytest.skip(f"this machine does not run code for {cpu}")
     random, builder = np.random.default_rng(0), GraphBuilder()
     x = builder.input("x", TensorType((1, channels, size, size), "float32"))
-    for number, (outputs, inputs, kernel) in enumerate(
-        [(filters, channels, 3), (filters, filters, 3), (16, filters, 1)]
+    for number, (outputs, inputs, kernel, step) in enumerate(
+        [(filters, channels, 3, stride), (filters, filters, 3, 1), (16, filters, 1, 1)]
     ):
         weight = random.standard_normal((outputs, inputs, kernel, kernel)).astype(np.float32) / kernel / inputs**0.5
         pad = (kernel // 2,) * 2
-        record = find_operator("Convolution")(kernel=(kernel, kernel), pad=pad, num_filter=outputs, no_bias=True)
+        window = {"kernel": (kernel, kernel), "stride": (step, step), "pad": pad}
+        record = find_operator("Convolution")(num_filter=outputs, no_bias=True, **window)
         x = builder.apply(record, [x, builder.parameter(f"weight{number}", weight)], f"conv{number}")
         x = builder.apply(find_operator("relu")(), [x], f"relu{number}")
     data = {"x": random.standard_normal((4, channels, size, size)).astype(np.float32)}

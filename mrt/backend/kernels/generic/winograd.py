@@ -49,13 +49,13 @@ where lines have a number of tiles that is not prime."""
 class WinogradTiling:
     """How the tiles of a sample are walked.
 
-    tile: results along each axis of one (see `ALGORITHMS`). parts: 2 where both bytes of words are summed by
-    themselves. stripe: lines of tiles whose data are transformed at once. lines, columns: of the tiles whose products
-    are in registers together, for so many `blocks` of output channels.
+    side: points along each axis of one, which tell the algorithm (see `ALGORITHMS`). parts: 2 where both bytes of words
+    are summed by themselves. stripe: lines of tiles whose data are transformed at once. lines, columns: of the tiles
+    whose products are in registers together, for so many `blocks` of output channels.
     far: whether the second cache does not hold the weights, so that they are walked once for all samples.
     """
 
-    tile: int
+    side: int
     parts: int
     stripe: int
     lines: int
@@ -66,8 +66,12 @@ class WinogradTiling:
     @classmethod
     def of_hint(cls, numbers: Sequence[Any]) -> WinogradTiling:
         """That whose fields are these."""
-        tile, parts, stripe, lines, columns, blocks, far = map(int, numbers)
-        return cls(tile, parts, stripe, lines, columns, blocks, bool(far))
+        side, parts, stripe, lines, columns, blocks, far = map(int, numbers)
+        return cls(side, parts, stripe, lines, columns, blocks, bool(far))
+
+    @property
+    def algorithm(self) -> Algorithm:
+        return ALGORITHMS[self.side]
 
     def cost(self, dot: Dot) -> float:
         """Of a dot, with what is loaded for it."""
@@ -92,7 +96,7 @@ class WinogradForm(DotForm):
 
     @property
     def algorithm(self) -> Algorithm:
-        return ALGORITHMS[self.tiling.tile]
+        return self.tiling.algorithm
 
 
 def winograd_of(
@@ -111,17 +115,17 @@ def winograd_of(
     rewritten is decided for one, so that it is the same for all stretches of a batch.
     """
     stride, dilate, _ = operator.window(len(operator.kernel))
-    fits = operator.kernel == (TAPS, TAPS) and {*stride, *dilate, operator.num_group} == {1}
+    fits = operator.kernel == (TAPS, TAPS) and len({*stride}) == 1 and {*dilate, operator.num_group} == {1}
     if not fits or weight.dtype != np.int8 or data.dtype not in INT16_HOLDS or made.dtype != "int32":
         return None
     ends = DTYPE_RANGES[data.dtype]
     if bounds is not None and data.dtype == "int16":
         ends = int(bounds.min), int(bounds.max)
-    return winograd_form(weight, data.dtype, (samples, *made.shape[1:]), machine, ends)
+    return winograd_form(weight, data.dtype, (samples, *made.shape[1:]), machine, ends, stride[0])
 
 
 def winograd_form(
-    weight: Array, data: str, shape: Sequence[int], machine: Machine, ends: tuple[int, int]
+    weight: Array, data: str, shape: Sequence[int], machine: Machine, ends: tuple[int, int], stride: int = 1
 ) -> WinogradForm | None:
     """How a convolution by taps (O, I, 3, 3) of int8 gives a result of `shape` (N, O, H, W), of data of a dtype between
     two ends.
@@ -137,7 +141,7 @@ def winograd_form(
     direct = choose_dot(data, weight, "int32", machine, by_pairs=True)
     dots = shape[2] * shape[3] * TAPS**2 * (outputs // dot.lanes) * -(-inputs // direct.depth)
     best, least = None, WORTH * dots * _instructions(direct)
-    for algorithm, parts in _ways(weight, data, ends):
+    for algorithm, parts in _ways(weight, data, ends, stride):
         counts = -(-shape[2] // algorithm.tile), -(-shape[3] // algorithm.tile)
         size = _Size(algorithm, parts, counts, inputs, outputs // dot.lanes, dot)
         tiling = size.tiling(machine)
@@ -147,10 +151,12 @@ def winograd_form(
     return best
 
 
-def _ways(weight: Array, data: str, ends: tuple[int, int]) -> Iterator[tuple[Algorithm, int]]:
+def _ways(weight: Array, data: str, ends: tuple[int, int], stride: int) -> Iterator[tuple[Algorithm, int]]:
     """The algorithms that serve, each with the parts that data of a dtype are summed in."""
     taps = TapSums.of(weight)
     for algorithm in ALGORITHMS.values():
+        if algorithm.stride != stride:
+            continue
         if algorithm.serves(taps, *ends):
             yield algorithm, 1
         elif data == "int16" and algorithm.serves_bytes(taps, *ends):
@@ -201,7 +207,7 @@ class _Size:
         row_bytes = columns * self.parts * self.algorithm.points * self.inputs * np.dtype(self.dot.data).itemsize
         near = [n for n in divisors(rows) if n * row_bytes <= STRIPE_BYTES] or [1]
         found = [
-            WinogradTiling(self.algorithm.tile, self.parts, stripe, lines, across, blocks, far)
+            WinogradTiling(self.algorithm.side, self.parts, stripe, lines, across, blocks, far)
             for stripe in ([rows] if far else near)
             for blocks in divisors(self.blocks)
             for across in divisors(columns)
@@ -283,8 +289,8 @@ def _transformed_data(
     The tiles that are multiplied together lie side by side, so that their data do not share a place in the first cache.
     """
     algorithm, tiling, (samples, *lengths) = form.algorithm, form.tiling, shape
-    window, held = algorithm.window, (tiling.lines, tiling.columns)
-    axes = [te.reduce_axis((0, window), name) for name in ("row", "column")]
+    side, held = algorithm.side, (tiling.lines, tiling.columns)
+    axes = [te.reduce_axis((0, algorithm.window), name) for name in ("row", "column")]
     wide = 2 * form.dot.lanes
     vector = wide if channels % wide == 0 else VECTOR
 
@@ -292,17 +298,17 @@ def _transformed_data(
         *groups, point, chunk, line, column, part, lane = at
         tile = [group * count + inside for group, count, inside in zip(groups, held, (line, column), strict=True)]
         # What lies beyond the data counts only in results beyond the last.
-        places = [
-            tirx.min(t * algorithm.tile + i, length + TAPS - 2)
+        taps = [
+            tirx.min(t * (algorithm.tile * algorithm.stride) + i, (length - 1) * algorithm.stride + TAPS - 1)
             for t, i, length in zip(tile, axes, lengths, strict=True)
         ]
-        factor = matrix(tirx.floordiv(point, window), axes[0]) * matrix(tirx.floormod(point, window), axes[1])
-        value = data(n, chunk * vector + lane, *place(places, (0, 0))).astype(matrix.dtype)
+        factor = matrix(tirx.floordiv(point, side), axes[0]) * matrix(tirx.floormod(point, side), axes[1])
+        value = data(n, chunk * vector + lane, *place((0, 0), taps)).astype(matrix.dtype)
         return te.sum(factor * (value if tiling.parts == 1 else _byte(value, part)), axes)
 
     groups = [-(-length // algorithm.tile) // count for length, count in zip(lengths, held, strict=True)]
     made = samples, *groups, algorithm.points, channels // vector, *held, tiling.parts, vector
-    return stage(made, element, "of_data", winograd_data=algorithm.tile)
+    return stage(made, element, "of_data", winograd_data=algorithm.side)
 
 
 def _byte(word: Expression, part: Expression) -> Expression:
@@ -335,13 +341,13 @@ def _products(data: Tensor, taps: Tensor, form: WinogradForm) -> Tensor:
 def _multiples(products: Tensor, matrix: Tensor, algorithm: Algorithm) -> Tensor:
     """A products Aᵀ, [n, tile line, tile column, part, line, column, block, lane]."""
     *tiles, blocks, _, lanes = (int(length) for length in products.shape)
-    axes = [te.reduce_axis((0, algorithm.window), name) for name in ("point_row", "point_column")]
+    axes = [te.reduce_axis((0, algorithm.side), name) for name in ("point_row", "point_column")]
 
     def element(*at: Expression) -> Expression:
         *tile, line, column, block, lane = at
         first, second = (matrix(i, j).astype(ACCUMULATOR) for i, j in zip((line, column), axes, strict=True))
-        value = products(*tile, block, axes[0] * algorithm.window + axes[1], lane)
+        value = products(*tile, block, axes[0] * algorithm.side + axes[1], lane)
         return te.sum(first * second * value, axes)
 
     shape = (*tiles, algorithm.tile, algorithm.tile, blocks, lanes)
-    return stage(shape, element, "multiples", winograd_results=algorithm.tile)
+    return stage(shape, element, "multiples", winograd_results=algorithm.side)

@@ -1,12 +1,15 @@
 """Winograd's algorithms for 3 x 3 taps, in integers.
 
-A tile of m x m results y, of a window d of m + 2 by m + 2 elements of the data and the taps g, is for each channel
+A tile of m x m results y, of a window d of the data and the taps g, is for each channel
 
     f^2 y = A ((G g Gᵀ) ∘ (D d Dᵀ)) Aᵀ
 
 with the integer matrices below: those of F(m, 3) (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
-2015), whose fractions are in the factor f. Channels are summed before the results are made, so that each of the
-(m + 2)^2 points is a product of matrices.
+2015), whose fractions are in the factor f. Channels are summed before the results are made, so that each point of the
+window's transform is a product of matrices.
+
+With a stride of 2 the first and the third tap along an axis meet every second element, by F(m, 2), and the second tap
+meets those between, which it multiplies as they are: the matrices are those of both, side by side.
 
 All sums are formed modulo 2^32. f^2 is a power of 2 times an odd number, and that has an inverse: times the inverse,
 f^2 y is 2^shift y. Where |y| < 2^(31 - shift) this is 2^shift y itself, no remainder, and a shift gives y. So nothing
@@ -55,7 +58,7 @@ class TapSums:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One of them: for results `tile` x `tile`, by the matrices D, G and A.
+    """One of them: for results `tile` x `tile` with a stride, by the matrices D, G and A.
 
     shift, inverse: what makes y of f^2 y: times the inverse, shifted to the right. data_operations,
     result_operations: on vectors, to transform a tile of the data of some channels, and to make the results of a tile
@@ -63,6 +66,7 @@ class Algorithm:
     """
 
     tile: int
+    stride: int
     of_data: Matrix
     of_taps: Matrix
     of_results: Matrix
@@ -74,12 +78,17 @@ class Algorithm:
     @property
     def window(self) -> int:
         """Elements of the data along each axis that a tile reads."""
-        return self.tile + TAPS - 1
+        return (self.tile - 1) * self.stride + TAPS
+
+    @property
+    def side(self) -> int:
+        """Points along each axis, which are products of a tile and a channel. No two algorithms have as many."""
+        return len(self.of_data)
 
     @property
     def points(self) -> int:
-        """Products of a tile and a channel."""
-        return self.window**2
+        """Of a tile and a channel."""
+        return self.side**2
 
     @property
     def reach(self) -> int:
@@ -121,6 +130,7 @@ def _ends(matrix: Matrix, lo: int, hi: int) -> tuple[int, int]:
 
 F4 = Algorithm(
     tile=4,
+    stride=1,
     of_data=(
         (4, 0, -5, 0, 1, 0),
         (0, -4, -4, 1, 1, 0),
@@ -139,6 +149,7 @@ F4 = Algorithm(
 """36 products for 16 results instead of 144, by the points 0, 1, −1, 2, −2 and ∞: 576 y. For data of 8 bits."""
 F2 = Algorithm(
     tile=2,
+    stride=1,
     of_data=((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
     of_taps=((2, 0, 0), (1, 1, 1), (1, -1, 1), (0, 0, 2)),
     of_results=((1, 1, 1, 0), (0, 1, -1, -1)),
@@ -149,5 +160,44 @@ F2 = Algorithm(
 )
 """16 products for 4 results instead of 36, by the points 0, 1, −1 and ∞: 4 y. For data of up to 13 bits, or 14 with a
 sign."""
-ALGORITHMS = {algorithm.tile: algorithm for algorithm in (F4, F2)}
-"""By the results along an axis of a tile."""
+F4_OF_STRIDE_2 = Algorithm(
+    tile=4,
+    stride=2,
+    of_data=(
+        (2, 0, -1, 0, -2, 0, 1, 0, 0),
+        (0, 0, -2, 0, -1, 0, 1, 0, 0),
+        (0, 0, 2, 0, -3, 0, 1, 0, 0),
+        (0, 0, -1, 0, 0, 0, 1, 0, 0),
+        (0, 0, 2, 0, -1, 0, -2, 0, 1),
+        (0, 1, 0, 0, 0, 0, 0, 0, 0),
+        (0, 0, 0, 1, 0, 0, 0, 0, 0),
+        (0, 0, 0, 0, 0, 1, 0, 0, 0),
+        (0, 0, 0, 0, 0, 0, 0, 1, 0),
+    ),
+    of_taps=((3, 0, 0), (-3, 0, -3), (-1, 0, 1), (1, 0, 2), (0, 0, 6), *[(0, 6, 0)] * 4),
+    of_results=(
+        (1, 1, 1, 1, 0, 1, 0, 0, 0),
+        (0, 1, -1, 2, 0, 0, 1, 0, 0),
+        (0, 1, 1, 4, 0, 0, 0, 1, 0),
+        (0, 1, -1, 8, 1, 0, 0, 0, 1),
+    ),
+    shift=2,
+    inverse=pow(9, -1, 2**32),
+    data_operations=440,
+    result_operations=340,
+)
+"""81 products for 16 results instead of 144, by the points 0, 1, −1, 2 and ∞: 36 y. For data of up to 10 bits."""
+F2_OF_STRIDE_2 = Algorithm(
+    tile=2,
+    stride=2,
+    of_data=((1, 0, -1, 0, 0), (0, 0, 1, 0, 0), (0, 0, -1, 0, 1), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)),
+    of_taps=((1, 0, 0), (1, 0, 1), (0, 0, 1), (0, 1, 0), (0, 1, 0)),
+    of_results=((1, 1, 0, 1, 0), (0, 1, 1, 0, 1)),
+    shift=0,
+    inverse=1,
+    data_operations=85,
+    result_operations=70,
+)
+"""25 products for 4 results instead of 36, by the points 0, 1 and ∞: y itself. For data of up to 14 bits."""
+ALGORITHMS = {algorithm.side: algorithm for algorithm in (F4, F2, F4_OF_STRIDE_2, F2_OF_STRIDE_2)}
+"""By the points along an axis."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from tvm import ir, sym, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, statement_block, without_marks
-from mrt.backend.kernels.generic.winograd_algorithms import F2, F4
+from mrt.backend.kernels.generic.winograd_algorithms import F2, F2_OF_STRIDE_2, F4, F4_OF_STRIDE_2
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
 from mrt.backend.tir.statements import bound, nested, sequence, vectorized
@@ -27,7 +27,7 @@ Lines = Callable[[Sequence[Expression], Hold], list[Expression]]
 @dataclass(frozen=True)
 class WinogradTransforms(KernelPass):
     """The blocks that apply D and A, whose loops over results, a vector of channels, and the elements of a window are
-    the last. The marks are the results along an axis of a tile."""
+    the last. The marks are the points along an axis of a tile."""
 
     marks: ClassVar[tuple[str, ...]] = (Hint.WINOGRAD_DATA, Hint.WINOGRAD_RESULTS)
     ensures: ClassVar[tuple[Property, ...]] = (without_marks(*marks),)
@@ -81,11 +81,43 @@ def result_lines_of_2(m: Sequence[Expression], hold: Hold) -> list[Expression]:
     return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
 
 
+def data_lines_of_4_by_2(d: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """D of `F4_OF_STRIDE_2` times a column."""
+    even, odd = d[::2], d[1::2]
+    outer, inner, first = hold(even[3] - even[1]), hold(even[1] - even[2]), hold(even[0] - even[2])
+    last = even[4] - even[2] - outer - outer
+    return [first + first + outer, outer - even[1] - even[2], outer + inner + inner + inner, outer, last, *odd]
+
+
+def result_lines_of_4_by_2(m: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """A of `F4_OF_STRIDE_2` times a column."""
+    two, four, eight = (constant(n, dtype_of(m[0])) for n in (2, 4, 8))
+    near, difference = hold(m[1] + m[2]), hold(m[1] - m[2])
+    return [
+        m[0] + near + m[3] + m[5],
+        difference + m[3] * two + m[6],
+        near + m[3] * four + m[7],
+        difference + m[3] * eight + m[4] + m[8],
+    ]
+
+
+def data_lines_of_2_by_2(d: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """D of `F2_OF_STRIDE_2` times a column."""
+    return [d[0] - d[2], d[2], d[4] - d[2], d[1], d[3]]
+
+
+def result_lines_of_2_by_2(m: Sequence[Expression], hold: Hold) -> list[Expression]:
+    """A of `F2_OF_STRIDE_2` times a column."""
+    return [m[0] + m[1] + m[3], m[1] + m[2] + m[4]]
+
+
 LINES: dict[int, tuple[Lines, Lines]] = {
-    F4.tile: (data_lines_of_4, result_lines_of_4),
-    F2.tile: (data_lines_of_2, result_lines_of_2),
+    F4.side: (data_lines_of_4, result_lines_of_4),
+    F2.side: (data_lines_of_2, result_lines_of_2),
+    F4_OF_STRIDE_2.side: (data_lines_of_4_by_2, result_lines_of_4_by_2),
+    F2_OF_STRIDE_2.side: (data_lines_of_2_by_2, result_lines_of_2_by_2),
 }
-"""D and A times a column, by the results along an axis of a tile."""
+"""D and A times a column, by the points along an axis of a tile."""
 
 
 class _Transform:
