@@ -72,7 +72,7 @@ def observe(graph: Graph, samples: Sequence[dict[str, Array]]) -> dict[str, Rang
         channels: tuple[tuple[float, float], ...] = ()
         if axes.get(name, 0) > 0:
             split = np.moveaxis(values, axes[name] + 1, 0).reshape(values.shape[axes[name] + 1], -1)
-            channels = tuple((float(row.min()), float(row.max())) for row in split)
+            channels = tuple(zip(split.min(axis=1).tolist(), split.max(axis=1).tolist(), strict=True))
         found[name] = Range(float(values.min()), float(values.max()), channels)
     return found
 
