@@ -81,7 +81,7 @@ def result_lines_of_2(m: Sequence[Expression], hold: Hold) -> list[Expression]:
     return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
 
 
-def data_lines_of_4_by_2(d: Sequence[Expression], hold: Hold) -> list[Expression]:
+def strided_data_lines_of_4(d: Sequence[Expression], hold: Hold) -> list[Expression]:
     """D of `F4_OF_STRIDE_2` times a column."""
     even, odd = d[::2], d[1::2]
     outer, inner, first = hold(even[3] - even[1]), hold(even[1] - even[2]), hold(even[0] - even[2])
@@ -89,7 +89,7 @@ def data_lines_of_4_by_2(d: Sequence[Expression], hold: Hold) -> list[Expression
     return [first + first + outer, outer - even[1] - even[2], outer + inner + inner + inner, outer, last, *odd]
 
 
-def result_lines_of_4_by_2(m: Sequence[Expression], hold: Hold) -> list[Expression]:
+def strided_result_lines_of_4(m: Sequence[Expression], hold: Hold) -> list[Expression]:
     """A of `F4_OF_STRIDE_2` times a column."""
     two, four, eight = (constant(n, dtype_of(m[0])) for n in (2, 4, 8))
     near, difference = hold(m[1] + m[2]), hold(m[1] - m[2])
@@ -101,12 +101,12 @@ def result_lines_of_4_by_2(m: Sequence[Expression], hold: Hold) -> list[Expressi
     ]
 
 
-def data_lines_of_2_by_2(d: Sequence[Expression], hold: Hold) -> list[Expression]:
+def strided_data_lines_of_2(d: Sequence[Expression], hold: Hold) -> list[Expression]:
     """D of `F2_OF_STRIDE_2` times a column."""
     return [d[0] - d[2], d[2], d[4] - d[2], d[1], d[3]]
 
 
-def result_lines_of_2_by_2(m: Sequence[Expression], hold: Hold) -> list[Expression]:
+def strided_result_lines_of_2(m: Sequence[Expression], hold: Hold) -> list[Expression]:
     """A of `F2_OF_STRIDE_2` times a column."""
     return [m[0] + m[1] + m[3], m[1] + m[2] + m[4]]
 
@@ -114,8 +114,8 @@ def result_lines_of_2_by_2(m: Sequence[Expression], hold: Hold) -> list[Expressi
 LINES: dict[int, tuple[Lines, Lines]] = {
     F4.side: (data_lines_of_4, result_lines_of_4),
     F2.side: (data_lines_of_2, result_lines_of_2),
-    F4_OF_STRIDE_2.side: (data_lines_of_4_by_2, result_lines_of_4_by_2),
-    F2_OF_STRIDE_2.side: (data_lines_of_2_by_2, result_lines_of_2_by_2),
+    F4_OF_STRIDE_2.side: (strided_data_lines_of_4, strided_result_lines_of_4),
+    F2_OF_STRIDE_2.side: (strided_data_lines_of_2, strided_result_lines_of_2),
 }
 """D and A times a column, by the points along an axis of a tile."""
 
