@@ -123,6 +123,11 @@ class Connection:
                 for name in self._client.run_on_scheduler(_hanging, key=future.key, silence=silence):
                     self._end(name)
                     self._client.run_on_scheduler(_remove, name=name)
+        if not self.workers:
+            raise ClusterError(
+                f"all workers are gone, and none has come in {GIVEN_UP * self._patience:g} s; start some and run the "
+                f"same once more: what is finished is kept"
+            )
         raise ClusterError(
             f"a part of the work was not done in {self._patience:g} s by any of {GIVEN_UP} workers; allow more by "
             f"cluster.patience, or make parts smaller by calibrate.batch_size"

@@ -26,8 +26,11 @@ OF_WORKERS = {
     "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None,
     # A profile of what each worker does, which nobody looks at.
     "distributed.worker.profile.enabled": False,
+    # A worker that was killed starts again, which takes a busy machine longer than the 15 seconds after which Dask
+    # would end what starts it, and have no worker in its place.
+    "distributed.deploy.lost-worker-timeout": "365 d",
 }
-"""What Dask's own settings are for workers of this machine."""
+"""What Dask's own settings are while there are workers of this machine."""
 HERE, ANY_PORT = "127.0.0.1", "127.0.0.1:0"
 """What is started on this machine listens there alone."""
 
@@ -106,12 +109,34 @@ def _check_certificates(address: str) -> None:
 
 @contextmanager
 def _workers_here(processes: int) -> Iterator[tuple[Any, Callable[[str], None]]]:
-    """A client of worker processes on this machine, and what ends one of them by its address.
+    """A client of worker processes on this machine, and what ends one of them by its address."""
+    from distributed import Client
+
+    with _local_cluster(processes) as cluster:
+
+        def end(address: str) -> None:
+            for nanny in cluster.workers.values():
+                if nanny.worker_address == address:
+                    _kill(nanny)
+
+        with Client(cluster, set_as_default=False) as client:
+            try:
+                yield client, end
+            finally:
+                # They hold nothing that is needed any more, and may be in the middle of something long.
+                for nanny in cluster.workers.values():
+                    nanny.close_gracefully()  # so that it starts no other process
+                    _kill(nanny)
+
+
+@contextmanager
+def _local_cluster(processes: int) -> Iterator[Any]:
+    """A Dask cluster of worker processes, each with what starts it again if it is killed.
 
     They trust this run alone: their certificates are made for it.
     """
     import dask
-    from distributed import Client, LocalCluster
+    from distributed import LocalCluster
     from distributed.security import Security
 
     with dask.config.set(OF_WORKERS):
@@ -127,24 +152,11 @@ def _workers_here(processes: int) -> Iterator[tuple[Any, Callable[[str], None]]]
             silence_logs=logging.CRITICAL,
             env=ONE_CORE,
         )
-
-    def end(address: str) -> None:
-        for nanny in cluster.workers.values():
-            if nanny.worker_address == address:
-                _kill(nanny)
-
-    try:
-        with Client(cluster, set_as_default=False) as client:
-            try:
-                yield client, end
-            finally:
-                # They hold nothing that is needed any more, and may be in the middle of something long.
-                for nanny in cluster.workers.values():
-                    nanny.auto_restart = False
-                    _kill(nanny)
-    finally:
-        with suppress(TimeoutError):
-            cluster.close(timeout=CLOSING)
+        try:
+            yield cluster
+        finally:
+            with suppress(TimeoutError):
+                cluster.close(timeout=CLOSING)
 
 
 def _kill(nanny: Any) -> None:

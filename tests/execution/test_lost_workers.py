@@ -59,9 +59,25 @@ def test_a_worker_that_hangs_is_given_up(tmp_path: Path) -> None:
         assert list(executor.in_order(fails, range(5))) == [n * n for n in range(5)]
 
 
+@pytest.mark.slow
+def test_a_worker_that_takes_long_to_start_again_is_waited_for(tmp_path: Path) -> None:
+    """Dask would give it up, by a setting that is read while workers run, and have none in its place."""
+    impatient = dask.config.set({"distributed.deploy.lost-worker-timeout": "0.1s"})
+    with impatient, opened(ClusterConfig(processes=1, patience=60)) as executor:
+        fails = work.FailsOnce(tmp_path / "killed", 2)
+        assert list(executor.in_order(fails, range(5))) == [n * n for n in range(5)]
+
+
 def test_a_part_that_ends_every_worker_is_an_error(workers: Executor) -> None:
     with pytest.raises(ClusterError, match="ended 4 workers, the last tls://127.0.0.1:[0-9]+; their logs say why"):
         list(workers.in_order(work.ends_its_process, range(1)))
+
+
+def test_a_cluster_whose_workers_are_gone_is_an_error(client: Any) -> None:
+    executor = cluster.Cluster(client, patience=0.5)
+    client.retire_workers()
+    with pytest.raises(ClusterError, match="all workers are gone, and none has come in 1.5 s; start some"):
+        list(executor.in_order(work.squared, range(3)))
 
 
 def test_what_the_work_itself_raises_is_no_lost_worker(workers: Executor, tmp_path: Path) -> None:
