@@ -30,7 +30,7 @@ def _load_tvm() -> None:
     os.environ.setdefault(BACKENDS, "0")
     try:
         with paused_collector():
-            import tvm as _  # noqa: F401
+            import tvm  # noqa: F401
     finally:
         if not is_asked:
             del os.environ[BACKENDS]
@@ -39,3 +39,6 @@ def _load_tvm() -> None:
 
 
 _load_tvm()
+import tvm  # noqa: E402 - only now
+
+__all__ = ["tvm"]

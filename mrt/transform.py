@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tvm
-
 from mrt import tvm_errors as _tvm_errors
 from mrt.api import Batches, quantize
 from mrt.calibration import CalibrationConfig
 from mrt.compilation import Target
 from mrt.frontend.relax import from_relax
+from mrt.lean_tvm import tvm
 from mrt.preparation import PreparationConfig
 from mrt.quantization.options import QuantizationConfig
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tvm
-
 from mrt import errors
+from mrt.lean_tvm import tvm
 
 _ERRORS: tuple[type[errors.MRTError], ...] = (errors.MRTError, *errors.MRTError.__subclasses__())
 for _error in _ERRORS:

@@ -18,9 +18,12 @@ from mrt.symbol import NumpyRunner
 from mrt.symbol.operators.linear import FullyConnected
 from tests.quantization.networks import chain
 
+FIRST = ("mrt.backend", "mrt.runtime", "mrt.execution.environment", "mrt.frontend.relax", "mrt.transform")
+"""Modules that load TVM, by whichever a program begins."""
 PROGRAM = """
-import sys
-import mrt.backend, mrt.runtime
+import importlib, sys
+importlib.import_module(sys.argv[1])
+assert "tvm" in sys.modules
 assert "torch" not in sys.modules, "TVM has loaded PyTorch"
 import torch
 import tvm
@@ -31,8 +34,9 @@ assert torch.from_dlpack(held).sum() == 15
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed, so nothing could load it")
-def test_pytorch_is_loaded_by_whoever_needs_it() -> None:
-    child = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+@pytest.mark.parametrize("first", FIRST)
+def test_pytorch_is_loaded_by_whoever_needs_it(first: str) -> None:
+    child = subprocess.run([sys.executable, "-c", PROGRAM, first], capture_output=True, text=True)
     assert child.returncode == 0, child.stderr
 
 

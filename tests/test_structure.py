@@ -51,9 +51,9 @@ ORDER = (
     "mrt.frontend mrt.preparation mrt.calibration mrt.simplification mrt.result_folder mrt.compilation",
     "mrt.samples mrt.evaluation",
     "mrt.execution",
-    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress mrt.device_address mrt.lean_tvm",
-    "mrt.messages mrt.plugins mrt.collector mrt.workers mrt.blas mrt.tvm_errors mrt.cpu_flags",
-    "mrt.errors mrt.version",
+    "mrt.symbol mrt.algorithm_registry mrt.options mrt.paths mrt.progress mrt.device_address mrt.tvm_errors",
+    "mrt.messages mrt.plugins mrt.workers mrt.blas mrt.lean_tvm mrt.cpu_flags",
+    "mrt.errors mrt.version mrt.collector",
 )
 """The packages from top to bottom: each knows those of later lines only, docs/architecture.md."""
 BACKEND = (

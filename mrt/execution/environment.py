@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
-import tvm
-from tvm.target import codegen
 
 from mrt.cpu_flags import own_flags
 from mrt.errors import ClusterError
+from mrt.lean_tvm import tvm
 from mrt.plugins import packages
 from mrt.version import __version__
 
@@ -34,7 +33,7 @@ def environment() -> Environment:
         "NumPy": np.__version__,
         "TVM": tvm.__version__,
         "C library": " ".join(platform.libc_ver()),
-        "processor": f"{platform.machine()} {codegen.llvm_get_system_cpu()}",
+        "processor": f"{platform.machine()} {tvm.target.codegen.llvm_get_system_cpu()}",
         "vector instructions": " ".join(vectors) or "unknown",
     }
 

@@ -52,6 +52,7 @@ def _read(program: str | os.PathLike[str] | Any, options: ReadOptions) -> Graph:
     FORMAT.check_installed()
     import torch
 
+    import mrt.lean_tvm  # noqa: F401 - before what imports TVM
     from mrt.frontend.torch.program import load_program
     from mrt.frontend.torch.reader import read_program
 
