@@ -86,19 +86,25 @@ def _products(form: DotForm) -> str:
     dot = form.dot
     if not dot.instruction:
         packed = "" if form.packed is None else f", weights packed in {form.packed.packing.bits} bits"
-        return f"{dot.data} x {dot.weight}, multiplied in {dot.accumulator}{packed}"
+        return f"{dot.data} x {dot.weight}, multiplied in {dot.accumulator}{packed}{_in_tiles(form)}"
     said = f"{dot.data} x {dot.weight}, {dot.depth} at once in {dot.lanes} lanes ({dot.instruction})"
     if dot.parts > 1:
         said += f", {dot.parts} bytes of each weight by themselves"
     if form.packed is not None:
         said += f", weights packed in {form.packed.packing.bits} bits"
         said += ", both bytes of the data by themselves" if form.packed.splits else ""
-    if isinstance(form, WinogradForm):
-        points, results = form.algorithm.points * form.tiling.parts, form.algorithm.tile**2
-        said += f", {points} for {results} results of 3 x 3 taps (Winograd)"
+    said += _in_tiles(form)
     if isinstance(form, SlicedForm):
         said += f", the sums of {form.width} channels each times a factor"
     return said
+
+
+def _in_tiles(form: DotForm) -> str:
+    """How many products form the results of a tile by Winograd's algorithm; nothing where they are summed directly."""
+    if not isinstance(form, WinogradForm):
+        return ""
+    points, results = form.algorithm.points * form.tiling.parts, form.algorithm.tile**2
+    return f", {points} for {results} results of 3 x 3 taps (Winograd)"
 
 
 def _why_words(form: DotForm, reader: Symbol, bounds: Bounds) -> str:

@@ -1,4 +1,6 @@
-"""Convolutions of 3 x 3 by Winograd's algorithms, exact in integers: which serve, how weights lie, what is computed.
+"""Convolutions of 3 x 3 by Winograd's algorithms: which serve, how weights lie, what is computed.
+
+Results in integers are those of direct sums; float ones are rounded otherwise, and less.
 
 What the algorithms are: `winograd_algorithms.py`.
 """
@@ -6,7 +8,7 @@ What the algorithms are: `winograd_algorithms.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
@@ -17,13 +19,13 @@ from mrt.backend.kernels.dot_instruction import INT16_HOLDS, Int16Dot
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, dots_of
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.dot import DotForm
-from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, TAPS, Algorithm, TapSums
+from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, F2, TAPS, Algorithm, TapSums, algorithm_of
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import FEW, VECTOR, Storage, View
 from mrt.backend.schedule.loops import BESIDE, LINE, LINE_BYTES, LOAD, SECOND_BYTES, divisors
 from mrt.backend.te.operands import Operand, Packed
 from mrt.backend.te.stages import stage
-from mrt.backend.tir.expressions import Expression, Tensor, constant
+from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 from mrt.symbol import Array, Interval, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.convolution import Convolution
@@ -49,8 +51,8 @@ where lines have a number of tiles that is not prime."""
 class WinogradTiling:
     """How the tiles of a sample are walked.
 
-    side: points along each axis of one, which tell the algorithm (see `ALGORITHMS`). parts: 2 where both bytes of words
-    are summed by themselves. stripe: lines of tiles whose data are transformed at once. lines, columns: of the tiles
+    side: points along each axis of one, which tell the algorithm. parts: 2 where both bytes of words are summed by
+    themselves. stripe: lines of tiles whose data are transformed at once. lines, columns: of the tiles
     whose products are in registers together, for so many `blocks` of output channels.
     far: whether the second cache does not hold the weights, so that they are walked once for all samples.
     """
@@ -71,7 +73,7 @@ class WinogradTiling:
 
     @property
     def algorithm(self) -> Algorithm:
-        return ALGORITHMS[self.side]
+        return algorithm_of(self.side)
 
     def cost(self, dot: Dot) -> float:
         """Of a dot, with what is loaded for it."""
@@ -116,6 +118,8 @@ def winograd_of(
     """
     stride, dilate, _ = operator.window(len(operator.kernel))
     fits = operator.kernel == (TAPS, TAPS) and len({*stride}) == 1 and {*dilate, operator.num_group} == {1}
+    if fits and {data.dtype, weight.dtype.name, made.dtype} == {"float32"}:
+        return float_form(weight, made.shape, machine, stride[0])
     if not fits or weight.dtype != np.int8 or data.dtype not in INT16_HOLDS or made.dtype != "int32":
         return None
     ends = DTYPE_RANGES[data.dtype]
@@ -137,11 +141,36 @@ def winograd_form(
     if found is None or machine.has_tiles or weight.shape[1] <= FEW:
         return None
     dot = Dot(found.data, 0, found.weight, found.depth, machine.lanes, ACCUMULATOR, found)
-    outputs, inputs = _in_vectors(weight)
     direct = choose_dot(data, weight, "int32", machine, by_pairs=True)
+    return _cheapest(weight, shape, dot, direct, _ways(weight, data, ends, stride), machine)
+
+
+def float_form(weight: Array, shape: Sequence[int], machine: Machine, stride: int) -> WinogradForm | None:
+    """The same for taps and data of float32, by `F2`: its sums are nearer to exact ones than direct sums are. Those of
+    larger tiles are not.
+
+    It does not depend on how many samples are summed at once, nor do the bits of the sums. None where vectors of
+    channels are padded, by what may be no number.
+    """
+    if weight.shape[1] % VECTOR or stride != F2.stride:
+        return None
+    dot = choose_dot("float32", weight, "float32", machine)
+    return _cheapest(weight, (1, *shape[1:]), dot, dot, [(F2, 1)], machine)
+
+
+def _cheapest(
+    weight: Array,
+    shape: Sequence[int],
+    dot: Dot,
+    direct: Dot,
+    ways: Iterable[tuple[Algorithm, int]],
+    machine: Machine,
+) -> WinogradForm | None:
+    """The one of some ways, by dots, that takes least, if that is little beside direct dots."""
+    outputs, inputs = _in_vectors(weight)
     dots = shape[2] * shape[3] * TAPS**2 * (outputs // dot.lanes) * -(-inputs // direct.depth)
     best, least = None, WORTH * dots * _instructions(direct)
-    for algorithm, parts in _ways(weight, data, ends, stride):
+    for algorithm, parts in ways:
         counts = -(-shape[2] // algorithm.tile), -(-shape[3] // algorithm.tile)
         size = _Size(algorithm, parts, counts, inputs, outputs // dot.lanes, dot)
         tiling = size.tiling(machine)
@@ -221,23 +250,24 @@ class _Size:
 
 
 def pack_taps(weight: Array, form: WinogradForm, data: View) -> Packed | None:
-    """Transformed taps (O, I, 3, 3) as int16 [group of blocks, point, I / depth, block, lane, depth], padded by 0: in
+    """Transformed taps (O, I, 3, 3) [group of blocks, point, I / depth, block, lane, depth], padded by 0: in
     the order in which they are multiplied. D and A follow. None where memory does not hold whole vectors of the data,
     as of a slice at its end.
     """
     dot, algorithm, (outputs, inputs) = form.dot, form.algorithm, _in_vectors(weight)
     if data.storage is None or data.storage.depth < inputs:
         return None
-    padded = np.zeros((outputs, inputs, TAPS, TAPS), np.int8)
+    padded = np.zeros((outputs, inputs, TAPS, TAPS), weight.dtype)
     padded[: weight.shape[0], : weight.shape[1]] = weight
     apart = padded.reshape(-1, form.tiling.blocks, dot.lanes, inputs // dot.depth, dot.depth, TAPS, TAPS)
     groups, blocks, lanes, *vectors = apart.shape[:5]
-    taps = np.empty((groups, algorithm.points, vectors[0], blocks, lanes, vectors[1]), np.int16)
+    taps = np.empty((groups, algorithm.points, vectors[0], blocks, lanes, vectors[1]), dot.weight)
     for group, held in zip(apart, taps, strict=True):
         # One at a time stays in a near cache.
         for point, transformed in enumerate(algorithm.transformed_taps(group.transpose(4, 5, 2, 0, 1, 3))):
             held[point] = transformed
-    arrays = taps, np.array(algorithm.of_data, dot.data), np.array(algorithm.of_results, np.int32)
+    results = "int32" if dot.accumulator == ACCUMULATOR else dot.accumulator
+    arrays = taps, np.array(algorithm.of_data, dot.data), np.array(algorithm.of_results, results)
     return Packed(form, arrays, tuple(Storage.plain(type_of(array)) for array in arrays))
 
 
@@ -262,14 +292,16 @@ def winograd_sums(
     shift = constant(algorithm.shift, "int32")
 
     def part(number: int, at: Sequence[Expression]) -> Expression:
-        multiple = multiples(*at[:3], number, *at[3:]) * constant(algorithm.inverse, ACCUMULATOR)
-        return tirx.reinterpret("int32", multiple) >> shift
+        multiple = multiples(*at[:3], number, *at[3:])
+        if form.dot.accumulator != ACCUMULATOR:
+            return multiple
+        return tirx.reinterpret("int32", multiple * constant(algorithm.inverse, ACCUMULATOR)) >> shift
 
     def whole(*at: Expression) -> Expression:
         total = part(0, at)
         if form.tiling.parts > 1:
             total += part(1, at) << constant(8, "int32")
-        return total if bias is None else total + bias(at[-2] * lanes + at[-1]).astype("int32")
+        return total if bias is None else total + bias(at[-2] * lanes + at[-1]).astype(dtype_of(total))
 
     *tiles, _, line, column, blocks, _ = multiples.shape
     sums = stage((*tiles, line, column, blocks, lanes), whole, "sums", winograd_sums=1)
@@ -330,9 +362,11 @@ def _products(data: Tensor, taps: Tensor, form: WinogradForm) -> Tensor:
         near, inside = ([split(line, lines), split(column, columns)] for split in (tirx.floordiv, tirx.floormod))
         x = data(n, *near, point, chunk, *inside, part, step * depth + within)
         w = taps(tirx.floordiv(block, held), point, chunk * steps + step, tirx.floormod(block, held), lane, within)
-        return te.sum(x.astype(ACCUMULATOR) * w.astype(ACCUMULATOR), [chunk, step, within])
+        made = form.dot.accumulator
+        return te.sum(x.astype(made) * w.astype(made), [chunk, step, within])
 
-    hints = {"dot": intrinsic_of(form.dot), "winograd": [int(number) for number in astuple(form.tiling)]}
+    intrinsic = "" if form.dot.formed_by is None else intrinsic_of(form.dot)
+    hints = {"dot": intrinsic, "winograd": [int(number) for number in astuple(form.tiling)]}
     tiles = counts[0] * lines, counts[1] * columns
     dots = stage((samples, *tiles, parts, groups * held, form.algorithm.points, lanes), element, "dots", **hints)
     return stage(tuple(dots.shape), lambda *at: dots(*at), "products", winograd_products=1)
@@ -345,7 +379,7 @@ def _multiples(products: Tensor, matrix: Tensor, algorithm: Algorithm) -> Tensor
 
     def element(*at: Expression) -> Expression:
         *tile, line, column, block, lane = at
-        first, second = (matrix(i, j).astype(ACCUMULATOR) for i, j in zip((line, column), axes, strict=True))
+        first, second = (matrix(i, j).astype(products.dtype) for i, j in zip((line, column), axes, strict=True))
         value = products(*tile, block, axes[0] * algorithm.side + axes[1], lane)
         return te.sum(first * second * value, axes)
 

@@ -1,4 +1,4 @@
-"""Winograd's algorithms for 3 x 3 taps, in integers.
+"""Winograd's algorithms for 3 x 3 taps, by matrices of integers.
 
 A tile of m x m results y, of a window d of the data and the taps g, is for each channel
 
@@ -17,6 +17,8 @@ is to be proven of the sums between, if the transformed data and taps fit int16.
 
 Words that are too large for that are 256 h + l, of an upper byte h and a lower one l, whose results are found one by
 one; so are the words' own, modulo 2^32.
+
+Of floats the taps are transformed in float64 and divided by f^2, so that the sums make y itself.
 """
 
 from __future__ import annotations
@@ -91,6 +93,11 @@ class Algorithm:
         return self.side**2
 
     @property
+    def multiple(self) -> int:
+        """f^2."""
+        return pow(self.inverse, -1, 2**32) << self.shift
+
+    @property
     def reach(self) -> int:
         """The largest magnitude of y."""
         return int(2 ** (31 - self.shift) - 1)
@@ -109,8 +116,12 @@ class Algorithm:
         return self.serves(taps, lo >> 8, hi >> 8) and self.serves(taps, 0, 255)
 
     def transformed_taps(self, taps: Array) -> Iterator[Array]:
-        """G g Gᵀ of taps (3, 3, ...) of int8, point by point, each int16 (...)."""
-        for row in _combined(self.of_taps, taps.astype(np.int16, order="C")):
+        """G g Gᵀ of taps (3, 3, ...), point by point, each (...): of int8 as int16, of floats over f^2 as float64."""
+        if taps.dtype.kind == "f":
+            wide = taps.astype(np.float64, order="C") / self.multiple
+        else:
+            wide = taps.astype(np.int16, order="C")
+        for row in _combined(self.of_taps, wide):
             yield from _combined(self.of_taps, row)
 
 
@@ -201,3 +212,8 @@ F2_OF_STRIDE_2 = Algorithm(
 """25 products for 4 results instead of 36, by the points 0, 1 and ∞: y itself. For data of up to 14 bits."""
 ALGORITHMS = {algorithm.side: algorithm for algorithm in (F4, F2, F4_OF_STRIDE_2, F2_OF_STRIDE_2)}
 """By the points along an axis."""
+
+
+def algorithm_of(side: int) -> Algorithm:
+    """The one of so many points along an axis."""
+    return ALGORITHMS[side]

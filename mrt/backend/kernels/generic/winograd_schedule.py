@@ -87,12 +87,17 @@ def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any) -> None:
 
 def _start(plan: Any, dots: Any) -> None:
     """Sets sums to 0 before their steps, and puts the instruction in place."""
-    *_, vector, _, _, _, _, _, _, _, lane, _ = plan.get_loops(dots)
+    *_, vector, _, _, _, _, _, _, _, lane, within = plan.get_loops(dots)
+    intrinsic = str(plan.get(dots).annotations[Hint.DOT])
+    if not intrinsic:
+        plan.reorder(within, lane)
+        plan.vectorize(lane)
     *zeroed, last = plan.get_loops(plan.decompose_reduction(dots, vector))[-7:]
     plan.vectorize(last)
     for loop in zeroed:
         plan.unroll(loop)
-    plan.tensorize(lane, str(plan.get(dots).annotations[Hint.DOT]))
+    if intrinsic:
+        plan.tensorize(lane, intrinsic)
 
 
 def _schedule_results(plan: Any, stages: WinogradBlocks) -> None:
