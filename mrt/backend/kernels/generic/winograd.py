@@ -264,8 +264,7 @@ def pack_taps(weight: Array, form: WinogradForm, data: View) -> Packed | None:
     taps = np.empty((groups, algorithm.points, vectors[0], blocks, lanes, vectors[1]), dot.weight)
     for group, held in zip(apart, taps, strict=True):
         # One at a time stays in a near cache.
-        for point, transformed in enumerate(algorithm.transformed_taps(group.transpose(4, 5, 2, 0, 1, 3))):
-            held[point] = transformed
+        held[...] = algorithm.transformed_taps(group.transpose(4, 5, 2, 0, 1, 3))
     results = "int32" if dot.accumulator == ACCUMULATOR else dot.accumulator
     arrays = taps, np.array(algorithm.of_data, dot.data), np.array(algorithm.of_results, results)
     return Packed(form, arrays, tuple(Storage.plain(type_of(array)) for array in arrays))

@@ -23,10 +23,8 @@ Of floats the taps are transformed in float64 and divided by f^2, so that the su
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
-from operator import add
+from functools import lru_cache
 
 import numpy as np
 
@@ -115,20 +113,17 @@ class Algorithm:
         """The same of both bytes of words in [lo, hi], each by itself."""
         return self.serves(taps, lo >> 8, hi >> 8) and self.serves(taps, 0, 255)
 
-    def transformed_taps(self, taps: Array) -> Iterator[Array]:
-        """G g Gᵀ of taps (3, 3, ...), point by point, each (...): of int8 as int16, of floats over f^2 as float64."""
+    def transformed_taps(self, taps: Array) -> Array:
+        """G g Gᵀ of taps (3, 3, ...), (points, ...): of int8 as integers in float32, which holds all sums between, of
+        floats over f^2 as float64."""
+        both, flat = np.kron(self.of_taps, self.of_taps), taps.reshape(TAPS**2, -1)
         if taps.dtype.kind == "f":
-            wide = taps.astype(np.float64, order="C") / self.multiple
+            # Not by BLAS, whose order of additions may depend on its threads.
+            made = np.einsum("pt,tn->pn", both / self.multiple, flat.astype(np.float64))
         else:
-            wide = taps.astype(np.int16, order="C")
-        for row in _combined(self.of_taps, wide):
-            yield from _combined(self.of_taps, row)
-
-
-def _combined(matrix: Matrix, parts: Array | Sequence[Array]) -> list[Array]:
-    """Sums of arrays, each with the factors of a row of the matrix; NumPy's own product of integer matrices is slow."""
-    factors = [[(np.int16(factor), part) for factor, part in zip(row, parts, strict=True) if factor] for row in matrix]
-    return [reduce(add, [part if factor == 1 else part * factor for factor, part in row]) for row in factors]
+            made = both.astype(np.float32) @ flat.astype(np.float32)
+        result: Array = made.reshape(self.points, *taps.shape[2:])
+        return result
 
 
 @lru_cache
