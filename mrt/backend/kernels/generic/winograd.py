@@ -100,6 +100,11 @@ class WinogradForm(DotForm):
     def algorithm(self) -> Algorithm:
         return self.tiling.algorithm
 
+    @property
+    def is_modular(self) -> bool:
+        """Whether sums are multiples of the results modulo 2^32; those of floats are the results."""
+        return self.dot.accumulator == ACCUMULATOR
+
 
 def winograd_of(
     operator: Convolution,
@@ -265,7 +270,7 @@ def pack_taps(weight: Array, form: WinogradForm, data: View) -> Packed | None:
     for group, held in zip(apart, taps, strict=True):
         # One at a time stays in a near cache.
         held[...] = algorithm.transformed_taps(group.transpose(4, 5, 2, 0, 1, 3))
-    results = "int32" if dot.accumulator == ACCUMULATOR else dot.accumulator
+    results = "int32" if form.is_modular else dot.accumulator
     arrays = taps, np.array(algorithm.of_data, dot.data), np.array(algorithm.of_results, results)
     return Packed(form, arrays, tuple(Storage.plain(type_of(array)) for array in arrays))
 
@@ -292,7 +297,7 @@ def winograd_sums(
 
     def part(number: int, at: Sequence[Expression]) -> Expression:
         multiple = multiples(*at[:3], number, *at[3:])
-        if form.dot.accumulator != ACCUMULATOR:
+        if not form.is_modular:
             return multiple
         return tirx.reinterpret("int32", multiple * constant(algorithm.inverse, ACCUMULATOR)) >> shift
 

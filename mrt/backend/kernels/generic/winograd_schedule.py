@@ -63,8 +63,8 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 
 
 def _schedule_data(plan: Any, data: Any) -> list[Any]:
-    """Vectors of int16, within which `WinogradTransforms` writes out the loops. Gives those over samples and lines of
-    tiles, which threads may share."""
+    """Vectors of channels, within which `WinogradTransforms` writes out the loops. Gives those over samples and lines
+    of tiles, which threads may share."""
     *_, sample, lines, columns, point, vector, line, column, part, lane, row, element = plan.get_loops(data)
     plan.reorder(sample, lines, line, columns, column, vector, part, point, lane, row, element)
     plan.unroll(part)
