@@ -1,4 +1,5 @@
-"""TVM, loaded without what it would load or look for in vain, which takes four fifths of the time.
+"""TVM, loaded without what it would load or look for in vain, which takes four fifths of the time. A module that may be
+the first to load TVM imports this before.
 
 PyTorch: TVM imports it wherever it is installed, only to know its tensors when it is given one, and it takes 200 MiB of
 memory. Tensors of a PyTorch that is imported later reach TVM by DLPack all the same.

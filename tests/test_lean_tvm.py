@@ -49,6 +49,23 @@ def test_pytorch_that_is_loaded_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sys.modules["torch"] is held
 
 
+FROM_TORCH = """
+import torch
+import mrt
+module = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU()).eval()
+mrt.from_torch(torch.export.export(module, (torch.randn(1, 3),)))
+import tvm
+assert tvm.runtime.disco is None
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed, so none of its programs is read")
+def test_the_reader_of_pytorchs_programs_loads_no_more() -> None:
+    child = subprocess.run([sys.executable, "-c", FROM_TORCH], capture_output=True, text=True)
+    assert child.returncode == 0, child.stderr
+
+
 BACKENDS = """
 import os, sys
 import mrt.backend

@@ -50,7 +50,7 @@ def test_the_matrices_give_a_multiple_of_the_results(data: st.DataObject) -> Non
     made = a @ ((g @ taps @ g.T) * (d @ window @ d.T)) @ a.T
     factor = FACTORS[algorithm]
     assert made.tolist() == (factor * np.array(correlated(window, taps, algorithm.stride), object)).tolist()
-    assert factor * algorithm.inverse % 2**32 == 2**algorithm.shift
+    assert algorithm.multiple == factor and factor * algorithm.inverse % 2**32 == 2**algorithm.shift
 
 
 @pytest.mark.parametrize(("algorithm", "ends"), CASES)
@@ -65,7 +65,7 @@ def test_transformed_data_and_taps_fit_int16_whatever_they_are(algorithm: Algori
     taps = np.random.default_rng(0).choice(np.array([-128, 127], np.int8), (64, 8, 3, 3))
     g = np.array(algorithm.of_taps)
     expected = np.einsum("pi,qj,ocij->pqoc", g, g, taps.astype(np.int64)).reshape(algorithm.points, 64, 8)
-    np.testing.assert_array_equal(list(algorithm.transformed_taps(taps.transpose(2, 3, 0, 1))), expected)
+    np.testing.assert_array_equal(algorithm.transformed_taps(taps.transpose(2, 3, 0, 1)), expected)
 
 
 @pytest.mark.parametrize(
