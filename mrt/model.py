@@ -219,7 +219,7 @@ class QuantizedModel(Exporting):
         target: `native`, this machine's CPU, or the keys of `TargetConfig`, as a mapping or as JSON text. tune: whether
         tilings of kernels are measured, and how many. database: the folder where what was measured is kept; without
         `tune` what it knows is used and nothing is measured, without a folder it is forgotten. report: told of that.
-        cache: whether kernels that were compiled before are taken from the user's cache, and new ones kept there
+        cache: whether what was compiled before is taken from the user's cache, and what is new kept there
         (docs/compiled_module.md); the module is the same without.
         device: where tilings are measured and the module runs, such as `open_device` gives; `native` is its CPU then.
         The integers are the same with all of these.

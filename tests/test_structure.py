@@ -61,7 +61,8 @@ BACKEND = (
     "mrt.backend.runner mrt.backend.portable mrt.backend.explain mrt.backend.profile mrt.backend.native "
     "mrt.backend.devices",
     "mrt.backend.build mrt.backend.memory_plan",
-    "mrt.backend.tuning mrt.backend.lowering",
+    "mrt.backend.kept_modules",
+    "mrt.backend.tuning mrt.backend.lowering mrt.backend.job",
     "mrt.backend.link mrt.backend.rewrites mrt.backend.computes mrt.backend.batches mrt.backend.peak",
     "mrt.backend.kernels",
     "mrt.backend.schedule mrt.backend.layout",

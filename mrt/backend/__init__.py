@@ -20,9 +20,10 @@ What these are built on, each on those below it only:
     operators   operators that only the rewrites make
     machine.py  the CPU
 
-On top are build.py (a module to be saved), native.py (code that needs no TVM), runner.py (a graph to be run),
-portable.py (a module for TVM), batches.py (how many samples at once), explain.py (what a graph is compiled to, for
-people) and devices.py (which CPU a device has).
+On top are job.py (a model that is to be compiled, checked), build.py (a module to be saved), kept_modules.py (modules
+that were compiled before), native.py (code that needs no TVM), runner.py (a graph to be run), portable.py (a module for
+TVM), batches.py (how many samples at once), explain.py (what a graph is compiled to, for people) and devices.py (which
+CPU a device has).
 
 Plug-ins register the computes of their operators with `compute`, and write them with `elementwise` and `inlined`.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 from tvm.relax import vm_build
-from tvm.target import codegen
 
-from mrt.backend.batches import second_cache
+from mrt.backend.job import Job
+from mrt.backend.kept_modules import KeptModule, ModuleCode
 from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.calls import Calls, write_calls
 from mrt.backend.link.kernel_cache import KernelCache
@@ -22,16 +22,15 @@ from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.link.program import Program
 from mrt.backend.lowering.module import ModuleBuilder
-from mrt.backend.machine import Machine, one_line, resolved
+from mrt.backend.machine import Machine, one_line
 from mrt.backend.memory.alignment import Shelf
 from mrt.backend.rewrites.known_bounds import bounds_of_inputs, known_bounds
 from mrt.backend.rewrites.with_quantizers import with_quantizers
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning.tuner import Tuner
 from mrt.collector import paused_collector
-from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
+from mrt.compilation import NATIVE, Target, parse_target
 from mrt.errors import CompilationError
-from mrt.module_record import Provenance, Versions
 from mrt.runtime import (
     MAIN,
     METADATA,
@@ -40,7 +39,6 @@ from mrt.runtime import (
     THIS_MACHINE,
     Device,
     Executable,
-    KeptState,
     Linkable,
     Linker,
     Metadata,
@@ -48,8 +46,6 @@ from mrt.runtime import (
 )
 from mrt.symbol import Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
-from mrt.symbol.states import compact, places_behind, states_of
-from mrt.version import __version__
 from mrt.workers import on_deep_stack
 
 
@@ -58,15 +54,13 @@ class LoweredModel:
     """A model on its way to machine code.
 
     builder: holds the functions MAIN and REAL, which compute `graphs`. compiler: compiles their kernels already, to
-    object files of `objects`. linker: links them. metadata: what the module is to know of itself.
+    object files of `objects`. metadata: what the module is to know of itself.
     """
 
     builder: ModuleBuilder
     graphs: Mapping[str, Graph]
-    machine: Machine
     compiler: KernelCompiler
     objects: KernelObjects
-    linker: Linker
     metadata: Metadata
 
 
@@ -86,52 +80,43 @@ def compile_model(
 ) -> Module:
     """A module of an integer graph and of the float tail that takes its dequantized outputs in order.
 
-    The arguments and errors are those of `lower_model`. device: where the module runs.
+    The arguments are those of `Job.of` and of `lower_model`, and the errors of both. device: where the module runs.
     """
-    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, tuner, workers, output_names, cache)
-    lowered.builder.add_bytes(lowered.metadata.to_json().encode(), METADATA)
-    builder, machine = lowered.builder, lowered.machine
-    programs = builder.programs
+    job = Job.of(graph, inputs, outputs, postprocess, digest, target, workers, output_names)
+    # What a tuner chooses is not known before.
+    kept = None if cache is None or tuner is not None else KeptModule.of(job, cache)
+    found = None if kept is None else kept.get()
+    if found is not None:
+        linkable = Linkable(found.objects, job.linker, not job.machine.is_serial)
+        return Module(linkable, job.in_stretches(found.stretches), device)
+    lowered = lower_model(job, tuner, cache)
+    builder, metadata = lowered.builder, lowered.metadata
+    builder.add_bytes(metadata.to_json().encode(), METADATA)
     linkable = compile_linkable(
-        builder.module(), machine, lowered.compiler, lowered.objects, lowered.linker, builder.shelf, programs
+        builder.module(), job.machine, lowered.compiler, lowered.objects, job.linker, builder.shelf, builder.programs
     )
-    return Module(linkable, lowered.metadata, device)
+    if kept is not None:
+        kept.put(ModuleCode(metadata.made_from.stretches, linkable.objects))
+    return Module(linkable, metadata, device)
 
 
-def lower_model(
-    graph: Graph,
-    inputs: Sequence[TensorQuantization],
-    outputs: Sequence[TensorQuantization],
-    postprocess: Graph | None,
-    digest: str,
-    target: Target = NATIVE,
-    tuner: Tuner | None = None,
-    workers: int = 1,
-    output_names: Sequence[str] = (),
-    cache: KernelCache | None = None,
-) -> LoweredModel:
-    """The functions of an integer graph and of the float tail that takes its dequantized outputs in order.
+def lower_model(job: Job, tuner: Tuner | None = None, cache: KernelCache | None = None) -> LoweredModel:
+    """The functions of a job.
 
-    Both graphs have the batch, axis 0 of every input and output, that the module shall run at once. inputs, outputs:
-    the facts of the integer graph's, in order. digest: SHA-256 of the model's certificate; the module carries it.
-    tuner: chooses tilings by what is measured and known of them; without it they are those of the rules. workers: how
-    many calls the module is to run side by side (see `plan_batch`), by code for one core. output_names: what the
-    outputs of a call are called. cache: of kernels that were compiled before; the code is the same without.
-    Raises CompilationError where the graphs and facts do not fit together, or TVM fails, or what is to be measured is
-    not made for this machine, or nothing links code for the target; ModelFileError for a database of tilings that is
-    missing or broken.
+    tuner: chooses tilings by what is measured and known of them; without it they are those of the rules. cache: of
+    kernels that were compiled before; the code is the same without.
+    Raises CompilationError where TVM fails, or what is to be measured is not made for this machine; ModelFileError for
+    a database of tilings that is missing or broken.
     """
-    machine, config = Machine.of(target), parse_target(target)
-    if tuner is not None and tuner.trials and tuner.device.is_here and not config.is_native:
+    machine = job.machine
+    if tuner is not None and tuner.trials and tuner.device.is_here and not parse_target(job.target).is_native:
         raise CompilationError(
-            f"target {target!r}: tuning measures on this machine; mcpu: native is needed, or a device of that CPU"
+            f"target {job.target!r}: tuning measures on this machine; mcpu: native is needed, or a device of that CPU"
         )
-    linker = _linker(config)
-    batch = _common_batch(graph, inputs, outputs, postprocess)
-    bounds = known_bounds(graph, bounds_of_inputs(inputs))
-    real = with_quantizers(graph, inputs, outputs, postprocess, integer_states=True)
-
-    objects, near = KernelObjects(cache), second_cache(target)
+    facts = job.metadata.inputs, job.metadata.outputs
+    bounds = known_bounds(job.graph, bounds_of_inputs(facts[0]))
+    real = with_quantizers(job.graph, *facts, job.postprocess, integer_states=True)
+    objects = KernelObjects(cache)
 
     def recall(name: str, key: Any, make: Callable[[], Any]) -> Any:
         # What a tuner chooses is no part of the key.
@@ -139,100 +124,14 @@ def lower_model(
 
     def lower(scheduler: Scheduler, on_function: Callable[[str, Any], None] = lambda *_: None) -> ModuleBuilder:
         builder = ModuleBuilder(machine, scheduler, on_function, recall=recall)
-        builder.add_batch(graph, MAIN, bounds, near)
-        builder.add_batch(real, REAL, bounds, near)
+        builder.add_batch(job.graph, MAIN, bounds, job.near)
+        builder.add_batch(real, REAL, bounds, job.near)
         return builder
 
     compiler = object_compiler(machine, objects)
     builder = lower(schedule_by_rule if tuner is None else tuner.scheduler(lower, machine), compiler.add)
-    made_from = _made_from(digest, target, batch, workers, builder.stretches(MAIN), machine.needs)
-    constants, states = _constants_in_results(graph, postprocess), _states(graph, postprocess)
-    metadata = Metadata(made_from, tuple(inputs), tuple(outputs), *constants, states, tuple(output_names))
-    return LoweredModel(builder, {MAIN: graph, REAL: real}, machine, compiler, objects, linker, metadata)
-
-
-def _made_from(
-    digest: str,
-    target: Target,
-    batch: int,
-    workers: int,
-    stretches: tuple[tuple[int, int], ...],
-    needs: tuple[str, ...],
-) -> Provenance:
-    return Provenance(
-        model=digest,
-        target=resolved(target),
-        versions=_versions(),
-        batch=batch,
-        workers=workers,
-        stretches=stretches,
-        needs=needs,
-    )
-
-
-def _constants_in_results(graph: Graph, postprocess: Graph | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The places of the outputs that depend on no input, of the integer graph and of the whole model."""
-    constants = _constant_outputs(graph, range(len(graph.inputs)))
-    if postprocess is None:
-        return constants, constants
-    varying = [place for place in range(len(graph.outputs)) if place not in constants]
-    return constants, _constant_outputs(postprocess, varying)
-
-
-def _states(graph: Graph, postprocess: Graph | None) -> tuple[KeptState, ...]:
-    """The states of the integer graph, with their places among its outputs and those of the whole model."""
-    states = states_of(graph)
-    return tuple(
-        KeptState(input=state.name, output=state.place, final_output=place, initial=compact(state.first))
-        for state, place in zip(states, places_behind(states, postprocess), strict=True)
-    )
-
-
-def _versions() -> Versions:
-    return Versions(mrt=__version__, tvm=tvm.__version__, llvm=str(codegen.llvm_version_major()))
-
-
-def _linker(config: TargetConfig) -> Linker:
-    """What links code for a target; CompilationError where another than this machine's is asked for and missing.
-
-    Such code may only be of use when it is linked, and making it takes long.
-    """
-    linker = Linker(config.mtriple, config.linker)
-    if linker != THIS_MACHINE:
-        linker.command()
-    return linker
-
-
-def _common_batch(
-    graph: Graph,
-    inputs: Sequence[TensorQuantization],
-    outputs: Sequence[TensorQuantization],
-    postprocess: Graph | None,
-) -> int:
-    """The length of axis 0, the same wherever an input has an effect; CompilationError where things do not fit."""
-    sides = [("input", graph.inputs, inputs), ("output", graph.outputs, outputs)]
-    for what, symbols, facts in sides:
-        found = [(symbol.shape, symbol.dtype) for symbol in symbols]
-        stated = [(entry.shape, entry.dtype) for entry in facts]
-        if found != stated:
-            raise CompilationError(f"the graph's {what}s are {found}, their quantization says {stated}")
-    varying = graph.dependents(graph.inputs)
-    shapes = {symbol.name: symbol.shape for symbol in (*graph.inputs, *graph.outputs) if symbol in varying}
-    if postprocess is not None:
-        if [s.shape for s in postprocess.inputs] != [s.shape for s in graph.outputs]:
-            raise CompilationError("the inputs of the post-processing do not have the shapes of the graph's outputs")
-        pairs = zip(graph.outputs, postprocess.inputs, strict=True)
-        behind = postprocess.dependents([fed for output, fed in pairs if output in varying])
-        shapes |= {symbol.name: symbol.shape for symbol in postprocess.outputs if symbol in behind}
-    if len({shape[:1] for shape in shapes.values()}) != 1 or () in shapes.values():
-        raise CompilationError(f"axis 0 is not the same batch in all inputs and outputs: {shapes}")
-    return next(iter(shapes.values()))[0]
-
-
-def _constant_outputs(graph: Graph, varying: Iterable[int]) -> tuple[int, ...]:
-    """The places of the outputs that do not depend on the inputs at the places `varying`."""
-    depends = graph.dependents(graph.inputs[place] for place in varying)
-    return tuple(place for place, symbol in enumerate(graph.outputs) if symbol not in depends)
+    metadata = job.in_stretches(builder.stretches(MAIN))
+    return LoweredModel(builder, {MAIN: job.graph, REAL: real}, compiler, objects, metadata)
 
 
 def compile_executable(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mrt.backend.build import called_objects, compiling, joined_calls, lower_model
+from mrt.backend.job import Job
 from mrt.backend.link.calls import SYMBOL_PREFIX
 from mrt.backend.link.kernel_cache import KernelCache
 from mrt.backend.link.program import FunctionMemory
@@ -57,13 +58,14 @@ def compile_native(
 ) -> NativeCode:
     """The kernels of `compile_model`, and its functions, without the virtual machine's part.
 
-    The arguments and errors are those of `lower_model`.
+    The arguments are those of `Job.of` and of `lower_model`, and the errors of both.
     """
-    lowered = lower_model(graph, inputs, outputs, postprocess, digest, target, cache=cache)
-    with compiling(lowered.machine):
+    job = Job.of(graph, inputs, outputs, postprocess, digest, target)
+    lowered = lower_model(job, cache=cache)
+    with compiling(job.machine):
         builder = lowered.builder
         joined = joined_calls(builder.module(), lowered.compiler, shelf=builder.shelf, programs=builder.programs)
-        objects = called_objects(joined, lowered.compiler, lowered.objects, lowered.machine)
+        objects = called_objects(joined, lowered.compiler, lowered.objects, job.machine)
     functions = {
         name: NativeFunction(
             f"{SYMBOL_PREFIX}{name}{CALLS}",
@@ -74,4 +76,4 @@ def compile_native(
         for name, made in lowered.graphs.items()
     }
     constants = np.from_dlpack(joined.constants).tobytes()
-    return NativeCode(objects, constants, functions, REQUEST in joined.memory, lowered.metadata, lowered.linker)
+    return NativeCode(objects, constants, functions, REQUEST in joined.memory, lowered.metadata, job.linker)

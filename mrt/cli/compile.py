@@ -20,7 +20,7 @@ def compile_(
     ] = 1,
     cache: Annotated[
         bool,
-        typer.Option("--cache/--no-cache", help="Whether kernels that were compiled before are used."),
+        typer.Option("--cache/--no-cache", help="Whether what was compiled before is used."),
     ] = True,
     tune: Annotated[
         int | None, typer.Option("--tune", metavar="N", min=1, help="Measure up to N tilings of each kernel.")

@@ -257,7 +257,7 @@ class DataSection(Options):
 
 class CompileSection(Options):
     """`compile`: the CPU that code is made for, the samples run at once, whether tilings are measured, and whether
-    kernels that were compiled before are taken from the user's cache."""
+    what was compiled before is taken from the user's cache."""
 
     target: Annotated[TargetConfig, BeforeValidator(keys_of)] = TargetConfig()
     batch: Annotated[Count, Field(le=MOST_SAMPLES)] = 1

@@ -19,7 +19,7 @@ from mrt.errors import CompilationError
 VARIABLE, BYTES_VARIABLE = "MRT_CACHE", "MRT_CACHE_BYTES"
 """Environment variables: the folder, or OFF; and how many bytes it may hold."""
 OFF = "off"
-MOST_BYTES = 2**28
+MOST_BYTES = 2**30
 KEPT = 0.8
 """The share of what a folder may hold that is left when it held more."""
 LOOKS = 64
@@ -91,19 +91,19 @@ class KernelCache:
         content = held[start:]
         return content if held[:start] == _head(key, content) else None
 
-    def put(self, key: str, content: bytes) -> None:
-        """Keeps an object file, if that can be done."""
+    def put(self, key: str, *content: bytes) -> None:
+        """Keeps an object file, whose parts follow each other, if that can be done."""
         with contextlib.suppress(OSError):
             descriptor, name = tempfile.mkstemp(prefix=NEW, dir=self.folder)  # readable by the user alone
             try:
                 with os.fdopen(descriptor, "wb") as file:
-                    file.write(_head(key, content) + content)
+                    file.writelines([_head(key, *content), *content])
                 os.replace(name, self.folder / key)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(name)
                 raise
-            if self._is_due(key, len(content)):
+            if self._is_due(key, sum(map(len, content))):
                 self.trim()
 
     def _is_due(self, key: str, size: int) -> bool:
@@ -155,6 +155,9 @@ def _is_own(found: os.stat_result) -> bool:
     return found.st_uid == os.geteuid() and not found.st_mode & FOREIGN_WRITES
 
 
-def _head(key: str, content: bytes) -> bytes:
+def _head(key: str, *content: bytes) -> bytes:
     """What an entry begins with: the digest of its key and content, so that one cannot be taken for another."""
-    return MAGIC + hashlib.sha256(key.encode() + content).digest()
+    digest = hashlib.sha256(key.encode())
+    for part in content:
+        digest.update(part)
+    return MAGIC + digest.digest()

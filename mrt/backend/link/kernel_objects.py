@@ -33,6 +33,9 @@ from mrt.version import __version__
 
 SYMBOL_DIGITS = 32
 """Of the digest of a function and its target, in its symbol."""
+ROOMS = "backend", "runtime", "symbol"
+"""Of MRT, by whose sources machine code is what it is: the runtime has the names of a module's functions, and its
+facts."""
 KEYS = "[0-9a-f]{64}"
 MADE_OF, RECALLED = "mrt.made_of", "mrt.recalled"
 """Attributes of functions: the digest of what one was made of; that of the function for which one stands."""
@@ -65,8 +68,7 @@ class KernelObjects:
         key: with the name and the machine, all that the function depends on. What stands for it asks for tiles, and
         prefetches in so many steps, as it does.
         """
-        facts = str(machine.target), machine.vector_bits, machine.registers, machine.threads, machine.is_serial
-        text = plain_text((name, key, facts, machine.features))
+        text = plain_text((name, key, machine_facts(machine)))
         # TVM takes equal functions for one, and could not tell that one is equal to another which is not made.
         made_of = f"function {next(self._count)}" if text is None else _digest(MADE_OF, text)
         fact = None if text is None else self._known(made_of)
@@ -74,11 +76,11 @@ class KernelObjects:
 
     def _known(self, made_of: str) -> _Fact | None:
         """What the cache knows of a function, if it holds the object too."""
-        held = None if self.cache is None else self.cache.get(_digest(_toolchain(), made_of))
+        held = None if self.cache is None else self.cache.get(made_by_this(made_of))
         if self.cache is None or held is None:
             return None
         fact = _Fact(**json.loads(held))
-        content = self.cache.get(_digest(_toolchain(), fact.content))
+        content = self.cache.get(made_by_this(fact.content))
         if content is None:
             return None
         self._recalled[fact.content] = content
@@ -106,7 +108,7 @@ class KernelObjects:
         made_of = _stated(function)
         if self.cache is not None and made_of is not None:
             fact = _Fact(content, prefetching_steps(function), needs_tiles(function))
-            self.cache.put(_digest(_toolchain(), made_of), json.dumps(asdict(fact)).encode())
+            self.cache.put(made_by_this(made_of), json.dumps(asdict(fact)).encode())
 
     def module(self, module: tvm.IRModule, target: Any) -> bytes:
         """The object of all functions of a module."""
@@ -125,7 +127,7 @@ class KernelObjects:
         return mine.result()
 
     def _found_or_compiled(self, content: str, module: tvm.IRModule, target: Any) -> bytes:
-        key = _digest(_toolchain(), content)
+        key = made_by_this(content)
         found = None if self.cache is None else self.cache.get(key)
         if found is None:
             with tvm.transform.PassContext(config=SETTINGS), target:
@@ -133,6 +135,12 @@ class KernelObjects:
             if self.cache is not None:
                 self.cache.put(key, found)
         return found
+
+
+def machine_facts(machine: Machine) -> tuple[Any, ...]:
+    """All of a machine that code depends on, as plain data."""
+    widths = machine.vector_bits, machine.registers, machine.threads
+    return str(machine.target), *widths, machine.is_serial, machine.features
 
 
 def object_compiler(machine: Machine, objects: KernelObjects) -> KernelCompiler:
@@ -175,9 +183,14 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
+def made_by_this(*parts: str) -> str:
+    """The key in a cache of what is made of `parts`, by this very compiler."""
+    return _digest(_toolchain(), *parts)
+
+
 @lru_cache(maxsize=1)
 def _toolchain() -> str:
-    """The digest of what makes machine code: of TVM and LLVM, and of MRT's operators and back end.
+    """The digest of what makes machine code: of TVM and LLVM, and of MRT's operators, back end and runtime.
 
     A library that was built anew has another size or time, whatever its version is; packages may lower operators too.
     """
@@ -192,7 +205,7 @@ def _toolchain() -> str:
     }
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     root = Path(__file__).parents[2]
-    for path in sorted([*root.glob("backend/**/*.py"), *root.glob("symbol/**/*.py")]):
+    for path in sorted(path for room in ROOMS for path in root.glob(f"{room}/**/*.py")):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(root)} {len(content)}\n".encode() + content)
     return digest.hexdigest()

@@ -22,6 +22,11 @@ def plain_text(value: Any) -> str | None:
         return None
 
 
+def is_own(value: Any) -> bool:
+    """Whether the class of a value is MRT's own."""
+    return type(value).__module__.startswith(OWN)
+
+
 def _text(value: Any) -> str:
     kind = type(value)
     if value is None or kind in (bool, int, str):
@@ -32,9 +37,9 @@ def _text(value: Any) -> str:
         return f"({','.join(map(_text, value))})"
     if kind is dict:
         return f"{{{','.join(f'{_text(key)}:{_text(held)}' for key, held in value.items())}}}"
-    if isinstance(value, Enum) and kind.__module__.startswith(OWN):
+    if isinstance(value, Enum) and is_own(value):
         return f"{kind.__module__}.{kind.__qualname__}.{value.name}"
-    if is_dataclass(value) and kind.__module__.startswith(OWN):
+    if is_dataclass(value) and is_own(value):
         held = ",".join(f"{field.name}={_text(getattr(value, field.name))}" for field in fields(value))
         return f"{kind.__module__}.{kind.__qualname__}({held})"
     raise TypeError(f"a {kind.__name__} is no plain data")

@@ -13,7 +13,7 @@ import tvm
 from networks import IntegerNetwork
 from tvm import te
 
-from mrt.backend import KernelCache, compile_model
+from mrt.backend import KernelCache, compile_model, kept_modules
 from mrt.backend.link import kernel_objects
 from mrt.backend.link.calls import taking_pointers
 from mrt.backend.link.kernel_cache import ABANDONED_SECONDS, LOOKS, NEW
@@ -33,6 +33,12 @@ def key_at(place: int) -> str:
 def cache_at(folder: Path, most_bytes: int = 2**20) -> KernelCache:
     folder.mkdir(mode=0o700, exist_ok=True)
     return KernelCache(folder, most_bytes)
+
+
+@pytest.fixture
+def kernels_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No module is kept as a whole, which would spare the kernels' look-up."""
+    monkeypatch.setattr(kept_modules, "MOST_OF_CACHE", 0)
 
 
 def module_of(network: IntegerNetwork, cache: KernelCache | None) -> str:
@@ -55,6 +61,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return given
 
 
+@pytest.mark.usefixtures("kernels_alone")
 def test_the_module_is_the_same_and_what_is_known_is_not_compiled(tmp_path: Path, compilations: list[object]) -> None:
     cache, network = cache_at(tmp_path / "cache"), IntegerNetwork(1)
     plain = module_of(network, None)
@@ -210,7 +217,7 @@ def test_the_environment_says_where_it_lies(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.delenv("MRT_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     found = KernelCache.usual()
-    assert found == KernelCache(tmp_path / "caches/mrt/kernels", 2**28)
+    assert found == KernelCache(tmp_path / "caches/mrt/kernels", 2**30)
     assert found.folder.stat().st_mode & 0o777 == 0o700
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -9,7 +9,7 @@ import pytest
 from compiled import op
 from layers import TARGETS, runnable
 
-from mrt.backend import batches, build, compile_model
+from mrt.backend import batches, compile_model, job
 from mrt.backend.batches import Traffic, stretches
 from mrt.backend.explain import explain
 from mrt.backend.lowering.module import ModuleBuilder
@@ -75,7 +75,7 @@ def samples(count: int) -> np.ndarray:
 @pytest.fixture
 def small_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if data of a small network were far."""
-    monkeypatch.setattr(build, "second_cache", lambda _: NEAR)
+    monkeypatch.setattr(job, "second_cache", lambda _: NEAR)
     monkeypatch.setattr(batches, "KERNEL_BYTES", 0)
     monkeypatch.setattr(batches, "STRETCH_BYTES", 0)
 
