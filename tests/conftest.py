@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from mrt.collector import paused_collector
+from tests.draws import Draws
 from tests.tiers import exhaustive
 
 # A change passes or fails for what it is, not for the examples of the day. HYPOTHESIS_PROFILE=explore draws new ones.
@@ -51,6 +52,27 @@ def pytest_collection() -> Generator[None, object, object]:
     gc.collect()
     gc.freeze()
     return found
+
+
+DRAWS = pytest.StashKey[Draws]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[DRAWS] = Draws()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
+    """What a fixture draws depends on itself alone."""
+    if fixturedef.scope != "session":
+        request.config.stash[DRAWS].begin(request.module.__name__, fixturedef.argname)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """What a test draws depends on itself alone."""
+    if isinstance(item, pytest.Function):
+        item.config.stash[DRAWS].begin(item.module.__name__, item.name)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
