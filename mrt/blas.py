@@ -1,6 +1,7 @@
-"""One thread for NumPy's BLAS, by which bits do not depend on how many it would take.
+"""One thread for NumPy's BLAS: bits do not depend on how many it would take, nor time on who else has the cores.
 
-OpenBLAS cuts a factorization into other blocks where it has several threads, and so adds in another order.
+OpenBLAS cuts a factorization into other blocks where it has several threads, and so adds in another order. Where other
+work keeps all cores busy, each product by several threads waits until the last of them gets one.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from mrt.backend.rewrites.known_bounds import bounds_of_inputs, known_bounds
 from mrt.backend.rewrites.with_quantizers import with_quantizers
 from mrt.backend.schedule.tilings import Scheduler, schedule_by_rule
 from mrt.backend.tuning.tuner import Tuner
+from mrt.blas import one_blas_thread
 from mrt.collector import paused_collector
 from mrt.compilation import NATIVE, Target, parse_target
 from mrt.errors import CompilationError
@@ -100,6 +101,7 @@ def compile_model(
     return Module(linkable, metadata, device)
 
 
+@one_blas_thread()  # of two, one would wait for a core at each product of matrices: LLVM has them all
 def lower_model(job: Job, tuner: Tuner | None = None, cache: KernelCache | None = None) -> LoweredModel:
     """The functions of a job.
 
