@@ -1,0 +1,54 @@
+"""The benchmark of a second core: its table, its options, and one network from end to end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from loaded import BENCHMARKS, load_benchmark
+
+two_cores = load_benchmark("two_cores")
+
+
+def test_how_many_times_as_much_is_done_in_the_time_of_one() -> None:
+    medians = {"one thread": 10.0, "two processes": 12.5, "two threads": 6.25}
+    assert two_cores.line(two_cores.Case("a", 1, 4), medians) == "| a | 4 | 10.00 | 12.50 | 6.25 | 1.60 | 1.60 |"
+
+
+def test_processes_are_measured_at_the_same_time() -> None:
+    together = threading.Barrier(2, timeout=60)
+
+    class Waiting:
+        def measure(self, seconds: float) -> list[float]:
+            together.wait()
+            return [seconds]
+
+    assert two_cores.SideBySide([Waiting(), Waiting()]).measure(0.5) == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(("option", "found"), [("--models", "resnet51"), ("--batch", "0"), ("--isa", "sse2")])
+def test_options_are_checked(option: str, found: str) -> None:
+    done = _run(option, found)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert f"{option}: {found!r}" in done.stderr or found in done.stderr
+
+
+@pytest.mark.slow
+def test_a_network_is_measured(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    done = _run("--models", "kws_dscnn", "--rounds", "1", "--seconds", "0.01", "--json", str(file))
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(file.read_text())["rows"]
+    assert (found["model"], found["batch"]) == ("kws_dscnn", 1)
+    assert all(found["median_ms"][name] > 0 for name in ("one thread", "two processes", "two threads"))
+    assert done.stdout.splitlines()[-1].startswith("| kws_dscnn | 1 | ")
+
+
+def _run(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(BENCHMARKS / "two_cores.py"), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
