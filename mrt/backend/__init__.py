@@ -33,6 +33,7 @@ from mrt.backend import computes as _computes
 from mrt.backend.batches import plan_batch
 from mrt.backend.build import compile_model
 from mrt.backend.explain import compiled_text, explain
+from mrt.backend.job import Job
 from mrt.backend.link.kernel_cache import KernelCache
 from mrt.backend.lowering.module import build_module
 from mrt.backend.native import NativeCode, NativeFunction, compile_native
@@ -45,6 +46,7 @@ del _computes, _lean_tvm
 
 __all__ = [
     "ONE_THREAD",
+    "Job",
     "KernelCache",
     "Kind",
     "NativeCode",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,10 +11,8 @@ from mrt.backend.job import Job
 from mrt.backend.link.calls import SYMBOL_PREFIX
 from mrt.backend.link.kernel_cache import KernelCache
 from mrt.backend.link.program import FunctionMemory
-from mrt.compilation import NATIVE, Target
 from mrt.runtime import CALLS, REQUEST, Linker, Metadata
-from mrt.symbol import Graph, TensorType
-from mrt.symbol.quantized_tensor import TensorQuantization
+from mrt.symbol import TensorType
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,20 +44,11 @@ class NativeCode:
     linker: Linker
 
 
-def compile_native(
-    graph: Graph,
-    inputs: Sequence[TensorQuantization],
-    outputs: Sequence[TensorQuantization],
-    postprocess: Graph | None,
-    digest: str,
-    target: Target = NATIVE,
-    cache: KernelCache | None = None,
-) -> NativeCode:
+def compile_native(job: Job, cache: KernelCache | None = None) -> NativeCode:
     """The kernels of `compile_model`, and its functions, without the virtual machine's part.
 
-    The arguments are those of `Job.of` and of `lower_model`, and the errors of both.
+    The errors are those of `lower_model`. cache: of kernels that were compiled before; the code is the same without.
     """
-    job = Job.of(graph, inputs, outputs, postprocess, digest, target)
     lowered = lower_model(job, cache=cache)
     with compiling(job.machine):
         builder = lowered.builder

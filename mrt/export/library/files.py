@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from string import Template
 
-from mrt.backend import KernelCache, NativeCode, compile_native
+from mrt.backend import Job, KernelCache, NativeCode, compile_native
 from mrt.compilation import NATIVE, Target
 from mrt.errors import CompilationError
 from mrt.export.c_text import check_name, comment, described, includes, text_of
@@ -82,7 +82,8 @@ def to_library(
     Raises what that does, ConfigError where `name` is no identifier, CompilationError where linking fails.
     """
     check_name(name)
-    code = compile_native(graph, inputs, outputs, postprocess, digest, target, KernelCache.usual())
+    job = Job.of(graph, inputs, outputs, postprocess, digest, target)
+    code = compile_native(job, KernelCache.usual())
     interface = Interface(name, digest, code)
     header = _header(interface).encode()
     return {f"{name}.h": header, f"lib{name}.so": _linked(interface, header)}
