@@ -7,7 +7,7 @@ maximum approximation", 1961), rounded to float32. NaN gives NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from tvm import te, tirx
@@ -22,6 +22,11 @@ EXP = (0.499999934, 0.166665201, 0.0416683942, 0.00836878032, 0.00138144708)
 """(e^r - 1 - r) / r^2 by powers of r, for |r| <= ln 2 / 2; the error of e^r is 3e-9."""
 MANTISSA_BITS, EXPONENT_BIAS = 23, 127
 """Of a float32."""
+ROUNDING, ROUNDING_BITS = 12582912.0, 0x4B400000
+"""1.5 * 2^23 and its bits: a number below 2^22 that is added to it is rounded to a whole one, halves to even, by which
+the bits grow."""
+LEAST_NORMAL, INFINITE = -87.0, 89.0
+"""Limits of x between which e^x is 2^n e^r with one factor 2^n, which is infinite for the last n."""
 
 ERF_LIMIT = 3.92
 """From here on erf is 1 in float32."""
@@ -43,28 +48,33 @@ def exp(x: Expression) -> Expression:
     """e^x, within two units in the last place: x = n ln 2 + r, e^x = 2^n e^r."""
     if dtype_of(x) != "float32":
         return te.exp(x)
-    return bind(_limited(x, LEAST_EXPONENT, MOST_EXPONENT), _exp_within)
+    return bind(_limited(x, LEAST_EXPONENT, MOST_EXPONENT), lambda x: _by_parts(x, _scaled_by_halves))
 
 
-def _exp_within(x: Expression) -> Expression:
-    def of_parts(n: Expression) -> Expression:
+def _by_parts(x: Expression, scaled: Callable[[Expression, Expression], Expression]) -> Expression:
+    """What `scaled` makes of e^r and n, an int32."""
+
+    def of_sum(shifted: Expression) -> Expression:
+        n = shifted - _number(ROUNDING)
+        # Of a NaN n is any number: e^r is a NaN, and what it is multiplied by does not matter.
+        whole = tirx.reinterpret("int32", shifted) - constant(ROUNDING_BITS, "int32")
+
         def of_rest(r: Expression) -> Expression:
             return (r * r * _polynomial(r, EXP) + r) + _number(1)
 
-        return bind(x - n * _number(LN2_HIGH) - n * _number(LN2_LOW), lambda r: _scaled(of_rest(r), n))
+        return bind(x - n * _number(LN2_HIGH) - n * _number(LN2_LOW), lambda r: scaled(of_rest(r), whole))
 
-    return bind(tirx.nearbyint(x * _number(1 / math.log(2))), of_parts)
+    return bind(x * _number(1 / math.log(2)) + _number(ROUNDING), of_sum)
 
 
-def _scaled(value: Expression, n: Expression) -> Expression:
+def _scaled_by_halves(value: Expression, n: Expression) -> Expression:
     """value times 2^n, in two steps: 2^n itself may be beyond float32 where the result is not."""
 
     def by_halves(whole: Expression) -> Expression:
         half = whole >> constant(1, "int32")
         return value * _power_of_two(half) * _power_of_two(whole - half)
 
-    # What a NaN would become as an integer is not defined.
-    return bind(te.max(n, _number(-150)).astype("int32"), by_halves)
+    return bind(n, by_halves)
 
 
 def _power_of_two(n: Expression) -> Expression:
@@ -72,10 +82,14 @@ def _power_of_two(n: Expression) -> Expression:
 
 
 def sigmoid(x: Expression) -> Expression:
-    """1 / (1 + e^-x)."""
+    """1 / (1 + e^-x), within two units in the last place; 0 where that is below the least normal number."""
     if dtype_of(x) != "float32":
         return te.sigmoid(x)
-    return _number(1) / (_number(1) + exp(-x))
+
+    def raised(x: Expression) -> Expression:
+        return _by_parts(x, lambda value, n: value * _power_of_two(n))
+
+    return _number(1) / (_number(1) + bind(_limited(-x, LEAST_NORMAL, INFINITE), raised))
 
 
 def erf(x: Expression) -> Expression:
