@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tvm import tirx
+from tvm import sym, tirx
 
-from mrt.backend.kernels.generic.prefetch import _of_next_blocks
+from mrt.backend.kernels.generic.prefetch import _of_next_blocks, _spread
+from mrt.backend.tir.expressions import constant, substitute
 
 
 @pytest.mark.parametrize(("tiles", "turns"), [(1, 1), (2, 2), (8, 8), (12, 8), (169, 32)])
@@ -18,3 +19,17 @@ def test_a_line_of_the_next_weights_is_fetched_by_one_step_of_those_that_share_i
         return
     assert isinstance(fetched, tirx.IfThenElse)
     assert str(fetched.condition) == f"step % {turns} == 0"
+
+
+@pytest.mark.parametrize(("steps", "count"), [(480, 6), (288, 6), (64, 64), (7, 3), (3, 8), (4096, 13), (5, 1)])
+def test_what_is_written_to_is_fetched_evenly_without_a_division(steps: int, count: int) -> None:
+    """LLVM computes a remainder where a quotient is multiplied again by what divided it, and its registers run out."""
+    step = tirx.Var("step", "int32")
+    place = _spread(step, steps, count)
+    assert "/" not in str(place)
+    assert "%" not in str(place)
+    places = [substitute([place], [step], [constant(at, "int32")])[0] for at in range(steps)]
+    found = [int(sym.Analyzer().simplify(each)) for each in places]
+    assert found == sorted(found)
+    assert set(found) <= set(range(count))
+    assert len(set(found)) == min(steps, count)

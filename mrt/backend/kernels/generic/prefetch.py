@@ -27,6 +27,8 @@ READ, WRITE = 0, 1
 FIRST_CACHE, SECOND_CACHE = 3, 2
 DATA = 1
 """What LLVM's prefetch takes: whether a write is to come, where to, no instructions."""
+SPREAD_BITS = 16
+"""Of the fraction in numbers by which steps are multiplied."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,20 @@ def _prefetching(loop: Any, inside: Sequence[Any], output: Any) -> Any:
         prefetches += [_prefetch(_place(weights, number + i, place), READ, FIRST_CACHE) for i in range(held)]
     if results:
         position, blocks, _ = inside
-        turn = [loop.loop_var * position.extent // loop.extent, tirx.floormod(loop.loop_var, blocks.extent), 0]
+        at_step = _spread(loop.loop_var, int(loop.extent), int(position.extent))
+        turn = [at_step, tirx.floormod(loop.loop_var, blocks.extent), 0]
         prefetches.append(_prefetch(_result(turn, inside, output), WRITE, FIRST_CACHE))
     return _fetching(loop, prefetches, Hint.PREFETCH)
+
+
+def _spread(step: Expression, steps: int, count: int) -> Expression:
+    """The number of the thing that is fetched at a step, of `count` that are spread over all of them.
+
+    By a product and a shift, and not step * count // steps: where the quotient is multiplied again by what divided it,
+    LLVM computes a remainder, for which the registers did not suffice: sums of 480 channels took twice as long.
+    """
+    factor = (count << SPREAD_BITS) // steps
+    return (step * constant(factor, "int32")) >> constant(SPREAD_BITS, "int32")
 
 
 def _prefetching_stream(loop: Any) -> Any:
