@@ -82,7 +82,7 @@ def _power_of_two(n: Expression) -> Expression:
 
 
 def sigmoid(x: Expression) -> Expression:
-    """1 / (1 + e^-x), within two units in the last place; 0 where that is below the least normal number."""
+    """1 / (1 + e^-x), within four units in the last place; 0 where that is below the least normal number."""
     if dtype_of(x) != "float32":
         return te.sigmoid(x)
 
