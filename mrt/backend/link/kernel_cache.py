@@ -37,8 +37,8 @@ FOREIGN_WRITES = stat.S_IWGRP | stat.S_IWOTH
 class KernelCache:
     """A folder of object files, and of all those of a module, by their keys.
 
-    It holds up to `most_bytes` bytes and some hundredths more. Any number of processes may use it at once: files appear whole, and one that is gone or damaged is one that is not
-    there. Nothing that fails here makes a compilation fail.
+    It holds up to `most_bytes` bytes and some hundredths more. Any number of processes may use it at once: files appear
+    whole, and one that is gone or damaged is one that is not there. Nothing that fails here makes a compilation fail.
     """
 
     folder: Path
