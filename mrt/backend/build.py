@@ -17,7 +17,7 @@ from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.calls import Calls, write_calls
 from mrt.backend.link.kernel_cache import KernelCache
 from mrt.backend.link.kernel_compiler import SETTINGS, KernelCompiler, as_object
-from mrt.backend.link.kernel_objects import KernelObjects, object_compiler
+from mrt.backend.link.kernel_objects import KernelObjects, object_compiler, symbol_of
 from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.backend.link.one_function import Joined, join_calls
 from mrt.backend.link.program import Program
@@ -175,13 +175,12 @@ def compile_linkable(
     """
     with compiling(machine):
         bytecode, joined = _joined(module, compiler, shelf=shelf, programs=programs)
-        kernels = called_objects(joined, compiler, objects, machine)
         # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
         library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
         bytecode.mod.import_module(library)
         pack, target = tvm.get_global_func("runtime.ModulePackImportsToLLVM"), library["_get_target_string"]()
-        packed = pack(bytecode.mod, False, target, "")
-        return Linkable([*kernels, as_object(library), as_object(packed)], linker, not machine.is_serial)
+        held = as_object(library), as_object(pack(bytecode.mod, False, target, ""))  # while kernels are compiled still
+        return Linkable([*called_objects(joined, compiler, objects, machine), *held], linker, not machine.is_serial)
 
 
 @contextmanager
@@ -231,10 +230,10 @@ def called_objects(
     joined: Joined, compiler: KernelCompiler, objects: KernelObjects, machine: Machine
 ) -> tuple[bytes, ...]:
     """The object files of all kernels, as `object_compiler` gives them, and at last of what calls them."""
-    made = {name: kernel for group in compiler.finish() for name, kernel in group.items()}
-    symbols = {name: kernel.symbol for name, kernel in made.items()}
+    symbols = {name: symbol_of(name, function, machine.target) for name, function in compiler.functions.items()}
     calling = _calling(joined.calls, symbols, machine, objects.module)
-    return (*{kernel.symbol: kernel.content for kernel in made.values()}.values(), calling)
+    made = [kernel for group in compiler.finish() for kernel in group.values()]
+    return (*{kernel.symbol: kernel.content for kernel in made}.values(), calling)
 
 
 def written_calls(calls: Mapping[str, Calls], machine: Machine) -> Any:

@@ -7,6 +7,7 @@ import os
 import resource
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -82,23 +83,23 @@ def _bytes_written() -> int:
 class KernelCompiler:
     """Compiles the kernels of one module in the order in which they are added.
 
-    Groups do not depend on how many cores there are, so that the code does not either.
+    Groups do not depend on how many cores there are, so that the code does not either. Whoever adds them has a core of
+    its own meanwhile, since only its own work may be the longest; while it waits for the last ones it compiles, too.
     """
 
     def __init__(self, machine: Machine, form: Form = as_module, size: int = GROUP) -> None:
-        """form: what becomes of a group, of `size` kernels."""
+        """form: what becomes of a group, of `size` kernels. functions: all that were taken, with pointers, by name."""
         self._machine, self._form, self._size = machine, form, size
-        self._names: set[str] = set()
+        self.functions: dict[str, Any] = {}
         self._group: dict[str, Any] = {}
-        self._pool = ThreadPoolExecutor(cores())
-        self._compiling: list[Future[Any]] = []
+        self._pool = ThreadPoolExecutor(max(cores() - 1, 1))
+        self._compiling: list[_Compiling] = []
 
     def add(self, name: str, function: Any) -> None:
         """Takes a scheduled PrimFunc to be called by `name`; one that was taken by this name already is the same."""
-        if name in self._names:
+        if name in self.functions:
             return
-        self._names.add(name)
-        self._group[name] = taking_pointers(function)
+        self.functions[name] = self._group[name] = taking_pointers(function)
         if len(self._group) == self._size:
             self._compile_group()
 
@@ -107,10 +108,24 @@ class KernelCompiler:
         if self._group:
             self._compile_group()
         try:
-            return [future.result() for future in self._compiling]
+            # Threads take them from the front.
+            for compiling in reversed(self._compiling):
+                if compiling.theirs.cancel():
+                    compiling.own = self._form(compiling.group, self._machine.target)
+            return [each.theirs.result() if each.own is None else each.own for each in self._compiling]
         finally:
             self._pool.shutdown(cancel_futures=True)
 
     def _compile_group(self) -> None:
-        self._compiling.append(self._pool.submit(self._form, self._group, self._machine.target))
+        theirs = self._pool.submit(self._form, self._group, self._machine.target)
+        self._compiling.append(_Compiling(self._group, theirs))
         self._group = {}
+
+
+@dataclass(eq=False)
+class _Compiling:
+    """A group of kernels. theirs: its form, if a thread of the pool makes it; own: if the thread that waits does."""
+
+    group: Mapping[str, Any]
+    theirs: Future[Any]
+    own: Any = None

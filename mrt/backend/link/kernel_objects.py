@@ -88,20 +88,15 @@ class KernelObjects:
 
     def kernel(self, group: Mapping[str, Any], target: Any) -> dict[str, KernelObject]:
         """The object of every kernel of a group, by its name there."""
-        made = {}
-        for name, function in group.items():
-            base = re.sub(r"\d+$", "", name)
-            recalled = _attribute(function, RECALLED)
-            plain = function.without_attr("global_symbol").without_attr(MADE_OF)
-            content = recalled or _digest(base, str(target), _stated(function) or tvm.ir.save_json(plain))
-            symbol = f"{base}_{content[:SYMBOL_DIGITS]}"
-            if recalled is not None:
-                made[name] = KernelObject(symbol, self._recalled[content])
-                continue
-            module = tvm.IRModule({symbol: plain.with_attr("global_symbol", symbol)})
-            made[name] = KernelObject(symbol, self._object(content, module, target))
-            self._note(function, content)
-        return made
+        return {name: self._kernel(_Named.of(name, function, target), target) for name, function in group.items()}
+
+    def _kernel(self, named: _Named, target: Any) -> KernelObject:
+        if _attribute(named.function, RECALLED) is not None:
+            return KernelObject(named.symbol, self._recalled[named.content])
+        plain = _plain(named.function).with_attr("global_symbol", named.symbol)
+        made = self._object(named.content, tvm.IRModule({named.symbol: plain}), target)
+        self._note(named.function, named.content)
+        return KernelObject(named.symbol, made)
 
     def _note(self, function: Any, content: str) -> None:
         """Has the cache know what the function of an object was made of."""
@@ -137,6 +132,11 @@ class KernelObjects:
         return found
 
 
+def symbol_of(name: str, function: Any, target: Any) -> str:
+    """What `KernelObjects.kernel` calls a function, known before it is compiled."""
+    return _Named.of(name, function, target).symbol
+
+
 def machine_facts(machine: Machine) -> tuple[Any, ...]:
     """All of a machine that code depends on, as plain data."""
     widths = machine.vector_bits, machine.registers, machine.threads
@@ -146,6 +146,22 @@ def machine_facts(machine: Machine) -> tuple[Any, ...]:
 def object_compiler(machine: Machine, objects: KernelObjects) -> KernelCompiler:
     """What compiles each kernel to an object file of its own."""
     return KernelCompiler(machine, objects.kernel, size=1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Named:
+    """A function, and its symbol. content: the digest of the function and its target."""
+
+    function: Any
+    content: str
+    symbol: str
+
+    @classmethod
+    def of(cls, name: str, function: Any, target: Any) -> _Named:
+        base = re.sub(r"\d+$", "", name)
+        recalled = _attribute(function, RECALLED)
+        content = recalled or _digest(base, str(target), _stated(function) or tvm.ir.save_json(_plain(function)))
+        return cls(function, content, f"{base}_{content[:SYMBOL_DIGITS]}")
 
 
 @dataclass(frozen=True)
@@ -167,6 +183,11 @@ def _stand_in(fact: _Fact) -> Any:
         body = tirx.For(tirx.Var("step", "int32"), 0, fact.steps, tirx.ForKind.SERIAL, nothing, annotations=marks)
     function = tirx.PrimFunc([], body).with_attr(RECALLED, fact.content)
     return function.with_attr(Hint.TILES, True) if fact.tiles else function
+
+
+def _plain(function: Any) -> Any:
+    """A function without what only names it."""
+    return function.without_attr("global_symbol").without_attr(MADE_OF)
 
 
 def _attribute(function: Any, name: str) -> str | None:

@@ -27,7 +27,7 @@ from mrt.symbol import Array, Graph, Symbol
 from mrt.symbol.rebatch import batch_of
 
 Recall = Callable[[str, Any, Callable[[], Any]], Any]
-ROOM = 2
+ROOM = 5
 """What constants take as they are packed, as a share of parameters, seldom exceeds this."""
 
 
