@@ -10,6 +10,7 @@ from tvm.target import codegen
 
 from mrt.backend.batches import second_cache
 from mrt.backend.machine import Machine, resolved
+from mrt.backend.rewrites.rows_of_states import states_in_place
 from mrt.compilation import NATIVE, Target, TargetConfig, parse_target
 from mrt.errors import CompilationError
 from mrt.module_record import Provenance, Versions
@@ -93,9 +94,15 @@ def _constants_in_results(graph: Graph, postprocess: Graph | None) -> tuple[tupl
 
 def _states(graph: Graph, postprocess: Graph | None) -> tuple[KeptState, ...]:
     """The states of the integer graph, with their places among its outputs and those of the whole model."""
-    states = states_of(graph)
+    states, in_place = states_of(graph), states_in_place(graph)
     return tuple(
-        KeptState(input=state.name, output=state.place, final_output=place, initial=compact(state.first))
+        KeptState(
+            input=state.name,
+            output=state.place,
+            final_output=place,
+            initial=compact(state.first),
+            in_place=state.name in in_place,
+        )
         for state, place in zip(states, places_behind(states, postprocess), strict=True)
     )
 

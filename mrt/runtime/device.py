@@ -38,9 +38,9 @@ class Runs(Protocol):
     def outputs(self, batch: Sequence[Array], integer: bool) -> list[Array]:
         """The outputs of one batch, or of less, which is filled up."""
 
-    def steps(self, integer: bool, kept: Collection[int]) -> Step:
-        """What runs the calls of one stream. Outputs at the places `kept` may be written to by the call after the
-        next."""
+    def steps(self, integer: bool, kept: Collection[int], in_place: Collection[int] = ()) -> Step:
+        """What runs the calls of one stream. Outputs at the places `kept` are what the next call takes; it may write
+        over those at the places `in_place`, and the call after it over all."""
 
 
 class Loaded(Protocol):

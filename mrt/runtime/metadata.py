@@ -28,17 +28,20 @@ class KeptState(StrictModel):
 
     All functions take and give its integers. input: its name. output: the place of the integer output that it holds in
     the next call; final_output: its place in what REAL gives, behind the tail. initial: the integers of one sample in
-    the first call, (1, *shape), or one number that stands for all.
+    the first call, (1, *shape), or one number that stands for all. in_place: whether the memory of the input may be
+    that of the output, where all functions change what the next call needs; elsewhere they copy the state first.
     """
 
     input: str
     output: int
     final_output: int
     initial: Integers
+    in_place: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The state as JSON's types."""
-        return {**self.model_dump(exclude={"initial"}), "initial": compact(self.initial)}
+        facts = self.model_dump(exclude={"initial"}, exclude_defaults=True)
+        return {**facts, "initial": compact(self.initial)}
 
 
 class _MetadataFile(StrictModel):

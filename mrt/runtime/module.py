@@ -178,11 +178,13 @@ class Module:
             entry, place = entries[state.input], state.output if integer else state.final_output
             real = None if integer else entry.dequantize
             kept.append(Kept(state.input, place, entry.filled(state.initial), real))
-        return Stream(list(entries), kept, lambda: self._stepping(integer, [each.place for each in kept]), length)
+        return Stream(list(entries), kept, lambda: self._stepping(integer), length)
 
-    def _stepping(self, integer: bool, kept: Sequence[int]) -> Evaluate:
-        """The network for one stream. kept: the places of what states hold next."""
-        states = {state.input for state in self._metadata.states}
+    def _stepping(self, integer: bool) -> Evaluate:
+        """The network for one stream."""
+        kept = {state.output if integer else state.final_output: state for state in self._metadata.states}
+        in_place = [place for place, state in kept.items() if state.in_place]
+        states = {state.input for state in kept.values()}
         made: tuple[Runs, Step] | None = None
 
         def checked(entry: TensorQuantization, array: Array) -> Array:
@@ -202,7 +204,7 @@ class Module:
                 return self._run(batch, list, integer)
             worker = self._workers[0]
             if made is None or made[0] is not worker:  # another one after `close`
-                made = worker, worker.steps(integer, kept)
+                made = worker, worker.steps(integer, kept, in_place)
             return made[1](batch)
 
         return run

@@ -34,22 +34,28 @@ class Worker:
         """The outputs of one batch, or of less, which is filled up."""
         return [output.copy() for output in self._functions[integer](batch)]
 
-    def steps(self, integer: bool, kept: Collection[int]) -> Steps:
-        """What runs the calls of one stream. kept: the places of the outputs that the next call takes."""
-        return Steps(self._functions[integer], kept)
+    def steps(self, integer: bool, kept: Collection[int], in_place: Collection[int] = ()) -> Steps:
+        """What runs the calls of one stream. kept: the places of the outputs that the next call takes; in_place: of
+        those of them that it may write over."""
+        return Steps(self._functions[integer], kept, in_place)
 
 
 class Steps:
-    """Calls one after the other, whose kept outputs are not copied: they stay until the call after the next."""
+    """Calls one after the other, whose kept outputs are mostly not copied: they stay for the next call.
 
-    def __init__(self, function: _Function, kept: Collection[int]) -> None:
-        self._functions, self._kept = [function.twin(), function.twin()], frozenset(kept)
+    Where one of them is changed in place all calls write to the same memory, so that the others are copied; else two
+    take turns.
+    """
+
+    def __init__(self, function: _Function, kept: Collection[int], in_place: Collection[int]) -> None:
+        self._functions = [function.twin()] if in_place else [function.twin(), function.twin()]
+        self._stay = frozenset(in_place or kept)
 
     def __call__(self, batch: Sequence[Array]) -> list[Array]:
         """The outputs of one batch."""
         outputs = self._functions[0](batch)
         self._functions.reverse()
-        return [output if place in self._kept else output.copy() for place, output in enumerate(outputs)]
+        return [output if place in self._stay else output.copy() for place, output in enumerate(outputs)]
 
 
 class _Function:

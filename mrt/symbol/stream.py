@@ -47,7 +47,7 @@ class Stream:
         self, inputs: Sequence[str], states: Sequence[Kept], begin: Callable[[], Evaluate], length: int | None = None
     ) -> None:
         """inputs: the names of all inputs, or of those that are fed. begin: gives the network, of all inputs, to all
-        outputs, for one stream; what it gives for states must stay as it is until the call after the next.
+        outputs, for one stream; what it gives for states must stay as it is until the next call, which may change it.
         length: after so many calls the states are what they are at first; None for never. DataError without states."""
         if not states:
             raise DataError("the network keeps nothing between calls: it has no states; run it as it is")

@@ -8,9 +8,10 @@ from tvm import te, tirx
 
 from mrt.backend.computes.activation import clipped
 from mrt.backend.computes.reduce import reduced
+from mrt.backend.operators.update_rows import UpdateRows
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import broadcast, elementwise, inlined, stage
-from mrt.backend.tir.expressions import Expression, Tensor, constant, opaque, ordered, ravel
+from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of, opaque, ordered, ravel
 from mrt.symbol import Symbol
 from mrt.symbol.operators.selection import (
     ArgMax,
@@ -136,6 +137,14 @@ def where(symbol: Symbol, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     if _selects_rows(symbol):
         return stage(symbol.shape, of_rows, "where")
     return elementwise(symbol, condition, x, y, body=chosen)
+
+
+@compute(UpdateRows, updates=2)
+def update_rows(symbol: Symbol[UpdateRows], condition: Tensor, rows: Tensor, held: Tensor) -> Tensor:
+    def chosen(is_set: Expression, *values: Expression) -> Expression:
+        return tirx.Select(is_set != constant(0, dtype_of(is_set)), *values)
+
+    return elementwise(symbol, condition, rows, held, body=chosen)
 
 
 @compute(Embedding)

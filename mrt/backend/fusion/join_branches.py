@@ -14,7 +14,7 @@ from mrt.backend.fusion.regions import (
     region_of,
     repeating,
 )
-from mrt.backend.te.registry import Kind, joined_axis, kind_of
+from mrt.backend.te.registry import Kind, joined_axis, kind_of, updated_input
 from mrt.symbol import Graph, Symbol
 
 
@@ -31,7 +31,7 @@ def join_branches(graph: Graph, regions: Sequence[Region]) -> list[Region]:
     joined: dict[Region, Region] = {}
     branches: set[Region] = set()
     for region in regions:
-        if region in branches or joins_uneven(region.symbols[0]):
+        if region in branches or joins_uneven(region.symbols[0]) or updated_input(region.output) is not None:
             continue
         if region.output in graph.outputs:
             found, outputs = _kept_branches(region, readers, graph)

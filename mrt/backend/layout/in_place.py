@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mrt.backend.fusion.regions import Region
 from mrt.backend.layout.layouts import Layouts
-from mrt.backend.te.registry import Kind, kind_of, random_access_inputs
+from mrt.backend.te.registry import Kind, kind_of, random_access_inputs, updated_input
 from mrt.symbol import Graph, Symbol
 
 
@@ -26,10 +26,14 @@ def in_place(
 
     Such an input dies in the region, lies in memory as the output does, and each of its elements is read where that of
     the output is computed only: the sum of a residual block, say. Outputs are stored one after the other, so that the
-    one in place becomes the last. last: see `last_readers`.
+    one in place becomes the last. What changes some rows of its input does so wherever that lies. last: see
+    `last_readers`.
     """
     if region.stored is not None:
         return region, None
+    updated = updated_input(region.output)
+    if updated is not None:
+        return region, updated
     for output in reversed(region.outputs):
         if output in graph.outputs or layouts.owner(output) is not output:
             continue

@@ -22,6 +22,7 @@ from mrt.backend.te.registry import (
     kind_of,
     layout_request_of,
     propagated_request,
+    updated_input,
     view_of,
 )
 from mrt.symbol import Graph, Symbol
@@ -227,7 +228,7 @@ class _Plan:
             return
         if symbol in self.storages:
             return
-        inner = self._inner(region)
+        inner = None if updated_input(symbol) is not None else self._inner(region)
         dotted = _anchor_kind(region) in (Kind.WINDOW, Kind.ROWS)
         for output in region.outputs:
             if inner is None:

@@ -35,12 +35,14 @@ class Pointer:
 class Calls:
     """What a function does. parameters: TVM's buffers. kernels: by name, with their arguments, in the order of calls.
 
-    copies: done after the calls, each to a pointer, from a pointer, of a number of bytes.
+    copies: done after the calls, each to a pointer, from a pointer, of a number of bytes. brought: done before them;
+    both pointers may be one, and then nothing is copied, which libraries of C see.
     """
 
     parameters: Sequence[Any]
     kernels: Sequence[tuple[str, Sequence[Pointer]]]
     copies: Sequence[tuple[Pointer, Pointer, int]] = ()
+    brought: Sequence[tuple[Pointer, Pointer, int]] = ()
 
 
 def write_calls(functions: Mapping[str, Calls], symbols: Mapping[str, str] | None) -> tvm.IRModule:
@@ -78,11 +80,13 @@ def _parts(calls: Calls, callers: Mapping[str, Any]) -> list[Any]:
         held, offset = pointers[pointer.parameter], pointer.offset
         return tirx.handle_add_byte_offset(held, constant(offset, "int64" if offset >= FAR else "int32"))
 
-    steps = [_checked(callers[kernel], [*map(address, arguments)]) for kernel, arguments in calls.kernels]
-    steps += [
-        tirx.Evaluate(tirx.call_extern("handle", "memcpy", address(to), address(source), constant(size, "int64")))
-        for to, source, size in calls.copies
-    ]
+    def copied(function: str, to: Pointer, source: Pointer, size: int) -> Any:
+        copy = tirx.call_extern("handle", function, address(to), address(source), constant(size, "int64"))
+        return tirx.Evaluate(copy)
+
+    steps = [copied("memmove", *each) for each in calls.brought]
+    steps += [_checked(callers[kernel], [*map(address, arguments)]) for kernel, arguments in calls.kernels]
+    steps += [copied("memcpy", *each) for each in calls.copies]
     return [_of_pointers(pointers, _body(steps[start : start + PART])) for start in range(0, len(steps), PART)]
 
 

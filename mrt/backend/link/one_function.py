@@ -137,9 +137,7 @@ def _read(function: Any, constants: Shelf) -> Program:
                 program.call(made.args[0].name_hint, [*map(argument, made.args[1].fields), *results])
                 values[binding.var] = results if several else results[0]
             case "relax.call_tir_inplace":
-                arguments = list(map(argument, made.args[1].fields))
-                program.call(made.args[0].name_hint, arguments)
-                results = [arguments[int(place)] for place in made.attrs.inplace_indices]
+                results = _call_in_place(program, made, list(map(argument, made.args[1].fields)))
                 values[binding.var] = results if isinstance(type, ir.TupleType) else results[0]
             case _:
                 values[binding.var] = value(made)
@@ -149,6 +147,16 @@ def _read(function: Any, constants: Shelf) -> Program:
         program.give(found)
     program.plan()
     return program
+
+
+def _call_in_place(program: Program, made: Any, arguments: list[Any]) -> list[Any]:
+    """Adds a call that writes over some of its arguments, and gives these; what was given is brought elsewhere first."""
+    places = [int(place) for place in made.attrs.inplace_indices]
+    for place in places:
+        if isinstance(arguments[place], Given):
+            arguments[place] = program.bring(arguments[place])
+    program.call(made.args[0].name_hint, arguments)
+    return [arguments[place] for place in places]
 
 
 def _emit(builder: Any, name: str, program: Program, constants: Any) -> None:
@@ -231,8 +239,11 @@ def _calls(program: Program, constant_bytes: int, prefetches: Sequence[tuple[Pac
         (kernel, [*map(pointer, arguments), *map(pointer, added)])
         for (kernel, arguments), added in zip(program.calls, prefetches, strict=True)
     ]
-    copies = [(pointer(copy), pointer(source), copy.size) for source, copy in program.copied]
-    return Calls(parameters, kernels, copies)
+    copies, brought = (
+        [(pointer(copy), pointer(source), copy.size) for source, copy in each]
+        for each in (program.copied, program.brought)
+    )
+    return Calls(parameters, kernels, copies, brought)
 
 
 def _buffer(type: Any, name: str, alignment: int = ALIGNMENT) -> Any:

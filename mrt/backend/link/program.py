@@ -70,6 +70,7 @@ class Packed:
 class Program:
     """What a function does. calls: a kernel's name and its arguments, results included. outputs: tensors made.
 
+    copied: inputs, and the memory that holds them behind all calls; brought: the same, before these, which change it.
     results: what the function gives, as places among the outputs, or constants. is_tuple: whether as a tuple.
     by_bytes: whether all inputs come as one tensor, which is much faster to compile where they are many.
     """
@@ -79,6 +80,7 @@ class Program:
     made: list[Made] = field(default_factory=list)
     outputs: list[Made] = field(default_factory=list)
     copied: list[tuple[Given, Made]] = field(default_factory=list)
+    brought: list[tuple[Given, Made]] = field(default_factory=list)
     results: list[Any] = field(default_factory=list)
     is_tuple: bool = True
     by_bytes: bool = False
@@ -100,6 +102,13 @@ class Program:
     def make(self, type: Any) -> Made:
         self.made.append(Made(type, len(self.calls), len(self.calls)))
         return self.made[-1]
+
+    def bring(self, found: Given) -> Made:
+        """Memory that holds an input before the first call."""
+        made = Made(found.type, 0, 0)
+        self.made.append(made)
+        self.brought.append((found, made))
+        return made
 
     def call(self, kernel: str, arguments: list[Any]) -> None:
         for argument in arguments:

@@ -10,6 +10,7 @@ from typing import Any
 from tvm import te, tirx
 
 from mrt.backend.fusion.regions import Region, walked_as_one
+from mrt.backend.kernels.generic.changed_rows import changing_rows
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.rows import stored_rows
 from mrt.backend.layout.layouts import Layouts
@@ -17,10 +18,20 @@ from mrt.backend.lowering.schedule import Request, schedule
 from mrt.backend.machine import Machine, one_line
 from mrt.backend.memory.border import fill_borders, move_into_memory
 from mrt.backend.memory.storage import Storage, View, Walk
+from mrt.backend.operators.update_rows import rows_along
 from mrt.backend.schedule.serial import with_threads_that_pay, without_threads
 from mrt.backend.schedule.tilings import Choose, Scheduler, schedule_by_rule
 from mrt.backend.te.operands import Operand, Packed
-from mrt.backend.te.registry import Kind, find_compute, is_view, kind_of, random_access_inputs, unpadded_inputs, view_of
+from mrt.backend.te.registry import (
+    Kind,
+    find_compute,
+    is_view,
+    kind_of,
+    random_access_inputs,
+    unpadded_inputs,
+    updated_input,
+    view_of,
+)
 from mrt.backend.tir.expressions import Expression, Tensor, constant, dtype_of
 from mrt.errors import CompilationError
 from mrt.symbol import Refusal, Symbol
@@ -97,6 +108,9 @@ class LoweredRegion:
             function = storing_function(
                 inputs, [values[each] for each in self.region.outputs], self.storages, walk, guarded
             )
+            replaced = None if self.replaced is None else list(held).index(self.replaced)
+            if replaced is not None and updated_input(output) is not None:
+                return changing_rows(function, replaced, rows_along(output.inputs[0].shape))
             return scheduled_function(
                 function,
                 self.storages,
@@ -104,7 +118,7 @@ class LoweredRegion:
                 machine,
                 walked=walked_as_one(self.region) if self._all_plain() else 1,
                 by_rows=self.region.stored is not None,
-                replaced=None if self.replaced is None else list(held).index(self.replaced),
+                replaced=replaced,
                 scheduler=scheduler,
                 report=report,
             )
@@ -154,7 +168,9 @@ class LoweredRegion:
         What then reads several would have to divide, and TVM not see what is read together.
         """
         dots = [packed.form for packed in self.packed.values() if isinstance(packed.form, DotForm)]
-        return self.region.stored is None and self._reads_runs() and all(form.flat for form in dots)
+        if self.region.stored is not None or updated_input(self.region.output) is not None:
+            return False
+        return self._reads_runs() and all(form.flat for form in dots)
 
     def _all_plain(self) -> bool:
         views = [self._view(s, owner, None) for s, owner in self.tensors.items()]

@@ -58,6 +58,8 @@ def in_stretches(graph: Graph, known: Bounds, plan: Plan, near: int) -> Stretche
         single = _planned(graph, 1, known, plan)
     except GraphError:
         return None
+    if any(call.written in single.graph.inputs for call in single.calls):
+        return None  # a state that is changed where it lies, of all samples
     sizes = stretches(_traffic(single), batch, near)
     if set(sizes) <= {batch}:
         return None

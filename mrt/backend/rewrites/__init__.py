@@ -24,6 +24,7 @@ from mrt.backend.rewrites.phases_joined_last import PhasesJoinedLast
 from mrt.backend.rewrites.positions_as_channels import PositionsAsChannels
 from mrt.backend.rewrites.proven_constants import ProvenConstants
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
+from mrt.backend.rewrites.rows_of_states import RowsOfStates
 from mrt.backend.rewrites.squares import Squares
 from mrt.backend.rewrites.taps_as_channels import TapsAsChannels
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
@@ -35,6 +36,7 @@ from mrt.symbol import Graph
 from mrt.symbol.passes import PassResult, run_passes
 
 REWRITES: tuple[type[Rewrite], ...] = (
+    RowsOfStates,
     AssignedValues,
     ConstantOperators,
     ProvenConstants,

@@ -100,6 +100,9 @@ class ComputeEntry:
     """How the result is read in the memory of the data, if the operator only moves elements."""
     joined_axis: Callable[..., int] | None
     """Along which axis the result holds the inputs one behind the other, if it does."""
+    updates: int | None = None
+    """The input in whose memory the result is written, if any. Both lie plainly, and elements that are kept are not
+    written again."""
 
 
 _COMPUTES: ByRecord[ComputeEntry] = ByRecord("compute", "computes")
@@ -117,6 +120,7 @@ def compute(
     forms: Mapping[int, Form[_Record]] = _NONE,
     as_view: AsView[_Record] | None = None,
     joined_axis: Callable[[Symbol[_Record]], int] | None = None,
+    updates: int | None = None,
 ) -> Callable[
     [Callable[Concatenate[Symbol[_Record], _Inputs], _Result]], Callable[Concatenate[Symbol[_Record], _Inputs], _Result]
 ]:
@@ -131,7 +135,7 @@ def compute(
         function: Callable[Concatenate[Symbol[_Record], _Inputs], _Result],
     ) -> Callable[Concatenate[Symbol[_Record], _Inputs], _Result]:
         for record in records:
-            _COMPUTES.add(record, ComputeEntry(function, *facts, *layouts))
+            _COMPUTES.add(record, ComputeEntry(function, *facts, *layouts, updates))
         return function
 
     return register
@@ -224,3 +228,9 @@ def joined_axis(symbol: Symbol) -> int | None:
     """The axis along which the inputs of `symbol` follow each other, None if they do not."""
     axis = compute_entry(symbol).joined_axis
     return None if axis is None else axis(symbol)
+
+
+def updated_input(symbol: Symbol) -> Symbol | None:
+    """The input of `symbol` in whose memory its result is written, None where it has memory of its own."""
+    place = compute_entry(symbol).updates
+    return None if place is None else symbol.inputs[place]

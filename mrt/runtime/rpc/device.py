@@ -157,7 +157,7 @@ class _Caller:
 
         return self._session.call("running the module", run)
 
-    def steps(self, integer: bool, kept: Collection[int]) -> Step:
+    def steps(self, integer: bool, kept: Collection[int], in_place: Collection[int] = ()) -> Step:
         return lambda batch: self.outputs(batch, integer)
 
 

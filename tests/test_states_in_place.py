@@ -1,0 +1,170 @@
+"""States of which a call changes some rows, such as the caches of a decoder: changed where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import mrt
+from mrt.backend.rewrites.rows_of_states import RowsOfStates, states_in_place
+from mrt.errors import DataError
+from mrt.model import QuantizedModel
+from mrt.quantization.options import QuantizationConfig
+from mrt.symbol import Array, Graph, GraphBuilder, NumpyRunner, Symbol, TensorType
+from mrt.symbol.operators.elementwise import ElemwiseAdd
+from mrt.symbol.operators.linear import FullyConnected
+from mrt.symbol.operators.reduce import Sum
+from mrt.symbol.operators.scalar import MulScalar
+from mrt.symbol.operators.selection import Where
+from mrt.symbol.operators.state import Assign
+from mrt.symbol.operators.transform import Reshape
+
+PLACES, WIDTH, STEPS = 6, 40, 14
+RANDOM = np.random.default_rng(3)
+X = RANDOM.normal(size=(2 * STEPS, WIDTH)).astype(np.float32)
+AT = np.eye(PLACES, dtype=np.float32)[np.arange(2 * STEPS) % PLACES]
+"""One place after the other, and from the first one again."""
+AT[4] = [1, 0, 0, 1, 0, 0]
+AT[7] = 0
+
+
+def decoder(decays: bool) -> Graph:
+    """A cache of rows, of which those `at` some places become what a layer makes of x; the output adds them all up.
+
+    decays: whether there is another state, of which each call reads all and changes all.
+    """
+    builder = GraphBuilder()
+    x, at = (builder.input(name, TensorType((1, n))) for name, n in (("x", WIDTH), ("at", PLACES)))
+    cache = builder.input("cache", TensorType((1, PLACES, WIDTH)))
+    weight = builder.parameter("weight", np.random.default_rng(1).normal(size=(WIDTH, WIDTH)).astype(np.float32))
+    layer = builder.apply(FullyConnected(num_hidden=WIDTH, no_bias=True), [x, weight], "layer")
+    rows = builder.apply(Reshape(shape=(0, 1, WIDTH)), [layer], "rows")
+    is_new = builder.apply(Reshape(shape=(0, PLACES, 1)), [at], "is_new")
+    following = builder.apply(Where(), [is_new, rows, cache], "following")
+    y = builder.apply(Sum(axis=(1,)), [following], "sum")
+    zero = builder.parameter("zero", np.zeros((1, 1, 1), np.float32))
+    ends: list[Symbol] = [builder.apply(Assign(), [following, cache, zero], "cache_next")]
+    if decays:
+        kept = builder.input("kept", TensorType((1, WIDTH)))
+        half = builder.apply(MulScalar(scalar=0.5), [kept], "half")
+        more = builder.apply(ElemwiseAdd(), [half, layer], "more")
+        y = builder.apply(ElemwiseAdd(), [y, more], "y")
+        flat = builder.parameter("flat", np.zeros((1, 1), np.float32))
+        ends.append(builder.apply(Assign(), [more, kept, flat], "kept_next"))
+    return builder.graph([y, *ends])
+
+
+def quantized(decays: bool) -> QuantizedModel:
+    return mrt.quantize(decoder(decays), {"x": X, "at": AT}, QuantizationConfig(preset="fast"), runner=NumpyRunner())
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["the cache", "another state, too"])
+def model(request: pytest.FixtureRequest) -> QuantizedModel:
+    return quantized(request.param)
+
+
+def stepped(model: QuantizedModel, feeds: Mapping[str, Array]) -> tuple[list[Array], dict[str, Array]]:
+    """The integer outputs step by step, and the states behind the last one, by NumPy."""
+    stream = model.stream()
+    return stream.along(feeds), stream.states
+
+
+def test_a_state_that_gets_rows_is_one_and_another_is_not(model: QuantizedModel) -> None:
+    assert states_in_place(model.graph) == {"cache"}
+    changed = RowsOfStates().run(model.graph).graph
+    assert changed.count_operators().get("update_rows") == 1 and "where" not in changed.count_operators()
+    random = np.random.default_rng(0)
+    feeds = {s.name: random.integers(0, 2, s.shape).astype(s.dtype) for s in model.graph.inputs}
+    for found, wanted in zip(changed.evaluate(feeds), model.graph.evaluate(feeds), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_steps_give_what_evaluation_gives(model: QuantizedModel, threads: int) -> None:
+    """From the second step on the state is given where it is written."""
+    module = model.compile({"threads": threads})
+    stream, (wanted,), states = module.stream(), *stepped(model, {"x": X, "at": AT})
+    for step in range(len(X)):
+        found = stream({"x": X[step : step + 1], "at": AT[step : step + 1]})
+        np.testing.assert_array_equal(found, wanted[step : step + 1])
+    for name, held in states.items():
+        np.testing.assert_array_equal(stream.states[name], held)
+
+
+def test_a_state_stays_in_one_memory(model: QuantizedModel) -> None:
+    stream, places = model.compile({"threads": 1}).stream(), []
+    for _ in range(4):
+        stream({"x": X[:1], "at": AT[:1]})
+        places.append({name: array.ctypes.data for name, array in stream._values.items()})
+    assert len({each["cache"] for each in places}) == 1
+    if "kept" in places[0]:
+        # What is read while the next one is written never lies there.
+        assert all(a["kept"] != b["kept"] for a, b in zip(places, places[1:], strict=False))
+
+
+def test_a_call_leaves_the_states_that_it_is_given(model: QuantizedModel) -> None:
+    module = model.compile()
+    random = np.random.default_rng(5)
+    feeds = {
+        s.name: random.integers(-9, 9, s.shape).astype(s.dtype) if s.name != "at" else AT[4:5].astype(s.dtype)
+        for s in model.rebatched(1).graph.inputs
+    }
+    before = {name: array.copy() for name, array in feeds.items()}
+    wanted = model.rebatched(1).graph.evaluate(feeds)
+    for found, meant in zip(module.run_integer(feeds), wanted, strict=True):
+        np.testing.assert_array_equal(found, meant)
+    for name, array in before.items():
+        np.testing.assert_array_equal(feeds[name], array)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_batches(model: QuantizedModel, threads: int) -> None:
+    """Several streams side by side, as many as the batch and fewer, have caches of their own."""
+    module = model.compile({"threads": threads}, batch=3)
+    for count in (3, 2):
+        stream = module.stream()
+        parts = [np.arange(STEPS) + shift for shift in range(count)]
+        alone = [stepped(model, {"x": X[part], "at": AT[part]})[0][0] for part in parts]
+        for step in range(STEPS):
+            at = [part[step] for part in parts]
+            np.testing.assert_array_equal(stream({"x": X[at], "at": AT[at]}), [each[step] for each in alone])
+
+
+def test_a_refused_call_leaves_the_states(model: QuantizedModel) -> None:
+    stream = model.compile().stream()
+    stream({"x": X[:1], "at": AT[:1]})
+    before = stream.states
+    with pytest.raises(DataError, match="NaN"):
+        stream({"x": np.full_like(X[:1], np.nan), "at": AT[1:2]})
+    for name, held in stream.states.items():
+        np.testing.assert_array_equal(held, before[name])
+
+
+def graph_of(condition: tuple[int, ...], reads_more: bool = False, row: int = 24) -> Graph:
+    builder = GraphBuilder()
+    held = builder.input("held", TensorType((1, 4, row), "int8"))
+    is_new = builder.input("is_new", TensorType(condition, "int8"))
+    rows = builder.input("rows", TensorType((1, 1, row), "int8"))
+    following = builder.apply(Where(), [is_new, rows, held], "following")
+    zero = builder.parameter("zero", np.zeros((1, 1, 1), np.int8))
+    outputs = [builder.apply(Assign(), [following, held, zero], "next")]
+    if reads_more:
+        outputs.append(builder.apply(Sum(axis=(1,)), [held], "sum"))
+    return builder.graph(outputs)
+
+
+@pytest.mark.parametrize(
+    ("graph", "found"),
+    [
+        (graph_of((1, 4, 1)), {"held"}),
+        (graph_of((1, 1, 1)), {"held"}),
+        (graph_of((1, 4, 24)), set()),
+        (graph_of((1, 4, 1), reads_more=True), set()),
+        (graph_of((1, 4, 1), row=8), set()),
+    ],
+    ids=["rows", "all or nothing", "single elements", "the old state is read, too", "short rows"],
+)
+def test_which_states_are(graph: Graph, found: set[str]) -> None:
+    assert states_in_place(graph) == found
