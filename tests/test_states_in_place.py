@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_a_state_stays_in_one_memory(model: QuantizedModel) -> None:
     assert len({each["cache"] for each in places}) == 1
     if "kept" in places[0]:
         # What is read while the next one is written never lies there.
-        assert all(a["kept"] != b["kept"] for a, b in zip(places, places[1:], strict=False))
+        assert all(a["kept"] != b["kept"] for a, b in pairwise(places))
 
 
 def test_a_call_leaves_the_states_that_it_is_given(model: QuantizedModel) -> None:

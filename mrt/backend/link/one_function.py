@@ -150,7 +150,7 @@ def _read(function: Any, constants: Shelf) -> Program:
 
 
 def _call_in_place(program: Program, made: Any, arguments: list[Any]) -> list[Any]:
-    """Adds a call that writes over some of its arguments, and gives these; what was given is brought elsewhere first."""
+    """Adds a call that writes over some of its arguments, and gives these; an input is brought elsewhere first."""
     places = [int(place) for place in made.attrs.inplace_indices]
     for place in places:
         if isinstance(arguments[place], Given):
