@@ -25,6 +25,7 @@ from mrt.runtime import threads as pool
 from mrt.symbol import Array, GraphBuilder, NumpyRunner, TensorType, find_operator
 from mrt.symbol.operators.state import Assign
 from mrt.symbol.quantized_tensor import TensorQuantization
+from tests.cached_rows import AT, X, quantized
 from tests.emulation import Emulation
 
 BATCH, SAMPLES = 2, 5
@@ -205,6 +206,59 @@ def test_states_are_kept_by_the_instance(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[:, place], np.concatenate(expected))
     assert np.abs(found[1] / 2 - steps[0, :, 0]).max() < 0.005 and np.abs(found[3] - 1).max() < 0.001
 
+
+@pytest.mark.parametrize("others", [False, True], ids=["the cache", "another state, too"])
+def test_rows_of_states_are_changed_where_they_lie(tmp_path: Path, others: bool) -> None:
+    """Streams of integers and of real values by turns, each with a cache of its own."""
+    model = quantized(others)
+    model.to_library(tmp_path, name="net")
+    (tmp_path / "main.c").write_text(BY_TURNS)
+    types = [f"-D{name}={C_TYPES[entry.dtype]}" for name, entry in zip(("X", "AT"), model.inputs, strict=False)]
+    types.append(f"-DY={C_TYPES[model.outputs[0].dtype]}")
+    compile_c(
+        *STRICT,
+        *types,
+        tmp_path / "main.c",
+        f"-L{tmp_path}",
+        "-lnet",
+        f"-Wl,-rpath,{tmp_path}",
+        "-o",
+        tmp_path / "main",
+    )
+    real = {"x": X, "at": AT}
+    integers = {entry.name: entry.quantize(real[entry.name]) for entry in model.inputs[:2]}
+    content = b"".join(
+        np.ascontiguousarray(array[step]).tobytes()
+        for step in range(len(X))
+        for array in (*integers.values(), *real.values())
+    )
+    done = subprocess.run([tmp_path / "main"], input=content, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    module = model.compile()
+    y, reals = module.stream(integer=True).along(integers)[0], module.stream().along(real)[0]
+    assert done.stdout == b"".join(a.tobytes() + b.tobytes() for a, b in zip(y, reals, strict=True))
+
+
+BY_TURNS = """\
+#include <stdio.h>
+#include "net.h"
+int main(void) {
+  static X x[NET_INPUT0_SIZE];
+  static AT at[NET_INPUT1_SIZE];
+  static float xs[NET_INPUT0_SIZE], ats[NET_INPUT1_SIZE], real[NET_OUTPUT0_SIZE];
+  static Y y[NET_OUTPUT0_SIZE];
+  net_instance *network = net_create(1);
+  if (network == NULL) { return 1; }
+  while (fread(x, sizeof x, 1, stdin) == 1) {
+    if (fread(at, sizeof at, 1, stdin) != 1) { return 2; }
+    if (fread(xs, sizeof xs, 1, stdin) != 1 || fread(ats, sizeof ats, 1, stdin) != 1) { return 3; }
+    if (net_run_integers(network, 1, x, at, y) != 0 || net_run(network, 1, xs, ats, real) != 0) { return 4; }
+    if (fwrite(y, sizeof y, 1, stdout) != 1 || fwrite(real, sizeof real, 1, stdout) != 1) { return 5; }
+  }
+  net_destroy(network);
+  return 0;
+}
+"""
 
 STREAM = """\
 #include <stdio.h>

@@ -158,7 +158,7 @@ class Interface:
 
     def _states(self, which: str) -> Iterator[str]:
         entries = {entry.name: entry for entry in self.code.metadata.inputs}
-        rows = []
+        results, rows = self.code.functions[which].memory.results, []
         for i, state in enumerate(self.code.metadata.states):
             entry = entries[state.input]
             value = entry.filled(np.asarray(state.initial))
@@ -166,8 +166,10 @@ class Interface:
             if (value == value.flat[0]).all():
                 value = value.reshape(-1)[:1]
             yield from _bytes(f"{which}_first{i}", value)
-            rows.append(f"{size}, {which}_first{i}, sizeof {which}_first{i}")
-        yield from _table(f"state_facts {which}_states", rows or ["0, NULL, 0"])
+            held = results[_place(state, which)]
+            offset = f"1, {held}" if state.in_place and isinstance(held, int) else "0, 0"
+            rows.append(f"{size}, {which}_first{i}, sizeof {which}_first{i}, {offset}")
+        yield from _table(f"state_facts {which}_states", rows or ["0, NULL, 0, 0, 0"])
 
 
 def _place(state: KeptState, which: str) -> int:

@@ -56,11 +56,14 @@ typedef struct {
   int state;
 } output_facts;
 
-/* Of a state. bytes: of a sample. first: what one holds in the first call, or as many bytes of it as are repeated. */
+/* Of a state. bytes: of a sample. first: what one holds in the first call, or as many bytes of it as are repeated.
+ * is_in_place: whether the function changes it where it gives it, at `offset` in the memory of all outputs. */
 typedef struct {
   size_t bytes;
   const unsigned char *first;
   size_t first_bytes;
+  bool is_in_place;
+  size_t offset;
 } state_facts;
 
 typedef struct {
@@ -118,7 +121,8 @@ enum { FUNCTIONS = 2 };
 
 typedef struct {
   thread_pool pool;
-  unsigned char *workspace, *outputs, *staging;
+  unsigned char *workspace, *staging;
+  unsigned char *outputs[FUNCTIONS]; /* one memory, unless states stay in it */
   unsigned char **states[FUNCTIONS];
 } instance_type;
 
@@ -155,6 +159,14 @@ static size_t staging_bytes(const function_facts *function) {
   return total;
 }
 
+/* Whether a state of any function stays in the memory of its outputs. */
+static bool keeps_outputs(void) {
+  for (int f = 0; f < FUNCTIONS; ++f)
+    for (int i = 0; i < functions[f].state_count; ++i)
+      if (functions[f].states[i].is_in_place) return true;
+  return false;
+}
+
 static size_t larger(size_t a, size_t b) { return a > b ? a : b; }
 
 static void reset(instance_type *self) {
@@ -171,11 +183,13 @@ static void destroy(instance_type *self) {
   if (self == NULL) return;
   stop_pool(&self->pool);
   for (int f = 0; f < FUNCTIONS; ++f) {
-    for (int i = 0; self->states[f] != NULL && i < functions[f].state_count; ++i) free(self->states[f][i]);
+    for (int i = 0; self->states[f] != NULL && i < functions[f].state_count; ++i)
+      if (!functions[f].states[i].is_in_place) free(self->states[f][i]);
     free(self->states[f]);
   }
   free(self->workspace);
-  free(self->outputs);
+  if (self->outputs[1] != self->outputs[0]) free(self->outputs[1]);
+  free(self->outputs[0]);
   free(self->staging);
   free(self);
 }
@@ -186,11 +200,21 @@ static bool allocate_states(instance_type *self) {
     self->states[f] = calloc(count ? count : 1, sizeof *self->states[f]);
     if (self->states[f] == NULL) return false;
     for (size_t i = 0; i < count; ++i) {
-      self->states[f][i] = allocate(functions[f].states[i].bytes * (size_t)batch);
+      const state_facts *state = &functions[f].states[i];
+      unsigned char *place = self->outputs[f] + state->offset;
+      self->states[f][i] = state->is_in_place ? place : allocate(state->bytes * (size_t)batch);
       if (self->states[f][i] == NULL) return false;
     }
   }
   return true;
+}
+
+static bool allocate_outputs(instance_type *self) {
+  size_t integer = functions[0].output_bytes, real = functions[1].output_bytes;
+  bool is_apart = keeps_outputs();
+  self->outputs[0] = allocate(is_apart ? integer : larger(integer, real));
+  self->outputs[1] = is_apart ? allocate(real) : self->outputs[0];
+  return self->outputs[0] != NULL && self->outputs[1] != NULL;
 }
 
 static instance_type *create(int threads) {
@@ -204,9 +228,8 @@ static instance_type *create(int threads) {
   }
   const function_facts *integer = &functions[0], *real = &functions[1];
   self->workspace = allocate(larger(integer->workspace_bytes, real->workspace_bytes));
-  self->outputs = allocate(larger(integer->output_bytes, real->output_bytes));
   self->staging = allocate(larger(staging_bytes(integer), staging_bytes(real)));
-  bool is_whole = self->workspace != NULL && self->outputs != NULL && self->staging != NULL && allocate_states(self);
+  bool is_whole = self->workspace != NULL && self->staging != NULL && allocate_outputs(self) && allocate_states(self);
   if (!is_whole) {
     destroy(self);
     return NULL;
@@ -279,7 +302,7 @@ static int call(instance_type *self, int which, int64_t start, int64_t count, co
     }
     tensors[i] = tensor_of(data, facts->code, facts->bits, facts->rank, facts->shape);
   }
-  const void *memory[3] = {mrt_constants, self->workspace, self->outputs};
+  const void *memory[3] = {mrt_constants, self->workspace, self->outputs[which]};
   int64_t sizes[3] = {CONSTANT_BYTES, (int64_t)function->workspace_bytes, (int64_t)function->output_bytes};
   for (int i = 0; i < 3; ++i) {
     if (sizes[i] == 0) sizes[i] = 1;
@@ -302,9 +325,10 @@ static void take(instance_type *self, int which, int64_t start, int64_t count, v
   const function_facts *function = &functions[which];
   for (int i = 0, given = 0; i < function->output_count; ++i) {
     const output_facts *facts = &function->outputs[i];
-    const unsigned char *source = facts->constant != NULL ? facts->constant : self->outputs + facts->offset;
+    const unsigned char *source = facts->constant != NULL ? facts->constant : self->outputs[which] + facts->offset;
     if (facts->state >= 0) {
-      memcpy(self->states[which][facts->state], source, facts->bytes * (size_t)batch);
+      unsigned char *state = self->states[which][facts->state];
+      if (state != source) memcpy(state, source, facts->bytes * (size_t)batch);
       continue;
     }
     unsigned char *target = wanted[given++];
