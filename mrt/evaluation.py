@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,8 +84,29 @@ def agreement(scores: Array, others: Array) -> Share:
 
 def quantization_noise(reference: Array, measured: Array) -> Noise:
     """Signal and error of `measured` against `reference`, both of one shape."""
-    f, q = reference.astype(np.float64), measured.astype(np.float64)
-    return Noise(float(np.square(f).sum()), float(np.square(f - q).sum()))
+    noise = Noise()
+    for f, q in _in_pieces(reference, measured):
+        noise += Noise(float(np.square(f).sum()), float(np.square(f - q).sum()))
+    return noise
+
+
+PIECE = 1 << 13
+"""Elements that are compared at a time."""
+
+
+def _in_pieces(*arrays: Array) -> Iterator[Sequence[Array]]:
+    """Arrays that broadcast, as float64, piece by piece.
+
+    Those of whole maps would not stay in the cache, and take memory anew each time.
+    """
+    yield from np.nditer(
+        arrays,
+        flags=["buffered", "external_loop", "zerosize_ok"],
+        op_dtypes=[np.float64] * len(arrays),
+        casting="unsafe",  # of integers of 64 bits
+        buffersize=PIECE,
+        order="C",
+    )
 
 
 @dataclass(frozen=True)
@@ -107,9 +128,12 @@ def tensor_error(reference: Array, integers: Array, scale: Array, zero_point: in
 
     scale and zero_point may be arrays that broadcast to it.
     """
-    steps = integers.astype(np.float64) - zero_point
-    away = np.abs(reference.astype(np.float64) / scale - steps)
-    return TensorError(quantization_noise(reference, scale * steps), float(away.max(initial=0.0)))
+    noise, worst = Noise(), 0.0
+    for f, q, size, zero in _in_pieces(reference, integers, scale, np.asarray(zero_point)):
+        steps = q - zero
+        noise += Noise(float(np.square(f).sum()), float(np.square(f - size * steps).sum()))
+        worst = float(np.maximum(worst, np.abs(f / size - steps).max()))  # which hands NaN on
+    return TensorError(noise, worst)
 
 
 @dataclass(frozen=True, eq=False)

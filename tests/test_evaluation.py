@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from mrt.errors import DataError, GraphError
 from mrt.evaluation import (
+    PIECE,
     Comparison,
     Measured,
     Noise,
@@ -159,6 +161,27 @@ def test_tensor_errors_of_batches_add_up(seed: int, cut: int) -> None:
     parts = tensor_error(f[:cut], q[:cut], scale, 2) + tensor_error(f[cut:], q[cut:], scale, 2)
     assert parts.worst_steps == whole.worst_steps
     assert parts.noise.sqnr_db == pytest.approx(whole.noise.sqnr_db)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_large_tensors_are_compared_in_pieces(order: Literal["C", "F"]) -> None:
+    """Of several pieces, the last one shorter, and of arrays in any order."""
+    rng, shape = np.random.default_rng(4), (2, 5, PIECE // 4 + 3)
+    f = np.asarray(rng.normal(size=shape), np.float32, order=order)
+    q = np.asarray(rng.integers(-99, 99, shape), np.int8, order=order)
+    scale, zero = np.array([[[0.01], [0.02], [0.03], [0.04], [0.05]]]), np.arange(5).reshape(1, 5, 1)
+    wide = f.astype(np.float64)
+    real = scale * (q.astype(np.int64) - zero)
+    found = tensor_error(f, q, scale, zero)
+    noise = quantization_noise(f, real.astype(np.float32))
+    for signal, error in (found.noise.signal, found.noise.error), (noise.signal, noise.error):
+        assert signal == pytest.approx(np.square(wide).sum(), rel=1e-12)
+        assert error == pytest.approx(np.square(wide - real).sum(), rel=1e-6)
+    assert found.worst_steps == pytest.approx(np.abs((wide - real) / scale).max(), rel=1e-12)
+    f[1, 4, -1] = np.nan
+    assert math.isnan(tensor_error(f, q, scale, zero).worst_steps)
+    nothing = tensor_error(f[:0], q[:0], scale, zero)
+    assert (nothing.noise, nothing.worst_steps) == (Noise(), 0.0)
 
 
 def integer_chain() -> Graph:
