@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
+import mrt
 from mrt.backend.rewrites.rows_of_states import RowsOfStates, states_in_place
 from mrt.errors import DataError
 from mrt.model import QuantizedModel
-from mrt.symbol import Array, Graph, GraphBuilder, TensorType
+from mrt.quantization.options import QuantizationConfig
+from mrt.symbol import Array, Graph, GraphBuilder, NumpyRunner, Operator, TensorType
+from mrt.symbol.operators.activation import Relu
+from mrt.symbol.operators.linear import BatchDot
 from mrt.symbol.operators.reduce import Sum
 from mrt.symbol.operators.selection import Where
 from mrt.symbol.operators.state import Assign
-from tests.cached_rows import AT, STEPS, X, quantized
+from mrt.symbol.operators.transform import Reshape
+from mrt.symbol.states import states_of
+from mrt.symbol.stream import stream_of
+from tests.cached_rows import AT, PLACES, STEPS, WIDTH, X, quantized
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["the cache", "another state, too"])
@@ -98,6 +106,51 @@ def test_a_refused_call_leaves_the_states(model: QuantizedModel) -> None:
         stream({"x": np.full_like(X[:1], np.nan), "at": AT[1:2]})
     for name, held in stream.states.items():
         np.testing.assert_array_equal(held, before[name])
+
+
+SCORES = BatchDot(transpose_b=True)
+
+
+def attention(*others: Operator, first: Operator | None = None) -> Graph:
+    """Products of x, or of what `first` makes of it, with the rows of a cache, which other operators read, too."""
+    builder = GraphBuilder()
+    x, at = (builder.input(name, TensorType((1, n))) for name, n in (("x", WIDTH), ("at", PLACES)))
+    cache = builder.input("cache", TensorType((1, PLACES, WIDTH)))
+    made = x if first is None else builder.apply(first, [x], "first")
+    rows = builder.apply(Reshape(shape=(0, 1, WIDTH)), [made], "rows")
+    is_new = builder.apply(Reshape(shape=(0, PLACES, 1)), [at], "is_new")
+    following = builder.apply(Where(), [is_new, rows, cache], "following")
+    zero = builder.parameter("zero", np.zeros((1, 1, 1), np.float32))
+    found = [builder.apply(SCORES, [rows, following], "scores")]
+    found += [builder.apply(each, [following], f"other{i}") for i, each in enumerate(others)]
+    return builder.graph([*found, builder.apply(Assign(), [following, cache, zero], "cache_next")])
+
+
+@pytest.mark.parametrize(
+    ("graph", "overrides", "dtype", "as_it_is"),
+    [
+        (attention(), {}, "int8", True),
+        (attention(), {"following": {"activation": {"bits": 12}}}, "int16", True),
+        (attention(), {"cache": {"activation": {"bits": 16}}}, "int16", False),
+        (attention(Sum(axis=(1,))), {}, "int16", False),
+        (attention(), {"following": {"activation": {"quantizer": "affine"}}}, "int16", False),
+        (attention(first=Relu()), {}, "int16", False),
+    ],
+    ids=["products", "of 12 bits", "asked for by name", "a sum reads it, too", "affine", "unsigned bytes are finer"],
+)
+def test_a_cache_has_the_bits_of_the_products_that_read_it(
+    graph: Graph, overrides: dict[str, Any], dtype: str, as_it_is: bool
+) -> None:
+    """as_it_is: whether nothing requantizes all of it at each call."""
+    config = QuantizationConfig.model_validate({"preset": "fast", "overrides": overrides})
+    made = mrt.quantize(graph, {"x": X, "at": AT}, config, runner=NumpyRunner())
+    (state,) = states_of(made.graph)
+    assert state.input.dtype == dtype
+    readers = {reader.op for reader in made.graph.consumers[state.output.inputs[0]]}
+    assert ("batch_dot" in readers) is as_it_is
+    wanted = stream_of(graph, NumpyRunner()).along({"x": X, "at": AT})[0]
+    found = made.compile().stream().along({"x": X, "at": AT})[0]
+    assert 10 * np.log10(np.square(wanted).sum() / np.square(wanted - found).sum()) > 30
 
 
 def graph_of(condition: tuple[int, ...], reads_more: bool = False, row: int = 24) -> Graph:

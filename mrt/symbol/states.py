@@ -13,6 +13,7 @@ from mrt.messages import short
 from mrt.symbol.builder import GraphBuilder, keep
 from mrt.symbol.graph import Graph
 from mrt.symbol.interval import Array
+from mrt.symbol.operators.selection import Where
 from mrt.symbol.operators.state import Assign
 from mrt.symbol.operators.transform import ExpandDims, Squeeze
 from mrt.symbol.symbol import Symbol
@@ -63,6 +64,13 @@ def states_of(graph: Graph) -> tuple[State, ...]:
             raise GraphError(f"{output.name} (assign) sets the state {state.name}: {why}")
         found[state] = State(state, output, place, value)
     return tuple(found.values())
+
+
+def is_cache(graph: Graph, state: State) -> bool:
+    """Whether a state holds next what it holds, but for what a call puts in the place of some of it, where(c, new, S),
+    and nothing else reads what it held."""
+    value, readers = state.output.inputs[0], set(graph.consumers[state.input])
+    return isinstance(value.operator, Where) and value.inputs[2] is state.input and readers == {value, state.output}
 
 
 def places_behind(states: Sequence[State], tail: Graph | None) -> tuple[int, ...]:

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 from mrt.calibration import Range
 from mrt.errors import QuantizationError
+from mrt.quantization.demand import Demand
 from mrt.quantization.expansion import expansion_of
 from mrt.quantization.integer.integer_graph import input_target
+from mrt.quantization.options import ActivationConfig
 from mrt.quantization.plan.facts import FactPass, Facts
+from mrt.quantization.plan.own_quantizers import own_target
 from mrt.quantization.quantizer import Target, symmetric_target
 from mrt.quantization.remedies import given_integers
 from mrt.symbol import Graph, Symbol
 from mrt.symbol.operation import Operation
-from mrt.symbol.states import State, states_of
+from mrt.symbol.states import State, is_cache, states_of
 
 
 def state_ranges(graph: Graph, ranges: Mapping[str, Range]) -> dict[str, Range]:
@@ -48,6 +51,8 @@ def _target(state: State, facts: Facts) -> Target:
     2. A symmetric one of the bits that are asked for it by name, or else of those of an output: 16, so that what is
        kept from call to call is rounded finer than what is computed of it. Its scale is a float32, and so real values
        go to its integers and back without a change.
+    3. Of a cache that products alone read, the same of the bits in which they read it, if they read its whole range by
+       such a quantizer: each row is rounded once, and not all of it anew at each call.
 
     Raises QuantizationError where the configuration declares the integers of the state.
     """
@@ -60,9 +65,38 @@ def _target(state: State, facts: Facts) -> Target:
     if fixed is not None and fixed.groups is None:
         return replace(fixed, pinned=True)
     named = [symbol.name for symbol in (state.input, state.output) if facts.config.overrides_activation(symbol.name)]
+    if not named and (read := _read_as(state, facts)) is not None:
+        return replace(input_target(read), pinned=True)
     bits = facts.config.activation_of(named[0]).bits if named else facts.config.output.bits
     target = symmetric_target(facts.ranges[state.input.name].magnitude, bits, signed=True)
     return replace(input_target(target), pinned=True)
+
+
+def _read_as(state: State, facts: Facts) -> Target | None:
+    """The symmetric quantizer of the range of a cache, by which all read it; None of other states."""
+    graph, value = facts.graph, state.output.inputs[0]
+    options = facts.options[value.name]
+    if not is_cache(graph, state) or not isinstance(options, ActivationConfig) or not _is_read_narrow(state, graph):
+        return None
+    read = own_target(graph, value, options, facts.ranges[value.name], facts.never_negative[value.name])
+    own = symmetric_target(facts.ranges[state.input.name].magnitude, options.bits, signed=True)
+    return own if read == own else None
+
+
+def _is_read_narrow(state: State, graph: Graph) -> bool:
+    """Whether all that reads what a state holds next, or what only moves it, takes it in its narrow form."""
+    moved, demands = [state.output.inputs[0]], list[Demand]()
+    for source in moved:  # grows meanwhile
+        if source in graph.outputs:
+            return False
+        for reader in set(graph.consumers[source]) - {state.output}:
+            expansion = expansion_of(reader)
+            if expansion.moves:
+                moved.append(reader)
+                continue
+            pairs = zip(expansion.demands(reader, graph), reader.inputs, strict=True)
+            demands += [demand for demand, each in pairs if each is source]
+    return bool(demands) and set(demands) == {Demand.NARROW}
 
 
 def _held(facts: Facts) -> dict[str, Target]:
@@ -85,5 +119,5 @@ def takes_held(reader: Symbol, facts: Facts) -> bool:
     return reader.operator.operation is Operation.MULTIPLY or reader.name in facts.held
 
 
-STATES = FactPass("states", _targets, ("fixed", "ranges"))
+STATES = FactPass("states", _targets, ("fixed", "ranges", "options", "never_negative"))
 HELD = FactPass("held", _held, ("fixed", "states"))
