@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mrt.backend.operators.update_rows import UpdateRows, rows_along
 from mrt.backend.rewrites.rewrite import Rewrite
 from mrt.symbol import Graph, GraphBuilder, Symbol
+from mrt.symbol.operators.selection import Where
 from mrt.symbol.states import State, is_cache, states_of
 
 ROW = 16
@@ -24,8 +25,11 @@ class RowsOfStates(Rewrite):
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        is_next = any(state.output.inputs[0] is symbol and _gets_rows(graph, state) for state in states_of(graph))
-        return builder.apply(UpdateRows(), inputs, symbol.name, symbol.origin) if is_next else None
+        if not isinstance(symbol.operator, Where):
+            return None
+        if not any(state.output.inputs[0] is symbol and _gets_rows(graph, state) for state in states_of(graph)):
+            return None
+        return builder.apply(UpdateRows(), inputs, symbol.name, symbol.origin)
 
 
 def states_in_place(graph: Graph) -> frozenset[str]:
