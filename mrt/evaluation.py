@@ -90,8 +90,8 @@ def quantization_noise(reference: Array, measured: Array) -> Noise:
     return noise
 
 
-PIECE = 1 << 13
-"""Elements that are compared at a time."""
+PIECE = 1 << 15
+"""Elements that are compared at a time: of smaller pieces threads wait for each other, as Python runs one of them."""
 
 
 def _in_pieces(*arrays: Array) -> Iterator[Sequence[Array]]:
