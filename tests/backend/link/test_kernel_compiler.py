@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +46,30 @@ def test_any_number_of_cores_gives_the_same_file(tmp_path: Path, monkeypatch: py
                 for one, other in zip(found.run_integer(images[place : place + 1]), outputs, strict=True):
                     np.testing.assert_array_equal(one, other)
     assert all(file == files[0] for file in files)
+
+
+@pytest.mark.usefixtures("soon")
+def test_whoever_waits_compiles_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only other thread makes the first kernel until the others are made."""
+    monkeypatch.setattr("mrt.backend.link.kernel_compiler.cores", lambda: 2)
+    is_begun, others_are_made = threading.Event(), threading.Event()
+
+    def form(group: Mapping[str, Any], target: Any) -> tuple[str, bool]:
+        (name,) = group
+        if name == "k0":
+            is_begun.set()
+            others_are_made.wait()
+        elif name == "k1":  # the last one that is taken from the end
+            others_are_made.set()
+        return name, threading.current_thread() is threading.main_thread()
+
+    compiler = KernelCompiler(Machine.of(TARGET), form, size=1)
+    nothing = tirx.PrimFunc([], tirx.Evaluate(tirx.const(0, "int32")))
+    for name in ("k0", "k1", "k2", "k1"):
+        compiler.add(name, nothing)
+    is_begun.wait()
+    assert compiler.finish() == [("k0", False), ("k1", True), ("k2", True)]
+    assert list(compiler.functions) == ["k0", "k1", "k2"]
 
 
 ANEW = """
