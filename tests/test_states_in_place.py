@@ -70,6 +70,17 @@ def test_a_state_stays_in_one_memory(model: QuantizedModel) -> None:
         assert all(a["kept"] != b["kept"] for a, b in pairwise(places))
 
 
+def test_a_stream_goes_on_after_its_module_was_closed(model: QuantizedModel) -> None:
+    """Its cache lies in memory that the next call does not write to then, and is brought from there."""
+    module = model.compile({"threads": 1})
+    stream, (wanted,), _ = module.stream(), *stepped(model, {"x": X, "at": AT})
+    for step in range(STEPS):
+        np.testing.assert_array_equal(
+            stream({"x": X[step : step + 1], "at": AT[step : step + 1]}), wanted[step : step + 1]
+        )
+        module.close()
+
+
 def test_a_call_leaves_the_states_that_it_is_given(model: QuantizedModel) -> None:
     module = model.compile()
     random = np.random.default_rng(5)

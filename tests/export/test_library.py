@@ -225,8 +225,8 @@ def test_rows_of_states_are_changed_where_they_lie(tmp_path: Path, others: bool)
         "-o",
         tmp_path / "main",
     )
-    real = {"x": X, "at": AT}
-    integers = {entry.name: entry.quantize(real[entry.name]) for entry in model.inputs[:2]}
+    real, backwards = {"x": X, "at": AT}, {"x": X[::-1], "at": AT[::-1]}
+    integers = {entry.name: entry.quantize(backwards[entry.name]) for entry in model.inputs[:2]}
     content = b"".join(
         np.ascontiguousarray(array[step]).tobytes()
         for step in range(len(X))

@@ -48,12 +48,13 @@ def _target(state: State, facts: Facts) -> Target:
     """The quantizer of a state; the first of these that there is.
 
     1. What the network's own quantizers give what it holds next, with one scale.
-    2. A symmetric one of the bits that are asked for it by name, or else of those of an output: 16, so that what is
-       kept from call to call is rounded finer than what is computed of it. Its scale is a float32, and so real values
-       go to its integers and back without a change.
-    3. Of a cache that products alone read, the same of the bits in which they read it, if they read its whole range by
-       such a quantizer: each row is rounded once, and not all of it anew at each call.
+    2. A symmetric one of the bits that are asked for it by name.
+    3. Of a cache that is read in its narrow form alone, as by products: the quantizer of that, if it is symmetric and
+       for the whole range. So each row is rounded once, and not all of it anew at each call.
+    4. A symmetric one of the bits of an output: 16, so that what is kept from call to call is rounded finer than what
+       is computed of it.
 
+    The scale of 2 to 4 is a float32, and so real values go to its integers and back without a change.
     Raises QuantizationError where the configuration declares the integers of the state.
     """
     if state.name in facts.config.inputs:
@@ -73,7 +74,7 @@ def _target(state: State, facts: Facts) -> Target:
 
 
 def _read_as(state: State, facts: Facts) -> Target | None:
-    """The symmetric quantizer of the range of a cache, by which all read it; None of other states."""
+    """The symmetric quantizer of a cache by which all that reads it takes it; None where there is none."""
     graph, value = facts.graph, state.output.inputs[0]
     options = facts.options[value.name]
     if not is_cache(graph, state) or not isinstance(options, ActivationConfig) or not _is_read_narrow(state, graph):
