@@ -21,8 +21,8 @@ from mrt.backend.tir.statements import around
 
 KERNELS = "mrt"
 """The name of the pipeline that lowers kernels: what TVM's own does with those for a CPU, and then local memory."""
-STACK_BYTES = 1 << 11
-"""Of what is kept on the stack: all vector registers of any machine that there is."""
+STACK_BYTES = 6 << 10
+"""Of what is kept on the stack: the largest window that Winograd's transforms hold, 9 x 9 of the longest vectors."""
 KEPT = {"disable_lower_builtin": tirx.IntImm("int32", 1)}
 """TVM's mark of memory that it shall not ask its workspace for."""
 

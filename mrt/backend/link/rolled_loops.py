@@ -73,7 +73,9 @@ def _rolled(statement: Any) -> _Rolled:
 def _rolled_loop(loop: Any) -> _Rolled:
     part = _rolled(loop.body)
     if loop.kind in WRITTEN_OUT:
-        return _Rolled(loop, False, part.vectors or loop.kind == tirx.ForKind.VECTORIZED, part.floats)
+        made = around(loop, part.made) if part.any else loop
+        vectors = part.vectors or loop.kind == tirx.ForKind.VECTORIZED
+        return _Rolled(made, part.any, vectors, part.floats, part.loops)
     turns = int(loop.extent) if isinstance(loop.extent, tirx.IntImm) else MANY
     is_innermost = part.vectors and not part.floats and not part.loops and turns >= MANY
     made, has_any = part.made, part.any

@@ -22,6 +22,7 @@ from mrt.backend.kernels.generic.winograd_algorithms import (
     Algorithm,
     TapSums,
 )
+from mrt.backend.link.kernel_pipeline import STACK_BYTES
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.symbol import GraphBuilder, Runner, TensorType, find_operator
@@ -102,15 +103,34 @@ def test_where_it_is_used() -> None:
     assert not used("x86-64-v3", 64, 28, 128, stride=3)
 
 
+def code_of(cpu: str, stride: int = 1, form: str = "asm") -> str:
+    """The code for a CPU of a convolution of 64 channels, as LLVM's own language (ll) or its assembler's."""
+    layers, machine = Layers(), Machine.of({**TARGETS[cpu], "threads": 1})
+    data = layers.input(layers.integers((1, 64, 28, 28), "uint8"))
+    layers.finish(layers.convolution(data, 64, (3, 3), pad=(1, 1), stride=(stride, stride)))
+    builder = ModuleBuilder(machine)
+    builder.add(layers.graph(), "main")
+    return str(compile_executable(builder.module(), machine).kernels[0].inspect_source(form))
+
+
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "cascadelake"])
 def test_weights_are_fetched_line_by_line(cpu: str) -> None:
     """Also where a step multiplies half a line of them."""
-    layers, machine = Layers(), Machine.of({**TARGETS[cpu], "threads": 1})
-    layers.finish(layers.convolution(layers.input(layers.integers((1, 64, 28, 28), "uint8")), 64, (3, 3), pad=(1, 1)))
-    builder = ModuleBuilder(machine)
-    builder.add(layers.graph(), "main")
-    assert "prefetcht0" in compile_executable(builder.module(), machine).kernels[0].inspect_source("asm")
+    assert "prefetcht0" in code_of(cpu)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "cascadelake"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_transforms_are_loops(cpu: str, stride: int) -> None:
+    """Two of the data and two of the results, which LLVM does not unroll."""
+    assert code_of(cpu, stride, "ll").count("call void asm sideeffect") >= 4
+
+
+def test_windows_wait_on_the_stack() -> None:
+    """Half transformed, as vectors of 64 bytes."""
+    assert max(each.side * each.window for each in (*LARGE, *SMALL)) * 64 <= STACK_BYTES
 
 
 @pytest.mark.usefixtures("always")

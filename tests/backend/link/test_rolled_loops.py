@@ -18,7 +18,7 @@ from mrt.backend.machine import Machine
 from mrt.backend.memory.alignment import empty
 from mrt.backend.memory.border import FEW_RUNS, fill_borders
 from mrt.backend.memory.storage import Storage
-from mrt.backend.tir.statements import ROLLED, loop_around, plain_block, with_root
+from mrt.backend.tir.statements import ROLLED, loop_around, plain_block, unrolled, with_root
 from mrt.symbol import TensorType
 
 LANES = 16
@@ -69,6 +69,12 @@ def test_a_marked_loop_stays_whatever_it_does() -> None:
     function = squared(TURNS, 1)
     loop = function.body.block.body
     assert stays(with_root(function, loop_around(loop, loop.body, marks={ROLLED: 1})))
+
+
+def test_a_marked_loop_stays_in_each_turn_of_one_that_is_written_out() -> None:
+    function = squared(TURNS, 1)
+    loop = loop_around(function.body.block.body, function.body.block.body.body, marks={ROLLED: 1})
+    assert stays(with_root(function, unrolled(tirx.Var("turn", "int32"), 2, loop)))
 
 
 def test_llvm_writes_a_loop_that_stays_once() -> None:

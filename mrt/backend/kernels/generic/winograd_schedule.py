@@ -63,7 +63,7 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
 
 
 def _schedule_data(plan: Any, data: Any) -> list[Any]:
-    """Vectors of channels, within which `WinogradTransforms` writes out the loops. Gives those over samples and lines
+    """Vectors of channels, within which `WinogradTransforms` writes the loops. Gives those over samples and lines
     of tiles, which threads may share."""
     *_, sample, lines, columns, point, vector, line, column, part, lane, row, element = plan.get_loops(data)
     plan.reorder(sample, lines, line, columns, column, vector, part, point, lane, row, element)
@@ -101,7 +101,7 @@ def _start(plan: Any, dots: Any) -> None:
 
 
 def _schedule_results(plan: Any, stages: WinogradBlocks) -> None:
-    """Sums of a block of output channels of a tile; `WinogradTransforms` writes out their multiples."""
+    """Sums of a block of output channels of a tile; `WinogradTransforms` writes their multiples."""
     *_, line, column, block, lane = plan.get_loops(stages.sums)
     plan.reorder(block, line, column, lane)
     plan.compute_at(stages.multiples, block, preserve_unit_loops=True)

@@ -1,11 +1,13 @@
-"""The transforms of Winograd's algorithms (`winograd.py`) of a vector of channels of a tile, written out.
+"""The transforms of Winograd's algorithms (`winograd.py`) of a vector of channels of a tile.
 
-The matrices are applied along one axis, then along the other; what their lines have in common is computed once.
+The matrices are applied along one axis, then along the other; what their lines have in common is computed once. Each is
+a loop, since a window is more than registers hold: written out it is six times the code, which takes as long to run and
+a third of a kernel's time longer to compile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +17,7 @@ from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, s
 from mrt.backend.kernels.generic.winograd_algorithms import F2, F2_OF_STRIDE_2, F4, F4_OF_STRIDE_2
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
-from mrt.backend.tir.statements import bound, nested, sequence, vectorized
+from mrt.backend.tir.statements import ROLLED, bound, nested, plain_block, sequence, serial, vectorized
 from mrt.symbol.passes import Property
 
 Hold = Callable[[Expression], Expression]
@@ -131,23 +133,43 @@ class _Transform:
         self._bound: list[Any] = []
 
     def block(self, lines: Lines) -> Any:
-        """All results, as one statement."""
-        block = self._realize.block
-        made = vectorized(self._lane.loop_var, int(self._lane.extent), sequence(self._statements(lines)))
-        return statement_block(block.name_hint, [each.source for each in block.reads], self._written(), [made])
+        """All results, by two loops: over the columns of the window, and over the rows that these give."""
+        block, (rows, columns) = self._realize.block, (int(loop.extent) for loop in self._window)
+        column, halves = self._halves(lines, rows)
+        halfway = tirx.decl_buffer((len(halves), columns, int(self._lane.extent)), dtype_of(halves[0]), "halfway")
+        at = [column, self._lane.loop_var]
+        first = self._vectors([tirx.BufferStore(halfway, half, [i, *at]) for i, half in enumerate(halves)])
+        whole = tirx.BufferRegion(halfway, [ir.Range(0, length) for length in halfway.shape])
+        reads = [each.source for each in block.reads]
+        made = [
+            statement_block("columns", reads, whole, [serial(column, columns, first, ROLLED)]),
+            statement_block(block.name_hint, [halfway], self._written(), [self._from_halves(lines, halfway)]),
+        ]
+        return plain_block("transform", sequence(made), [halfway])
 
-    def _statements(self, lines: Lines) -> Iterator[Any]:
-        store = self._realize.block.body
-        (element,), indices = self._in_loops([store.value.b.b]), self._in_loops(store.indices)
-        turns = [range(int(loop.extent)) for loop in self._window]
-        window = [[self._bind(*_at([element], self._window, (i, j))) for j in turns[1]] for i in turns[0]]
-        columns = [[self._bind(each) for each in lines(column, self._bind)] for column in zip(*window, strict=True)]
-        for number, row in enumerate(zip(*columns, strict=True)):
-            made = lines(row, self._bind)
-            yield from self._bindings()
-            for i, value in enumerate(made):
-                place = (number * len(made) + i,) if len(self._results) == 1 else (number, i)
-                yield tirx.BufferStore(store.buffer, value, _at(indices, self._results, place))
+    def _halves(self, lines: Lines, rows: int) -> tuple[Any, list[Expression]]:
+        """The loop's variable, and what the matrix makes of that column of the window."""
+        column = tirx.Var("column", "int32")
+        (element,) = self._in_loops([self._realize.block.body.value.b.b])
+        window = [self._bind(*_at([element], self._window, (constant(i, "int32"), column))) for i in range(rows)]
+        return column, lines(window, self._bind)
+
+    def _from_halves(self, lines: Lines, halfway: Any) -> Any:
+        """The loop over rows of what is `halfway`, of each of which the matrix makes a row of results."""
+        store, row = self._realize.block.body, tirx.Var("row", "int32")
+        count, columns, _ = (int(length) for length in halfway.shape)
+        lane = self._lane.loop_var
+        made = lines([self._bind(tirx.BufferLoad(halfway, [row, j, lane])) for j in range(columns)], self._bind)
+        indices, stores = self._in_loops(store.indices), []
+        for i, value in enumerate(made):
+            number = constant(i, "int32")
+            place = [row * len(made) + number] if len(self._results) == 1 else [row, number]
+            stores.append(tirx.BufferStore(store.buffer, value, _at(indices, self._results, place)))
+        return serial(row, count, self._vectors(stores), ROLLED)
+
+    def _vectors(self, stores: Sequence[Any]) -> Any:
+        """A vector of channels of statements, behind what they use."""
+        return vectorized(self._lane.loop_var, int(self._lane.extent), sequence([*self._bindings(), *stores]))
 
     def _bind(self, value: Expression) -> Expression:
         self._bound.append(bound("held", value))
@@ -167,14 +189,14 @@ class _Transform:
         store, loops = self._realize.block.body, [*self._results, self._lane]
         ends = [int(loop.extent) - 1 for loop in loops]
         indices = self._in_loops(store.indices)
-        first, last = (_at(indices, loops, turns) for turns in ([0] * len(loops), ends))
+        places = ([constant(turn, "int32") for turn in turns] for turns in ([0] * len(loops), ends))
+        first, last = (_at(indices, loops, turns) for turns in places)
         analyzer = sym.Analyzer()
         lengths = [int(analyzer.simplify(b - a)) + 1 for a, b in zip(first, last, strict=True)]
         ranges = [ir.Range.from_min_extent(a, length) for a, length in zip(first, lengths, strict=True)]
         return tirx.BufferRegion(store.buffer, ranges)
 
 
-def _at(values: Sequence[Expression], loops: Sequence[Any], places: Sequence[int]) -> list[Expression]:
+def _at(values: Sequence[Expression], loops: Sequence[Any], places: Sequence[Expression]) -> list[Expression]:
     """Expressions of loops where these are at such turns."""
-    numbers = [constant(place, "int32") for place in places]
-    return substitute(values, [loop.loop_var for loop in loops], numbers)
+    return substitute(values, [loop.loop_var for loop in loops], places)
