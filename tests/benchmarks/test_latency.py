@@ -89,8 +89,16 @@ def test_the_file_holds_exactly_the_rows() -> None:
     report = latency.Report(["ort-f32", "ort-int8"], [outcome({"ort-int8": (2.0, NEAR), "ort-f32": (5.0, RIGHT)})])
     shared = {"model": "resnet8", "threads": 1, "batch": 16, "runs": 3}
     assert json.loads(report.to_json()) == {
-        "rows": [{**shared, "engine": "ort-f32", "median_ms": 5.0}, {**shared, "engine": "ort-int8", "median_ms": 2.0}]
+        "rows": [
+            {**shared, "engine": "ort-f32", "median_ms": 5.0, "tenth_ms": 5.0},
+            {**shared, "engine": "ort-int8", "median_ms": 2.0, "tenth_ms": 2.0},
+        ]
     }
+
+
+def test_what_a_tenth_of_the_calls_took_is_told_in_the_tables_order() -> None:
+    found = outcome({"ort-int8": (2.0, NEAR), "ort-f32": (5.0, RIGHT)}).tenths()
+    assert found == "resnet8, 1 thread, batch 16: a tenth of the calls took at most, in ms, ort-f32 5.00, ort-int8 2.00"
 
 
 def test_a_float_engine_that_computes_something_else_has_failed() -> None:
