@@ -123,9 +123,15 @@ def test_weights_are_fetched_line_by_line(cpu: str) -> None:
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "cascadelake"])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_transforms_are_loops(cpu: str, stride: int) -> None:
+def test_transforms_of_large_windows_are_loops(cpu: str, stride: int) -> None:
     """Two of the data and two of the results, which LLVM does not unroll."""
     assert code_of(cpu, stride, "ll").count("call void asm sideeffect") >= 4
+
+
+@pytest.mark.usefixtures("by_small_tiles")
+@pytest.mark.parametrize("stride", [1, 2])
+def test_small_windows_are_in_registers(stride: int) -> None:
+    assert "%halfway" not in code_of("x86-64-v3", stride, "ll")
 
 
 def test_windows_wait_on_the_stack() -> None:

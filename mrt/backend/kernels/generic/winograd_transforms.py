@@ -1,8 +1,8 @@
 """The transforms of Winograd's algorithms (`winograd.py`) of a vector of channels of a tile.
 
-The matrices are applied along one axis, then along the other; what their lines have in common is computed once. Each is
-a loop, since a window is more than registers hold: written out it is six times the code, which takes as long to run and
-a third of a kernel's time longer to compile.
+The matrices are applied along one axis, then along the other; what their lines have in common is computed once. Where a
+window is more than registers hold, each is a loop, and memory holds what the first one made. Written out it would be
+six to nine times the code, which goes through memory, too: it runs no faster, and took half as long again to compile.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, s
 from mrt.backend.kernels.generic.winograd_algorithms import F2, F2_OF_STRIDE_2, F4, F4_OF_STRIDE_2
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
-from mrt.backend.tir.statements import ROLLED, bound, nested, plain_block, sequence, serial, vectorized
+from mrt.backend.tir.statements import ROLLED, bound, nested, plain_block, sequence, serial, unrolled, vectorized
 from mrt.symbol.passes import Property
 
+HELD = 32
+"""Vectors of a window that registers may hold, with some of them in memory."""
 Hold = Callable[[Expression], Expression]
 """Gives the variable that an expression is bound to."""
 Lines = Callable[[Sequence[Expression], Hold], list[Expression]]
@@ -134,25 +136,25 @@ class _Transform:
 
     def block(self, lines: Lines) -> Any:
         """All results, by two loops: over the columns of the window, and over the rows that these give."""
-        block, (rows, columns) = self._realize.block, (int(loop.extent) for loop in self._window)
-        column, halves = self._halves(lines, rows)
-        halfway = tirx.decl_buffer((len(halves), columns, int(self._lane.extent)), dtype_of(halves[0]), "halfway")
-        at = [column, self._lane.loop_var]
-        first = self._vectors([tirx.BufferStore(halfway, half, [i, *at]) for i, half in enumerate(halves)])
+        halfway, columns = self._into_halves(lines)
         whole = tirx.BufferRegion(halfway, [ir.Range(0, length) for length in halfway.shape])
-        reads = [each.source for each in block.reads]
+        reads = [each.source for each in self._realize.block.reads]
         made = [
-            statement_block("columns", reads, whole, [serial(column, columns, first, ROLLED)]),
-            statement_block(block.name_hint, [halfway], self._written(), [self._from_halves(lines, halfway)]),
+            statement_block("columns", reads, whole, [columns]),
+            statement_block("rows", [halfway], self._written(), [self._from_halves(lines, halfway)]),
         ]
         return plain_block("transform", sequence(made), [halfway])
 
-    def _halves(self, lines: Lines, rows: int) -> tuple[Any, list[Expression]]:
-        """The loop's variable, and what the matrix makes of that column of the window."""
-        column = tirx.Var("column", "int32")
+    def _into_halves(self, lines: Lines) -> tuple[Any, Any]:
+        """Memory for the matrix times the columns of a window, and the loop that fills it."""
+        column, (rows, columns) = tirx.Var("column", "int32"), self._size
         (element,) = self._in_loops([self._realize.block.body.value.b.b])
         window = [self._bind(*_at([element], self._window, (constant(i, "int32"), column))) for i in range(rows)]
-        return column, lines(window, self._bind)
+        made = lines(window, self._bind)
+        halfway = tirx.decl_buffer((len(made), columns, int(self._lane.extent)), dtype_of(element), "halfway")
+        at = [column, self._lane.loop_var]
+        stores = [tirx.BufferStore(halfway, value, [i, *at]) for i, value in enumerate(made)]
+        return halfway, self._loop(column, columns, stores)
 
     def _from_halves(self, lines: Lines, halfway: Any) -> Any:
         """The loop over rows of what is `halfway`, of each of which the matrix makes a row of results."""
@@ -165,11 +167,19 @@ class _Transform:
             number = constant(i, "int32")
             place = [row * len(made) + number] if len(self._results) == 1 else [row, number]
             stores.append(tirx.BufferStore(store.buffer, value, _at(indices, self._results, place)))
-        return serial(row, count, self._vectors(stores), ROLLED)
+        return self._loop(row, count, stores)
 
-    def _vectors(self, stores: Sequence[Any]) -> Any:
-        """A vector of channels of statements, behind what they use."""
-        return vectorized(self._lane.loop_var, int(self._lane.extent), sequence([*self._bindings(), *stores]))
+    @property
+    def _size(self) -> tuple[int, int]:
+        """Rows and columns of the window."""
+        rows, columns = (int(loop.extent) for loop in self._window)
+        return rows, columns
+
+    def _loop(self, variable: Any, turns: int, stores: Sequence[Any]) -> Any:
+        """A loop over vectors of channels of statements, behind what they use."""
+        body = vectorized(self._lane.loop_var, int(self._lane.extent), sequence([*self._bindings(), *stores]))
+        rows, columns = self._size
+        return serial(variable, turns, body, ROLLED) if rows * columns > HELD else unrolled(variable, turns, body)
 
     def _bind(self, value: Expression) -> Expression:
         self._bound.append(bound("held", value))
