@@ -21,7 +21,7 @@ from mrt.backend.tir.statements import ROLLED, bound, nested, plain_block, seque
 from mrt.symbol.passes import Property
 
 HELD = 32
-"""Vectors of a window that registers may hold, with some of them in memory."""
+"""Vectors of the largest window whose transforms are written out: registers hold most of it, or all."""
 Hold = Callable[[Expression], Expression]
 """Gives the variable that an expression is bound to."""
 Lines = Callable[[Sequence[Expression], Hold], list[Expression]]
