@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax, tirx
 from tvm.relax import vm_build
@@ -15,6 +16,7 @@ from mrt.backend.job import Job
 from mrt.backend.kept_modules import KeptModule, ModuleCode
 from mrt.backend.kernels.generic.prefetch_next_kernel import prefetching_steps
 from mrt.backend.link.calls import Calls, write_calls
+from mrt.backend.link.data_object import data_object
 from mrt.backend.link.kernel_cache import KernelCache
 from mrt.backend.link.kernel_compiler import SETTINGS, KernelCompiler, as_object
 from mrt.backend.link.kernel_objects import KernelObjects, object_compiler, symbol_of
@@ -178,9 +180,22 @@ def compile_linkable(
         # What holds the bytecode calls functions of the library that it is linked to: that of a module of machine code.
         library = tirx.build(tvm.IRModule({}), machine.target, KERNELS)
         bytecode.mod.import_module(library)
-        pack, target = tvm.get_global_func("runtime.ModulePackImportsToLLVM"), library["_get_target_string"]()
-        held = as_object(library), as_object(pack(bytecode.mod, False, target, ""))  # while kernels are compiled still
+        held = library_objects(bytecode.mod, library)  # while kernels are compiled still
         return Linkable([*called_objects(joined, compiler, objects, machine), *held], linker, not machine.is_serial)
+
+
+def library_objects(bytecode: Any, library: Any) -> tuple[bytes, bytes]:
+    """The object files of a module of machine code, and of what a loader reads the bytecode that imports it from.
+
+    The second one holds all constants.
+    """
+    code, symbol = as_object(library), tvm.get_global_func("runtime.ModuleImportsBlobName")()
+    content = np.from_dlpack(tvm.get_global_func("runtime.ModulePackImportsToTensor")(bytecode))
+    made = data_object(symbol, content.data, code)
+    if made is None:
+        pack = tvm.get_global_func("runtime.ModulePackImportsToLLVM")
+        made = as_object(pack(bytecode, False, library["_get_target_string"](), ""))
+    return code, made
 
 
 @contextmanager

@@ -73,8 +73,10 @@ class Linkable:
         parts = [path.with_name(f"part{place}.o") for place in range(len(objects))]
         for part, content in zip(parts, objects, strict=True):
             part.write_bytes(content)
+        # An identity is a digest of the whole file, which takes longer than linking it.
+        plain = ["-pthread", *(["-Wl,--build-id=none"] if self.linker.is_for_linux else [])]
         try:
-            create_shared(str(path), [str(part) for part in parts], ["-pthread", *options], cc=command)
+            create_shared(str(path), [str(part) for part in parts], [*plain, *options], cc=command)
         except RuntimeError as error:
             foreign = foreign_machine(self.objects[0])
             other = (

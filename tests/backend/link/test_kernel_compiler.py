@@ -147,12 +147,16 @@ def test_a_disk_that_takes_no_more_is_an_error(tmp_path: Path) -> None:
 
     module = compiled()
     module.save(path)
-    whole, part = path.read_bytes(), max(len(content) for content in module._library.objects)
+    *code, data = map(len, module._library.objects)
+    whole, part = path.read_bytes(), max(*code, data)
     image = network.inputs[0].quantize(network.images(1))
     unlinked = compiled()
+    with (
+        file_size_limit(max(code) - 1),
+        pytest.raises(CompilationError, match=r"code cannot be kept: File too large.*ulimit"),
+    ):
+        compiled()
     with file_size_limit(part - 1):
-        with pytest.raises(CompilationError, match=r"code cannot be kept: File too large.*ulimit"):
-            compiled()
         with pytest.raises(ModelFileError, match=r"cannot write .*model\.so: File too large"):
             module.save(path)
         for use in (lambda: unlinked.run_integer(image), lambda: unlinked.save(path)):
