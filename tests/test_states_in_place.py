@@ -122,7 +122,7 @@ def test_a_refused_call_leaves_the_states(model: QuantizedModel) -> None:
 SCORES = BatchDot(transpose_b=True)
 
 
-def attention(*others: Operator, first: Operator | None = None) -> Graph:
+def attention(*others: Operator, first: Operator | None = None, initial: float = 0.0) -> Graph:
     """Products of x, or of what `first` makes of it, with the rows of a cache, which other operators read, too."""
     builder = GraphBuilder()
     x, at = (builder.input(name, TensorType((1, n))) for name, n in (("x", WIDTH), ("at", PLACES)))
@@ -131,7 +131,7 @@ def attention(*others: Operator, first: Operator | None = None) -> Graph:
     rows = builder.apply(Reshape(shape=(0, 1, WIDTH)), [made], "rows")
     is_new = builder.apply(Reshape(shape=(0, PLACES, 1)), [at], "is_new")
     following = builder.apply(Where(), [is_new, rows, cache], "following")
-    zero = builder.parameter("zero", np.zeros((1, 1, 1), np.float32))
+    zero = builder.parameter("zero", np.full((1, 1, 1), initial, np.float32))
     found = [builder.apply(SCORES, [rows, following], "scores")]
     found += [builder.apply(each, [following], f"other{i}") for i, each in enumerate(others)]
     return builder.graph([*found, builder.apply(Assign(), [following, cache, zero], "cache_next")])
@@ -145,9 +145,18 @@ def attention(*others: Operator, first: Operator | None = None) -> Graph:
         (attention(), {"cache": {"activation": {"bits": 16}}}, "int16", False),
         (attention(Sum(axis=(1,))), {}, "int16", False),
         (attention(), {"following": {"activation": {"quantizer": "affine"}}}, "int16", False),
-        (attention(first=Relu()), {}, "int16", False),
+        (attention(first=Relu()), {}, "uint8", True),
+        (attention(first=Relu(), initial=-1.0), {}, "int16", False),
     ],
-    ids=["products", "of 12 bits", "asked for by name", "a sum reads it, too", "affine", "unsigned bytes are finer"],
+    ids=[
+        "products",
+        "of 12 bits",
+        "asked for by name",
+        "a sum reads it, too",
+        "affine",
+        "never negative",
+        "negative at first",
+    ],
 )
 def test_a_cache_has_the_bits_of_the_products_that_read_it(
     graph: Graph, overrides: dict[str, Any], dtype: str, as_it_is: bool

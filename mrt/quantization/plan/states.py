@@ -50,7 +50,8 @@ def _target(state: State, facts: Facts) -> Target:
     1. What the network's own quantizers give what it holds next, with one scale.
     2. A symmetric one of the bits that are asked for it by name.
     3. Of a cache that is read in its narrow form alone, as by products: the quantizer of that, if it is symmetric and
-       for the whole range. So each row is rounded once, and not all of it anew at each call.
+       for the whole range. So each row is rounded once, and not all of it anew at each call. One with a zero point
+       would be moved by it at each call, all of it.
     4. A symmetric one of the bits of an output: 16, so that what is kept from call to call is rounded finer than what
        is computed of it.
 
@@ -74,13 +75,15 @@ def _target(state: State, facts: Facts) -> Target:
 
 
 def _read_as(state: State, facts: Facts) -> Target | None:
-    """The symmetric quantizer of a cache by which all that reads it takes it; None where there is none."""
+    """The symmetric quantizer of a cache, of bytes without a sign where none is negative, by which all that reads it
+    takes it; None where there is none for its whole range."""
     graph, value = facts.graph, state.output.inputs[0]
     options = facts.options[value.name]
     if not is_cache(graph, state) or not isinstance(options, ActivationConfig) or not _is_read_narrow(state, graph):
         return None
-    read = own_target(graph, value, options, facts.ranges[value.name], facts.never_negative[value.name])
-    own = symmetric_target(facts.ranges[state.input.name].magnitude, options.bits, signed=True)
+    never_negative = facts.never_negative[value.name]
+    read = own_target(graph, value, options, facts.ranges[value.name], never_negative)
+    own = symmetric_target(facts.ranges[state.input.name].magnitude, options.bits, signed=not never_negative)
     return own if read == own else None
 
 
