@@ -1,5 +1,5 @@
 # make demo      quantizes the embedded examples, prints their accuracy and says where their reports lie
-# make test      runs all tests but the exhaustive tier, in WORKERS processes (2)
+# make test      runs all tests but the exhaustive tier, in WORKERS processes (3)
 # make test-all  runs all tests
 # make lint      checks style and types
 # make format    rewrites the sources in the project's style
@@ -22,7 +22,8 @@ demo: $(VENV)/.installed
 	$(BIN)/mrt run configs/digits.yaml
 	$(BIN)/mrt run configs/keywords.yaml
 
-WORKERS ?= 2
+# One more than the cores of a small machine: tests wait for processes that they start, and two left a tenth idle.
+WORKERS ?= 3
 # By one thread NumPy's matrix products cannot wait for another one, as OpenBLAS was once seen to do forever.
 # Neighbours share what a session caches; a worker that has none left takes some of another's.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
