@@ -5,7 +5,9 @@
 
 Two processes share nothing but the machine: its clock, which falls where more cores work, its third cache and its
 memory. What they reach together is what two threads can reach there, and they wait for each other besides. Networks are
-in int8 by `preset: mrt`. Figures are medians in milliseconds of one run, in turns.
+in int8 by `preset: mrt`. Figures are milliseconds of one run, in turns: the median, and in a row below it what a tenth
+of the calls took at most, which is little changed by what else runs. Two threads wait for the one that was disturbed,
+so that their median suffers most.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ from command_line import Parser, add_isa, add_turns, listed, whole, work_folder
 from in_turns import Case, Child, ChildError, Launch, Store, cases, machine, race, row
 from latency import a_model, network_of, own_module
 
-COLUMNS = ("model", "batch", "one thread", "two processes", "two threads", "two processes ×", "two threads ×")
-ALONE, BESIDE, THREADS = COLUMNS[2:5]
+COLUMNS = ("model", "batch", "of the calls", "one thread", "two processes", "two threads")
+GAINS = ("two processes ×", "two threads ×")
+ALONE, BESIDE, THREADS = COLUMNS[3:]
+SHARES = {"half": ("median_ms", 0.5), "a tenth": ("tenth_ms", 0.1)}
+"""How many calls took no longer than what a row tells: its key in the file of figures, and the quantile."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +45,15 @@ class SideBySide:
             return [took for turn in turns for took in turn.result()]
 
 
-def line(case: Case, medians: Mapping[str, float]) -> str:
-    """A row of the table, of medians in milliseconds by column: how many times as much two do in the time of one."""
-    alone, beside, threads = (medians[name] for name in (ALONE, BESIDE, THREADS))
+def line(case: Case, share: str, found: Mapping[str, float]) -> str:
+    """A row of the table, of milliseconds by column: how many times as much two do in the time of one."""
+    alone, beside, threads = (found[name] for name in (ALONE, BESIDE, THREADS))
     times = [f"{each:.2f}" for each in (alone, beside, threads)]
-    return row([case.model, str(case.batch), *times, f"{2 * alone / beside:.2f}", f"{alone / threads:.2f}"])
+    return row([case.model, str(case.batch), share, *times, f"{2 * alone / beside:.2f}", f"{alone / threads:.2f}"])
 
 
-def measured(case: Case, store: Store, arguments: Namespace) -> dict[str, float]:
-    """Medians in milliseconds by column; ChildError where something fails."""
+def measured(case: Case, store: Store, arguments: Namespace) -> dict[str, Sequence[float]]:
+    """The seconds of all calls by column; ChildError where something fails."""
     network = network_of(store, case.model)
 
     def start(stack: ExitStack, threads: int) -> Child:
@@ -62,27 +67,30 @@ def measured(case: Case, store: Store, arguments: Namespace) -> dict[str, float]
         first, second, both = (start(stack, threads) for threads in (1, 1, 2))
         runners = {ALONE: first, BESIDE: SideBySide([first, second]), THREADS: both}
         found = race(runners, arguments.rounds, arguments.seconds)
-    medians = {}
-    for name, times in found.items():
-        if isinstance(times, ChildError):
-            raise times
-        medians[name] = float(np.median(times)) * 1e3
-    return medians
+    times: dict[str, Sequence[float]] = {}
+    for name, each in found.items():
+        if isinstance(each, ChildError):
+            raise each
+        times[name] = each
+    return times
 
 
 def measure_all(arguments: Namespace, store: Store) -> int:
     """Prints the table as it is found; the exit status."""
     print(f"{machine()}; instructions: {arguments.isa}\n")
-    print(row(COLUMNS), row(["---"] * len(COLUMNS)), sep="\n", flush=True)
+    print(row([*COLUMNS, *GAINS]), row(["---"] * len([*COLUMNS, *GAINS])), sep="\n", flush=True)
     rows, failed = [], []
     for case in cases(arguments.models, [1], arguments.batch):
         try:
-            medians = measured(case, store, arguments)
+            times = measured(case, store, arguments)
         except ChildError as error:
             failed.append(f"{case.model}, batch {case.batch}: {error}")
             continue
-        print(line(case, medians), flush=True)
-        rows.append({"model": case.model, "batch": case.batch, "median_ms": medians})
+        figures = {}
+        for share, (key, quantile) in SHARES.items():
+            figures[key] = {name: float(np.quantile(each, quantile)) * 1e3 for name, each in times.items()}
+            print(line(case, share, figures[key]), flush=True)
+        rows.append({"model": case.model, "batch": case.batch, **figures})
         if arguments.json is not None:
             arguments.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     for each in failed:
