@@ -20,8 +20,12 @@ from mrt.runtime.code import Linkable
 OTHER_FORMAT = "x86_64-apple-macosx"
 
 
-def machine_code(triple: str | None = None) -> bytes:
-    target = tvm.target.Target({"kind": "llvm", **({"mtriple": triple} if triple else {})})
+RISCV = {"mtriple": "riscv64-linux-gnu", "mattr": ["+f", "+d", "+c"], "mabi": "lp64d"}
+"""Whose objects have flags."""
+
+
+def machine_code(**facts: object) -> bytes:
+    target = tvm.target.Target({"kind": "llvm", **facts})
     return as_object(tirx.build(tvm.IRModule({}), target, KERNELS))
 
 
@@ -42,13 +46,19 @@ def test_whoever_loads_the_library_reads_the_bytes(size: int, tmp_path: Path) ->
     assert bytes((ctypes.c_char * 6).in_dll(library, "second")) == b"behind"
 
 
-@pytest.mark.parametrize("triple", ["x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu"])
-def test_it_is_for_the_machine_of_the_other_object(triple: str) -> None:
+@pytest.mark.parametrize(
+    ("facts", "has_flags"),
+    [({"mtriple": "x86_64-linux-gnu"}, False), ({"mtriple": "aarch64-linux-gnu"}, False), (RISCV, True)],
+    ids=["x86-64", "aarch64", "RISC-V"],
+)
+def test_it_is_for_the_machine_of_the_other_object(facts: dict[str, object], has_flags: bool) -> None:
     """By its number, and by the flags, which tell how RISC-V passes numbers: linkers refuse a mixture."""
-    like = machine_code(triple)
+    like = machine_code(**facts)
     made = data_object("name", b"data", like)
     assert made is not None
-    assert [HEADER.unpack_from(made)[i] for i in (0, 2, 7)] == [HEADER.unpack_from(like)[i] for i in (0, 2, 7)]
+    machine, flags = (HEADER.unpack_from(made)[i] for i in (2, 7))
+    assert [machine, flags] == [HEADER.unpack_from(like)[i] for i in (2, 7)]
+    assert (flags != 0) is has_flags
 
 
 def test_the_stack_stays_without_code(tmp_path: Path) -> None:
