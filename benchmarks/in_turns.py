@@ -246,6 +246,12 @@ def race(runners: Mapping[str, Runner], rounds: int, seconds: float) -> dict[str
     return {**found, **failed}
 
 
+def figures(times: Sequence[float]) -> dict[str, float]:
+    """Of the seconds of calls, in milliseconds: the median, and what a tenth of them took at most, by the names that
+    files of figures have; others may have waited for somebody else."""
+    return {"median_ms": float(np.median(times)) * 1e3, "tenth_ms": float(np.quantile(times, 0.1)) * 1e3}
+
+
 @dataclass(frozen=True)
 class Measured:
     """What was found of an engine: the seconds of each call, and the outputs of the test samples."""
@@ -256,12 +262,12 @@ class Measured:
     @property
     def milliseconds(self) -> float:
         """The median."""
-        return float(np.median(self.times)) * 1e3
+        return figures(self.times)["median_ms"]
 
     @property
     def tenth(self) -> float:
         """What a tenth of the calls took at most, in milliseconds: the others may have waited for somebody else."""
-        return float(np.quantile(self.times, 0.1)) * 1e3
+        return figures(self.times)["tenth_ms"]
 
 
 def measure(
@@ -301,8 +307,7 @@ class Case:
     def facts(self, measured: Measured, **what: Any) -> dict[str, Any]:
         """A row of the JSON file. what: says which engine it is of."""
         where = {"threads": self.threads, "batch": self.batch}
-        found = {"median_ms": measured.milliseconds, "tenth_ms": measured.tenth, "runs": len(measured.times)}
-        return {"model": self.model, **what, **where, **found}
+        return {"model": self.model, **what, **where, **figures(measured.times), "runs": len(measured.times)}
 
 
 def cases(models: Sequence[str], threads: Sequence[int], batches: Sequence[int]) -> Iterator[Case]:

@@ -20,16 +20,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-import numpy as np
 from command_line import Parser, add_isa, add_turns, listed, whole, work_folder
-from in_turns import Case, Child, ChildError, Launch, Store, cases, machine, race, row
+from in_turns import Case, Child, ChildError, Launch, Store, cases, figures, machine, race, row
 from latency import a_model, network_of, own_module
 
 COLUMNS = ("model", "batch", "of the calls", "one thread", "two processes", "two threads")
 GAINS = ("two processes ×", "two threads ×")
 ALONE, BESIDE, THREADS = COLUMNS[3:]
-SHARES = {"half": ("median_ms", 0.5), "a tenth": ("tenth_ms", 0.1)}
-"""How many calls took no longer than what a row tells: its key in the file of figures, and the quantile."""
+SHARES = {"half": "median_ms", "a tenth": "tenth_ms"}
+"""How many of the calls took no longer than what a row tells, and its name among `figures`."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +85,11 @@ def measure_all(arguments: Namespace, store: Store) -> int:
         except ChildError as error:
             failed.append(f"{case.model}, batch {case.batch}: {error}")
             continue
-        figures = {}
-        for share, (key, quantile) in SHARES.items():
-            figures[key] = {name: float(np.quantile(each, quantile)) * 1e3 for name, each in times.items()}
-            print(line(case, share, figures[key]), flush=True)
-        rows.append({"model": case.model, "batch": case.batch, **figures})
+        by_column = {name: figures(each) for name, each in times.items()}
+        told = {key: {name: each[key] for name, each in by_column.items()} for key in SHARES.values()}
+        for share, key in SHARES.items():
+            print(line(case, share, told[key]), flush=True)
+        rows.append({"model": case.model, "batch": case.batch, **told})
         if arguments.json is not None:
             arguments.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
     for each in failed:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import struct
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,17 +16,13 @@ from tvm.runtime.vm import VirtualMachine
 from tvm.support.cc import create_shared
 
 from mrt.errors import CompilationError
-from mrt.runtime.elf import foreign_machine
+from mrt.runtime.elf import ELF_64, HEADER_64, foreign_machine
 from mrt.runtime.linker import THIS_MACHINE, Linker
 from mrt.runtime.metadata import REQUEST
 from mrt.runtime.threads import module_threads
 
 LIBRARY = "model.so"
 """The name of a library while it is being made."""
-ELF_64 = b"\x7fELF\x02"
-"""What a file of the 64-bit format begins with."""
-ELF_HEADER = struct.Struct("<40xQ10xHH2x")
-"""Fields of a 64-bit ELF header: the place of the section headers, the size of one and their number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,11 +173,11 @@ def check_whole(library: bytes) -> None:
     """
     if not library:
         raise ValueError("the file is empty")
-    if library[:5] != ELF_64:
+    if not library.startswith(ELF_64):
         raise ValueError("it is no shared library of 64 bits")
-    if len(library) < ELF_HEADER.size:
+    if len(library) < HEADER_64.size:
         raise ValueError("the file is cut short")
-    start, size, count = ELF_HEADER.unpack_from(library)
+    *_, start, _, _, _, _, size, count, _ = HEADER_64.unpack_from(library)
     if len(library) < start + size * count:
         raise ValueError(f"the file is cut short: it holds {len(library)} bytes of {start + size * count}")
 

@@ -1,10 +1,17 @@
-"""For which machines the file of a library is, by the header of the ELF format."""
+"""Headers of files in the ELF format: for which machines the file of a library is, and what else they tell."""
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 MAGIC = b"\x7fELF"
+ELF_64 = MAGIC + b"\x02"
+"""What a file of the 64-bit format begins with."""
+HEADER_64 = struct.Struct("<16sHHIQQQIHHHHHH")
+"""Its header, the lower byte of each number first: what it begins with, the kind of file, the machine, the version, an
+address, the places of the segments and of the section headers, flags, the size of this header, those and the numbers of
+segments and of section headers, and which section holds the names of all."""
 MACHINES = {3: "x86", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
 """The format's numbers of machines that LLVM makes code for, and their names."""
 HEADER_BYTES = 20

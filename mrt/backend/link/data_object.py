@@ -9,11 +9,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from mrt.runtime.elf import MAGIC
+from mrt.runtime.elf import ELF_64, HEADER_64
 
-IDENTITY = MAGIC + bytes([2, 1])
+IDENTITY = ELF_64 + b"\x01"
 """What such files begin with."""
-HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION = struct.Struct("<IIQQQQIIQQ")
 SYMBOL = struct.Struct("<IBBHQQ")
 RELOCATABLE, VERSION = 1, 1
@@ -36,7 +35,7 @@ def data_object(symbol: str, content: bytes | memoryview, like: bytes) -> bytes 
     """
     if not like.startswith(IDENTITY):
         return None
-    identity, _, machine, _, _, _, _, flags, *_ = HEADER.unpack_from(like)
+    identity, _, machine, _, _, _, _, flags, *_ = HEADER_64.unpack_from(like)
     names, places = _strings(NAMES)
     symbol_names, (place,) = _strings([symbol])
     # What comes before the first global symbol, here one that is empty, is seen by this file only.
@@ -48,13 +47,13 @@ def data_object(symbol: str, content: bytes | memoryview, like: bytes) -> bytes 
         (STRINGS, 0, symbol_names, 0, 0, 0),
         (STRINGS, 0, names, 0, 0, 0),
     ]
-    parts, table, end = [], bytes(SECTION.size), HEADER.size
+    parts, table, end = [], bytes(SECTION.size), HEADER_64.size
     for name, (kind, kept, part, names_at, first_global, entry) in zip(places[1:], sections, strict=True):
         table += SECTION.pack(name, kind, kept, 0, end, len(part), names_at, first_global, ALIGNMENT, entry)
         parts += [part, bytes(-len(part) % ALIGNMENT)]
         end += len(part) + len(parts[-1])
-    counts = HEADER.size, 0, 0, SECTION.size, len(NAMES), SECTION_NAMES
-    header = HEADER.pack(identity, RELOCATABLE, machine, VERSION, 0, 0, end, flags, *counts)
+    counts = HEADER_64.size, 0, 0, SECTION.size, len(NAMES), SECTION_NAMES
+    header = HEADER_64.pack(identity, RELOCATABLE, machine, VERSION, 0, 0, end, flags, *counts)
     return b"".join([header, *parts, table])
 
 

@@ -75,8 +75,10 @@ def _target(state: State, facts: Facts) -> Target:
 
 
 def _read_as(state: State, facts: Facts) -> Target | None:
-    """The symmetric quantizer of a cache, of bytes without a sign where none is negative, by which all that reads it
-    takes it; None where there is none for its whole range."""
+    """The quantizer by which all that reads a cache takes it, if it is symmetric and for the whole range; else None.
+
+    It is unsigned where nothing in the cache is ever negative.
+    """
     graph, value = facts.graph, state.output.inputs[0]
     options = facts.options[value.name]
     if not is_cache(graph, state) or not isinstance(options, ActivationConfig) or not _is_read_narrow(state, graph):

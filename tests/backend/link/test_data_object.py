@@ -12,14 +12,13 @@ import tvm
 from tvm import relax, tirx
 
 from mrt.backend.build import library_objects
-from mrt.backend.link.data_object import HEADER, SECTION, data_object
+from mrt.backend.link.data_object import SECTION, data_object
 from mrt.backend.link.kernel_compiler import as_object
 from mrt.backend.link.kernel_pipeline import KERNELS
 from mrt.runtime.code import Linkable
+from mrt.runtime.elf import HEADER_64
 
 OTHER_FORMAT = "x86_64-apple-macosx"
-
-
 RISCV = {"mtriple": "riscv64-linux-gnu", "mattr": ["+f", "+d", "+c"], "mabi": "lp64d"}
 """Whose objects have flags."""
 
@@ -31,7 +30,7 @@ def machine_code(**facts: object) -> bytes:
 
 def sections(content: bytes) -> list[tuple[int, ...]]:
     """The table of an object file's sections."""
-    *_, place, _, _, _, _, _, count, _ = HEADER.unpack_from(content)
+    *_, place, _, _, _, _, _, count, _ = HEADER_64.unpack_from(content)
     return [SECTION.unpack_from(content, place + SECTION.size * i) for i in range(count)]
 
 
@@ -56,8 +55,8 @@ def test_it_is_for_the_machine_of_the_other_object(facts: dict[str, object], has
     like = machine_code(**facts)
     made = data_object("name", b"data", like)
     assert made is not None
-    machine, flags = (HEADER.unpack_from(made)[i] for i in (2, 7))
-    assert [machine, flags] == [HEADER.unpack_from(like)[i] for i in (2, 7)]
+    machine, flags = (HEADER_64.unpack_from(made)[i] for i in (2, 7))
+    assert [machine, flags] == [HEADER_64.unpack_from(like)[i] for i in (2, 7)]
     assert (flags != 0) is has_flags
 
 
