@@ -10,6 +10,7 @@ from mrt.backend.kernels.generic.overlap_pairs import OverlapPairs
 from mrt.backend.kernels.generic.prefetch import Prefetch
 from mrt.backend.kernels.generic.rows import CombineHalves
 from mrt.backend.kernels.generic.turned_tiles import TurnedTiles
+from mrt.backend.kernels.generic.two_steps import TwoSteps
 from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
 from mrt.backend.kernels.generic.winograd_transforms import WinogradTransforms
 from mrt.backend.kernels.x86.amx.instructions import AmxTiles
@@ -20,6 +21,7 @@ from mrt.symbol.passes import BasePass
 
 KERNEL_PASSES: tuple[BasePass[Any], ...] = (
     Prefetch(),
+    TwoSteps(),
     UnrollAndJam(),
     OverlapPairs(),
     TurnedTiles(),

@@ -14,7 +14,7 @@ from typing import Any
 from tvm import ir, s_tir, tirx
 
 from mrt.backend.tir.expressions import dtype_of
-from mrt.backend.tir.statements import ROLLED, around, sequence
+from mrt.backend.tir.statements import MANY, ROLLED, around, sequence
 
 ONCE = "mrt_once"
 DEFINED = f"""
@@ -26,8 +26,6 @@ define void @{ONCE}() {{
 """The function in LLVM's language. It is inlined wherever it is called."""
 IMPORT = "pragma_import_llvm"
 """TVM's attribute of statements that call functions in LLVM's language."""
-MANY = 8
-"""Turns from which on a loop is left as it is whose vectors schedules have written out."""
 WRITTEN_OUT = (tirx.ForKind.VECTORIZED, tirx.ForKind.UNROLLED)
 
 

@@ -19,6 +19,7 @@ from mrt.backend.kernels.generic.packed_schedule import schedule_bytes, schedule
 from mrt.backend.kernels.generic.rows import schedule_rows
 from mrt.backend.kernels.generic.turn import Turn, turn_of
 from mrt.backend.kernels.generic.turned_tiles import schedule_turned
+from mrt.backend.kernels.generic.two_steps import TwoSteps
 from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
 from mrt.backend.kernels.generic.winograd_schedule import WinogradBlocks, schedule_winograd
 from mrt.backend.kernels.x86.amx.tiles import tile_dots
@@ -179,7 +180,8 @@ def winograd(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
     """Tiles of convolutions by Winograd's algorithm."""
     blocks.schedule_others()
     marks = (Hint.WINOGRAD_DATA, Hint.WINOGRAD, Hint.WINOGRAD_PRODUCTS, Hint.WINOGRAD_RESULTS, Hint.WINOGRAD_SUMS)
-    schedule_winograd(plan, WinogradBlocks(*(block for mark in marks for block in blocks.marked(mark))), blocks.output)
+    stages = WinogradBlocks(*(block for mark in marks for block in blocks.marked(mark)))
+    schedule_winograd(plan, stages, blocks.output, request.machine)
     return ()
 
 
@@ -208,7 +210,7 @@ SCHEDULES = (
     Schedule(lambda request: Hint.WINOGRAD in request.hints, winograd),
     Schedule(lambda request: Hint.COLUMNS in request.hints, depthwise_columns),
     # What `schedule_dots` marks there besides is meant for weights that lie in memory.
-    Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=(UnrollAndJam(),)),
+    Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=(TwoSteps(), UnrollAndJam())),
     Schedule(lambda request: Hint.UNPACKED in request.hints, packed_weights),
     Schedule(lambda request: Hint.DOT in request.hints, register_tiles),
     Schedule(lambda request: request.turn is not None, turned_tiles),

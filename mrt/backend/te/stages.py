@@ -78,6 +78,8 @@ class Hint:
     """Marks the first loop of a reduction by dots, before which the memory of a tile's results is fetched."""
     PREFETCH_NEXT = "mrt.prefetch_next"
     """Marks the loop over the steps of dots each of which prefetches what the next kernel reads."""
+    TWO_STEPS = "mrt.two_steps"
+    """Marks the loop over the steps of dots that makes two of them in each turn."""
     LINE = "mrt.line"
     """Of an accumulation by dots whose positions are one axis, but not in the data's memory: how many are a line."""
     OVERLAPS = "mrt.overlaps"

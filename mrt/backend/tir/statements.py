@@ -11,6 +11,8 @@ from mrt.backend.tir.expressions import Expression, constant
 
 ROLLED = "mrt.rolled"
 """Marks a loop that LLVM is not to unroll (see `link/rolled_loops.py`)."""
+MANY = 8
+"""Turns from which on no loop is unrolled whose vectors schedules have written out."""
 
 
 def with_root(

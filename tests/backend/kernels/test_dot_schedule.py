@@ -100,6 +100,13 @@ def test_sixteen_registers_hold_sums_factors_and_a_product(size: int, filters: i
     assert loops and not list(filter(keeps_vectors_in_memory, loops))
 
 
+@pytest.mark.parametrize(("channels", "steps"), [(64, 2), (70, 1)])
+def test_a_turn_of_few_sums_makes_two_steps(channels: int, steps: int) -> None:
+    """So much as an even number of steps allows."""
+    code = assembly(convolution("uint8", 128, 1, 12, channels)[0], {"mcpu": "x86-64-v3", "threads": 1})
+    assert sum(loop.count("vpmaddwd") + 1 for loop in summing_loops(code, "vpmaddwd")) == 12 * steps
+
+
 @pytest.mark.parametrize(("size", "kernel", "channels"), [(13, 1, 64), (13, 3, 64), (27, 3, 32)])
 def test_sixteen_registers_hold_the_sums_of_floats(size: int, kernel: int, channels: int) -> None:
     """Where LLVM unrolls loops, two steps at once would take more."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from mrt.backend.kernels.generic.overlap_pairs import PAIR
 from mrt.backend.kernels.generic.prefetch import Prefetches
+from mrt.backend.kernels.generic.two_steps import makes_two_steps
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import lanes_at_once, looks_up, operations
@@ -193,7 +194,9 @@ def _form_sums(
     for block in reversed(own):
         plan.compute_at(block, first_rows[0], preserve_unit_loops=True)
     _prefetches(extents, tiling, machine).annotate(plan, steps)
-    if machine.registers <= FEW_REGISTERS and not extents.by_instruction:
+    if makes_two_steps(machine, extents.by_instruction):
+        plan.annotate(steps[-1], Hint.TWO_STEPS, 1)
+    elif machine.registers <= FEW_REGISTERS:
         plan.annotate(steps[-1], ROLLED, 1)  # Of two steps at once LLVM keeps sums in memory.
     if tiling.jammed > 1:
         *before, last_row, _ = outer

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mrt.backend.kernels.generic.two_steps import makes_two_steps
 from mrt.backend.kernels.generic.winograd import WinogradTiling
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
+from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import extent, parallelize
 from mrt.backend.te.stages import Hint
 
@@ -25,7 +27,7 @@ class WinogradBlocks:
     sums: Any
 
 
-def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
+def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any, machine: Machine) -> None:
     """Of a stripe of tiles the data are transformed, then for some output channels after the other, and for some of its
     tiles at once, products are formed point by point, results made of them, and the output of these.
 
@@ -46,7 +48,7 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any) -> None:
     plan.reorder(*walked, several, some, tile_line, tile_column, lines, columns, blocks, lane)
     plan.compute_at(stages.sums, tile_column, preserve_unit_loops=True)
     _schedule_results(plan, stages)
-    _schedule_products(plan, stages, some)
+    _schedule_products(plan, stages, some, machine)
     if not by_weights:
         plan.compute_at(stages.data, stripe, preserve_unit_loops=True)
     of_data = _schedule_data(plan, stages.data)
@@ -71,7 +73,7 @@ def _schedule_data(plan: Any, data: Any) -> list[Any]:
     return [sample, lines]
 
 
-def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any) -> None:
+def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any, machine: Machine) -> None:
     """Sums of dots in registers for one point of some tiles after the other; then they wait in memory for the rest."""
     plan.compute_at(stages.products, at, preserve_unit_loops=True)
     *_, line, column, part, block, point, lane = plan.get_loops(stages.products)
@@ -80,6 +82,8 @@ def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any) -> None:
     *spatial, vector, step, within = plan.get_loops(stages.dots)[-10:]
     plan.reorder(vector, step, *spatial, within)
     plan.annotate(step, Hint.PREFETCH_STREAM, [AHEAD, 3])
+    if makes_two_steps(machine, bool(plan.get(stages.dots).annotations[Hint.DOT])):
+        plan.annotate(step, Hint.TWO_STEPS, 1)
     for loop in (line, column, part, block, *spatial[:-1]):
         plan.unroll(loop)
     plan.vectorize(lane)

@@ -1,0 +1,51 @@
+"""Two steps of a sum of dots in each turn of the loop over steps, which then counts and branches half as often.
+
+Where few registers hold sums, a step has so few dots that counting and branching are a tenth of its instructions. A
+core whose other thread is busy begins about half as many in a cycle. Of four steps LLVM loads so much before it is
+needed that sums go through memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import tvm
+from tvm import s_tir
+
+from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, marks_but, without_marks
+from mrt.backend.kernels.generic.unroll_and_jam import turn_of
+from mrt.backend.machine import Machine
+from mrt.backend.schedule.loops import FEW_REGISTERS
+from mrt.backend.te.stages import Hint
+from mrt.backend.tir.statements import MANY, ROLLED, loop_around, sequence, serial
+from mrt.symbol.passes import Property
+
+STEPS = 2
+"""In each turn."""
+
+
+def makes_two_steps(machine: Machine, by_instruction: bool) -> bool:
+    """Whether sums gain by it: LLVM would keep those in memory that no instruction forms."""
+    return machine.registers <= FEW_REGISTERS and by_instruction
+
+
+@dataclass(frozen=True)
+class TwoSteps(KernelPass):
+    """The loops with `Hint.TWO_STEPS` that are long enough, and have no step left over; the others stay as they are."""
+
+    marks: ClassVar[tuple[str, ...]] = (Hint.TWO_STEPS,)
+    ensures: ClassVar[tuple[Property, ...]] = (without_marks(Hint.TWO_STEPS),)
+
+    def lower(self, function: Any) -> Any:
+        made = lower_loops(function, Hint.TWO_STEPS, _by_turns)
+        # Each step has loops and values of its own, which bear the names of the first one's.
+        return s_tir.transform.ConvertSSA()(tvm.IRModule({"main": made}))["main"]
+
+
+def _by_turns(loop: Any) -> Any:
+    steps = int(loop.extent)
+    if steps % STEPS or steps < MANY:
+        return loop_around(loop, loop.body, marks=marks_but(loop, Hint.TWO_STEPS))
+    turns = [turn_of(loop, loop.loop_var * STEPS + step) for step in range(STEPS)]
+    return serial(loop.loop_var, steps // STEPS, sequence(turns), ROLLED)

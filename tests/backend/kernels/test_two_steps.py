@@ -1,0 +1,59 @@
+"""Loops over the steps of dots that make two of them in each turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tvm
+from layers import Layers
+from tvm import te
+
+from mrt.backend.kernels.generic.two_steps import TwoSteps, makes_two_steps
+from mrt.backend.machine import Machine
+from mrt.backend.te.stages import Hint
+from mrt.backend.tir.statements import MANY, ROLLED
+from mrt.symbol import Runner
+
+
+def marked(turns: int) -> Any:
+    """A scheduled function whose only loop has the mark, over a vector in each turn."""
+    x = te.placeholder((turns * 4,), "int32", "x")
+    plan = tvm.s_tir.Schedule(te.create_prim_func([x, te.compute((turns * 4,), lambda i: x[i] * x[i], "squared")]))
+    turn, lane = plan.split(plan.get_loops(plan.get_sblock("squared"))[0], [turns, 4])
+    plan.vectorize(lane)
+    plan.annotate(turn, Hint.TWO_STEPS, 1)
+    return plan.mod["main"]
+
+
+@pytest.mark.parametrize(("steps", "turns"), [(MANY, MANY // 2), (32, 16), (33, 33), (MANY - 2, MANY - 2)])
+def test_a_turn_makes_two_steps_where_none_is_left_over_and_they_are_many(steps: int, turns: int) -> None:
+    loop = TwoSteps().run(marked(steps)).made.body.block.body
+    assert int(loop.extent) == turns
+    assert loop.body.script().count("T.vectorized") == steps // turns
+    assert dict(loop.annotations) == ({ROLLED: 1} if turns < steps else {})
+
+
+def test_only_instructions_of_few_registers_gain_by_it() -> None:
+    few, many = (Machine.of({"mcpu": cpu}) for cpu in ("x86-64-v3", "cascadelake"))
+    assert makes_two_steps(few, True)
+    assert not makes_two_steps(few, False)
+    assert not makes_two_steps(many, True)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_sums_of_even_odd_and_few_steps(runner: Runner, dtype: str) -> None:
+    """Of maps whose tiles are jammed, too, and of several taps."""
+    layers = Layers()
+    for channels in (12, 16, 30, 64, 70, 96):
+        for filters, size, kernel, attributes in [
+            (48, 7, 1, {}),
+            (64, 14, 1, {"stride": (2, 2)}),
+            (32, 9, 3, {"stride": (2, 2)}),
+            (32, 8, 3, {"pad": (1, 1)}),
+        ]:
+            given = layers.input(layers.integers((1, channels, size, size), "int16", -200, 200))
+            first = layers.requantized(given, dtype)
+            layers.finish(layers.requantized(layers.convolution(first, filters, (kernel, kernel), **attributes)))
+    layers.check(runner=runner)
