@@ -9,8 +9,7 @@ import tvm
 from layers import Layers
 from tvm import te
 
-from mrt.backend.kernels.generic.two_steps import TwoSteps, makes_two_steps
-from mrt.backend.machine import Machine
+from mrt.backend.kernels.generic.two_steps import TwoSteps
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.statements import MANY, ROLLED
 from mrt.symbol import Runner
@@ -32,13 +31,6 @@ def test_a_turn_makes_two_steps_where_none_is_left_over_and_they_are_many(steps:
     assert int(loop.extent) == turns
     assert loop.body.script().count("T.vectorized") == steps // turns
     assert dict(loop.annotations) == ({ROLLED: 1} if turns < steps else {})
-
-
-def test_only_instructions_of_few_registers_gain_by_it() -> None:
-    few, many = (Machine.of({"mcpu": cpu}) for cpu in ("x86-64-v3", "cascadelake"))
-    assert makes_two_steps(few, True)
-    assert not makes_two_steps(few, False)
-    assert not makes_two_steps(many, True)
 
 
 @pytest.mark.sampled(4)

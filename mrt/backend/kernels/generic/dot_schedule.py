@@ -9,7 +9,6 @@ from typing import Any
 
 from mrt.backend.kernels.generic.overlap_pairs import PAIR
 from mrt.backend.kernels.generic.prefetch import Prefetches
-from mrt.backend.kernels.generic.two_steps import makes_two_steps
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.cost import lanes_at_once, looks_up, operations
@@ -18,6 +17,7 @@ from mrt.backend.schedule.loops import (
     FIRST_BYTES,
     LINE_BYTES,
     SHORT_ROW,
+    WORKING,
     extent,
     leave_first_cache,
     parallelize,
@@ -194,10 +194,8 @@ def _form_sums(
     for block in reversed(own):
         plan.compute_at(block, first_rows[0], preserve_unit_loops=True)
     _prefetches(extents, tiling, machine).annotate(plan, steps)
-    if makes_two_steps(machine, extents.by_instruction):
-        plan.annotate(steps[-1], Hint.TWO_STEPS, 1)
-    elif machine.registers <= FEW_REGISTERS:
-        plan.annotate(steps[-1], ROLLED, 1)  # Of two steps at once LLVM keeps sums in memory.
+    if machine.registers <= FEW_REGISTERS:
+        _unroll_steps(plan, steps[-1], extents, tiling, machine)
     if tiling.jammed > 1:
         *before, last_row, _ = outer
         plan.annotate(last_row if tiling.near == 1 else tiles, Hint.UNROLL_AND_JAM, tiling.jammed)
@@ -312,6 +310,19 @@ class _Epilogue:
         if self.written_out:
             plan.unroll(positions)
             plan.unroll(blocks)
+
+
+def _unroll_steps(plan: Any, steps: Any, extents: _Extents, tiling: VectorTiling, machine: Machine) -> None:
+    """Says how the loop over steps is unrolled where few registers hold sums.
+
+    LLVM is not to do it: it would keep sums of floats in memory. Two steps of these need registers for what both
+    multiply.
+    """
+    has_room = tiling.positions * tiling.blocks + WORKING <= machine.registers
+    if extents.by_instruction or (has_room and extents.length % tiling.positions == 0):
+        plan.annotate(steps, Hint.TWO_STEPS, 1)
+    if not extents.by_instruction:
+        plan.annotate(steps, ROLLED, 1)
 
 
 def _scheduled_sums(plan: Any, sums: Any, around: Sequence[Any], extents: _Extents) -> tuple[list[Any], list[Any]]:

@@ -15,19 +15,12 @@ from tvm import s_tir
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, marks_but, without_marks
 from mrt.backend.kernels.generic.unroll_and_jam import turn_of
-from mrt.backend.machine import Machine
-from mrt.backend.schedule.loops import FEW_REGISTERS
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.statements import MANY, ROLLED, loop_around, sequence, serial
 from mrt.symbol.passes import Property
 
 STEPS = 2
 """In each turn."""
-
-
-def makes_two_steps(machine: Machine, by_instruction: bool) -> bool:
-    """Whether sums gain by it: LLVM would keep those in memory that no instruction forms."""
-    return machine.registers <= FEW_REGISTERS and by_instruction
 
 
 @dataclass(frozen=True)

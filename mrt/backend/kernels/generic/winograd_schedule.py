@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mrt.backend.kernels.generic.two_steps import makes_two_steps
 from mrt.backend.kernels.generic.winograd import WinogradTiling
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.loops import extent, parallelize
+from mrt.backend.schedule.loops import FEW_REGISTERS, extent, parallelize
 from mrt.backend.te.stages import Hint
 
 AHEAD = 4096
@@ -82,7 +81,7 @@ def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any, machine: Mach
     *spatial, vector, step, within = plan.get_loops(stages.dots)[-10:]
     plan.reorder(vector, step, *spatial, within)
     plan.annotate(step, Hint.PREFETCH_STREAM, [AHEAD, 3])
-    if makes_two_steps(machine, bool(plan.get(stages.dots).annotations[Hint.DOT])):
+    if machine.registers <= FEW_REGISTERS and plan.get(stages.dots).annotations[Hint.DOT]:
         plan.annotate(step, Hint.TWO_STEPS, 1)
     for loop in (line, column, part, block, *spatial[:-1]):
         plan.unroll(loop)
