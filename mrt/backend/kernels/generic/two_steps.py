@@ -1,8 +1,8 @@
 """Two steps of a sum of dots in each turn of the loop over steps, which then counts and branches half as often.
 
 Where few registers hold sums, a step has so few dots that counting and branching are a tenth of its instructions. A
-core whose other thread is busy begins about half as many in a cycle. Of four steps LLVM loads so much before it is
-needed that sums go through memory.
+core whose other thread is busy begins fewer of them in a cycle. Of four steps LLVM loads so much before it is needed
+that sums go through memory.
 """
 
 from __future__ import annotations
