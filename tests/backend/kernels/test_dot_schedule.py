@@ -107,6 +107,14 @@ def test_a_turn_of_few_sums_makes_two_steps(channels: int, steps: int) -> None:
     assert sum(loop.count("vpmaddwd") + 1 for loop in summing_loops(code, "vpmaddwd")) == 12 * steps
 
 
+def test_tiles_that_are_jammed_make_two_steps_together() -> None:
+    """Of seven rows of seven positions the sums of ten and then of eight vectors, in a loop each."""
+    code = assembly(convolution("uint8", 160, 1, 7, 64)[0], {"mcpu": "x86-64-v3", "threads": 1})
+    dots = [loop.count("vpmaddwd") + 1 for loop in summing_loops(code, "vpmaddwd")]
+    assert sum(dots) == 2 * (10 + 8)
+    assert len([count for count in dots if count > 8]) == 2
+
+
 @pytest.mark.parametrize(("size", "kernel", "channels"), [(13, 1, 64), (13, 3, 64), (27, 3, 32)])
 def test_sixteen_registers_hold_the_sums_of_floats(size: int, kernel: int, channels: int) -> None:
     """Where LLVM unrolls loops, two steps at once would take more."""
