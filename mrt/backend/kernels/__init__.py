@@ -21,8 +21,8 @@ from mrt.symbol.passes import BasePass
 
 KERNEL_PASSES: tuple[BasePass[Any], ...] = (
     Prefetch(),
-    TwoSteps(),
     UnrollAndJam(),
+    TwoSteps(),
     OverlapPairs(),
     TurnedTiles(),
     WinogradTransforms(),

@@ -210,7 +210,7 @@ SCHEDULES = (
     Schedule(lambda request: Hint.WINOGRAD in request.hints, winograd),
     Schedule(lambda request: Hint.COLUMNS in request.hints, depthwise_columns),
     # What `schedule_dots` marks there besides is meant for weights that lie in memory.
-    Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=(TwoSteps(), UnrollAndJam())),
+    Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=(UnrollAndJam(), TwoSteps())),
     Schedule(lambda request: Hint.UNPACKED in request.hints, packed_weights),
     Schedule(lambda request: Hint.DOT in request.hints, register_tiles),
     Schedule(lambda request: request.turn is not None, turned_tiles),

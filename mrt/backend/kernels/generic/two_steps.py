@@ -10,13 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import tvm
-from tvm import s_tir
+from tvm import tirx
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, marks_but, without_marks
-from mrt.backend.kernels.generic.unroll_and_jam import turn_of
 from mrt.backend.te.stages import Hint
-from mrt.backend.tir.statements import MANY, ROLLED, loop_around, sequence, serial
+from mrt.backend.tir.statements import MANY, ROLLED, loop_around, serial, unrolled, with_values
 from mrt.symbol.passes import Property
 
 STEPS = 2
@@ -31,14 +29,13 @@ class TwoSteps(KernelPass):
     ensures: ClassVar[tuple[Property, ...]] = (without_marks(Hint.TWO_STEPS),)
 
     def lower(self, function: Any) -> Any:
-        made = lower_loops(function, Hint.TWO_STEPS, _by_turns)
-        # Each step has loops and values of its own, which bear the names of the first one's.
-        return s_tir.transform.ConvertSSA()(tvm.IRModule({"main": made}))["main"]
+        return lower_loops(function, Hint.TWO_STEPS, _by_turns)
 
 
 def _by_turns(loop: Any) -> Any:
     steps = int(loop.extent)
     if steps % STEPS or steps < MANY:
         return loop_around(loop, loop.body, marks=marks_but(loop, Hint.TWO_STEPS))
-    turns = [turn_of(loop, loop.loop_var * STEPS + step) for step in range(STEPS)]
-    return serial(loop.loop_var, steps // STEPS, sequence(turns), ROLLED)
+    turn, step = loop.loop_var, tirx.Var("step", "int32")
+    both = unrolled(step, STEPS, with_values(loop.body, {turn: turn * STEPS + step}))
+    return serial(turn, steps // STEPS, both, ROLLED)

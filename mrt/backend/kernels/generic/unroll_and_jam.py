@@ -16,7 +16,7 @@ from tvm import s_tir, tirx
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, without_marks
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant
-from mrt.backend.tir.statements import ROLLED, loop_around, sequence, serial, with_root, with_values
+from mrt.backend.tir.statements import loop_around, sequence, serial, with_root, with_values
 from mrt.symbol.passes import Property
 
 
@@ -66,12 +66,7 @@ def _results(statement: Any) -> Iterator[Any]:
 
 def _jammed(loop: Any, places: Sequence[Expression], buffers: Mapping[Any, Any]) -> Any:
     """What the loop does at these places, as one, with other buffers in place of some."""
-    return _merged([turn_of(loop, at, buffers) for at in places])
-
-
-def turn_of(loop: Any, at: Expression, buffers: Mapping[Any, Any] | None = None) -> Any:
-    """What the loop does in the turn `at`, with other buffers in place of some."""
-    return _with_own_parts(with_values(loop.body, {loop.loop_var: at, **(buffers or {})}))
+    return _merged([_with_own_parts(with_values(loop.body, {loop.loop_var: at, **buffers})) for at in places])
 
 
 def _with_own_parts(statement: Any) -> Any:
@@ -104,7 +99,7 @@ def _merged(turns: Sequence[Any]) -> Any:
     first = turns[0]
     if isinstance(first, tirx.SeqStmt):
         return sequence(_merged(each) for each in zip(*(turn.seq for turn in turns), strict=True))
-    if isinstance(first, tirx.For) and first.kind == tirx.ForKind.SERIAL and set(first.annotations) <= {ROLLED}:
+    if isinstance(first, tirx.For) and first.kind == tirx.ForKind.SERIAL and set(first.annotations) <= {Hint.TWO_STEPS}:
         bodies = [first.body, *(with_values(turn.body, {turn.loop_var: first.loop_var}) for turn in turns[1:])]
         return loop_around(first, _merged(bodies))
     return sequence(turns)
