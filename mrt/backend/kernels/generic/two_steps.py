@@ -23,7 +23,10 @@ STEPS = 2
 
 @dataclass(frozen=True)
 class TwoSteps(KernelPass):
-    """The loops with `Hint.TWO_STEPS` that are long enough, and have no step left over; the others stay as they are."""
+    """The loops with `Hint.TWO_STEPS` that have no step left over; the others stay as they are.
+
+    So do those of fewer than MANY steps, which LLVM writes out.
+    """
 
     marks: ClassVar[tuple[str, ...]] = (Hint.TWO_STEPS,)
     ensures: ClassVar[tuple[Property, ...]] = (without_marks(Hint.TWO_STEPS),)

@@ -95,7 +95,10 @@ def _with_own_parts(statement: Any) -> Any:
 
 
 def _merged(turns: Sequence[Any]) -> Any:
-    """What turns of a loop do, merged: statement by statement, within the loops that all of them have."""
+    """What turns of a loop do, merged: statement by statement, within the loops that all of them have.
+
+    Loops of an epilogue, whose marks are lowered later, stay apart.
+    """
     first = turns[0]
     if isinstance(first, tirx.SeqStmt):
         return sequence(_merged(each) for each in zip(*(turn.seq for turn in turns), strict=True))

@@ -82,7 +82,7 @@ def _schedule_products(plan: Any, stages: WinogradBlocks, at: Any, machine: Mach
     plan.reorder(vector, step, *spatial, within)
     plan.annotate(step, Hint.PREFETCH_STREAM, [AHEAD, 3])
     if machine.registers <= FEW_REGISTERS and plan.get(stages.dots).annotations[Hint.DOT]:
-        plan.annotate(step, Hint.TWO_STEPS, 1)
+        plan.annotate(step, Hint.TWO_STEPS, 1)  # Sums of floats are left to LLVM.
     for loop in (line, column, part, block, *spatial[:-1]):
         plan.unroll(loop)
     plan.vectorize(lane)
