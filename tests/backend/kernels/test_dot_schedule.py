@@ -30,6 +30,7 @@ from mrt.symbol import Graph, Symbol
 pytestmark = pytest.mark.usefixtures("direct_sums")
 
 VNNI = {"mcpu": "cascadelake", "threads": 1}
+AVX2 = {"mcpu": "x86-64-v3", "threads": 1}
 MACHINES = {cpu: Machine.of({"mcpu": cpu}) for cpu in ("x86-64", "x86-64-v3", "cascadelake")}
 
 
@@ -113,6 +114,29 @@ def test_tiles_that_are_jammed_make_two_steps_together() -> None:
     dots = [loop.count("vpmaddwd") + 1 for loop in summing_loops(code, "vpmaddwd")]
     assert sum(dots) == 2 * (10 + 8)
     assert len([count for count in dots if count > 8]) == 2
+
+
+@pytest.mark.parametrize(("size", "sums", "steps"), [(22, 11, 1), (27, 9, 2)])
+def test_a_turn_makes_two_steps_of_a_single_block_where_registers_are_left(size: int, sums: int, steps: int) -> None:
+    loops = summing_loops(assembly(convolution("float32", 128, 3, size)[0], AVX2), "vfmadd")
+    assert sum(loop.count("vfmadd") + 1 for loop in loops) == sums * steps
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("size", "kernel", "filters"), [(17, 3, 64), (17, 5, 80), (9, 3, 96), (11, 5, 128), (34, 3, 48)]
+)
+def test_odd_rows_of_floats_are_jammed(size: int, kernel: int, filters: int, threads: int) -> None:
+    """Few registers hold no tile of such a row that loads less than it multiplies; what is fetched is so once."""
+    graph, feeds = convolution("float32", filters, kernel, size)
+    loops = summing_loops(assembly(graph, AVX2), "vfmadd")
+    fetched, loads = ([re.findall(what, loop) for loop in loops] for what in ("prefetch.*", r"\bv.*\(%.*ymm"))
+    assert all(len(lines) == len(set(lines)) for lines in fetched)
+    assert sum(map(len, loads)) < 0.9 * sum(loop.count("vfmadd") + 1 for loop in loops)
+    assert not list(filter(keeps_vectors_in_memory, loops))
+    (expected,) = graph.evaluate(feeds)
+    (found,) = TvmRunner({"mcpu": "x86-64-v3", "threads": threads}).prepare(graph)(feeds)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize(("size", "kernel", "channels"), [(13, 1, 64), (13, 3, 64), (27, 3, 32)])

@@ -40,6 +40,9 @@ AHEAD = 32
 """How many steps ahead weights are prefetched into the first cache: as long as the third one takes."""
 FEW_STEPS = 512
 """A sum of no more steps, of one tap or by an instruction, waits for the memory that it is written to."""
+SINGLE_BLOCK = 2
+"""Registers that two steps of float sums need more where there is one block: what is loaded is multiplied once then,
+and LLVM moves sums to where it was. Without them eleven positions took 1.27 times as long as by one step."""
 LONG_OUTPUT = 24
 """So many operations on a vector of float sums, as those of a sigmoid or loads one by one, are not written out for each
 vector of a tile: a loop is as fast, and compiled in a third less time."""
@@ -102,7 +105,7 @@ class _Extents:
     @property
     def may_jam(self) -> bool:
         """Whether tiles may be jammed (see `UnrollAndJam`)."""
-        return not self.sliced and self.by_instruction
+        return not self.sliced and (self.by_instruction or self.alone)
 
 
 def _extents(
@@ -234,6 +237,8 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     plain = VectorTiling(tile, held // extents.parts, tiles, by_blocks)
     if not extents.may_jam:
         return plain, (Refusal(JAM, "other blocks are computed within the same loops"),)
+    if extents.is_plain and not (several_rows and machine.registers <= FEW_REGISTERS):
+        return plain, (Refusal(JAM, "products one by one fill the registers otherwise, where rows are long or many"),)
     if not by_blocks and tile >= FEW_POSITIONS:
         return plain, (Refusal(JAM, "the data is walked once, so that its loads are what counts"),)
     jammed, blocks = _registers(extents, machine, may_rest, extents.lines)
@@ -318,7 +323,8 @@ def _unroll_steps(plan: Any, steps: Any, extents: _Extents, tiling: VectorTiling
     LLVM is not to do it: it would keep sums of floats in memory. Two steps of these need registers for what both
     multiply.
     """
-    has_room = tiling.positions * tiling.blocks + WORKING <= machine.registers
+    sums = tiling.positions * tiling.jammed * tiling.blocks
+    has_room = sums + WORKING + SINGLE_BLOCK * (tiling.blocks == 1) <= machine.registers
     if extents.by_instruction or (has_room and extents.length % tiling.positions == 0):
         plan.annotate(steps, Hint.TWO_STEPS, 1)
     if not extents.by_instruction:

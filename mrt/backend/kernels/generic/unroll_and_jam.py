@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, without_marks
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant
-from mrt.backend.tir.statements import loop_around, sequence, serial, with_root, with_values
+from mrt.backend.tir.statements import ROLLED, loop_around, sequence, serial, with_root, with_values
 from mrt.symbol.passes import Property
+
+OF_STEPS = {Hint.TWO_STEPS, ROLLED}
+"""Marks of loops over steps, which are lowered later and hold for merged ones as well."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,16 @@ def _merged(turns: Sequence[Any]) -> Any:
     first = turns[0]
     if isinstance(first, tirx.SeqStmt):
         return sequence(_merged(each) for each in zip(*(turn.seq for turn in turns), strict=True))
-    if isinstance(first, tirx.For) and first.kind == tirx.ForKind.SERIAL and set(first.annotations) <= {Hint.TWO_STEPS}:
+    if isinstance(first, tirx.For) and first.kind == tirx.ForKind.SERIAL and set(first.annotations) <= OF_STEPS:
         bodies = [first.body, *(with_values(turn.body, {turn.loop_var: first.loop_var}) for turn in turns[1:])]
         return loop_around(first, _merged(bodies))
-    return sequence(turns)
+    return sequence(_done_once(turns))
+
+
+def _done_once(turns: Sequence[Any]) -> list[Any]:
+    """The turns without those that fetch what one before fetches: weights are the same for all positions."""
+    done: list[Any] = []
+    for turn in turns:
+        if not (isinstance(turn, tirx.Evaluate) and any(tvm_ffi.structural_equal(turn, each) for each in done)):
+            done.append(turn)
+    return done
