@@ -1,4 +1,4 @@
-"""Unroll-and-jam: the dots of neighbouring tiles of positions are summed in the same loops, by weights loaded once.
+"""Unroll-and-jam: neighbouring tiles of positions are summed in the same loops, by weights loaded once.
 
 Tiles that a schedule forms are alike. Of an odd number of lines, such as the seven of a map of 7 x 7, two fill the
 registers and one is left over, so that the loop over tiles is written anew.
