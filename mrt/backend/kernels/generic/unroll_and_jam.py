@@ -113,7 +113,10 @@ def _merged(turns: Sequence[Any]) -> Any:
 
 
 def _done_once(turns: Sequence[Any]) -> list[Any]:
-    """The turns without those that fetch what one before fetches: weights are the same for all positions."""
+    """The turns without those that fetch what one before fetches: weights are the same for all positions.
+
+    What is evaluated by itself here is a fetch; all that computes stands in blocks.
+    """
     done: list[Any] = []
     for turn in turns:
         if not (isinstance(turn, tirx.Evaluate) and any(tvm_ffi.structural_equal(turn, each) for each in done)):
