@@ -41,8 +41,8 @@ AHEAD = 32
 FEW_STEPS = 512
 """A sum of no more steps, of one tap or by an instruction, waits for the memory that it is written to."""
 SINGLE_BLOCK = 2
-"""Registers that two steps of float sums need more where there is one block: what is loaded is multiplied once then,
-and LLVM moves sums to where it was. Without them eleven positions took 1.27 times as long as by one step."""
+"""Further registers that two steps of float sums need where a tile has one block: each element is multiplied once then,
+and LLVM puts the new sum in its register. Without them eleven positions took 1.3 times as long as by one step."""
 LONG_OUTPUT = 24
 """So many operations on a vector of float sums, as those of a sigmoid or loads one by one, are not written out for each
 vector of a tile: a loop is as fast, and compiled in a third less time."""
