@@ -90,6 +90,8 @@ def _products(form: DotForm) -> str:
     said = f"{dot.data} x {dot.weight}, {dot.depth} at once in {dot.lanes} lanes ({dot.instruction})"
     if dot.parts > 1:
         said += f", {dot.parts} bytes of each weight by themselves"
+    if form.crossed:
+        said += ", by half as many products of sums"
     if form.packed is not None:
         said += f", weights packed in {form.packed.packing.bits} bits"
         said += ", both bytes of the data by themselves" if form.packed.splits else ""

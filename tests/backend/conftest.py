@@ -9,7 +9,7 @@ from emulated import emulated
 from layers import EMULATED, TARGETS, runnable
 
 from mrt.backend import TvmRunner
-from mrt.backend.kernels.generic import packed_weights, winograd
+from mrt.backend.kernels.generic import crossed_dot, packed_weights, winograd
 from mrt.symbol import Runner
 
 
@@ -35,6 +35,12 @@ def always_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are packed wherever that is possible, however small."""
     for name in ("WORTH_PACKING", "SECOND_BYTES"):
         monkeypatch.setattr(packed_weights, name, 0)
+
+
+@pytest.fixture
+def uncrossed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dots are added up as they are."""
+    monkeypatch.setattr(crossed_dot, "PAIRS", {})
 
 
 @pytest.fixture

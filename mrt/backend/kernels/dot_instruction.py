@@ -22,7 +22,8 @@ class DotInstruction(ABC):
     weights: dtypes of weights that it serves. adds: whether it adds to the accumulator, and does not give the sums
     alone. widens: of one that adds up pairs of products in int16 and saturates, LLVM's name of the instruction that
     multiplies and adds up pairs of these. swaps: whether its factors, of which one has a sign and one has none, may
-    change places.
+    change places. crosses: whether CPUs multiply in fewer units than they add in, so that one product of sums may take
+    less time than two products (see `crossed_dot`).
     """
 
     llvm: str
@@ -36,6 +37,7 @@ class DotInstruction(ABC):
     adds: bool = True
     widens: str = ""
     swaps: bool = False
+    crosses: bool = False
 
     @property
     def most_weight(self) -> int:
@@ -81,8 +83,9 @@ class Int16Dot(DotInstruction):
     """
 
     @classmethod
-    def of(cls, llvm: str, features: tuple[str, ...], bits: int, adds: bool) -> Int16Dot:
-        return cls(llvm, features, bits, "int16", "int16", 2, dict.fromkeys(INT16_HOLDS, 0), INT16_HOLDS, adds)
+    def of(cls, llvm: str, features: tuple[str, ...], bits: int, adds: bool, crosses: bool = False) -> Int16Dot:
+        offsets = dict.fromkeys(INT16_HOLDS, 0)
+        return cls(llvm, features, bits, "int16", "int16", 2, offsets, INT16_HOLDS, adds, crosses=crosses)
 
     def fits(self, data: str, reach: int) -> bool:
         return True

@@ -14,6 +14,7 @@ from typing import Any
 from mrt.backend.kernels import KERNEL_PASSES
 from mrt.backend.kernels.generic.accumulator_init import AccumulatorInit, blocks_of
 from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
+from mrt.backend.kernels.generic.crossed_dot import schedule_pairs
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
 from mrt.backend.kernels.generic.packed_schedule import schedule_bytes, schedule_packed
 from mrt.backend.kernels.generic.rows import schedule_rows
@@ -34,7 +35,8 @@ from mrt.symbol import Refusal
 from mrt.symbol.passes import BasePass, BaseResult, run_in_order
 
 WINOGRAD = frozenset({Hint.WINOGRAD_DATA, Hint.WINOGRAD_PRODUCTS, Hint.WINOGRAD_RESULTS, Hint.WINOGRAD_SUMS})
-SPECIAL = frozenset({Hint.DOT, Hint.COLUMNS, Hint.SLICES, Hint.MATRIX, Hint.UNPACKED}) | WINOGRAD
+CROSSED = frozenset({Hint.PAIRS, Hint.OF_DATA})
+SPECIAL = frozenset({Hint.DOT, Hint.COLUMNS, Hint.SLICES, Hint.MATRIX, Hint.UNPACKED}) | CROSSED | WINOGRAD
 """Marks of blocks that schedules know."""
 
 
@@ -170,6 +172,8 @@ def register_tiles(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refu
     """Sums of dots in vector registers."""
     blocks.schedule_others()
     (sums,) = blocks.marked(Hint.DOT)
+    for pairs, of_data in zip(blocks.marked(Hint.PAIRS), blocks.marked(Hint.OF_DATA), strict=True):
+        schedule_pairs(plan, pairs, of_data)
     total = next(iter(blocks.marked(Hint.SLICES)), None)
     return schedule_dots(
         plan, sums, blocks.output, request.machine, choose=request.choose, total=total, once=request.once

@@ -89,8 +89,10 @@ def divisors(count: int) -> list[int]:
     return [n for n in range(1, count + 1) if count % n == 0]
 
 
-def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) -> int:
+def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1, crossed: bool = False) -> int:
     """How many positions' sums of so many `steps` for `blocks` of output channels stay in registers, with `copies`.
+
+    crossed: whether each product is one of two sums, so that twice as much comes and stays besides.
 
     With copies, sums of several blocks load so much less that a few copies may wait in the first cache.
     """
@@ -100,8 +102,9 @@ def register_room(blocks: int, steps: int, machine: Machine, copies: int = 1) ->
         return (machine.registers - WORKING - blocks * steps) // blocks
     if machine.registers <= FEW_REGISTERS:
         # Elements or weights stay, what there are less of; the others come one by one, and a product is formed.
-        tiles = range(machine.registers, 0, -1)
-        return next((tile for tile in tiles if tile * blocks + min(tile, blocks) + BESIDE <= machine.registers), 0)
+        tiles, times = range(machine.registers, 0, -1), 2 if crossed else 1
+        fitting = (n for n in tiles if n * blocks + times * (min(n, blocks) + BESIDE) <= machine.registers)
+        return next(fitting, 0)
     # The weights of one block take one register, those of two mostly two.
     return (machine.registers - WORKING + (blocks == 1)) // blocks
 
@@ -127,6 +130,7 @@ def register_tile(
     may_rest: bool = False,
     rows: int = 0,
     lines: float = 0.0,
+    crossed: bool = False,
 ) -> tuple[int, int]:
     """(positions, blocks) of a register tile, by the cycles that it takes for each of its sums of so many `steps`.
 
@@ -135,18 +139,19 @@ def register_tile(
     accumulators. line: positions of a line, where lines do not follow each other; tiles are some lines then, or a part
     of one. may_rest: whether the last tile may be shorter than the others. rows: how many there are, where tiles may be
     jammed (see `VectorTiling`): a pair of whole rows, or neighbours in a row, whose last tile may be shorter; else 0.
-    lines: of a cache, that a position reads for a dot of data that the first one does not hold.
+    lines: of a cache, that a position reads for a dot of data that the first one does not hold. crossed: see
+    `register_room`.
     """
     best, least = (1, multiple), float("inf")
     # With copies, the sums of one block are so few that each dot loads an element.
     fewest = 2 * multiple if copies > 1 and blocks % (2 * multiple) == 0 else multiple
     for held in (n for n in range(fewest, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
-        for tile in range(1, register_room(held, steps, machine, copies) + 1):
+        for tile in range(1, register_room(held, steps, machine, copies, crossed) + 1):
             walked = positions * rows if rows > 1 and tile == 2 * positions else positions
             count, rest = divmod(walked, tile)
             if not count or (rest and not (may_rest or rows)) or (line and line % tile and tile % line):
                 continue
-            if rows and positions % tile and not _jammed_tile_fits(tile, held, machine):
+            if rows and positions % tile and not _jammed_tile_fits(tile, held, machine, crossed):
                 continue
             row = count * _step_cycles(tile, held, steps, machine, lines)
             row += _step_cycles(rest, held, steps, machine, lines) if rest else 0
@@ -158,10 +163,11 @@ def register_tile(
     return best
 
 
-def _jammed_tile_fits(tile: int, blocks: int, machine: Machine) -> bool:
+def _jammed_tile_fits(tile: int, blocks: int, machine: Machine, crossed: bool) -> bool:
     """Whether few registers hold a tile in which each position's element is multiplied by all weights before the next
     one's: all weights stay."""
-    return machine.registers > FEW_REGISTERS or (tile + 1) * blocks + BESIDE <= machine.registers
+    beside = (2 if crossed else 1) * (blocks + BESIDE)
+    return machine.registers > FEW_REGISTERS or tile * blocks + beside <= machine.registers
 
 
 def _step_cycles(tile: int, blocks: int, steps: int, machine: Machine, lines: float) -> float:

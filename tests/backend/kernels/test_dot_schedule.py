@@ -101,6 +101,7 @@ def test_sixteen_registers_hold_sums_factors_and_a_product(size: int, filters: i
     assert loops and not list(filter(keeps_vectors_in_memory, loops))
 
 
+@pytest.mark.usefixtures("uncrossed")
 @pytest.mark.parametrize(("channels", "steps"), [(64, 2), (70, 1)])
 def test_a_turn_of_few_sums_makes_two_steps(channels: int, steps: int) -> None:
     """So much as an even number of steps allows."""
@@ -108,6 +109,7 @@ def test_a_turn_of_few_sums_makes_two_steps(channels: int, steps: int) -> None:
     assert sum(loop.count("vpmaddwd") + 1 for loop in summing_loops(code, "vpmaddwd")) == 12 * steps
 
 
+@pytest.mark.usefixtures("uncrossed")
 def test_tiles_that_are_jammed_make_two_steps_together() -> None:
     """Of seven rows of seven positions the sums of ten and then of eight vectors, in a loop each."""
     code = assembly(convolution("uint8", 160, 1, 7, 64)[0], AVX2)

@@ -11,31 +11,35 @@ from typing import Any
 from tvm import s_tir, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot
-from mrt.backend.te.operands import Operand
 from mrt.backend.te.stages import Hint, stage
 from mrt.backend.tir.expressions import Expression, Tensor, substitute
 from mrt.backend.tir.statements import loop_around, with_root
 from mrt.symbol.passes import BasePass, BaseResult
 
 
-def initialized_sums(sums: Tensor, dot: Dot, weight: Operand, bias: Tensor | None) -> Tensor | None:
-    """The stage of sums, [positions..., block, lane], plus a bias and what takes the data's offset off.
+def initialized_sums(
+    sums: Tensor, dot: Dot, added: Tensor | None, bias: Tensor | None, of_data: Tensor | None = None
+) -> Tensor | None:
+    """The stage of sums, [positions..., block, lane], plus a bias and what the form of the dots adds.
 
+    added, of_data: that, [block, lane] and [positions...].
     `AccumulatorInit` makes these what accumulators are initialized with, which TE cannot say. None where there is
-    neither, the bias does not lie in whole blocks, or the order of additions counts, as it does in floats.
+    nothing, the bias does not lie in whole blocks, or the order of additions counts, as it does in floats.
     """
     shape = tuple(int(n) for n in sums.shape)
     *_, blocks, lanes = shape
-    if dot.accumulator != "int32" or (bias is None and not dot.offset):
+    if dot.accumulator != "int32" or (bias is None and added is None and of_data is None):
         return None
     if bias is not None and bias.length < blocks * lanes:
         return None
 
     def initialized(*at: Expression) -> Expression:
-        *_, block, lane = at
+        *position, block, lane = at
         total = sums(*at)
-        if dot.offset:
-            total = total + weight.views[1](block, lane)
+        if of_data is not None:
+            total = total + of_data(*position)
+        if added is not None:
+            total = total + added(block, lane)
         return total if bias is None else total + bias(block * lanes + lane).astype(dot.accumulator)
 
     return stage(shape, initialized, "initialized", accumulator_init=True)

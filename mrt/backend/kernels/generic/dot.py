@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import add
 from typing import Any
 
@@ -14,6 +14,15 @@ from tvm import te, tirx
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.accumulator_init import initialized_sums
+from mrt.backend.kernels.generic.crossed_dot import (
+    STEPS,
+    crossed,
+    crossed_intrinsic,
+    crossed_weights,
+    crosses,
+    of_weights,
+    pairs_of_data,
+)
 from mrt.backend.kernels.generic.narrow_groups import first_channel, merged_groups
 from mrt.backend.kernels.generic.packed_weights import (
     PackedDot,
@@ -42,7 +51,7 @@ class DotForm:
     flat: all positions are one axis; line: how many of them follow each other in the data, if not all. groups: of
     channels, each of so many `blocks` of output channels that follow each other; the last may have fewer. joins:
     whether sums may be formed for what lies between two lines of positions, too. packed: how weights share bytes, None
-    where they lie as dots read them.
+    where they lie as dots read them. crossed: whether two steps are one product of sums.
     """
 
     dot: Dot
@@ -52,6 +61,7 @@ class DotForm:
     joins: bool = field(default=False, kw_only=True)
     line: int | None = field(default=None, kw_only=True)
     packed: PackedDot | None = field(default=None, kw_only=True)
+    crossed: bool = field(default=False, kw_only=True)
 
 
 def pack_dot(
@@ -70,7 +80,8 @@ def pack_dot(
     whole: whether dots go on to the end of the vectors that the channels fill in memory. Those of tiles do, since what
     follows each other there is one row of a tile. by_pairs: see `choose_dot`.
     None where the data does not lie in memory as any dot reads it, or groups of channels are too narrow for dots.
-    Where memory holds more than the data's values, the second array takes it off again for each output channel.
+    Where sums are formed of more than the products of the data's values, as of data with an offset and by crossed dots,
+    the second array takes it off again for each output channel.
     """
     source = data.flattened or data
     if (storage := source.storage) is None:
@@ -99,6 +110,8 @@ def pack_dot(
     packed = packed[: length // dot.lanes * dot.parts]
     line, joins = positions[-1] if flat and not is_run else None, surroundings.machine.has_tiles and groups == 1
     form = DotForm(dot, flat, groups, blocks=blocks * dot.parts, joins=joins, line=line)
+    if groups == 1 and not whole and crosses(weight, dot, surroundings.bounds, depth, math.prod(positions)):
+        return _packed_as(replace(form, crossed=True), [crossed_weights(packed), of_weights(packed)])
     return _packed_as(form, [packed, _correction(packed, dot)] if dot.offset else [packed])
 
 
@@ -159,10 +172,12 @@ def dot_products(
 ) -> Callable[..., Expression]:
     """A function of (output channel, position...) that gives the sum over taps and input channels, plus a bias."""
     form: DotForm = weight.form
-    dot = form.dot
-    sums = _sums(data, weight, positions, taps, places)
-    initialized = initialized_sums(sums, dot, weight, bias) if dot.parts == 1 and form.packed is None else None
+    dot, held = form.dot, _reader(data, form, positions, places)
+    sums = _sums(data, weight, positions, taps, places, held)
     added = weight.views[1] if len(weight.views) > 1 else None
+    of_data = pairs_of_data(sums, weight.views[0], taps, dot, held) if form.crossed else None
+    is_plain = dot.parts == 1 and form.packed is None
+    initialized = initialized_sums(sums, dot, added, bias, of_data) if is_plain else None
     whole = _whole_sums(sums, dot, added) if form.packed is None else joined_sums(sums, form.packed, added)
 
     def element(channel: Expression, *position: Expression) -> Expression:
@@ -171,10 +186,35 @@ def dot_products(
         at = [ravel(position, tuple(positions))] if form.flat else position
         if initialized is not None:
             return initialized(*at, block, lane)
-        value = whole(*at, block, lane)
-        return value if bias is None else combined(add, [value, bias(channel).astype(dot.accumulator)])
+        terms = [whole(*at, block, lane)]
+        if of_data is not None:
+            terms.append(of_data(*at))
+        if bias is not None:
+            terms.append(bias(channel).astype(dot.accumulator))
+        return combined(add, terms) if terms[1:] else terms[0]
 
     return element
+
+
+def _reader(data: View, form: DotForm, positions: Sequence[int], places: Places) -> Callable[..., Expression]:
+    """A function of (place of a sum, taps, channel) that gives what memory holds of the data, offset included."""
+    storage, inner = _memory(data)
+    bytewise = form.packed is not None and form.packed.splits
+    read = data_bytes(data.tensor, form.dot) if bytewise else data.tensor
+
+    def held(at: Sequence[Expression], taps: Sequence[Expression], channel: Expression) -> Expression:
+        position = unravel(at[-1], tuple(positions)) if form.flat else at[bytewise:]
+        index = places(position, taps)
+        return read(*at[:bytewise], *storage.places([*index[:inner], channel, *index[inner:]]))
+
+    return held
+
+
+def _memory(data: View) -> tuple[Storage, int]:
+    """How the data lie in memory, and their innermost axis there."""
+    if data.storage is None or data.storage.inner is None:
+        raise ValueError("dots read a tensor that has an innermost axis")
+    return data.storage, data.storage.inner
 
 
 def _whole_sums(sums: Tensor, dot: Dot, added: Tensor | None) -> Callable[..., Expression]:
@@ -195,46 +235,70 @@ def _whole_sums(sums: Tensor, dot: Dot, added: Tensor | None) -> Callable[..., E
     return lambda *at: whole(*at) if added is None else whole(*at) + added(*at[-2:])
 
 
-def _sums(data: View, weight: Operand, positions: Sequence[int], taps: Sequence[int], places: Places) -> Tensor:
-    """The stage [positions..., block, lane] of the sums of what memory holds, offset included, times the weights."""
+def _sums(
+    data: View,
+    weight: Operand,
+    positions: Sequence[int],
+    taps: Sequence[int],
+    places: Places,
+    held: Callable[..., Expression],
+) -> Tensor:
+    """The stage [positions..., block, lane] of the sums of what memory holds, as `held` gives it, times the weights."""
     form: DotForm = weight.form
-    dot, groups, packed = form.dot, form.groups, weight.views[0]
-    storage, tensor = data.storage, data.tensor
-    if storage is None or storage.inner is None:
-        raise ValueError("dots read a tensor that has an innermost axis")
-    inner, bytewise = storage.inner, form.packed is not None and form.packed.splits
+    dot, groups, packed, (storage, inner) = form.dot, form.groups, weight.views[0], _memory(data)
     weights = packed if form.packed is None else unpacked_weights(packed, form.packed.packing, dot)
-    read = data_bytes(tensor, dot) if bytewise else tensor
     total, *lengths = (int(n) for n in weights.shape[:-2])
     blocks, lengths = form.blocks if groups > 1 else total, lengths[len(taps) :]
-    axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
-    steps = [te.reduce_axis((0, n), name) for n, name in zip(lengths, ("step", "field"), strict=False)]
-    within = [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
+    axes, steps, within = _reductions(dot, taps, lengths)
     term, reduced = within[0] if within else 0, [*axes, *steps, *within]
+    width = dot.depth * (STEPS if form.crossed else 1)
 
-    def held(at: Sequence[Expression], block: Expression | int = 0) -> Expression:
-        position = unravel(at[-1], tuple(positions)) if form.flat else at[bytewise:]
-        channel = ravel(steps, lengths) * dot.depth + term
+    def value(at: Sequence[Expression], block: Expression | int = 0, step: int = 0) -> Expression:
+        channel = ravel(steps, lengths) * width + step * dot.depth + term
         if groups > 1:
-            group, depth = tirx.floordiv(block, blocks), math.prod(lengths) * dot.depth
+            group, depth = tirx.floordiv(block, blocks), math.prod(lengths) * width
             channel += first_channel(group, groups, depth, storage.type.shape[inner])
-        index = places(position, axes)
-        value = read(*at[:bytewise], *storage.places([*index[:inner], channel, *index[inner:]]))
-        return value.astype(dot.accumulator)
+        return held(at, axes, channel)
 
     def dots(*at: Expression) -> Expression:
         *position, block, lane = at
-        factor = weights(block, *axes, *steps, lane, term).astype(dot.accumulator)
-        return te.sum(held(position, block) * factor, axis=reduced)
 
-    walked = ([2] if bytewise else []) + _walked(form, storage, positions, lambda at: places(at, [0 for _ in taps]))
-    hints: dict[str, Any] = {"group_blocks": math.gcd(blocks, total), "parts": dot.parts, "line": form.line}
-    hints |= form.packed.hints if form.packed is not None else {"dot": intrinsic_of(dot) if within else ""}
-    sums = stage((*walked, total, dot.lanes), dots, "dots", **hints)
+        def factor(step: int) -> Expression:
+            return weights(block, *axes, *steps, step * dot.lanes + lane, term)
+
+        product = crossed if form.crossed else _product
+        return te.sum(product(lambda step: value(position, block, step), factor, dot), axis=reduced)
+
+    walked = _walked(form, storage, positions, lambda at: places(at, [0 for _ in taps]))
+    sums = stage((*walked, total, dot.lanes), dots, "dots", **_hints(form, total))
     if form.packed is None or not (bias := form.packed.packing.bias):
         return sums
-    of_data = stage(tuple(walked), lambda *at: te.sum(held(at) * constant(-bias, "int32"), axis=reduced), "of_data")
+    taken_off = constant(-bias, "int32")
+    of_data = stage(tuple(walked), lambda *at: te.sum(value(at).astype("int32") * taken_off, axis=reduced), "of_data")
     return initialized_by_data(sums, of_data)
+
+
+def _product(data: Callable[[int], Expression], weights: Callable[[int], Expression], dot: Dot) -> Expression:
+    """That of one step. data, weights: give those of step 0."""
+    return data(0).astype(dot.accumulator) * weights(0).astype(dot.accumulator)
+
+
+def _reductions(dot: Dot, taps: Sequence[int], lengths: Sequence[int]) -> tuple[list[Any], list[Any], list[Any]]:
+    """The axes over taps, over steps and what several steps share, and within a dot."""
+    axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
+    steps = [te.reduce_axis((0, n), name) for n, name in zip(lengths, ("step", "field"), strict=False)]
+    return axes, steps, [te.reduce_axis((0, dot.depth), "within")] if dot.depth > 1 else []
+
+
+def _hints(form: DotForm, blocks: int) -> dict[str, Any]:
+    """Those of the stage of sums of so many blocks."""
+    dot, group = form.dot, form.blocks if form.groups > 1 else blocks
+    hints: dict[str, Any] = {"group_blocks": math.gcd(group, blocks), "parts": dot.parts, "line": form.line}
+    if form.crossed:
+        return {**hints, "dot": crossed_intrinsic(dot), "crossed": True}
+    if form.packed is not None:
+        return {**hints, **form.packed.hints}
+    return {**hints, "dot": intrinsic_of(dot) if dot.depth > 1 else ""}
 
 
 def _walked(
@@ -243,13 +307,16 @@ def _walked(
     positions: Sequence[int],
     places: Callable[[Sequence[Expression]], list[Expression]],
 ) -> list[int]:
-    """The lengths of the axes of positions of the stage of sums. places: of the first tap of a position."""
+    """The lengths of the axes of positions of the stage of sums, and of the bytes of the data before, where these are
+    multiplied by themselves. places: of the first tap of a position.
+    """
+    bytewise = [2] if form.packed is not None and form.packed.splits else []
     if form.flat:
-        return [math.prod(positions)]
+        return [*bytewise, math.prod(positions)]
     walked = list(positions)
     if form.joins and len(walked) > 1 and storage.inner is not None:
         walked[-1] = max(walked[-1], _line_pitch(storage, storage.inner, len(walked), places))
-    return walked
+    return [*bytewise, *walked]
 
 
 def _line_pitch(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mrt.backend.kernels.generic.crossed_dot import STEPS
 from mrt.backend.kernels.generic.overlap_pairs import PAIR
 from mrt.backend.kernels.generic.prefetch import Prefetches
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
@@ -55,7 +56,8 @@ class _Extents:
     length, count: positions of a row, and rows. lines: rows of the last axis of these. line: see `DotForm`. blocks,
     group_blocks: of output channels, all and those of a group. depth, dots: products of a sum and what they are formed
     in, of all slices. taps: of one slice. element: bytes of one of the data. by_instruction: whether one multiplies.
-    sliced: whether a total is in registers beside the sums of a slice. alone: whether nothing else is scheduled within
+    sliced: whether a total is in registers beside the sums of a slice. crossed: whether two dots are one product of
+    sums. alone: whether nothing else is scheduled within
     the same loops. paired: whether what is done to two blocks of sums takes as long as to one.
     """
 
@@ -73,6 +75,7 @@ class _Extents:
     element: int
     by_instruction: bool
     sliced: bool
+    crossed: bool
     alone: bool
     paired: bool
 
@@ -114,7 +117,8 @@ def _extents(
     annotations, data = plan.get(sums).annotations, plan.get(sums).reads[-1].source
     spatial, reduction = split_loops(plan, sums)
     by_instruction = bool(annotations[Hint.DOT])
-    depth = product(plan, reduction) * (1 if total is None else extent(plan, spatial[0]))
+    crossed = Hint.CROSSED in annotations
+    depth = product(plan, reduction) * (1 if total is None else extent(plan, spatial[0])) * (STEPS if crossed else 1)
     return _Extents(
         length=extent(plan, row),
         count=product(plan, rows),
@@ -130,6 +134,7 @@ def _extents(
         element=data.dtype.itemsize,
         by_instruction=by_instruction,
         sliced=total is not None,
+        crossed=crossed,
         alone=not own and total is None,
         paired=lanes_at_once(plan.get(output)) > extent(plan, spatial[-1]),
     )
@@ -264,6 +269,7 @@ def _registers(extents: _Extents, machine: Machine, may_rest: bool, rows: int = 
         may_rest,
         rows,
         extents.lines_of_dot,
+        extents.crossed,
     )
 
 
@@ -322,11 +328,12 @@ def _unroll_steps(plan: Any, steps: Any, extents: _Extents, tiling: VectorTiling
     """Says how the loop over steps is unrolled where few registers hold sums.
 
     LLVM is not to do it: it would keep sums of floats in memory. Two steps of these need registers for what both
-    multiply.
+    multiply. A step of crossed dots is two.
     """
     sums = tiling.positions * tiling.jammed * tiling.blocks
     has_room = sums + WORKING + SINGLE_BLOCK * (tiling.blocks == 1) <= machine.registers
-    if extents.by_instruction or (has_room and extents.length % tiling.positions == 0):
+    fits = not extents.crossed if extents.by_instruction else has_room and extents.length % tiling.positions == 0
+    if fits:
         plan.annotate(steps, Hint.TWO_STEPS, 1)
     if not extents.by_instruction:
         plan.annotate(steps, ROLLED, 1)

@@ -143,7 +143,8 @@ def column_sums(
 
     in_groups = form.in_groups or None
     sums = stage((*positions, blocks, dot.lanes), total, "columns", columns=dot.instruction, in_groups=in_groups)
-    initialized = initialized_sums(sums, dot, weight, bias)
+    added = weight.views[1] if dot.offset else None
+    initialized = initialized_sums(sums, dot, added, bias)
 
     def element(channel: Expression, *position: Expression) -> Expression:
         block, lane = tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes)

@@ -1,0 +1,235 @@
+"""Two steps of a dot by one product, where CPUs add in more units than they multiply in.
+
+    x1 w1 + x2 w2 = (x1 + w2) (x2 + w1) - x1 x2 - w1 w2
+
+What is taken off belongs to the data or to the weights alone: the one is summed once for each position, the other when
+weights are packed, and sums begin with both. Half of the multiplications become additions of int16. All is exact.
+
+From: S. Winograd, A New Algorithm for Inner Product, IEEE Transactions on Computers C-17 (1968).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+from tvm import s_tir, te, tirx
+from tvm.script import tirx as script
+
+from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.schedule.loops import parallelize, split_loops
+from mrt.backend.te.stages import Hint, stage
+from mrt.backend.tir.expressions import Expression, Tensor, constant
+from mrt.symbol import Array, Interval
+from mrt.symbol.bounds import DTYPE_RANGES
+from mrt.symbol.types import INT32_MAX
+
+STEPS = 2
+"""That are crossed."""
+FEWEST_POSITIONS, FEWEST_OUTPUTS, FEWEST_TERMS = 4, 64, 32
+"""Of fewer rows, weights take as long to come as products take. Of fewer output channels, or fewer terms of a sum, what
+is taken off takes as long as is saved: measured on Zen 3."""
+PAIRS = {8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
+"""By so many steps of the data, each of two channels: what multiplies neighbours with each other."""
+
+
+def crosses(weight: Array, dot: Dot, bounds: Sequence[Interval], depth: int, positions: int) -> bool:
+    """Whether the sums of a weight (O, I, taps...) over `depth` channels in memory are crossed: where it pays, and no
+    sum of two factors can leave 16 bits, nor one of products 32.
+
+    bounds: what is known of the data, the weight, and the bias if there is one.
+    """
+    if dot.formed_by is None or not dot.formed_by.crosses or dot.parts > 1 or depth != weight.shape[1]:
+        return False
+    terms = weight[0].size
+    if (
+        positions < FEWEST_POSITIONS
+        or len(weight) < FEWEST_OUTPUTS
+        or terms < FEWEST_TERMS
+        or not pair_steps(depth, dot)
+    ):
+        return False
+    factors = _most(bounds[0]) + max(int(weight.max()), -int(weight.min()))
+    # Of two terms, products that are added are that squared at most, and so is what is taken off for those to come.
+    most = terms // STEPS * factors**2 + (_most(bounds[2]) if len(bounds) > 2 else 0)
+    return factors <= DTYPE_RANGES["int16"][1] and most <= INT32_MAX
+
+
+def _most(bounds: Interval) -> int:
+    """The largest absolute value."""
+    return max(abs(int(bounds.min)), abs(int(bounds.max)))
+
+
+def pair_steps(depth: int, dot: Dot) -> int:
+    """How many steps of so many channels are multiplied with each other at once; 0 where some would be left over."""
+    return next((steps for steps in PAIRS if depth % (steps * dot.depth) == 0), 0)
+
+
+def crossed_weights(packed: Array) -> Array:
+    """Weights [block, taps..., step, lane, depth] with two steps in one, [block, taps..., step, 2 lanes, depth]."""
+    *outer, steps, lanes, depth = packed.shape
+    return packed.reshape(*outer, steps // STEPS, STEPS * lanes, depth)
+
+
+def of_weights(packed: Array) -> Array:
+    """What takes the products of weights [block, taps..., step, lane, depth] off the sums, [block, lane]."""
+    first, second = packed[..., ::STEPS, :, :].astype(np.int32), packed[..., 1::STEPS, :, :].astype(np.int32)
+    axes = (*range(1, packed.ndim - 2), packed.ndim - 1)
+    return np.asarray(-(first * second).sum(axis=axes, dtype=np.int32))
+
+
+def crossed(data: Callable[[int], Expression], weights: Callable[[int], Expression], dot: Dot) -> Expression:
+    """The product of two steps. data, weights: give those of step 0 or 1."""
+    factors = [(data(step) + weights(1 - step)).astype(dot.accumulator) for step in range(STEPS)]
+    return factors[0] * factors[1]
+
+
+def pairs_of_data(
+    sums: Tensor, weights: Tensor, taps: Sequence[int], dot: Dot, held: Callable[..., Expression]
+) -> Tensor:
+    """The stage [positions...] of what takes the products of the data off the sums, [positions..., block, lane].
+
+    held: gives what memory holds, of a position, taps and a channel.
+    """
+    walked, depth = [int(n) for n in sums.shape[:-2]], int(weights.shape[-3]) * STEPS * dot.depth
+    steps = pair_steps(depth, dot)
+    axes = [te.reduce_axis((0, n), f"tap{i}") for i, n in enumerate(taps)]
+    vector = te.reduce_axis((0, depth // (steps * dot.depth)), "vector")
+    within = te.reduce_axis((0, dot.depth), "within")
+
+    def product(*at: Expression) -> Expression:
+        *position, pair = at
+        places = [((vector * steps + pair * STEPS + step) * dot.depth + within) for step in range(STEPS)]
+        first, second = (held(position, axes, place).astype(dot.accumulator) for place in places)
+        return te.sum(first * second, axis=[*axes, vector, within])
+
+    pairs = stage((*walked, steps // STEPS), product, "pairs", pairs=_intrinsic_of_pairs(steps, dot))
+
+    def taken_off(*at: Expression) -> Expression:
+        return -reduce(add, (pairs(*at, constant(pair, "int32")) for pair in range(steps // STEPS)))
+
+    return stage(tuple(walked), taken_off, "of_data", of_data=True)
+
+
+def schedule_pairs(plan: Any, pairs: Any, of_data: Any) -> None:
+    """The stages of `pairs_of_data`, position by position, before any sum is formed."""
+    positions = plan.get_loops(of_data)
+    reduced = len(split_loops(plan, pairs)[1])
+    plan.compute_at(pairs, positions[-1], preserve_unit_loops=True)
+    pair, *steps, within = plan.get_loops(pairs)[-reduced - 1 :]
+    plan.reorder(*steps, pair, within)
+    parallelize(plan, positions)
+    plan.vectorize(plan.get_loops(plan.decompose_reduction(pairs, steps[0]))[-1])
+    plan.tensorize(pair, str(plan.get(pairs).annotations[Hint.PAIRS]))
+
+
+def crossed_intrinsic(dot: Dot) -> str:
+    """The name of the tensor intrinsic of two crossed steps; it is registered when first asked for."""
+    name = f"mrt.crossed.{dot.instruction}.{dot.accumulator}x{dot.lanes}"
+    return _registered(name, lambda: (_described(dot), _implemented(dot)))
+
+
+def _intrinsic_of_pairs(steps: int, dot: Dot) -> str:
+    """The same of the products of so many neighbouring steps of the data."""
+    return _registered(f"mrt.pairs.{PAIRS[steps]}.{dot.accumulator}x{steps}", lambda: _pairs(steps, dot))
+
+
+def _registered(name: str, made: Callable[[], tuple[Any, Any]]) -> str:
+    if s_tir.TensorIntrin.get(name, allow_missing=True) is None:
+        s_tir.TensorIntrin.register(name, *made())
+    return name
+
+
+def _described(dot: Dot) -> Any:
+    """What two steps compute."""
+    lanes, depth, accumulator, cast = dot.lanes, dot.depth, dot.accumulator, script.cast
+
+    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def description(a: script.handle, b: script.handle, c: script.handle) -> None:
+        x = script.match_buffer(a, (STEPS * depth,), dot.data, offset_factor=1)
+        w = script.match_buffer(b, (STEPS * lanes, depth), dot.weight, offset_factor=1)
+        y = script.match_buffer(c, (lanes,), accumulator, offset_factor=1)
+        with script.sblock("root"):
+            script.reads(y[0:lanes], x[0 : STEPS * depth], w[0 : STEPS * lanes, 0:depth])
+            script.writes(y[0:lanes])
+            for i, k in script.grid(lanes, depth):
+                with script.sblock("update"):
+                    lane, channel = script.axis.remap("SR", [i, k])
+                    y[lane] = y[lane] + cast(x[channel] + w[lanes + lane, channel], accumulator) * cast(
+                        x[depth + channel] + w[lane, channel], accumulator
+                    )
+
+    return description
+
+
+def _implemented(dot: Dot) -> Any:
+    """The same by one instruction: `depth` elements of the data, 32 bits together, are broadcast to all lanes."""
+    lanes, depth, accumulator = dot.lanes, dot.depth, dot.accumulator
+    identifier = script.llvm_lookup_intrinsic_id(dot.instruction)
+    factors, sums = f"{dot.data}x{lanes * depth}", f"{accumulator}x{lanes}"
+
+    def added(held: Any, x: Sequence[Any], w: Sequence[Any]) -> Any:
+        given = [
+            script.reinterpret(script.broadcast(script.reinterpret(each, dtype="int32"), lanes), dtype=factors)
+            for each in x
+        ]
+        return held + script.call_llvm_pure_intrin(identifier, given[0] + w[1], given[1] + w[0], dtype=sums)
+
+    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def implementation(a: script.handle, b: script.handle, c: script.handle) -> None:
+        x = script.match_buffer(a, (STEPS * depth,), dot.data, offset_factor=1)
+        w = script.match_buffer(b, (STEPS * lanes, depth), dot.weight, offset_factor=1)
+        y = script.match_buffer(c, (lanes,), accumulator, offset_factor=1)
+        with script.sblock("root"):
+            script.reads(y[0:lanes], x[0 : STEPS * depth], w[0 : STEPS * lanes, 0:depth])
+            script.writes(y[0:lanes])
+            y[script.ramp(0, 1, lanes)] = added(
+                y.vload([0], dtype=sums),
+                [x.vload([step * depth], dtype=f"{dot.data}x{depth}") for step in range(STEPS)],
+                [w.vload([step * lanes, 0], dtype=factors) for step in range(STEPS)],
+            )
+
+    return implementation
+
+
+def _pairs(steps: int, dot: Dot) -> tuple[Any, Any]:
+    """The products of neighbouring steps, and the same by one instruction on these and on what lies a step behind."""
+    depth, accumulator, cast, count, pairs = dot.depth, dot.accumulator, script.cast, steps * dot.depth, steps // STEPS
+    identifier = script.llvm_lookup_intrinsic_id(PAIRS[steps])
+
+    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def description(a: script.handle, c: script.handle) -> None:
+        x = script.match_buffer(a, (count,), dot.data, offset_factor=1)
+        y = script.match_buffer(c, (pairs,), accumulator, offset_factor=1)
+        with script.sblock("root"):
+            script.reads(y[0:pairs], x[0:count])
+            script.writes(y[0:pairs])
+            for i, k in script.grid(pairs, depth):
+                with script.sblock("update"):
+                    pair, channel = script.axis.remap("SR", [i, k])
+                    y[pair] = y[pair] + cast(x[pair * STEPS * depth + channel], accumulator) * cast(
+                        x[pair * STEPS * depth + depth + channel], accumulator
+                    )
+
+    def added(held: Any, x: Any) -> Any:
+        # A shift brings the second step of each pair to the place of the first, and 0 to its own.
+        whole = script.reinterpret(x, dtype=f"uint64x{pairs}") >> script.broadcast(script.uint64(32), pairs)
+        second = script.reinterpret(whole, dtype=f"{dot.data}x{count}")
+        products = script.call_llvm_pure_intrin(identifier, x, second, dtype=f"{accumulator}x{steps}")
+        return held + tirx.Shuffle([products], [constant(lane, "int32") for lane in range(0, steps, STEPS)])
+
+    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def implementation(a: script.handle, c: script.handle) -> None:
+        x = script.match_buffer(a, (count,), dot.data, offset_factor=1)
+        y = script.match_buffer(c, (pairs,), accumulator, offset_factor=1)
+        with script.sblock("root"):
+            script.reads(y[0:pairs], x[0:count])
+            script.writes(y[0:pairs])
+            y[script.ramp(0, 1, pairs)] = added(
+                y.vload([0], dtype=f"{accumulator}x{pairs}"), x.vload([0], dtype=f"{dot.data}x{count}")
+            )
+
+    return description, implementation

@@ -1,0 +1,153 @@
+"""Crossed dots: one product of sums for two products, with the integers of these."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from compiled import assert_same_at_the_ends
+from layers import TARGETS, Layers, runnable
+
+from mrt.backend import TvmRunner
+from mrt.backend.build import compile_executable
+from mrt.backend.explain import explain
+from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.generic.crossed_dot import crossed_weights, crosses, of_weights
+from mrt.backend.lowering.module import ModuleBuilder
+from mrt.backend.machine import Machine
+from mrt.symbol import Interval, Symbol
+
+AVX2 = "x86-64-v3"
+pytestmark = pytest.mark.usefixtures("direct_sums")
+
+RANGES = {"uint8": (0, 255), "int8": (-128, 127), "int16": (-2000, 2000)}
+"""Data that convolutions cross; those of int16 up to 900 terms."""
+
+
+def test_sums_of_products_of_sums_are_those_of_products() -> None:
+    """By the arrays that memory holds: (x1 + w2)(x2 + w1), and what is taken off."""
+    random = np.random.default_rng(0)
+    weight, data = random.integers(-128, 128, (3, 5, 8, 4, 2)), random.integers(0, 256, (5, 8, 2))
+    two = crossed_weights(weight.astype(np.int16)).astype(np.int64)
+    assert two.shape == (3, 5, 4, 8, 2)
+    first, second = data[:, ::2, None], data[:, 1::2, None]
+    products = (first + two[..., 4:, :]) * (second + two[..., :4, :])
+    found = products.sum(axis=(1, 2, 4)) + of_weights(weight) - (first * second).sum()
+    np.testing.assert_array_equal(found, (weight * data[:, :, None]).sum(axis=(1, 2, 4)))
+
+
+@pytest.mark.parametrize(
+    ("crossed", "shape", "data", "positions", "most"),
+    [
+        (True, (64, 64, 1, 1), (0, 255), 49, 127),
+        (True, (64, 8, 3, 3), (-128, 127), 4, 127),
+        (False, (63, 64, 1, 1), (0, 255), 49, 127),
+        (False, (64, 64, 1, 1), (0, 255), 3, 127),
+        (False, (64, 24, 1, 1), (0, 255), 49, 127),
+        (False, (64, 68, 1, 1), (0, 255), 49, 127),
+        (True, (64, 64, 1, 1), (-8000, 8000), 49, 60),
+        (False, (64, 72, 1, 1), (-8000, 8000), 49, 127),
+        (True, (64, 29432, 1, 1), (0, 255), 49, 127),
+        (False, (64, 29440, 1, 1), (0, 255), 49, 127),
+        (False, (64, 32, 1, 1), (0, 32700), 49, 127),
+    ],
+)
+def test_where_dots_are_crossed(
+    crossed: bool, shape: tuple[int, ...], data: tuple[int, int], positions: int, most: int
+) -> None:
+    """Of many positions, output channels and terms, of which none is left over, and where no sum is too large."""
+    weight = np.full(shape, most, np.int8)
+    bounds = [Interval.of(*data, (1, shape[1], 7, 7)), Interval.of(-most, most, shape)]
+    dot = choose_dot("int16", weight, "int32", Machine.of(TARGETS[AVX2]))
+    assert crosses(weight, dot, bounds, shape[1], positions) is crossed
+    assert not crosses(weight, dot, bounds, shape[1] + 8, positions), "memory holds other channels, too"
+    large = Interval.of(-(2**31), 0, (shape[0],))
+    assert not crosses(weight, dot, [*bounds, large], shape[1], positions), "with a bias"
+    assert dot.formed_by is not None
+    assert not crosses(weight, replace(dot, formed_by=replace(dot.formed_by, crosses=False)), bounds, shape[1], 49)
+
+
+def chains(dtype: str, with_bias: bool) -> Layers:
+    """Convolutions and rows of all sizes that are crossed, by tiles that are jammed and such that are not."""
+    layers, (lo, hi) = Layers(), RANGES[dtype]
+
+    def data(*shape: int) -> Symbol:
+        given = layers.input(layers.integers(shape, "int16", -300, 300))
+        clipped = layers.hidden("clip", given, a_min=float(lo), a_max=float(hi))
+        return layers.hidden("Cast", clipped, dtype=dtype)
+
+    for shape, filters, kernel, attributes in [
+        ((1, 32, 7, 7), 64, 1, {}),
+        ((1, 40, 5, 5), 72, 1, {}),
+        ((2, 64, 14, 14), 80, 1, {}),
+        ((1, 88, 17, 17), 64, 1, {}),
+        ((1, 96, 6, 9), 130, 1, {"stride": (2, 2)}),
+        ((1, 16, 9, 9), 64, 3, {"pad": (1, 1)}),
+        ((1, 24, 12, 12), 64, 3, {"stride": (2, 2), "pad": (1, 1)}),
+        ((1, 8, 11, 7), 65, 5, {"dilate": (2, 1)}),
+    ]:
+        attributes = {"kernel": (kernel, kernel), "num_filter": filters, "no_bias": not with_bias, **attributes}
+        weight = layers.parameter_of((filters, shape[1], kernel, kernel), "int8", -127, 127)
+        bias = [layers.parameter_of((filters,), "int32", -(2**20), 2**20)] if with_bias else []
+        sums = layers.hidden("Convolution", data(*shape), weight, *bias, **attributes)
+        layers.finish(layers.requantized(sums))
+        layers.finish(sums)
+    weight = layers.parameter_of((96, 64), "int8", -127, 127)
+    rows = layers.hidden("FullyConnected", data(9, 64), weight, num_hidden=96, no_bias=True)
+    layers.finish(rows)
+    return layers
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("with_bias", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("dtype", RANGES)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_their_integers_are_those_of_direct_sums(dtype: str, with_bias: bool, threads: int) -> None:
+    if AVX2 not in runnable():
+        pytest.skip(f"this machine does not run code for {AVX2}")
+    chains(dtype, with_bias).check(runner=TvmRunner({**TARGETS[AVX2], "threads": threads}))
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(0, 255), (-128, 127), (-2000, 2000)])
+def test_at_the_ends_of_their_ranges(lo: int, hi: int) -> None:
+    """Weights and data all at one end make the largest sums."""
+    if AVX2 not in runnable():
+        pytest.skip(f"this machine does not run code for {AVX2}")
+    layers = Layers()
+    given = layers.input(layers.integers((1, 64, 6, 6), "int16", lo, hi))
+    clipped = layers.hidden("clip", given, a_min=float(lo), a_max=float(hi))
+    signs = np.where(layers.integers((64, 64, 1, 1), "int8") > 0, 127, -128).astype(np.int8)
+    signs[0], signs[1] = 127, -128
+    attributes = {"kernel": (1, 1), "num_filter": 64, "no_bias": True}
+    layers.finish(layers.hidden("Convolution", clipped, layers.parameter(signs), **attributes))
+    assert_same_at_the_ends(layers.graph(), lo, hi, TvmRunner(TARGETS[AVX2]))
+
+
+def layer(filters: int) -> Layers:
+    layers = Layers()
+    data = layers.requantized(layers.input(layers.integers((1, 64, 14, 14), "int16", -200, 200)))
+    layers.finish(layers.convolution(data, filters, (1, 1)))
+    return layers
+
+
+def test_what_is_compiled() -> None:
+    """Two additions of int16 for each product, with AVX2 and nothing newer; sums of few channels are as they were."""
+
+    def counted(filters: int, cpu: str) -> tuple[int, int]:
+        machine = Machine.of({**TARGETS[cpu], "threads": 1})
+        builder = ModuleBuilder(machine)
+        builder.add(layer(filters).graph(), "main")
+        code = compile_executable(builder.module(), machine).kernels[0].inspect_source("asm")
+        return code.count("paddw"), code.count("pmaddwd")
+
+    additions, products = counted(64, AVX2)
+    assert additions >= products > 0, "some more multiply data by data"
+    for filters, cpu in ((48, AVX2), (64, "x86-64"), (64, "x86-64-v4"), (64, "cascadelake")):
+        additions, products = counted(filters, cpu)
+        assert additions < max(products, 1), (filters, cpu)
+
+
+def test_it_is_told() -> None:
+    told = [call.products for call in explain(layer(64).graph(), [], TARGETS[AVX2]).calls if call.products]
+    assert len(told) == 1 and "by half as many products of sums" in told[0]
