@@ -144,7 +144,7 @@ def register_tile(
     """
     best, least = (1, multiple), float("inf")
     # With copies, the sums of one block are so few that each dot loads an element.
-    fewest = 2 * multiple if copies > 1 and blocks % (2 * multiple) == 0 else multiple
+    fewest = 2 * multiple if (copies > 1 or crossed) and blocks % (2 * multiple) == 0 else multiple
     for held in (n for n in range(fewest, MOST_BLOCKS + 1, multiple) if blocks % n == 0):
         for tile in range(1, register_room(held, steps, machine, copies, crossed) + 1):
             walked = positions * rows if rows > 1 and tile == 2 * positions else positions

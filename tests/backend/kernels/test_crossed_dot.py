@@ -40,32 +40,37 @@ def test_sums_of_products_of_sums_are_those_of_products() -> None:
 @pytest.mark.parametrize(
     ("crossed", "shape", "data", "positions", "most"),
     [
-        (True, (64, 64, 1, 1), (0, 255), 49, 127),
-        (True, (64, 8, 3, 3), (-128, 127), 4, 127),
-        (False, (63, 64, 1, 1), (0, 255), 49, 127),
-        (False, (64, 64, 1, 1), (0, 255), 3, 127),
-        (False, (64, 24, 1, 1), (0, 255), 49, 127),
-        (False, (64, 68, 1, 1), (0, 255), 49, 127),
-        (True, (64, 64, 1, 1), (-8000, 8000), 49, 60),
-        (False, (64, 72, 1, 1), (-8000, 8000), 49, 127),
-        (True, (64, 29432, 1, 1), (0, 255), 49, 127),
-        (False, (64, 29440, 1, 1), (0, 255), 49, 127),
-        (False, (64, 32, 1, 1), (0, 32700), 49, 127),
+        (True, (128, 64, 1, 1), (0, 255), (7, 7), 127),
+        (True, (128, 8, 3, 3), (-128, 127), (2, 2), 127),
+        (False, (127, 64, 1, 1), (0, 255), (14, 14), 127),
+        (False, (128, 64, 1, 1), (0, 255), (1, 3), 127),
+        (False, (128, 56, 1, 1), (0, 255), (14, 14), 127),
+        (False, (128, 68, 1, 1), (0, 255), (14, 14), 127),
+        (True, (128, 64, 1, 1), (-8000, 8000), (14, 14), 60),
+        (False, (128, 72, 1, 1), (-8000, 8000), (14, 14), 127),
+        (True, (128, 29432, 1, 1), (0, 255), (14, 14), 127),
+        (False, (128, 29440, 1, 1), (0, 255), (14, 14), 127),
+        (False, (128, 64, 1, 1), (0, 32700), (14, 14), 127),
+        (False, (128, 64, 1, 1), (0, 255), (35, 35), 127),
+        (False, (128, 64, 1, 1), (0, 255), (17, 17), 127),
     ],
 )
 def test_where_dots_are_crossed(
-    crossed: bool, shape: tuple[int, ...], data: tuple[int, int], positions: int, most: int
+    crossed: bool, shape: tuple[int, ...], data: tuple[int, int], positions: tuple[int, int], most: int
 ) -> None:
-    """Of many positions, output channels and terms, of which none is left over, and where no sum is too large."""
-    weight = np.full(shape, most, np.int8)
-    bounds = [Interval.of(*data, (1, shape[1], 7, 7)), Interval.of(-most, most, shape)]
-    dot = choose_dot("int16", weight, "int32", Machine.of(TARGETS[AVX2]))
-    assert crosses(weight, dot, bounds, shape[1], positions) is crossed
-    assert not crosses(weight, dot, bounds, shape[1] + 8, positions), "memory holds other channels, too"
+    """Of many positions, output channels and terms, of which none is left over, in tiles as large as those of other
+    dots, and where no sum is too large."""
+    weight, machine = np.full(shape, most, np.int8), Machine.of(TARGETS[AVX2])
+    bounds = [Interval.of(*data, (1, shape[1], *positions)), Interval.of(-most, most, shape)]
+    dot = choose_dot("int16", weight, "int32", machine)
+    where = positions, False, machine
+    assert crosses(weight, dot, bounds, shape[1], *where) is crossed
+    assert not crosses(weight, dot, bounds, shape[1] + 8, *where), "memory holds other channels, too"
     large = Interval.of(-(2**31), 0, (shape[0],))
-    assert not crosses(weight, dot, [*bounds, large], shape[1], positions), "with a bias"
+    assert not crosses(weight, dot, [*bounds, large], shape[1], *where), "with a bias"
     assert dot.formed_by is not None
-    assert not crosses(weight, replace(dot, formed_by=replace(dot.formed_by, crosses=False)), bounds, shape[1], 49)
+    other = replace(dot, formed_by=replace(dot.formed_by, crosses=False))
+    assert not crosses(weight, other, bounds, shape[1], *where), "by another instruction"
 
 
 def chains(dtype: str, with_bias: bool) -> Layers:
@@ -78,14 +83,14 @@ def chains(dtype: str, with_bias: bool) -> Layers:
         return layers.hidden("Cast", clipped, dtype=dtype)
 
     for shape, filters, kernel, attributes in [
-        ((1, 32, 7, 7), 64, 1, {}),
-        ((1, 40, 5, 5), 72, 1, {}),
-        ((2, 64, 14, 14), 80, 1, {}),
-        ((1, 88, 17, 17), 64, 1, {}),
-        ((1, 96, 6, 9), 130, 1, {"stride": (2, 2)}),
-        ((1, 16, 9, 9), 64, 3, {"pad": (1, 1)}),
-        ((1, 24, 12, 12), 64, 3, {"stride": (2, 2), "pad": (1, 1)}),
-        ((1, 8, 11, 7), 65, 5, {"dilate": (2, 1)}),
+        ((1, 64, 7, 7), 128, 1, {}),
+        ((1, 72, 5, 5), 136, 1, {}),
+        ((2, 64, 14, 14), 144, 1, {}),
+        ((1, 88, 17, 17), 136, 1, {}),
+        ((1, 96, 7, 15), 130, 1, {"stride": (2, 2)}),
+        ((1, 16, 8, 8), 128, 3, {"pad": (1, 1)}),
+        ((1, 24, 16, 16), 128, 3, {"stride": (2, 2), "pad": (1, 1)}),
+        ((1, 8, 12, 8), 129, 5, {"dilate": (2, 1)}),
     ]:
         attributes = {"kernel": (kernel, kernel), "num_filter": filters, "no_bias": not with_bias, **attributes}
         weight = layers.parameter_of((filters, shape[1], kernel, kernel), "int8", -127, 127)
@@ -93,8 +98,8 @@ def chains(dtype: str, with_bias: bool) -> Layers:
         sums = layers.hidden("Convolution", data(*shape), weight, *bias, **attributes)
         layers.finish(layers.requantized(sums))
         layers.finish(sums)
-    weight = layers.parameter_of((96, 64), "int8", -127, 127)
-    rows = layers.hidden("FullyConnected", data(9, 64), weight, num_hidden=96, no_bias=True)
+    weight = layers.parameter_of((136, 64), "int8", -127, 127)
+    rows = layers.hidden("FullyConnected", data(8, 64), weight, num_hidden=136, no_bias=True)
     layers.finish(rows)
     return layers
 
@@ -117,9 +122,9 @@ def test_at_the_ends_of_their_ranges(lo: int, hi: int) -> None:
     layers = Layers()
     given = layers.input(layers.integers((1, 64, 6, 6), "int16", lo, hi))
     clipped = layers.hidden("clip", given, a_min=float(lo), a_max=float(hi))
-    signs = np.where(layers.integers((64, 64, 1, 1), "int8") > 0, 127, -128).astype(np.int8)
+    signs = np.where(layers.integers((128, 64, 1, 1), "int8") > 0, 127, -128).astype(np.int8)
     signs[0], signs[1] = 127, -128
-    attributes = {"kernel": (1, 1), "num_filter": 64, "no_bias": True}
+    attributes = {"kernel": (1, 1), "num_filter": 128, "no_bias": True}
     layers.finish(layers.hidden("Convolution", clipped, layers.parameter(signs), **attributes))
     assert_same_at_the_ends(layers.graph(), lo, hi, TvmRunner(TARGETS[AVX2]))
 
@@ -141,13 +146,13 @@ def test_what_is_compiled() -> None:
         code = compile_executable(builder.module(), machine).kernels[0].inspect_source("asm")
         return code.count("paddw"), code.count("pmaddwd")
 
-    additions, products = counted(64, AVX2)
+    additions, products = counted(128, AVX2)
     assert additions >= products > 0, "some more multiply data by data"
-    for filters, cpu in ((48, AVX2), (64, "x86-64"), (64, "x86-64-v4"), (64, "cascadelake")):
+    for filters, cpu in ((112, AVX2), (128, "x86-64"), (128, "x86-64-v4"), (128, "cascadelake")):
         additions, products = counted(filters, cpu)
         assert additions < max(products, 1), (filters, cpu)
 
 
 def test_it_is_told() -> None:
-    told = [call.products for call in explain(layer(64).graph(), [], TARGETS[AVX2]).calls if call.products]
+    told = [call.products for call in explain(layer(128).graph(), [], TARGETS[AVX2]).calls if call.products]
     assert len(told) == 1 and "by half as many products of sums" in told[0]

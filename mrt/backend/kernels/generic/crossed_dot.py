@@ -10,6 +10,7 @@ From: S. Winograd, A New Algorithm for Inner Product, IEEE Transactions on Compu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
@@ -20,7 +21,8 @@ from tvm import s_tir, te, tirx
 from tvm.script import tirx as script
 
 from mrt.backend.kernels.dot_instructions import Dot
-from mrt.backend.schedule.loops import parallelize, split_loops
+from mrt.backend.machine import Machine
+from mrt.backend.schedule.loops import SHORT_ROW, parallelize, register_tile, split_loops
 from mrt.backend.te.stages import Hint, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Array, Interval
@@ -29,33 +31,52 @@ from mrt.symbol.types import INT32_MAX
 
 STEPS = 2
 """That are crossed."""
-FEWEST_POSITIONS, FEWEST_OUTPUTS, FEWEST_TERMS = 4, 64, 32
+FEWEST_POSITIONS, FEWEST_OUTPUTS, FEWEST_TERMS = 4, 128, 64
 """Of fewer rows, weights take as long to come as products take. Of fewer output channels, or fewer terms of a sum, what
-is taken off takes as long as is saved: measured on Zen 3."""
+is taken off takes as long as is saved, on Zen 3."""
+FULL_TILE = 8
+"""Sums of a tile of crossed dots in 16 registers."""
 PAIRS = {8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 """By so many steps of the data, each of two channels: what multiplies neighbours with each other."""
 
 
-def crosses(weight: Array, dot: Dot, bounds: Sequence[Interval], depth: int, positions: int) -> bool:
+def crosses(
+    weight: Array,
+    dot: Dot,
+    bounds: Sequence[Interval],
+    depth: int,
+    positions: Sequence[int],
+    flat: bool,
+    machine: Machine,
+) -> bool:
     """Whether the sums of a weight (O, I, taps...) over `depth` channels in memory are crossed: where it pays, and no
     sum of two factors can leave 16 bits, nor one of products 32.
 
-    bounds: what is known of the data, the weight, and the bias if there is one.
+    bounds: what is known of the data, the weight, and the bias if there is one. flat: whether all positions are a row.
     """
     if dot.formed_by is None or not dot.formed_by.crosses or dot.parts > 1 or depth != weight.shape[1]:
         return False
-    terms = weight[0].size
-    if (
-        positions < FEWEST_POSITIONS
-        or len(weight) < FEWEST_OUTPUTS
-        or terms < FEWEST_TERMS
-        or not pair_steps(depth, dot)
-    ):
+    count, terms = math.prod(positions), weight[0].size
+    if count < FEWEST_POSITIONS or len(weight) < FEWEST_OUTPUTS or terms < FEWEST_TERMS or not pair_steps(depth, dot):
+        return False
+    row, may_jam = count if flat else positions[-1], flat or count <= SHORT_ROW
+    if not _has_tiles(row, len(weight) // dot.lanes, terms // dot.depth, may_jam, machine):
         return False
     factors = _most(bounds[0]) + max(int(weight.max()), -int(weight.min()))
     # Of two terms, products that are added are that squared at most, and so is what is taken off for those to come.
     most = terms // STEPS * factors**2 + (_most(bounds[2]) if len(bounds) > 2 else 0)
     return factors <= DTYPE_RANGES["int16"][1] and most <= INT32_MAX
+
+
+def _has_tiles(row: int, blocks: int, steps: int, may_jam: bool, machine: Machine) -> bool:
+    """Whether equal tiles of rows have as many sums as those of other dots, several positions each.
+
+    Else a sum loads more, which takes as long as is saved. Where both must be jammed (see `UnrollAndJam`), crossed dots
+    gain if `may_jam`: of maps that are one row, or small.
+    """
+    tile, held = register_tile(row, blocks, steps, machine, crossed=True)
+    direct = math.prod(register_tile(row, blocks, steps, machine))
+    return (tile > 1 and tile * held >= direct) or (may_jam and direct < FULL_TILE)
 
 
 def _most(bounds: Interval) -> int:
