@@ -12,11 +12,13 @@ from layers import TARGETS, Layers, runnable
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
-from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.dot_instructions import Dot, choose_dot
 from mrt.backend.kernels.generic.crossed_dot import crossed_weights, crosses, of_weights
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
-from mrt.symbol import Interval, Symbol
+from mrt.backend.memory.storage import Storage, Walk
+from mrt.backend.te.operands import Surroundings
+from mrt.symbol import Interval, Symbol, TensorType
 
 AVX2 = "x86-64-v3"
 pytestmark = pytest.mark.usefixtures("direct_sums")
@@ -63,14 +65,16 @@ def test_where_dots_are_crossed(
     weight, machine = np.full(shape, most, np.int8), Machine.of(TARGETS[AVX2])
     bounds = [Interval.of(*data, (1, shape[1], *positions)), Interval.of(-most, most, shape)]
     dot = choose_dot("int16", weight, "int32", machine)
-    where = positions, False, machine
-    assert crosses(weight, dot, bounds, shape[1], *where) is crossed
-    assert not crosses(weight, dot, bounds, shape[1] + 8, *where), "memory holds other channels, too"
-    large = Interval.of(-(2**31), 0, (shape[0],))
-    assert not crosses(weight, dot, [*bounds, large], shape[1], *where), "with a bias"
+
+    def found(dot: Dot, depth: int = shape[1], *bias: Interval) -> bool:
+        made = Storage.with_inner(TensorType((1, len(weight), *positions), "int32"), 1, len(weight))
+        return crosses(weight, dot, depth, False, Surroundings((), machine, Walk(made, False), (*bounds, *bias)))
+
+    assert found(dot) is crossed
+    assert not found(dot, shape[1] + 8), "memory holds other channels, too"
+    assert not found(dot, shape[1], Interval.of(-(2**31), 0, (shape[0],))), "with a bias"
     assert dot.formed_by is not None
-    other = replace(dot, formed_by=replace(dot.formed_by, crosses=False))
-    assert not crosses(weight, other, bounds, shape[1], *where), "by another instruction"
+    assert not found(replace(dot, formed_by=replace(dot.formed_by, crosses=False))), "by another instruction"
 
 
 def chains(dtype: str, with_bias: bool) -> Layers:

@@ -23,6 +23,7 @@ from tvm.script import tirx as script
 from mrt.backend.kernels.dot_instructions import Dot
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import SHORT_ROW, parallelize, register_tile, split_loops
+from mrt.backend.te.operands import Surroundings
 from mrt.backend.te.stages import Hint, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Array, Interval
@@ -40,20 +41,13 @@ PAIRS = {8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 """By so many steps of the data, each of two channels: what multiplies neighbours with each other."""
 
 
-def crosses(
-    weight: Array,
-    dot: Dot,
-    bounds: Sequence[Interval],
-    depth: int,
-    positions: Sequence[int],
-    flat: bool,
-    machine: Machine,
-) -> bool:
+def crosses(weight: Array, dot: Dot, depth: int, flat: bool, surroundings: Surroundings) -> bool:
     """Whether the sums of a weight (O, I, taps...) over `depth` channels in memory are crossed: where it pays, and no
     sum of two factors can leave 16 bits, nor one of products 32.
 
-    bounds: what is known of the data, the weight, and the bias if there is one. flat: whether all positions are a row.
+    flat: whether all positions are a row.
     """
+    bounds, positions, machine = surroundings.bounds, surroundings.walk.positions, surroundings.machine
     if dot.formed_by is None or not dot.formed_by.crosses or dot.parts > 1 or depth != weight.shape[1]:
         return False
     count, terms = math.prod(positions), weight[0].size

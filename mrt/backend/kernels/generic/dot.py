@@ -110,8 +110,7 @@ def pack_dot(
     packed = packed[: length // dot.lanes * dot.parts]
     line, joins = positions[-1] if flat and not is_run else None, surroundings.machine.has_tiles and groups == 1
     form = DotForm(dot, flat, groups, blocks=blocks * dot.parts, joins=joins, line=line)
-    read = surroundings.bounds, depth, positions, flat, surroundings.machine
-    if groups == 1 and not whole and crosses(weight, dot, *read):
+    if groups == 1 and not whole and crosses(weight, dot, depth, flat, surroundings):
         return _packed_as(replace(form, crossed=True), [crossed_weights(packed), of_weights(packed)])
     return _packed_as(form, [packed, _correction(packed, dot)] if dot.offset else [packed])
 
