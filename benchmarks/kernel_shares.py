@@ -14,9 +14,9 @@ such a loop. Therefore both are measured in turns: behind every run of the netwo
 multiplies is followed by the loop, for as long as a large function takes. The share is of the least time of as many
 loops as the function had calls. What the loop does by itself, mostly at a higher clock, is printed beside that.
 
-Products are those of the operators. Winograd's algorithm forms a quarter of them, with AVX2 one product of sums may stand
-for two, and weights of 7 bits are multiplied faster where nothing adds up four products, so that such functions may
-reach more than the peak.
+Products are those of the operators. Winograd's algorithm forms a quarter of them, with AVX2 one product of sums may
+stand for two, and weights of 7 bits are multiplied faster where nothing adds up four products, so that such functions
+may reach more than the peak.
 """
 
 from __future__ import annotations
