@@ -13,7 +13,7 @@ from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot
-from mrt.backend.kernels.generic.crossed_dot import crossed_weights, crosses, of_weights
+from mrt.backend.kernels.generic.crossed_dot import FULL_TILE, crossed_weights, crosses, of_weights
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, Walk
@@ -55,6 +55,7 @@ def test_sums_of_products_of_sums_are_those_of_products() -> None:
         (False, (128, 64, 1, 1), (0, 32700), (14, 14), 127),
         (False, (128, 64, 1, 1), (0, 255), (35, 35), 127),
         (False, (128, 64, 1, 1), (0, 255), (17, 17), 127),
+        (False, (136, 64, 1, 1), (0, 255), (17, 17), 127),
     ],
 )
 def test_where_dots_are_crossed(
@@ -151,7 +152,8 @@ def test_what_is_compiled() -> None:
         return code.count("paddw"), code.count("pmaddwd")
 
     additions, products = counted(128, AVX2)
-    assert additions >= products > 0, "some more multiply data by data"
+    assert additions == 2 * FULL_TILE, "two for each sum of a tile, whose turns make one step"
+    assert FULL_TILE < products <= additions, "some more multiply data by data"
     for filters, cpu in ((112, AVX2), (128, "x86-64"), (128, "x86-64-v4"), (128, "cascadelake")):
         additions, products = counted(filters, cpu)
         assert additions < max(products, 1), (filters, cpu)

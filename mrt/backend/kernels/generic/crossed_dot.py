@@ -27,7 +27,6 @@ from mrt.backend.te.operands import Surroundings
 from mrt.backend.te.stages import Hint, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Array, Interval
-from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.types import INT32_MAX
 
 STEPS = 2
@@ -58,8 +57,9 @@ def crosses(weight: Array, dot: Dot, depth: int, flat: bool, surroundings: Surro
         return False
     factors = _most(bounds[0]) + max(int(weight.max()), -int(weight.min()))
     # Of two terms, products that are added are that squared at most, and so is what is taken off for those to come.
+    # Terms are 8 or more, so that the factors fit 16 bits, too.
     most = terms // STEPS * factors**2 + (_most(bounds[2]) if len(bounds) > 2 else 0)
-    return factors <= DTYPE_RANGES["int16"][1] and most <= INT32_MAX
+    return bool(most <= INT32_MAX)
 
 
 def _has_tiles(row: int, blocks: int, steps: int, may_jam: bool, machine: Machine) -> bool:
