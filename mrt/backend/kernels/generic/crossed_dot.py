@@ -96,7 +96,7 @@ def of_weights(packed: Array) -> Array:
     return np.asarray(-(first * second).sum(axis=axes, dtype=np.int32))
 
 
-def crossed(data: Callable[[int], Expression], weights: Callable[[int], Expression], dot: Dot) -> Expression:
+def crossed_product(data: Callable[[int], Expression], weights: Callable[[int], Expression], dot: Dot) -> Expression:
     """The product of two steps. data, weights: give those of step 0 or 1."""
     factors = [(data(step) + weights(1 - step)).astype(dot.accumulator) for step in range(STEPS)]
     return factors[0] * factors[1]

@@ -16,8 +16,8 @@ from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.accumulator_init import initialized_sums
 from mrt.backend.kernels.generic.crossed_dot import (
     STEPS,
-    crossed,
     crossed_intrinsic,
+    crossed_product,
     crossed_weights,
     crosses,
     of_weights,
@@ -266,7 +266,7 @@ def _sums(
         def factor(step: int) -> Expression:
             return weights(block, *axes, *steps, step * dot.lanes + lane, term)
 
-        product = crossed if form.crossed else _product
+        product = crossed_product if form.crossed else _product
         return te.sum(product(lambda step: value(position, block, step), factor, dot), axis=reduced)
 
     walked = _walked(form, storage, positions, lambda at: places(at, [0 for _ in taps]))
