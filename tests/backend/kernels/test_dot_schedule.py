@@ -83,7 +83,7 @@ def test_accumulators_fill_the_registers_and_stay_in_them(dtype: str, multiply_a
 
 def summing_loops(code: str, multiply_add: str) -> list[str]:
     """The innermost loops that form products, each up to the last of these."""
-    parts = [part for part in re.split(r"\n\.L\w+:", code) if multiply_add in part]
+    parts = [part for part in re.split(r"\n\.LBB\w+:", code) if multiply_add in part]
     return [part[: part.rindex(multiply_add)] for part in parts]
 
 
@@ -141,6 +141,62 @@ def test_odd_rows_of_floats_are_jammed(size: int, kernel: int, filters: int, thr
     (expected,) = graph.evaluate(feeds)
     (found,) = TvmRunner({**AVX2, "threads": threads}).prepare(graph)(feeds)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
+
+
+def tokens(rows: int, outputs: int = 192, channels: int = 96) -> Bundle:
+    """A product of rows of floats, with a relu."""
+    bundle = Bundle()
+    data, weight = bundle.input(bundle.floats(1, rows, channels)), bundle.parameter(bundle.floats(outputs, channels))
+    attributes = {"num_hidden": outputs, "flatten": False, "no_bias": True}
+    bundle.add("relu", bundle.hidden("FullyConnected", data, weight, **attributes))
+    return bundle
+
+
+def attention(rows: int, channels: int = 64) -> Bundle:
+    """A product of two matrices of floats for each of two heads, the rows of the second one turned."""
+    bundle = Bundle()
+    first, second = (bundle.input(bundle.floats(2, rows, channels)) for _ in range(2))
+    bundle.add("batch_dot", first, second, transpose_b=True)
+    return bundle
+
+
+def check_floats(bundle: Bundle, target: Mapping[str, Any]) -> None:
+    graph = bundle.graph()
+    (expected,) = graph.evaluate(bundle.feeds)
+    (found,) = TvmRunner(dict(target)).prepare(graph)(bundle.feeds)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("rows", [197, 49, 67])
+def test_a_step_of_few_sums_of_floats_does_little_else(rows: int) -> None:
+    """It neither asks whether the tile is the last one, nor fetches what the next steps read anyway.
+
+    A core whose other thread is busy begins half as many instructions in a cycle.
+    """
+    bundle = tokens(rows)
+    loops = summing_loops(assembly(bundle.graph(), AVX2), "vfmadd")
+    # Of the tiles and of what is left of them.
+    assert len(loops) == 2
+    for loop in loops:
+        instructions = re.findall(r"^\t[a-z]\w*", loop, re.MULTILINE)
+        assert len(instructions) + 1 < 2.1 * (loop.count("vfmadd") + 1)
+        assert "prefetch" not in loop
+    if "x86-64-v3" in runnable():
+        check_floats(bundle, AVX2)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("rows", [67, 197, 31])
+def test_products_of_two_matrices_of_a_prime_number_of_rows_are_jammed(rows: int, threads: int) -> None:
+    """In few registers and in many; else each weight would be loaded for one row."""
+    bundle = attention(rows)
+    tiling = rule_of(bundle.graph())
+    assert tiling.positions * tiling.blocks * tiling.jammed >= 16
+    loops = summing_loops(assembly(bundle.graph(), AVX2), "vfmadd")
+    assert max(loop.count("vfmadd") + 1 for loop in loops) >= 8
+    check_floats(bundle, {"threads": threads})
+    if "x86-64-v3" in runnable():
+        check_floats(bundle, {**AVX2, "threads": threads})
 
 
 @pytest.mark.parametrize(("size", "kernel", "channels"), [(13, 1, 64), (13, 3, 64), (27, 3, 32)])
@@ -216,15 +272,9 @@ def test_the_last_tile_of_a_short_row_may_be_shorter(kernel: int, size: int) -> 
 @pytest.mark.parametrize("rows", [67, 197])
 def test_a_prime_number_of_rows_is_cut_into_large_tiles(rows: int) -> None:
     """As the tokens of a vision transformer are: a tile of one row would load every weight for each of them."""
-    bundle = Bundle()
-    x, weight = bundle.floats(1, rows, 8), bundle.floats(48, 8)
-    attributes = {"num_hidden": 48, "flatten": False, "no_bias": True}
-    data = bundle.input(x)
-    bundle.add("relu", bundle.hidden("FullyConnected", data, bundle.parameter(weight), **attributes))
-    graph = bundle.graph()
-    assert rule_of(graph).positions > 4
-    (found,) = TvmRunner({"threads": 1}).prepare(graph)(bundle.feeds)
-    np.testing.assert_allclose(found, np.maximum(x @ weight.T, 0), rtol=0, atol=1e-4)
+    bundle = tokens(rows, 48, 8)
+    assert rule_of(bundle.graph()).positions > 4
+    check_floats(bundle, {"threads": 1})
 
 
 @pytest.mark.parametrize(("kernel", "threads"), [(1, 2), (3, 1)])

@@ -36,7 +36,7 @@ JAM, STORE = "unroll_and_jam", "packed_store"
 """What a refusal of a schedule is about."""
 FEW_POSITIONS = 3
 """A tile of fewer positions, as of rows of a prime length, loads weights too often: the last one is shorter
-then, where elements are multiplied one by one, and dots are jammed."""
+then, or tiles are jammed."""
 AHEAD = 32
 """How many steps ahead weights are prefetched into the first cache: as long as the third one takes."""
 FEW_STEPS = 512
@@ -108,7 +108,7 @@ class _Extents:
     @property
     def may_jam(self) -> bool:
         """Whether tiles may be jammed (see `UnrollAndJam`)."""
-        return not self.sliced and (self.by_instruction or self.alone)
+        return not self.sliced
 
 
 def _extents(
@@ -228,9 +228,12 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     And why its tiles are not jammed, if they are not.
     """
     length, count, depth = extents.length, extents.count, extents.depth
-    may_rest = extents.is_plain and not several_rows and length <= SHORT_ROW
+    # Many registers hold so large tiles of floats that a row ends with a shorter one; of few, neighbours are jammed.
+    has_many = not extents.by_instruction and machine.registers > FEW_REGISTERS
+    ends_short = has_many and extents.is_plain and not several_rows
+    may_rest = ends_short and length <= SHORT_ROW
     tile, held = _registers(extents, machine, may_rest)
-    if tile < FEW_POSITIONS and extents.is_plain and not several_rows:
+    if tile < FEW_POSITIONS and ends_short:
         may_rest = True
         tile, held = _registers(extents, machine, may_rest)
     in_row = -(-length // tile)
@@ -242,9 +245,8 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     plain = VectorTiling(tile, held // extents.parts, tiles, by_blocks)
     if not extents.may_jam:
         return plain, (Refusal(JAM, "other blocks are computed within the same loops"),)
-    # One row has a shorter last tile instead, which is as fast. Of more registers nobody has measured it.
-    if extents.is_plain and not (several_rows and machine.registers <= FEW_REGISTERS):
-        return plain, (Refusal(JAM, "products are formed one by one, in one row or with many registers"),)
+    if has_many and (extents.is_plain or tile >= FEW_POSITIONS):
+        return plain, (Refusal(JAM, "products are formed one by one, in many registers"),)
     if not by_blocks and tile >= FEW_POSITIONS:
         return plain, (Refusal(JAM, "the data is walked once, so that its loads are what counts"),)
     jammed, blocks = _registers(extents, machine, may_rest, extents.lines)
@@ -384,11 +386,13 @@ def _prefetches(extents: _Extents, tiling: VectorTiling, machine: Machine) -> Pr
     held = tiling.blocks * extents.parts
     walks_once = tiling.weights_outermost and extents.alone and tiling.blocks < extents.blocks
     is_short = extents.dots <= FEW_STEPS
+    # Of few sums a step has so few products that what it fetches takes as many instructions.
+    fetches = extents.is_plain and machine.registers > FEW_REGISTERS
     return Prefetches(
         blocks=held,
         tile=tiling.positions,
         tiles=extents.count * -(-extents.length // tiling.positions) if walks_once else 0,
-        ahead=AHEAD if extents.is_plain and leave_first_cache(held, extents.dots, machine) else 0,
-        results=extents.is_plain and (extents.taps > 1 or is_short),
+        ahead=AHEAD if fetches and leave_first_cache(held, extents.dots, machine) else 0,
+        results=fetches and (extents.taps > 1 or is_short),
         written=extents.alone and extents.by_instruction and tiling.jammed == 1 and is_short,
     )
