@@ -82,6 +82,9 @@ class Hint:
     """Marks the loop over the taps of dots that prefetches the memory of results: how many taps there are."""
     PREFETCH_WRITTEN = "mrt.prefetch_written"
     """Marks the first loop of a reduction by dots, before which the memory of a tile's results is fetched."""
+    PREFETCH_BLOCKS = "mrt.prefetch_blocks"
+    """Marks the first loop of a reduction by dots, before which a share of the next blocks' weights is fetched: blocks
+    and positions of a tile, and how many tiles are summed for the same blocks."""
     PREFETCH_NEXT = "mrt.prefetch_next"
     """Marks the loop over the steps of dots each of which prefetches what the next kernel reads."""
     TWO_STEPS = "mrt.two_steps"

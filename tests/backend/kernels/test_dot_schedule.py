@@ -227,6 +227,16 @@ def test_weights_of_the_next_channels_are_fetched_where_there_are_some() -> None
     assert "prefetcht1" not in assembly(convolution("uint8", filters=32)[0])
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_few_sums_have_them_fetched_before_their_steps(dtype: str) -> None:
+    """Each of 49 tiles of four positions a share."""
+    code = assembly(convolution(dtype, 256, 1, channels=512)[0], AVX2)
+    assert "prefetcht1" in code
+    assert not [
+        loop for loop in summing_loops(code, "vpmaddwd" if dtype == "uint8" else "vfmadd") if "prefetch" in loop
+    ]
+
+
 def test_weights_of_floats_come_from_the_first_cache() -> None:
     assert "prefetcht0" in assembly(convolution("float32")[0])
     assert "prefetcht0" not in assembly(convolution("float32", kernel=1)[0]), "they stay there"

@@ -387,11 +387,13 @@ def _prefetches(extents: _Extents, tiling: VectorTiling, machine: Machine) -> Pr
     walks_once = tiling.weights_outermost and extents.alone and tiling.blocks < extents.blocks
     is_short = extents.dots <= FEW_STEPS
     # Of few sums a step has so few products that what it fetches takes as many instructions.
-    fetches = extents.is_plain and machine.registers > FEW_REGISTERS
+    has_few = machine.registers <= FEW_REGISTERS
+    fetches = extents.is_plain and not has_few
     return Prefetches(
         blocks=held,
         tile=tiling.positions,
         tiles=extents.count * -(-extents.length // tiling.positions) if walks_once else 0,
+        at_once=has_few,
         ahead=AHEAD if fetches and leave_first_cache(held, extents.dots, machine) else 0,
         results=fetches and (extents.taps > 1 or is_short),
         written=extents.alone and extents.by_instruction and tiling.jammed == 1 and is_short,

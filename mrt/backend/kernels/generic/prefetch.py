@@ -21,8 +21,9 @@ from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
 from mrt.backend.tir.statements import loop_around, sequence
 from mrt.symbol.passes import Property
 
-MOST_LINES = 4
-"""At most that a step prefetches: if it had to be more, memory would limit, and one stream is faster than two."""
+MOST_LINES, MOST_AT_ONCE = 4, 16
+"""At most that a step prefetches, or a tile before its steps: if it had to be more, memory would limit, and one stream
+is faster than two."""
 READ, WRITE = 0, 1
 FIRST_CACHE, SECOND_CACHE = 3, 2
 DATA = 1
@@ -36,7 +37,8 @@ class Prefetches:
     """What each step prefetches of sums that are in registers for `blocks` of output channels x `tile` positions.
 
     tiles: those that are summed for the same blocks, while the weights of the next ones go into the second cache, a
-    share with each step; 0 if none do. ahead: how many steps before they are needed weights go into the first cache;
+    share with each step; 0 if none do. at_once: whether all that a tile fetches of these goes there before its steps,
+    which do nothing else then. ahead: how many steps before they are needed weights go into the first cache;
     0 if they stay there. results: whether the lines that a tile is written to go there, too, with each tap or, where
     there is one, with each step. written: whether all of these go there before the sums begin, which is for sums that
     an instruction forms in few steps.
@@ -45,6 +47,7 @@ class Prefetches:
     blocks: int
     tile: int
     tiles: int
+    at_once: bool
     ahead: int
     results: bool
     written: bool
@@ -54,12 +57,15 @@ class Prefetches:
         *over_taps, steps = loops
         if self.written:
             plan.annotate(loops[0], Hint.PREFETCH_WRITTEN, 1)
+        if self.tiles and self.at_once:
+            plan.annotate(loops[0], Hint.PREFETCH_BLOCKS, [self.blocks, self.tile, self.tiles])
         taps = product(plan, over_taps)
         by_taps = self.results and taps > 1
         if by_taps:
             plan.annotate(over_taps[-1], Hint.PREFETCH_RESULTS, taps)
-        if self.tiles or self.ahead or (self.results and not by_taps):
-            numbers = self.blocks, self.tile, self.tiles, self.ahead, self.results and not by_taps
+        tiles = 0 if self.at_once else self.tiles
+        if tiles or self.ahead or (self.results and not by_taps):
+            numbers = self.blocks, self.tile, tiles, self.ahead, self.results and not by_taps
             plan.annotate(steps, Hint.PREFETCH, [int(number) for number in numbers])
 
 
@@ -68,6 +74,7 @@ class Prefetch(KernelPass):
     """Prefetches in the loops over taps and over steps that are marked by `Prefetches.annotate`, or as a stream."""
 
     marks: ClassVar[tuple[str, ...]] = (
+        Hint.PREFETCH_BLOCKS,
         Hint.PREFETCH_WRITTEN,
         Hint.PREFETCH_RESULTS,
         Hint.PREFETCH,
@@ -77,6 +84,7 @@ class Prefetch(KernelPass):
 
     def lower(self, function: Any) -> Any:
         function = lower_loops(function, Hint.PREFETCH_STREAM, _prefetching_stream)
+        function = lower_loops(function, Hint.PREFETCH_BLOCKS, _prefetching_blocks)
         loops, output = _last_nest(function.body.block.body)
         written = lower_loops(
             function, Hint.PREFETCH_WRITTEN, lambda loop: _prefetching_written(loop, loops[-3:], output)
@@ -98,8 +106,8 @@ def _prefetching(loop: Any, inside: Sequence[Any], output: Any) -> Any:
     number, step = at[rank], ravel(at[rank + 2 : rank + 2 + len(reduced)], reduced)
     prefetches: list[Any] = []
     if tiles:
-        done = ravel(at[:rank], [int(length) for length in sums.shape[:rank]]) // tile
-        prefetches += _of_next_blocks(weights, number, held, done * math.prod(reduced) + step, tiles, step)
+        steps, done = math.prod(reduced), _tiles_before(at, sums, tile)
+        prefetches += _of_next_blocks(weights, number, held, done * steps + step, tiles * steps, step)
     if ahead:
         place = (step + ahead) * lane * depth
         prefetches += [_prefetch(_place(weights, number + i, place), READ, FIRST_CACHE) for i in range(held)]
@@ -109,6 +117,22 @@ def _prefetching(loop: Any, inside: Sequence[Any], output: Any) -> Any:
         turn = [at_step, tirx.floormod(loop.loop_var, blocks.extent), 0]
         prefetches.append(_prefetch(_result(turn, inside, output), WRITE, FIRST_CACHE))
     return _fetching(loop, prefetches, Hint.PREFETCH)
+
+
+def _prefetching_blocks(loop: Any) -> Any:
+    """The first loop of the reduction, and before it fetches of a share of the next blocks' weights."""
+    held, tile, tiles = (int(number) for number in loop.annotations[Hint.PREFETCH_BLOCKS])
+    block, at = _first_turn(loop.body)
+    sums, weights = block.writes[0].source, block.reads[-1].source
+    done = _tiles_before(at, sums, tile)
+    fetches = _of_next_blocks(weights, at[len(sums.shape) - 2], held, done, tiles, done, MOST_AT_ONCE)
+    return sequence([*fetches, loop_around(loop, loop.body, marks=marks_but(loop, Hint.PREFETCH_BLOCKS))])
+
+
+def _tiles_before(at: Sequence[Expression], sums: Any, tile: int) -> Expression:
+    """How many tiles of positions are summed before the one of sums [positions..., block, lane] at this place."""
+    rank = len(sums.shape) - 2
+    return ravel(at[:rank], [int(length) for length in sums.shape[:rank]]) // tile
 
 
 def _spread(step: Expression, steps: int, count: int) -> Expression:
@@ -192,25 +216,31 @@ def _prefetching_results(loop: Any, inside: Sequence[Any], output: Any) -> Any:
 
 
 def _of_next_blocks(
-    weights: Any, number: Expression, held: int, done: Expression, tiles: int, step: Expression
+    weights: Any,
+    number: Expression,
+    held: int,
+    done: Expression,
+    shares: int,
+    turn: Expression,
+    most: int = MOST_LINES,
 ) -> Iterator[Any]:
-    """Fetches an even share of the weights of the blocks after the `held` ones from `number` on, `done` before it.
+    """Fetches one of so many `shares` of the weights of the blocks after the `held` ones from `number` on, with `done`
+    before it; nothing if that is more than `most` lines.
 
-    Where several shares fill a line, one step of so many does: a line that is asked for while it is under way is waited
-    for twice.
+    turn: of the loop whose turns fetch a share each. Where several shares fill a line, one turn of so many does: a line
+    that is asked for while it is under way is waited for twice.
     """
-    blocks, *reduced, _, _ = (int(length) for length in weights.shape)
-    element = weights.dtype.itemsize
+    blocks, element = int(weights.shape[0]), weights.dtype.itemsize
     length = math.prod(int(each) for each in weights.shape[1:])
-    share = -(-length * held // (tiles * math.prod(reduced)))
+    share = -(-length * held // shares)
     lines = -(-share * element // LINE_BYTES)
     first = tirx.min(number + held, blocks - held)
     # A remainder by a power of 2 is one instruction.
     turns = 1 << max((LINE_BYTES // (share * element)).bit_length() - 1, 0)
-    for line in range(lines if lines <= MOST_LINES else 0):
+    for line in range(lines if lines <= most else 0):
         place = _place(weights, first, done * share + line * (LINE_BYTES // element))
         fetch = _prefetch(place, READ, SECOND_CACHE)
-        is_first = tirx.floormod(step, constant(turns, "int32")).equal(0) if turns > 1 else None
+        is_first = tirx.floormod(turn, constant(turns, "int32")).equal(0) if turns > 1 else None
         yield fetch if is_first is None else tirx.IfThenElse(is_first, fetch, None)
 
 
