@@ -229,8 +229,8 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     """
     length, count, depth = extents.length, extents.count, extents.depth
     # Many registers hold so large tiles of floats that a row ends with a shorter one; of few, neighbours are jammed.
-    has_many = not extents.by_instruction and machine.registers > FEW_REGISTERS
-    ends_short = has_many and extents.is_plain and not several_rows
+    is_roomy = not extents.by_instruction and machine.registers > FEW_REGISTERS
+    ends_short = is_roomy and extents.is_plain and not several_rows
     may_rest = ends_short and length <= SHORT_ROW
     tile, held = _registers(extents, machine, may_rest)
     if tile < FEW_POSITIONS and ends_short:
@@ -245,7 +245,7 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     plain = VectorTiling(tile, held // extents.parts, tiles, by_blocks)
     if not extents.may_jam:
         return plain, (Refusal(JAM, "other blocks are computed within the same loops"),)
-    if has_many and (extents.is_plain or tile >= FEW_POSITIONS):
+    if is_roomy and (extents.is_plain or tile >= FEW_POSITIONS):
         return plain, (Refusal(JAM, "products are formed one by one, in many registers"),)
     if not by_blocks and tile >= FEW_POSITIONS:
         return plain, (Refusal(JAM, "the data is walked once, so that its loads are what counts"),)

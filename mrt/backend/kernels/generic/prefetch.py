@@ -22,8 +22,8 @@ from mrt.backend.tir.statements import loop_around, sequence
 from mrt.symbol.passes import Property
 
 MOST_LINES, MOST_AT_ONCE = 4, 16
-"""At most that a step prefetches, or a tile before its steps: if it had to be more, memory would limit, and one stream
-is faster than two."""
+"""At most that a step prefetches: if it had to be more, memory would limit, and one stream is faster than two; and that
+a tile does before its steps, all of them at once."""
 READ, WRITE = 0, 1
 FIRST_CACHE, SECOND_CACHE = 3, 2
 DATA = 1
