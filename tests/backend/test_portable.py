@@ -137,7 +137,7 @@ def test_a_module_for_any_cpu_holds_no_instruction() -> None:
     """What it calls of LLVM is what each of its targets has, or leaves out."""
     text = build_portable(IntegerNetwork(1).graph).script(show_meta=False)
     assert "mrt_" not in text and "T.tirx" not in text
-    assert set(re.findall(r'call_llvm\w*\(.*?"(llvm\.[\w.]+)"', text)) == {"llvm.prefetch"}
+    assert set(re.findall(r'call_llvm\w*\(.*?"(llvm\.[\w.]+)"', text)) <= {"llvm.prefetch"}
 
 
 @pytest.mark.parametrize("target", [LLVM, {**LLVM, "mcpu": "haswell"}, {**LLVM, **ARM}, {"kind": "c"}])
