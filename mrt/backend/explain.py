@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mrt.backend.fusion.regions import MAX_SYMBOLS
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.sliced_dot import SlicedForm
-from mrt.backend.kernels.generic.winograd import WinogradForm
+from mrt.backend.kernels.generic.winograd_choice import WinogradForm
 from mrt.backend.layout.layouts import Layouts
 from mrt.backend.lowering.plan_calls import Call, plan_calls
 from mrt.backend.lowering.region import Copy

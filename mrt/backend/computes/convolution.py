@@ -13,7 +13,8 @@ from tvm import te, tirx
 from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
-from mrt.backend.kernels.generic.winograd import WinogradForm, pack_taps, winograd_of, winograd_sums
+from mrt.backend.kernels.generic.winograd import pack_taps, winograd_sums
+from mrt.backend.kernels.generic.winograd_choice import WinogradForm, winograd_of
 from mrt.backend.kernels.x86.depthwise import ColumnForm, column_dot, column_sums, pack_columns
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest
@@ -73,7 +74,7 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
         storage = Storage.with_inner(type_of(moved), moved.ndim - 1, data.length)
         return Packed(FixedForm(), (storage.lay(moved),), (storage,))
     winograd = _winograd_of(symbol, weight, surroundings.machine, surroundings.bounds[0], symbol.shape[0])
-    transformed = None if winograd is None else pack_taps(weight, winograd, data)
+    transformed = None if winograd is None else pack_taps(weight, groups, winograd, data)
     if transformed is not None:
         return transformed
     pointwise = Window.of(symbol).is_pointwise

@@ -7,7 +7,7 @@ from math import ceil
 
 import numpy as np
 
-from mrt.backend.kernels.generic.winograd import winograd_of
+from mrt.backend.kernels.generic.winograd_choice import winograd_of
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.operators.join_phases import JoinPhases
 from mrt.backend.operators.sliced_convolution import SlicedConvolution

@@ -12,8 +12,7 @@ import mrt
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
-from mrt.backend.kernels.generic import winograd
-from mrt.backend.kernels.generic.winograd import winograd_form
+from mrt.backend.kernels.generic import winograd_choice
 from mrt.backend.kernels.generic.winograd_algorithms import (
     F2,
     F2_OF_STRIDE_2,
@@ -22,10 +21,12 @@ from mrt.backend.kernels.generic.winograd_algorithms import (
     Algorithm,
     TapSums,
 )
+from mrt.backend.kernels.generic.winograd_choice import winograd_form, winograd_of
 from mrt.backend.link.kernel_pipeline import STACK_BYTES
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.symbol import GraphBuilder, Runner, TensorType, find_operator
+from mrt.symbol.operators.convolution import Convolution
 
 BYTE = {"uint8": (0, 255), "int8": (-128, 127)}
 FEW_BITS = {"13 bits": (0, 2**13 - 1), "14 bits with a sign": (-(2**13) + 1, 2**13 - 1)}
@@ -48,21 +49,32 @@ SIZES = [
 ]
 """Shapes of data, output channels, pads and strides: whole tiles and none, several samples, channels that fill no
 vector, lines of data that are read to their end, and such that are not."""
+GROUPS = [
+    ((1, 32, 8, 8), 64, 2, 1),
+    ((2, 64, 7, 9), 64, 8, 1),
+    ((1, 96, 5, 12), 96, 4, 1),
+    ((1, 48, 6, 6), 144, 3, 2),
+    ((1, 64, 9, 7), 64, 16, 1),
+    ((1, 64, 8, 8), 32, 4, 2),
+    ((1, 20, 6, 6), 20, 2, 1),
+]
+"""Shapes of data, output channels, groups and strides: groups of whole vectors and of half ones, of so few channels
+that neighbours are merged, and of such that fill no vector."""
 MACHINES = {cpu: Machine.of({**target, "threads": 1}) for cpu, target in TARGETS.items()}
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiles of 4 x 4 results are used wherever they are exact."""
-    monkeypatch.setattr(winograd, "WORTH", float("inf"))
-    monkeypatch.setattr(winograd, "ALGORITHMS", {each.side: each for each in LARGE})
+    monkeypatch.setattr(winograd_choice, "WORTH", float("inf"))
+    monkeypatch.setattr(winograd_choice, "ALGORITHMS", {each.side: each for each in LARGE})
 
 
 @pytest.fixture
 def by_small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of 2 x 2 results are."""
-    monkeypatch.setattr(winograd, "WORTH", float("inf"))
-    monkeypatch.setattr(winograd, "ALGORITHMS", {each.side: each for each in SMALL})
+    monkeypatch.setattr(winograd_choice, "WORTH", float("inf"))
+    monkeypatch.setattr(winograd_choice, "ALGORITHMS", {each.side: each for each in SMALL})
 
 
 def test_where_it_is_used() -> None:
@@ -159,6 +171,36 @@ def test_convolutions_of_any_size(runner: Runner, dtype: str) -> None:
         made = layers.requantized(sums, dtype)
         layers.finish(layers.requantized(layers.convolution(made, 8, (1, 1))))
     layers.check(runner=runner)
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_groups_of_channels(runner: Runner, dtype: str) -> None:
+    layers = Layers()
+    for shape, filters, groups, stride in GROUPS:
+        data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
+        window = {"kernel": (3, 3), "pad": (1, 1), "stride": (stride, stride)}
+        sums = layers.convolution(data, filters, num_group=groups, **window)
+        layers.finish(layers.requantized(layers.convolution(layers.requantized(sums, dtype), 8, (1, 1))))
+    layers.check(runner=runner)
+
+
+@pytest.mark.usefixtures("always")
+def test_which_groups_it_serves() -> None:
+    """Those that fill vectors, alone or merged with neighbours, but for single channels."""
+
+    def served(cpu: str, channels: int, groups: int) -> int | None:
+        """How many groups are left, if it serves."""
+        operator = Convolution(kernel=(3, 3), num_filter=channels, num_group=groups, no_bias=True)
+        weight = np.ones((channels, channels // groups, 3, 3), np.int8)
+        given, made = ((1, channels, size, size) for size in (10, 8))
+        types = TensorType(given, "uint8"), weight, TensorType(made, "int32")
+        found = winograd_of(operator, *types, MACHINES[cpu])
+        return None if found is None else found.groups
+
+    sizes = (64, 2), (64, 16), (96, 12), (48, 2), (60, 3), (64, 64)
+    assert [served("x86-64-v3", *size) for size in sizes] == [2, 8, 12, 2, None, None]
+    assert [served("cascadelake", *size) for size in sizes] == [2, 4, 6, 1, 1, None]
 
 
 def of_ends(

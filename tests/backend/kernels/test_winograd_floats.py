@@ -8,8 +8,8 @@ from layers import TARGETS
 
 from mrt.backend import TvmRunner
 from mrt.backend.explain import explain
-from mrt.backend.kernels.generic import winograd
-from mrt.backend.kernels.generic.winograd import float_form
+from mrt.backend.kernels.generic import winograd_choice
+from mrt.backend.kernels.generic.winograd_choice import float_form
 from mrt.backend.machine import Machine
 from mrt.symbol import Array, Graph, GraphBuilder, Runner, TensorType, find_operator
 
@@ -18,29 +18,33 @@ SIZES = [
     ((2, 16, 7, 9), 40, (1, 1)),
     ((3, 48, 5, 12), 17, (0, 0)),
     ((1, 64, 14, 6), 3, (2, 0)),
+    ((1, 64, 8, 8), 64, (1, 1), 4),
+    ((2, 32, 7, 9), 64, (1, 1), 4),
+    ((1, 32, 6, 5), 32, (1, 1), 8),
 ]
-"""Shapes of data, output channels and pads."""
-Case = tuple[tuple[int, ...], int, tuple[int, int]]
+"""Shapes of data, output channels and pads, and groups, of whole vectors, of half ones and of such as are merged."""
+Case = tuple[tuple[int, ...], int, tuple[int, int]] | tuple[tuple[int, ...], int, tuple[int, int], int]
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is used wherever it can be."""
-    monkeypatch.setattr(winograd, "WORTH", float("inf"))
+    monkeypatch.setattr(winograd_choice, "WORTH", float("inf"))
 
 
 def convolution(case: Case, seed: int = 0) -> tuple[Graph, Array]:
     """One with a bias and a ReLU behind it, and its data, none below 0."""
-    shape, filters, pad = case
+    (shape, filters, pad), groups = case[:3], case[3] if len(case) > 3 else 1
     random, builder = np.random.default_rng(seed), GraphBuilder()
     x = builder.input("x", TensorType(shape, "float32"))
-    weight = random.standard_normal((filters, shape[1], 3, 3)) / (9 * shape[1]) ** 0.5
+    weight = random.standard_normal((filters, shape[1] // groups, 3, 3)) / (9 * shape[1] // groups) ** 0.5
     given = [
         x,
         builder.parameter("weight", weight.astype(np.float32)),
         builder.parameter("bias", random.standard_normal(filters).astype(np.float32)),
     ]
-    made = builder.apply(find_operator("Convolution")(num_filter=filters, kernel=(3, 3), pad=pad), given, "conv")
+    layer = find_operator("Convolution")(num_filter=filters, kernel=(3, 3), pad=pad, num_group=groups)
+    made = builder.apply(layer, given, "conv")
     made = builder.apply(find_operator("relu")(), [made], "relu")
     return builder.graph([made]), np.maximum(random.standard_normal(shape), 0).astype(np.float32)
 
@@ -50,8 +54,10 @@ def exact(graph: Graph, data: Array, pad: tuple[int, int]) -> Array:
     weight, bias = (graph.parameters[name].astype(np.float64) for name in ("weight", "bias"))
     padded = np.pad(data.astype(np.float64), ((0, 0), (0, 0), *((n, n) for n in pad)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
-    sums: Array = np.einsum("nchwyx,ocyx->nohw", windows, weight) + bias[:, None, None]
-    return np.maximum(sums, 0)
+    groups = data.shape[1] // weight.shape[1]
+    parts = zip(np.split(windows, groups, axis=1), np.split(weight, groups), strict=True)
+    sums: Array = np.concatenate([np.einsum("nchwyx,ocyx->nohw", *each) for each in parts], axis=1)
+    return np.maximum(sums + bias[:, None, None], 0)
 
 
 def error(found: Array, wanted: Array) -> float:
@@ -82,7 +88,7 @@ def test_errors_are_no_larger_than_those_of_direct_sums(monkeypatch: pytest.Monk
     wanted, runner = exact(graph, data, (1, 1)), TvmRunner(ONE_CORE)
     assert is_used(graph)
     by_tiles = error(runner.prepare(graph)({"x": data})[0], wanted)
-    monkeypatch.setattr(winograd, "WORTH", 0.0)
+    monkeypatch.setattr(winograd_choice, "WORTH", 0.0)
     assert not is_used(graph)
     assert 0 < by_tiles <= error(runner.prepare(graph)({"x": data})[0], wanted)
 

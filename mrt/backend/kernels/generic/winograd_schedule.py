@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mrt.backend.kernels.generic.winograd import WinogradTiling
+from mrt.backend.kernels.generic.winograd_choice import WinogradTiling
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import FEW_REGISTERS, extent, parallelize
