@@ -14,6 +14,7 @@ from mrt.backend.kernels.generic.two_steps import TwoSteps
 from mrt.backend.kernels.generic.unroll_and_jam import UnrollAndJam
 from mrt.backend.kernels.generic.winograd_transforms import WinogradTransforms
 from mrt.backend.kernels.x86.amx.instructions import AmxTiles
+from mrt.backend.kernels.x86.avx2.joined_lookups import JoinLookUps
 from mrt.backend.kernels.x86.avx512.packed_store import PackedStore
 from mrt.backend.kernels.x86.depthwise_groups import ColumnGroups
 from mrt.backend.kernels.x86.depthwise_strip import DepthwiseDots
@@ -24,6 +25,7 @@ KERNEL_PASSES: tuple[BasePass[Any], ...] = (
     UnrollAndJam(),
     TwoSteps(),
     OverlapPairs(),
+    JoinLookUps(),
     TurnedTiles(),
     WinogradTransforms(),
     ColumnGroups(),

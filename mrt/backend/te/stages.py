@@ -95,6 +95,8 @@ class Hint:
     """Marks the loop over an odd number of blocks of output channels whose sums are read in pairs."""
     PACKED_STORE = "mrt.packed_store"
     """Marks the loops that store bytes of requantized int16s: how many of those within say which channels."""
+    JOINED_LOOK_UPS = "mrt.joined_look_ups"
+    """Marks the loops over the vectors of a tile that look up together (see `JoinLookUps`)."""
     UNROLL_AND_JAM = "mrt.unroll_and_jam"
     """Marks the loop over tiles of positions that is unrolled and jammed: how many of them at a time."""
     FUSED = "mrt.fused"

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from mrt.backend.kernels.generic.crossed_dot import STEPS
-from mrt.backend.kernels.generic.overlap_pairs import PAIR
+from mrt.backend.kernels.generic.dot_epilogue import Epilogue
+from mrt.backend.kernels.generic.dot_extents import DotExtents, extents_of
 from mrt.backend.kernels.generic.prefetch import Prefetches
-from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.cost import lanes_at_once, looks_up, operations
 from mrt.backend.schedule.loops import (
     FEW_REGISTERS,
     FIRST_BYTES,
-    LINE_BYTES,
     SHORT_ROW,
     WORKING,
     extent,
@@ -32,7 +28,7 @@ from mrt.backend.te.stages import Hint
 from mrt.backend.tir.statements import ROLLED
 from mrt.symbol import Refusal
 
-JAM, STORE = "unroll_and_jam", "packed_store"
+JAM = "unroll_and_jam"
 """What a refusal of a schedule is about."""
 FEW_POSITIONS = 3
 """A tile of fewer positions, as of rows of a prime length, loads weights too often: the last one is shorter
@@ -44,100 +40,6 @@ FEW_STEPS = 512
 SINGLE_BLOCK = 2
 """Further registers that two steps of float sums need where a tile has one block: each element is multiplied once then,
 and LLVM puts the new sum in its register. Without them eleven positions took 1.3 times as long as by one step."""
-LONG_OUTPUT = 24
-"""So many operations on a vector of float sums, as those of a sigmoid or loads one by one, are not written out for each
-vector of a tile: a loop is as fast, and compiled in a third less time."""
-
-
-@dataclass(frozen=True)
-class _Extents:
-    """What sums of dots go over.
-
-    length, count: positions of a row, and rows. lines: rows of the last axis of these. line: see `DotForm`. blocks,
-    group_blocks: of output channels, all and those of a group. depth, dots: products of a sum and what they are formed
-    in, of all slices. taps: of one slice. element: bytes of one of the data. by_instruction: whether one multiplies.
-    sliced: whether a total is in registers beside the sums of a slice. crossed: whether two dots are one product of
-    sums. alone: whether nothing else is scheduled within
-    the same loops. paired: whether what is done to two blocks of sums takes as long as to one.
-    """
-
-    length: int
-    count: int
-    lines: int
-    line: int | None
-    lanes: int
-    blocks: int
-    group_blocks: int
-    parts: int
-    depth: int
-    dots: int
-    taps: int
-    element: int
-    by_instruction: bool
-    sliced: bool
-    crossed: bool
-    alone: bool
-    paired: bool
-
-    @property
-    def multiple(self) -> int:
-        """Of which the blocks of a tile are one."""
-        return PAIR if self.paired and self.parts == 1 and self.group_blocks % PAIR == 0 else self.parts
-
-    @property
-    def copies(self) -> int:
-        """Of the accumulators."""
-        return 2 if self.sliced else 1
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether elements are multiplied and added one by one, and nothing else is done."""
-        return self.alone and not self.by_instruction
-
-    @property
-    def data(self) -> int:
-        """Elements of the data, those that several taps read counted once."""
-        return self.count * self.length * self.depth // self.taps
-
-    @property
-    def lines_of_dot(self) -> float:
-        """Lines of data that a position reads for a dot from beyond the first cache."""
-        is_far = self.data * self.element > FIRST_BYTES
-        return self.depth / self.dots * self.element / (LINE_BYTES * self.taps) if is_far else 0.0
-
-    @property
-    def may_jam(self) -> bool:
-        """Whether tiles may be jammed (see `UnrollAndJam`)."""
-        return not self.sliced
-
-
-def _extents(
-    plan: Any, sums: Any, output: Any, row: Any, rows: Sequence[Any], own: Sequence[Any], total: Any
-) -> _Extents:
-    annotations, data = plan.get(sums).annotations, plan.get(sums).reads[-1].source
-    spatial, reduction = split_loops(plan, sums)
-    by_instruction = bool(annotations[Hint.DOT])
-    crossed = Hint.CROSSED in annotations
-    depth = product(plan, reduction) * (1 if total is None else extent(plan, spatial[0])) * (STEPS if crossed else 1)
-    return _Extents(
-        length=extent(plan, row),
-        count=product(plan, rows),
-        lines=extent(plan, rows[-1]) if rows else 1,
-        line=int(annotations[Hint.LINE]) if Hint.LINE in annotations else None,
-        lanes=extent(plan, spatial[-1]),
-        blocks=extent(plan, spatial[-2]),
-        group_blocks=int(annotations[Hint.GROUP_BLOCKS]),
-        parts=int(annotations[Hint.PARTS]),
-        depth=depth,
-        dots=depth // (extent(plan, reduction[-1]) if by_instruction else 1),
-        taps=product(plan, reduction[: -2 if by_instruction else -1]),
-        element=data.dtype.itemsize,
-        by_instruction=by_instruction,
-        sliced=total is not None,
-        crossed=crossed,
-        alone=not own and total is None,
-        paired=lanes_at_once(plan.get(output)) > extent(plan, spatial[-1]),
-    )
 
 
 def schedule_dots(
@@ -163,14 +65,14 @@ def schedule_dots(
     *positions, channel = plan.get_loops(output)
     row = positions[-1] if positions else plan.add_unit_loop(channel)
     first_rows, rows = (positions[:1], positions[1:-1]) if own else ([], positions[:-1])
-    extents = _extents(plan, sums, output, row, rows, own, total)
+    extents = extents_of(plan, sums, output, row, rows, own, total)
     rule, refusals = _rule(extents, extents.count > 1, machine)
     tiling = choose(
         rule.alternatives(
             extents.length, extents.group_blocks // extents.parts, extents.parts, extents.dots, machine, extents.copies
         )
     )
-    epilogue = _Epilogue.of(plan, channel, extents, tiling, once)
+    epilogue = Epilogue.of(plan, channel, extents, tiling, once)
     blocks, lane = plan.split(channel, [None, epilogue.blocks * extents.lanes])
     outer_blocks, inner_blocks = plan.split(blocks, [None, tiling.blocks // epilogue.blocks])
     stretches, tiles, inner_positions = plan.split(row, [None, tiling.near, tiling.positions])
@@ -188,7 +90,7 @@ def _form_sums(
     total: Any,
     own: Sequence[Any],
     loops: tuple[Sequence[Any], list[Any], Any],
-    chosen: tuple[_Extents, VectorTiling, Machine],
+    chosen: tuple[DotExtents, VectorTiling, Machine],
 ) -> None:
     """Schedules the sums of a tile within the output's loops, and says which loops threads share.
 
@@ -217,12 +119,7 @@ def _form_sums(
         plan.tensorize(at[-1], str(plan.get(sums).annotations[Hint.DOT]))
 
 
-def blocks_per_vector(blocks: int, parts: int) -> int:
-    """How many blocks of output channels, of so many, have sums that follow each other and are read as one vector."""
-    return PAIR if blocks % PAIR == 0 and parts == 1 else 1
-
-
-def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[VectorTiling, tuple[Refusal, ...]]:
+def _rule(extents: DotExtents, several_rows: bool, machine: Machine) -> tuple[VectorTiling, tuple[Refusal, ...]]:
     """The tiling that costs least as far as is counted: cycles of a tile, and elements that come from far memory.
 
     And why its tiles are not jammed, if they are not.
@@ -258,7 +155,7 @@ def _rule(extents: _Extents, several_rows: bool, machine: Machine) -> tuple[Vect
     return VectorTiling(unit, blocks // extents.parts, length // unit, True, jammed // unit), ()
 
 
-def _registers(extents: _Extents, machine: Machine, may_rest: bool, rows: int = 0) -> tuple[int, int]:
+def _registers(extents: DotExtents, machine: Machine, may_rest: bool, rows: int = 0) -> tuple[int, int]:
     """The (positions, blocks) of a register tile. rows: see `register_tile`."""
     return register_tile(
         extents.length,
@@ -280,53 +177,7 @@ def _near_tiles(tiles: int, tile_bytes: int) -> int:
     return max(n for n in range(1, tiles + 1) if tiles % n == 0 and (n == 1 or n * tile_bytes <= FIRST_BYTES))
 
 
-@dataclass(frozen=True)
-class _Epilogue:
-    """How the output reads the sums of a tile: so many `blocks` as one vector.
-
-    packed: whether they are requantized to bytes (see `PackedStore`). overlaps: whether the last pair of an odd number
-    of blocks may overlap the one before. written_out: whether each vector of a tile has statements of its own.
-    refusals: why they are not packed, if they are not.
-    """
-
-    blocks: int
-    packed: bool
-    overlaps: bool
-    written_out: bool
-    refusals: tuple[Refusal, ...] = ()
-
-    @classmethod
-    def of(cls, plan: Any, channel: Any, extents: _Extents, tiling: VectorTiling, once: bool) -> _Epilogue:
-        refusal = ""
-        if extents.parts > 1:
-            refusal = "weights have several bytes"
-        elif not extents.alone:
-            refusal = "other blocks are computed within the same loops"
-        elif not stores_packed(plan, channel):
-            refusal = "results are no bytes that were requantized by int16"
-        whole = extents.by_instruction and extents.parts == 1 and extents.alone
-        packed = whole and not refusal
-        blocks = blocks_per_vector(tiling.blocks, extents.parts) if extents.by_instruction and not packed else 1
-        stored = [plan.get(block) for block in plan.get_child_blocks(channel)]
-        overlaps = whole and not packed and blocks == 1 and tiling.blocks > PAIR and not once
-        overlaps = overlaps and not any(map(looks_up, stored))  # Twice a look-up costs more than half a vector.
-        written_out = extents.by_instruction or sum(operations(each, extents.lanes) for each in stored) < LONG_OUTPUT
-        return cls(blocks, packed, overlaps, written_out, (Refusal(STORE, refusal),) if refusal else ())
-
-    def apply(self, plan: Any, positions: Any, blocks: Any, lane: Any) -> None:
-        """Forms the output's loops over a tile."""
-        if self.packed:
-            plan.annotate(positions, Hint.PACKED_STORE, 1)
-            return
-        if self.overlaps:
-            plan.annotate(blocks, Hint.OVERLAPS, 1)
-        plan.vectorize(lane)
-        if self.written_out:
-            plan.unroll(positions)
-            plan.unroll(blocks)
-
-
-def _unroll_steps(plan: Any, steps: Any, extents: _Extents, tiling: VectorTiling, machine: Machine) -> None:
+def _unroll_steps(plan: Any, steps: Any, extents: DotExtents, tiling: VectorTiling, machine: Machine) -> None:
     """Says how the loop over steps is unrolled where few registers hold sums.
 
     LLVM is not to do it: it would keep sums of floats in memory. Two steps of these need registers for what both
@@ -341,7 +192,7 @@ def _unroll_steps(plan: Any, steps: Any, extents: _Extents, tiling: VectorTiling
         plan.annotate(steps, ROLLED, 1)
 
 
-def _scheduled_sums(plan: Any, sums: Any, around: Sequence[Any], extents: _Extents) -> tuple[list[Any], list[Any]]:
+def _scheduled_sums(plan: Any, sums: Any, around: Sequence[Any], extents: DotExtents) -> tuple[list[Any], list[Any]]:
     """The loops of the sums of a tile, computed within the loops `around`: those that say which sum, and over steps."""
     reduced = len(split_loops(plan, sums)[1])
     plan.compute_at(sums, around[-1], preserve_unit_loops=True)
@@ -382,7 +233,7 @@ def _start(plan: Any, block: Any, loop: Any, count: int) -> None:
         plan.unroll(each)
 
 
-def _prefetches(extents: _Extents, tiling: VectorTiling, machine: Machine) -> Prefetches:
+def _prefetches(extents: DotExtents, tiling: VectorTiling, machine: Machine) -> Prefetches:
     held = tiling.blocks * extents.parts
     walks_once = tiling.weights_outermost and extents.alone and tiling.blocks < extents.blocks
     is_short = extents.dots <= FEW_STEPS

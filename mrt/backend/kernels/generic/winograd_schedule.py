@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mrt.backend.kernels.generic.winograd_choice import WinogradTiling
+from mrt.backend.kernels.x86.avx2.joined_lookups import joins_look_ups
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import FEW_REGISTERS, extent, parallelize
@@ -58,6 +59,8 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any, machine: M
     if stores:
         plan.annotate(lines, Hint.PACKED_STORE, 1)
         return
+    if joins_look_ups(plan, lane):
+        plan.annotate(columns, Hint.JOINED_LOOK_UPS, 1)
     plan.vectorize(lane)
     plan.unroll(columns)
     plan.unroll(blocks)

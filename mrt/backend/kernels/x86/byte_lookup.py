@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm import tirx
+from tvm import ir, tirx
 
+from mrt.backend.kernels.x86.avx2.joined_lookups import JOINED
 from mrt.backend.kernels.x86.lookup_operator import look_up, looked_up_in, register_lookup
 from mrt.backend.machine import Machine
 from mrt.backend.tir.expressions import Expression, Tensor, bind, constant, dtype_of, llvm_call, shuffled
@@ -139,3 +140,4 @@ LOOKUPS = (VBMI, AVX512, AVX2)
 
 for each in LOOKUPS:
     register_lookup(each.operator, each.least, each.lowered)
+ir.register_op_attr(AVX2.operator, JOINED, True)

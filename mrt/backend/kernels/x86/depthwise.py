@@ -16,6 +16,7 @@ from tvm import te, tirx
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot
 from mrt.backend.kernels.generic.accumulator_init import initialized_sums
 from mrt.backend.kernels.generic.dot import DotForm
+from mrt.backend.kernels.x86.avx2.joined_lookups import joins_look_ups
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.kernels.x86.depthwise_strip import COLUMN_DOTS, GROUP, Columns, Rows, has_groups, turned
 from mrt.backend.kernels.x86.vnni import dots as vnni
@@ -196,6 +197,8 @@ def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> Non
     if stores_packed(plan, lane):
         plan.annotate(inner_lines, Hint.PACKED_STORE, 0)
         return
+    if joins_look_ups(plan, lane):
+        plan.annotate(inner_lines, Hint.JOINED_LOOK_UPS, 1)
     plan.vectorize(lane)
     plan.unroll(inner_lines)
     plan.unroll(inner)

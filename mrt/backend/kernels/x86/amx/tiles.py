@@ -15,7 +15,7 @@ from typing import Any
 
 from tvm import tirx
 
-from mrt.backend.kernels.generic.dot_schedule import blocks_per_vector
+from mrt.backend.kernels.generic.dot_epilogue import blocks_per_vector
 from mrt.backend.kernels.generic.sum_block import SumBlock
 from mrt.backend.kernels.x86.vnni.dots import VPDPBUSD_512
 from mrt.backend.schedule.loops import divisors, extent, parallelize, product, split_loops
