@@ -6,18 +6,31 @@ import math
 
 from tvm import te
 
+from mrt.backend.computes.normalization import normalized_rows
 from mrt.backend.computes.reduce import reduced
-from mrt.backend.te.registry import compute
+from mrt.backend.kernels.generic.rows import whole_rows
+from mrt.backend.memory.storage import View
+from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined, stage
 from mrt.backend.tir.expressions import Expression, Tensor, constant
 from mrt.symbol import Symbol
 from mrt.symbol.operators.instance_normalization import InstanceNorm, L2Normalization
 
 
-@compute(InstanceNorm)
-def instance_norm(symbol: Symbol[InstanceNorm], data: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
+def _kind(symbol: Symbol[InstanceNorm]) -> Kind:
+    """A normalization where one axis follows the channels, as of groups that are reshaped to rows."""
+    return Kind.NORMALIZATION if symbol.type.rank == 3 and symbol.shape[-1] > 1 else Kind.OTHER
+
+
+@compute(InstanceNorm, kind=_kind)
+def instance_norm(symbol: Symbol[InstanceNorm], data: View, gamma: Tensor, beta: Tensor) -> Tensor:
     """Two passes: the variance is that of the centred values."""
     dtype, axes = symbol.dtype, tuple(range(2, len(symbol.shape)))
+    if _kind(symbol) is Kind.NORMALIZATION:
+        rows = normalized_rows(symbol, whole_rows(data), constant(symbol.operator.eps, dtype))
+        return inlined(
+            symbol.shape, dtype, lambda *at: rows(*at) * gamma(at[1]).astype(dtype) + beta(at[1]).astype(dtype)
+        )
     kept = _kept(symbol, axes)
     count = constant(math.prod(symbol.shape[2:]), dtype)
     total = reduced(data, axes, kept, te.sum, dtype)

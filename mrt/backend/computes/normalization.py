@@ -57,7 +57,13 @@ def layer_norm(symbol: Symbol[LayerNorm], data: View, gamma: View, beta: View) -
     axis = operator.axis % len(symbol.shape)
     count, eps = constant(symbol.shape[axis], dtype), constant(operator.eps, dtype)
     if _kind(symbol) is Kind.NORMALIZATION:
-        return _layer_norm_of_rows(symbol, whole_rows(data), gamma, beta, eps)
+        rows = whole_rows(data)
+
+        def by_column(value: View, column: Expression) -> Expression:
+            return value(column if value.length >= rows.length else te.min(column, symbol.shape[-1] - 1)).astype(dtype)
+
+        made = normalized_rows(symbol, rows, eps)
+        return inlined(symbol.shape, dtype, lambda *at: made(*at) * by_column(gamma, at[-1]) + by_column(beta, at[-1]))
     kept = _kept(symbol, axis)
 
     def along(at: tuple[Expression, ...]) -> list[Expression]:
@@ -75,7 +81,8 @@ def layer_norm(symbol: Symbol[LayerNorm], data: View, gamma: View, beta: View) -
     return stage(symbol.shape, element, "layer_norm")
 
 
-def _layer_norm_of_rows(symbol: Symbol, rows: View, gamma: View, beta: View, eps: Expression) -> View:
+def normalized_rows(symbol: Symbol, rows: View, eps: Expression) -> View:
+    """Rows less their means, over the roots of their variances and eps."""
     shape, dtype = symbol.shape, symbol.dtype
     count = constant(shape[-1], dtype)
     total = _of_rows(rows, te.sum)
@@ -84,13 +91,7 @@ def _layer_norm_of_rows(symbol: Symbol, rows: View, gamma: View, beta: View, eps
     squares = inlined(shape, dtype, lambda *at: centred(*at) * centred(*at))
     variance = _of_rows(squares, te.sum)
     factor = _by_row(symbol, lambda *row: constant(1, dtype) / te.sqrt(variance(*row) / count + eps))
-
-    def by_column(value: View, column: Expression) -> Expression:
-        return value(column if value.length >= rows.length else te.min(column, shape[-1] - 1)).astype(dtype)
-
-    return inlined(
-        shape, dtype, lambda *at: centred(*at) * factor(*at) * by_column(gamma, at[-1]) + by_column(beta, at[-1])
-    )
+    return inlined(shape, dtype, lambda *at: centred(*at) * factor(*at))
 
 
 def _of_rows(data: View, reducer: Any) -> View:
