@@ -9,7 +9,7 @@ from emulated import emulated
 from layers import EMULATED, TARGETS, runnable
 
 from mrt.backend import TvmRunner
-from mrt.backend.kernels.generic import crossed_dot, packed_weights, winograd
+from mrt.backend.kernels.generic import crossed_dot, packed_weights, winograd_choice
 from mrt.symbol import Runner
 
 
@@ -46,4 +46,4 @@ def uncrossed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def direct_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     """Convolutions form all their products, those by 3 x 3 taps, too."""
-    monkeypatch.setattr(winograd, "WORTH", 0.0)
+    monkeypatch.setattr(winograd_choice, "WORTH", 0.0)
