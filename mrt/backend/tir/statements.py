@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tvm import s_tir, tirx
+from tvm import ir, s_tir, tirx
 
 from mrt.backend.tir.expressions import Expression, constant
 
@@ -72,6 +72,11 @@ def with_values(statement: Any, values: Mapping[Any, Any]) -> Any:
     # TVM puts a buffer in place of another one only where both are parameters.
     variables = [each for each in values.values() if isinstance(each, tirx.Var)]
     return tirx.PrimFunc([*values, *variables], statement).specialize(dict(values)).body
+
+
+def whole_region(buffer: Any) -> Any:
+    """All of a buffer, as what a block reads or writes."""
+    return tirx.BufferRegion(buffer, [ir.Range(0, length) for length in buffer.shape])
 
 
 def sequence(statements: Iterable[Any]) -> Any:

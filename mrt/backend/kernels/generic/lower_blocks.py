@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from tvm import ir, s_tir, tirx
+from tvm import s_tir, tirx
 
-from mrt.backend.tir.statements import loop_around, nested, sequence, with_root
+from mrt.backend.tir.statements import loop_around, nested, sequence, whole_region, with_root
 from mrt.symbol.passes import BasePass, BaseResult, Property
 
 Lower = Callable[[Sequence[Any], Any], Any]
@@ -107,7 +107,7 @@ def statement_block(
 
     wrote: one more region that they write, if any.
     """
-    read = [tirx.BufferRegion(each, [ir.Range(0, length) for length in each.shape]) for each in reads]
+    read = [whole_region(each) for each in reads]
     # Else TVM would keep memory only for the elements whose addresses it sees.
     marks = {"explicit_write_region": [0]} | ({"explicit_read_region": [len(read)]} if own is not None else {})
     made = s_tir.SBlock(

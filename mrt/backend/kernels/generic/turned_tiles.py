@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tvm import ir, s_tir, tirx
+from tvm import s_tir, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, marks_but, statement_block, without_marks
 from mrt.backend.kernels.generic.turn import Turn, padding, turn_within
@@ -20,7 +20,7 @@ from mrt.backend.kernels.generic.turned_rows import turned
 from mrt.backend.schedule.loops import parallelize
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, replaced, substitute
-from mrt.backend.tir.statements import bound, nested, plain_block, sequence, serial, unrolled, vectorized
+from mrt.backend.tir.statements import bound, nested, plain_block, sequence, serial, unrolled, vectorized, whole_region
 from mrt.symbol.passes import Property
 
 
@@ -88,7 +88,7 @@ class _Tiles:
         for row, vector in enumerate(turned([statement.var for statement in statements])):
             at = [constant(row, "int32"), tirx.Ramp(constant(0, "int32"), 1, width)]
             statements.append(tirx.BufferStore(self._tile, vector, at))
-        whole = tirx.BufferRegion(self._tile, [ir.Range(0, length) for length in self._tile.shape])
+        whole = whole_region(self._tile)
         return statement_block("turn", [load.source], whole, statements)
 
     def _stored(self, first: Sequence[Expression]) -> Any:

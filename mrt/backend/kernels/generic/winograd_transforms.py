@@ -17,7 +17,17 @@ from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_blocks, s
 from mrt.backend.kernels.generic.winograd_algorithms import F2, F2_OF_STRIDE_2, F4, F4_OF_STRIDE_2
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, substitute
-from mrt.backend.tir.statements import ROLLED, bound, nested, plain_block, sequence, serial, unrolled, vectorized
+from mrt.backend.tir.statements import (
+    ROLLED,
+    bound,
+    nested,
+    plain_block,
+    sequence,
+    serial,
+    unrolled,
+    vectorized,
+    whole_region,
+)
 from mrt.symbol.passes import Property
 
 HELD = 32
@@ -137,7 +147,7 @@ class _Transform:
     def block(self, lines: Lines) -> Any:
         """All results, by two loops: over the columns of the window, and over the rows that these give."""
         halfway, columns = self._into_halves(lines)
-        whole = tirx.BufferRegion(halfway, [ir.Range(0, length) for length in halfway.shape])
+        whole = whole_region(halfway)
         reads = [each.source for each in self._realize.block.reads]
         made = [
             statement_block("columns", reads, whole, [columns]),

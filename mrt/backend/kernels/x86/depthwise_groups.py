@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tvm import ir, s_tir, sym, tirx
+from tvm import s_tir, sym, tirx
 
 from mrt.backend.kernels.generic.lower_blocks import KernelPass, lower_loops, statement_block, without_marks
 from mrt.backend.kernels.x86.avx512.multiply_high import LANES
@@ -20,7 +20,7 @@ from mrt.backend.kernels.x86.depthwise_strip import BYTES, GROUP, Place, Strip, 
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, ravel, shuffled, substitute
-from mrt.backend.tir.statements import bound, loop_around, plain_block, sequence, serial, vectorized
+from mrt.backend.tir.statements import bound, loop_around, plain_block, sequence, serial, vectorized, whole_region
 from mrt.symbol.passes import Property
 
 Parts = tuple[tuple[int, int], ...]
@@ -103,7 +103,7 @@ def _strip(summed: Nest, stored: Nest, parts: Parts, block: int) -> Any:
         tile: _BlockTile = _GroupTile(*within, parts)
     else:
         strip, tile = Strip(realize.block, base, lengths, held), _BlockTile(*within)
-    region = tirx.BufferRegion(held, [ir.Range(0, length) for length in held.shape])
+    region = whole_region(held)
     made = statement_block("columns", [*strip.reads, *tile.reads], region, _merged(strip, tile), region, tile.stored)
     return plain_block("strip", made, [held, start] if parts else [held])
 

@@ -26,7 +26,15 @@ from mrt.backend.tir.expressions import (
     replaced,
     shuffled,
 )
-from mrt.backend.tir.statements import loop_around, plain_block, sequence, vectorized, with_root, with_values
+from mrt.backend.tir.statements import (
+    loop_around,
+    plain_block,
+    sequence,
+    vectorized,
+    whole_region,
+    with_root,
+    with_values,
+)
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.passes import Property
 
@@ -155,7 +163,7 @@ class _Store:
     def numbers(self, look_up: int, turns: Sequence[int], place: int) -> Any:
         """Keeps what the places of a vector are made of, as one of those that are looked up together."""
         found = self.look_ups[look_up]
-        return self._vector([_whole(found.numbers)], found.numbers, self._at, found.number, turns, place)
+        return self._vector([whole_region(found.numbers)], found.numbers, self._at, found.number, turns, place)
 
     def results(self, turns: Sequence[int], place: int) -> Any:
         """Stores what is made of the entries."""
@@ -173,7 +181,7 @@ class _Store:
     ) -> Any:
         """The loop over a vector, at some turns of those around it, that stores a value in a buffer."""
         block, store = self._realize.block, tirx.BufferStore(buffer, value, indices)
-        reads = [*block.reads, *(_whole(each) for each in self.kept if not each.same_as(buffer))]
+        reads = [*block.reads, *(whole_region(each) for each in self.kept if not each.same_as(buffer))]
         made = s_tir.SBlock(block.iter_vars, reads, writes, "vector", store)
         realize = s_tir.SBlockRealize(self._realize.iter_values, self._realize.predicate, made)
         values = [constant(number, "int32") for number in (*turns, place * self.lanes)]
@@ -208,8 +216,8 @@ class _LookUp:
     def block(self, lanes: int, reads: Sequence[Any]) -> Any:
         """Looks up the entries of so many lanes. reads: what else may be read."""
         made = self._packed() if self.clip is not None and lanes == LANES else self._of_lanes(lanes)
-        region = [_whole(self.entries)]
-        return s_tir.SBlockRealize([], True, s_tir.SBlock([], [*reads, _whole(self.numbers)], region, "look_up", made))
+        read, written = [*reads, whole_region(self.numbers)], [whole_region(self.entries)]
+        return s_tir.SBlockRealize([], True, s_tir.SBlock([], read, written, "look_up", made))
 
     def _of_lanes(self, lanes: int) -> Any:
         lane = tirx.Var("lane", "int32")
@@ -231,10 +239,6 @@ class _LookUp:
 
     def _found(self, places: Expression, dtype: Any) -> Expression:
         return ir.Call(self.call.op, [self.call.args[0], places], ret_ty=dtype)
-
-
-def _whole(buffer: Any) -> Any:
-    return tirx.BufferRegion(buffer, [ir.Range(0, length) for length in buffer.shape])
 
 
 def _places(value: Expression, call: Any) -> Expression:
