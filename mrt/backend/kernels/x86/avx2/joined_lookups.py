@@ -215,7 +215,7 @@ class _LookUp:
 
     def block(self, lanes: int, reads: Sequence[Any]) -> Any:
         """Looks up the entries of so many lanes. reads: what else may be read."""
-        made = self._packed() if self.clip is not None and lanes == LANES else self._of_lanes(lanes)
+        made = self._packed(*self.clip) if self.clip is not None and lanes == LANES else self._of_lanes(lanes)
         read, written = [*reads, whole_region(self.numbers)], [whole_region(self.entries)]
         return s_tir.SBlockRealize([], True, s_tir.SBlock([], read, written, "look_up", made))
 
@@ -224,9 +224,8 @@ class _LookUp:
         places = replaced(self.places, self.number, tirx.BufferLoad(self.numbers, [lane]))
         return vectorized(lane, lanes, tirx.BufferStore(self.entries, self._found(places, self.call.ty), [lane]))
 
-    def _packed(self) -> Any:
+    def _packed(self, dtype: str, lo: int, hi: int) -> Any:
         """The same of numbers that instructions pack, which mixes them; the entries are put in order again."""
-        dtype, lo, hi = self.clip or ("", 0, 0)
         sums = [tirx.BufferLoad(self.numbers, [tirx.Ramp(first, 1, SUMS)]) for first in range(0, LANES, SUMS)]
         int16s = [llvm_call(f"int16x{LANES // 2}", PACK_INT16, *sums[first : first + 2]) for first in (0, 2)]
         places = llvm_call(f"{dtype}x{LANES}", PACK[dtype], *int16s)
