@@ -60,6 +60,15 @@ def loop_around(loop: Any, body: Any, kind: Any = None, marks: Mapping[str, Any]
     return tirx.For(loop.loop_var, loop.min, loop.extent, turns, body, annotations=kept)
 
 
+def taken_apart(nest: Any) -> tuple[list[Any], Any]:
+    """Loops around each other, the outermost first, and what the last one goes over."""
+    loops = []
+    while isinstance(nest, tirx.For):
+        loops.append(nest)
+        nest = nest.body
+    return loops, nest
+
+
 def nested(loops: Sequence[Any], body: Any) -> Any:
     """Loops around each other, the outermost first, with another body of the last."""
     for loop in reversed(loops):

@@ -119,7 +119,7 @@ def winograd_of(
     stride, dilate, _ = operator.window(len(operator.kernel))
     groups = operator.num_group
     fits = operator.kernel == (TAPS, TAPS) and len({*stride}) == 1 and {*dilate} == {1}
-    fits = fits and (groups == 1 or weight.shape[1] > 1)
+    fits = fits and (groups == 1 or weight.shape[1] > 1)  # Single channels have kernels of their own.
     if fits and {data.dtype, weight.dtype.name, made.dtype} == {"float32"}:
         return float_form(weight, made.shape, machine, stride[0], groups)
     if not fits or weight.dtype != np.int8 or data.dtype not in INT16_HOLDS or made.dtype != "int32":

@@ -20,7 +20,16 @@ from mrt.backend.kernels.x86.depthwise_strip import BYTES, GROUP, Place, Strip, 
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, ravel, shuffled, substitute
-from mrt.backend.tir.statements import bound, loop_around, plain_block, sequence, serial, vectorized, whole_region
+from mrt.backend.tir.statements import (
+    bound,
+    loop_around,
+    plain_block,
+    sequence,
+    serial,
+    taken_apart,
+    vectorized,
+    whole_region,
+)
 from mrt.symbol.passes import Property
 
 Parts = tuple[tuple[int, int], ...]
@@ -53,7 +62,7 @@ class ColumnGroups(KernelPass):
 
 def _strips(loop: Any) -> Any:
     """The loop over strips of a whole group, or else over those of the blocks that remain."""
-    summed, stored = map(_taken_apart, loop.body.seq)
+    summed, stored = map(taken_apart, loop.body.seq)
     blocks, positions = int(summed[1].block.iter_vars[3].dom.extent), int(summed[0][2].extent)
     first, rest = beginning(*summed)[3], blocks % GROUP
     whole = loop_around(loop, _strip(summed, stored, WHOLE, 0), marks={})
@@ -74,14 +83,6 @@ def _last(blocks: int, positions: int) -> Iterator[tuple[Parts, int]]:
 
 Nest = tuple[Sequence[Any], Any]
 """Loops, and the realization of a block within."""
-
-
-def _taken_apart(nest: Any) -> Nest:
-    loops = []
-    while isinstance(nest, tirx.For):
-        loops.append(nest)
-        nest = nest.body
-    return loops, nest
 
 
 def _with(realize: Any, variable: Any, value: Expression) -> Any:

@@ -30,6 +30,7 @@ from mrt.backend.tir.statements import (
     loop_around,
     plain_block,
     sequence,
+    taken_apart,
     vectorized,
     whole_region,
     with_root,
@@ -115,11 +116,8 @@ def _joined(loops: Sequence[Any]) -> Any:
 
 def _stores(loop: Any, like: Sequence[_Store] | None) -> list[_Store]:
     """Of the blocks within a loop, and loops in this. like: those whose memory they share."""
-    loops = []
-    while isinstance(loop, tirx.For):
-        loops.append(loop)
-        loop = loop.body
-    blocks = loop.seq if isinstance(loop, tirx.SeqStmt) else [loop]
+    loops, inner = taken_apart(loop)
+    blocks = inner.seq if isinstance(inner, tirx.SeqStmt) else [inner]
     return [_Store(loops, block, like[number] if like else None) for number, block in enumerate(blocks)]
 
 

@@ -25,7 +25,7 @@ from mrt.backend.kernels.x86.avx512.requantize_int16 import (
 from mrt.backend.memory.storage import VECTOR
 from mrt.backend.te.stages import Hint
 from mrt.backend.tir.expressions import Expression, constant, dtype_of, shuffled, substitute
-from mrt.backend.tir.statements import bound
+from mrt.backend.tir.statements import bound, taken_apart
 from mrt.symbol.passes import Property
 
 QUARTERS = range(0, 2 * LANES, 4 * TURN)
@@ -71,10 +71,7 @@ class PackedStore(KernelPass):
 
 
 def _packed(loop: Any) -> Any:
-    loops, inner = [], loop
-    while isinstance(inner, tirx.For):
-        loops.append(inner)
-        inner = inner.body
+    loops, inner = taken_apart(loop)
     return PackedTile(loops, inner, int(loop.annotations[Hint.PACKED_STORE])).block()
 
 
