@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from operator import add
-from typing import Any
 
-from tvm import s_tir
-from tvm.script import tirx as script
+from tvm import tirx
 
 from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.kernels.tensor_intrinsic import Buffer, Part, in_each_lane, loaded, stored, tensor_intrinsic
+from mrt.backend.tir.expressions import Expression, constant, llvm_call
 
 
 def intrinsic_of(dot: Dot, steps: int = 1) -> str:
@@ -18,124 +19,43 @@ def intrinsic_of(dot: Dot, steps: int = 1) -> str:
     steps: of a dot that adds up pairs in int16, those whose pairs are added up before they are widened. More than one
     are an axis of the weights, [step, lane, depth].
     """
-    name = (
-        f"mrt.{dot.instruction}.{dot.data}.{dot.weight}.{dot.accumulator}x{dot.lanes}{f'.{steps}' if steps > 1 else ''}"
+    lanes, depth, by_steps = dot.lanes, dot.depth, (steps,) if steps > 1 else ()
+
+    def product(x: Buffer, w: Buffer, lane: Expression, *at: Expression) -> Expression:
+        *step, channel = at
+        place = step[0] * depth + channel if step else channel
+        weight = tirx.BufferLoad(w, [*step, lane, channel])
+        return tirx.BufferLoad(x, [place]).astype(dot.accumulator) * weight.astype(dot.accumulator)
+
+    def by_instruction(x: Buffer, w: Buffer, y: Buffer) -> list[Expression]:
+        data = [loaded(x, [step * depth], depth) for step in range(steps)]
+        weights = [loaded(w, [*([step] if by_steps else []), 0, 0], lanes * depth) for step in range(steps)]
+        return [stored(y, [0], lanes, _added(dot, loaded(y, [0], lanes), data, weights))]
+
+    return tensor_intrinsic(
+        f"mrt.{dot.instruction}.{dot.data}.{dot.weight}.{dot.accumulator}x{lanes}{f'.{steps}' if by_steps else ''}",
+        [Part((steps * depth,), dot.data), Part((*by_steps, lanes, depth), dot.weight)],
+        Part((lanes,), dot.accumulator),
+        product,
+        by_instruction,
+        summed=(*by_steps, depth),
     )
-    if s_tir.TensorIntrin.get(name, allow_missing=True) is None:
-        made = (_description(dot), _implementation(dot))
-        s_tir.TensorIntrin.register(name, *(made if steps == 1 else (_described(dot, steps), _joint(dot, steps))))
-    return name
 
 
-def _description(dot: Dot) -> Any:
-    """What a dot computes, as the schedule finds it."""
-    lanes, depth, accumulator, cast = dot.lanes, dot.depth, dot.accumulator, script.cast
+def _added(dot: Dot, held: Expression, data: Sequence[Expression], weights: Sequence[Expression]) -> Expression:
+    """The accumulator and the sums of the products of each step: `depth` elements of its data by those of each lane.
 
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def description(a: script.handle, b: script.handle, c: script.handle) -> None:
-        x = script.match_buffer(a, (depth,), dot.data, offset_factor=1)
-        w = script.match_buffer(b, (lanes, depth), dot.weight, offset_factor=1)
-        y = script.match_buffer(c, (lanes,), accumulator, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(y[0:lanes], x[0:depth], w[0:lanes, 0:depth])
-            script.writes(y[0:lanes])
-            for i in script.serial(0, lanes):
-                for k in script.serial(0, depth):
-                    with script.sblock("update"):
-                        lane, channel = script.axis.remap("SR", [i, k])
-                        y[lane] = y[lane] + cast(x[channel], accumulator) * cast(w[lane, channel], accumulator)
-
-    return description
-
-
-def _implementation(dot: Dot) -> Any:
-    """The same by one instruction: `depth` elements of the data, 32 bits together, are broadcast to all lanes."""
-    lanes, depth = dot.lanes, dot.depth
-    identifier = script.llvm_lookup_intrinsic_id(dot.instruction)
-    widens = dot.formed_by.widens if dot.formed_by else ""
-    # LLVM takes the factors of a product of bytes as bytes, those of a product of int16 as int16.
-    factor, sums = f"int{32 // depth}x{lanes * depth}", f"{dot.accumulator}x{lanes}"
-    loaded, packed = f"{dot.data}x{depth}", f"{dot.weight}x{lanes * depth}"
-
-    def added(held: Any, x: Any, w: Any) -> Any:
-        """The accumulator and the sums of the products."""
-        given = script.reinterpret(script.broadcast(script.reinterpret(x, dtype="int32"), lanes), dtype=factor)
-        if widens:
-            pairs = script.call_llvm_pure_intrin(identifier, given, w, dtype=f"int16x{lanes * depth // 2}")
-            ones = script.broadcast(script.int16(1), lanes * depth // 2)
-            return held + script.call_llvm_pure_intrin(script.llvm_lookup_intrinsic_id(widens), pairs, ones, dtype=sums)
-        if dot.formed_by is not None and not dot.formed_by.adds:
-            return held + script.call_llvm_pure_intrin(identifier, given, w, dtype=sums)
-        factors = (w, given) if dot.weight == "uint8" else (given, w)
-        return script.call_llvm_pure_intrin(identifier, held, *factors, dtype=sums)
-
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def implementation(a: script.handle, b: script.handle, c: script.handle) -> None:
-        x = script.match_buffer(a, (depth,), dot.data, offset_factor=1)
-        w = script.match_buffer(b, (lanes, depth), dot.weight, offset_factor=1)
-        y = script.match_buffer(c, (lanes,), dot.accumulator, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(y[0:lanes], x[0:depth], w[0:lanes, 0:depth])
-            script.writes(y[0:lanes])
-            y[script.ramp(0, 1, lanes)] = added(
-                y.vload([0], dtype=sums),
-                x.vload([0], dtype=loaded),
-                w.vload([0, 0], dtype=packed),
-            )
-
-    return implementation
-
-
-def _described(dot: Dot, steps: int) -> Any:
-    """What several steps of a dot compute together."""
-    lanes, depth, accumulator, cast = dot.lanes, dot.depth, dot.accumulator, script.cast
-
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def description(a: script.handle, b: script.handle, c: script.handle) -> None:
-        x = script.match_buffer(a, (steps * depth,), dot.data, offset_factor=1)
-        w = script.match_buffer(b, (steps, lanes, depth), dot.weight, offset_factor=1)
-        y = script.match_buffer(c, (lanes,), accumulator, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(y[0:lanes], x[0 : steps * depth], w[0:steps, 0:lanes, 0:depth])
-            script.writes(y[0:lanes])
-            for i, j, k in script.grid(lanes, steps, depth):
-                with script.sblock("update"):
-                    lane, step, channel = script.axis.remap("SRR", [i, j, k])
-                    y[lane] = y[lane] + cast(x[step * depth + channel], accumulator) * cast(
-                        w[step, lane, channel], accumulator
-                    )
-
-    return description
-
-
-def _joint(dot: Dot, steps: int) -> Any:
-    """The same: the pairs of all steps are added up in int16, and widened once."""
+    Pairs of all steps are added up in int16 and widened once, where the dot has such.
+    """
     lanes, depth, sums = dot.lanes, dot.depth, f"{dot.accumulator}x{dot.lanes}"
-    identifier = script.llvm_lookup_intrinsic_id(dot.instruction)
-    widening = script.llvm_lookup_intrinsic_id(dot.formed_by.widens if dot.formed_by else "")
-    factor, words = f"int8x{lanes * depth}", lanes * depth // 2
-
-    def pairs(x: Any, w: Any) -> Any:
-        given = script.reinterpret(script.broadcast(script.reinterpret(x, dtype="int32"), lanes), dtype=factor)
-        return script.call_llvm_pure_intrin(identifier, given, w, dtype=f"int16x{words}")
-
-    def added(held: Any, x: Any, w: Any) -> Any:
-        total = reduce(add, (pairs(x(step), w(step)) for step in range(steps)))
-        ones = script.broadcast(script.int16(1), words)
-        return held + script.call_llvm_pure_intrin(widening, total, ones, dtype=sums)
-
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def implementation(a: script.handle, b: script.handle, c: script.handle) -> None:
-        x = script.match_buffer(a, (steps * depth,), dot.data, offset_factor=1)
-        w = script.match_buffer(b, (steps, lanes, depth), dot.weight, offset_factor=1)
-        y = script.match_buffer(c, (lanes,), dot.accumulator, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(y[0:lanes], x[0 : steps * depth], w[0:steps, 0:lanes, 0:depth])
-            script.writes(y[0:lanes])
-            y[script.ramp(0, 1, lanes)] = added(
-                y.vload([0], dtype=sums),
-                lambda step: x.vload([step * depth], dtype=f"{dot.data}x{depth}"),
-                lambda step: w.vload([step, 0, 0], dtype=f"{dot.weight}x{lanes * depth}"),
-            )
-
-    return implementation
+    # LLVM takes the factors of a product of bytes as bytes, those of a product of int16 as int16.
+    given = [in_each_lane(each, lanes, f"int{32 // depth}x{lanes * depth}") for each in data]
+    if dot.formed_by is not None and dot.formed_by.widens:
+        words = lanes * depth // 2
+        pairs = [llvm_call(f"int16x{words}", dot.instruction, x, w) for x, w in zip(given, weights, strict=True)]
+        ones = tirx.Broadcast(constant(1, "int16"), words)
+        return held + llvm_call(sums, dot.formed_by.widens, reduce(add, pairs), ones)
+    (x,), (w,) = given, weights
+    if dot.formed_by is not None and not dot.formed_by.adds:
+        return held + llvm_call(sums, dot.instruction, x, w)
+    return llvm_call(sums, dot.instruction, held, *((w, x) if dot.weight == "uint8" else (x, w)))

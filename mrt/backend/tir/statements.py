@@ -27,9 +27,11 @@ def with_root(
     return tirx.PrimFunc(taken, plain_block("root", body, kept), function.ret_type, function.attrs)
 
 
-def plain_block(name: str, body: Any, buffers: Sequence[Any]) -> Any:
-    """A block without axes that allocates `buffers`."""
-    return s_tir.SBlockRealize([], True, s_tir.SBlock([], [], [], name, body, alloc_buffers=buffers))
+def plain_block(
+    name: str, body: Any, buffers: Sequence[Any] = (), reads: Sequence[Any] = (), writes: Sequence[Any] = ()
+) -> Any:
+    """A block without axes that allocates `buffers`. reads, writes: the regions that it declares."""
+    return s_tir.SBlockRealize([], True, s_tir.SBlock([], reads, writes, name, body, alloc_buffers=buffers))
 
 
 def around(statement: Any, body: Any) -> Any:

@@ -17,15 +17,15 @@ from operator import add
 from typing import Any
 
 import numpy as np
-from tvm import s_tir, te, tirx
-from tvm.script import tirx as script
+from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.kernels.tensor_intrinsic import Buffer, Part, in_each_lane, loaded, stored, tensor_intrinsic
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import SHORT_ROW, parallelize, register_tile, split_loops
 from mrt.backend.te.operands import Surroundings
 from mrt.backend.te.stages import Hint, stage
-from mrt.backend.tir.expressions import Expression, Tensor, constant
+from mrt.backend.tir.expressions import Expression, Tensor, constant, llvm_call, shuffled
 from mrt.symbol import Array, Interval
 from mrt.symbol.types import INT32_MAX
 
@@ -121,7 +121,7 @@ def pairs_of_data(
         first, second = (held(position, axes, place).astype(dot.accumulator) for place in places)
         return te.sum(first * second, axis=[*axes, vector, within])
 
-    pairs = stage((*walked, steps // STEPS), product, "pairs", pairs=_intrinsic_of_pairs(steps, dot))
+    pairs = stage((*walked, steps // STEPS), product, "pairs", pairs=intrinsic_of_pairs(steps, dot))
 
     def taken_off(*at: Expression) -> Expression:
         return -reduce(add, (pairs(*at, constant(pair, "int32")) for pair in range(steps // STEPS)))
@@ -143,108 +143,55 @@ def schedule_pairs(plan: Any, pairs: Any, of_data: Any) -> None:
 
 def crossed_intrinsic(dot: Dot) -> str:
     """The name of the tensor intrinsic of two crossed steps; it is registered when first asked for."""
-    name = f"mrt.crossed.{dot.instruction}.{dot.accumulator}x{dot.lanes}"
-    return _registered(name, lambda: (_described(dot), _implemented(dot)))
-
-
-def _intrinsic_of_pairs(steps: int, dot: Dot) -> str:
-    """The same of the products of so many neighbouring steps of the data."""
-    return _registered(f"mrt.pairs.{PAIRS[steps]}.{dot.accumulator}x{steps}", lambda: _pairs(steps, dot))
-
-
-def _registered(name: str, made: Callable[[], tuple[Any, Any]]) -> str:
-    if s_tir.TensorIntrin.get(name, allow_missing=True) is None:
-        s_tir.TensorIntrin.register(name, *made())
-    return name
-
-
-def _described(dot: Dot) -> Any:
-    """What two steps compute."""
-    lanes, depth, accumulator, cast = dot.lanes, dot.depth, dot.accumulator, script.cast
-
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def description(a: script.handle, b: script.handle, c: script.handle) -> None:
-        x = script.match_buffer(a, (STEPS * depth,), dot.data, offset_factor=1)
-        w = script.match_buffer(b, (STEPS * lanes, depth), dot.weight, offset_factor=1)
-        y = script.match_buffer(c, (lanes,), accumulator, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(y[0:lanes], x[0 : STEPS * depth], w[0 : STEPS * lanes, 0:depth])
-            script.writes(y[0:lanes])
-            for i, k in script.grid(lanes, depth):
-                with script.sblock("update"):
-                    lane, channel = script.axis.remap("SR", [i, k])
-                    y[lane] = y[lane] + cast(x[channel] + w[lanes + lane, channel], accumulator) * cast(
-                        x[depth + channel] + w[lane, channel], accumulator
-                    )
-
-    return description
-
-
-def _implemented(dot: Dot) -> Any:
-    """The same by one instruction: `depth` elements of the data, 32 bits together, are broadcast to all lanes."""
     lanes, depth, accumulator = dot.lanes, dot.depth, dot.accumulator
-    identifier = script.llvm_lookup_intrinsic_id(dot.instruction)
     factors, sums = f"{dot.data}x{lanes * depth}", f"{accumulator}x{lanes}"
 
-    def added(held: Any, x: Sequence[Any], w: Sequence[Any]) -> Any:
-        given = [
-            script.reinterpret(script.broadcast(script.reinterpret(each, dtype="int32"), lanes), dtype=factors)
-            for each in x
-        ]
-        return held + script.call_llvm_pure_intrin(identifier, given[0] + w[1], given[1] + w[0], dtype=sums)
+    def product(x: Buffer, w: Buffer, lane: Expression, channel: Expression) -> Expression:
+        data = [tirx.BufferLoad(x, [step * depth + channel]) for step in range(STEPS)]
+        weights = [tirx.BufferLoad(w, [step * lanes + lane, channel]) for step in range(STEPS)]
+        return (data[0] + weights[1]).astype(accumulator) * (data[1] + weights[0]).astype(accumulator)
 
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def implementation(a: script.handle, b: script.handle, c: script.handle) -> None:
-        x = script.match_buffer(a, (STEPS * depth,), dot.data, offset_factor=1)
-        w = script.match_buffer(b, (STEPS * lanes, depth), dot.weight, offset_factor=1)
-        y = script.match_buffer(c, (lanes,), accumulator, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(y[0:lanes], x[0 : STEPS * depth], w[0 : STEPS * lanes, 0:depth])
-            script.writes(y[0:lanes])
-            y[script.ramp(0, 1, lanes)] = added(
-                y.vload([0], dtype=sums),
-                [x.vload([step * depth], dtype=f"{dot.data}x{depth}") for step in range(STEPS)],
-                [w.vload([step * lanes, 0], dtype=factors) for step in range(STEPS)],
-            )
+    def by_instruction(x: Buffer, w: Buffer, y: Buffer) -> list[Expression]:
+        data = [in_each_lane(loaded(x, [step * depth], depth), lanes, factors) for step in range(STEPS)]
+        weights = [loaded(w, [step * lanes, 0], lanes * depth) for step in range(STEPS)]
+        products = llvm_call(sums, dot.instruction, data[0] + weights[1], data[1] + weights[0])
+        return [stored(y, [0], lanes, loaded(y, [0], lanes) + products)]
 
-    return implementation
+    return tensor_intrinsic(
+        f"mrt.crossed.{dot.instruction}.{accumulator}x{lanes}",
+        [Part((STEPS * depth,), dot.data), Part((STEPS * lanes, depth), dot.weight)],
+        Part((lanes,), accumulator),
+        product,
+        by_instruction,
+        summed=[depth],
+    )
 
 
-def _pairs(steps: int, dot: Dot) -> tuple[Any, Any]:
-    """The products of neighbouring steps, and the same by one instruction on these and on what lies a step behind."""
-    depth, accumulator, cast, count, pairs = dot.depth, dot.accumulator, script.cast, steps * dot.depth, steps // STEPS
-    identifier = script.llvm_lookup_intrinsic_id(PAIRS[steps])
+def intrinsic_of_pairs(steps: int, dot: Dot) -> str:
+    """The same of the products of so many neighbouring steps of the data: one instruction multiplies all of them by
+    what lies a step behind, and every second product is left."""
+    depth, accumulator, count, pairs = dot.depth, dot.accumulator, steps * dot.depth, steps // STEPS
 
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def description(a: script.handle, c: script.handle) -> None:
-        x = script.match_buffer(a, (count,), dot.data, offset_factor=1)
-        y = script.match_buffer(c, (pairs,), accumulator, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(y[0:pairs], x[0:count])
-            script.writes(y[0:pairs])
-            for i, k in script.grid(pairs, depth):
-                with script.sblock("update"):
-                    pair, channel = script.axis.remap("SR", [i, k])
-                    y[pair] = y[pair] + cast(x[pair * STEPS * depth + channel], accumulator) * cast(
-                        x[pair * STEPS * depth + depth + channel], accumulator
-                    )
+    def product(x: Buffer, pair: Expression, channel: Expression) -> Expression:
+        first, second = (
+            tirx.BufferLoad(x, [pair * STEPS * depth + step * depth + channel]).astype(accumulator)
+            for step in range(STEPS)
+        )
+        return first * second
 
-    def added(held: Any, x: Any) -> Any:
+    def by_instruction(x: Buffer, y: Buffer) -> list[Expression]:
+        data = loaded(x, [0], count)
         # A shift brings the second step of each pair to the place of the first, and 0 to its own.
-        whole = script.reinterpret(x, dtype=f"uint64x{pairs}") >> script.broadcast(script.uint64(32), pairs)
-        second = script.reinterpret(whole, dtype=f"{dot.data}x{count}")
-        products = script.call_llvm_pure_intrin(identifier, x, second, dtype=f"{accumulator}x{steps}")
-        return held + tirx.Shuffle([products], [constant(lane, "int32") for lane in range(0, steps, STEPS)])
+        shifted = tirx.reinterpret(f"uint64x{pairs}", data) >> tirx.Broadcast(constant(32, "uint64"), pairs)
+        second = tirx.reinterpret(f"{dot.data}x{count}", shifted)
+        products = llvm_call(f"{accumulator}x{steps}", PAIRS[steps], data, second)
+        return [stored(y, [0], pairs, loaded(y, [0], pairs) + shuffled([products], range(0, steps, STEPS)))]
 
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def implementation(a: script.handle, c: script.handle) -> None:
-        x = script.match_buffer(a, (count,), dot.data, offset_factor=1)
-        y = script.match_buffer(c, (pairs,), accumulator, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(y[0:pairs], x[0:count])
-            script.writes(y[0:pairs])
-            y[script.ramp(0, 1, pairs)] = added(
-                y.vload([0], dtype=f"{accumulator}x{pairs}"), x.vload([0], dtype=f"{dot.data}x{count}")
-            )
-
-    return description, implementation
+    return tensor_intrinsic(
+        f"mrt.pairs.{PAIRS[steps]}.{accumulator}x{steps}",
+        [Part((count,), dot.data)],
+        Part((pairs,), accumulator),
+        product,
+        by_instruction,
+        summed=[depth],
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from functools import reduce
+from operator import or_
 
-from tvm import s_tir
-from tvm.script import tirx as script
+from tvm import tirx
 
 from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.kernels.tensor_intrinsic import Buffer, Part, loaded, stored, tensor_intrinsic
+from mrt.backend.tir.expressions import Expression, constant
 
 
 def interleaving(dot: Dot) -> str:
@@ -16,55 +17,18 @@ def interleaving(dot: Dot) -> str:
 
     The elements of a lane, 32 bits together, are put into it by shifts.
     """
-    name = f"mrt.interleave.{dot.weight}.{dot.depth}.{dot.lanes}"
-    if s_tir.TensorIntrin.get(name, allow_missing=True) is None:
-        s_tir.TensorIntrin.register(name, _description(dot), _implementation(dot))
-    return name
+    depth, lanes, bits = dot.depth, dot.lanes, 32 // dot.depth
 
+    def element(x: Buffer, lane: Expression, within: Expression) -> Expression:
+        return tirx.BufferLoad(x, [within, lane])
 
-def _description(dot: Dot) -> Any:
-    depth, lanes, dtype = dot.depth, dot.lanes, dot.weight
+    def shifted(row: Expression, k: int) -> Expression:
+        value = tirx.reinterpret(f"uint{bits}x{lanes}", row).astype(f"uint32x{lanes}")
+        return value << tirx.Broadcast(constant(bits * k, "uint32"), lanes) if k else value
 
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def description(a: script.handle, b: script.handle) -> None:
-        pitch = script.int32()
-        x = script.match_buffer(a, (depth, lanes), dtype, offset_factor=1, strides=[pitch, 1])
-        y = script.match_buffer(b, (lanes, depth), dtype, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(x[0:depth, 0:lanes])
-            script.writes(y[0:lanes, 0:depth])
-            for i in script.serial(0, lanes):
-                for k in script.serial(0, depth):
-                    with script.sblock("copy"):
-                        lane, within = script.axis.remap("SS", [i, k])
-                        y[lane, within] = x[within, lane]
+    def interleaved(x: Buffer, y: Buffer) -> list[Expression]:
+        words = reduce(or_, (shifted(loaded(x, [k, 0], lanes), k) for k in range(depth)))
+        return [stored(y, [0, 0], lanes * depth, tirx.reinterpret(f"{dot.weight}x{lanes * depth}", words))]
 
-    return description
-
-
-def _implementation(dot: Dot) -> Any:
-    depth, lanes, dtype = dot.depth, dot.lanes, dot.weight
-    bits = 32 // depth
-    row, whole, made = f"{dtype}x{lanes}", f"uint32x{lanes}", f"{dtype}x{lanes * depth}"
-
-    def element(x: Any, k: int) -> Any:
-        value = script.cast(script.reinterpret(x, dtype=f"uint{bits}x{lanes}"), whole)
-        return value << script.broadcast(script.uint32(bits * k), lanes) if k else value
-
-    def interleaved(rows: Sequence[Any]) -> Any:
-        value = element(rows[0], 0)
-        for k in range(1, depth):
-            value = value | element(rows[k], k)
-        return script.reinterpret(value, dtype=made)
-
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def implementation(a: script.handle, b: script.handle) -> None:
-        pitch = script.int32()
-        x = script.match_buffer(a, (depth, lanes), dtype, offset_factor=1, strides=[pitch, 1])
-        y = script.match_buffer(b, (lanes, depth), dtype, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(x[0:depth, 0:lanes])
-            script.writes(y[0:lanes, 0:depth])
-            y[0, script.ramp(0, 1, lanes * depth)] = interleaved([x.vload([k, 0], dtype=row) for k in range(depth)])
-
-    return implementation
+    rows, made = Part((depth, lanes), dot.weight, apart=True), Part((lanes, depth), dot.weight)
+    return tensor_intrinsic(f"mrt.interleave.{dot.weight}.{depth}.{lanes}", [rows], made, element, interleaved)

@@ -7,12 +7,11 @@ vector takes them from every fourth row, and the four vectors are interleaved by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from tvm import s_tir
-from tvm.script import tirx as script
+from tvm import tirx
 
 from mrt.backend.kernels.dot_instructions import Dot
+from mrt.backend.kernels.tensor_intrinsic import Buffer, Part, loaded, stored, tensor_intrinsic
 from mrt.backend.tir.expressions import Expression, shuffled
 
 WORDS = 4
@@ -23,10 +22,18 @@ _PREFIX = "mrt.turn."
 def turning(dot: Dot) -> str:
     """The name of the tensor intrinsic that makes [word, lane, depth] of WORDS words of each lane's row; it is
     registered when first asked for."""
-    name = f"{_PREFIX}{dot.weight}.{dot.depth}.{dot.lanes}"
-    if s_tir.TensorIntrin.get(name, allow_missing=True) is None:
-        s_tir.TensorIntrin.register(name, _description(dot), _implementation(dot))
-    return name
+    depth, lanes = dot.depth, dot.lanes
+
+    def element(x: Buffer, word: Expression, lane: Expression, within: Expression) -> Expression:
+        return tirx.BufferLoad(x, [lane, word * depth + within])
+
+    def shuffled_rows(x: Buffer, y: Buffer) -> list[Expression]:
+        rows = [tirx.reinterpret(f"int32x{WORDS}", loaded(x, [lane, 0], WORDS * depth)) for lane in range(lanes)]
+        made = [tirx.reinterpret(f"{dot.weight}x{lanes * depth}", vector) for vector in turned(rows)]
+        return [stored(y, [word, 0, 0], lanes * depth, vector) for word, vector in enumerate(made)]
+
+    rows, made = Part((lanes, WORDS * depth), dot.weight, apart=True), Part((WORDS, lanes, depth), dot.weight)
+    return tensor_intrinsic(f"{_PREFIX}{dot.weight}.{depth}.{lanes}", [rows], made, element, shuffled_rows)
 
 
 def is_turning(intrinsic: str) -> bool:
@@ -64,47 +71,3 @@ def _interleaved(first: Expression, second: Expression, places: int, half: int) 
             for of in (0, 1)
         ],
     )
-
-
-def _description(dot: Dot) -> Any:
-    depth, lanes, dtype = dot.depth, dot.lanes, dot.weight
-
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def description(a: script.handle, b: script.handle) -> None:
-        pitch = script.int32()
-        x = script.match_buffer(a, (lanes, WORDS * depth), dtype, offset_factor=1, strides=[pitch, 1])
-        y = script.match_buffer(b, (WORDS, lanes, depth), dtype, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(x[0:lanes, 0 : WORDS * depth])
-            script.writes(y[0:WORDS, 0:lanes, 0:depth])
-            for i, j, k in script.grid(WORDS, lanes, depth):
-                with script.sblock("copy"):
-                    word, lane, within = script.axis.remap("SSS", [i, j, k])
-                    y[word, lane, within] = x[lane, word * depth + within]
-
-    return description
-
-
-def _implementation(dot: Dot) -> Any:
-    depth, lanes, dtype = dot.depth, dot.lanes, dot.weight
-    row, words, made = f"{dtype}x{WORDS * depth}", f"int32x{WORDS}", f"{dtype}x{lanes * depth}"
-
-    def vectors(x: Any) -> list[Any]:
-        rows = [script.reinterpret(x.vload([lane, 0], dtype=row), dtype=words) for lane in range(lanes)]
-        return [script.reinterpret(vector, dtype=made) for vector in turned(rows)]
-
-    @script.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
-    def implementation(a: script.handle, b: script.handle) -> None:
-        pitch = script.int32()
-        x = script.match_buffer(a, (lanes, WORDS * depth), dtype, offset_factor=1, strides=[pitch, 1])
-        y = script.match_buffer(b, (WORDS, lanes, depth), dtype, offset_factor=1)
-        with script.sblock("root"):
-            script.reads(x[0:lanes, 0 : WORDS * depth])
-            script.writes(y[0:WORDS, 0:lanes, 0:depth])
-            first, second, third, fourth = vectors(x)
-            y[0, 0, script.ramp(0, 1, lanes * depth)] = first
-            y[1, 0, script.ramp(0, 1, lanes * depth)] = second
-            y[2, 0, script.ramp(0, 1, lanes * depth)] = third
-            y[3, 0, script.ramp(0, 1, lanes * depth)] = fourth
-
-    return implementation

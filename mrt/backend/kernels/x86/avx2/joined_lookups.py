@@ -215,7 +215,7 @@ class _LookUp:
         """Looks up the entries of so many lanes. reads: what else may be read."""
         made = self._packed(*self.clip) if self.clip is not None and lanes == LANES else self._of_lanes(lanes)
         read, written = [*reads, whole_region(self.numbers)], [whole_region(self.entries)]
-        return s_tir.SBlockRealize([], True, s_tir.SBlock([], read, written, "look_up", made))
+        return plain_block("look_up", made, (), read, written)
 
     def _of_lanes(self, lanes: int) -> Any:
         lane = tirx.Var("lane", "int32")
