@@ -11,6 +11,7 @@ import numpy as np
 from tvm import te, tirx
 
 from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.generic.depthwise_taps import TapForm, pack_lanes, tap_sums
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
 from mrt.backend.kernels.generic.winograd import pack_taps, winograd_sums
@@ -68,6 +69,9 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
         columns = pack_columns(weight, data, symbol.dtype, surroundings, window.stride[0], window.dilate[0])
         if columns is not None:
             return columns
+        lanes = pack_lanes(weight, data, surroundings)
+        if lanes is not None:
+            return lanes
         # An int16 times a byte widened to int16 is one instruction in lanes of 32 bits.
         wide = weight.astype(np.int16) if weight.dtype.name in ("int8", "uint8") else weight
         moved = np.moveaxis(wide[:, 0], 0, -1)
@@ -121,6 +125,8 @@ def convolution(symbol: Symbol[Convolution], data: View, weight: Tensor, bias: T
     if isinstance(form, DotForm):
         if isinstance(form, WinogradForm):
             return winograd_convolution(symbol, data, weight, bias)
+        if isinstance(form, TapForm):
+            return tap_convolution(symbol, data, weight, bias)
         dots = column_convolution if isinstance(form, ColumnForm) else dot_convolution
         return dots(symbol, data, weight, bias)
     result = (direct_convolution if form is None else depthwise_convolution)(symbol, data, weight)
@@ -162,6 +168,18 @@ def column_convolution(symbol: Symbol[Convolution], data: View, weight: Operand,
     window, (batch, _, *spatial) = Window.of(symbol), symbol.shape
     sums = column_sums(data, weight, (batch, *spatial), window.kernel, window.bordered, bias)
     return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
+
+
+def tap_convolution(symbol: Symbol[Convolution], data: View, weight: Operand, bias: Tensor | None) -> View:
+    """Channels in lanes, tap by tap."""
+    window, (batch, _, *spatial) = Window.of(symbol), symbol.shape
+    sums = tap_sums(data, weight, (batch, *spatial), window.kernel, window.bordered)
+    return inlined(
+        symbol.shape,
+        symbol.dtype,
+        lambda n, c, *position: sums(c, n, *position) + (0 if bias is None else bias(c)),
+        1,
+    )
 
 
 def winograd_convolution(symbol: Symbol[Convolution], data: View, weight: Operand, bias: Tensor | None) -> View:

@@ -15,6 +15,7 @@ from mrt.backend.kernels import KERNEL_PASSES
 from mrt.backend.kernels.generic.accumulator_init import AccumulatorInit, blocks_of
 from mrt.backend.kernels.generic.batch_dot import schedule_matrix_products
 from mrt.backend.kernels.generic.crossed_dot import schedule_pairs
+from mrt.backend.kernels.generic.depthwise_taps import schedule_taps
 from mrt.backend.kernels.generic.dot_schedule import schedule_dots
 from mrt.backend.kernels.generic.packed_schedule import schedule_bytes, schedule_packed
 from mrt.backend.kernels.generic.rows import schedule_rows
@@ -36,7 +37,7 @@ from mrt.symbol.passes import BasePass, BaseResult, run_in_order
 
 WINOGRAD = frozenset({Hint.WINOGRAD_DATA, Hint.WINOGRAD_PRODUCTS, Hint.WINOGRAD_RESULTS, Hint.WINOGRAD_SUMS})
 CROSSED = frozenset({Hint.PAIRS, Hint.OF_DATA})
-SPECIAL = frozenset({Hint.DOT, Hint.COLUMNS, Hint.SLICES, Hint.MATRIX, Hint.UNPACKED}) | CROSSED | WINOGRAD
+SPECIAL = frozenset({Hint.DOT, Hint.COLUMNS, Hint.TAPS, Hint.SLICES, Hint.MATRIX, Hint.UNPACKED}) | CROSSED | WINOGRAD
 """Marks of blocks that schedules know."""
 
 
@@ -150,6 +151,13 @@ def depthwise_columns(plan: Any, blocks: Blocks, request: Request) -> Sequence[R
     return ()
 
 
+def depthwise_taps(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
+    blocks.schedule_others()
+    (sums,) = blocks.marked(Hint.TAPS)
+    schedule_taps(plan, sums, blocks.output, request.machine)
+    return ()
+
+
 def matrix_products(plan: Any, blocks: Blocks, request: Request) -> Sequence[Refusal]:
     blocks.schedule_others()
     (sums,) = blocks.marked(Hint.DOT)
@@ -213,6 +221,7 @@ SCHEDULES = (
     Schedule(lambda request: request.by_rows, rows),
     Schedule(lambda request: Hint.WINOGRAD in request.hints, winograd),
     Schedule(lambda request: Hint.COLUMNS in request.hints, depthwise_columns),
+    Schedule(lambda request: Hint.TAPS in request.hints, depthwise_taps),
     # What `schedule_dots` marks there besides is meant for weights that lie in memory.
     Schedule(lambda request: Hint.MATRIX in request.hints, matrix_products, after=(UnrollAndJam(), TwoSteps())),
     Schedule(lambda request: Hint.UNPACKED in request.hints, packed_weights),

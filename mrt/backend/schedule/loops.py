@@ -73,6 +73,14 @@ def parallelize(plan: Any, loops: list[Any]) -> None:
     plan.parallel(shared)
 
 
+def in_registers(plan: Any, loops: Sequence[Any]) -> None:
+    """Writes out loops over what registers hold; the last one is over the lanes of a vector."""
+    *outer, lane = loops
+    plan.vectorize(lane)
+    for loop in outer:
+        plan.unroll(loop)
+
+
 def extent(plan: Any, loop: Any) -> int:
     return int(plan.get(loop).extent)
 

@@ -52,6 +52,8 @@ class Hint:
     COLUMNS = "mrt.columns"
     """Marks sums over the taps of depthwise convolutions, [n, y, x, block, lane, row, column]: the instruction that
     multiplies a column."""
+    TAPS = "mrt.taps"
+    """Marks sums over the taps of depthwise convolutions of floats, [n, position..., block, lane, tap...]."""
     IN_GROUPS = "mrt.in_groups"
     """Marks those whose weights lie as strips of groups read them."""
     COLUMN_GROUPS = "mrt.column_groups"

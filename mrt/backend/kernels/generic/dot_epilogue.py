@@ -26,6 +26,12 @@ def blocks_per_vector(blocks: int, parts: int) -> int:
     return PAIR if blocks % PAIR == 0 and parts == 1 else 1
 
 
+def is_written_out(plan: Any, channel: Any, lanes: int) -> bool:
+    """Whether what is done to float sums, within the loop over channels, is short enough for statements of its own for
+    each vector of a tile."""
+    return sum(operations(plan.get(block), lanes) for block in plan.get_child_blocks(channel)) < LONG_OUTPUT
+
+
 @dataclass(frozen=True)
 class Epilogue:
     """How the output reads the sums of a tile: so many `blocks` as one vector.
@@ -59,7 +65,7 @@ class Epilogue:
         overlaps = whole and not packed and blocks == 1 and tiling.blocks > PAIR and not once
         # Twice a look-up costs more than half a vector.
         overlaps = overlaps and not joins and not any(map(looks_up, stored))
-        written_out = extents.by_instruction or sum(operations(each, extents.lanes) for each in stored) < LONG_OUTPUT
+        written_out = extents.by_instruction or is_written_out(plan, channel, extents.lanes)
         return cls(blocks, packed, overlaps, written_out, joins, (Refusal(STORE, refusal),) if refusal else ())
 
     def apply(self, plan: Any, positions: Any, blocks: Any, lane: Any) -> None:

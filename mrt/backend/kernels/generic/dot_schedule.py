@@ -16,6 +16,7 @@ from mrt.backend.schedule.loops import (
     SHORT_ROW,
     WORKING,
     extent,
+    in_registers,
     leave_first_cache,
     parallelize,
     product,
@@ -219,18 +220,13 @@ def _scheduled_total(plan: Any, total: Any, around: Sequence[Any]) -> Any:
     plan.compute_at(total, around[-1], preserve_unit_loops=True)
     *positions, lane, slices = list(plan.get_loops(total))[len(around) :]
     plan.reorder(slices, *positions, lane)
-    for loop in positions:
-        plan.unroll(loop)
-    plan.vectorize(lane)
+    in_registers(plan, [*positions, lane])
     return slices
 
 
 def _start(plan: Any, block: Any, loop: Any, count: int) -> None:
     """Sets the sums of a block to 0 before `loop`, in registers: they are walked by so many loops."""
-    *zeroed, lane = list(plan.get_loops(plan.decompose_reduction(block, loop)))[-count:]
-    plan.vectorize(lane)
-    for each in zeroed:
-        plan.unroll(each)
+    in_registers(plan, list(plan.get_loops(plan.decompose_reduction(block, loop)))[-count:])
 
 
 def _prefetches(extents: DotExtents, tiling: VectorTiling, machine: Machine) -> Prefetches:

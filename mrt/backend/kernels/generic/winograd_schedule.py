@@ -9,7 +9,7 @@ from mrt.backend.kernels.generic.winograd_choice import WinogradTiling
 from mrt.backend.kernels.x86.avx2.joined_lookups import joins_look_ups
 from mrt.backend.kernels.x86.avx512.packed_store import stores_packed
 from mrt.backend.machine import Machine
-from mrt.backend.schedule.loops import FEW_REGISTERS, extent, parallelize
+from mrt.backend.schedule.loops import FEW_REGISTERS, extent, in_registers, parallelize
 from mrt.backend.te.stages import Hint
 
 AHEAD = 4096
@@ -98,10 +98,7 @@ def _start(plan: Any, dots: Any) -> None:
     if not intrinsic:
         plan.reorder(within, lane)
         plan.vectorize(lane)
-    *zeroed, last = plan.get_loops(plan.decompose_reduction(dots, vector))[-7:]
-    plan.vectorize(last)
-    for loop in zeroed:
-        plan.unroll(loop)
+    in_registers(plan, plan.get_loops(plan.decompose_reduction(dots, vector))[-7:])
     if intrinsic:
         plan.tensorize(lane, intrinsic)
 

@@ -1,0 +1,79 @@
+"""Depthwise convolutions of floats, whose sums of a tile are in registers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from layers import TARGETS
+
+from mrt.backend.build import compile_executable
+from mrt.backend.lowering.module import ModuleBuilder
+from mrt.backend.machine import Machine
+from mrt.symbol import Array, Graph, GraphBuilder, Runner, TensorType, find_operator
+
+CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 32, 9, 14), (3, 3), {"pad": (1, 1)}),
+    ((1, 24, 5, 19), (3, 3), {"pad": (1, 1)}),
+    ((1, 19, 8, 9), (3, 3), {"stride": (2, 2)}),
+    ((1, 40, 6, 32), (5, 3), {"pad": (2, 1), "dilate": (1, 2)}),
+    ((1, 48, 12, 13), (9, 7), {"pad": (4, 3)}),
+    ((1, 3, 8, 8), (3, 3), {"pad": (1, 1)}),
+    ((1, 1, 6, 6), (3, 3), {}),
+    ((1, 16, 5, 4), (1, 1), {}),
+    ((1, 64, 31), (4,), {"stride": (3,)}),
+    ((1, 32, 3, 5, 8), (2, 3, 3), {"pad": (0, 1, 1)}),
+]
+"""Rows of whole tiles and of such whose last one is shorter, of channels that fill vectors, and others; shapes of data,
+kernels, and other attributes."""
+
+
+def depthwise(shape: tuple[int, ...], kernel: tuple[int, ...], more: Mapping[str, Any], act: str) -> Graph:
+    """A convolution with a bias, and what is done to each of its results."""
+    random, builder = np.random.default_rng(0), GraphBuilder()
+    x, channels = builder.input("x", TensorType(shape, "float32")), shape[1]
+    weight = random.standard_normal((channels, 1, *kernel)).astype(np.float32)
+    given = [x, builder.parameter("w", weight), builder.parameter("b", weight.reshape(channels, -1)[:, 0])]
+    layer = find_operator("Convolution")(kernel=kernel, num_filter=channels, num_group=channels, **more)
+    made = builder.apply(layer, given, "conv")
+    return builder.graph([builder.apply(find_operator(act)(), [made], "act")])
+
+
+def data(shape: tuple[int, ...]) -> dict[str, Array]:
+    return {"x": np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("act", ["relu", "erf"])
+def test_sums_of_floats(runner: Runner, act: str) -> None:
+    """What is written out for each vector of a tile, and what is a loop."""
+    for shape, kernel, more in CASES:
+        graph, feeds = depthwise(shape, kernel, more, act), data(shape)
+        (expected,), (found,) = graph.evaluate(feeds), runner.prepare(graph)(feeds)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5, err_msg=f"{shape} {kernel} {more}")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "channels", "length", "vectors"),
+    [
+        ("x86-64-v3", 64, 14, 7 * 2),
+        ("x86-64-v3", 24, 28, 14),
+        ("x86-64-v3", 64, 16, 4 * 2),
+        ("x86-64-v4", 64, 28, 14),
+    ],
+)
+def test_registers_hold_the_sums_of_a_tile(cpu: str, channels: int, length: int, vectors: int) -> None:
+    """Weights are loaded once for all positions of one, and a line of the cache is read as a whole."""
+    graph = depthwise((1, channels, 7, length), (3, 3), {"pad": (1, 1)}, "relu")
+    machine = Machine.of(TARGETS[cpu])
+    builder = ModuleBuilder(machine)
+    builder.add(graph, "main")
+    code = str(compile_executable(builder.module(), machine).kernels[0].inspect_source("asm"))
+    (loop,) = (part for part in re.split(r"\n\.LBB\w+:", code) if "vfmadd" in part)
+    products = re.findall(r"vfmadd\w+ (.*)", loop.replace("\t", " "))
+    assert len(products) == vectors
+    assert all("(" in product for product in products)
+    assert not re.search(r"mm\d+, -?\d*\(%rsp", loop[: loop.rindex("vfmadd")])
