@@ -70,7 +70,7 @@ def tap_sums(
         held = data.tensor(*storage.places([n, block * dot.lanes + lane, *window(position, taps)]))
         return te.sum(held * packed(block, *taps, lane), axis=taps)
 
-    sums = stage((*positions, storage.depth // dot.lanes, dot.lanes), total, "taps", taps=dot.lanes)
+    sums = stage((*positions, storage.depth // dot.lanes, dot.lanes), total, "taps", taps=True)
     return lambda channel, *at: sums(*at, tirx.floordiv(channel, dot.lanes), tirx.floormod(channel, dot.lanes))
 
 
