@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from compiled import Bundle
 
+from mrt.backend.build import compile_executable
+from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.machine import Machine
 from mrt.backend.rewrites.known_bounds import known_bounds
@@ -179,6 +181,14 @@ def normalized(layers: Layers, data: Symbol) -> list[Symbol]:
         )
         for n in (900, -700)
     ]
+
+
+def assembly(graph: Graph, target: Mapping[str, Any]) -> str:
+    """The code of a graph's first functions for a target, as a listing."""
+    machine = Machine.of(target)
+    builder = ModuleBuilder(machine)
+    builder.add(graph, "main")
+    return str(compile_executable(builder.module(), machine).kernels[0].inspect_source("asm"))
 
 
 def kernel_texts(graph: Graph, mcpu: str = "icelake-server") -> list[str]:

@@ -7,14 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from compiled import assert_same_at_the_ends
-from layers import TARGETS, Layers, runnable
+from layers import TARGETS, Layers, assembly, runnable
 
 from mrt.backend import TvmRunner
-from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
 from mrt.backend.kernels.dot_instructions import Dot, choose_dot
 from mrt.backend.kernels.generic.crossed_dot import FULL_TILE, crossed_weights, crosses, of_weights
-from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, Walk
 from mrt.backend.te.operands import Surroundings
@@ -145,10 +143,7 @@ def test_what_is_compiled() -> None:
     """Two additions of int16 for each product, with AVX2 and nothing newer; sums of few channels are as they were."""
 
     def counted(filters: int, cpu: str) -> tuple[int, int]:
-        machine = Machine.of({**TARGETS[cpu], "threads": 1})
-        builder = ModuleBuilder(machine)
-        builder.add(layer(filters).graph(), "main")
-        code = compile_executable(builder.module(), machine).kernels[0].inspect_source("asm")
+        code = assembly(layer(filters).graph(), {**TARGETS[cpu], "threads": 1})
         return code.count("paddw"), code.count("pmaddwd")
 
     additions, products = counted(128, AVX2)

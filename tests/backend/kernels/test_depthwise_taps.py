@@ -8,11 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layers import TARGETS
+from layers import TARGETS, assembly
 
-from mrt.backend.build import compile_executable
-from mrt.backend.lowering.module import ModuleBuilder
-from mrt.backend.machine import Machine
 from mrt.symbol import Array, Graph, GraphBuilder, Runner, TensorType, find_operator
 
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
@@ -68,10 +65,7 @@ def test_sums_of_floats(runner: Runner, act: str) -> None:
 def test_registers_hold_the_sums_of_a_tile(cpu: str, channels: int, length: int, vectors: int) -> None:
     """Weights are loaded once for all positions of one, and a line of the cache is read as a whole."""
     graph = depthwise((1, channels, 7, length), (3, 3), {"pad": (1, 1)}, "relu")
-    machine = Machine.of(TARGETS[cpu])
-    builder = ModuleBuilder(machine)
-    builder.add(graph, "main")
-    code = str(compile_executable(builder.module(), machine).kernels[0].inspect_source("asm"))
+    code = assembly(graph, TARGETS[cpu])
     (loop,) = (part for part in re.split(r"\n\.LBB\w+:", code) if "vfmadd" in part)
     products = re.findall(r"vfmadd\w+ (.*)", loop.replace("\t", " "))
     assert len(products) == vectors

@@ -13,11 +13,10 @@ import tvm
 from compiled import Bundle
 from hypothesis import given
 from hypothesis import strategies as st
-from layers import Layers, runnable
+from layers import Layers, assembly, runnable
 from tvm import tirx
 
 from mrt.backend import TvmRunner
-from mrt.backend.build import compile_executable
 from mrt.backend.link.kernel_pipeline import KERNELS, STACK_BYTES
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.lowering.plan_calls import plan_calls
@@ -47,13 +46,6 @@ def convolution(
     return bundle.graph(), bundle.feeds
 
 
-def assembly(graph: Graph, target: Mapping[str, Any] = VNNI) -> str:
-    machine = Machine.of(target)
-    module_builder = ModuleBuilder(machine)
-    module_builder.add(graph, "main")
-    return str(compile_executable(module_builder.module(), machine).kernels[0].inspect_source("asm"))
-
-
 def rule_of(graph: Graph) -> VectorTiling:
     """The tiling that the rule chooses for the only sums of dots of a graph."""
     offered = []
@@ -73,7 +65,7 @@ def rule_of(graph: Graph) -> VectorTiling:
 
 @pytest.mark.parametrize(("dtype", "multiply_add"), [("uint8", "vpdpbusd"), ("float32", "vfmadd")])
 def test_accumulators_fill_the_registers_and_stay_in_them(dtype: str, multiply_add: str) -> None:
-    code = assembly(convolution(dtype)[0])
+    code = assembly(convolution(dtype)[0], VNNI)
     lines = [line.split("#")[0].strip() for line in code.splitlines() if line.strip().startswith(multiply_add)]
     sums = {line.rpartition("%")[2] for line in lines}
     assert len(sums) == 28, sums
@@ -217,14 +209,14 @@ def test_sums_of_slices_stay_in_registers() -> None:
     layers = Layers()
     data = layers.requantized(layers.input(layers.integers((1, 64, 8, 8), "int16", -200, 200)))
     layers.finish(layers.requantized(layers.sliced(data, (16, 16, 16, 16), 64, (3, 3), pad=(1, 1))))
-    dots = [line.strip() for line in assembly(layers.graph()).splitlines() if line.strip().startswith("vpdpbusd")]
+    dots = [line.strip() for line in assembly(layers.graph(), VNNI).splitlines() if line.strip().startswith("vpdpbusd")]
     assert len({line.split("#")[0].rpartition("%")[2] for line in dots}) == 16
     assert not [line for line in dots if "(%rsp" in line or "(%rbp" in line]
 
 
 def test_weights_of_the_next_channels_are_fetched_where_there_are_some() -> None:
-    assert "prefetcht1" in assembly(convolution("uint8")[0])
-    assert "prefetcht1" not in assembly(convolution("uint8", filters=32)[0])
+    assert "prefetcht1" in assembly(convolution("uint8")[0], VNNI)
+    assert "prefetcht1" not in assembly(convolution("uint8", filters=32)[0], VNNI)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
@@ -237,21 +229,21 @@ def test_few_sums_have_them_fetched_before_their_steps(dtype: str) -> None:
 
 
 def test_weights_of_floats_come_from_the_first_cache() -> None:
-    assert "prefetcht0" in assembly(convolution("float32")[0])
-    assert "prefetcht0" not in assembly(convolution("float32", kernel=1)[0]), "they stay there"
+    assert "prefetcht0" in assembly(convolution("float32")[0], VNNI)
+    assert "prefetcht0" not in assembly(convolution("float32", kernel=1)[0], VNNI), "they stay there"
 
 
 def test_memory_that_sums_are_written_to_is_fetched_but_for_long_ones_of_one_tap() -> None:
-    assert "prefetchw" in assembly(convolution("float32")[0])
-    assert "prefetchw" in assembly(convolution("float32", kernel=1)[0])
-    assert "prefetchw" not in assembly(convolution("float32", 32, 1, channels=1024)[0])
+    assert "prefetchw" in assembly(convolution("float32")[0], VNNI)
+    assert "prefetchw" in assembly(convolution("float32", kernel=1)[0], VNNI)
+    assert "prefetchw" not in assembly(convolution("float32", 32, 1, channels=1024)[0], VNNI)
 
 
 def test_all_that_a_tile_is_written_to_is_fetched_before_sums_of_few_dots() -> None:
-    assembled = assembly(convolution("uint8")[0])
+    assembled = assembly(convolution("uint8")[0], VNNI)
     sums = assembled.index("vpdpbusd")
     assert "prefetchw" in assembled[:sums] and "prefetchw" not in assembled[sums : assembled.rindex("vpdpbusd")]
-    assert "prefetchw" not in assembly(convolution("uint8", channels=256)[0]), "memory is as fast as these"
+    assert "prefetchw" not in assembly(convolution("uint8", channels=256)[0], VNNI), "memory is as fast as these"
 
 
 def test_data_that_the_second_cache_does_not_hold_is_walked_once() -> None:

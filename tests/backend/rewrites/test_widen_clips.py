@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled import Bundle, assert_same_values, op
+from layers import assembly
 from requantized import ALL, requantized
 
 from mrt.backend import TvmRunner
-from mrt.backend.build import compile_executable
-from mrt.backend.lowering.module import ModuleBuilder
-from mrt.backend.machine import Machine
 from mrt.backend.rewrites.widen_clips import WidenClips
 from mrt.symbol import GraphBuilder, TensorType
 
@@ -59,10 +57,8 @@ def mnemonics(factor: int, shift: int, limits: tuple[int, int], dtype: str) -> s
     value = builder.apply(op("right_shift"), [value, builder.parameter("s", np.full((1, 16, 1, 1), shift, np.int8))])
     value = builder.apply(op("clip", a_min=limits[0], a_max=limits[1]), [value])
     value = builder.apply(op("Cast", dtype=dtype), [value])
-    machine = Machine.of({"kind": "llvm", "mcpu": "cascadelake"})
-    module_builder = ModuleBuilder(machine)
-    module_builder.add(builder.graph([builder.apply(convolution, [value, weight])]), "main")
-    code = str(compile_executable(module_builder.module(), machine).kernels[0].inspect_source("asm"))
+    graph = builder.graph([builder.apply(convolution, [value, weight])])
+    code = assembly(graph, {"kind": "llvm", "mcpu": "cascadelake"})
     return {line.split()[0] for line in code.splitlines() if "%zmm" in line}
 
 
