@@ -61,9 +61,7 @@ def schedule_winograd(plan: Any, stages: WinogradBlocks, output: Any, machine: M
         return
     if joins_look_ups(plan, lane):
         plan.annotate(columns, Hint.JOINED_LOOK_UPS, 1)
-    plan.vectorize(lane)
-    plan.unroll(columns)
-    plan.unroll(blocks)
+    in_registers(plan, [columns, blocks, lane])
 
 
 def _schedule_data(plan: Any, data: Any) -> list[Any]:
@@ -110,6 +108,4 @@ def _schedule_results(plan: Any, stages: WinogradBlocks) -> None:
     plan.compute_at(stages.multiples, block, preserve_unit_loops=True)
     *_, part, of_line, of_column, of_block, of_lane, row, element = plan.get_loops(stages.multiples)
     plan.reorder(part, of_block, of_line, of_column, of_lane, row, element)
-    plan.unroll(line)
-    plan.unroll(column)
-    plan.vectorize(lane)
+    in_registers(plan, [line, column, lane])

@@ -22,7 +22,7 @@ from mrt.backend.kernels.x86.depthwise_strip import COLUMN_DOTS, GROUP, Columns,
 from mrt.backend.kernels.x86.vnni import dots as vnni
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import Storage, View
-from mrt.backend.schedule.loops import WORKING, divisors, extent, parallelize
+from mrt.backend.schedule.loops import WORKING, divisors, extent, in_registers, parallelize
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.stages import Hint, stage
 from mrt.backend.tir.expressions import Expression, Tensor
@@ -199,9 +199,7 @@ def schedule_columns(plan: Any, sums: Any, output: Any, machine: Machine) -> Non
         return
     if joins_look_ups(plan, lane):
         plan.annotate(inner_lines, Hint.JOINED_LOOK_UPS, 1)
-    plan.vectorize(lane)
-    plan.unroll(inner_lines)
-    plan.unroll(inner)
+    in_registers(plan, [inner_lines, inner, lane])
 
 
 def _at_once(blocks: int, positions: int) -> int:
