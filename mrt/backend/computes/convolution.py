@@ -122,14 +122,13 @@ def is_depthwise(symbol: Symbol[Convolution]) -> bool:
 )
 def convolution(symbol: Symbol[Convolution], data: View, weight: Tensor, bias: Tensor | None = None) -> View:
     form = weight.form if isinstance(weight, Operand) else None
-    if isinstance(form, DotForm):
+    if isinstance(form, DotForm) and not isinstance(form, TapForm):
         if isinstance(form, WinogradForm):
             return winograd_convolution(symbol, data, weight, bias)
-        if isinstance(form, TapForm):
-            return tap_convolution(symbol, data, weight, bias)
         dots = column_convolution if isinstance(form, ColumnForm) else dot_convolution
         return dots(symbol, data, weight, bias)
-    result = (direct_convolution if form is None else depthwise_convolution)(symbol, data, weight)
+    depthwise = tap_convolution if isinstance(form, TapForm) else depthwise_convolution
+    result = (direct_convolution if form is None else depthwise)(symbol, data, weight)
     if bias is None:
         return result
     return inlined(symbol.shape, symbol.dtype, lambda *at: result(*at) + bias(at[1]).astype(symbol.dtype), 1)
@@ -170,16 +169,11 @@ def column_convolution(symbol: Symbol[Convolution], data: View, weight: Operand,
     return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
 
 
-def tap_convolution(symbol: Symbol[Convolution], data: View, weight: Operand, bias: Tensor | None) -> View:
-    """Channels in lanes, tap by tap."""
+def tap_convolution(symbol: Symbol[Convolution], data: View, weight: Operand) -> View:
+    """Channels in lanes, a tap of some positions after the other."""
     window, (batch, _, *spatial) = Window.of(symbol), symbol.shape
     sums = tap_sums(data, weight, (batch, *spatial), window.kernel, window.bordered)
-    return inlined(
-        symbol.shape,
-        symbol.dtype,
-        lambda n, c, *position: sums(c, n, *position) + (0 if bias is None else bias(c)),
-        1,
-    )
+    return inlined(symbol.shape, symbol.dtype, lambda n, c, *position: sums(c, n, *position), 1)
 
 
 def winograd_convolution(symbol: Symbol[Convolution], data: View, weight: Operand, bias: Tensor | None) -> View:

@@ -20,7 +20,10 @@ Buffer = Any
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an array that an intrinsic takes or makes. apart: whether its rows may lie at any distance."""
+    """A part of an array that an intrinsic takes or makes.
+
+    apart: of a matrix, whether its rows may lie at any distance from each other.
+    """
 
     shape: tuple[int, ...]
     dtype: str
@@ -41,8 +44,9 @@ def tensor_intrinsic(
 ) -> str:
     """The name of an intrinsic, which is registered when first asked for.
 
-    element: gives what one place of the result is, of the buffers of the sources, the place, and the indices of what is
-    `summed`: if that is anything, the element is added to what the result holds, and is its own otherwise.
+    element: gives a value for one place of the result, of the buffers of the sources, the place, and an index for each
+    axis that is `summed`, of these lengths. Where there are such axes the result adds the values up, to what it holds;
+    else it is the value.
     vectors: gives the statements that do it all, of the buffers of the sources and of the result.
     """
     if s_tir.TensorIntrin.get(name, allow_missing=True) is None:

@@ -27,7 +27,6 @@ from mrt.symbol.types import type_of
 
 MOST = 14
 """Sums of a tile, in vectors: more than the latency of a multiply-add asks for, two of which are done per cycle."""
-FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,9 @@ def schedule_taps(plan: Any, sums: Any, output: Any, machine: Machine) -> None:
     """
     *outer, row, channel = plan.get_loops(output)
     spatial, taps = split_loops(plan, sums)
-    lanes = extent(plan, spatial[-1])
+    lanes, element = extent(plan, spatial[-1]), plan.get(sums).writes[0].source.dtype.itemsize
     written_out = is_written_out(plan, channel, lanes)
-    count = PAIR if lanes * FLOAT_BYTES < LINE_BYTES and extent(plan, channel) // lanes % PAIR == 0 else 1
+    count = PAIR if lanes * element < LINE_BYTES and extent(plan, channel) // lanes % PAIR == 0 else 1
     blocks, held, lane = plan.split(channel, [None, count, lanes])
     tiles, inner = plan.split(row, [None, _positions(extent(plan, row), min(MOST, machine.registers - count) // count)])
     plan.reorder(*outer, tiles, blocks, inner, held, lane)
