@@ -50,7 +50,7 @@ class Peak:
 def peak_of(machine: Machine, is_float: bool = False) -> Peak | None:
     """The loop of the instruction that multiplies any bytes exactly on the machine, or floats; None where it has none.
 
-    Weights of 7 bits may be multiplied faster (`DotInstruction.widens`), so that a share of the peak may be above 1.
+    Pairs of products may be formed faster (`DotInstruction.widens`), so that a share of the peak may be above 1.
 
     machine: one whose code runs here.
     """

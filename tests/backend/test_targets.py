@@ -68,7 +68,7 @@ def test_a_target_that_cannot_be_is_one_clear_line(target: str, said: str) -> No
 
 def byte_dot(target: dict[str, object]) -> str:
     """The instruction that multiplies any bytes on a machine."""
-    found = (each.llvm for each in dots_of(Machine.of(target)) if each.weight == "int8" and each.most_weight == 128)
+    found = (each.llvm for each in dots_of(Machine.of(target)) if each.weight == "int8" and not each.widens)
     return next(found, "")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.dot_instructions import Pairs, choose_dot
 from mrt.backend.kernels.generic.depthwise_taps import TapForm, pack_lanes, tap_sums
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
@@ -34,29 +34,29 @@ MAX_UNROLLED_TAPS = 49
 
 
 def request_channels(
-    symbol: Symbol[Convolution], values: Sequence[Array | None], machine: Machine
+    symbol: Symbol[Convolution], values: Sequence[Array | None], bounds: Sequence[Interval], machine: Machine
 ) -> LayoutRequest | None:
-    return _request(symbol, values[1], machine, by_pairs=True)
+    return _request(symbol, values[1], machine, Pairs(bounds[0]))
 
 
 def request_sliced_channels(
-    symbol: Symbol[SlicedConvolution], values: Sequence[Array | None], machine: Machine
+    symbol: Symbol[SlicedConvolution], values: Sequence[Array | None], bounds: Sequence[Interval], machine: Machine
 ) -> LayoutRequest | None:
-    return _request(symbol, values[1], machine, by_pairs=False)
+    return _request(symbol, values[1], machine, None)
 
 
 def _request(
-    symbol: Symbol[Convolution], weight: Array | None, machine: Machine, by_pairs: bool
+    symbol: Symbol[Convolution], weight: Array | None, machine: Machine, pairs: Pairs | None
 ) -> LayoutRequest | None:
-    """by_pairs: see `choose_dot`."""
+    """pairs: see `choose_dot`."""
     if weight is None:
         return None
     pad = (0, 0, *Window.of(symbol).before)
     made = LayoutRequest(1, before=pad, after=pad)
-    if by_pairs and _winograd_of(symbol, weight, machine) is not None:
+    if pairs is not None and _winograd_of(symbol, weight, machine, pairs.data) is not None:
         return made
     given = symbol.inputs[0].dtype, weight, symbol.dtype, machine
-    dot = column_dot(*given) if is_depthwise(symbol) else choose_dot(*given, by_pairs)
+    dot = column_dot(*given) if is_depthwise(symbol) else choose_dot(*given, pairs)
     return made if dot is None else replace(made, dtype=dot.data, offset=dot.offset)
 
 
@@ -82,7 +82,7 @@ def pack_weight(symbol: Symbol[Convolution], weight: Array, surroundings: Surrou
     if transformed is not None:
         return transformed
     pointwise = Window.of(symbol).is_pointwise
-    return pack_dot(weight, data, symbol.dtype, surroundings, pointwise, groups, by_pairs=True)
+    return pack_dot(weight, data, symbol.dtype, surroundings, pointwise, groups, pairs=Pairs(surroundings.bounds[0]))
 
 
 def _winograd_of(

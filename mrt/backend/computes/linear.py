@@ -9,7 +9,7 @@ from operator import add
 import numpy as np
 from tvm import te
 
-from mrt.backend.kernels.dot_instructions import Dot, choose_dot
+from mrt.backend.kernels.dot_instructions import Dot, Pairs, choose_dot
 from mrt.backend.kernels.generic.batch_dot import dot_of_matrices, matrix_products
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.packed_slices import (
@@ -28,19 +28,24 @@ from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined, stage
 from mrt.backend.tir.expressions import Expression, Tensor, combined, unravel
-from mrt.symbol import Array, Symbol
+from mrt.symbol import Array, Interval, Symbol
 from mrt.symbol.operators.linear import BatchDot, FullyConnected
 
 
 def request_rows_of_data(
-    symbol: Symbol[FullyConnected], values: Sequence[Array | None], machine: Machine
+    symbol: Symbol[FullyConnected], values: Sequence[Array | None], bounds: Sequence[Interval], machine: Machine
 ) -> LayoutRequest | None:
     weight = values[1]
     if weight is None:
         return None
-    dot = choose_dot(symbol.inputs[0].dtype, weight, symbol.dtype, machine, by_pairs=True)
+    dot = choose_dot(symbol.inputs[0].dtype, weight, symbol.dtype, machine, _pairs(symbol, bounds))
     inner = 1 if symbol.operator.flatten else symbol.inputs[0].type.rank - 1
     return LayoutRequest(inner, dot.data, dot.offset)
+
+
+def _pairs(symbol: Symbol[FullyConnected], bounds: Sequence[Interval]) -> Pairs:
+    """Of rows that are flattened, neighbours in the weight are not those in memory."""
+    return Pairs(bounds[0], not symbol.operator.flatten)
 
 
 def pack_weight(symbol: Symbol[FullyConnected], weight: Array, surroundings: Surroundings) -> Packed | None:
@@ -50,7 +55,7 @@ def pack_weight(symbol: Symbol[FullyConnected], weight: Array, surroundings: Sur
         return None
     source, within = _rows(symbol, data)
     rows = weight.reshape(len(weight), *within)
-    return pack_dot(rows, source, symbol.dtype, surroundings, not within[1:], by_pairs=True)
+    return pack_dot(rows, source, symbol.dtype, surroundings, not within[1:], pairs=_pairs(symbol, surroundings.bounds))
 
 
 def pack_rows_bias(symbol: Symbol, bias: Array, surroundings: Surroundings) -> Packed | None:
@@ -110,12 +115,12 @@ def choose_row_slices(
     data, walk = surroundings.views[0], surroundings.walk
     if data is None or data.storage is None or data.inner != len(data.shape) - 1:
         return None
-    dot = choose_dot(data.dtype, weight, symbol.dtype, surroundings.machine, by_pairs=True)
+    known = surroundings.bounds[0]
+    dot = choose_dot(data.dtype, weight, symbol.dtype, surroundings.machine, _pairs(symbol, surroundings.bounds))
     if (data.storage.dtype, data.storage.offset) != (dot.data, dot.offset) or data.storage.depth != weight.shape[1]:
         return None
     memory, positions = (walk.storage.length // dot.lanes, weight.shape[1]), math.prod(walk.positions)
-    width, known = symbol.operator.width, surroundings.bounds[0]
-    found = choose_packing(weight, dot, (*memory, positions), known, surroundings.machine, width)
+    found = choose_packing(weight, dot, (*memory, positions), known, surroundings.machine, symbol.operator.width)
     return None if found is None else (found, memory, walk.flat and data.storage.is_one_run)
 
 
@@ -165,7 +170,9 @@ def sliced_fully_connected(symbol: Symbol[SlicedFullyConnected], data: View, wei
     return inlined(symbol.shape, symbol.dtype, lambda *at: total(*at))
 
 
-def request_rows(symbol: Symbol[BatchDot], values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
+def request_rows(
+    symbol: Symbol[BatchDot], values: Sequence[Array | None], bounds: Sequence[Interval], machine: Machine
+) -> LayoutRequest:
     """The left rows as dots read them; any layout if they are transposed, which copies them."""
     if symbol.operator.transpose_a:
         return LayoutRequest(None)
@@ -173,7 +180,9 @@ def request_rows(symbol: Symbol[BatchDot], values: Sequence[Array | None], machi
     return LayoutRequest(symbol.inputs[0].type.rank - 1, dot.data, dot.offset)
 
 
-def request_matrix(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
+def request_matrix(
+    symbol: Symbol, values: Sequence[Array | None], bounds: Sequence[Interval], machine: Machine
+) -> LayoutRequest:
     return LayoutRequest(None)
 
 

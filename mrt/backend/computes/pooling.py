@@ -14,11 +14,13 @@ from mrt.backend.memory.storage import View
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import inlined
 from mrt.backend.tir.expressions import Expression, constant, ordered
-from mrt.symbol import Array, Symbol
+from mrt.symbol import Array, Interval, Symbol
 from mrt.symbol.operators.pooling import Pooling
 
 
-def request_channels(symbol: Symbol, values: Sequence[Array | None], machine: Machine) -> LayoutRequest:
+def request_channels(
+    symbol: Symbol, values: Sequence[Array | None], bounds: Sequence[Interval], machine: Machine
+) -> LayoutRequest:
     return LayoutRequest(1)
 
 

@@ -39,22 +39,17 @@ class DotInstruction(ABC):
     swaps: bool = False
     crosses: bool = False
 
-    @property
-    def most_weight(self) -> int:
-        """The largest absolute value of weights of which no pair of products saturates, whatever the data."""
-        if not self.widens:
-            return -DTYPE_RANGES[self.weight][0]
-        return DTYPE_RANGES["int16"][1] // (2 * DTYPE_RANGES[self.data][1])
-
     def pairs(self, most: int) -> int:
-        """How many pairs of products with weights of up to `most` may be added up before their sum is widened."""
-        return self.most_weight // max(most, 1) if self.widens else 0
+        """How many pairs of products of any data with weights of up to `most` may be added up before their sum is
+        widened."""
+        return most_pair(DTYPE_RANGES[self.data][1]) // (2 * max(most, 1)) if self.widens else 0
 
     @abstractmethod
-    def fits(self, data: str, reach: int) -> bool:
+    def fits(self, offset: int, reach: int) -> bool:
         """Whether no sum can leave 32 bits, given that none of the graph's products in any order does.
 
-        reach: what the absolute values of the weights of one output channel add up to at most.
+        offset: what is added to the data. reach: what the absolute values of the weights of one output channel add up
+        to at most.
         """
 
 
@@ -69,9 +64,9 @@ class ByteDot(DotInstruction):
         swaps = data == "uint8" and not widens
         return cls(llvm, features, bits, data, "int8", 4, offsets, ("int8",), not widens, widens, swaps)
 
-    def fits(self, data: str, reach: int) -> bool:
+    def fits(self, offset: int, reach: int) -> bool:
         lo, hi = DTYPE_RANGES[self.data]
-        return (max(-lo, hi) + abs(self.offsets[data])) * reach <= INT32_MAX
+        return (max(-lo, hi) + abs(offset)) * reach <= INT32_MAX
 
 
 @dataclass(frozen=True)
@@ -87,5 +82,10 @@ class Int16Dot(DotInstruction):
         offsets = dict.fromkeys(INT16_HOLDS, 0)
         return cls(llvm, features, bits, "int16", "int16", 2, offsets, INT16_HOLDS, adds, crosses=crosses)
 
-    def fits(self, data: str, reach: int) -> bool:
+    def fits(self, offset: int, reach: int) -> bool:
         return True
+
+
+def most_pair(largest: int) -> int:
+    """What two weights of one sign may add up to, so that their products with data of up to `largest` fit int16."""
+    return DTYPE_RANGES["int16"][1] // max(largest, 1)

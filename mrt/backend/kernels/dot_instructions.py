@@ -13,17 +13,23 @@ from typing import Any
 import numpy as np
 
 from mrt.backend.kernels.aarch64 import dots as aarch64
-from mrt.backend.kernels.dot_instruction import DotInstruction
+from mrt.backend.kernels.dot_instruction import INT16_HOLDS, DotInstruction, most_pair
 from mrt.backend.kernels.x86.avx2 import dots as avx2
 from mrt.backend.kernels.x86.avx512 import dots as avx512
 from mrt.backend.kernels.x86.vnni import dots as vnni
 from mrt.backend.machine import Machine
-from mrt.symbol import Array
+from mrt.symbol import Array, Interval
 from mrt.symbol.bounds import DTYPE_RANGES
 
 DOTS: tuple[DotInstruction, ...] = (*vnni.DOTS, *avx512.DOTS, *avx2.DOTS, *aarch64.DOTS)
 """In the order in which they are tried; where none fits, plain multiplication and addition serve."""
 BYTE = 256
+ROWS = 16
+"""Output channels whose weights are looked at together: of most layers a few show that pairs may saturate."""
+OFFSETS = (16, 8, 4, 2, 32, 128)
+"""Of data below 0 whose pairs of products are added up in int16, in the order in which they are tried. What follows a
+GELU or a SiLU is a little below 0 at most. They are few, so that tensors that lie together agree, and kernels are
+shared; 2 and less leave room for any weights."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,15 @@ class Dot:
         return replace(self, data="int8", offset=0, weight="uint8")
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of products that may be added up in int16. data: what is known of it. are_neighbours: whether what follows
+    each other along axis 1 of the weight is multiplied by what does so in memory; what is flattened need not be."""
+
+    data: Interval
+    are_neighbours: bool = True
+
+
 def dots_of(machine: Machine) -> tuple[DotInstruction, ...]:
     """The instructions of a machine's own vectors."""
     return tuple(each for each in DOTS if each.bits == machine.vector_bits and machine.has(*each.features))
@@ -74,10 +89,16 @@ def needed_features(machine: Machine) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(of_dots or machine.vector_features), *permuting]))
 
 
-def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine, by_pairs: bool = False) -> Dot:
+def choose_dot(
+    data: str,
+    weight: Array,
+    accumulator: str,
+    machine: Machine,
+    pairs: Pairs | None = None,
+) -> Dot:
     """The fastest dot of a machine for data of dtype `data` and a weight (output channels, ...), integer or float.
 
-    by_pairs: whether pairs of products may be added up in int16 (`DotInstruction.widens`), where none can saturate.
+    pairs: of products, where they may be added up in int16 (`DotInstruction.widens`) if none can saturate.
 
     A dot of bytes adds 128 to data of the other sign, or takes it off, and later 128 times the sum of the weights: what
     both may reach decides whether it fits. Wider weights are multiplied byte by byte: in as many instructions as those
@@ -88,8 +109,11 @@ def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine, by_
     least_byte, _ = DTYPE_RANGES["int8"]
     if weight.dtype == np.int8 and weight.size:
         # What so many bytes can reach at most settles it, nearly always, without a look at them.
-        most = max(int(weight.max()), -int(weight.min())) if by_pairs else -least_byte
-        dot = fitting_dot(data, "int8", most * weight[0].size, accumulator, machine, most)
+        most = -least_byte if pairs is None else max(int(weight.max()), -int(weight.min()))
+        given = None
+        if pairs is not None and any(each.widens for each in dots_of(machine)):
+            given = _pair_of(weight, most, pairs), pairs.data
+        dot = fitting_dot(data, "int8", most * weight[0].size, accumulator, machine, given)
         if dot.is_of_bytes:
             return dot
     if not any(each.weight == "int8" and not each.widens for each in dots_of(machine)):
@@ -105,17 +129,51 @@ def choose_dot(data: str, weight: Array, accumulator: str, machine: Machine, by_
     return fitting_dot(data, weight.dtype.name, int(sums.max(initial=0)), accumulator, machine)
 
 
-def fitting_dot(data: str, dtype: str, reach: int, accumulator: str, machine: Machine, most: int | None = None) -> Dot:
+def fitting_dot(
+    data: str, dtype: str, reach: int, accumulator: str, machine: Machine, pairs: tuple[int, Interval] | None = None
+) -> Dot:
     """The same for weights of `dtype` that are known by bounds: the absolute values of those of one output channel add
-    up to `reach` at most, and none is larger than `most`; None for as large as the dtype has them.
+    up to `reach` at most. pairs: what two neighbours of one sign add up to at most, and what is known of the data,
+    where pairs of products may be added up in int16.
     """
     lanes = machine.lanes
     for each in dots_of(machine) if accumulator == "int32" else ():
-        if each.widens and (most is None or most > each.most_weight):
-            continue
-        if data in each.offsets and dtype in each.weights and each.fits(data, reach):
-            return Dot(each.data, each.offsets[data], each.weight, each.depth, lanes, accumulator, each)
+        offset = each.offsets.get(data)
+        if each.widens:
+            # Pairs fit for few bytes, of whatever dtype.
+            offset = _offset_of_pairs(*pairs) if pairs is not None and data in INT16_HOLDS else None
+        if offset is not None and dtype in each.weights and each.fits(offset, reach):
+            return Dot(each.data, offset, each.weight, each.depth, lanes, accumulator, each)
     return Dot(data, 0, dtype, 1, lanes, accumulator)
+
+
+def _pair_of(weight: Array, most: int, pairs: Pairs) -> int:
+    """What two neighbouring weights of one sign of an output channel add up to at most, along axis 1; or more than data
+    allows, as soon as some do.
+
+    most: the largest of all. Where that settles it, weights are not looked at one by one.
+    """
+    fits = [_offset_of_pairs(pair, pairs.data) is not None for pair in (most, 2 * most)]
+    if not pairs.are_neighbours or fits[0] == fits[1]:
+        return 2 * most
+    found = most
+    for first in range(0, len(weight), ROWS):
+        wide = weight[first : first + ROWS].astype(np.int16)
+        for each in (np.maximum(wide, 0), np.maximum(-wide, 0)):
+            found = max(found, int((each[:, :-1] + each[:, 1:]).max(initial=0)))
+        if _offset_of_pairs(found, pairs.data) is None:
+            break
+    return found
+
+
+def _offset_of_pairs(pair: int, data: Interval) -> int | None:
+    """What is added to data so that none is below 0; None where a pair of products might saturate.
+
+    pair: see `fitting_dot`.
+    """
+    offsets = (0,) if data.min >= 0 else OFFSETS
+    fitting = (each for each in offsets if data.min >= -each and pair <= most_pair(int(data.max) + each))
+    return next(fitting, None)
 
 
 def weight_bytes(weight: Array) -> Array:

@@ -25,16 +25,19 @@ from mrt.backend.te.registry import (
     updated_input,
     view_of,
 )
-from mrt.symbol import Graph, Symbol
+from mrt.symbol import Graph, Interval, Symbol
 
 
-def plan_layouts(graph: Graph, regions: Sequence[Region], machine: Machine, as_they_lie: bool = False) -> Layouts:
+def plan_layouts(
+    graph: Graph, regions: Sequence[Region], machine: Machine, bounds: Mapping[str, Interval], as_they_lie: bool = False
+) -> Layouts:
     """How the tensors that regions exchange lie in memory; those of the graph's inputs lie as the user gives them.
 
-    as_they_lie: whether outputs are taken in any layout, so that theirs are chosen like those of other tensors.
+    bounds: of the graph's tensors, by name. as_they_lie: whether outputs are taken in any layout, so that theirs are
+    chosen like those of other tensors.
     """
     makers = {output: region for region in regions for output in region.outputs}
-    plan = _Plan(graph, machine, makers, as_they_lie)
+    plan = _Plan(graph, machine, bounds, makers, as_they_lie)
     for region in regions:
         plan.collect(region)
     for region in reversed(regions):
@@ -82,6 +85,7 @@ def _axis_of_lanes(kind: Kind, output: Symbol) -> int:
 class _Plan:
     graph: Graph
     machine: Machine
+    bounds: Mapping[str, Interval]
     makers: Mapping[Symbol, Region]
     as_they_lie: bool
     requests: dict[Symbol, list[LayoutRequest]] = field(default_factory=dict)
@@ -102,9 +106,7 @@ class _Plan:
             for index, source in enumerate(symbol.inputs):
                 if source not in region.inputs:
                     continue
-                request = layout_request_of(
-                    symbol, index, [self.graph.value(each) for each in symbol.inputs], self.machine
-                )
+                request = layout_request_of(symbol, index, self.graph, self.bounds, self.machine)
                 if request is not None:
                     self.requests.setdefault(source, []).append(request)
         for source, axis in read_along(region, self.graph).items():

@@ -88,7 +88,7 @@ def plan_calls(
     if lacking:
         raise CompilationError(f"no compute for TVM is registered for: {', '.join(lacking)}")
     regions = partition(graph)
-    layouts = plan_layouts(graph, regions, machine, as_they_lie)
+    layouts = plan_layouts(graph, regions, machine, bounds, as_they_lie)
     planner = _CallPlanner(graph, bounds, layouts, machine, add_function, constants, put)
     last = last_readers(graph, regions, layouts)
     for region in regions:
@@ -168,14 +168,12 @@ class _CallPlanner:
 
     def _served(self, region: Region, source: Symbol) -> Symbol | Copy:
         """The tensor that holds `source` as its readers in the region request: its owner, or a copy."""
-        values = self.graph.value
         requests = [
             request
             for reader in region.symbols
             for index, read in enumerate(reader.inputs)
             if read is source
-            and (request := layout_request_of(reader, index, [values(s) for s in reader.inputs], self.machine))
-            is not None
+            and (request := layout_request_of(reader, index, self.graph, self.bounds, self.machine)) is not None
         ]
         along = read_along(region, self.graph).get(source, self._joined_along(region, source))
         if along is not None and self.layouts.lies_across(source, along):

@@ -22,6 +22,9 @@ FEW = 4
 """So many channels, of a tensor that no vectors are stored to, are padded to whole dots only."""
 DOT_DEPTH = 4
 """Channels of the deepest dot."""
+BYTES = ("int8", "uint8")
+SIGN = 128
+"""Adding it to a byte, or taking it off, turns the highest bit over."""
 
 
 def padded_length(count: int, dotted: bool = False) -> int:
@@ -171,7 +174,10 @@ class Storage:
     def decode(self, held: Expression) -> Expression:
         """The value that memory holds."""
         if self.offset:
-            return tirx.reinterpret(self.type.dtype, held ^ constant(self.offset, self.dtype))
+            if self.type.dtype not in BYTES:
+                return held.astype(self.type.dtype) - constant(self.offset, self.type.dtype)
+            by = constant(self.offset, self.dtype)
+            return tirx.reinterpret(self.type.dtype, held ^ by if abs(self.offset) == SIGN else held - by)
         return held if self.dtype == self.type.dtype else held.astype(self.type.dtype)
 
     def encode(self, value: Expression) -> Expression:
@@ -181,8 +187,11 @@ class Storage:
         if self.offset and isinstance(value, ir.Call) and value.op.name == CHOICE:
             condition, *ways = value.args
             return tirx.if_then_else(condition, *map(self.encode, ways))
+        if self.offset and self.type.dtype not in BYTES:
+            return (value + constant(self.offset, self.type.dtype)).astype(self.dtype)
         if self.offset:
-            return tirx.reinterpret(self.dtype, value) ^ constant(self.offset, self.dtype)
+            held, by = tirx.reinterpret(self.dtype, value), constant(self.offset, self.dtype)
+            return held ^ by if abs(self.offset) == SIGN else held + by
         return value if self.dtype == self.type.dtype else value.astype(self.dtype)
 
     def lay(self, value: Array, fill: int = 0) -> Array:

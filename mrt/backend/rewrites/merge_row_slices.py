@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.dot_instructions import Pairs, choose_dot
 from mrt.backend.kernels.generic.packed_weights import choose_packing
 from mrt.backend.memory.storage import padded_length
 from mrt.backend.operators.sliced_fully_connected import SlicedFullyConnected
@@ -39,7 +39,7 @@ class MergeRowSlices(Rewrite):
             return None
         data, operator = terms[0].part.inputs[0], terms[0].operator
         weight = np.concatenate([term.weight for term in terms], axis=1)
-        if not self._packs(graph, data, weight, terms[0].width):
+        if not self._packs(graph, data, weight, operator, terms[0].width):
             return None
         factors = np.stack([term.factors for term in terms])
         merged = SlicedFullyConnected(
@@ -56,17 +56,17 @@ class MergeRowSlices(Rewrite):
         ]
         return builder.apply(merged, [data, *given], symbol.name, symbol.origin)
 
-    def _packs(self, graph: Graph, data: Symbol, weight: Array, width: int) -> bool:
+    def _packs(self, graph: Graph, data: Symbol, weight: Array, layer: FullyConnected, width: int) -> bool:
         machine = self.facts.machine
         if machine is None or weight.dtype != np.int8 or data.dtype not in ("int8", "uint8", "int16"):
             return False
-        dot = choose_dot(data.dtype, weight, "int32", machine, by_pairs=True)
+        known = self.facts.bounds(graph)[data.name]
+        dot = choose_dot(data.dtype, weight, "int32", machine, Pairs(known, not layer.flatten))
         memory = (
             padded_length(len(weight), True) // dot.lanes,
             padded_length(weight.shape[1], True),
             data.type.size // data.shape[-1],
         )
-        known = self.facts.bounds(graph)[data.name]
         return choose_packing(weight, dot, memory, known, machine, width) is not None
 
 

@@ -7,7 +7,7 @@ from math import ceil, prod
 
 import numpy as np
 
-from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.dot_instructions import Pairs, choose_dot
 from mrt.backend.operators.neighbours import Neighbours
 from mrt.backend.operators.sliced_convolution import SlicedConvolution
 from mrt.backend.rewrites.rewrite import Rewrite
@@ -36,7 +36,8 @@ class TapsAsChannels(Rewrite):
         data, weight = symbol.inputs[0], graph.value(symbol.inputs[1])
         if weight is None or operator.num_group > 1 or weight.shape[:2] == (1, 1):  # else lanes are not channels
             return None
-        count = choose_dot(data.dtype, weight, symbol.dtype, machine, by_pairs=True).depth // data.shape[1]
+        known = self.facts.bounds(graph)[data.name]
+        count = choose_dot(data.dtype, weight, symbol.dtype, machine, Pairs(known)).depth // data.shape[1]
         if count < 2:
             return None
         axis = min(range(len(operator.kernel)), key=lambda place: (_taps(operator, place, count), -place))

@@ -19,7 +19,7 @@ from mrt.backend.memory.storage import View
 from mrt.backend.te.operands import Packed, Surroundings
 from mrt.backend.tir.expressions import Tensor
 from mrt.errors import CompilationError, GraphError
-from mrt.symbol import Array, Operator, Symbol
+from mrt.symbol import Array, Graph, Interval, Operator, Symbol
 from mrt.symbol.registry import ByRecord
 
 _Record = TypeVar("_Record", bound=Operator)
@@ -30,8 +30,11 @@ _Result = TypeVar("_Result")
 _NONE: Mapping[int, Any] = MappingProxyType({})
 
 Compute = Callable[..., Tensor]
-RequestLayout = Callable[[Symbol[_Record], Sequence["Array | None"], Machine], "LayoutRequest | None"]
-"""(symbol, the values of its inputs, None where computed, machine) -> the request; None where any layout serves."""
+RequestLayout = Callable[
+    [Symbol[_Record], Sequence["Array | None"], Sequence[Interval], Machine], "LayoutRequest | None"
+]
+"""(symbol, the values of its inputs, None where computed, what is known of them, machine) -> the request; None where
+any layout serves."""
 Pack = Callable[[Symbol[_Record], Array, Surroundings], "Packed | None"]
 """(symbol, parameter, surroundings) -> the parameter packed; None where it stays as it would be without packing."""
 Form = Callable[[Symbol[_Record], Surroundings], Any]
@@ -187,14 +190,17 @@ def unpadded_inputs(symbol: Symbol) -> Collection[int]:
 
 
 def layout_request_of(
-    symbol: Symbol, index: int, values: Sequence[Array | None], machine: Machine
+    symbol: Symbol, index: int, graph: Graph, bounds: Mapping[str, Interval], machine: Machine
 ) -> LayoutRequest | None:
     """The layout that the compute of `symbol` requests of its input `index`; None where any serves.
 
-    values: of the inputs that are parameters, None for others.
+    bounds: of the graph's tensors, by name.
     """
     request = compute_entry(symbol).layout_requests.get(index)
-    return None if request is None else request(symbol, values, machine)
+    if request is None:
+        return None
+    values, known = [graph.value(each) for each in symbol.inputs], [bounds[each.name] for each in symbol.inputs]
+    return request(symbol, values, known, machine)
 
 
 def is_view(symbol: Symbol) -> bool:

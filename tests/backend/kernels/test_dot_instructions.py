@@ -10,7 +10,7 @@ from layers import TARGETS, Layers
 
 from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
-from mrt.backend.kernels.dot_instructions import choose_dot, joined_bytes, weight_bytes
+from mrt.backend.kernels.dot_instructions import Pairs, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.symbol import Interval
@@ -43,11 +43,53 @@ def test_a_dot_of_bytes_is_used_only_where_its_sums_fit() -> None:
 @pytest.mark.parametrize(("cpu", "pairs"), [("x86-64-v3", "avx2.pmadd.ub.sw"), ("x86-64-v4", "avx512.pmaddubs.w.512")])
 def test_pairs_are_added_up_in_int16_only_where_none_can_saturate(cpu: str, pairs: str) -> None:
     machine = Machine.of(TARGETS[cpu])
-    for least, most, fits in ((-64, 64, True), (-65, 0, False), (0, 65, False)):
-        weight = np.array([[least, most]], np.int8)
-        chosen = choose_dot("uint8", weight, "int32", machine, by_pairs=True)
+    any_byte = Interval.of(0, 255, (1, 2))
+    for neighbours, fits in (((-64, 64), True), ((127, -127), True), ((64, 64), True), ((-64, -65), False)):
+        weight = np.array([[*neighbours, 0]], np.int8)
+        chosen = choose_dot("uint8", weight, "int32", machine, Pairs(any_byte))
         assert chosen.instruction.endswith(pairs) == fits
         assert choose_dot("uint8", weight, "int32", machine).depth == 2
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize(
+    ("dtype", "lo", "hi", "offset"),
+    [
+        ("uint8", 0, 129, 0),
+        ("uint8", 0, 130, None),
+        ("int8", 0, 127, 0),
+        ("int8", -1, 113, 16),
+        ("int8", -16, 113, 16),
+        ("int8", -9, 114, None),
+        ("int8", -8, 114, 8),
+        ("int8", -2, 127, 2),
+        ("int8", -3, 127, None),
+        ("int8", -17, 97, 32),
+        ("int8", -17, 98, None),
+        ("int8", -33, 1, 128),
+    ],
+)
+def test_what_data_reaches_decides_whether_pairs_may_saturate(
+    cpu: str, dtype: str, lo: int, hi: int, offset: int | None
+) -> None:
+    """Two weights of 127, times what memory holds at most: 129 is the most that int16 takes."""
+    machine, weight = Machine.of(TARGETS[cpu]), np.full((1, 4), 127, np.int8)
+    dot = choose_dot(dtype, weight, "int32", machine, Pairs(Interval.of(lo, hi, (1, 4))))
+    expected = ("int16", 0, 2) if offset is None else ("uint8", offset, 4)
+    assert (dot.data, dot.offset, dot.depth) == expected
+
+
+def test_neighbours_along_all_axes_but_the_channels_are_no_pairs() -> None:
+    """Taps and output channels are multiplied by themselves; of channels each two that follow each other may be one."""
+    machine, data = Machine.of(TARGETS["x86-64-v3"]), Interval.of(0, 255, (1, 4, 1, 1))
+    weight = np.zeros((2, 4, 3, 1), np.int8)
+    weight[:, 1] = 100
+    assert choose_dot("uint8", weight, "int32", machine, Pairs(data)).depth == 4
+    for neighbour in (0, 2):
+        pair = weight.copy()
+        pair[1, neighbour, 2] = 100
+        assert choose_dot("uint8", pair, "int32", machine, Pairs(data)).depth == 2
+    assert choose_dot("uint8", weight, "int32", machine, Pairs(data, are_neighbours=False)).depth == 2
 
 
 @pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4", "cascadelake"])

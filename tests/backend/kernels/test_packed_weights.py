@@ -12,7 +12,7 @@ from tvm import te
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.dot_instructions import Pairs, choose_dot
 from mrt.backend.kernels.generic.packed_weights import WeightPacking, choose_packing
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.lowering.plan_calls import plan_calls
@@ -106,8 +106,8 @@ def chosen(
     weight: Any, dtype: str, positions: int, cpu: str, ends: tuple[int, int] | None = None, width: int = 0
 ) -> Any:
     machine = Machine.of({"kind": "llvm", "mcpu": cpu, "threads": 1})
-    dot = choose_dot(dtype, weight, "int32", machine, by_pairs=True)
     data = Interval.of(*(ends or ENDS[dtype]), (positions, weight.shape[1]))
+    dot = choose_dot(dtype, weight, "int32", machine, Pairs(data))
     return choose_packing(weight, dot, (len(weight) // dot.lanes, weight.shape[1], positions), data, machine, width)
 
 

@@ -8,13 +8,14 @@ import tvm
 from layers import TARGETS, runnable
 from tvm import s_tir, tirx
 
-from mrt.backend.kernels.dot_instructions import Dot, choose_dot
+from mrt.backend.kernels.dot_instructions import Dot, Pairs, choose_dot
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.crossed_dot import PAIRS, crossed_intrinsic, intrinsic_of_pairs
 from mrt.backend.kernels.generic.interleave_rows import interleaving
 from mrt.backend.kernels.generic.turned_rows import turning
 from mrt.backend.machine import Machine
-from mrt.symbol import Array
+from mrt.symbol import Array, Interval
+from mrt.symbol.bounds import DTYPE_RANGES
 
 WEIGHTS = (7, 63, 127, 300)
 """The largest of a layer, which decides what multiplies."""
@@ -26,7 +27,8 @@ def dots(cpu: str) -> list[Dot]:
     for data in ("uint8", "int8", "int16"):
         for most in WEIGHTS:
             weight = np.full((64, 8), most, np.int8 if most < 128 else np.int16)
-            dot = choose_dot(data, weight, "int32", machine, by_pairs=most < 128)
+            pairs = Pairs(Interval.of(*DTYPE_RANGES[data], (1, 8))) if most < 128 else None
+            dot = choose_dot(data, weight, "int32", machine, pairs)
             if dot.instruction:
                 found[intrinsic_of(dot)] = dot
     return list(found.values())

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
+from mrt.backend.kernels.dot_instructions import Dot, Pairs, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.accumulator_init import initialized_sums
 from mrt.backend.kernels.generic.crossed_dot import (
@@ -72,13 +72,13 @@ def pack_dot(
     pointwise: bool,
     groups: int = 1,
     whole: bool = False,
-    by_pairs: bool = False,
+    pairs: Pairs | None = None,
 ) -> Packed | None:
     """The weight (O, I, taps...) of dots over the data's innermost axis, as [block, taps..., I / depth, lane, depth].
 
     A block is `lanes` output channels, or, of weights of several bytes, one byte of each; the bytes follow each other.
     whole: whether dots go on to the end of the vectors that the channels fill in memory. Those of tiles do, since what
-    follows each other there is one row of a tile. by_pairs: see `choose_dot`.
+    follows each other there is one row of a tile. pairs: see `choose_dot`.
     None where the data does not lie in memory as any dot reads it, or groups of channels are too narrow for dots.
     Where sums are formed of more than the products of the data's values, as of data with an offset and by crossed dots,
     the second array takes it off again for each output channel.
@@ -86,7 +86,7 @@ def pack_dot(
     source = data.flattened or data
     if (storage := source.storage) is None:
         return None
-    dot = choose_dot(source.dtype, weight, accumulator, surroundings.machine, by_pairs)
+    dot = choose_dot(source.dtype, weight, accumulator, surroundings.machine, pairs)
     is_run, positions = pointwise and storage.is_one_run, surroundings.walk.positions
     if (storage.dtype, storage.offset) != (dot.data, dot.offset):
         if storage.offset:

@@ -206,7 +206,7 @@ def _forms(
     weights: what the absolute values of those of one output channel add up to at most, and the largest.
     """
     reach, most = weights
-    of_bytes = fitting_dot("uint8", "int8", 0, "int32", machine, most)
+    of_bytes = fitting_dot("uint8", "int8", 0, "int32", machine, (2 * most, Interval.of(0, 2**BYTE - 1, ())))
     magnitude = max(abs(int(data.lo.min())), abs(int(data.hi.max())))
     if dot.data == "int16" and of_bytes.is_of_bytes and (magnitude + 2**BYTE) * reach <= INT32_MAX:
         if in_slices and of_bytes.swapped is not None and int(data.hi.max()) <= MOST_IN_BYTES:
@@ -239,13 +239,7 @@ def _fits(found: PackedDot, reach: int) -> bool:
     formed_by = found.dot.formed_by
     if formed_by is None or not (found.scale or found.splits or found.packing.bias):
         return True
-    return formed_by.fits(formed_by.data if found.splits else _given(found.dot), reach << found.scale)
-
-
-def _given(dot: Dot) -> str:
-    """The dtype of the data before the offset is added."""
-    offsets = dot.formed_by.offsets if dot.formed_by else {}
-    return next(dtype for dtype, offset in offsets.items() if offset == dot.offset)
+    return formed_by.fits(0 if found.splits else found.dot.offset, reach << found.scale)
 
 
 def data_bytes(held: Tensor, dot: Dot) -> Tensor:

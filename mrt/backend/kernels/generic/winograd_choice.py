@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from mrt.backend.kernels.dot_instruction import INT16_HOLDS, Int16Dot
-from mrt.backend.kernels.dot_instructions import Dot, choose_dot, dots_of
+from mrt.backend.kernels.dot_instructions import Dot, Pairs, choose_dot, dots_of
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.narrow_groups import merged_groups
 from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, F2, TAPS, Algorithm, TapSums, algorithm_of
@@ -112,8 +112,8 @@ def winograd_of(
 ) -> WinogradForm | None:
     """How one of the algorithms forms the sums of a convolution; None where none serves.
 
-    data, made: what the convolution reads and gives. bounds: what is known of data of int16; bytes are asked for in
-    memory, and read, as whatever their dtype holds. samples: that are summed at once. How memory lies and what is
+    data, made: what the convolution reads and gives. bounds: what is known of the data; bytes are read as whatever
+    their dtype holds. samples: that are summed at once. How memory lies and what is
     rewritten is decided for one, so that it is the same for all stretches of a batch.
     """
     stride, dilate, _ = operator.window(len(operator.kernel))
@@ -127,7 +127,7 @@ def winograd_of(
     ends = DTYPE_RANGES[data.dtype]
     if bounds is not None and data.dtype == "int16":
         ends = int(bounds.min), int(bounds.max)
-    return winograd_form(weight, data.dtype, (samples, *made.shape[1:]), machine, ends, stride[0], groups)
+    return winograd_form(weight, data.dtype, (samples, *made.shape[1:]), machine, ends, stride[0], groups, bounds)
 
 
 def winograd_form(
@@ -138,9 +138,10 @@ def winograd_form(
     ends: tuple[int, int],
     stride: int = 1,
     groups: int = 1,
+    known: Interval | None = None,
 ) -> WinogradForm | None:
     """How a convolution by taps (O, I / groups, 3, 3) of int8 gives a result of `shape` (N, O, H, W), of data of a
-    dtype between two ends.
+    dtype between two ends. known: of the data, where direct dots might add up pairs.
 
     None where no instruction forms the products, where channels do not fill vectors, where data or sums may be too
     large, or where direct ones take as long: of few tiles weights that come from far memory take most of the time.
@@ -152,7 +153,7 @@ def winograd_form(
     merged = _merged(weight, groups, dot)
     if merged is None:
         return None
-    direct = choose_dot(data, weight, "int32", machine, by_pairs=True)
+    direct = choose_dot(data, weight, "int32", machine, None if known is None else Pairs(known))
     return _cheapest(merged, shape, dot, direct, _ways(merged[0], data, ends, stride), machine)
 
 

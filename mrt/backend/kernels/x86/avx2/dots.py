@@ -1,4 +1,4 @@
-"""The dots of AVX2 and SSE2. pmaddubsw, of bytes, saturates: it serves weights of 7 bits and fewer.
+"""The dots of AVX2 and SSE2. pmaddubsw, of bytes, saturates: it serves where no pair of products can.
 
 SSE2's is not crossed: its additions overwrite a factor, which others need.
 """
