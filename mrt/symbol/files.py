@@ -12,6 +12,7 @@ import secrets
 import stat
 from collections.abc import Mapping
 from itertools import zip_longest
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import Any
 
@@ -83,19 +84,24 @@ def check_nothing_else(
         again = graph_to_bytes(graph)
     except UnicodeError as error:
         raise ModelFileError(f"{symbol_path} holds a name that is no text: {error}") from None
-    # Layout alone may differ: a file that an editor indented otherwise says the same.
-    try:
-        found, written = (indented_json(parse_json(text)).splitlines() for text in (symbols, again[0]))
-    except RecursionError:  # of what is nested less deeply than JSON's own reader takes
-        raise ModelFileError(f"{symbol_path}: it is nested too deeply") from None
-    for line, other in zip_longest(found, written, fillvalue=""):
-        if line != other:
-            raise ModelFileError(
-                f"{symbol_path} is not as MRT writes this graph: {reprlib.repr(line.strip())} stands where "
-                f"{reprlib.repr(other.strip())} is needed"
-            )
+    if again[0] != symbols:
+        _check_same_text(symbols, again[0], symbol_path)
     if again[1] != parameters:
         raise ModelFileError(f"{parameters_path} is not as MRT writes the parameters of {symbol_path}: it holds more")
+
+
+def _check_same_text(found: bytes, written: bytes, path: str | Path) -> None:
+    """The same for two texts that differ. Layout alone may: a file that an editor indented otherwise says the same."""
+    try:
+        texts = [indented_json(parse_json(text)).splitlines() for text in (found, written)]
+    except RecursionError:  # of what is nested less deeply than JSON's own reader takes
+        raise ModelFileError(f"{path}: it is nested too deeply") from None
+    for line, other in zip_longest(*texts, fillvalue=""):
+        if line != other:
+            raise ModelFileError(
+                f"{path} is not as MRT writes this graph: {reprlib.repr(line.strip())} stands where "
+                f"{reprlib.repr(other.strip())} is needed"
+            )
 
 
 def indented_json(value: Any, indent: str = "") -> str:
@@ -103,13 +109,15 @@ def indented_json(value: Any, indent: str = "") -> str:
 
     value: of JSON's types, with dicts whose keys are texts; arrays stand for the nested lists of their elements.
     """
+    if isinstance(value, str):
+        return encode_basestring_ascii(value)
     inner = indent + " "
     if isinstance(value, np.ndarray) and value.ndim and value.size:
         return _indented_array(value, indent)
     if isinstance(value, np.ndarray):
         return indented_json(value.tolist(), indent)
     if isinstance(value, dict) and value:
-        entries = [f"{json.dumps(key)}: {indented_json(entry, inner)}" for key, entry in value.items()]
+        entries = [f"{encode_basestring_ascii(key)}: {indented_json(entry, inner)}" for key, entry in value.items()]
         return "{\n" + inner + f",\n{inner}".join(entries) + f"\n{indent}}}"
     if isinstance(value, (list, tuple)) and value:
         entries = [indented_json(entry, inner) for entry in value]
