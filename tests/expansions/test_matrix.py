@@ -71,15 +71,16 @@ def test_every_operator_with_an_integer_form_has_a_case_and_a_bound() -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES + GROUPED_CASES, ids=str)
 def test_eight_bits(case: Case, tmp_path: Path) -> None:
-    """Ordinary data, every pair of quantizers and granularity; the saved model is verified from its files."""
+    """Ordinary data, every pair of quantizers and granularity; the model of one scale is verified from its files."""
     samples = [case.draw(seed) for seed in (1, 2)]
     ranges = observe(case.graph, samples)
     for config in case.configs():
         useful = np.inf if case.is_loose or case.step is not None else USEFUL
         integer = assert_within_bounds(case.graph, samples, config, useful, ranges)
         assert_proven_at_extremes(integer)
-    assemble(integer, None, {}).save(tmp_path)
-    assert mrt.verify(tmp_path).max_bits <= 32
+    if case.step is None:
+        assemble(integer, None, {}).save(tmp_path)
+        assert mrt.verify(tmp_path).max_bits <= 32
 
 
 @pytest.mark.sampled(2)
