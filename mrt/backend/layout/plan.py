@@ -237,7 +237,15 @@ class _Plan:
                 self.storages[output] = Storage.plain(output.type)
                 continue
             storage = Storage.with_inner(output.type, inner, padded_length(output.shape[inner], dotted))
-            self.storages[output] = requested_storage(storage, self.requests.get(output, []))
+            self.storages[output] = requested_storage(storage, self._held_requests(output))
+
+    def _held_requests(self, symbol: Symbol) -> list[LayoutRequest]:
+        """The requests to the memory of a tensor, without dtypes that do not hold all of it.
+
+        Who asked may read a part, of which more is known.
+        """
+        known, requests = self.bounds[symbol.name], self.requests.get(symbol, [])
+        return [each if each.holds(symbol.type, known) else replace(each, dtype="", offset=0) for each in requests]
 
     def _place_view(self, symbol: Symbol) -> None:
         """The storage of what is read from the memory of its data, if one describes it."""
@@ -259,7 +267,7 @@ class _Plan:
                 raise ValueError(f"{whole.name} joins nothing")
             if whole not in self.storages:
                 storage = Storage.with_inner(whole.type, axis, padded_length(whole.shape[axis], True))
-                self.storages[whole] = requested_storage(storage, self.requests.get(whole, []))
+                self.storages[whole] = requested_storage(storage, self._held_requests(whole))
             begin = [0] * each.type.rank
             begin[axis] = sum(other.shape[axis] for other in whole.inputs[: whole.inputs.index(each)])
             self.storages[each] = self.storages[whole].part(each.type, begin)

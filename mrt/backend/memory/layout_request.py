@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from mrt.symbol import Interval, TensorType
+from mrt.symbol.bounds import DTYPE_RANGES
+
 
 @dataclass(frozen=True)
 class LayoutRequest:
@@ -19,6 +24,13 @@ class LayoutRequest:
     before: tuple[int, ...] = ()
     after: tuple[int, ...] = ()
     border: float = 0
+
+    def holds(self, type: TensorType, known: Interval) -> bool:
+        """Whether the requested dtype tells all values of a tensor apart. known: what these may be."""
+        if not self.dtype or np.dtype(self.dtype).itemsize >= np.dtype(type.dtype).itemsize:
+            return True
+        lo, hi = DTYPE_RANGES[self.dtype]
+        return bool(lo <= known.min + self.offset and known.max + self.offset <= hi)
 
     @property
     def has_border(self) -> bool:

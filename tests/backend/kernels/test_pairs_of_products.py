@@ -60,6 +60,21 @@ def test_tensors_in_one_memory_may_ask_for_offsets_of_their_own(cpu: str) -> Non
     assert_same_at_the_ends(layers.graph(), -128, 127, TvmRunner(TARGETS[cpu]))
 
 
+@pytest.mark.parametrize("cpu", runnable())
+def test_memory_that_tensors_share_holds_them_all(cpu: str) -> None:
+    """Of one tensor a reader asks for bytes, which do not hold its neighbours: parts of a Concat, other channels."""
+    layers = Layers()
+    data = layers.input(layers.integers((1, 5, 9, 9), "int8"))
+    few, many = (layers.requantized(layers.convolution(data, 32, (1, 1)), "int16") for _ in range(2))
+    few = layers.hidden("clip", few, a_min=0.0, a_max=127.0)
+    layers.add("relu", layers.convolution(few, 16, (1, 1)))
+    joined = layers.hidden("Concat", few, many, dim=1)
+    layers.add("relu", layers.hidden("broadcast_add", joined, layers.parameter_of((1, 64, 1, 1), "int8", 1, 9)))
+    part = layers.hidden("slice_axis", joined, axis=1, begin=0, end=32)
+    layers.add("relu", layers.convolution(part, 24, (1, 1)))
+    assert_same_at_the_ends(layers.graph(), -128, 127, TvmRunner(TARGETS[cpu]))
+
+
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 def test_bytes_are_multiplied_where_data_is_never_below_zero(cpu: str) -> None:
     """And words where it may be anything, in one network."""
