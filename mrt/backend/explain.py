@@ -114,9 +114,10 @@ def _why_words(form: DotForm, reader: Symbol, bounds: Bounds) -> str:
     data = reader.inputs[0]
     if isinstance(form, WinogradForm) or form.dot.data != "int16" or data.name not in bounds:
         return ""
+    ends = f"[{bounds[data.name].min}, {bounds[data.name].max}]"
     if data.dtype in ("uint8", "int8"):
-        return ", since this machine has no exact dot of these bytes"
-    return f", since the data are {data.dtype} in [{bounds[data.name].min}, {bounds[data.name].max}]"
+        return f", since this machine has no exact dot of these bytes, in {ends}, and weights"
+    return f", since the data are {data.dtype} in {ends}"
 
 
 def _memories(call: Call) -> tuple[str, ...]:
