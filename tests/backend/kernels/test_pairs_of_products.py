@@ -61,12 +61,27 @@ def test_tensors_in_one_memory_may_ask_for_offsets_of_their_own(cpu: str) -> Non
 
 
 @pytest.mark.parametrize("cpu", runnable())
-def test_memory_that_tensors_share_holds_them_all(cpu: str) -> None:
+def test_others_read_what_is_stored_with_an_offset(cpu: str) -> None:
+    """Data of int8, which a table gives, and of int16."""
+    layers = Layers()
+    data = layers.input(layers.integers((1, 5, 9, 9), "int8"))
+    made = layers.requantized(layers.convolution(data, 32, (1, 1)), "int8")
+    table = layers.parameter(layers.integers((256,), "int8", -9, 113))
+    for x in (layers.hidden("table_lookup", made, table, offset=128), clipped(layers, made, (-16, 113))):
+        layers.add("relu", layers.convolution(x, 16, (1, 1)))
+        layers.add("relu", layers.hidden("broadcast_add", x, layers.parameter_of((1, 32, 1, 1), "int8", 50, 90)))
+    assert_same_at_the_ends(layers.graph(), -128, 127, TvmRunner(TARGETS[cpu]))
+
+
+@pytest.mark.parametrize("ends", [(-2000, 2000), (-200, 100), (0, 300)])
+@pytest.mark.parametrize("cpu", runnable())
+def test_memory_that_tensors_share_holds_them_all(cpu: str, ends: tuple[int, int]) -> None:
     """Of one tensor a reader asks for bytes, which do not hold its neighbours: parts of a Concat, other channels."""
     layers = Layers()
     data = layers.input(layers.integers((1, 5, 9, 9), "int8"))
     few, many = (layers.requantized(layers.convolution(data, 32, (1, 1)), "int16") for _ in range(2))
     few = layers.hidden("clip", few, a_min=0.0, a_max=127.0)
+    many = layers.hidden("clip", many, a_min=float(ends[0]), a_max=float(ends[1]))
     layers.add("relu", layers.convolution(few, 16, (1, 1)))
     joined = layers.hidden("Concat", few, many, dim=1)
     layers.add("relu", layers.hidden("broadcast_add", joined, layers.parameter_of((1, 64, 1, 1), "int8", 1, 9)))
