@@ -116,7 +116,7 @@ def _why_words(form: DotForm, reader: Symbol, bounds: Bounds) -> str:
         return ""
     ends = f"[{bounds[data.name].min}, {bounds[data.name].max}]"
     if data.dtype in ("uint8", "int8"):
-        return f", since this machine has no exact dot of these bytes, in {ends}, and weights"
+        return f", since this machine has no exact dot of bytes in {ends} and these weights"
     return f", since the data are {data.dtype} in {ends}"
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.kernels.dot_instructions import Pairs, choose_dot
+from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.depthwise_taps import TapForm, pack_lanes, tap_sums
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.sliced_dot import pack_factors, pack_slices, sliced_products
 from mrt.backend.kernels.generic.winograd import pack_taps, winograd_sums
 from mrt.backend.kernels.generic.winograd_choice import WinogradForm, winograd_of
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.kernels.x86.depthwise import ColumnForm, column_dot, column_sums, pack_columns
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest

@@ -9,7 +9,7 @@ from operator import add
 import numpy as np
 from tvm import te
 
-from mrt.backend.kernels.dot_instructions import Dot, Pairs, choose_dot
+from mrt.backend.kernels.dot_instructions import Dot, choose_dot
 from mrt.backend.kernels.generic.batch_dot import dot_of_matrices, matrix_products
 from mrt.backend.kernels.generic.dot import DotForm, dot_products, pack_bias, pack_dot
 from mrt.backend.kernels.generic.packed_slices import (
@@ -20,6 +20,7 @@ from mrt.backend.kernels.generic.packed_slices import (
     row_slices,
 )
 from mrt.backend.kernels.generic.packed_weights import PackedDot, choose_packing
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.machine import Machine
 from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import View

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mrt.backend.kernels.pairs_of_products import most_pair
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.types import INT32_MAX
 
@@ -84,8 +85,3 @@ class Int16Dot(DotInstruction):
 
     def fits(self, offset: int, reach: int) -> bool:
         return True
-
-
-def most_pair(largest: int) -> int:
-    """What two weights of one sign may add up to, so that their products with data of up to `largest` fit int16."""
-    return DTYPE_RANGES["int16"][1] // max(largest, 1)

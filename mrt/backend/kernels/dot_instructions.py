@@ -13,23 +13,18 @@ from typing import Any
 import numpy as np
 
 from mrt.backend.kernels.aarch64 import dots as aarch64
-from mrt.backend.kernels.dot_instruction import INT16_HOLDS, DotInstruction, most_pair
+from mrt.backend.kernels.dot_instruction import INT16_HOLDS, DotInstruction
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.kernels.x86.avx2 import dots as avx2
 from mrt.backend.kernels.x86.avx512 import dots as avx512
 from mrt.backend.kernels.x86.vnni import dots as vnni
 from mrt.backend.machine import Machine
-from mrt.symbol import Array, Interval
+from mrt.symbol import Array
 from mrt.symbol.bounds import DTYPE_RANGES
 
 DOTS: tuple[DotInstruction, ...] = (*vnni.DOTS, *avx512.DOTS, *avx2.DOTS, *aarch64.DOTS)
 """In the order in which they are tried; where none fits, plain multiplication and addition serve."""
 BYTE = 256
-ROWS = 16
-"""Output channels whose weights are looked at together: of most layers a few show that pairs may saturate."""
-OFFSETS = (16, 8, 4, 2, 32, 128)
-"""Of data below 0 whose pairs of products are added up in int16, in the order in which they are tried. What follows a
-GELU or a SiLU is a little below 0 at most. They are few, so that tensors that lie together agree, and kernels are
-shared; 2 and less leave room for any weights."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +63,6 @@ class Dot:
         return replace(self, data="int8", offset=0, weight="uint8")
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """Pairs of products that may be added up in int16. data: what is known of it. are_neighbours: whether what follows
-    each other along axis 1 of the weight is multiplied by what does so in memory; what is flattened need not be."""
-
-    data: Interval
-    are_neighbours: bool = True
-
-
 def dots_of(machine: Machine) -> tuple[DotInstruction, ...]:
     """The instructions of a machine's own vectors."""
     return tuple(each for each in DOTS if each.bits == machine.vector_bits and machine.has(*each.features))
@@ -110,10 +96,10 @@ def choose_dot(
     if weight.dtype == np.int8 and weight.size:
         # What so many bytes can reach at most settles it, nearly always, without a look at them.
         most = -least_byte if pairs is None else max(int(weight.max()), -int(weight.min()))
-        given = None
+        offset = None
         if pairs is not None and any(each.widens for each in dots_of(machine)):
-            given = _pair_of(weight, most, pairs), pairs.data
-        dot = fitting_dot(data, "int8", most * weight[0].size, accumulator, machine, given)
+            offset = pairs.offset(weight)
+        dot = fitting_dot(data, "int8", most * weight[0].size, accumulator, machine, offset)
         if dot.is_of_bytes:
             return dot
     if not any(each.weight == "int8" and not each.widens for each in dots_of(machine)):
@@ -130,50 +116,21 @@ def choose_dot(
 
 
 def fitting_dot(
-    data: str, dtype: str, reach: int, accumulator: str, machine: Machine, pairs: tuple[int, Interval] | None = None
+    data: str, dtype: str, reach: int, accumulator: str, machine: Machine, offset_of_pairs: int | None = None
 ) -> Dot:
     """The same for weights of `dtype` that are known by bounds: the absolute values of those of one output channel add
-    up to `reach` at most. pairs: what two neighbours of one sign add up to at most, and what is known of the data,
-    where pairs of products may be added up in int16.
+    up to `reach` at most. offset_of_pairs: what memory holds more than the data where pairs of products may be added up
+    in int16; None where they may not.
     """
     lanes = machine.lanes
     for each in dots_of(machine) if accumulator == "int32" else ():
         offset = each.offsets.get(data)
         if each.widens:
-            # Pairs fit for few bytes, of whatever dtype.
-            offset = _offset_of_pairs(*pairs) if pairs is not None and data in INT16_HOLDS else None
+            # What fits into bytes may be of a wider dtype.
+            offset = offset_of_pairs if data in INT16_HOLDS else None
         if offset is not None and dtype in each.weights and each.fits(offset, reach):
             return Dot(each.data, offset, each.weight, each.depth, lanes, accumulator, each)
     return Dot(data, 0, dtype, 1, lanes, accumulator)
-
-
-def _pair_of(weight: Array, most: int, pairs: Pairs) -> int:
-    """What two neighbouring weights of one sign of an output channel add up to at most, along axis 1; or more than data
-    allows, as soon as some do.
-
-    most: the largest of all. Where that settles it, weights are not looked at one by one.
-    """
-    fits = [_offset_of_pairs(pair, pairs.data) is not None for pair in (most, 2 * most)]
-    if not pairs.are_neighbours or fits[0] == fits[1]:
-        return 2 * most
-    found = most
-    for first in range(0, len(weight), ROWS):
-        wide = weight[first : first + ROWS].astype(np.int16)
-        for each in (np.maximum(wide, 0), np.maximum(-wide, 0)):
-            found = max(found, int((each[:, :-1] + each[:, 1:]).max(initial=0)))
-        if _offset_of_pairs(found, pairs.data) is None:
-            break
-    return found
-
-
-def _offset_of_pairs(pair: int, data: Interval) -> int | None:
-    """What is added to data so that none is below 0; None where a pair of products might saturate.
-
-    pair: see `fitting_dot`.
-    """
-    offsets = (0,) if data.min >= 0 else OFFSETS
-    fitting = (each for each in offsets if data.min >= -each and pair <= most_pair(int(data.max) + each))
-    return next(fitting, None)
 
 
 def weight_bytes(weight: Array) -> Array:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mrt.backend.kernels.dot_instructions import Pairs, choose_dot
+from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.packed_weights import choose_packing
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.memory.storage import padded_length
 from mrt.backend.operators.sliced_fully_connected import SlicedFullyConnected
 from mrt.backend.rewrites.rewrite import Rewrite

@@ -7,7 +7,8 @@ from math import ceil, prod
 
 import numpy as np
 
-from mrt.backend.kernels.dot_instructions import Pairs, choose_dot
+from mrt.backend.kernels.dot_instructions import choose_dot
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.operators.neighbours import Neighbours
 from mrt.backend.operators.sliced_convolution import SlicedConvolution
 from mrt.backend.rewrites.rewrite import Rewrite

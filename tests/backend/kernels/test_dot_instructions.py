@@ -10,7 +10,8 @@ from layers import TARGETS, Layers
 
 from mrt.backend.build import compile_executable
 from mrt.backend.explain import explain
-from mrt.backend.kernels.dot_instructions import Pairs, choose_dot, joined_bytes, weight_bytes
+from mrt.backend.kernels.dot_instructions import choose_dot, joined_bytes, weight_bytes
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
 from mrt.symbol import Interval
@@ -121,7 +122,7 @@ def test_why_words_are_multiplied_is_told() -> None:
     for lo, hi, dtype in ((0, 255, "uint8"), (-7, 4095, "int16")):
         given = layers.input(layers.integers((1, 16, 8, 8), dtype, lo, hi))
         layers.finish(layers.convolution(layers.hidden("clip", given, a_min=float(lo), a_max=float(hi)), 32, (3, 3)))
-    for cpu, byte in (("cascadelake", "uint8 x int8"), ("x86-64-v3", "no exact dot of these bytes, in [0, 255]")):
+    for cpu, byte in (("cascadelake", "uint8 x int8"), ("x86-64-v3", "no exact dot of bytes in [0, 255]")):
         told = [call.products for call in explain(layers.graph(), (), TARGETS[cpu]).calls if call.products]
         assert ["since the data are int16 in [-7, 4095]" in each for each in told] == [False, True]
         assert byte in told[0]

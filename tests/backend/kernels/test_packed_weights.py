@@ -12,8 +12,9 @@ from tvm import te
 
 from mrt.backend import TvmRunner
 from mrt.backend.build import compile_executable
-from mrt.backend.kernels.dot_instructions import Pairs, choose_dot
+from mrt.backend.kernels.dot_instructions import choose_dot
 from mrt.backend.kernels.generic.packed_weights import WeightPacking, choose_packing
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.lowering.plan_calls import plan_calls
 from mrt.backend.machine import Machine

@@ -8,11 +8,12 @@ import tvm
 from layers import TARGETS, runnable
 from tvm import s_tir, tirx
 
-from mrt.backend.kernels.dot_instructions import Dot, Pairs, choose_dot
+from mrt.backend.kernels.dot_instructions import Dot, choose_dot
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.crossed_dot import PAIRS, crossed_intrinsic, intrinsic_of_pairs
 from mrt.backend.kernels.generic.interleave_rows import interleaving
 from mrt.backend.kernels.generic.turned_rows import turning
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.machine import Machine
 from mrt.symbol import Array, Interval
 from mrt.symbol.bounds import DTYPE_RANGES

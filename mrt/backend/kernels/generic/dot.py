@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx
 
-from mrt.backend.kernels.dot_instructions import Dot, Pairs, choose_dot, joined_bytes, weight_bytes
+from mrt.backend.kernels.dot_instructions import Dot, choose_dot, joined_bytes, weight_bytes
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
 from mrt.backend.kernels.generic.accumulator_init import initialized_sums
 from mrt.backend.kernels.generic.crossed_dot import (
@@ -32,6 +32,7 @@ from mrt.backend.kernels.generic.packed_weights import (
     joined_sums,
     unpacked_weights,
 )
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.memory.storage import Storage, View
 from mrt.backend.schedule.loops import SHORT_ROW
 from mrt.backend.te.operands import Operand, Packed, Surroundings

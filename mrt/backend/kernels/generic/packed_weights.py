@@ -18,6 +18,7 @@ from tvm import tirx
 
 from mrt.backend.kernels.dot_instructions import Dot, fitting_dot
 from mrt.backend.kernels.dot_intrinsic import intrinsic_of
+from mrt.backend.kernels.pairs_of_products import offset_of_pairs
 from mrt.backend.machine import Machine
 from mrt.backend.schedule.loops import SECOND_BYTES, WORKING, divisors
 from mrt.backend.te.stages import stage
@@ -206,7 +207,8 @@ def _forms(
     weights: what the absolute values of those of one output channel add up to at most, and the largest.
     """
     reach, most = weights
-    of_bytes = fitting_dot("uint8", "int8", 0, "int32", machine, (2 * most, Interval.of(0, 2**BYTE - 1, ())))
+    any_byte = Interval.of(0, 2**BYTE - 1, ())
+    of_bytes = fitting_dot("uint8", "int8", 0, "int32", machine, offset_of_pairs(2 * most, any_byte))
     magnitude = max(abs(int(data.lo.min())), abs(int(data.hi.max())))
     if dot.data == "int16" and of_bytes.is_of_bytes and (magnitude + 2**BYTE) * reach <= INT32_MAX:
         if in_slices and of_bytes.swapped is not None and int(data.hi.max()) <= MOST_IN_BYTES:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from mrt.backend.kernels.dot_instruction import INT16_HOLDS, Int16Dot
-from mrt.backend.kernels.dot_instructions import Dot, Pairs, choose_dot, dots_of
+from mrt.backend.kernels.dot_instructions import Dot, choose_dot, dots_of
 from mrt.backend.kernels.generic.dot import DotForm
 from mrt.backend.kernels.generic.narrow_groups import merged_groups
 from mrt.backend.kernels.generic.winograd_algorithms import ALGORITHMS, F2, TAPS, Algorithm, TapSums, algorithm_of
+from mrt.backend.kernels.pairs_of_products import Pairs
 from mrt.backend.machine import Machine
 from mrt.backend.memory.storage import FEW, VECTOR
 from mrt.backend.schedule.loops import BESIDE, LINE, LINE_BYTES, LOAD, SECOND_BYTES, divisors
@@ -113,8 +114,8 @@ def winograd_of(
     """How one of the algorithms forms the sums of a convolution; None where none serves.
 
     data, made: what the convolution reads and gives. bounds: what is known of the data; bytes are read as whatever
-    their dtype holds. samples: that are summed at once. How memory lies and what is
-    rewritten is decided for one, so that it is the same for all stretches of a batch.
+    their dtype holds. samples: that are summed at once. How memory lies and what is rewritten is decided for one, so
+    that it is the same for all stretches of a batch.
     """
     stride, dilate, _ = operator.window(len(operator.kernel))
     groups = operator.num_group
