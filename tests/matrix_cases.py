@@ -289,5 +289,5 @@ CASES: tuple[Case, ...] = (
     *_arrangements(),
     *_choices(),
 )
-GROUPED_CASES = tuple(replace(case, step=step) for case in CASES for step in STEPS)
-"""The same on tensors in channel groups."""
+GROUPED_CASES = tuple(replace(case, step=step) for case, step in zip(CASES, itertools.cycle(STEPS), strict=False))
+"""The same on tensors in channel groups, of each number of channels in turn."""

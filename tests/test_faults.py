@@ -29,7 +29,7 @@ FORMER, NEW = (), ("calibrate.method=mse", "quantize.activation.bits=5", "evalua
 """What a first and a second run set."""
 ALL = os.environ.get("MRT_FAULTS") == "all"
 """Whether every change fails once, by every fault; else so many of them do, others by each fault."""
-SAMPLE = 6
+SAMPLE = 4
 FAULTS = {"full disk": errno.ENOSPC, "no permission": errno.EACCES, "killed": None}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ def runnable() -> list[str]:
     return [cpu for cpu in TARGETS if needed.get(cpu, "avx512_vnni") in flags]
 
 
+DTYPES = {"bytes": ("uint8", "int8"), "words": ("int16",)}
+"""Of data, that of one layer after the other."""
 EMULATED: dict[str, dict[str, Any]] = {
     "neoverse-n1": {"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1", "threads": 1},
     "cortex-a57": {"mtriple": "aarch64-linux-gnu", "threads": 2},
@@ -62,6 +65,11 @@ ENDINGS = {
     "moved table": (-128.0, 127.0, "int8"),
 }
 """What sums are clipped and cast to before they are stored, or looked up."""
+ENDINGS_IN_TURN = {
+    f"from {next(islice(ENDINGS, begin, None))} on": list(islice(cycle(ENDINGS), begin, begin + 5))
+    for begin in range(0, len(ENDINGS), 3)
+}
+"""Five layers' each, together all of them: most behind two of the layers."""
 
 
 class Layers(Bundle):

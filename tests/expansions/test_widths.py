@@ -48,10 +48,13 @@ def assert_rises(found: Sequence[float]) -> None:
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("case", [case for case in CASES if not case.is_loose], ids=str)
-@pytest.mark.parametrize("quantizer", QUANTIZERS)
+@pytest.mark.parametrize(
+    ("case", "quantizer"),
+    zip((case for case in CASES if not case.is_loose), itertools.cycle(QUANTIZERS), strict=False),
+    ids=str,
+)
 def test_operators(case: Case, quantizer: str) -> None:
-    """Weights have the bits of activations."""
+    """Weights have the bits of activations; quantizers serve in turn."""
     samples = [case.draw(seed) for seed in range(1, 7)]
     assert_rises([sqnr(case.graph, samples, case.config(quantizer, bits=bits)) for bits in WIDTHS])
 

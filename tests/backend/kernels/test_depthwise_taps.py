@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
+from compiled import Bundle
 from layers import TARGETS, assembly
 
-from mrt.symbol import Array, Graph, GraphBuilder, Runner, TensorType, find_operator
+from mrt.symbol import Runner
 
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 32, 9, 14), (3, 3), {"pad": (1, 1)}),
@@ -28,29 +28,23 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 kernels, and other attributes."""
 
 
-def depthwise(shape: tuple[int, ...], kernel: tuple[int, ...], more: Mapping[str, Any], act: str) -> Graph:
-    """A convolution with a bias, and what is done to each of its results."""
-    random, builder = np.random.default_rng(0), GraphBuilder()
-    x, channels = builder.input("x", TensorType(shape, "float32")), shape[1]
-    weight = random.standard_normal((channels, 1, *kernel)).astype(np.float32)
-    given = [x, builder.parameter("w", weight), builder.parameter("b", weight.reshape(channels, -1)[:, 0])]
-    layer = find_operator("Convolution")(kernel=kernel, num_filter=channels, num_group=channels, **more)
-    made = builder.apply(layer, given, "conv")
-    return builder.graph([builder.apply(find_operator(act)(), [made], "act")])
-
-
-def data(shape: tuple[int, ...]) -> dict[str, Array]:
-    return {"x": np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
+def depthwise(*cases: tuple[tuple[int, ...], tuple[int, ...], Mapping[str, Any]], act: str) -> Bundle:
+    """Convolutions with a bias, and what is done to each of their results."""
+    layers = Bundle()
+    for shape, kernel, more in cases:
+        weight = layers.floats(shape[1], 1, *kernel)
+        bias = weight.reshape(shape[1], -1)[:, 0]
+        given = [layers.input(layers.floats(*shape)), layers.parameter(weight), layers.parameter(bias)]
+        attributes = {"kernel": kernel, "num_filter": shape[1], "num_group": shape[1], **more}
+        layers.add(act, layers.hidden("Convolution", *given, **attributes))
+    return layers
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("act", ["relu", "sigmoid"])
 def test_sums_of_floats(runner: Runner, act: str) -> None:
     """What is written out for each vector of a tile, and what is a loop."""
-    for shape, kernel, more in CASES:
-        graph, feeds = depthwise(shape, kernel, more, act), data(shape)
-        (expected,), (found,) = graph.evaluate(feeds), runner.prepare(graph)(feeds)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5, err_msg=f"{shape} {kernel} {more}")
+    depthwise(*CASES, act=act).check(tolerance=1e-5, runner=runner)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +59,7 @@ def test_sums_of_floats(runner: Runner, act: str) -> None:
 )
 def test_registers_hold_the_sums_of_a_tile(cpu: str, channels: int, length: int, vectors: tuple[int, int]) -> None:
     """Weights are loaded once for all positions of one, and a line of the cache is read as a whole."""
-    code = assembly(depthwise((1, channels, 7, length), (3, 3), {"pad": (1, 1)}, "relu"), TARGETS[cpu])
+    code = assembly(depthwise(((1, channels, 7, length), (3, 3), {"pad": (1, 1)}), act="relu").graph(), TARGETS[cpu])
     loops = [part[: part.rindex("vfmadd")] for part in products(code)]
     loop, (positions, blocks) = "".join(products(code)).replace("\t", " "), vectors
     sums = re.findall(r"vfmadd\w+ (.*)", loop)
@@ -78,7 +72,7 @@ def test_registers_hold_the_sums_of_a_tile(cpu: str, channels: int, length: int,
 def test_long_epilogues_are_loops() -> None:
     """An exponential is not written out for each vector of a tile."""
     short, long = (
-        assembly(depthwise((1, 64, 7, 14), (3, 3), {}, act), TARGETS["x86-64-v3"]).count("\n")
+        assembly(depthwise(((1, 64, 7, 14), (3, 3), {}), act=act).graph(), TARGETS["x86-64-v3"]).count("\n")
         for act in ("relu", "exp")
     )
     assert long < 1.2 * short

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle
+
 import numpy as np
 import pytest
-from layers import Layers, kernel_texts
+from layers import DTYPES, Layers, kernel_texts
 
 from mrt.backend.kernels.dot_instructions import Dot
 from mrt.backend.kernels.generic.narrow_groups import merged_groups
 from mrt.symbol import Runner
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_convolutions(runner: Runner, dtype: str) -> None:
+@pytest.mark.sampled(2)
+def test_convolutions(runner: Runner) -> None:
     layers = Layers()
-    for shape, filters, kernel, attributes in [
+    shapes = [
         ((3, 3, 9, 11), 7, (3, 3), {}),
         ((1, 17, 7, 5), 33, (1, 1), {}),
         ((2, 16, 13, 13), 16, (2, 3), {"stride": (3, 2)}),
@@ -29,7 +31,8 @@ def test_convolutions(runner: Runner, dtype: str) -> None:
         ((1, 3, 4, 5, 6), 18, (2, 3, 2), {}),
         ((1, 16, 5, 5), 1, (1, 1), {}),
         ((1, 1, 7, 6), 1, (3, 3), {}),
-    ]:
+    ]
+    for (shape, filters, kernel, attributes), dtype in zip(shapes, cycle(DTYPES["bytes"]), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.convolution(first, filters, kernel, **attributes)))
     layers.check(runner=runner)
@@ -55,11 +58,11 @@ NARROW_GROUPS = [
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
-def test_convolutions_of_narrow_groups(runner: Runner, dtype: str) -> None:
+@pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
+def test_convolutions_of_narrow_groups(runner: Runner, dtypes: Sequence[str]) -> None:
     """Some that fill vectors together, some only all of them, and some that are too many."""
     layers = Layers()
-    for shape, filters, kernel, attributes in NARROW_GROUPS:
+    for (shape, filters, kernel, attributes), dtype in zip(NARROW_GROUPS, cycle(dtypes), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.convolution(first, filters, kernel, **attributes)))
     layers.check(runner=runner)
@@ -104,11 +107,10 @@ def test_an_odd_number_of_groups_of_eight_is_multiplied_by_dots(cpu: str, channe
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_convolutions_in_slices(runner: Runner, dtype: str) -> None:
+def test_convolutions_in_slices(runner: Runner) -> None:
     """Slices of 16, of 4 and of 1 channel, of different lengths, and the last one short."""
     layers = Layers()
-    for shape, lengths, filters, kernel, attributes in [
+    shapes = [
         ((1, 32, 8, 8), (16, 16), 24, (3, 3), {}),
         ((2, 35, 5, 7), (16, 16, 3), 48, (1, 1), {}),
         ((1, 16, 9, 9), (4, 4, 4, 4), 16, (3, 3), {"stride": (2, 2), "pad": (1, 1)}),
@@ -116,7 +118,8 @@ def test_convolutions_in_slices(runner: Runner, dtype: str) -> None:
         ((1, 5, 6, 6), (1, 1, 1, 1, 1), 20, (3, 3), {"dilate": (2, 1)}),
         ((1, 24, 6, 6), (4, 12, 8), 16, (2, 3), {}),
         ((1, 21, 11), (8, 8, 5), 33, (4,), {}),
-    ]:
+    ]
+    for (shape, lengths, filters, kernel, attributes), dtype in zip(shapes, cycle(DTYPES["bytes"]), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.sliced(first, lengths, filters, kernel, **attributes)))
     layers.check(runner=runner)

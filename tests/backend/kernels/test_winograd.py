@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -160,12 +161,11 @@ def test_that_it_is_used_is_told() -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_convolutions_of_any_size(runner: Runner, dtype: str) -> None:
+@pytest.mark.sampled(2)
+def test_convolutions_of_any_size(runner: Runner) -> None:
     """Also of lines that are no whole tiles, of several samples, without a pad, with channels that fill no vector."""
     layers = Layers()
-    for shape, filters, pad, stride in SIZES:
+    for (shape, filters, pad, stride), dtype in zip(SIZES, cycle(BYTE), strict=False):
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         sums = layers.convolution(data, filters, (3, 3), pad=pad, stride=(stride, stride))
         made = layers.requantized(sums, dtype)
@@ -174,10 +174,9 @@ def test_convolutions_of_any_size(runner: Runner, dtype: str) -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_groups_of_channels(runner: Runner, dtype: str) -> None:
+def test_groups_of_channels(runner: Runner) -> None:
     layers = Layers()
-    for shape, filters, groups, stride in GROUPS:
+    for (shape, filters, groups, stride), dtype in zip(GROUPS, cycle(BYTE), strict=False):
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         window = {"kernel": (3, 3), "pad": (1, 1), "stride": (stride, stride)}
         sums = layers.convolution(data, filters, num_group=groups, **window)
@@ -245,17 +244,19 @@ def test_the_ends_of_words_that_large_tiles_of_stride_2_serve(runner: Runner) ->
 
 
 @pytest.mark.usefixtures("by_small_tiles")
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("ends", [*BYTE.values(), *FEW_BITS.values()], ids=str)
-def test_small_tiles_of_any_size(runner: Runner, ends: tuple[int, int]) -> None:
-    between(ends).check(runner=runner)
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("first", [0, 2])
+def test_small_tiles_of_any_size(runner: Runner, first: int) -> None:
+    """Each of bytes, and of words of few bits."""
+    ends = [*BYTE.values(), *FEW_BITS.values()]
+    between(*ends[first:], *ends[:first]).check(runner=runner)
 
 
-def between(ends: tuple[int, int]) -> Layers:
-    """Convolutions of all sizes of data between two ends, with bytes and words behind them."""
-    layers, (lo, hi) = Layers(), ends
-    dtype = next((dtype for dtype, both in BYTE.items() if both == ends), "int16")
-    for shape, filters, pad, stride in SIZES:
+def between(*ends: tuple[int, int]) -> Layers:
+    """Convolutions of all sizes of data between two of the ends in turn, with bytes and words behind them."""
+    layers = Layers()
+    for (shape, filters, pad, stride), (lo, hi) in zip(SIZES, cycle(ends), strict=False):
+        dtype = next((dtype for dtype, both in BYTE.items() if both == (lo, hi)), "int16")
         data = layers.hidden("clip", layers.input(layers.integers(shape, dtype, lo, hi)), a_min=lo, a_max=hi)
         made = layers.convolution(data, filters, (3, 3), pad=pad, stride=(stride, stride))
         layers.finish(made)
@@ -283,11 +284,9 @@ def told_of(layers: Layers, cpu: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("ends", WORDS.values(), ids=str)
-def test_both_bytes_of_words(runner: Runner, ends: tuple[int, int]) -> None:
+def test_both_bytes_of_words(runner: Runner) -> None:
     """Of any size, whatever the words are."""
-    layers = between(ends)
+    layers = between(*WORDS.values())
     assert any("72 for 16 results" in each for each in told_of(layers, "cascadelake"))
     layers.check(runner=runner)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 from compiled import op
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from layers import Layers, assert_same_within_bounds
+from layers import DTYPES, Layers, assert_same_within_bounds
 
 from mrt.backend.explain import explain
 from mrt.backend.rewrites.deconvolution_as_convolution import DeconvolutionAsConvolution
@@ -68,18 +70,19 @@ def test_a_computed_weight_is_left_alone() -> None:
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
-def test_compiled_deconvolutions(runner: Runner, dtype: str) -> None:
+@pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
+def test_compiled_deconvolutions(runner: Runner, dtypes: Sequence[str]) -> None:
     """Requantized, and read by a convolution, as in a decoder; in groups, of one channel each too."""
     layers = Layers()
-    for shape, filters, attributes in [
+    shapes = [
         ((1, 32, 6, 7), 16, {"kernel": (2, 2), "stride": (2, 2)}),
         ((2, 16, 5, 5), 24, {"kernel": (4, 4), "stride": (2, 2), "pad": (1, 1)}),
         ((1, 12, 4, 6), 7, {"kernel": (3, 3), "stride": (2, 2), "pad": (1, 1), "adj": (1, 1)}),
         ((1, 20, 5, 4), 20, {"kernel": (4, 4), "stride": (2, 2), "pad": (1, 1), "num_group": 20}),
         ((1, 16, 9), 8, {"kernel": (5,), "stride": (3,), "num_group": 2}),
         ((1, 8, 3, 3), 8, {"kernel": (3, 3), "pad": (1, 1)}),
-    ]:
+    ]
+    for (shape, filters, attributes), dtype in zip(shapes, cycle(dtypes), strict=False):
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         weights = (shape[1], filters // attributes.get("num_group", 1), *attributes["kernel"])
         weight = layers.parameter_of(weights, "int8", -127, 127)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from layers import Layers, assert_same_within_bounds, convolution
+from layers import DTYPES, Layers, assert_same_within_bounds, convolution
 
 from mrt.backend.machine import Machine
 from mrt.backend.operators.join_phases import JoinPhases
@@ -108,17 +110,18 @@ def test_no_machine_has_no_lanes() -> None:
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
-def test_compiled_layers_of_few_channels(runner: Runner, dtype: str) -> None:
+@pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
+def test_compiled_layers_of_few_channels(runner: Runner, dtypes: Sequence[str]) -> None:
     """Requantized, and read by a convolution or by nobody."""
     layers = Layers()
-    for shape, filters, attributes in [
+    shapes = [
         ((1, 1, 300), 1, {"kernel": (64,), "stride": (2,)}),
         ((2, 8, 12, 33), 1, {"kernel": (5, 5), "pad": (2, 2)}),
         ((1, 16, 9, 17), 3, {"kernel": (3, 3), "pad": (1, 1)}),
         ((1, 4, 20, 7), 5, {"kernel": (7, 1), "dilate": (2, 1), "pad": (6, 0)}),
         ((1, 3, 4, 5, 14), 2, {"kernel": (3, 3, 3), "pad": (1, 1, 1)}),
-    ]:
+    ]
+    for (shape, filters, attributes), dtype in zip(shapes, cycle(dtypes), strict=False):
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         made = layers.requantized(layers.convolution(data, filters, **attributes))
         layers.finish(made)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from layers import Layers, assert_same_within_bounds, convolution
+from layers import DTYPES, Layers, assert_same_within_bounds, convolution
 
 from mrt.backend.machine import Machine
 from mrt.backend.operators.neighbours import Neighbours
@@ -98,16 +100,17 @@ def test_others_are_left_alone(
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
-def test_compiled_layers_of_few_channels(runner: Runner, dtype: str) -> None:
+@pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
+def test_compiled_layers_of_few_channels(runner: Runner, dtypes: Sequence[str]) -> None:
     layers = Layers()
-    for shape, filters, attributes in [
+    shapes = [
         ((1, 1, 300), 24, {"kernel": (64,), "stride": (16,)}),
         ((2, 1, 12, 13), 16, {"kernel": (5, 5), "pad": (2, 2)}),
         ((1, 1, 49, 10), 64, {"kernel": (10, 4), "stride": (2, 2), "pad": (4, 1)}),
         ((1, 2, 30), 16, {"kernel": (7,), "dilate": (2,), "pad": (6,)}),
         ((1, 1, 5, 6, 7), 16, {"kernel": (3, 3, 3), "pad": (1, 1, 1)}),
-    ]:
+    ]
+    for (shape, filters, attributes), dtype in zip(shapes, cycle(dtypes), strict=False):
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.convolution(data, filters, **attributes)))
     layers.check(runner=runner)
