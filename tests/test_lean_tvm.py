@@ -25,6 +25,8 @@ import importlib, sys
 importlib.import_module(sys.argv[1])
 assert "tvm" in sys.modules
 assert "torch" not in sys.modules, "TVM has loaded PyTorch"
+"""
+IMPORTED_LATER = """
 import torch
 import tvm
 held = tvm.runtime.from_dlpack(torch.arange(6.0).reshape(2, 3))
@@ -35,8 +37,14 @@ assert torch.from_dlpack(held).sum() == 15
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed, so nothing could load it")
 @pytest.mark.parametrize("first", FIRST)
-def test_pytorch_is_loaded_by_whoever_needs_it(first: str) -> None:
+def test_tvm_does_not_load_pytorch(first: str) -> None:
     child = subprocess.run([sys.executable, "-c", PROGRAM, first], capture_output=True, text=True)
+    assert child.returncode == 0, child.stderr
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed, so nothing could load it")
+def test_tensors_of_pytorch_are_taken_where_it_is_imported_later() -> None:
+    child = subprocess.run([sys.executable, "-c", PROGRAM + IMPORTED_LATER, FIRST[0]], capture_output=True, text=True)
     assert child.returncode == 0, child.stderr
 
 
