@@ -247,7 +247,7 @@ def test_the_ends_of_words_that_large_tiles_of_stride_2_serve(runner: Runner) ->
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", [0, 2])
 def test_small_tiles_of_any_size(runner: Runner, first: int) -> None:
-    """Each of bytes, and of words of few bits."""
+    """Each size of bytes, and of words of few bits."""
     ends = [*BYTE.values(), *FEW_BITS.values()]
     between(*ends[first:], *ends[:first]).check(runner=runner)
 
