@@ -35,10 +35,9 @@ def network(name: str) -> onnx.ModelProto:
     return seeded.NETWORKS[name](1.0)
 
 
-def run(model: onnx.ModelProto, x: np.ndarray) -> np.ndarray:
+def running(model: onnx.ModelProto) -> Callable[[np.ndarray], np.ndarray]:
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    found: np.ndarray = session.run(None, {"x": x})[0]
-    return found
+    return lambda x: session.run(None, {"x": x})[0]
 
 
 @pytest.mark.sampled(3)
@@ -49,10 +48,10 @@ def test_a_network_is_a_valid_model_of_any_batch(name: str) -> None:
     shape = SHAPES.get(name, (3, 224, 224))
     assert seeded.the_input(model)[1] == shape
     assert [entry.name for entry in (*model.graph.input, *model.graph.output)] == ["x", "y"]
-    x = building.samples(shape, 3, seed=4)
-    together = run(model, x)
+    x, run = building.samples(shape, 3, seed=4), running(model)
+    together = run(x)
     assert together.shape == (3, *OUTPUTS.get(name, (1000,)))
-    alone = np.concatenate([run(model, sample[None]) for sample in x])
+    alone = np.concatenate([run(sample[None]) for sample in x])
     np.testing.assert_allclose(together, alone, atol=1e-3)
     assert together.std(0).mean() > 0.2 * together.std()  # samples are told apart
 
@@ -61,7 +60,7 @@ def test_a_network_is_a_valid_model_of_any_batch(name: str) -> None:
 def test_logits_of_the_probes_are_centred(name: str) -> None:
     """As they were while the network was built: its every operator means the same to ONNX Runtime."""
     model = network(name)
-    logits = run(model, building.samples(seeded.the_input(model)[1], building.PROBES, seed=0))
+    logits = running(model)(building.samples(seeded.the_input(model)[1], building.PROBES, seed=0))
     np.testing.assert_allclose(logits.mean(0), 0, atol=2e-3 * np.abs(logits).max())
     if name != "squeezenet":  # whose last layer is a convolution
         assert np.square(logits).mean() == pytest.approx(1, rel=1e-2)
@@ -125,7 +124,7 @@ def sequence() -> Any:
 def test_a_layer_is_evaluated_as_onnx_runtime_does(builder: Callable[[], Any], layer: Callable[[Any], Any]) -> None:
     b = builder()
     output = layer(b)
-    found = run(b.model("layer", output), b.input.value)
+    found = running(b.model("layer", output))(b.input.value)
     np.testing.assert_allclose(found, output.value, rtol=1e-4, atol=1e-5)
 
 
