@@ -104,6 +104,18 @@ def test_a_grid_of_positions() -> None:
     assert operators_of(graph) == ["broadcast_add"]
 
 
+def test_positions_are_repeated_beside_their_own_axis() -> None:
+    """The rows of one map for each place of another, as attention to pooled maps is exported."""
+    nodes = [
+        node("Expand", "rows full", "e"),
+        node("ReduceMax", "e", "r", axes=[3], keepdims=0),
+        node("Cast", "r", "f", to=TensorProto.FLOAT),
+        node("Add", "x f", "y"),
+    ]
+    constants = {"rows": np.arange(3136)[:, None], "full": np.array([1, 1, 3136, 196])}
+    assert operators_of(assert_agrees(make_model(nodes, {"x": (1, 1, 3136)}, constants=constants))) == ["broadcast_add"]
+
+
 FOLDED = [
     ("Add", [ints := np.array([5, -7]), np.array([2, 2])], {}, 13),
     ("Sub", [ints, np.array([2, 2])], {}, 13),

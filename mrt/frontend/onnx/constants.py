@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 import numpy as np
 import onnx
@@ -71,6 +72,12 @@ def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
     return next((int(item.i) for item in node.attribute if item.name == name), default)
 
 
+def _expanded(node: onnx.NodeProto, data: Array, shape: Array) -> float:
+    """Along each axis the longer of both; axes are counted from the last one."""
+    lengths = [np.asarray(each, np.float64).reshape(-1)[::-1] for each in (data.shape, shape)]
+    return _product([max(pair) for pair in zip_longest(*lengths, fillvalue=1.0)])
+
+
 def _gathered(node: onnx.NodeProto, data: Array, indices: Array) -> float:
     axis = _attribute(node, "axis", 0)
     return float(data.size / max(data.shape[axis], 1) * indices.size)
@@ -108,7 +115,7 @@ def _ranged(node: onnx.NodeProto, start: Array, limit: Array, delta: Array) -> f
 
 _RESULT_SIZES: dict[str, Callable[..., float]] = {
     "ConstantOfShape": lambda node, shape: _product(shape),
-    "Expand": lambda node, data, shape: data.size * _product(shape),
+    "Expand": _expanded,
     "Gather": _gathered,
     "GatherElements": lambda node, data, indices: _COST_OF_LOOP * indices.size,
     "GatherND": _gathered_parts,
