@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
 
 import numpy as np
 import onnx
@@ -73,9 +72,7 @@ def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
 
 
 def _expanded(node: onnx.NodeProto, data: Array, shape: Array) -> float:
-    """Along each axis the longer of both; axes are counted from the last one."""
-    lengths = [np.asarray(each, np.float64).reshape(-1)[::-1] for each in (data.shape, shape)]
-    return _product([max(pair) for pair in zip_longest(*lengths, fillvalue=1.0)])
+    return _product(np.broadcast_shapes(data.shape, tuple(shape.reshape(-1))))
 
 
 def _gathered(node: onnx.NodeProto, data: Array, indices: Array) -> float:
