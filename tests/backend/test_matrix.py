@@ -15,6 +15,8 @@ from tests.quantization.networks import quantize_and_run
 
 MODULES = 8
 """So many modules hold the cases, each a mixture of them, since one compilation for each case would take longer."""
+ALONE = PAIRS[0], PAIRS[-1]
+"""The pairs of one quantizer: an operator without a weight is quantized by one of them, four neighbours by the same."""
 
 
 def joined(graphs: list[Graph]) -> Graph:
@@ -59,10 +61,8 @@ def check(cases: list[Case], pair: tuple[str, str], bits: int) -> None:
 @pytest.mark.parametrize("module", range(MODULES))
 @pytest.mark.parametrize("pair", PAIRS, ids="-".join)
 def test_compiled_equals_evaluated(pair: tuple[str, str], module: int) -> None:
-    """Operators without a weight by either quantizer of activations in turn."""
-    cases = CASES[module::MODULES]
-    alone = {PAIRS[0]: 0, PAIRS[-1]: 1}.get(pair)
-    check([case for turn, case in enumerate(cases) if case.has_weight or turn // 4 % 2 == alone], pair, 8)
+    turns = enumerate(CASES[module::MODULES])
+    check([case for turn, case in turns if case.has_weight or pair == ALONE[turn // 4 % 2]], pair, 8)
 
 
 def test_sixteen_bits() -> None:
