@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from loaded import BENCHMARKS, load_benchmark
+from small_onnx import save_small_network
 
 two_cores = load_benchmark("two_cores")
 
@@ -41,16 +42,16 @@ def test_options_are_checked(option: str, found: str) -> None:
 
 @pytest.mark.slow
 def test_a_network_is_measured(tmp_path: Path) -> None:
-    file = tmp_path / "figures.json"
-    done = _run("--models", "kws_dscnn", "--rounds", "1", "--seconds", "0.01", "--json", str(file))
+    file, network = tmp_path / "figures.json", str(save_small_network(tmp_path / "small.onnx"))
+    done = _run("--models", network, "--rounds", "1", "--seconds", "0.01", "--json", str(file))
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(file.read_text())["rows"]
-    assert (found["model"], found["batch"]) == ("kws_dscnn", 1)
+    assert (found["model"], found["batch"]) == (network, 1)
     for name in ("one thread", "two processes", "two threads"):
         assert found["median_ms"][name] >= found["tenth_ms"][name] > 0
     *_, half, tenth = done.stdout.splitlines()
-    assert half.startswith("| kws_dscnn | 1 | half | ")
-    assert tenth.startswith("| kws_dscnn | 1 | a tenth | ")
+    assert half.startswith(f"| {network} | 1 | half | ")
+    assert tenth.startswith(f"| {network} | 1 | a tenth | ")
 
 
 def _run(*options: str) -> subprocess.CompletedProcess[str]:
