@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from loaded import BENCHMARKS, load_benchmark
+from loaded import load_benchmark
 
 granularity = load_benchmark("granularity")
 RIGHT, NEAR = np.array([[1.0, 0.0]]), np.array([[1.0, 0.1]])
@@ -48,13 +47,20 @@ def test_a_wrong_value_is_one_line(option: str, found: str, needed: str, capsys:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-def test_a_network_is_measured(tmp_path: Path) -> None:
+def test_a_network_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A smaller one than those of the benchmark."""
+    monkeypatch.setattr(granularity, "MODELS", ("resnet8",))
     file = tmp_path / "out.json"
-    options = ["--models", "resnet20", "--steps", "4", "--rounds", "1", "--seconds", "0.01", "--json", file]
-    child = subprocess.run([sys.executable, BENCHMARKS / "granularity.py", *options], capture_output=True, text=True)
-    assert (child.returncode, child.stderr) == (0, "")
+    options = ["--steps", "4", "--rounds", "1", "--seconds", "0.01", "--json", str(file)]
+    monkeypatch.setattr(sys, "argv", ["granularity.py", "--models", "resnet8", *options])
+    with pytest.raises(SystemExit) as ended:
+        granularity.main()
+    told = capsys.readouterr()
+    assert (ended.value.code, told.err) == (0, "")
     rows = json.loads(file.read_text())["rows"]
     assert [line["granularity"] for line in rows] == ["layer", {"channel": 4}]
-    (line,) = [line for line in child.stdout.splitlines() if line.startswith("| resnet20")]
+    (line,) = [line for line in told.out.splitlines() if line.startswith("| resnet8")]
     layer, split = (float(cell) for cell in line.strip("| ").split(" | ")[-2:])
     assert 0.9 < layer < split  # narrow channels are told apart better
