@@ -28,12 +28,30 @@ SEQUENTIAL = "quantize.bias_correction=sequential"
 TIMED = ("summary.json", "stages/calibrate.json", "stages/quantize.json", "stages/compile.json", "stages/evaluate.json")
 
 
+Run = tuple[Path, dict[str, bytes]]
+"""A folder of runs, and the files of one of them."""
+
+
+def filled(folder: Path) -> Path:
+    """With a network, data and a configuration; all batches of the data are of one size, as which it is compiled."""
+    save_network(folder / "net.onnx")
+    save_data(folder / "data.npz")
+    (folder / "config.yaml").write_text(CONFIG.replace("[0, 20]", "[0, 24]").replace("[20, 47]", "[23, 47]"))
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    save_network(tmp_path / "net.onnx")
-    save_data(tmp_path / "data.npz")
-    (tmp_path / "config.yaml").write_text(CONFIG)
-    return tmp_path
+    return filled(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def by_threads(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """By threads."""
+    folder = filled(tmp_path_factory.mktemp("runs"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MRT_CACHE", "off")
+        return folder, made(folder, "here")
 
 
 def made(folder: Path, output: str, *overrides: str) -> dict[str, bytes]:
@@ -46,8 +64,9 @@ def made(folder: Path, output: str, *overrides: str) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_a_run_of_processes_leaves_the_files_that_one_of_threads_leaves(folder: Path) -> None:
-    here, there = made(folder, "here"), made(folder, "there", "cluster={processes: 2}")
+def test_a_run_of_processes_leaves_the_files_that_one_of_threads_leaves(by_threads: Run) -> None:
+    folder, here = by_threads
+    there = made(folder, "there", "cluster={processes: 2}")
     assert here == there and {"model.so", "summary"} <= set(here)
 
 
@@ -97,10 +116,9 @@ def scheduler(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
 
 @pytest.mark.slow
 def test_a_run_whose_scheduler_is_lost_is_resumed(
-    folder: Path, scheduler: tuple[subprocess.Popen[str], str], monkeypatch: pytest.MonkeyPatch
+    by_threads: Run, scheduler: tuple[subprocess.Popen[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process, address = scheduler
-    wanted = made(folder, "here")
+    (folder, wanted), (process, address) = by_threads, scheduler
     from mrt.quantization.algorithms import sequential_bias_correction
 
     def lose_scheduler(*given: object) -> object:

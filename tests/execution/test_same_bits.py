@@ -11,6 +11,7 @@ import pytest
 
 import mrt
 from mrt.calibration import CalibrationConfig
+from mrt.execution import Executor
 from mrt.execution.opened import opened
 from mrt.execution.options import ClusterConfig
 from mrt.model import QuantizedModel
@@ -31,7 +32,7 @@ ALL_THAT_IS_GATHERED = QuantizationConfig.model_validate(
         "parameter_changes": ["equalize"],
     }
 )
-SAMPLES = 40
+SAMPLES = 16
 
 
 NETWORK = chain((1, 3, 6, 6), convolution(3, 8, 3), convolution(8, 8, 3, 8), convolution(8, 5))
@@ -39,7 +40,7 @@ NETWORK = chain((1, 3, 6, 6), convolution(3, 8, 3), convolution(8, 8, 3, 8), con
 
 def data() -> list[np.ndarray]:
     x = np.random.default_rng(5).normal(size=(SAMPLES, 3, 6, 6)).astype(np.float32)
-    return [x[:17], x[17:]]
+    return [x[:9], x[9:]]
 
 
 def made(chunk: int, executor: Any = None, method: str = "mse") -> QuantizedModel:
@@ -57,7 +58,7 @@ def some_workers(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("some_workers", "chunk"), [(1, 7), (4, 1)], indirect=["some_workers"], ids=str)
+@pytest.mark.parametrize(("some_workers", "chunk"), [(1, 7), (3, 1)], indirect=["some_workers"], ids=str)
 def test_workers_make_the_network_that_threads_make(some_workers: Any, chunk: int) -> None:
     here, there = by_threads(chunk), made(chunk, some_workers)
     assert there.digest == here.digest == by_threads(7).digest
@@ -67,14 +68,13 @@ def test_workers_make_the_network_that_threads_make(some_workers: Any, chunk: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("some_workers", [2], indirect=True)
-def test_tensors_of_large_networks_are_tried_alike(some_workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensors_of_large_networks_are_tried_alike(workers: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the network were large: in several parts, behind which errors are compared."""
     asked = []
     nearby = Simulation.errors_alone
     monkeypatch.setattr(Simulation, "errors_alone", lambda *given: asked.append(given) or nearby(*given))
     monkeypatch.setattr(sensitive_tensors, "TRIED_OPERATIONS", 1.0)
     monkeypatch.setattr(parts, "LEAST_OPERATIONS", 1.0)
-    here, there = made(7), made(7, some_workers)
+    here, there = made(7), made(7, workers)
     assert len(asked) == 2
     assert there.digest == here.digest and there.notes == here.notes
