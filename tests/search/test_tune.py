@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mrt.errors import ConfigError, DataError, MRTError, QuantizationError
 from mrt.pipeline import run_pipeline
 from mrt.progress import silent
 from mrt.quantization.options import ActivationOverride, Override, QuantizationConfig
+from mrt.search.explore import Explorer
 from mrt.search.laboratory import Laboratory
 from mrt.search.outcome import Tuned
 from tests.search.networks import run_by_numpy, save_run
@@ -48,6 +50,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
 
 def digests(tuned: Tuned) -> list[str]:
     return [trial.result.digest for trial in tuned.trials]
+
+
+def source_of(tuned: Tuned) -> Path:
+    """The configuration that a search began with."""
+    return tuned.configuration.parents[2] / "config.yaml"
 
 
 def trials_of(config: Path) -> Path:
@@ -100,14 +107,15 @@ def test_time_says_only_how_many_trials_there_are(config: Path, whole: Tuned) ->
     assert digests(whole)[:1] == digests(first) and len(whole.trials) > 1
 
 
-def test_the_configuration_that_is_written_runs_to_the_same_digest(config: Path) -> None:
-    tuned = tune(config)
-    assert tuned.meets and tuned.best.result.cost.bits < 8
-    written = load_config(tuned.configuration)
-    run_pipeline(written, last="quantize", report=silent())
-    assert mrt.load(tuned.configuration.parent / "tuned").digest == tuned.best.result.digest
-    assert written.quantize == tuned.best.config
-    assert written.data == load_config(config).data
+@pytest.mark.usefixtures("config")
+def test_the_configuration_that_is_written_runs_to_the_same_digest(whole: Tuned, tmp_path: Path) -> None:
+    assert whole.meets and whole.best.result.cost.bits < 8
+    written = load_config(whole.configuration)
+    run_pipeline(written, output=tmp_path, last="quantize", report=silent())
+    assert mrt.load(tmp_path).digest == whole.best.result.digest
+    assert written.output == whole.configuration.parent / "tuned"
+    assert written.quantize == whole.best.config
+    assert written.data == load_config(source_of(whole)).data
 
 
 def test_variables_of_the_environment_stay_text_in_what_is_written(config: Path) -> None:
@@ -129,6 +137,7 @@ def test_bits_that_an_algorithm_chooses_are_where_the_search_begins(
         )
 
     monkeypatch.setattr(Laboratory, "explicit", explicit)
+    monkeypatch.setattr(Explorer, "_improve", lambda self, recipe: None)  # the trials before it show it
     tuned = tune(config)
     first = tuned.trials[0]
     assert (first.config.activation_of("x").bits, first.config.more_bits) == (12, "none")
@@ -172,8 +181,12 @@ def test_what_nothing_meets_is_the_nearest_and_exit_status_3(config: Path) -> No
     assert not found["meets"] and found["best"]["metric"] == max(entry["metric"] for entry in found["pareto"])
 
 
-def test_what_is_met_is_exit_status_0_with_tables(config: Path) -> None:
-    arguments = ["tune", str(config), "--metric", "sqnr", "--least", "11", "--objective", "bits", "--seconds", "1000"]
+@pytest.mark.usefixtures("config")
+def test_what_is_met_is_exit_status_0_with_tables(whole: Tuned, tmp_path: Path) -> None:
+    """By the trials of a search that is over."""
+    shutil.copytree(whole.configuration.parent, tmp_path / "out" / "tune")
+    demand = ["--metric", "sqnr", "--least", "11", "--objective", "bits", "--seconds", "1000"]
+    arguments = ["tune", str(source_of(whole)), "--output", str(tmp_path / "out"), *demand]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "bits other than configured" in result.output and "tuned.yaml makes it" in result.output
@@ -198,6 +211,7 @@ def test_a_network_that_cannot_be_made_is_a_trial_that_failed(config: Path, monk
         return model(self, quantize)
 
     monkeypatch.setattr(Laboratory, "model", refused)
+    monkeypatch.setattr(Explorer, "_improve", lambda self, recipe: None)  # the trials before it show it
     tuned = tune(config)
     assert {trial.result.failure for trial in tuned.trials} == {"", "conv: 34 bits"}
     assert tuned.meets and not tuned.best.result.failure
