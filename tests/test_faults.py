@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -127,42 +128,61 @@ def points(changes: int, fault: str) -> list[int]:
     return sorted({int(place) for place in places})
 
 
+@dataclass(frozen=True)
+class Sound:
+    """A run without faults: what its folder holds before and afterwards, and how many changes it makes there."""
+
+    source: Path | None
+    overrides: Sequence[str]
+    options: dict[str, str]
+    before: dict[str, Any]
+    after: dict[str, Any]
+    changes: int
+
+
+RUNS = {
+    "anew": ("former", {}),
+    "up to quantize": ("former", {"last": "quantize"}),
+    "by force": ("former", {"first": "compile"}),
+    "first run": (None, {}),
+}
+"""The folder that a run begins with, and its options."""
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def sound(project: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Sound:
+    start, options = RUNS[request.param]
+    overrides = FORMER if "first" in options else NEW
+    source, out = None if start is None else project / start, tmp_path_factory.mktemp("sound") / "out"
+    begin(project, fresh(out, source), overrides, **options)
+    after = held(out)
+    with failing(fresh(out, source)) as watch:
+        begin(project, out, overrides, **options)
+    assert watch.count > 20 and held(out) == after
+    return Sound(source, overrides, options, {} if source is None else held(source), after, watch.count)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize(
-    ("start", "options"),
-    [("former", {}), ("former", {"last": "quantize"}), ("former", {"first": "compile"}), ("nothing", {})],
-    ids=["anew", "up to quantize", "by force", "first run"],
-)
 def test_a_fault_leaves_the_former_result_or_the_new_one(
-    project: Path, tmp_path: Path, fault: str, start: str, options: dict[str, str]
+    project: Path, sound: Sound, tmp_path: Path, fault: str
 ) -> None:
-    overrides = FORMER if "first" in options else NEW
-    source, wanted = None if start == "nothing" else project / start, fresh(tmp_path / "wanted", None)
-    if source is not None:
-        shutil.copytree(source, wanted)
-    begin(project, wanted, overrides, **options)
-    before, after = {} if source is None else held(source), held(wanted)
-    with failing(fresh(tmp_path / "out", source)) as watch:
-        begin(project, tmp_path / "out", overrides, **options)
-    changes = watch.count
-    assert changes > 20 and held(tmp_path / "out") == after
-    for turn, point in enumerate(points(changes, fault)):
-        out = fresh(tmp_path / "out", source)
+    for turn, point in enumerate(points(sound.changes, fault)):
+        out = fresh(tmp_path / "out", sound.source)
         failure: BaseException | None = None
         with failing(out, point, FAULTS[fault]):
             try:
-                begin(project, out, overrides, **options)
+                begin(project, out, sound.overrides, **sound.options)
             except (Killed, MRTError) as error:
                 failure = error
         assert isinstance(failure, Killed) or fault != "killed"
         if turn % 2 and out.exists():
-            assert held(out) in (before, after), f"change {point} of {changes}, {failure}"
+            assert held(out) in (sound.before, sound.after), f"change {point} of {sound.changes}, {failure}"
             if held(out):
                 check_model(out)
-        begin(project, out, overrides, **options)
-        assert held(out) == after, f"change {point} of {changes}, {failure}"
+        begin(project, out, sound.overrides, **sound.options)
+        assert held(out) == sound.after, f"change {point} of {sound.changes}, {failure}"
         assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
 
 
