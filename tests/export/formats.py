@@ -17,6 +17,9 @@ from mrt.model import QuantizedModel
 from mrt.symbol import Array, Graph
 from mrt.symbol.quantized_tensor import TensorQuantization
 
+Results = Sequence[Sequence[Array]]
+"""For each sample, an array for each output."""
+
 
 @dataclass(frozen=True)
 class Format:
@@ -39,21 +42,29 @@ class Format:
         return found
 
     def assert_same(
-        self, graph: Graph, samples: Sequence[exported.Feeds], inputs: Sequence[TensorQuantization] | None = None
+        self,
+        graph: Graph,
+        samples: Sequence[exported.Feeds],
+        inputs: Sequence[TensorQuantization] | None = None,
+        expected: Results | None = None,
     ) -> None:
         """The file gives the graph's integers, in their shapes and dtypes, and so does what MRT reads of it."""
-        self.assert_written(graph, self.export(graph, inputs), samples)
+        self.assert_written(graph, self.export(graph, inputs), samples, expected)
 
-    def assert_written(self, graph: Graph, written: Any, samples: Sequence[exported.Feeds]) -> None:
-        self._assert_found(graph, self.run(written, samples), samples)
+    def assert_written(
+        self, graph: Graph, written: Any, samples: Sequence[exported.Feeds], expected: Results | None = None
+    ) -> Results:
+        """Gives what it computes. expected: what the graph does, for each sample, where that is known."""
+        expected = [graph.evaluate(feeds) for feeds in samples] if expected is None else expected
+        results = self.run(written, samples)
+        self._assert_found(graph, results, expected)
         if self.read is not None:
-            self._assert_found(graph, self.read(written, samples), samples)
+            self._assert_found(graph, self.read(written, samples), expected)
+        return results
 
-    def _assert_found(
-        self, graph: Graph, results: Sequence[Sequence[Array]], samples: Sequence[exported.Feeds]
-    ) -> None:
-        for feeds, found in zip(samples, results, strict=True):
-            for symbol, a, b in zip(graph.outputs, found, graph.evaluate(feeds), strict=True):
+    def _assert_found(self, graph: Graph, results: Results, expected: Results) -> None:
+        for found, meant in zip(results, expected, strict=True):
+            for symbol, a, b in zip(graph.outputs, found, meant, strict=True):
                 assert a.shape == symbol.shape or (not self.is_typed and a.shape == (1,)), symbol
                 assert a.dtype.name == (symbol.dtype if self.is_typed else "float64"), symbol
                 np.testing.assert_array_equal(a.reshape(b.shape), b, err_msg=f"{symbol} {symbol.operator}")
