@@ -46,7 +46,8 @@ def check(places: range, folder: Path, *flags: str, machine: Emulation | None = 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_operator(group: int, tmp_path: Path) -> None:
-    check(range(group, len(CASES), GROUPS), tmp_path, *SANITIZED)
+    """As it is written: what optimizers make of it is in the tests below."""
+    check(range(group, len(CASES), GROUPS), tmp_path, *SANITIZED, "-O0")
 
 
 @pytest.mark.exhaustive
@@ -62,7 +63,7 @@ def test_operators_on_other_machines(machine: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("flags", [SANITIZED, ("-O2",)], ids=["sanitized", "optimized"])
 def test_random_graphs(flags: Sequence[str], tmp_path: Path) -> None:
     """At the ends of the input's range, where some values have all of 32 bits."""
-    graphs = [random_graph(seed) for seed in range(12)]
+    graphs = [random_graph(seed) for seed in range(8)]
     programs = Programs.of([(graph, facts(graph)) for graph in graphs], tmp_path, *flags)
     for seed, graph in enumerate(graphs):
         try:
