@@ -31,6 +31,12 @@ def runner(request: pytest.FixtureRequest) -> Runner:
 
 
 @pytest.fixture
+def turn(request: pytest.FixtureRequest) -> int:
+    """The number of the runner's CPU: what one of them tries with one kind of data, its neighbours try with others."""
+    return [*TARGETS, *EMULATED].index(request.node.callspec.params["runner"])
+
+
+@pytest.fixture
 def always_packed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are packed wherever that is possible, however small."""
     for name in ("WORTH_PACKING", "SECOND_BYTES"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from compiled import Bundle
@@ -17,6 +17,7 @@ from mrt.backend.rewrites.known_bounds import known_bounds
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.operators.convolution import Convolution
 
+T = TypeVar("T")
 TARGETS: dict[str, dict[str, Any]] = {
     cpu: {"kind": "llvm", "mcpu": cpu}
     for cpu in ("x86-64", "x86-64-v3", "x86-64-v4", "alderlake", "cascadelake", "sapphirerapids")
@@ -42,13 +43,19 @@ def runnable() -> list[str]:
     return [cpu for cpu in TARGETS if needed.get(cpu, "avx512_vnni") in flags]
 
 
-DTYPES = {"bytes": ("uint8", "int8"), "words": ("int16",)}
-"""Of data, that of one layer after the other."""
+BYTES = "uint8", "int8"
+DTYPES = "uint8", "int16", "int8", "int16"
+"""Of data, that of one layer after the other: each CPU begins with another one (see the fixture `turn`)."""
 EMULATED: dict[str, dict[str, Any]] = {
     "neoverse-n1": {"mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1", "threads": 1},
     "cortex-a57": {"mtriple": "aarch64-linux-gnu", "threads": 2},
 }
 """By the CPU that is emulated: with products of bytes and without."""
+
+
+def in_turn(values: Sequence[T], turn: int) -> Iterator[T]:
+    """The values again and again, from number `turn` on."""
+    return islice(cycle(values), turn % len(values), None)
 
 
 ENDINGS = {
@@ -67,9 +74,9 @@ ENDINGS = {
 """What sums are clipped and cast to before they are stored, or looked up."""
 ENDINGS_IN_TURN = {
     f"from {next(islice(ENDINGS, begin, None))} on": list(islice(cycle(ENDINGS), begin, begin + 5))
-    for begin in range(0, len(ENDINGS), 3)
+    for begin in range(0, len(ENDINGS), 4)
 }
-"""Five layers' each, together all of them: most behind two of the layers."""
+"""Five layers' each, together all of them, also of the first four."""
 
 
 class Layers(Bundle):

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from layers import Layers
+from layers import BYTES, Layers, in_turn
 
 from mrt.symbol import Runner
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_products_of_computed_matrices(runner: Runner, dtype: str) -> None:
+def test_products_of_computed_matrices(runner: Runner, turn: int) -> None:
     """Odd numbers of rows, columns and terms, several matrices, operands that are transposed or not dense; so many rows
     and columns, both prime, that rows are jammed and blocks of columns are turned."""
-    layers = Layers()
+    layers, dtypes = Layers(), in_turn(BYTES, turn)
     for left, right, attributes in [
         ((3, 7, 13), (3, 13, 33), {}),
         ((3, 13, 7), (3, 13, 33), {"transpose_a": True}),
@@ -23,10 +22,10 @@ def test_products_of_computed_matrices(runner: Runner, dtype: str) -> None:
         ((2, 2, 5, 18), (2, 2, 18, 1), {}),
         ((1, 1, 1), (1, 1, 1), {}),
     ]:
-        a = layers.requantized(layers.input(layers.integers(left, "int16", -200, 200)), dtype)
+        a = layers.requantized(layers.input(layers.integers(left, "int16", -200, 200)), next(dtypes))
         b = layers.requantized(layers.input(layers.integers(right, "int16", -200, 200)), "int8")
         layers.finish(layers.hidden("batch_dot", a, b, **attributes))
-    a = layers.requantized(layers.input(layers.integers((2, 5, 24), "int16", -200, 200)), dtype)
+    a = layers.requantized(layers.input(layers.integers((2, 5, 24), "int16", -200, 200)), next(dtypes))
     rows = [layers.parameter_of((40, 24), "int8", -127, 127) for _ in range(2)]
     made = [layers.hidden("FullyConnected", a, row, num_hidden=40, no_bias=True, flatten=False) for row in rows]
     query, key = (layers.requantized(each, "int8") for each in made)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 
 import pytest
-from layers import DTYPES, Layers
+from layers import BYTES, Layers
 
 from mrt.backend import TvmRunner
 from mrt.backend.kernels.x86.vnni.dots import PERMUTES
@@ -27,7 +27,7 @@ def test_depthwise_convolutions(runner: Runner) -> None:
         ((1, 1, 6, 6), (3, 3), {}),
         ((1, 24, 15), (4,), {"stride": (3,)}),
     ]
-    for (shape, kernel, attributes), dtype in zip(shapes, cycle(DTYPES["bytes"]), strict=False):
+    for (shape, kernel, attributes), dtype in zip(shapes, cycle(BYTES), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         depthwise = layers.convolution(first, shape[1], kernel, num_group=shape[1], **attributes)
         layers.finish(layers.requantized(layers.convolution(layers.requantized(depthwise), 8, (1,) * len(kernel))))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import cycle
 from typing import Any
 
 import pytest
-from layers import ENDINGS_IN_TURN, Layers, kernel_texts
+from layers import ENDINGS_IN_TURN, Layers, in_turn, kernel_texts
 
 from mrt.backend import TvmRunner
 from mrt.backend.kernels.x86.avx512.byte_expression import COUNT
@@ -37,16 +37,16 @@ FORMS = [SHAPES[place] for place in (1, 3, 6, 9)]
 
 
 def stored_as_bytes(
-    dtype: str, weights: tuple[int, ...], shapes: Any = SHAPES, endings: Sequence[str] = ("relu",)
+    kinds: Iterable[tuple[str, str]], shapes: Any = SHAPES, endings: Sequence[str] = ("relu",)
 ) -> Layers:
     """Data and weights at the ends of their ranges, biases and scales of every channel, and a layer that reads it.
 
-    endings: of ENDINGS, one behind each layer in turn.
+    kinds: of ENDS and of WEIGHTS, those of each layer in turn. endings: of ENDINGS, one behind each layer in turn.
     """
-    layers, (lo, hi) = Layers(), ENDS[dtype]
+    layers = Layers()
     random = layers.random
-    for (shape, kernel, attributes), ending in zip(shapes, cycle(endings), strict=False):
-        channels = shape[1]
+    for (shape, kernel, attributes), kind, ending in zip(shapes, cycle(kinds), cycle(endings), strict=False):
+        channels, dtype, (lo, hi), weights = shape[1], kind[0], ENDS[kind[0]], WEIGHTS[kind[1]]
         data = layers.input(random.choice([lo, lo + 1, hi], shape).astype(dtype))
         weight = layers.parameter(random.choice(weights, (channels, 1, *kernel)).astype("int8"))
         given = {"kernel": kernel, "num_filter": channels, "num_group": channels, "no_bias": True, **attributes}
@@ -59,32 +59,33 @@ def stored_as_bytes(
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize(("dtype", "weights"), [("uint8", "32 bits"), ("int8", "16 bits")])
-def test_sums_are_stored_as_bytes(runner: Runner, dtype: str, weights: str) -> None:
-    stored_as_bytes(dtype, WEIGHTS[weights]).check(runner=runner)
+def test_sums_are_stored_as_bytes(runner: Runner, turn: int) -> None:
+    """Every other shape on each CPU, and all of them below."""
+    kinds = [("uint8", "32 bits"), ("int8", "16 bits")]
+    stored_as_bytes(in_turn(kinds, turn // 2), SHAPES[turn % 2 :: 2]).check(runner=runner)
 
 
 @pytest.mark.parametrize(("threads", "dtype", "weights"), [(1, "uint8", "16 bits"), (2, "int8", "32 bits")])
 def test_they_are_on_this_machine(threads: int, dtype: str, weights: str) -> None:
-    stored_as_bytes(dtype, WEIGHTS[weights]).check(runner=TvmRunner({"mcpu": "native", "threads": threads}))
+    stored_as_bytes([(dtype, weights)]).check(runner=TvmRunner({"mcpu": "native", "threads": threads}))
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("turn", ENDINGS_IN_TURN)
-def test_bytes_of_every_kind_are_stored(runner: Runner, turn: str) -> None:
-    stored_as_bytes("uint8", WEIGHTS["32 bits"], FORMS, ENDINGS_IN_TURN[turn]).check(runner=runner)
+@pytest.mark.parametrize("endings", ENDINGS_IN_TURN)
+def test_bytes_of_every_kind_are_stored(runner: Runner, endings: str) -> None:
+    stored_as_bytes([("uint8", "32 bits")], FORMS, ENDINGS_IN_TURN[endings]).check(runner=runner)
 
 
-@pytest.mark.parametrize("turn", ENDINGS_IN_TURN)
-def test_bytes_of_every_kind_are_on_this_machine(turn: str) -> None:
-    stored_as_bytes("int8", WEIGHTS["32 bits"], FORMS, ENDINGS_IN_TURN[turn]).check()
+@pytest.mark.parametrize("endings", ENDINGS_IN_TURN)
+def test_bytes_of_every_kind_are_on_this_machine(endings: str) -> None:
+    stored_as_bytes([("int8", "32 bits")], FORMS, ENDINGS_IN_TURN[endings]).check()
 
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("channels", [32, 64, 96])
 def test_no_byte_of_a_group_is_permuted(channels: int, weights: str) -> None:
     shapes = [((1, channels, 10, 10), (3, 3), {})]
-    graph = stored_as_bytes("uint8", WEIGHTS[weights], shapes).graph()
+    graph = stored_as_bytes([("uint8", weights)], shapes).graph()
     (text,) = [each for each in kernel_texts(graph) if 'sblock("columns")' in each]
     assert f"uint8x{COUNT}" in text and PERMUTE not in text
 

@@ -40,11 +40,11 @@ def depthwise(*cases: tuple[tuple[int, ...], tuple[int, ...], Mapping[str, Any]]
     return layers
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("act", ["relu", "sigmoid"])
-def test_sums_of_floats(runner: Runner, act: str) -> None:
-    """What is written out for each vector of a tile, and what is a loop."""
-    depthwise(*CASES, act=act).check(tolerance=1e-5, runner=runner)
+@pytest.mark.sampled(2)
+def test_sums_of_floats(runner: Runner, turn: int) -> None:
+    """What is written out for each vector of a tile, and what is a loop: of one case or the other, by the CPU."""
+    for place, act in enumerate(("relu", "sigmoid")):
+        depthwise(*CASES[(turn + place) % 2 :: 2], act=act).check(tolerance=1e-5, runner=runner)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import cycle
 
 import numpy as np
 import pytest
-from layers import DTYPES, Layers, kernel_texts
+from layers import BYTES, DTYPES, Layers, in_turn, kernel_texts
 
 from mrt.backend.kernels.dot_instructions import Dot
 from mrt.backend.kernels.generic.narrow_groups import merged_groups
@@ -32,7 +31,7 @@ def test_convolutions(runner: Runner) -> None:
         ((1, 16, 5, 5), 1, (1, 1), {}),
         ((1, 1, 7, 6), 1, (3, 3), {}),
     ]
-    for (shape, filters, kernel, attributes), dtype in zip(shapes, cycle(DTYPES["bytes"]), strict=False):
+    for (shape, filters, kernel, attributes), dtype in zip(shapes, cycle(BYTES), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.convolution(first, filters, kernel, **attributes)))
     layers.check(runner=runner)
@@ -57,12 +56,11 @@ NARROW_GROUPS = [
 ]
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtypes", DTYPES.values(), ids=DTYPES)
-def test_convolutions_of_narrow_groups(runner: Runner, dtypes: Sequence[str]) -> None:
+@pytest.mark.sampled(2)
+def test_convolutions_of_narrow_groups(runner: Runner, turn: int) -> None:
     """Some that fill vectors together, some only all of them, and some that are too many."""
     layers = Layers()
-    for (shape, filters, kernel, attributes), dtype in zip(NARROW_GROUPS, cycle(dtypes), strict=False):
+    for (shape, filters, kernel, attributes), dtype in zip(NARROW_GROUPS, in_turn(DTYPES, turn), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.convolution(first, filters, kernel, **attributes)))
     layers.check(runner=runner)
@@ -119,7 +117,7 @@ def test_convolutions_in_slices(runner: Runner) -> None:
         ((1, 24, 6, 6), (4, 12, 8), 16, (2, 3), {}),
         ((1, 21, 11), (8, 8, 5), 33, (4,), {}),
     ]
-    for (shape, lengths, filters, kernel, attributes), dtype in zip(shapes, cycle(DTYPES["bytes"]), strict=False):
+    for (shape, lengths, filters, kernel, attributes), dtype in zip(shapes, cycle(BYTES), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.sliced(first, lengths, filters, kernel, **attributes)))
     layers.check(runner=runner)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import cycle
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
-from layers import TARGETS, Layers, runnable
+from layers import TARGETS, Layers, in_turn, runnable
 
 import mrt
 from mrt.backend import TvmRunner
@@ -26,7 +27,8 @@ from mrt.backend.kernels.generic.winograd_choice import winograd_form, winograd_
 from mrt.backend.link.kernel_pipeline import STACK_BYTES
 from mrt.backend.lowering.module import ModuleBuilder
 from mrt.backend.machine import Machine
-from mrt.symbol import GraphBuilder, Runner, TensorType, find_operator
+from mrt.model import QuantizedModel
+from mrt.symbol import GraphBuilder, NumpyRunner, Runner, TensorType, find_operator
 from mrt.symbol.operators.convolution import Convolution
 
 BYTE = {"uint8": (0, 255), "int8": (-128, 127)}
@@ -162,10 +164,13 @@ def test_that_it_is_used_is_told() -> None:
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.sampled(2)
-def test_convolutions_of_any_size(runner: Runner) -> None:
-    """Also of lines that are no whole tiles, of several samples, without a pad, with channels that fill no vector."""
+def test_convolutions_of_any_size(runner: Runner, turn: int) -> None:
+    """Also of lines that are no whole tiles, of several samples, without a pad, with channels that fill no vector.
+
+    Every other size by these tiles, and the others by small ones; on the next CPU the other way round.
+    """
     layers = Layers()
-    for (shape, filters, pad, stride), dtype in zip(SIZES, cycle(BYTE), strict=False):
+    for (shape, filters, pad, stride), dtype in zip(SIZES[turn % 2 :: 2], in_turn([*BYTE], turn // 2), strict=False):
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         sums = layers.convolution(data, filters, (3, 3), pad=pad, stride=(stride, stride))
         made = layers.requantized(sums, dtype)
@@ -174,9 +179,12 @@ def test_convolutions_of_any_size(runner: Runner) -> None:
 
 
 @pytest.mark.usefixtures("always")
-def test_groups_of_channels(runner: Runner) -> None:
+def test_groups_of_channels(runner: Runner, turn: int) -> None:
+    """Every other group on each CPU."""
     layers = Layers()
-    for (shape, filters, groups, stride), dtype in zip(GROUPS, cycle(BYTE), strict=False):
+    for (shape, filters, groups, stride), dtype in zip(
+        GROUPS[turn % 2 :: 2], in_turn([*BYTE], turn // 2), strict=False
+    ):
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         window = {"kernel": (3, 3), "pad": (1, 1), "stride": (stride, stride)}
         sums = layers.convolution(data, filters, num_group=groups, **window)
@@ -245,17 +253,16 @@ def test_the_ends_of_words_that_large_tiles_of_stride_2_serve(runner: Runner) ->
 
 @pytest.mark.usefixtures("by_small_tiles")
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("first", [0, 2])
-def test_small_tiles_of_any_size(runner: Runner, first: int) -> None:
-    """Each size of bytes, and of words of few bits."""
-    ends = [*BYTE.values(), *FEW_BITS.values()]
-    between(*ends[first:], *ends[:first]).check(runner=runner)
+def test_small_tiles_of_any_size(runner: Runner, turn: int) -> None:
+    """Each size of bytes, or of words of few bits."""
+    ends = in_turn([*BYTE.values(), *FEW_BITS.values()], turn // 2)
+    between(ends, SIZES[(turn + 1) % 2 :: 2]).check(runner=runner)
 
 
-def between(*ends: tuple[int, int]) -> Layers:
-    """Convolutions of all sizes of data between two of the ends in turn, with bytes and words behind them."""
+def between(ends: Iterable[tuple[int, int]], sizes: Any) -> Layers:
+    """Convolutions of sizes of data between two of the ends in turn, with bytes and words behind them."""
     layers = Layers()
-    for (shape, filters, pad, stride), (lo, hi) in zip(SIZES, cycle(ends), strict=False):
+    for (shape, filters, pad, stride), (lo, hi) in zip(sizes, ends, strict=False):
         dtype = next((dtype for dtype, both in BYTE.items() if both == (lo, hi)), "int16")
         data = layers.hidden("clip", layers.input(layers.integers(shape, dtype, lo, hi)), a_min=lo, a_max=hi)
         made = layers.convolution(data, filters, (3, 3), pad=pad, stride=(stride, stride))
@@ -284,9 +291,9 @@ def told_of(layers: Layers, cpu: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("always")
-def test_both_bytes_of_words(runner: Runner) -> None:
-    """Of any size, whatever the words are."""
-    layers = between(*WORDS.values())
+def test_both_bytes_of_words(runner: Runner, turn: int) -> None:
+    """Of any size, every other one on each CPU, whatever the words are."""
+    layers = between(in_turn(list(WORDS.values()), turn // 2), SIZES[turn % 2 :: 2])
     assert any("72 for 16 results" in each for each in told_of(layers, "cascadelake"))
     layers.check(runner=runner)
 
@@ -334,13 +341,9 @@ def test_what_follows_is_computed_with_it(threads: int) -> None:
     layers.check(runner=TvmRunner({"threads": threads}))
 
 
-@pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("cpu", ["x86-64-v3", "cascadelake"])
-@pytest.mark.parametrize(("channels", "size", "filters", "stride"), [(16, 28, 64, 2), (48, 7, 32, 1)])
-def test_quantized_networks(cpu: str, channels: int, size: int, filters: int, stride: int) -> None:
-    """Bytes of whole tiles are stored together; of those at the ends of lines, only what is within the result."""
-    if cpu not in runnable():
-        pytest.skip(f"this machine does not run code for {cpu}")
+@cache
+def quantized(channels: int, size: int, filters: int, stride: int) -> tuple[QuantizedModel, dict[str, np.ndarray]]:
+    """Integers of a network of three layers, and samples of it."""
     random, builder = np.random.default_rng(0), GraphBuilder()
     x = builder.input("x", TensorType((1, channels, size, size), "float32"))
     for number, (outputs, inputs, kernel, step) in enumerate(
@@ -353,7 +356,18 @@ def test_quantized_networks(cpu: str, channels: int, size: int, filters: int, st
         x = builder.apply(record, [x, builder.parameter(f"weight{number}", weight)], f"conv{number}")
         x = builder.apply(find_operator("relu")(), [x], f"relu{number}")
     data = {"x": random.standard_normal((4, channels, size, size)).astype(np.float32)}
-    model = mrt.quantize(builder.graph([x]), data, mrt.QuantizationConfig(preset="mrt"))
+    config = mrt.QuantizationConfig(preset="mrt")
+    return mrt.quantize(builder.graph([x]), data, config, runner=NumpyRunner()), data
+
+
+@pytest.mark.usefixtures("always")
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "cascadelake"])
+@pytest.mark.parametrize(("channels", "size", "filters", "stride"), [(16, 28, 64, 2), (48, 7, 32, 1)])
+def test_quantized_networks(cpu: str, channels: int, size: int, filters: int, stride: int) -> None:
+    """Bytes of whole tiles are stored together; of those at the ends of lines, only what is within the result."""
+    if cpu not in runnable():
+        pytest.skip(f"this machine does not run code for {cpu}")
+    model, data = quantized(channels, size, filters, stride)
     expected = model.rebatched(4).graph.evaluate(model.rebatched(4).quantize_inputs(data))
     for batch in (1, 4):
         module = model.compile(target={"mcpu": cpu, "threads": 1}, batch=batch)

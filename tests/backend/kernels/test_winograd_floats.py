@@ -73,14 +73,15 @@ def is_used(graph: Graph) -> bool:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("case", SIZES, ids=str)
-def test_sums_are_close_to_exact_ones(runner: Runner, case: Case) -> None:
-    """Also of lines that are no whole tiles, of several samples, of output channels that fill no vector."""
-    graph, data = convolution(case)
-    assert is_used(graph)
-    wanted = exact(graph, data, case[2])
-    assert error(runner.prepare(graph)({"x": data})[0], wanted) < 1e-6 * np.abs(wanted).max()
+@pytest.mark.sampled(2)
+def test_sums_are_close_to_exact_ones(runner: Runner, turn: int) -> None:
+    """Also of lines that are no whole tiles, of several samples, of output channels that fill no vector: every other
+    size on each CPU."""
+    for case in SIZES[turn % 2 :: 2]:
+        graph, data = convolution(case)
+        assert is_used(graph)
+        wanted = exact(graph, data, case[2])
+        assert error(runner.prepare(graph)({"x": data})[0], wanted) < 1e-6 * np.abs(wanted).max(), case
 
 
 def test_errors_are_no_larger_than_those_of_direct_sums(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import repeat
+
 import numpy as np
 import pytest
 from compiled import Bundle
+from layers import in_turn
 
 from mrt.backend import TvmRunner
 from mrt.backend.machine import Machine
@@ -39,7 +43,8 @@ def sum_of_slices(bundle: Bundle, x: Symbol, outputs: int, bits: int, shift: int
     return bundle.hidden("add_n", *terms)
 
 
-def layers(dtype: str) -> Bundle:
+def layers(dtypes: Iterator[str]) -> Bundle:
+    """Of the next dtype each."""
     bundle = Bundle()
     for shape, bits, shift in (
         ((1, 64, 40), 8, 5),
@@ -47,25 +52,24 @@ def layers(dtype: str) -> Bundle:
         ((2, 64, 16), 3, 1),
         ((3, 128, 33), 2, 4),
     ):
-        layer(bundle, shape, bits, dtype, shift)
+        layer(bundle, shape, bits, next(dtypes), shift)
     return bundle
 
 
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("dtype", list(ENDS))
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("always_packed")
-def test_ends_of_ranges(runner: Runner, dtype: str) -> None:
-    layers(dtype).check(runner=runner)
+def test_ends_of_ranges(runner: Runner, turn: int) -> None:
+    layers(in_turn(list(ENDS), turn)).check(runner=runner)
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("most", [2**15 - 129, 2**15 - 128])
 @pytest.mark.usefixtures("always_packed")
-def test_int16_as_digits_with_a_sign(runner: Runner, most: int) -> None:
+def test_int16_as_digits_with_a_sign(runner: Runner, turn: int) -> None:
     """Those up to 32,639 are digits of -128 to 127, which take weights without a sign; the next one is not."""
     bundle = Bundle()
-    ends = np.array([-(2**15), -(2**15) + 127, -129, -128, -1, 0, 127, 128, most - 255, most], np.int16)
-    for rows, bits, outputs in ((1, 2, 40), (2, 4, 16), (3, 8, 33)):
+    highest = in_turn([2**15 - 129, 2**15 - 128], turn)
+    for (rows, bits, outputs), most in zip(((1, 2, 40), (2, 4, 16), (3, 8, 33)), highest, strict=False):
+        ends = np.array([-(2**15), -(2**15) + 127, -129, -128, -1, 0, 127, 128, most - 255, most], np.int16)
         data = bundle.random.choice(ends, (rows, 96))
         data[0, :32], data[0, 32:64] = ends[0], most
         x = bundle.hidden("clip", bundle.input(data), a_min=float(ends[0]), a_max=float(most))
@@ -92,7 +96,7 @@ def test_products_that_no_half_can_be_added_to(runner: Runner, shift: int) -> No
 @pytest.mark.usefixtures("always_packed")
 def test_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serial, "WORTH_THREADS", 0)
-    layers("int16").check(runner=TvmRunner({"kind": "llvm", "mcpu": "native", "threads": 2}))
+    layers(repeat("int16")).check(runner=TvmRunner({"kind": "llvm", "mcpu": "native", "threads": 2}))
 
 
 @pytest.mark.usefixtures("always_packed")
