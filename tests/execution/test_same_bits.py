@@ -32,7 +32,8 @@ ALL_THAT_IS_GATHERED = QuantizationConfig.model_validate(
         "parameter_changes": ["equalize"],
     }
 )
-SAMPLES = 16
+SAMPLES = 25
+"""So many that each of three workers has something to add up."""
 
 
 NETWORK = chain((1, 3, 6, 6), convolution(3, 8, 3), convolution(8, 8, 3, 8), convolution(8, 5))
