@@ -108,15 +108,15 @@ def test_changed_errors_are_a_changed_result(copy: Path) -> None:
 
 
 def test_what_quantization_gave_up_is_told(tmp_path: Path) -> None:
-    """A sum of 2304 products of 16 and 16 bits does not fit 32."""
+    """A sum of 256 products of 16 and 16 bits does not fit 32."""
     node = helper.make_node("Gemm", ["x", "w"], ["y"], transB=1)
-    w = numpy_helper.from_array(np.ones((2, 2304), np.float32), "w")
-    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n]) for name, n in (("x", 2304), ("y", 2))]
+    w = numpy_helper.from_array(np.ones((2, 256), np.float32), "w")
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n]) for name, n in (("x", 256), ("y", 2))]
     graph = helper.make_graph([node], "net", values[:1], values[1:], [w])
     onnx.save(
         helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "net.onnx"
     )
-    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(47, 2304)))
+    np.savez(tmp_path / "data.npz", x=np.random.default_rng(0).normal(size=(47, 256)))
     (tmp_path / "config.yaml").write_text(CONFIG.replace("y: y, ", ""))
     written = StringIO()
     wide = ("quantize.activation.bits=16", "quantize.weight.bits=16")
