@@ -13,17 +13,14 @@ from mrt.calibration import Range
 from mrt.preparation import AveragePoolingToSum, ScalarsToConstants, SeparateBias, SeparatePad
 from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
-from mrt.quantization.plan.make import make_plan
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType, run_passes
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.broadcast import BroadcastMul
-from mrt.symbol.operators.functions import (
-    Negative,
-)
+from mrt.symbol.operators.functions import Negative
 from mrt.symbol.operators.pooling import Pooling
 from tests.error_bounds import ErrorAnalysis
 from tests.error_rules import RULES
-from tests.quantization.networks import Outcome, observe, proven_bounds, quantize_and_run
+from tests.quantization.networks import Outcome, proven_bounds, quantize_and_run
 
 QUANTIZERS = ("symmetric", "affine")
 PAIRS = tuple(itertools.product(QUANTIZERS, repeat=2))
@@ -199,9 +196,8 @@ def run(
 
     observed: the ranges, by default those of the samples.
     """
-    ranges = observe(graph, samples) if observed is None else observed
-    outcome = quantize_and_run(graph, samples, config, ranges)
-    analysis = ErrorAnalysis(outcome.integer, make_plan(graph, ranges, config), RULES)
+    outcome = quantize_and_run(graph, samples, config, observed)
+    analysis = ErrorAnalysis(outcome.integer, outcome.plan, RULES)
     return outcome, [analysis.errors(feeds) for feeds in samples]
 
 

@@ -9,9 +9,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mrt.calibration import Range
-from mrt.quantization.expand import expand_graph
+from mrt.quantization.expand import expand_planned, plan_graph
 from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
+from mrt.quantization.tensor_plan import Plan
 from mrt.symbol import Array, Graph, GraphBuilder, Operator, Symbol, TensorType
 from mrt.symbol.bounds import analyse_bounds
 from mrt.symbol.channels import channel_axes
@@ -37,6 +38,8 @@ class Outcome:
     """Per sample, the float outputs."""
     approximate: list[list[Array]]
     """Per sample, the dequantized integer outputs."""
+    plan: Plan
+    """By which the integers were made."""
 
     @property
     def worst_steps(self) -> float:
@@ -108,7 +111,8 @@ def quantize_and_run(
     observed: the ranges, by default those of the samples.
     """
     ranges = observe(graph, samples) if observed is None else observed
-    integer = expand_graph(graph, ranges, config or QuantizationConfig())
+    planned = plan_graph(graph, ranges, config or QuantizationConfig())
+    integer = expand_planned(planned, {})
     bounds = proven_bounds(integer)
     real, approximate = [], []
     for feeds in samples:
@@ -128,7 +132,7 @@ def quantize_and_run(
         approximate.append(
             [q.scale * (y.astype(np.float64) - q.zero_point) for q, y in zip(integer.outputs, outputs, strict=True)]
         )
-    return Outcome(integer, real, approximate)
+    return Outcome(integer, real, approximate, planned.plan)
 
 
 def random_samples(graph: Graph, count: int = 4, seed: int = 0, scale: float = 1.0) -> list[dict[str, Array]]:
