@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from mrt.calibration import Range
 from mrt.quantization.integer.integer_graph import IntegerGraph
 from mrt.quantization.options import QuantizationConfig
-from mrt.symbol import Graph
+from mrt.symbol import Graph, Operator
 
 
 def configured(quantizer: str = "symmetric", bits: int = 8, output: int = 16) -> QuantizationConfig:
@@ -18,6 +20,13 @@ def configured(quantizer: str = "symmetric", bits: int = 8, output: int = 16) ->
 def ranges(graph: Graph, x: np.ndarray) -> dict[str, Range]:
     values = {symbol.name: value for symbol, value in graph.walk({"x": x})}
     return {name: Range(float(v.min()), float(v.max())) for name, v in values.items()}
+
+
+@cache
+def steepest(operator: Operator, ends: tuple[float, float]) -> float:
+    """The largest slope of a function between two ends, by finite differences."""
+    x = np.linspace(*ends, 400_001)
+    return float(np.abs(np.diff(operator.evaluate(x)) / np.diff(x)).max())
 
 
 def run(integer: IntegerGraph, x: np.ndarray) -> np.ndarray:

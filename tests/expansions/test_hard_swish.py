@@ -14,7 +14,7 @@ from mrt.symbol import Operator
 from mrt.symbol.operators.functions import HardSwish
 from mrt.symbol.operators.region import ElementwiseRegion
 from tests.compiled_integers import assert_compiled_alike
-from tests.expansions.one_function import configured, ranges, run
+from tests.expansions.one_function import configured, ranges, run, steepest
 from tests.quantization.networks import chain
 
 LINES: dict[str, tuple[Operator, float]] = {
@@ -49,8 +49,7 @@ def test_the_error_is_within_the_stated_bound(line: str, ends: tuple[float, floa
     integer = integers(operator, ends, bits, quantizer)
     assert "elemwise_mul" in names(integer) and "table_lookup" not in names(integer)
     x = np.linspace(*ends, 4001).astype(np.float32)[None]
-    dense = np.linspace(*ends, 400_001)
-    lipschitz = np.abs(np.diff(operator.evaluate(dense)) / np.diff(dense)).max() / gain
+    lipschitz = steepest(operator, ends) / gain
     step = integer.inputs[0][1].scale
     shift = next((s for s in integer.graph.operators if s.name.endswith("_finer")), None)
     by = 0 if shift is None else int(integer.graph.value(shift.inputs[1]).item())
@@ -69,9 +68,8 @@ def test_few_integers_have_a_table(line: str, bits: int, quantizer: str) -> None
     (operator, _), ends = LINES[line], (-3.0, 4.5)
     integer = integers(operator, ends, bits, quantizer)
     assert names(integer) == {"table_lookup"}
-    x, dense = np.linspace(*ends, 4001).astype(np.float32)[None], np.linspace(*ends, 400_001)
-    lipschitz = np.abs(np.diff(operator.evaluate(dense)) / np.diff(dense)).max()
-    bound = integer.outputs[0].step / 2 + lipschitz * integer.inputs[0][1].scale * (0.5 + 2.0**-7)
+    x = np.linspace(*ends, 4001).astype(np.float32)[None]
+    bound = integer.outputs[0].step / 2 + steepest(operator, ends) * integer.inputs[0][1].scale * (0.5 + 2.0**-7)
     assert np.abs(run(integer, x) - operator.evaluate(x)).max() <= bound
 
 
