@@ -121,6 +121,10 @@ def test_there_and_back(constant: float, layered: bool, quantizer: str) -> None:
     assert found < 2 * EIGHT_BITS * largest + constant * 2.0**-23
 
 
+COMPILED = ((14, 3.0), (15, 3e3), (16, -2e3))
+"""Each width and each bias once."""
+
+
 @pytest.mark.parametrize("bits", [14, 15, 16])
 @pytest.mark.parametrize("bias", [3.0, 3e3, -2e3])
 def test_biases_beside_sums_that_fill_32_bits(bits: int, bias: float) -> None:
@@ -131,7 +135,8 @@ def test_biases_beside_sums_that_fill_32_bits(bits: int, bias: float) -> None:
     samples = [{"x": np.full((1, 64, 3, 3), value, np.float32)} for value in (1, -1)]
     outcome = quantize_and_run(graph, samples, config)
     assert outcome.relative_error < 0.005
-    assert_compiled_alike(outcome.integer)
+    if (bits, bias) in COMPILED:
+        assert_compiled_alike(outcome.integer)
 
 
 def test_a_huge_constant_behind_a_factor_of_each_channel() -> None:

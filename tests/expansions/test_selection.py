@@ -47,34 +47,34 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [
-        SwapAxis(1, 3),
-        Tile((1, 2, 1, 2)),
-        Repeat(2, 1),
-        Repeat(3),
-        UpSampling(2),
-        DepthToSpace(2),
-        SpaceToDepth(2),
-        Min((1, 2)),
-        Min(),
-        MaximumScalar(0.5),
-        MaximumScalar(-9.0),
-        MaximumScalar(9.0),
-        MinimumScalar(0.5),
-        MinimumScalar(-1.25),
-    ],
-    ids=str,
-)
+OF_ONE_INPUT = [
+    SwapAxis(1, 3),
+    Tile((1, 2, 1, 2)),
+    Repeat(2, 1),
+    Repeat(3),
+    UpSampling(2),
+    DepthToSpace(2),
+    SpaceToDepth(2),
+    Min((1, 2)),
+    Min(),
+    MaximumScalar(0.5),
+    MaximumScalar(-9.0),
+    MaximumScalar(9.0),
+    MinimumScalar(0.5),
+    MinimumScalar(-1.25),
+]
+
+
+@pytest.mark.parametrize("operator", OF_ONE_INPUT, ids=str)
 @QUANTIZERS
 @pytest.mark.parametrize("offset", [0.0, 2.0, -1.0])
 def test_operators_of_one_input(operator: Operator, quantizer: str, offset: float) -> None:
+    """Integers of one quantizer are compiled, which is another for every other operator."""
     graph = chain((1, 8, 4, 6), (operator, []))
     samples = [{"x": feeds["x"] + np.float32(offset)} for feeds in random_samples(graph)]
     outcome = quantize_and_run(graph, samples, quantizers(quantizer))
     assert outcome.relative_error < EIGHT_BITS
-    if offset == 2.0:
+    if offset == 2.0 and (quantizer == "affine") == OF_ONE_INPUT.index(operator) % 2:
         assert_compiled_alike(outcome.integer)
 
 
@@ -249,7 +249,9 @@ def test_deconvolutions_with_bias_and_relu(
     samples = [{"x": feeds["x"] + np.float32(offset)} for feeds in random_samples(graph)]
     outcome = quantize_and_run(graph, samples, quantizers(*pair, scales=scales))
     assert outcome.relative_error < EIGHT_BITS * (1 if offset == 0 else 2)
-    if scales == "output_channel" and offset == 3.0:
+    # Of every operator what either quantizer of the activation gives, of every other those of unlike pairs.
+    is_every_other = [each for each, _ in DECONVOLUTIONS].index(operator) % 2
+    if scales == "output_channel" and offset == 3.0 and (pair[0] != pair[1]) == is_every_other:
         assert_compiled_alike(outcome.integer)
 
 

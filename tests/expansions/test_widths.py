@@ -138,8 +138,7 @@ NETWORKS: dict[str, tuple[float, Network]] = {
 """Sizes at which 16 bits fill the accumulators, and scales that nothing can absorb behind those."""
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("quantizer", QUANTIZERS)
+@pytest.mark.parametrize(("name", "quantizer"), zip(NETWORKS, itertools.cycle(QUANTIZERS), strict=False))
 def test_large_operators(name: str, quantizer: str) -> None:
     enough, make = NETWORKS[name]
     builder = GraphBuilder()
