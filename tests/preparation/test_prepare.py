@@ -148,15 +148,15 @@ def test_a_constant_output_needs_no_batch() -> None:
 
 
 @pytest.mark.exhaustive
-def test_chain_of_ten_thousand_operators() -> None:
+def test_a_chain_of_thousands_of_operators() -> None:
     builder = GraphBuilder()
     y = builder.input("x", TensorType((1, 2)))
-    for i in range(2500):
+    for i in range(750):
         y = builder.apply(PlusScalar(scalar=0.5 + i % 3), [builder.apply(Relu(), [y])])
         y = builder.apply(Dropout(), [builder.apply(DivScalar(scalar=2.0), [y])])
     graph = builder.graph([y])
     prepared = prepare(graph)
-    assert prepared.graph.count_operators() == {"relu": 2500, "broadcast_add": 2500, "broadcast_mul": 2500}
+    assert prepared.graph.count_operators() == {"relu": 750, "broadcast_add": 750, "broadcast_mul": 750}
     value = np.array([[1.0, -1.0]], np.float32)
     np.testing.assert_allclose(prepared.graph.evaluate({"x": value})[0], graph.evaluate({"x": value})[0], rtol=1e-5)
 
