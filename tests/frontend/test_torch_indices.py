@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from torch_programs import Each, evaluated, export
 
 import mrt
 from mrt.errors import UnsupportedOperatorError
@@ -83,12 +84,11 @@ INDEXED = {
 }
 
 
-@pytest.mark.parametrize("name", INDEXED)
-def test_elements_by_constant_indices_of_several_axes(name: str) -> None:
-    module, x = _module(INDEXED[name]), torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(2))
-    graph = mrt.from_torch(torch.export.export(module, (x,)))
-    (found,) = graph.evaluate({graph.inputs[0].name: x.numpy()})
-    np.testing.assert_array_equal(found, module(x).numpy())
+def test_elements_by_constant_indices_of_several_axes() -> None:
+    x = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(2))
+    found = evaluated(mrt.from_torch(export(Each(INDEXED), x)), x)
+    for name, got in zip(INDEXED, found, strict=True):
+        np.testing.assert_array_equal(got, INDEXED[name](x).numpy(), name)
 
 
 def test_random_numbers_are_no_constants() -> None:
@@ -147,13 +147,14 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("name", ORDERS)
-def test_elements_in_their_order(name: str) -> None:
+def test_elements_in_their_order() -> None:
     """PyTorch leaves the order of equal ones open, so that all differ."""
     x = torch.randperm(20, generator=torch.Generator().manual_seed(3)).reshape(4, 5).float()
-    graph = mrt.from_torch(torch.export.export(_module(ORDERS[name]), (x,)))
-    for found, wanted in zip(graph.evaluate({"x": x.numpy()}), ORDERS[name](x), strict=True):
-        np.testing.assert_array_equal(found, wanted.numpy())
+    found = iter(evaluated(mrt.from_torch(export(Each(ORDERS), x)), x))
+    for name, order in ORDERS.items():
+        for wanted in order(x):
+            np.testing.assert_array_equal(next(found), wanted.numpy(), name)
+    assert next(found, None) is None
 
 
 CHOICES = {

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from torch_programs import check, check_each, export, operators, random, randomized
+from torch_programs import check, check_apart, check_each, export, operators, random, randomized
 
 from mrt.errors import GraphError, UnsupportedOperatorError
 from mrt.frontend.torch import from_torch
@@ -66,13 +66,11 @@ CONVOLUTIONS: dict[str, tuple[Any, tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_convolution(name: str) -> None:
-    module, shape = CONVOLUTIONS[name]
-    graph = check(module, random(*shape))
-    windows = [symbol.operator for symbol in graph.operators if "nvolution" in symbol.op]
-    assert len(windows) == 1
-    assert windows[0].no_bias == (module.bias is None)  # type: ignore[attr-defined]
+def test_convolutions() -> None:
+    """Each is one operator, which has the bias."""
+    graph = check_apart({name: (module, random(*shape)) for name, (module, shape) in CONVOLUTIONS.items()})
+    windows: Any = [symbol.operator for symbol in graph.operators if "nvolution" in symbol.op]
+    assert [window.no_bias for window in windows] == [module.bias is None for module, _ in CONVOLUTIONS.values()]
 
 
 def test_pooling() -> None:
@@ -159,18 +157,16 @@ def test_normalization() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("module", "shape"),
-    [
-        (nn.BatchNorm1d(4), (3, 4)),
-        (nn.BatchNorm1d(4), (3, 4, 5)),
-        (nn.BatchNorm3d(4), (1, 4, 3, 3, 3)),
-        (nn.InstanceNorm1d(4, affine=True), (2, 4, 5)),
-        (nn.PReLU(5), (2, 5)),
-    ],
-)
-def test_normalization_of_other_ranks(module: Any, shape: tuple[int, ...]) -> None:
-    check(randomized(module), random(*shape))
+def test_normalization_of_other_ranks() -> None:
+    check_apart(
+        {
+            "batch of rows": (randomized(nn.BatchNorm1d(4)), random(3, 4)),
+            "batch of one dimension": (randomized(nn.BatchNorm1d(4)), random(3, 4, 5)),
+            "batch of three": (randomized(nn.BatchNorm3d(4)), random(1, 4, 3, 3, 3)),
+            "instance of one": (randomized(nn.InstanceNorm1d(4, affine=True)), random(2, 4, 5)),
+            "slopes of rows": (randomized(nn.PReLU(5)), random(2, 5)),
+        }
+    )
 
 
 # Attention

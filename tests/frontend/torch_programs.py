@@ -38,6 +38,13 @@ class Each(torch.nn.Module):  # type: ignore[misc]
         return [part(*args) for part in self.parts]
 
 
+class Apart(Each):
+    """Many modules, each of an input of its own."""
+
+    def forward(self, *args: Any) -> Any:
+        return [part(arg) for part, arg in zip(self.parts, args, strict=True)]
+
+
 def random(*shape: int, seed: int = 0) -> Any:
     """Numbers in (-3, 3)."""
     values = np.random.default_rng(seed).uniform(-3, 3, shape).astype("float32")
@@ -83,6 +90,18 @@ def check_each(parts: Mapping[str, Callable[..., Any]], *inputs: Any) -> None:
         for theirs in outputs_of(part, *inputs):
             _assert_close(next(found), theirs, name)
     assert next(found, None) is None
+
+
+def check_apart(parts: Mapping[str, tuple[Callable[..., Any], Any]]) -> Graph:
+    """Asserts that functions of an input each, read in one go, give what PyTorch gives; gives the graph."""
+    inputs = [given for _, given in parts.values()]
+    graph = from_torch(export(Apart({name: part for name, (part, _) in parts.items()}), *inputs))
+    found = iter(evaluated(graph, *inputs))
+    for name, (part, given) in parts.items():
+        for theirs in outputs_of(part, given):
+            _assert_close(next(found), theirs, name)
+    assert next(found, None) is None
+    return graph
 
 
 def compare(graph: Graph, model: Any, *inputs: Any) -> None:
