@@ -42,6 +42,7 @@ def test_integer_arithmetic_is_exact(dtype: str) -> None:
     bundle.add("Cast", x, dtype="float32")
     bundle.add("Cast", bundle.hidden("clip", x, a_min=0, a_max=127), dtype="uint8")
     bundle.add("Cast", x, dtype="bool")
+    bundle.keep_in_turn(dtype)
     bundle.check()
 
 

@@ -110,6 +110,7 @@ def test_poolings_agree(dtype: str) -> None:
         if dtype == "float32":
             for count_include_pad in (True, False):
                 bundle.add("Pooling", x, pool_type="avg", count_include_pad=count_include_pad, **attributes)
+    bundle.keep_in_turn(dtype)
     bundle.check(tolerance=1e-5)
 
 
