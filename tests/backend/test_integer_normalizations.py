@@ -15,25 +15,28 @@ from mrt.symbol.operators.normalization import LayerNorm, LogSoftmax, Softmax
 from tests.quantization.networks import chain, quantize_and_run, random_samples
 
 RNG = np.random.default_rng(2)
+NARROW, WIDE = (8, "symmetric"), (12, "affine")
+"""Bits and quantizer of activations, by which an operator is quantized in one form or the other."""
 
 
 @pytest.mark.parametrize(
-    ("operator", "parameters"),
+    ("operator", "parameters", "bits", "quantizer"),
     [
-        (Softmax(), []),
-        (Softmax(axis=1, temperature=2.0), []),
-        (LogSoftmax(), []),
-        (LogSoftmax(axis=1, temperature=0.5), []),
-        (LayerNorm(), [RNG.standard_normal(9), RNG.standard_normal(9)]),
-        (LayerNorm(axis=1, eps=1.0), [np.ones(6), np.zeros(6)]),
-        (InstanceNorm(), [RNG.standard_normal(6), RNG.standard_normal(6)]),
-        (L2Normalization(mode="channel"), []),
-        (L2Normalization(mode="instance"), []),
-        (BatchDot(), [RNG.standard_normal((2, 6, 9, 4))]),
+        (Softmax(), [], *NARROW),
+        (Softmax(axis=1, temperature=2.0), [], *WIDE),
+        (LogSoftmax(), [], *WIDE),
+        (LogSoftmax(axis=1, temperature=0.5), [], *NARROW),
+        (LayerNorm(), [RNG.standard_normal(9), RNG.standard_normal(9)], *NARROW),
+        (LayerNorm(axis=1, eps=1.0), [np.ones(6), np.zeros(6)], *WIDE),
+        (InstanceNorm(), [RNG.standard_normal(6), RNG.standard_normal(6)], *NARROW),
+        (InstanceNorm(), [RNG.standard_normal(6), RNG.standard_normal(6)], *WIDE),
+        (L2Normalization(mode="channel"), [], *WIDE),
+        (L2Normalization(mode="instance"), [], *NARROW),
+        (BatchDot(), [RNG.standard_normal((2, 6, 9, 4))], *NARROW),
+        (BatchDot(), [RNG.standard_normal((2, 6, 9, 4))], *WIDE),
     ],
     ids=lambda value: value.op if isinstance(value, Operator) else "",
 )
-@pytest.mark.parametrize(("bits", "quantizer"), [(8, "symmetric"), (12, "affine")])
 def test_compiled_integers_are_the_evaluated_ones(
     operator: Operator, parameters: list[np.ndarray], bits: int, quantizer: str
 ) -> None:
