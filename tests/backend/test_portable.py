@@ -170,7 +170,7 @@ def test_rows_matrices_and_concatenations_in_place() -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.slow
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_random_graphs(drawn: tuple[Graph, np.ndarray]) -> None:
     graph, fed = drawn
