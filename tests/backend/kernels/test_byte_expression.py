@@ -40,14 +40,14 @@ def stored_as_bytes(endings: Sequence[str], shapes: Any = SHAPES) -> Layers:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("turn", ENDINGS_IN_TURN)
-def test_bytes_are_those_of_the_graph(runner: Runner, turn: str) -> None:
-    stored_as_bytes(ENDINGS_IN_TURN[turn]).check(runner=runner)
+@pytest.mark.parametrize("endings", ENDINGS_IN_TURN)
+def test_bytes_are_those_of_the_graph(runner: Runner, endings: str) -> None:
+    stored_as_bytes(ENDINGS_IN_TURN[endings]).check(runner=runner)
 
 
-@pytest.mark.parametrize("turn", ENDINGS_IN_TURN)
-def test_they_are_on_this_machine(turn: str) -> None:
-    stored_as_bytes(ENDINGS_IN_TURN[turn]).check()
+@pytest.mark.parametrize("endings", ENDINGS_IN_TURN)
+def test_they_are_on_this_machine(endings: str) -> None:
+    stored_as_bytes(ENDINGS_IN_TURN[endings]).check()
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
