@@ -141,8 +141,8 @@ def test_networks(
     tmp_path: Path,
     network: Callable[[str, int], tuple[QuantizedModel, list[dict[str, Array]]]],
 ) -> None:
-    """Ordinary inputs, and those at the ends of their ranges."""
+    """An ordinary input, and those at the ends of their ranges."""
     model, ordinary = network(name, bits)
     (entry,) = model.inputs
     for flags in (SANITIZED, ("-O2",)):
-        Programs.of([(model.graph, model.inputs)], tmp_path, *flags).assert_same(0, [*ordinary, *ends_of(entry)])
+        Programs.of([(model.graph, model.inputs)], tmp_path, *flags).assert_same(0, [ordinary[0], *ends_of(entry)])

@@ -106,4 +106,5 @@ def test_networks_are_loaded_from_their_files(
 ) -> None:
     model, (image, *_) = network(name, 8)
     (entry,) = model.inputs
-    assert_loaded(model.graph, graph_file(target, target.write(model, tmp_path)), [image, *ends_of(entry)])
+    *_, ends = ends_of(entry)
+    assert_loaded(model.graph, graph_file(target, target.write(model, tmp_path)), [image, ends])
