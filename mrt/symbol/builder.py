@@ -25,6 +25,18 @@ class GraphBuilder:
         self._inputs: list[Symbol] = []
         self._parameters: dict[str, Array] = {}
 
+    @classmethod
+    def of(cls, graph: Graph) -> GraphBuilder:
+        """One that has all of a graph: its inputs, its parameters and its names, which `release` gives back."""
+        builder = cls(reserved=graph.by_name)
+        builder._inputs, builder._parameters = list(graph.inputs), dict(graph.parameters)
+        builder._taken = set(graph.by_name)
+        return builder
+
+    def release(self, symbol: Symbol) -> None:
+        """Lets the name of a symbol be taken once more, by who asks for just this name."""
+        self._taken.discard(symbol.name)
+
     def input(self, name: str, type: TensorType) -> Symbol:
         """A new input; GraphError if the name is taken."""
         symbol = variable(self._claim(name), type)
@@ -92,25 +104,21 @@ def rewrite_graph(graph: Graph, rewrite: Rewrite) -> Graph:
     symbol take the old one's place in tables, it is made under the old one's name. Where nothing changes, and the graph
     knows nothing of the file that it was read from, it is given back itself.
     """
-    builder = GraphBuilder(reserved=graph.by_name)
-    new: dict[Symbol, Symbol] = {symbol: builder.adopt_input(symbol) for symbol in graph.inputs}
-    for symbol in graph.symbols:
-        if symbol in new:
-            continue
-        if symbol.is_variable:
-            new[symbol] = builder.adopt(symbol, graph.value(symbol))
-            continue
-        inputs = tuple(new[source] for source in symbol.inputs)
-        replacement = rewrite(symbol, inputs, builder)
-        new[symbol] = replacement if replacement is not None else keep(symbol, inputs, builder)
-    outputs = [new[symbol] for symbol in graph.outputs]
+    builder, changed = GraphBuilder.of(graph), dict[Symbol, Symbol]()
+    for symbol in graph.operators:
+        builder.release(symbol)
+        inputs = tuple([changed.get(source, source) for source in symbol.inputs]) if changed else symbol.inputs
+        made = rewrite(symbol, inputs, builder) or keep(symbol, inputs, builder)
+        if made is not symbol:
+            changed[symbol] = made
+    outputs = [changed.get(symbol, symbol) for symbol in graph.outputs]
     is_same = all(made is symbol for made, symbol in zip(outputs, graph.outputs, strict=True))
     return graph if is_same and not graph.is_of_a_file else builder.graph(outputs)
 
 
 def keep(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol:
     """The same operator on the rewritten inputs, under the same name."""
-    if all(a is b for a, b in zip(inputs, symbol.inputs, strict=True)):
+    if inputs == symbol.inputs:
         return builder.adopt(symbol)
     return builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
 

@@ -52,7 +52,7 @@ class Graph:
             if symbol.name not in self.parameters:
                 raise GraphError(f"{symbol.name} is neither an input nor a parameter")
             used[symbol.name] = value = self.parameters[symbol.name]
-            if (tuple(value.shape), value.dtype.name) != (symbol.shape, symbol.dtype):
+            if value.shape != symbol.shape or value.dtype != symbol.dtype:
                 raise GraphError(f"parameter {symbol.name} is {value.dtype}{value.shape}, its symbol {symbol.type}")
         object.__setattr__(self, "parameters", used)
 

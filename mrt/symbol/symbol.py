@@ -64,7 +64,7 @@ class Symbol(Generic[Record]):
 
     @property
     def is_variable(self) -> bool:
-        return isinstance(self.operator, Variable)
+        return type(self.operator) is Variable
 
     @property
     def channel_axis(self) -> int | None:

@@ -14,6 +14,7 @@ from mrt.symbol.limits import MAX_RANK
 FLOAT_DTYPES = frozenset({"float16", "float32", "float64"})
 STORAGE_DTYPES = ("int8", "uint8", "int16", "int32")
 INTEGER_DTYPES = frozenset(STORAGE_DTYPES) | {"int64", "bool"}
+DTYPES = FLOAT_DTYPES | INTEGER_DTYPES
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 
 
@@ -29,8 +30,8 @@ class TensorType:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        if self.dtype not in FLOAT_DTYPES | INTEGER_DTYPES:
-            raise GraphError(f"dtype {self.dtype} is not known; use one of {sorted(FLOAT_DTYPES | INTEGER_DTYPES)}")
+        if self.dtype not in DTYPES:
+            raise GraphError(f"dtype {self.dtype} is not known; use one of {sorted(DTYPES)}")
         if len(self.shape) > MAX_RANK:
             raise GraphError(f"a tensor of {len(self.shape)} axes; at most {MAX_RANK} are needed")
         if min(self.shape, default=0) < 0:
