@@ -152,7 +152,7 @@ RECORDS = {
         mrt/backend/rewrites/proven_constants.py mrt/backend/rewrites/squares.py
         mrt/backend/rewrites/narrow_before_moving.py
         mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/int16_operands.py
-        mrt/backend/rewrites/rows_of_states.py
+        mrt/backend/rewrites/rows_of_states.py mrt/backend/rewrites/slices_by_begin.py
         mrt/backend/rewrites/taps_as_channels.py mrt/backend/rewrites/tile_as_concat.py
         mrt/backend/rewrites/times_ramp_of_itself.py mrt/backend/rewrites/tokens_of_maps.py
         mrt/backend/rewrites/turned_operands.py

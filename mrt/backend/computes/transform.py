@@ -10,6 +10,7 @@ from tvm import te, tirx
 from mrt.backend.memory.layout_request import LayoutRequest
 from mrt.backend.memory.storage import VECTOR, Storage, View, padded_length
 from mrt.backend.operators.interleave import Interleave
+from mrt.backend.operators.steps_from import StepsFrom
 from mrt.backend.te.registry import AsView, Kind, compute
 from mrt.backend.te.stages import inlined
 from mrt.backend.tir.expressions import Expression, Tensor, constant, regrouped, unravel
@@ -174,6 +175,17 @@ def sliced(symbol: Symbol[Slicing], data: Tensor) -> Tensor:
     """Python's slices, negative steps included."""
     cuts = _cuts(symbol)
     return inlined(symbol.shape, symbol.dtype, lambda *at: data(*_places(at, cuts)))
+
+
+@compute(StepsFrom, kind=Kind.GATHER)
+def steps_from(symbol: Symbol[StepsFrom], data: Tensor, begin: Tensor) -> Tensor:
+    axis, rank = symbol.operator.axis, symbol.type.rank
+
+    def element(*at: Expression) -> Expression:
+        first = begin(*[constant(0, "int32")] * rank)
+        return data(*at[:axis], first + at[axis], *at[axis + 1 :])
+
+    return inlined(symbol.shape, symbol.dtype, element)
 
 
 @compute(Take)

@@ -25,6 +25,7 @@ from mrt.backend.rewrites.positions_as_channels import PositionsAsChannels
 from mrt.backend.rewrites.proven_constants import ProvenConstants
 from mrt.backend.rewrites.rewrite import Facts, Rewrite
 from mrt.backend.rewrites.rows_of_states import RowsOfStates
+from mrt.backend.rewrites.slices_by_begin import SlicesByBegin
 from mrt.backend.rewrites.squares import Squares
 from mrt.backend.rewrites.taps_as_channels import TapsAsChannels
 from mrt.backend.rewrites.tile_as_concat import TileAsConcat
@@ -62,6 +63,7 @@ REWRITES: tuple[type[Rewrite], ...] = (
     WidenClips,
     NarrowToInt16,
     ClipLimitsAsParameters,
+    SlicesByBegin,
     MadeAgain,
 )
 """In the order in which they run."""

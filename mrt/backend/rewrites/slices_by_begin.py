@@ -1,0 +1,61 @@
+"""Slices of one tensor, step after step, by one function that is told where each begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mrt.backend.operators.steps_from import StepsFrom
+from mrt.backend.rewrites.rewrite import Rewrite
+from mrt.backend.te.registry import Kind, kind_of
+from mrt.symbol import Graph, GraphBuilder, Symbol
+from mrt.symbol.operators.transform import SliceAxis
+
+WORTH = 4
+"""So many slices of one tensor are worth it: what is computed of each is then one kernel instead of as many."""
+
+
+@dataclass(frozen=True)
+class SlicesByBegin(Rewrite):
+    """slice_axis(X, axis, begin, end) becomes StepsFrom(X, begin), begin a parameter, where X has WORTH such slices.
+
+    So a recurrent layer that is written out step by step takes its steps of what is computed for all of them at once.
+    It is done where elements of a slice follow each other in memory, and what reads it is computed with it: a slice
+    that is read by itself is a place in the memory of X.
+    """
+
+    def rewrite(
+        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+    ) -> Symbol | str | None:
+        if not isinstance(symbol.operator, SliceAxis) or not _is_one_run(symbol) or not _is_read_with(graph, symbol):
+            return None
+        (source,) = symbol.inputs
+        alike = sum(
+            isinstance(other.operator, SliceAxis) and other.shape == symbol.shape for other in graph.consumers[source]
+        )
+        if alike < WORTH:
+            return None
+        axis = symbol.operator.axis % symbol.type.rank
+        begin = symbol.operator.slices(symbol.type.rank)[axis].indices(source.shape[axis])[0]
+        given = builder.parameter(f"{symbol.name}_begin", np.full((1,) * symbol.type.rank, begin, np.int32))
+        return builder.apply(StepsFrom(axis, symbol.shape[axis]), [*inputs, given], symbol.name, symbol.origin)
+
+
+def _is_one_run(symbol: Symbol) -> bool:
+    """Whether a slice is along the first axis of several places, and that is not the innermost one, of channels."""
+    source, rank = symbol.inputs[0], symbol.type.rank
+    axis = symbol.operator.axis % rank if isinstance(symbol.operator, SliceAxis) else 0
+    channels = 1 if rank > 3 else rank - 1
+    return axis != channels and max(source.shape[:axis], default=1) == 1
+
+
+def _is_read_with(graph: Graph, symbol: Symbol) -> bool:
+    """Whether one elementwise operator reads a slice, and nothing else does."""
+    readers = graph.consumers[symbol]
+    return (
+        len(readers) == 1
+        and symbol not in graph.outputs
+        and kind_of(readers[0]) is Kind.ELEMENTWISE
+        and readers[0].shape == symbol.shape
+    )
