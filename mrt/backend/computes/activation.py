@@ -14,6 +14,7 @@ from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import elementwise, inlined
 from mrt.backend.tir.expressions import Expression, Tensor, bind, constant
 from mrt.symbol import Symbol
+from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.activation import CUBIC, SELU_GAIN, SELU_SLOPE, Clip, LeakyReLU, Relu, Sigmoid, Tanh
 
 
@@ -45,12 +46,14 @@ def clip(symbol: Symbol[Clip], data: Tensor) -> View:
 @compute(ClipTo, kind=Kind.ELEMENTWISE)
 def clip_to(symbol: Symbol[ClipTo], data: Tensor, *limits: Tensor) -> View:
     sides = [te.max] * symbol.operator.has_least + [te.min] * symbol.operator.has_most
+    stored = symbol.operator.stored
 
     def element(x: Expression, *ends: Expression) -> Expression:
         x = x.astype(symbol.dtype)
         for side, end in zip(sides, ends, strict=True):
             x = side(x, end)
-        return x
+        # No value is beyond these limits. With them the cast is one conversion that saturates.
+        return clipped(x, symbol.dtype, *DTYPE_RANGES[stored]) if stored else x
 
     return elementwise(symbol, data, *limits, body=element)
 

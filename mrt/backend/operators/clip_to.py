@@ -11,10 +11,14 @@ from mrt.symbol import Array, Interval, Operator, TensorType
 
 @dataclass(frozen=True)
 class ClipTo(Operator):
-    """min(max(x, least), most) in x's dtype, of one number each; an input that is not there is no limit."""
+    """min(max(x, least), most) in x's dtype, of one number each; an input that is not there is no limit.
+
+    stored: a dtype to which the result is cast, "" for none. No value is beyond what it holds, which code may rely on.
+    """
 
     has_least: bool = True
     has_most: bool = True
+    stored: str = ""
 
     op = "clip_to"
     input_names = ("data", "least", "most")

@@ -16,13 +16,14 @@ from mrt.symbol.operators.integer import Cast
 
 COMMON = frozenset({0, -127, *(end for ends in DTYPE_RANGES.values() for end in ends)})
 """Limits that layers have alike, and that code is made for: those of what a dtype holds."""
+BYTES = frozenset({"int8", "uint8"})
 
 
 @dataclass(frozen=True)
 class ClipLimitsAsParameters(Rewrite):
     """clip(x, lo, hi) of 16 or 32 bits becomes ClipTo(x, lo, hi) where a limit is none of `COMMON`.
 
-    What is cast to bytes stays, since its limits are part of the conversion.
+    It knows of bytes that the result is cast to, since limits that bytes have are part of the conversion.
     """
 
     def rewrite(
@@ -31,7 +32,8 @@ class ClipLimitsAsParameters(Rewrite):
         operator = symbol.operator
         if not isinstance(operator, Clip) or symbol.dtype not in ("int16", "int32"):
             return None
-        if any(isinstance(reader.operator, Cast) and _is_byte(reader) for reader in graph.consumers[symbol]):
+        stored = {reader.dtype for reader in graph.consumers[symbol] if isinstance(reader.operator, Cast)} & BYTES
+        if stored and len(graph.consumers[symbol]) > 1:
             return None
         (least, most), lo, hi = DTYPE_RANGES[symbol.dtype], math.ceil(operator.a_min), math.floor(operator.a_max)
         limits = {"least": lo} if lo > least else {}
@@ -43,8 +45,5 @@ class ClipLimitsAsParameters(Rewrite):
             builder.parameter(f"{symbol.name}_{side}", np.full(shape, limit, symbol.dtype), symbol.origin)
             for side, limit in limits.items()
         ]
-        return builder.apply(ClipTo("least" in limits, "most" in limits), [*inputs, *given], symbol.name, symbol.origin)
-
-
-def _is_byte(symbol: Symbol) -> bool:
-    return np.dtype(symbol.dtype).itemsize == 1
+        clip_to = ClipTo("least" in limits, "most" in limits, next(iter(stored), ""))
+        return builder.apply(clip_to, [*inputs, *given], symbol.name, symbol.origin)

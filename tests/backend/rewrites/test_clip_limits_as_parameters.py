@@ -40,11 +40,12 @@ def test_limits_of_any_kind_give_the_same_integers(dtype: str) -> None:
     "graph",
     [
         clips("int16", (0, 255), (-127, 127), (-32768, 32767), (-(2.0**31), 0)),
-        clips("int32", (-6, 9), cast="int8"),
+        clips("int32", (-127, 127), (0, 255), cast="int16"),
+        clips("int32", (-127, 127), (-128, 127), cast="int8"),
         clips("int8", (-6, 9)),
         clips("float32", (-6, 9)),
     ],
-    ids=["common limits", "cast to bytes", "bytes", "floats"],
+    ids=["common limits", "common limits of words", "those of bytes", "bytes", "floats"],
 )
 def test_other_clips_stay(graph: Graph) -> None:
     assert {symbol.op for symbol in ClipLimitsAsParameters()(graph).operators} <= {"clip", "Cast"}
@@ -69,6 +70,31 @@ def test_layers_with_limits_of_their_own_share_a_kernel() -> None:
     assert len(build_module(apart).functions) == len(build_module(alike).functions)
     feeds = {"x": np.random.default_rng(2).integers(-128, 128, (1, 16, 6, 6), "int8")}
     assert_same_values(apart, TvmRunner().prepare(apart)(feeds), apart.evaluate(feeds))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ends"), [("int8", [(-71, 88), (-127, 90), (-128, 5)]), ("uint8", [(3, 200), (0, 77)])]
+)
+@pytest.mark.parametrize("wide", ["int16", "int32"])
+def test_what_is_stored_in_bytes_gives_the_same_integers(wide: str, dtype: str, ends: list[tuple[int, int]]) -> None:
+    """At all values around the limits of the clip and of the bytes, in whole vectors and beside them."""
+    graph = clips(wide, *ends, cast=dtype, shape=(1, 700))
+    found = ClipLimitsAsParameters()(graph)
+    assert {(s.op, s.operator.stored) for s in found.operators if s.op != "Cast"} == {("clip_to", dtype)}
+    x = np.concatenate([np.arange(-300, 300), np.linspace(np.iinfo(wide).min, np.iinfo(wide).max, 100)])
+    feeds = {"x": x.reshape(1, 700).astype(wide)}
+    assert_same_values(found, found.evaluate(feeds), graph.evaluate(feeds))
+    assert_same_values(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
+    names = {function.name_hint.rstrip("0123456789") for function in build_module(graph).get_global_vars()}
+    assert "region_clip_to" in names and "region_clip" not in names
+
+
+def test_a_clip_that_is_read_wide_too_stays() -> None:
+    """Its limits are those of the conversion to bytes for one reader only."""
+    graph = clips("int32", (-6, 9), cast="int8")
+    (cast,) = graph.outputs
+    both = Graph(graph.inputs, (cast, GraphBuilder(reserved=graph.by_name).apply(op("negative"), cast.inputs, "wide")))
+    assert "clip_to" not in {symbol.op for symbol in ClipLimitsAsParameters()(both).operators}
 
 
 @pytest.mark.parametrize(("least", "most"), [(True, True), (True, False), (False, True)])
