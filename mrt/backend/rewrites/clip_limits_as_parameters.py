@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from mrt.backend.operators.clip_to import ClipTo
 from mrt.backend.rewrites.rewrite import Rewrite
-from mrt.symbol import Graph, GraphBuilder, Symbol
+from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
 from mrt.symbol.bounds import DTYPE_RANGES
 from mrt.symbol.operators.activation import Clip
 from mrt.symbol.operators.integer import Cast
@@ -17,13 +19,16 @@ from mrt.symbol.operators.integer import Cast
 COMMON = frozenset({0, -127, *(end for ends in DTYPE_RANGES.values() for end in ends)})
 """Limits that layers have alike, and that code is made for: those of what a dtype holds."""
 BYTES = frozenset({"int8", "uint8"})
+WORTH = 16
+"""So many limits of bytes, of clips of one shape, are worth it: code is a little slower where they are parameters."""
 
 
 @dataclass(frozen=True)
 class ClipLimitsAsParameters(Rewrite):
     """clip(x, lo, hi) of 16 or 32 bits becomes ClipTo(x, lo, hi) where a limit is none of `COMMON`.
 
-    It knows of bytes that the result is cast to, since limits that bytes have are part of the conversion.
+    What is cast to bytes becomes one where WORTH clips of its shape have limits of their own, as in the steps of a
+    recurrent layer. The limits of bytes themselves stay part of the conversion.
     """
 
     def rewrite(
@@ -32,8 +37,8 @@ class ClipLimitsAsParameters(Rewrite):
         operator = symbol.operator
         if not isinstance(operator, Clip) or symbol.dtype not in ("int16", "int32"):
             return None
-        stored = {reader.dtype for reader in graph.consumers[symbol] if isinstance(reader.operator, Cast)} & BYTES
-        if stored and len(graph.consumers[symbol]) > 1:
+        stored = _stored(graph, symbol)
+        if stored and (len(graph.consumers[symbol]) > 1 or self._alike(graph, symbol, stored) < WORTH):
             return None
         (least, most), lo, hi = DTYPE_RANGES[symbol.dtype], math.ceil(operator.a_min), math.floor(operator.a_max)
         limits = {"least": lo} if lo > least else {}
@@ -45,5 +50,24 @@ class ClipLimitsAsParameters(Rewrite):
             builder.parameter(f"{symbol.name}_{side}", np.full(shape, limit, symbol.dtype), symbol.origin)
             for side, limit in limits.items()
         ]
-        clip_to = ClipTo("least" in limits, "most" in limits, next(iter(stored), ""))
+        clip_to = ClipTo("least" in limits, "most" in limits, stored)
         return builder.apply(clip_to, [*inputs, *given], symbol.name, symbol.origin)
+
+    def _alike(self, graph: Graph, symbol: Symbol, stored: str) -> int:
+        """How many limits clips have that differ in nothing else."""
+        return len(self.facts.once(graph, _limits_by_kind)[symbol.type, stored])
+
+
+def _limits_by_kind(graph: Graph) -> Mapping[tuple[TensorType, str], set[tuple[float, float]]]:
+    """The limits of all clips, by the type of what is clipped and the dtype of bytes that it is cast to."""
+    found: dict[tuple[TensorType, str], set[tuple[float, float]]] = defaultdict(set)
+    for symbol in graph.operators:
+        if isinstance(symbol.operator, Clip):
+            found[symbol.type, _stored(graph, symbol)].add((symbol.operator.a_min, symbol.operator.a_max))
+    return found
+
+
+def _stored(graph: Graph, symbol: Symbol) -> str:
+    """The dtype of bytes that a tensor is cast to; "" if it is to none."""
+    casts = (reader.dtype for reader in graph.consumers[symbol] if isinstance(reader.operator, Cast))
+    return next((dtype for dtype in casts if dtype in BYTES), "")

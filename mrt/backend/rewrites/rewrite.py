@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from mrt.backend.machine import Machine
@@ -12,6 +13,7 @@ from mrt.backend.rewrites.known_bounds import NOTHING, Bounds, known_bounds
 from mrt.symbol import Array, Graph, RewritePass, Symbol
 from mrt.symbol.passes import PassResult, without_operators
 
+Found = TypeVar("Found")
 LIMITS_ARE_ATTRIBUTES = without_operators("limits of clips are attributes", ClipTo)
 
 
@@ -26,6 +28,7 @@ class Facts:
         self.machine, self._known = machine, known
         self._bounds: MutableMapping[Graph, Bounds] = WeakKeyDictionary()
         self._made_from: MutableMapping[Graph, Graph] = WeakKeyDictionary()
+        self._found: MutableMapping[Graph, dict[Any, Any]] = WeakKeyDictionary()
 
     def bounds(self, graph: Graph) -> Bounds:
         """The intervals of all tensors of a graph, by name.
@@ -38,6 +41,14 @@ class Facts:
                 nearest = self._made_from[nearest]
             self._bounds[graph] = known_bounds(graph, self._bounds.get(nearest, self._known))
         return self._bounds[graph]
+
+    def once(self, graph: Graph, find: Callable[[Graph], Found]) -> Found:
+        """What `find` finds in all of a graph, looked for once."""
+        known = self._found.setdefault(graph, {})
+        if find not in known:
+            known[find] = find(graph)
+        found: Found = known[find]
+        return found
 
     def note(self, graph: Graph, source: Graph) -> None:
         """Notes that `graph` was made from `source`, whose names stand for the same values in both."""

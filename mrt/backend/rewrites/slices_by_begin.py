@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
@@ -31,10 +32,8 @@ class SlicesByBegin(Rewrite):
         if not isinstance(symbol.operator, SliceAxis) or not _is_one_run(symbol) or not _is_read_with(graph, symbol):
             return None
         (source,) = symbol.inputs
-        alike = sum(
-            isinstance(other.operator, SliceAxis) and other.shape == symbol.shape for other in graph.consumers[source]
-        )
-        if alike < WORTH:
+        alike = (s for s in graph.consumers[source] if isinstance(s.operator, SliceAxis) and s.shape == symbol.shape)
+        if len(list(islice(alike, WORTH))) < WORTH:
             return None
         axis = symbol.operator.axis % symbol.type.rank
         begin = symbol.operator.slices(symbol.type.rank)[axis].indices(source.shape[axis])[0]

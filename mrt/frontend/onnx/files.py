@@ -99,7 +99,7 @@ def _words(graph: onnx.GraphProto) -> Iterator[str | bytes]:
 
 def _is_text(word: str | bytes) -> bool:
     """Whether a string of the file is text on one line; protobuf gives bytes for what is not UTF-8."""
-    return isinstance(word, str) and not any(ord(letter) < ord(" ") for letter in word)
+    return isinstance(word, str) and (word.isprintable() or min(word) >= " ")
 
 
 def _with_external_data(tensor: onnx.TensorProto, folder: Path | None) -> onnx.TensorProto:

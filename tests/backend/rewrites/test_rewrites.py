@@ -52,6 +52,18 @@ def test_bounds_are_derived_once_for_each_graph(monkeypatch: pytest.MonkeyPatch)
     assert asked[-1] is result.graph and set(bounds) == {symbol.name for symbol in result.graph.symbols}
 
 
+def test_what_is_found_in_a_graph_is_looked_for_once() -> None:
+    facts, asked = Facts(), list[Graph]()
+
+    def find(graph: Graph) -> int:
+        asked.append(graph)
+        return len(graph.operators)
+
+    graphs = [clipped(5), clipped(7)]
+    assert [facts.once(graph, find) for graph in (*graphs, *graphs)] == [1, 1, 1, 1]
+    assert asked == graphs
+
+
 def test_facts_of_one_graph_say_nothing_of_another() -> None:
     """Both have an operator y; a pass may be run on many graphs."""
     facts, widen = Facts(), WidenClips()
