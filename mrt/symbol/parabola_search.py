@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -70,12 +71,12 @@ class Bounds:
         starts = np.flatnonzero(np.diff(places >> step, prepend=-1))
         return cls(places, starts, least, least + (1 << finer) - 1, step)
 
-    @property
+    @cached_property
     def counts(self) -> Array:
         """Places of each segment."""
         return np.diff(np.append(self.starts, len(self.places)))
 
-    @property
+    @cached_property
     def slopes(self) -> Array:
         """Of the lines to which parabolas x^2 are closest: from x0 to x1 that is x0 + x1."""
         x, ends = parts(self.places, self.step), np.append(self.starts[1:], len(self.places)) - 1

@@ -12,8 +12,10 @@ is.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from hashlib import blake2b
+from threading import Lock
 
 import numpy as np
 
@@ -28,6 +30,9 @@ PRECISION = 14
 """2^-PRECISION of what entries span they may be moved."""
 SURE = 0.25
 """How close to an entry a function is where all places beyond have that entry."""
+KEPT = 4096
+"""Of so many tables what was found is kept, by digest: a recurrent layer that is written out has some for each step,
+and a network is expanded a few times before it is compiled."""
 BETWEEN, MOST_ROUNDS = 4, 4
 """2^BETWEEN places of each segment are looked at in any case; how often those are added that turn out to be missed, as
 what is rounded goes up and down by one."""
@@ -110,12 +115,26 @@ class Parabolas:
 
 def parabolas_of(table: Array) -> Parabolas | None:
     """Parabolas on which all entries of a table (N,) of integers lie; None where none are found."""
-    return _parabolas_of(np.ascontiguousarray(table, np.int64).tobytes())
+    table = np.ascontiguousarray(table, np.int64)
+    digest = blake2b(table.data, digest_size=16).digest()
+    with _LOCK:
+        if digest in _KNOWN:
+            _KNOWN.move_to_end(digest)
+            return _KNOWN[digest]
+    found = _sought(table)
+    with _LOCK:
+        _KNOWN[digest] = found
+        if len(_KNOWN) > KEPT:
+            _KNOWN.popitem(last=False)
+    return found
 
 
-@lru_cache(maxsize=128)
-def _parabolas_of(content: bytes) -> Parabolas | None:
-    table = np.frombuffer(content, np.int64)
+_KNOWN: OrderedDict[bytes, Parabolas | None] = OrderedDict()
+"""By the digest of a table what was found, that which was asked for last behind the others."""
+_LOCK = Lock()
+
+
+def _sought(table: Array) -> Parabolas | None:
     frame = Frame.of(table)
     if frame.levels > 1 << WORD:
         return None

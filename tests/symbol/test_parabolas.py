@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mrt.symbol import Array
+from mrt.symbol import Array, parabolas
 from mrt.symbol.parabolas import PRECISION, SEGMENTS, near_parabolas, parabolas_of
 
 FUNCTIONS: dict[str, Callable[[Array], Array]] = {
@@ -94,3 +94,21 @@ def test_the_formula() -> None:
         steepest = int(found.rises[segment]) + ((int(found.bends[segment]) * j + half) >> frame.step)
         above = (int(found.bases[segment]) + ((steepest * j + half) >> frame.step)) % 2**16
         assert found.entries(2**16)[place] == (above >> frame.finer) + frame.least
+
+
+def test_what_was_found_of_a_table_is_not_sought_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether there are parabolas or none, of any dtype of the same entries, as long as so many tables are kept."""
+    sought, seek = [], parabolas._sought
+    monkeypatch.setattr(parabolas, "_KNOWN", type(parabolas._KNOWN)())
+    monkeypatch.setattr(parabolas, "_sought", lambda table: sought.append(table) or seek(table))
+    monkeypatch.setattr(parabolas, "KEPT", 2)
+    smooth, jumping, other = sampled("silu", 5.0, 4095, 256)[1], np.resize([0, 60_000], 4095), np.arange(300)
+    first = parabolas_of(smooth)
+    assert first is not None and parabolas_of(jumping) is None
+    assert parabolas_of(smooth.astype(np.int32)) is first and parabolas_of(jumping) is None
+    assert len(sought) == 2
+    parabolas_of(smooth)
+    parabolas_of(other)  # in place of the one that was asked for before the others
+    assert parabolas_of(smooth) is first and len(sought) == 3
+    parabolas_of(jumping)
+    assert len(sought) == 4
