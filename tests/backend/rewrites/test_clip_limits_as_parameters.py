@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from compiled import assert_same_values, op
+from layers import assembly
 
 from mrt.backend import TvmRunner, build_module
 from mrt.backend.operators.clip_to import ClipTo
@@ -88,6 +89,13 @@ def test_what_is_stored_in_bytes_gives_the_same_integers(wide: str, dtype: str) 
     assert_same_values(graph, TvmRunner().prepare(graph)(feeds), graph.evaluate(feeds))
     kernels = [function.name_hint.rstrip("0123456789") for function in build_module(graph).get_global_vars()]
     assert len(kernels) < WORTH and "region_clip_to" in kernels and "region_clip" not in kernels
+
+
+def test_the_conversion_to_bytes_still_saturates() -> None:
+    """Without the limits of bytes each vector of words would be shuffled."""
+    graph = clips("int32", *((-100, i) for i in range(1, WORTH + 1)), cast="int8", shape=(1, 1024))
+    code = assembly(graph, {"mcpu": "x86-64-v3", "threads": 1})
+    assert "vpacksswb" in code and "vpshufb" not in code
 
 
 def test_a_clip_that_is_read_wide_too_stays() -> None:
