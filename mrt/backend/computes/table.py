@@ -13,7 +13,7 @@ from mrt.backend.kernels.x86.avx512.on_parabolas import draws_parabolas, on_para
 from mrt.backend.kernels.x86.avx512.permuted_lookup import permuted, permutes, table_of_vectors
 from mrt.backend.kernels.x86.byte_lookup import ByteLookup, byte_lookup, table_of_bytes
 from mrt.backend.kernels.x86.picked_lookup import PLACE, picked, picks
-from mrt.backend.memory.storage import Storage, View
+from mrt.backend.memory.storage import BYTES, Storage, View
 from mrt.backend.te.operands import Operand, Packed, Surroundings
 from mrt.backend.te.registry import Kind, compute
 from mrt.backend.te.stages import broadcast, inlined
@@ -24,7 +24,6 @@ from mrt.symbol.operators.table import TableLookup
 from mrt.symbol.parabolas import SEGMENT_BITS, WORD, parabolas_of
 from mrt.symbol.types import type_of
 
-BYTES = ("int8", "uint8")
 WORDS = (*BYTES, "int16")
 """Dtypes whose integers int16 holds."""
 MOST_PLACE = 2**16 - 1

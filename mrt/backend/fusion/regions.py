@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mrt.backend.memory.storage import VECTOR
+from mrt.backend.memory.storage import VECTOR, channels_of
 from mrt.backend.te.registry import Kind, joined_axis, kind_of, repeats_input
 from mrt.symbol import Graph, Symbol
 
@@ -122,9 +122,8 @@ def joins_uneven(symbol: Symbol) -> bool:
 
     It copies pieces of memory, and what follows takes whole vectors, where each element would choose between the parts.
     """
-    axis, rank = joined_axis(symbol), symbol.type.rank
-    is_inner = axis == 1 if rank > 3 else axis == rank - 1
-    return axis is not None and is_inner and any(part.shape[axis] % VECTOR for part in symbol.inputs[:-1])
+    axis = channels_of(symbol.type.rank)
+    return joined_axis(symbol) == axis and any(part.shape[axis] % VECTOR for part in symbol.inputs[:-1])
 
 
 def _goes_on(symbol: Symbol, source: Symbol, graph: Graph) -> bool:

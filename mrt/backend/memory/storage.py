@@ -27,6 +27,11 @@ SIGN = 128
 """Adding it to a byte, or taking it off, turns the highest bit over."""
 
 
+def channels_of(rank: int) -> int:
+    """The axis that is innermost as a rule: of maps that of channels, else the last one."""
+    return 1 if rank > 3 else rank - 1
+
+
 def padded_length(count: int, dotted: bool = False) -> int:
     """To how many elements an innermost axis is padded: to whole vectors, or, if no dots store to it, few to a dot."""
     multiple = DOT_DEPTH if count <= FEW and not dotted else VECTOR

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mrt.backend.memory.storage import BYTES
 from mrt.backend.operators.clip_to import ClipTo
 from mrt.backend.rewrites.rewrite import Rewrite
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType
@@ -18,7 +19,6 @@ from mrt.symbol.operators.integer import Cast
 
 COMMON = frozenset({0, -127, *(end for ends in DTYPE_RANGES.values() for end in ends)})
 """Limits that layers have alike, and that code is made for: those of what a dtype holds."""
-BYTES = frozenset({"int8", "uint8"})
 WORTH = 16
 """So many limits of bytes, of clips of one shape, are worth it: code is a little slower where they are parameters."""
 

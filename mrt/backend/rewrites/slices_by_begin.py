@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 
+from mrt.backend.memory.storage import channels_of
 from mrt.backend.operators.steps_from import StepsFrom
 from mrt.backend.rewrites.rewrite import Rewrite
 from mrt.backend.te.registry import Kind, kind_of
@@ -29,24 +30,25 @@ class SlicesByBegin(Rewrite):
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        if not isinstance(symbol.operator, SliceAxis) or not _is_one_run(symbol) or not _is_read_with(graph, symbol):
+        operator = symbol.operator
+        if not isinstance(operator, SliceAxis) or not _is_read_with(graph, symbol):
             return None
         (source,) = symbol.inputs
+        axis = operator.axis % source.type.rank
+        if not _is_in_one_piece(source, axis):
+            return None
         alike = (s for s in graph.consumers[source] if isinstance(s.operator, SliceAxis) and s.shape == symbol.shape)
         if len(list(islice(alike, WORTH))) < WORTH:
             return None
-        axis = symbol.operator.axis % symbol.type.rank
-        begin = symbol.operator.slices(symbol.type.rank)[axis].indices(source.shape[axis])[0]
+        begin = operator.slices(source.type.rank)[axis].indices(source.shape[axis])[0]
         given = builder.parameter(f"{symbol.name}_begin", np.full((1,) * symbol.type.rank, begin, np.int32))
         return builder.apply(StepsFrom(axis, symbol.shape[axis]), [*inputs, given], symbol.name, symbol.origin)
 
 
-def _is_one_run(symbol: Symbol) -> bool:
-    """Whether a slice is along the first axis of several places, and that is not the innermost one, of channels."""
-    source, rank = symbol.inputs[0], symbol.type.rank
-    axis = symbol.operator.axis % rank if isinstance(symbol.operator, SliceAxis) else 0
-    channels = 1 if rank > 3 else rank - 1
-    return axis != channels and max(source.shape[:axis], default=1) == 1
+def _is_in_one_piece(source: Symbol, axis: int) -> bool:
+    """Whether elements of a slice along an axis follow each other in memory: nothing but 1 stands before that axis, and
+    it is not the innermost one."""
+    return axis != channels_of(source.type.rank) and max(source.shape[:axis], default=1) == 1
 
 
 def _is_read_with(graph: Graph, symbol: Symbol) -> bool:

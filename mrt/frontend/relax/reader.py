@@ -27,7 +27,7 @@ from mrt.frontend.tvm.bias import merge_biases
 from mrt.frontend.tvm.folding import fold, is_foldable
 from mrt.frontend.tvm.node import graph_dtype, is_known, item_of
 from mrt.symbol import Graph, GraphBuilder, Symbol, TensorType, variable
-from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
+from mrt.symbol.types import DTYPES
 
 _MOVING = frozenset({"expand_dims", "permute_dims", "reshape", "squeeze"})
 """Operators that move the elements of their first input and change none."""
@@ -243,7 +243,7 @@ def tensor_type(type: Any, title: str) -> TensorType:
     if not isinstance(type, relax.TensorType):
         raise GraphError(f"{title} is {type}; a tensor is needed")
     sizes = static_sizes(type.shape)
-    if sizes is None or type.dtype is None or graph_dtype(str(type.dtype)) not in FLOAT_DTYPES | INTEGER_DTYPES:
+    if sizes is None or type.dtype is None or graph_dtype(str(type.dtype)) not in DTYPES:
         raise GraphError(
             f"{title} is {type}; a float or signed integer tensor of static sizes is needed (a batch may be dynamic)"
         )

@@ -9,7 +9,7 @@ from mrt.frontend.relay.syntax import TensorSyntax, TupleSyntax, TypeSyntax
 from mrt.frontend.relay.values import Closure, Known
 from mrt.frontend.tvm.node import graph_dtype
 from mrt.symbol import Array, Symbol, TensorType
-from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES
+from mrt.symbol.types import DTYPES
 
 _LONGEST_AXIS = 2**28
 
@@ -24,7 +24,7 @@ def tensor_syntax(name: str, type: TypeSyntax | None) -> TensorSyntax:
 
 def graph_type(name: str, shape: tuple[int, ...], dtype: str) -> TensorType:
     """The type of an input in a graph; GraphError where a graph has none such."""
-    if graph_dtype(dtype) not in FLOAT_DTYPES | INTEGER_DTYPES:
+    if graph_dtype(dtype) not in DTYPES:
         raise GraphError(f"argument {name} is of dtype {dtype}; a float or signed integer is needed")
     if max(shape, default=0) > _LONGEST_AXIS:
         raise GraphError(f"argument {name} has shape {shape}; at most {_LONGEST_AXIS} elements along an axis are read")

@@ -10,7 +10,7 @@ from mrt.symbol.operator import Operator, operator
 from mrt.symbol.operators._checks import require_float, require_integer
 from mrt.symbol.operators._intervals import product, subtracted
 from mrt.symbol.rounding import HALF_EVEN, ROUNDINGS, rounded_steps
-from mrt.symbol.types import FLOAT_DTYPES, INTEGER_DTYPES, TensorType, arithmetic_dtype, broadcast_shape
+from mrt.symbol.types import DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, TensorType, arithmetic_dtype, broadcast_shape
 
 _MAX_SHIFT = 31
 
@@ -96,8 +96,8 @@ class Cast(Operator):
     dtype: str
 
     def infer(self, x: TensorType) -> TensorType:
-        if self.dtype not in FLOAT_DTYPES | INTEGER_DTYPES:
-            raise GraphError(f"dtype is {self.dtype}; one of {sorted(FLOAT_DTYPES | INTEGER_DTYPES)} is needed")
+        if self.dtype not in DTYPES:
+            raise GraphError(f"dtype is {self.dtype}; one of {sorted(DTYPES)} is needed")
         return x.with_dtype(self.dtype)
 
     def is_identity(self, *inputs: TensorType) -> bool:
