@@ -36,7 +36,7 @@ class Source:
     def is_package(self) -> bool:
         return self.path.endswith("__init__.py")
 
-    @property
+    @cached_property
     def module(self) -> str:
         """As it is imported: a package is its `__init__.py`."""
         parts = Path(self.path).with_suffix("").parts
@@ -97,7 +97,8 @@ def upward(graph: Mapping[str, set[str]], order: Sequence[str]) -> set[str]:
     which other names are parts stands for its `__init__.py` alone. Raises KeyError for a module that has no place.
     """
     lines = {name: number for number, line in enumerate(order) for name in line.split()}
-    places = {module: _place(module, lines) for module in graph}
+    packages = [name for name in lines if not any(is_in(other, name) for other in lines if other != name)]
+    places = {module: _place(module, lines, packages) for module in graph}
     arrows = ((module, target) for module, targets in graph.items() for target in targets)
     return {
         f"{module} → {target}"
@@ -106,12 +107,14 @@ def upward(graph: Mapping[str, set[str]], order: Sequence[str]) -> set[str]:
     }
 
 
-def _place(module: str, names: Collection[str]) -> str:
-    """The name that `module` is, or is in."""
-    packages = [name for name in names if is_in(module, name) and not any(is_in(n, name) for n in names if n != name)]
-    if module not in names and not packages:
+def _place(module: str, names: Collection[str], packages: Sequence[str]) -> str:
+    """The name that `module` is, or the longest of the packages that it is in."""
+    if module in names:
+        return module
+    holding = [name for name in packages if is_in(module, name)]
+    if not holding:
         raise KeyError(f"{module} has no place in the order")
-    return module if module in names else max(packages, key=len)
+    return max(holding, key=len)
 
 
 def is_in(module: str, package: str) -> bool:
@@ -133,10 +136,14 @@ def long_functions(file: Source, limit: int) -> list[str]:
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
+"""What a function may stand in: no expression has one."""
 
 
 def _functions(node: ast.AST, outer: str) -> Iterator[tuple[str, Function]]:
     for child in ast.iter_child_nodes(node):
+        if not isinstance(child, STATEMENTS):
+            continue
         name = f"{outer}{child.name}" if isinstance(child, (*Function.__args__, ast.ClassDef)) else ""
         if isinstance(child, Function):
             yield name, child

@@ -6,12 +6,13 @@ an error too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+from mrt.collector import paused_collector
 from tests.structure import (
     ROOT,
     Source,
@@ -27,8 +28,6 @@ from tests.structure import (
 )
 
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 400, 40
-FILES = sources("mrt", "expansions")
-OTHER_FILES = sources("tests", "benchmarks", "examples")
 
 ORDER = (
     "mrt.__main__",
@@ -172,10 +171,29 @@ RECORDS = {
 """Reasons to ask whether an operator is of a record, and the files that have them."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def read_once() -> Iterator[None]:
+    """What was read of the files stays for these tests alone: a million objects, which no collector goes through."""
+    with paused_collector():
+        yield
+        imported.cache_clear()
+        files.cache_clear()
+
+
+@cache
+def files() -> tuple[Source, ...]:
+    return tuple(sources("mrt", "expansions"))
+
+
+def outside() -> list[Source]:
+    """Those beside `mrt.symbol`, where the records are."""
+    return [file for file in files() if not is_in(file.module, "mrt.symbol")]
+
+
 @cache
 def imported() -> Mapping[str, set[str]]:
     """The arrows of all files, which are read when a test asks for them."""
-    return arrows(FILES)
+    return arrows(files())
 
 
 def check(found: set[str], excused: Mapping[str, str], rule: str) -> None:
@@ -205,12 +223,13 @@ def test_no_circle_of_imports() -> None:
 
 
 def test_files_are_short() -> None:
-    found = {file.path for file in (*FILES, *OTHER_FILES) if len(file.text.splitlines()) > MOST_LINES}
+    others = sources("tests", "benchmarks", "examples")
+    found = {file.path for file in (*files(), *others) if len(file.text.splitlines()) > MOST_LINES}
     check(found, LONG_FILES, f"these files have more than {MOST_LINES} lines")
 
 
 def test_functions_are_short() -> None:
-    found = {name for file in FILES for name in long_functions(file, MOST_LINES_OF_A_FUNCTION)}
+    found = {name for file in files() for name in long_functions(file, MOST_LINES_OF_A_FUNCTION)}
     check(found, LONG_FUNCTIONS, f"these functions have more than {MOST_LINES_OF_A_FUNCTION} lines")
 
 
@@ -220,18 +239,15 @@ def test_files_beside_tests_have_names_of_their_own() -> None:
     assert {name for name in names if names.count(name) > 1} <= {"conftest"}
 
 
-OUTSIDE = [file for file in FILES if not is_in(file.module, "mrt.symbol")]
-
-
 def test_no_name_of_an_operator_is_compared() -> None:
     """Facts of operators are those of their records."""
-    check({file.path for file in OUTSIDE if compares_names(file)}, COMPARED_NAMES, "these files compare names")
+    check({file.path for file in outside() if compares_names(file)}, COMPARED_NAMES, "these files compare names")
 
 
 def test_records_are_not_asked_for_without_a_reason() -> None:
     excused = {path: reason for reason, paths in RECORDS.items() for path in paths.split()}
     assert sum(len(paths.split()) for paths in RECORDS.values()) == len(excused), "a file has one reason"
-    check({file.path for file in OUTSIDE if asks_for_records(file)}, excused, "these files ask for records")
+    check({file.path for file in outside() if asks_for_records(file)}, excused, "these files ask for records")
 
 
 # The reading itself
