@@ -56,6 +56,12 @@ def quantized(model: Any, batches: Any, **options: Any) -> mrt.QuantizedModel:
     return mrt.quantize(model, batches, FAST, runner=NumpyRunner(), **options)
 
 
+@pytest.fixture(scope="module")
+def layer() -> mrt.Graph:
+    """A dense layer of six inputs."""
+    return mrt.prepare(torch.nn.Linear(6, 2), example_inputs=LEFT)
+
+
 LOADERS: Mapping[str, Callable[[], Any]] = {
     "pairs of inputs": lambda: Loader((LEFT[:5], RIGHT[:5]), (LEFT[5:], RIGHT[5:])),
     "lists with labels": lambda: Loader([LEFT, RIGHT, LABELS]),
@@ -67,23 +73,32 @@ LOADERS: Mapping[str, Callable[[], Any]] = {
 
 
 def test_every_kind_of_loader_gives_the_same_ranges() -> None:
-    module = TwoHeads()
-    program = torch.export.export(module.eval(), (LEFT[:1], RIGHT[:1]))
-    meant = quantized(mrt.from_torch(program), {"left": LEFT.numpy(), "right": RIGHT.numpy()}).ranges
+    program = torch.export.export(TwoHeads().eval(), (LEFT[:1], RIGHT[:1]))
+    graph = mrt.from_torch(program)
+    meant = quantized(graph, {"left": LEFT.numpy(), "right": RIGHT.numpy()}).ranges
     assert len(meant) > 2
     for name, make in LOADERS.items():
-        assert quantized(program, make()).ranges == meant, name
+        assert quantized(graph, make()).ranges == meant, name
+    assert quantized(program, LOADERS["inputs and labels"]()).ranges == meant
 
 
-@pytest.mark.parametrize("kind", ["pairs of inputs", "mappings", "a generator"])
-def test_a_module_is_traced_by_a_batch_and_stays_in_training(kind: str) -> None:
+@pytest.fixture(scope="module", params=["pairs of inputs", "mappings", "a generator"])
+def traced(request: pytest.FixtureRequest) -> tuple[TwoHeads, mrt.QuantizedModel, mrt.Module]:
+    """A module of which a part is in training, the integers of it as data trace it, and these compiled."""
     module = TwoHeads().train()
     module.body.eval()
-    model = quantized(module, LOADERS[kind]())
-    assert [entry.name for entry in model.inputs] == ["left", "right"]
+    model = quantized(module, LOADERS[request.param]())
     assert module.training and module.dropout.training and not module.body.training
-    meant = module.eval()(LEFT, RIGHT)
-    found = model.compile()({"left": LEFT, "right": RIGHT})
+    return module.eval(), model, model.compile()
+
+
+def test_a_module_is_traced_by_a_batch_and_stays_in_training(
+    traced: tuple[TwoHeads, mrt.QuantizedModel, mrt.Module],
+) -> None:
+    module, model, compiled = traced
+    assert [entry.name for entry in model.inputs] == ["left", "right"]
+    meant = module(LEFT, RIGHT)
+    found = compiled({"left": LEFT, "right": RIGHT})
     assert list(found.keys()) == ["scores", "boxes.0", "boxes.1"] == list(model.output_names)
     for name, value in zip(found.keys(), (meant["scores"], *meant["boxes"]), strict=True):
         np.testing.assert_allclose(found[name], value.detach().numpy(), atol=0.1)
@@ -92,11 +107,11 @@ def test_a_module_is_traced_by_a_batch_and_stays_in_training(kind: str) -> None:
         found["score"]
 
 
-def test_names_of_outputs_are_saved(tmp_path: Path) -> None:
-    model = quantized(TwoHeads(), LOADERS["mappings"]())
+def test_names_of_outputs_are_saved(traced: tuple[TwoHeads, mrt.QuantizedModel, mrt.Module], tmp_path: Path) -> None:
+    _, model, compiled = traced
     model.save(tmp_path)
     assert mrt.load(tmp_path).output_names == ("scores", "boxes.0", "boxes.1")
-    model.compile().save(tmp_path / "model.so")
+    compiled.save(tmp_path / "model.so")
     assert mrt.load_module(tmp_path / "model.so").output_names == ("scores", "boxes.0", "boxes.1")
 
 
@@ -201,12 +216,11 @@ def test_what_cannot_be_traced_is_told() -> None:
     )
 
 
-def test_data_that_does_not_fit_is_told() -> None:
-    graph = mrt.prepare(torch.nn.Linear(6, 2), example_inputs=LEFT)
+def test_data_that_does_not_fit_is_told(layer: mrt.Graph) -> None:
     dataset = torch.utils.data.TensorDataset(LEFT, LABELS)
-    assert "DataLoader(dataset" in refusal(lambda: quantized(graph, dataset), DataError)
-    assert "tuple of 3 parts" in refusal(lambda: quantized(graph, [(LEFT, LABELS, LABELS)]), DataError)
-    assert "['other']" in refusal(lambda: quantized(graph, [{"other": LEFT}]), DataError)
+    assert "DataLoader(dataset" in refusal(lambda: quantized(layer, dataset), DataError)
+    assert "tuple of 3 parts" in refusal(lambda: quantized(layer, [(LEFT, LABELS, LABELS)]), DataError)
+    assert "['other']" in refusal(lambda: quantized(layer, [{"other": LEFT}]), DataError)
     assert "empty" in refusal(lambda: quantized(torch.nn.Linear(6, 2), []), DataError)
 
 
@@ -216,12 +230,11 @@ def test_an_unknown_argument_names_the_nearest() -> None:
     assert "missing a required argument: 'graph'" in refusal(lambda: mrt.prepare(), ConfigError)  # type: ignore[call-arg]
 
 
-def test_tensors_are_arrays_wherever_they_come_from() -> None:
-    graph = mrt.prepare(torch.nn.Linear(6, 2), example_inputs=LEFT)
+def test_tensors_are_arrays_wherever_they_come_from(layer: mrt.Graph) -> None:
     learning = torch.nn.Parameter(LEFT)
-    assert quantized(graph, learning).ranges == quantized(graph, LEFT.numpy()).ranges
+    assert quantized(layer, learning).ranges == quantized(layer, LEFT.numpy()).ranges
     half = LEFT.to(torch.bfloat16)
-    assert quantized(graph, [half]).ranges == quantized(graph, [half.float()]).ranges
+    assert quantized(layer, [half]).ranges == quantized(layer, [half.float()]).ranges
 
 
 def test_pytorch_is_not_loaded_for_who_does_not_use_it() -> None:
@@ -235,24 +248,25 @@ def test_pytorch_is_not_loaded_for_who_does_not_use_it() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), done.stderr
 
 
-def test_progress_is_shown_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    graph = mrt.prepare(torch.nn.Linear(6, 2), example_inputs=LEFT)
+def test_progress_is_shown_on_a_terminal_alone(layer: mrt.Graph, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
     for progress, is_shown in ((True, True), (None, False), (False, False), (lambda done: None, False)):
-        quantized(graph, [LEFT], progress=progress)
+        quantized(layer, [LEFT], progress=progress)
         shown = capsys.readouterr()
         assert not shown.out
         assert all((name in shown.err) == is_shown for name in ("read", "prepare", "calibrate", "quantize")), progress
     monkeypatch.setattr("rich.console.Console.is_terminal", False)
-    quantized(graph, [LEFT])
+    quantized(layer, [LEFT])
     assert capsys.readouterr() == ("", "")
-    assert "True for bars" in refusal(lambda: quantized(graph, [LEFT], progress=5), ConfigError)
+    assert "True for bars" in refusal(lambda: quantized(layer, [LEFT], progress=5), ConfigError)
 
 
-def test_a_notebook_without_widgets_gets_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_a_notebook_without_widgets_gets_one_line(
+    layer: mrt.Graph, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr("mrt.progress.rich_draws_in_notebooks", lambda: False)
-    quantized(mrt.prepare(torch.nn.Linear(6, 2), example_inputs=LEFT), Loader(LEFT))
+    quantized(layer, Loader(LEFT))
     shown = capsys.readouterr()
     assert "calibrate: 8 of 8 samples" in shown.out and "\n" not in shown.out and shown.out.endswith("\r")
     assert not shown.err
