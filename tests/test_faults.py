@@ -24,7 +24,7 @@ from mrt.model import QuantizedModel
 from mrt.pipeline import run_pipeline
 from mrt.result_folder import FINISHED, REMOVED, current
 from tests.faults import Killed, failing, file_size_limit, full_disk
-from tests.pipeline.runs import CONFIG, config_of, save_data, save_network, silent
+from tests.pipeline.runs import QUICK, config_of, save_data, save_network, silent
 
 FORMER, NEW = (), ("calibrate.method=mse", "quantize.activation.bits=5", "evaluate.samples=9")
 """What a first and a second run set."""
@@ -40,7 +40,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("faults")
     save_network(folder / "net.onnx")
     save_data(folder / "data.npz")
-    (folder / "config.yaml").write_text(CONFIG)
+    (folder / "config.yaml").write_text(QUICK)
     compiled, known = QuantizedModel.compile, folder / "compiled"
     known.mkdir()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.runs import CONFIG, copied, run, save_data, save_network
+from tests.pipeline.runs import QUICK, copied, run, save_data, save_network
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +15,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     save_network(folder / "net.onnx")
     save_data(folder / "data.npz")
-    (folder / "config.yaml").write_text(CONFIG)
+    (folder / "config.yaml").write_text(QUICK)
     run(folder)
     return folder
 

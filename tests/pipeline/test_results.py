@@ -211,7 +211,8 @@ def test_real_networks_lose_at_most_a_point(
 def test_sequential_bias_correction_runs_on_the_calibration_data(copy: Path, finished: Path) -> None:
     """From saved stages it gives the model that the Python API gives, whose logits have the float means."""
     run(copy, first="calibrate", last="calibrate")
-    run(copy, "quantize.bias_correction=sequential", "quantize.weight.bits=4", first="quantize", last="quantize")
+    options = ["quantize.preset=best", "quantize.bias_correction=sequential", "quantize.weight.bits=4"]
+    run(copy, *options, first="quantize", last="quantize")
     with np.load(finished / "data.npz") as data:
         x = data["x"][:20]
     graph = mrt.load_model(copy / "net.onnx")

@@ -19,8 +19,6 @@ from mrt.progress import Reporter
 from mrt.result_folder import held
 from tests.pipeline.runs import config_of, contents, run, said, save_network
 
-pytestmark = pytest.mark.usefixtures("compiled_anew")
-
 
 @pytest.mark.parametrize("stage", ["calibrate", "quantize", "evaluate"])
 def test_a_resumed_run_gives_the_same_files(copy: Path, stage: str) -> None:
@@ -37,6 +35,7 @@ def test_a_resumed_run_gives_the_same_files(copy: Path, stage: str) -> None:
     assert {name for name in before if before[name] != after[name]} <= timed
 
 
+@pytest.mark.usefixtures("compiled_anew")
 def test_what_tuning_measures_stays_beside_the_model_and_is_used_again(copy: Path) -> None:
     def compiled(*overrides: str) -> str:
         told = StringIO()
