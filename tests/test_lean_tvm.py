@@ -18,13 +18,23 @@ from mrt.symbol import NumpyRunner
 from mrt.symbol.operators.linear import FullyConnected
 from tests.quantization.networks import chain
 
-FIRST = ("mrt.runtime", "mrt.execution.environment", "mrt.frontend.relax", "mrt.transform")
-"""Modules that load TVM, by whichever a program begins; by mrt.backend one does that imports PyTorch later."""
+FIRST = {
+    ("mrt.runtime", None): "False None",
+    ("mrt.execution.environment", "0"): "False 0",
+    ("mrt.frontend.relax", "1"): "True 1",
+    ("mrt.transform", None): "False None",
+}
+"""Modules that load TVM, by whichever a program begins, and what is set of `VARIABLE`: whether another device is loaded
+then, and what is set afterwards. By mrt.backend a program begins that imports PyTorch later."""
+VARIABLE = "TVM_DEVICE_BACKEND_AUTOLOAD"
 PROGRAM = """
-import importlib, sys
+import importlib, os, sys
 importlib.import_module(sys.argv[1])
 assert "tvm" in sys.modules
 assert "torch" not in sys.modules, "TVM has loaded PyTorch"
+import tvm
+assert "tvm.runtime.disco" not in sys.modules and tvm.runtime.disco is None
+print("tvm.backend.cuda.ptx" in sys.modules, os.environ.get("TVM_DEVICE_BACKEND_AUTOLOAD"))
 """
 IMPORTED_LATER = """
 import torch
@@ -35,11 +45,14 @@ assert torch.from_dlpack(held).sum() == 15
 """
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed, so nothing could load it")
-@pytest.mark.parametrize("first", FIRST)
-def test_tvm_does_not_load_pytorch(first: str) -> None:
-    child = subprocess.run([sys.executable, "-c", PROGRAM, first], capture_output=True, text=True)
-    assert child.returncode == 0, child.stderr
+@pytest.mark.parametrize(("first", "asked"), FIRST)
+def test_tvm_loads_neither_pytorch_nor_other_devices_that_nobody_asks_for(first: str, asked: str | None) -> None:
+    """Where PyTorch is not installed, the first is no news."""
+    variables = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    if asked is not None:
+        variables[VARIABLE] = asked
+    child = subprocess.run([sys.executable, "-c", PROGRAM, first], capture_output=True, text=True, env=variables)
+    assert (child.returncode, child.stdout.strip()) == (0, FIRST[first, asked]), child.stderr
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed, so nothing could load it")
@@ -74,25 +87,6 @@ assert "tvm" in sys.modules and "tvm.backend.cuda.ptx" not in sys.modules
 def test_the_reader_of_pytorchs_programs_loads_no_more() -> None:
     child = subprocess.run([sys.executable, "-c", FROM_TORCH], capture_output=True, text=True)
     assert child.returncode == 0, child.stderr
-
-
-BACKENDS = """
-import os, sys
-import mrt.backend
-import tvm
-assert "tvm.runtime.disco" not in sys.modules and tvm.runtime.disco is None
-print("tvm.backend.cuda.ptx" in sys.modules, os.environ.get("TVM_DEVICE_BACKEND_AUTOLOAD"))
-"""
-
-
-@pytest.mark.parametrize(("asked", "found"), [(None, "False None"), ("0", "False 0"), ("1", "True 1")])
-def test_other_devices_are_loaded_where_they_are_asked_for(asked: str | None, found: str) -> None:
-    variable = "TVM_DEVICE_BACKEND_AUTOLOAD"
-    variables = {name: value for name, value in os.environ.items() if name != variable}
-    if asked is not None:
-        variables[variable] = asked
-    child = subprocess.run([sys.executable, "-c", BACKENDS], capture_output=True, text=True, env=variables)
-    assert (child.returncode, child.stdout.strip()) == (0, found), child.stderr
 
 
 ALONE = """
