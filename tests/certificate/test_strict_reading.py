@@ -18,7 +18,7 @@ import safetensors.numpy
 import mrt
 from mrt.certificate import CERTIFICATE_FILE, certify, verify
 from mrt.errors import MRTError, QuantizationError, VerificationError
-from mrt.symbol import GraphBuilder, Interval, TensorType
+from mrt.symbol import GraphBuilder, Interval, NumpyRunner, TensorType
 from mrt.symbol.limits import ELEMENTS_VARIABLE
 from mrt.symbol.operators.broadcast import BroadcastAdd
 from mrt.symbol.operators.normalization import Softmax
@@ -41,7 +41,7 @@ def tailed(tmp_path: Path) -> Path:
     x = builder.input("x", TensorType((1, 4)))
     doubled = builder.apply(BroadcastAdd(), [x, x], "y")
     graph = builder.graph([builder.apply(Softmax(), [doubled], "probabilities")])
-    model = mrt.quantize(graph, [np.ones((2, 4), np.float32)])
+    model = mrt.quantize(graph, [np.ones((2, 4), np.float32)], runner=NumpyRunner())
     assert model.postprocess is not None
     model.save(tmp_path / "tailed")
     return tmp_path / "tailed"

@@ -14,7 +14,7 @@ import mrt
 from mrt.errors import UnsupportedOperatorError
 from mrt.frontend.onnx import from_onnx
 from mrt.preparation import prepare
-from mrt.symbol import Graph
+from mrt.symbol import Graph, NumpyRunner
 from tests.frontend.test_onnx_quantization import MICROSOFT, model_of, run_plainly
 
 RNG = np.random.default_rng(3)
@@ -87,7 +87,7 @@ def test_it_is_the_float_network_of_its_weights(tmp_path: Path, weight: QuantTyp
 def test_it_is_quantized_anew(tmp_path: Path) -> None:
     graph = from_onnx(dynamic_model(tmp_path, QuantType.QInt8))
     samples = [RNG.normal(0, 1, (4, 3, 8, 8)).astype(np.float32) for _ in range(4)]
-    model = mrt.quantize(graph, samples, mrt.QuantizationConfig(preset="fast"))
+    model = mrt.quantize(graph, samples, mrt.QuantizationConfig(preset="fast"), runner=NumpyRunner())
     assert any("read as the float that it stands for" in note for note in model.notes)
     (found,) = model.dequantize_outputs(model.graph.evaluate(model.quantize_inputs(samples[0][:1])))
     (wanted,) = graph.evaluate({"x": samples[0][:1]})

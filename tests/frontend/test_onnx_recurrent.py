@@ -11,6 +11,7 @@ from onnx_models import assert_agrees, make_model, random_feeds, run_onnxruntime
 import mrt
 from mrt.errors import UnsupportedOperatorError
 from mrt.frontend.onnx import from_onnx
+from mrt.symbol import NumpyRunner
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 OUTPUTS = {"LSTM": ("y", "y_h", "y_c"), "GRU": ("y", "y_h"), "RNN": ("y", "y_h")}
@@ -147,7 +148,7 @@ def test_integers_of_a_layer(kind: str) -> None:
     sizes = {"steps": 2, "batch": 1, "features": 4, "hidden": 8}
     rng = np.random.default_rng(2)
     samples = [rng.standard_normal((1, 2, 4)).astype(np.float32) for _ in range(8)]
-    quantized = mrt.quantize(from_onnx(layer(kind, layout=1, **sizes)), samples)
+    quantized = mrt.quantize(from_onnx(layer(kind, layout=1, **sizes)), samples, runner=NumpyRunner())
     fed = quantized.quantize_inputs(samples[0])
     integers = quantized.graph.evaluate(fed)
     for got, expected in zip(quantized.compile().run_integer(fed), integers, strict=True):

@@ -16,6 +16,7 @@ from tvm.relax.frontend.onnx import from_onnx as import_onnx
 import mrt
 from mrt.errors import UnsupportedOperatorError
 from mrt.frontend.relax import from_relax
+from mrt.symbol import NumpyRunner
 
 
 def module(compute: Callable[..., Any], *shapes: tuple[int, ...]) -> tvm.IRModule:
@@ -121,7 +122,7 @@ def test_an_onnx_network_that_tvm_imports_is_compiled_to_its_integers() -> None:
     x = random(1, 3, 6, 6)
     (expected,) = run(mod, {"x": x})
     np.testing.assert_allclose(network.evaluate({"x": x})[0], expected, rtol=1e-5, atol=1e-5)
-    model = mrt.quantize(network, [x, random(1, 3, 6, 6, seed=1)])
+    model = mrt.quantize(network, [x, random(1, 3, 6, 6, seed=1)], runner=NumpyRunner())
     integers = model.quantize_inputs(x)
     found = model.compile({"mcpu": "native", "threads": 1}).run_integer(integers)
     assert (np.asarray(found) == model.graph.evaluate(integers)[0]).all()

@@ -10,7 +10,7 @@ import pytest
 
 from mrt import from_tflite, quantize
 from mrt.errors import GraphError, UnsupportedOperatorError
-from mrt.symbol import Graph
+from mrt.symbol import Graph, NumpyRunner
 from mrt.symbol.states import states_of
 from tests.frontend.tflite_files import File, random
 
@@ -132,7 +132,7 @@ def test_the_state_of_a_quantized_network_keeps_the_integers_of_the_file() -> No
     once = beginning(file, np.array([[-9, 0, 5, 7]], "int8"), **scale)
     content = file.write([y], others=[(once, [])])
     samples = [np.array([row], "int8") for row in ([-20, 4, 5, -3], [-8, 3, 6, 1], [-128, -128, -128, 127])]
-    following = quantize(from_tflite(content), [{"t0": sample} for sample in samples]).stream()
+    following = quantize(from_tflite(content), [{"t0": sample} for sample in samples], runner=NumpyRunner()).stream()
     highest = np.array([[-9, 0, 5, 7]], "int8")
     for sample in samples:
         highest = np.maximum(highest, sample)

@@ -15,7 +15,7 @@ import mrt  # noqa: E402
 from mrt.errors import UnsupportedOperatorError  # noqa: E402
 from mrt.frontend.torch import from_torch  # noqa: E402
 from mrt.frontend.torch.torchao import know_torchao  # noqa: E402
-from mrt.symbol import Graph  # noqa: E402
+from mrt.symbol import Graph, NumpyRunner  # noqa: E402
 from mrt.symbol.operators.integer import Dequantize, Quantize  # noqa: E402
 
 ROWS, COLUMNS = 6, 8
@@ -105,7 +105,7 @@ def test_an_integer_weight_that_is_cast_stays_integers() -> None:
     model, x = Cast(), torch.randn(3, COLUMNS, generator=torch.Generator().manual_seed(3))
     graph = from_torch(torch.export.export(model, (x,)))
     np.testing.assert_allclose(graph.evaluate({"x": x.numpy()})[0], model(x).numpy(), rtol=1e-5)
-    quantized = mrt.quantize(graph, [x.numpy()])
+    quantized = mrt.quantize(graph, [x.numpy()], runner=NumpyRunner())
     (weight,) = (value for value in quantized.graph.parameters.values() if value.shape == (ROWS, COLUMNS))
     np.testing.assert_array_equal(weight, model.stored.numpy())
 

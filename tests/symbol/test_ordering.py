@@ -112,7 +112,7 @@ def test_a_choice_behind_a_softmax_is_run_as_postprocessing(tmp_path) -> None:
     program = torch.export.export(network, (x[:2],), dynamic_shapes=({0: torch.export.Dim("batch")},))
     graph = mrt.from_torch(program)
     assert prepare(graph).postprocess is not None
-    model = mrt.quantize(graph, [x.numpy()], mrt.QuantizationConfig(preset="fast"))
+    model = mrt.quantize(graph, [x.numpy()], mrt.QuantizationConfig(preset="fast"), runner=NumpyRunner())
     model.save(tmp_path / "model")
     model = mrt.load(tmp_path / "model")
     assert model.postprocess is not None and len(model.postprocess.outputs) == 3
