@@ -54,24 +54,47 @@ def exported(model: Any, x: Any, tmp_path: Path) -> list[Graph]:
     return [from_torch(program), mrt.load_model(tmp_path / "model.pt2")]
 
 
-@pytest.mark.parametrize("has_zero", [True, False])
-@pytest.mark.parametrize("block", [(1, COLUMNS), (ROWS, COLUMNS)])
-def test_weights_stay_integers(block: tuple[int, int], has_zero: bool, tmp_path: Path) -> None:
-    model, x = Weights(block, has_zero), torch.randn(3, COLUMNS, generator=torch.Generator().manual_seed(1))
-    for graph in exported(model, x, tmp_path):
-        (found,) = graph.evaluate({graph.inputs[0].name: x.numpy()})
-        np.testing.assert_allclose(found, x.numpy() @ model.weight().T, rtol=1e-5, atol=1e-6)
-        weight = graph.outputs[0].inputs[1]
+BLOCKS = [(1, COLUMNS), (ROWS, COLUMNS), (1, 4)]
+"""One scale for a row, for all, and for a part of a row."""
+ROWS_OF_DATA = torch.randn(3, COLUMNS, generator=torch.Generator().manual_seed(1))
+
+
+class Layers(torch.nn.Module):
+    """Layers of every block, with zero points and without, of the same data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Weights(block, zero) for block in BLOCKS for zero in (True, False))
+
+    def forward(self, x: Any) -> Any:
+        return [layer(x) for layer in self.layers]
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory: pytest.TempPathFactory) -> tuple[Layers, list[Graph]]:
+    model = Layers()
+    return model, exported(model, ROWS_OF_DATA, tmp_path_factory.mktemp("layers"))
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["object", "file"])
+def test_layers_give_what_their_integers_stand_for(read: tuple[Layers, list[Graph]], way: int) -> None:
+    """Scales of blocks become those of elements where no operator has them."""
+    (model, graphs), x = read, ROWS_OF_DATA.numpy()
+    graph = graphs[way]
+    for found, layer in zip(graph.evaluate({graph.inputs[0].name: x}), model.layers, strict=True):
+        np.testing.assert_allclose(found, x @ layer.weight().T, rtol=1e-5, atol=1e-6, err_msg=str(layer.block))
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["object", "file"])
+def test_weights_stay_integers(read: tuple[Layers, list[Graph]], way: int) -> None:
+    model, graphs = read
+    whole = [pair for pair in zip(graphs[way].outputs, model.layers, strict=True) if pair[1].block[1] == COLUMNS]
+    assert len(whole) == 4
+    for output, layer in whole:
+        weight = output.inputs[1]
         assert isinstance(weight.operator, Dequantize)
-        np.testing.assert_array_equal(graph.value(weight.inputs[0]), model.stored.numpy())
-        assert weight.inputs[1].shape == ((ROWS, 1) if block[0] == 1 else ())
-
-
-def test_scales_of_blocks_become_those_of_elements(tmp_path: Path) -> None:
-    model, x = Weights((1, 4), True), torch.randn(3, COLUMNS, generator=torch.Generator().manual_seed(2))
-    for graph in exported(model, x, tmp_path):
-        (found,) = graph.evaluate({graph.inputs[0].name: x.numpy()})
-        np.testing.assert_allclose(found, x.numpy() @ model.weight().T, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(graphs[way].value(weight.inputs[0]), layer.stored.numpy())
+        assert weight.inputs[1].shape == ((ROWS, 1) if layer.block[0] == 1 else ())
 
 
 def test_static_activations(tmp_path: Path) -> None:
