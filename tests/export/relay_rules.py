@@ -65,7 +65,12 @@ def name_of(call: Call) -> str:
 def applicable(text: str, params: bytes) -> list[str]:
     """The rules that apply somewhere in the text, each as often."""
     (function,) = parse_module(text, "the text").functions.values()
-    calls = Calls(function, parse_parameters(params, "the parameters"))
+    return applicable_to(function, parse_parameters(params, "the parameters"))
+
+
+def applicable_to(function: Function, parameters: Mapping[str, object]) -> list[str]:
+    """The rules that apply somewhere in the function of a text, each as often."""
+    calls = Calls(function, parameters)
     return [rule for call in calls.all for rule in _rules(calls, call)]
 
 
