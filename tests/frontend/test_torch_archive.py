@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from torch_archives import IMAGES, NETWORK, PROGRAM, WEIGHTS, changed, edited, records_of
-from torch_programs import compare, export, random
+from torch_programs import Apart, compare, evaluated, export, random
 
 import mrt
 from mrt.errors import ModelFileError, UnsupportedOperatorError
@@ -58,13 +58,15 @@ def test_parameters_that_share_storage_are_read(tmp_path: Path) -> None:
     compare(mrt.load_model(path), model, random(2, 4))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_weights_of_other_floats_are_read(dtype: str, tmp_path: Path) -> None:
-    model, x = nn.Linear(4, 3).to(getattr(torch, dtype)), random(2, 4).to(getattr(torch, dtype))
-    path = tmp_path / "model.pt2"
-    torch.export.save(export(model, x), path)
-    found = mrt.load_model(path).evaluate({"input": x.float().numpy()})[0]
-    np.testing.assert_allclose(found, model.float()(x.float()).detach().numpy(), rtol=1e-6, atol=1e-6)
+def test_weights_of_other_floats_are_read(tmp_path: Path) -> None:
+    kinds = (torch.float16, torch.bfloat16, torch.float64)
+    layers = {str(kind): nn.Linear(4, 3).to(kind) for kind in kinds}
+    inputs, path = [random(2, 4, seed=place).to(kind) for place, kind in enumerate(kinds)], tmp_path / "model.pt2"
+    torch.export.save(export(Apart(layers), *inputs), path)
+    found = evaluated(mrt.load_model(path), *(x.float() for x in inputs))
+    for result, (kind, layer), x in zip(found, layers.items(), inputs, strict=True):
+        wanted = layer.float()(x.float()).detach().numpy()
+        np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6, err_msg=kind)
 
 
 def test_weights_of_another_device_are_read_on_this_one(saved: Path, tmp_path: Path) -> None:
