@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import numpy as np
 import pytest
 from layers import BYTES, DTYPES, Layers, in_turn, kernel_texts
@@ -13,8 +11,8 @@ from mrt.backend.kernels.generic.narrow_groups import merged_groups
 from mrt.symbol import Runner
 
 
-@pytest.mark.sampled(2)
-def test_convolutions(runner: Runner) -> None:
+def test_convolutions(runner: Runner, turn: int) -> None:
+    """Every other shape on each CPU."""
     layers = Layers()
     shapes = [
         ((3, 3, 9, 11), 7, (3, 3), {}),
@@ -30,8 +28,8 @@ def test_convolutions(runner: Runner) -> None:
         ((1, 3, 4, 5, 6), 18, (2, 3, 2), {}),
         ((1, 16, 5, 5), 1, (1, 1), {}),
         ((1, 1, 7, 6), 1, (3, 3), {}),
-    ]
-    for (shape, filters, kernel, attributes), dtype in zip(shapes, cycle(BYTES), strict=False):
+    ][turn % 2 :: 2]
+    for (shape, filters, kernel, attributes), dtype in zip(shapes, in_turn(BYTES, turn // 2), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.convolution(first, filters, kernel, **attributes)))
     layers.check(runner=runner)
@@ -56,11 +54,10 @@ NARROW_GROUPS = [
 ]
 
 
-@pytest.mark.sampled(2)
 def test_convolutions_of_narrow_groups(runner: Runner, turn: int) -> None:
-    """Some that fill vectors together, some only all of them, and some that are too many."""
-    layers = Layers()
-    for (shape, filters, kernel, attributes), dtype in zip(NARROW_GROUPS, in_turn(DTYPES, turn), strict=False):
+    """Some that fill vectors together, some only all of them, and some that are too many: every other on each CPU."""
+    layers, shapes = Layers(), NARROW_GROUPS[turn % 2 :: 2]
+    for (shape, filters, kernel, attributes), dtype in zip(shapes, in_turn(DTYPES, turn // 2), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.convolution(first, filters, kernel, **attributes)))
     layers.check(runner=runner)
@@ -104,9 +101,8 @@ def test_an_odd_number_of_groups_of_eight_is_multiplied_by_dots(cpu: str, channe
     assert any("pmadd" in text or "vpdpbusd" in text for text in kernel_texts(layers.graph(), cpu))
 
 
-@pytest.mark.sampled(2)
-def test_convolutions_in_slices(runner: Runner) -> None:
-    """Slices of 16, of 4 and of 1 channel, of different lengths, and the last one short."""
+def test_convolutions_in_slices(runner: Runner, turn: int) -> None:
+    """Slices of 16, of 4 and of 1 channel, of different lengths, and the last one short: every other on each CPU."""
     layers = Layers()
     shapes = [
         ((1, 32, 8, 8), (16, 16), 24, (3, 3), {}),
@@ -116,8 +112,8 @@ def test_convolutions_in_slices(runner: Runner) -> None:
         ((1, 5, 6, 6), (1, 1, 1, 1, 1), 20, (3, 3), {"dilate": (2, 1)}),
         ((1, 24, 6, 6), (4, 12, 8), 16, (2, 3), {}),
         ((1, 21, 11), (8, 8, 5), 33, (4,), {}),
-    ]
-    for (shape, lengths, filters, kernel, attributes), dtype in zip(shapes, cycle(BYTES), strict=False):
+    ][turn % 2 :: 2]
+    for (shape, lengths, filters, kernel, attributes), dtype in zip(shapes, in_turn(BYTES, turn // 2), strict=False):
         first = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         layers.finish(layers.requantized(layers.sliced(first, lengths, filters, kernel, **attributes)))
     layers.check(runner=runner)

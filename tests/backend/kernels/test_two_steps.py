@@ -33,10 +33,9 @@ def test_a_turn_makes_two_steps_where_none_is_left_over_and_they_are_many(steps:
     assert dict(loop.annotations) == ({ROLLED: 1} if turns < steps else {})
 
 
-@pytest.mark.sampled(2)
 def test_sums_of_even_odd_and_few_steps(runner: Runner, turn: int) -> None:
-    """Of maps whose tiles are jammed, too, and of several taps."""
-    layers, dtypes = Layers(), in_turn(DTYPES, turn)
+    """Of maps whose tiles are jammed, too, and of several taps: of every other number of channels on each CPU."""
+    layers, dtypes = Layers(), in_turn(DTYPES, turn // 2)
     shapes = [
         (48, 7, 1, {}, (12, 16, 30, 64)),
         (64, 14, 1, {"stride": (2, 2)}, (16, 30, 70, 96)),
@@ -44,7 +43,7 @@ def test_sums_of_even_odd_and_few_steps(runner: Runner, turn: int) -> None:
         (32, 8, 3, {"pad": (1, 1)}, (16, 30, 96)),
     ]
     for filters, size, kernel, attributes, many in shapes:
-        for channels in many:
+        for channels in many[turn % 2 :: 2]:
             given = layers.input(layers.integers((1, channels, size, size), "int16", -200, 200))
             first = layers.requantized(given, next(dtypes))
             layers.finish(layers.requantized(layers.convolution(first, filters, (kernel, kernel), **attributes)))

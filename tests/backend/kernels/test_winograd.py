@@ -163,14 +163,13 @@ def test_that_it_is_used_is_told() -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.sampled(2)
 def test_convolutions_of_any_size(runner: Runner, turn: int) -> None:
     """Also of lines that are no whole tiles, of several samples, without a pad, with channels that fill no vector.
 
-    Every other size by these tiles, and the others by small ones; on the next CPU the other way round.
+    A quarter of the sizes by these tiles, one by small ones, and one of words; on the next CPU other ones.
     """
     layers = Layers()
-    for (shape, filters, pad, stride), dtype in zip(SIZES[turn % 2 :: 2], in_turn([*BYTE], turn // 2), strict=False):
+    for (shape, filters, pad, stride), dtype in zip(SIZES[turn % 4 :: 4], in_turn([*BYTE], turn // 4), strict=False):
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)), dtype)
         sums = layers.convolution(data, filters, (3, 3), pad=pad, stride=(stride, stride))
         made = layers.requantized(sums, dtype)
@@ -235,9 +234,12 @@ def of_ends(
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(("algorithm", "channels"), [(F4, 112), (F4_OF_STRIDE_2, 1824)], ids=["1", "2"])
-@pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_the_ends_of_ranges(runner: Runner, dtype: str, algorithm: Algorithm, channels: int) -> None:
-    """Sums between wrap around many times; results are close to the largest that are found again."""
+def test_the_ends_of_ranges(runner: Runner, turn: int, algorithm: Algorithm, channels: int) -> None:
+    """Sums between wrap around many times; results are close to the largest that are found again.
+
+    Of one dtype each, which CPUs and algorithms take in turn.
+    """
+    dtype = [*BYTE][(turn + algorithm.stride) % 2]
     weights = [127], [-128], [-128, 127], [-128, -127, 0, 127]
     layers = of_ends(algorithm.serves, BYTE[dtype], dtype, channels, weights, algorithm.stride)
     layers.check(runner=runner)
@@ -252,11 +254,10 @@ def test_the_ends_of_words_that_large_tiles_of_stride_2_serve(runner: Runner) ->
 
 
 @pytest.mark.usefixtures("by_small_tiles")
-@pytest.mark.sampled(2)
 def test_small_tiles_of_any_size(runner: Runner, turn: int) -> None:
     """Each size of bytes, or of words of few bits."""
     ends = in_turn([*BYTE.values(), *FEW_BITS.values()], turn // 2)
-    between(ends, SIZES[(turn + 1) % 2 :: 2]).check(runner=runner)
+    between(ends, SIZES[(turn + 2) % 4 :: 4]).check(runner=runner)
 
 
 def between(ends: Iterable[tuple[int, int]], sizes: Any) -> Layers:
@@ -273,11 +274,12 @@ def between(ends: Iterable[tuple[int, int]], sizes: Any) -> Layers:
 
 @pytest.mark.usefixtures("by_small_tiles")
 @pytest.mark.parametrize(("algorithm", "channels"), [(F2, 56), (F2_OF_STRIDE_2, 224)], ids=["1", "2"])
-@pytest.mark.parametrize("ends", FEW_BITS.values(), ids=str)
-def test_the_ends_of_ranges_of_small_tiles(
-    runner: Runner, ends: tuple[int, int], algorithm: Algorithm, channels: int
-) -> None:
-    """56 channels of the largest products are the most that 4 y leaves room for, 224 those of which int32 holds y."""
+def test_the_ends_of_ranges_of_small_tiles(runner: Runner, turn: int, algorithm: Algorithm, channels: int) -> None:
+    """56 channels of the largest products are the most that 4 y leaves room for, 224 those of which int32 holds y.
+
+    Of one of the ranges each, which CPUs and algorithms take in turn.
+    """
+    ends = [*FEW_BITS.values()][(turn + algorithm.stride) % 2]
     weights = [127], [-127], [-127, 127], [-127, -126, 0, 127]
     layers = of_ends(algorithm.serves, ends, "int16", channels, weights, algorithm.stride)
     said = f"{algorithm.points} for 4 results of 3 x 3 taps (Winograd)"
@@ -292,17 +294,17 @@ def told_of(layers: Layers, cpu: str) -> list[str]:
 
 @pytest.mark.usefixtures("always")
 def test_both_bytes_of_words(runner: Runner, turn: int) -> None:
-    """Of any size, every other one on each CPU, whatever the words are."""
-    layers = between(in_turn(list(WORDS.values()), turn // 2), SIZES[turn % 2 :: 2])
+    """Of any size, a quarter of them on each CPU, whatever the words are."""
+    layers = between(in_turn(list(WORDS.values()), turn // 4), SIZES[(turn + 1) % 4 :: 4])
     assert any("72 for 16 results" in each for each in told_of(layers, "cascadelake"))
     layers.check(runner=runner)
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("ends", WORDS.values(), ids=str)
-def test_the_ends_of_ranges_of_words(runner: Runner, ends: tuple[int, int]) -> None:
+def test_the_ends_of_ranges_of_words(runner: Runner, turn: int) -> None:
     """Whose results are close to the largest of 32 bits: the sum of 256 times one that is shifted out of them in part
-    and another."""
+    and another. Each CPU takes one of the ranges."""
+    ends = [*WORDS.values()][turn % 2]
     channels = 56 if ends[0] else 57
     layers = of_ends(F4.serves_bytes, ends, "int16", channels, ([127], [-127], [-127, 127], [-127, -126, 0, 127]))
     assert all("72 for 16 results of 3 x 3 taps (Winograd)" in each for each in told_of(layers, "x86-64-v3"))
@@ -323,10 +325,11 @@ def test_slices_of_channels_that_fill_no_vector() -> None:
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_what_follows_is_computed_with_it(threads: int) -> None:
-    """Bias, residual sum, several requantizations, and bytes that another reader stores without a sign; the threads
-    share stripes, or output channels."""
+    """Bias, residual sum, several requantizations, and bytes that another reader stores without a sign; two threads
+    share output channels, or stripes."""
     layers = Layers()
-    for shape, filters, stride in [((2, 64, 14, 14), 64, 1), ((1, 128, 12, 12), 256, 1), ((2, 160, 12, 12), 192, 2)]:
+    sizes = [((1, 128, 12, 12), 256, 1), ((2, 64, 14, 14), 64, 1), ((2, 160, 12, 12), 192, 2)]
+    for shape, filters, stride in sizes[2 - threads :][:2]:
         data = layers.requantized(layers.input(layers.integers(shape, "int16", -200, 200)))
         first = layers.convolution(data, filters, (3, 3), pad=(1, 1), stride=(stride, stride))
         bias = layers.parameter_of((1, filters, 1, 1), "int32", -30000, 30000)
@@ -362,13 +365,16 @@ def quantized(channels: int, size: int, filters: int, stride: int) -> tuple[Quan
 
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "cascadelake"])
-@pytest.mark.parametrize(("channels", "size", "filters", "stride"), [(16, 28, 64, 2), (48, 7, 32, 1)])
-def test_quantized_networks(cpu: str, channels: int, size: int, filters: int, stride: int) -> None:
+@pytest.mark.parametrize(
+    ("batch", "channels", "size", "filters", "stride"), [(1, 16, 28, 64, 2), (4, 48, 7, 32, 1), (1, 48, 7, 32, 1)]
+)
+def test_quantized_networks(cpu: str, batch: int, channels: int, size: int, filters: int, stride: int) -> None:
     """Bytes of whole tiles are stored together; of those at the ends of lines, only what is within the result."""
     if cpu not in runnable():
         pytest.skip(f"this machine does not run code for {cpu}")
     model, data = quantized(channels, size, filters, stride)
-    expected = model.rebatched(4).graph.evaluate(model.rebatched(4).quantize_inputs(data))
-    for batch in (1, 4):
-        module = model.compile(target={"mcpu": cpu, "threads": 1}, batch=batch)
-        np.testing.assert_array_equal(module.run_integer(model.rebatched(4).quantize_inputs(data)), expected[0])
+    whole = model.rebatched(4)
+    integers = whole.quantize_inputs(data)
+    run = TvmRunner({"mcpu": cpu, "threads": 1}).prepare(model.rebatched(batch).graph)
+    found = [run({"x": integers["x"][place : place + batch]})[0] for place in range(0, 4, batch)]
+    np.testing.assert_array_equal(np.concatenate(found), whole.graph.evaluate(integers)[0])
