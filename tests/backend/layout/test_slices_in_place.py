@@ -24,6 +24,11 @@ def stem(layers: Layers, channels: int, dtype: str, size: tuple[int, int] = (9, 
 
 def read_by_all(layers: Layers, data: Symbol, bordered: bool = True) -> None:
     """One reader of each family, and one that several share; bordered: also those that want a border around it."""
+    read_by_windows(layers, data, bordered)
+    read_by_others(layers, data)
+
+
+def read_by_windows(layers: Layers, data: Symbol, bordered: bool = True) -> None:
     channels = data.shape[1]
     layers.finish(layers.convolution(data, 20, (1, 1)))
     layers.finish(layers.convolution(data, 16, (1, 1), stride=(2, 3)))
@@ -32,6 +37,9 @@ def read_by_all(layers: Layers, data: Symbol, bordered: bool = True) -> None:
         layers.finish(layers.convolution(data, channels, (3, 3), pad=(1, 1), num_group=channels))
     layers.finish(layers.convolution(data, 32, (2, 3)))
     layers.finish(layers.convolution(data, channels, (3, 3), num_group=channels))
+
+
+def read_by_others(layers: Layers, data: Symbol) -> None:
     layers.add("Pooling", data, kernel=(2, 3), stride=(2, 1), pool_type="max")
     layers.add("Pooling", data, global_pool=True, kernel=(1, 1), pool_type="sum")
     layers.add("elemwise_add", layers.hidden("Cast", data, dtype="int32"), layers.hidden("relu", data))
@@ -76,9 +84,9 @@ def test_slices_of_slices_of_parts_and_of_outputs() -> None:
     data = stem(layers, 64, "int8")
     layers.outputs.append(data)
     twice = cut(layers, cut(layers, data, 1, 8, 56), 1, 3, 20)
-    read_by_all(layers, twice)
+    read_by_windows(layers, twice)
     corner = layers.hidden("slice", data, begin=(1, 16, 2, 1), end=(3, 35, 8, 7))
-    read_by_all(layers, corner, bordered=False)
+    read_by_others(layers, corner)
     parts = [layers.requantized(layers.convolution(data, 32, (1, 1))) for _ in range(2)]
     joined = layers.hidden("Concat", *parts, dim=1)
     layers.finish(layers.convolution(joined, 16, (1, 1)))
@@ -144,8 +152,7 @@ def shuffled(layers: Layers, data: Symbol, groups: int) -> Symbol:
     return layers.hidden("Reshape", moved, shape=(batch, channels, *spatial))
 
 
-@pytest.mark.parametrize("cpu", ["native", "x86-64"])
-@pytest.mark.parametrize("channels", [32, 116])
+@pytest.mark.parametrize(("cpu", "channels"), [("native", 32), ("native", 116), ("x86-64", 116)])
 def test_units_that_split_join_and_shuffle(cpu: str, channels: int) -> None:
     """Those of ShuffleNet: half of the channels goes through convolutions, all are shuffled; nothing else is moved."""
     layers = Layers()
