@@ -58,10 +58,10 @@ class Bundle:
         """An operator that is read by others only, so that it may be fused."""
         return self.builder.apply(op(name, **attributes), inputs)
 
-    def keep_in_turn(self, dtype: str) -> None:
-        """Compares every third operator only, of three dtypes others each; of further ones all."""
-        if dtype in THIRDS:
-            self.outputs = self.outputs[THIRDS.index(dtype) :: len(THIRDS)]
+    def keep_in_turn(self, dtype: str, others: tuple[str, ...] = THIRDS) -> None:
+        """Compares a part of the operators only, of each of the other dtypes another one; of further ones all."""
+        if dtype in others:
+            self.outputs = self.outputs[others.index(dtype) :: len(others)]
 
     def graph(self) -> Graph:
         return self.builder.graph(self.outputs)

@@ -10,9 +10,7 @@ import pytest
 from compiled import Bundle
 
 from mrt.backend import TvmRunner
-from mrt.symbol import Graph, NumpyRunner, TensorType
-from mrt.symbol.operators.fake_quantize import FakeQuantize
-from mrt.symbol.symbol import apply, variable
+from mrt.symbol import NumpyRunner
 
 INT32 = np.iinfo(np.int32)
 
@@ -27,11 +25,12 @@ def test_integer_arithmetic_is_exact(dtype: str) -> None:
     bundle.add("elemwise_mul", x, x)
     bundle.add("add_n", x, y, x)
     bundle.add("add_n", x)
-    for shape in ((1,), (3, 1, 1), (1, 3, 1, 1), (1, 1, 1, 5), (2, 1, 4, 1), (1, 1, 1, 1), (4, 5)):
+    for place, shape in enumerate(((1,), (3, 1, 1), (1, 3, 1, 1), (1, 1, 1, 5), (2, 1, 4, 1), (1, 1, 1, 1), (4, 5))):
         z = bundle.parameter(bundle.integers(shape, dtype, *limits))
-        for name in ("broadcast_add", "broadcast_sub", "broadcast_mul"):
-            bundle.add(name, x, z)
-            bundle.add(name, z, x)
+        bundle.add("broadcast_sub", x, z)
+        bundle.add("broadcast_sub", z, x)
+        bundle.add("broadcast_add", *(x, z) if place % 2 else (z, x))
+        bundle.add("broadcast_mul", *(z, x) if place % 2 else (x, z))
     bundle.add("broadcast_add", bundle.input(bundle.integers((2, 1), "int8")), bundle.input(bundle.integers((1, 3))))
     bundle.add("relu", x)
     bundle.add("clip", x, a_min=-7.0, a_max=100.0)
@@ -169,17 +168,16 @@ def test_both_runners_serve_the_protocol() -> None:
 
 def test_fake_quantize_takes_the_levels_of_its_definition() -> None:
     """The level's value may be an ulp off, where a product and a sum are contracted."""
-    x = np.concatenate([TIES, np.linspace(-3, 3, 241, dtype=np.float32)]).reshape(1, -1)
+    bundle = Bundle()
+    x = bundle.input(np.concatenate([TIES, np.linspace(-3, 3, 241, dtype=np.float32)]).reshape(1, -1))
     limits = np.float32([[-1, 2, -1, 2], [2, -1, 0, 5], [0.25, 0.25, -1, 1], [-2, 2, 3, -3]])
+    largest = []
     for levels in (2, 16, 256, 65536):
-        for low, high, first, last in limits.tolist():
-            symbols = [variable("x", TensorType(x.shape))]
-            symbols += [variable(name, TensorType((1,))) for name in ("low", "high", "first", "last")]
-            symbol = apply(FakeQuantize(levels=levels), symbols, "y")
-            feeds = {
-                s.name: np.full((1,), v, np.float32) for s, v in zip(symbols[1:], (low, high, first, last), strict=True)
-            }
-            graph = Graph((symbols[0],), (symbol,), feeds)
-            (found,) = TvmRunner().prepare(graph)({"x": x})
-            (wanted,) = graph.evaluate({"x": x})
-            np.testing.assert_allclose(found, wanted, rtol=2e-7, atol=2e-7 * max(abs(first), abs(last)))
+        for low, high, first, last in limits:
+            ends = [bundle.parameter(np.full((1,), end)) for end in (low, high, first, last)]
+            bundle.add("FakeQuantize", x, *ends, levels=levels)
+            largest.append(max(abs(first), abs(last)))
+    graph = bundle.graph()
+    found, wanted = TvmRunner().prepare(graph)(bundle.feeds), graph.evaluate(bundle.feeds)
+    for a, b, most in zip(found, wanted, largest, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-7, atol=2e-7 * most)

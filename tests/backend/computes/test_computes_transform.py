@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from compiled import Bundle
+from compiled import THIRDS, Bundle
 from layers import Layers
 
 
@@ -46,7 +46,7 @@ def test_transforms_agree(dtype: str) -> None:
         bundle.add("Pad", x, pad_width=(0, 0, 0, 0, 1, 2, 3, 0), mode=mode)
     bundle.add("Pad", x, pad_width=(0, 0, 1, 0, 0, 2, 3, 0), mode="constant", constant_value=7.0)
     bundle.add("Pad", x, pad_width=(0,) * 8, mode="constant")
-    bundle.keep_in_turn(dtype)
+    bundle.keep_in_turn(dtype, (*THIRDS, "float32"))
     bundle.check()
 
 
@@ -79,10 +79,9 @@ def test_channels_behind_others_agree(channels: int, more: int, dtype: str) -> N
 def test_reductions_agree(dtype: str) -> None:
     bundle = Bundle()
     x = bundle.input(bundle.floats(2, 6, 4, 5) if dtype == "float32" else bundle.integers((2, 6, 4, 5), dtype))
-    for name in ("sum", "max", "mean")[: 3 if dtype == "float32" else 2]:
-        for axis in (None, (1,), (2, 3), (-1,), (0, 2), (0, 1, 2, 3)):
-            for keepdims in (False, True):
-                bundle.add(name, x, axis=axis, keepdims=keepdims)
+    for number, name in enumerate(("sum", "max", "mean")[: 3 if dtype == "float32" else 2]):
+        for place, axis in enumerate((None, (1,), (2, 3), (-1,), (0, 2), (0, 1, 2, 3))):
+            bundle.add(name, x, axis=axis, keepdims=(number + place) % 2 == 0)
         bundle.add(name, x, axis=(1,), exclude=True)
     bundle.keep_in_turn(dtype)
     bundle.check(tolerance=1e-5)
