@@ -178,13 +178,14 @@ def test_a_folder_is_looked_through_some_times_while_it_is_filled_once(tmp_path:
             looks.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
             super().trim()
 
-    cache = Watched(tmp_path, most_bytes=200_000)
-    for place in range(2_000):
+    most, count = 100_000, 1_000
+    cache = Watched(tmp_path, most_bytes=most)
+    for place in range(count):
         cache.put(hashlib.sha256(bytes([place % 256, place // 256])).hexdigest(), bytes(50 + 150 * (place % 2)))
-    assert 0.5 * LOOKS < len(looks) * 200_000 / (2_000 * 125) < 2 * LOOKS
-    assert max(looks) < 1.2 * 200_000
+    assert 0.5 * LOOKS < len(looks) * most / (count * 125) < 2 * LOOKS
+    assert max(looks) < 1.2 * most
     cache.put("0" * 64, b"code")
-    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 200_000
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= most
 
 
 def test_writers_at_once_leave_whole_entries(tmp_path: Path) -> None:

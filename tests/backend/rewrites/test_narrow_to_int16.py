@@ -172,6 +172,11 @@ def scaled(
     return builder.graph([builder.apply(op("Cast", dtype="uint8" if limits[0] == 0 else "int8"), [clipped])])
 
 
+def rounded(x: Array, factor: int, shift: int) -> Array:
+    """x · factor / 2^shift in integers of 64 bits."""
+    return (x.astype(np.int64) * factor + 2 ** (shift - 1)) >> shift
+
+
 @pytest.mark.parametrize(
     ("factor", "shift", "highest", "early", "late"),
     [
@@ -198,8 +203,8 @@ def test_sums_are_requantized_in_int16_where_they_hold_what_counts(
 ) -> None:
     """Of 4072 / 2^20 the least x that gives 255 is one too large for 16 bits, but not the upper half of the product."""
     graph, feeds = scaled(factor, shift, highest), {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
-    exact = [(min(x, highest) * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
-    expected = [np.array([min(max(x, 0), 255) for x in exact], np.uint8)]
+    exact = rounded(np.minimum(feeds["x"], highest), factor, shift)
+    expected = [np.clip(exact, 0, 255).astype(np.uint8)]
     for facts, is_narrow in ((Facts(), early), (VNNI, late)):
         found = NarrowToInt16(facts)(graph)
         assert ("requantize_int16" in {symbol.op for symbol in found.operators}) is is_narrow
@@ -213,8 +218,7 @@ def test_sums_of_either_sign_are_requantized_in_int16(factor: int, shift: int, i
     feeds = {"x": np.arange(-(2**17), 2**18, dtype=np.int32)}
     found = NarrowToInt16(VNNI)(graph)
     assert ({"multiply_high_int16", "right_shift_int16"} <= {symbol.op for symbol in found.operators}) is is_narrow
-    exact = [(x * factor + 2 ** (shift - 1)) >> shift for x in feeds["x"].tolist()]
-    expected = [np.array([min(max(x, -127), 127) for x in exact], np.int8)]
+    expected = [np.clip(rounded(feeds["x"], factor, shift), -127, 127).astype(np.int8)]
     assert_same_values(found, found.evaluate(feeds), expected)
     assert_same_values(graph, TvmRunner().prepare(graph)(feeds), expected)
 
@@ -234,8 +238,8 @@ def test_sums_that_are_moved_are_requantized_in_int16(
     found = NarrowToInt16(VNNI)(graph)
     steps = {"multiply_high_int16", "right_shift_int16", "add_int16"}
     assert (steps <= {symbol.op for symbol in found.operators}) is is_narrow
-    exact = [((x * 8190 + 2 ** (shift - 1)) >> shift) + moved for x in feeds["x"].tolist()]
-    expected = [np.array([min(max(x, limits[0]), limits[1]) for x in exact], "uint8" if limits[0] == 0 else "int8")]
+    exact = rounded(feeds["x"], 8190, shift) + moved
+    expected = [np.clip(exact, *limits).astype("uint8" if limits[0] == 0 else "int8")]
     assert_same_values(found, found.evaluate(feeds), expected)
     assert_same_values(graph, TvmRunner().prepare(graph)(feeds), expected)
 
