@@ -203,7 +203,7 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, np.ndarray]:
 @pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_compiled_equals_evaluated(target: str, drawn: tuple[Graph, np.ndarray]) -> None:
     """Threads share every loop that they may."""
