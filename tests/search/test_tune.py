@@ -21,9 +21,12 @@ from mrt.quantization.options import ActivationOverride, Override, QuantizationC
 from mrt.search.explore import Explorer
 from mrt.search.laboratory import Laboratory
 from mrt.search.outcome import Tuned
+from mrt.search.space import alternatives
 from tests.search.networks import run_by_numpy, save_run
 
 LONG = 1e6
+FEW = "activation.quantizer", "bias_correction"
+"""What is tried of the algorithms by tests that look at other trials."""
 
 
 @pytest.fixture
@@ -46,6 +49,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Tuned:
         run_by_numpy(patch)
         patch.setattr("mrt.search.explore.PATIENCE", 1)
         return tune(save_run(tmp_path_factory.mktemp("whole")))
+
+
+@pytest.fixture
+def few_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
+    def few(config: QuantizationConfig) -> list[tuple[str, QuantizationConfig]]:
+        return [(name, changed) for name, changed in alternatives(config) if name.startswith(FEW)]
+
+    monkeypatch.setattr("mrt.search.explore.alternatives", few)
 
 
 def digests(tuned: Tuned) -> list[str]:
@@ -125,6 +136,7 @@ def test_variables_of_the_environment_stay_text_in_what_is_written(config: Path)
     assert load_config(tune(moved, seconds=0).configuration).model.path == folder / "net.onnx"
 
 
+@pytest.mark.usefixtures("few_algorithms")
 def test_bits_that_an_algorithm_chooses_are_where_the_search_begins(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +184,7 @@ def test_samples_that_judge_do_not_calibrate(config: Path, monkeypatch: pytest.M
         assert np.array_equal(sizes[-1][2], x[first])
 
 
+@pytest.mark.usefixtures("few_algorithms")
 def test_what_nothing_meets_is_the_nearest_and_exit_status_3(config: Path) -> None:
     arguments = ["tune", str(config), "--metric", "sqnr", "--least", "150", "--seconds", "1000"]
     result = CliRunner().invoke(app, arguments)
@@ -202,6 +215,7 @@ def test_each_choice_says_why(whole: Tuned) -> None:
     assert costs == sorted(costs) and values == sorted(values)
 
 
+@pytest.mark.usefixtures("few_algorithms")
 def test_a_network_that_cannot_be_made_is_a_trial_that_failed(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = Laboratory.model
 
