@@ -178,7 +178,7 @@ def test_a_module_has_threads_of_its_own_and_one_for_a_core_has_none(graph: Grap
     x = np.random.default_rng(1).integers(-127, 128, graph.inputs[0].shape).astype(np.int8)
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", graph.evaluate({"x": x})[0])
-    for count in (1, 2, 3):
+    for count in (1, 3):
         assert run(tmp_path, CALL, "", TVM_NUM_THREADS=str(count)) == ["True", str(count - 1)]
 
 
