@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from hashlib import sha256
@@ -40,14 +41,32 @@ def save_network(path: Path, op: str = "Relu") -> None:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
+def save_project(folder: Path) -> Path:
+    """A network, data and a configuration that run."""
+    save_network(folder / "net.onnx")
+    x = np.random.default_rng(0).normal(size=(6, 1, 4, 4)).astype(np.float32)
+    np.savez(folder / "data.npz", x=x, y=np.zeros(6, np.int64))
+    (folder / "config.yaml").write_text(CONFIG)
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A network, data and a configuration that run."""
-    save_network(tmp_path / "net.onnx")
-    x = np.random.default_rng(0).normal(size=(6, 1, 4, 4)).astype(np.float32)
-    np.savez(tmp_path / "data.npz", x=x, y=np.zeros(6, np.int64))
-    (tmp_path / "config.yaml").write_text(CONFIG)
-    return tmp_path
+    return save_project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the stages up to quantize were run."""
+    folder = save_project(tmp_path_factory.mktemp("project"))
+    assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def quantized(run_once: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(run_once, tmp_path / "project"))
 
 
 def call(*arguments: str | Path) -> Result:
@@ -87,31 +106,29 @@ def test_inspect_shows_every_tensor_or_explains_one(folder: Path) -> None:
     assert "the nearest are conv" in failure("inspect", folder / "out", "--symbol", "convv")
 
 
-def test_inspect_shows_layers_of_a_model_that_was_not_measured(folder: Path) -> None:
-    assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0
-    shown = call("inspect", folder / "out")
+def test_inspect_shows_layers_of_a_model_that_was_not_measured(quantized: Path) -> None:
+    shown = call("inspect", quantized / "out")
     assert shown.exit_code == 0, shown.output
     rows, below = shown.stdout.split("\n\n")
     assert [line.split(" ")[0] for line in rows.splitlines()[1:]] == ["x", "y"]
     assert "convolution 3×3" in rows and "not measured" in below
-    assert "stage report" in failure("inspect", folder / "out", "--sort", "share")
-    assert "error, share, bits" in failure("inspect", folder / "out", "--sort", "size")
-    (only,) = json.loads(call("inspect", folder / "out", "--sort", "headroom", "--worst", "1", "--json").stdout)
+    assert "stage report" in failure("inspect", quantized / "out", "--sort", "share")
+    assert "error, share, bits" in failure("inspect", quantized / "out", "--sort", "size")
+    (only,) = json.loads(call("inspect", quantized / "out", "--sort", "headroom", "--worst", "1", "--json").stdout)
     widest = only["headroom"]["sum"]
-    fact = mrt.load(folder / "out").certificate.tensors[widest["name"]]
+    fact = mrt.load(quantized / "out").certificate.tensors[widest["name"]]
     assert (widest["lo"], widest["hi"]) == (fact.lo, fact.hi) and widest["operator"] in ("Convolution", "broadcast_add")
 
 
-def test_inspect_shows_what_the_model_is_compiled_to(folder: Path) -> None:
-    call("run", folder / "config.yaml", "--to", "quantize")
-    result = call("inspect", folder / "out", "--compiled", "--target", '{"kind": "llvm", "mcpu": "x86-64-v3"}')
+def test_inspect_shows_what_the_model_is_compiled_to(quantized: Path) -> None:
+    result = call("inspect", quantized / "out", "--compiled", "--target", '{"kind": "llvm", "mcpu": "x86-64-v3"}')
     assert result.exit_code == 0, result.output
     told = result.stdout
     assert "Convolution + " in told
     assert "int16 x int16, 2 at once in 8 lanes (llvm.x86.avx2.pmadd.wd)" in told
     assert "ends: an output of the graph" in told
     assert any(line.endswith(" calls") for line in told.splitlines())
-    assert "z80" in failure("inspect", folder / "out", "--compiled", "--target", '{"kind": "llvm", "mcpu": "z80"}')
+    assert "z80" in failure("inspect", quantized / "out", "--compiled", "--target", '{"kind": "llvm", "mcpu": "z80"}')
 
 
 def test_inspect_shows_the_plan_once_the_network_is_calibrated(folder: Path) -> None:
@@ -144,10 +161,9 @@ def test_inspect_shows_where_accuracy_is_lost(folder: Path) -> None:
     assert {line.split()[0] for line in one.stdout.split("\n\n")[0].splitlines()} == {"rounded", "conv"}
 
 
-def test_compile_makes_the_module_anew_for_whoever_trusts_none(folder: Path) -> None:
+def test_compile_makes_the_module_anew_for_whoever_trusts_none(quantized: Path) -> None:
     """What is there is replaced and never loaded: here it is no library at all."""
-    out = folder / "out"
-    assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0
+    out = quantized / "out"
     assert "no compiled module" in call("verify", out).stdout
     assert call("inspect", out, "--compiled").stdout.startswith("no compiled module")
     for name in ("model.so", "model.so.json"):
@@ -179,23 +195,23 @@ def test_compile_refuses_by_one_line_and_leaves_what_is_there(folder: Path) -> N
 
 
 @pytest.mark.parametrize("columns", [60, 300])
-def test_inspect_on_a_terminal_shows_every_tensor_too(folder: Path, columns: int) -> None:
-    assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0
+def test_inspect_on_a_terminal_shows_every_tensor_too(quantized: Path, columns: int) -> None:
     terminal = {"FORCE_COLOR": "1", "COLUMNS": str(columns)}
-    result = CliRunner().invoke(app, ["inspect", str(folder / "out"), "--tensors"], env=terminal)
+    result = CliRunner().invoke(app, ["inspect", str(quantized / "out"), "--tensors"], env=terminal)
     assert result.exit_code == 0, result.output
     assert "\x1b[" in result.stdout and "…" not in result.stdout
-    assert [name for name in mrt.load(folder / "out").graph.by_name if columns > 60 and name not in result.stdout] == []
+    assert [
+        name for name in mrt.load(quantized / "out").graph.by_name if columns > 60 and name not in result.stdout
+    ] == []
 
 
-def test_inspect_without_errors_and_without_a_model(folder: Path) -> None:
-    assert call("run", folder / "config.yaml", "--to", "quantize").exit_code == 0
-    result = call("inspect", folder / "out")
+def test_inspect_without_errors_and_without_a_model(quantized: Path) -> None:
+    result = call("inspect", quantized / "out")
     assert result.exit_code == 0 and "not measured" in result.stdout
     assert " dB" not in result.stdout.split("\n\n")[0]
-    (folder / "out" / "errors.json").write_text("[")
-    assert "errors.json is malformed" in failure("inspect", folder / "out")
-    assert "certificate.json" in failure("inspect", folder)
+    (quantized / "out" / "errors.json").write_text("[")
+    assert "errors.json is malformed" in failure("inspect", quantized / "out")
+    assert "certificate.json" in failure("inspect", quantized)
 
 
 def test_stages_and_keys_are_chosen_on_the_command_line(folder: Path) -> None:
