@@ -129,10 +129,10 @@ COMPILED = ((14, 3.0), (15, 3e3), (16, -2e3))
 @pytest.mark.parametrize("bias", [3.0, 3e3, -2e3])
 def test_biases_beside_sums_that_fill_32_bits(bits: int, bias: float) -> None:
     """Every weight and every input at its largest: the weights give up bits for the bias, but do not vanish."""
-    weight = np.full((4, 64, 3, 3), 3.5)
-    graph = chain((1, 64, 3, 3), (CONV, [weight]), (BroadcastAdd(), [np.full((1, 4, 1, 1), bias)]))
+    weight = np.full((4, 16, 3, 3), 14.0)
+    graph = chain((1, 16, 3, 3), (CONV, [weight]), (BroadcastAdd(), [np.full((1, 4, 1, 1), bias)]))
     config = QuantizationConfig.model_validate({"activation": {"bits": bits}, "weight": {"bits": 16}})
-    samples = [{"x": np.full((1, 64, 3, 3), value, np.float32)} for value in (1, -1)]
+    samples = [{"x": np.full((1, 16, 3, 3), value, np.float32)} for value in (1, -1)]
     outcome = quantize_and_run(graph, samples, config)
     assert outcome.relative_error < 0.005
     if (bits, bias) in COMPILED:
