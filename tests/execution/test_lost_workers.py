@@ -52,11 +52,11 @@ def test_what_a_killed_worker_kept_is_made_again(workers: Executor, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_a_worker_that_hangs_is_given_up(tmp_path: Path) -> None:
+def test_a_worker_that_hangs_is_given_up(workers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the result of part 0, too."""
+    monkeypatch.setattr(workers._connection, "_patience", 10.0)
     fails = work.FailsOnce(tmp_path / "stopped", 2, signal.SIGSTOP)
-    with opened(ClusterConfig(processes=2, patience=10)) as executor:
-        assert list(executor.in_order(fails, range(5))) == [n * n for n in range(5)]
+    assert list(workers.in_order(fails, range(5))) == [n * n for n in range(5)]
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ def test_a_worker_that_takes_long_to_start_again_is_waited_for(tmp_path: Path) -
 
 
 def test_a_part_that_ends_every_worker_is_an_error(workers: Executor) -> None:
-    with pytest.raises(ClusterError, match="ended 4 workers, the last tls://127.0.0.1:[0-9]+; their logs say why"):
+    with pytest.raises(ClusterError, match="ended 2 workers, the last tls://127.0.0.1:[0-9]+; their logs say why"):
         list(workers.in_order(work.ends_its_process, range(1)))
 
 

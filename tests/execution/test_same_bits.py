@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -12,8 +11,6 @@ import pytest
 import mrt
 from mrt.calibration import CalibrationConfig
 from mrt.execution import Executor
-from mrt.execution.opened import opened
-from mrt.execution.options import ClusterConfig
 from mrt.model import QuantizedModel
 from mrt.quantization.algorithms import sensitive_tensors
 from mrt.quantization.options import QuantizationConfig
@@ -22,7 +19,7 @@ from mrt.quantization.simulation.simulation import Simulation
 from tests.quantization.corrected_networks import convolution
 from tests.quantization.networks import chain
 
-pytest.importorskip("distributed", reason="Dask is not installed")
+distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 
 ALL_THAT_IS_GATHERED = QuantizationConfig.model_validate(
     {
@@ -52,16 +49,14 @@ def made(chunk: int, executor: Any = None, method: str = "mse") -> QuantizedMode
 by_threads = cache(made)
 
 
-@pytest.fixture(scope="module")
-def some_workers(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with opened(ClusterConfig(processes=request.param)) as executor:
-        yield executor
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("some_workers", "chunk"), [(1, 7), (3, 1)], indirect=["some_workers"], ids=str)
-def test_workers_make_the_network_that_threads_make(some_workers: Any, chunk: int) -> None:
-    here, there = by_threads(chunk), made(chunk, some_workers)
+@pytest.mark.parametrize(("count", "chunk"), [(1, 7), (3, 1)], ids=str)
+def test_workers_make_the_network_that_threads_make(count: int, chunk: int) -> None:
+    """Workers are threads of this process, which start at once; processes are those of the test below."""
+    options = {"processes": False, "threads_per_worker": 1, "dashboard_address": None, "set_as_default": False}
+    with distributed.Client(n_workers=count, **options) as client:
+        there = made(chunk, client)
+    here = by_threads(chunk)
     assert there.digest == here.digest == by_threads(7).digest
     assert dict(there.ranges) == dict(here.ranges) and there.notes == here.notes
     for name, corrected in here.corrections.items():
