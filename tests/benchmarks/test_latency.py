@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
-from loaded import BENCHMARKS, load_benchmark
+from loaded import load_benchmark
 from small_onnx import save_small_network
 
 latency, samples = load_benchmark("latency"), load_benchmark("network_builder").samples
@@ -242,15 +241,18 @@ def test_a_network_that_noise_does_not_suit_is_refused(
 @pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_small_network_is_measured_and_the_next_run_makes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What the next run starts is what the first one made; it need not be measured once more."""
     pytest.importorskip("onnxruntime")
     network, file, work = str(save_small_network(tmp_path / "small.onnx")), tmp_path / "out.json", tmp_path / "work"
     options = ["--models", network, "--engines", "mrt,ort", "--threads", "1", "--batch", "3", "--isa", "vnni"]
     options += ["--rounds", "2", "--seconds", "0.01", "--json", str(file), "--work", str(work)]
-    child = subprocess.run([sys.executable, BENCHMARKS / "latency.py", *options], capture_output=True, text=True)
-    assert (child.returncode, child.stderr) == (0, "")
+    monkeypatch.setattr(sys, "argv", ["latency.py", *options])
+    with pytest.raises(SystemExit) as ended:
+        latency.main()
+    told = capsys.readouterr()
+    assert (ended.value.code, told.err) == (0, "")
     made = {path: path.stat().st_mtime_ns for path in work.rglob("*")}
     kinds = {path.name.rpartition("-")[0] for path in work.iterdir()}
     assert kinds == {"own-network", "mrt-model", "mrt-module", "ort-int8"}
@@ -258,7 +260,7 @@ def test_a_small_network_is_measured_and_the_next_run_makes_nothing(
     assert [line["engine"] for line in rows] == ["mrt-f32", "mrt-int8", "ort-f32", "ort-int8"]
     assert all(line["model"] == network and (line["threads"], line["batch"]) == (1, 3) for line in rows)
     assert all(line["median_ms"] > 0 and line["runs"] >= 6 for line in rows)
-    (line,) = [line for line in child.stdout.splitlines() if line.startswith(f"| {network}")]
+    (line,) = [line for line in told.out.splitlines() if line.startswith(f"| {network}")]
     own, peer = (float(cell) for cell in line.strip("| ").split(" | ")[-2:])
     # ONNX Runtime's products saturate where a processor has no VNNI.
     assert own > 0.98 and peer > 0.85
