@@ -8,7 +8,7 @@ import pytest
 from compiled import assert_same_values
 
 from mrt.backend import TvmRunner
-from mrt.symbol import Array, Graph, GraphBuilder, Symbol
+from tests.joined_graphs import feeds_of_all, joined
 from tests.matrix import PAIRS, Case, extreme_feeds
 from tests.matrix_cases import CASES
 from tests.quantization.networks import quantize_and_run
@@ -21,30 +21,6 @@ WEIGHTED = [case for case in CASES if case.has_weight]
 OTHERS = [case for case in CASES if not case.has_weight]
 
 
-def joined(graphs: list[Graph]) -> Graph:
-    """One graph of several, side by side; every name gets the number of its graph in front."""
-    builder = GraphBuilder()
-    outputs: list[Symbol] = []
-    for number, graph in enumerate(graphs):
-        made: dict[Symbol, Symbol] = {s: builder.input(f"{number}_{s.name}", s.type) for s in graph.inputs}
-        for symbol in graph.symbols:
-            name, value = f"{number}_{symbol.name}", graph.value(symbol)
-            if value is not None:
-                made[symbol] = builder.parameter(name, value)
-            elif symbol not in made:
-                made[symbol] = builder.apply(symbol.operator, [made[source] for source in symbol.inputs], name)
-        outputs += [made[symbol] for symbol in graph.outputs]
-    return builder.graph(outputs)
-
-
-def feeds_of(samples: list[list[dict[str, Array]]]) -> list[dict[str, Array]]:
-    """The feeds of the joined graph: the first ones of all graphs together, then the second ones, and so on."""
-    return [
-        {f"{number}_{name}": value for number, feeds in enumerate(turn) for name, value in feeds.items()}
-        for turn in zip(*samples, strict=True)
-    ]
-
-
 def check(cases: list[Case], pair: tuple[str, str], bits: int) -> None:
     """All cases, every other one on tensors in channel groups, compiled into one module give what their graphs mean."""
     scales = "layer" if pair == ("affine", "symmetric") else "output_channel"
@@ -55,7 +31,7 @@ def check(cases: list[Case], pair: tuple[str, str], bits: int) -> None:
         integers.append(quantize_and_run(case.graph, [case.draw(seed) for seed in (1, 2)], config).integer)
     graph = joined([integer.graph for integer in integers])
     run = TvmRunner().prepare(graph)
-    for feeds in feeds_of([extreme_feeds(integer) for integer in integers]):
+    for feeds in feeds_of_all([extreme_feeds(integer) for integer in integers]):
         assert_same_values(graph, run(feeds), graph.evaluate(feeds))
 
 
