@@ -112,8 +112,8 @@ class Graph:
         """
         if not isinstance(feeds, Mapping):
             raise DataError(f"feeds is a {type(feeds).__name__}; arrays by input name are needed")
-        unknown = sorted(map(str, set(feeds) - {symbol.name for symbol in self.inputs}))
-        if unknown:
+        if not feeds.keys() <= self._input_names:
+            unknown = sorted(map(str, feeds.keys() - self._input_names))
             raise DataError(f"no such input: {', '.join(unknown)}; inputs are {[s.name for s in self.inputs]}")
         return {symbol.name: _checked(symbol.name, symbol.type, feeds) for symbol in self.inputs}
 
@@ -165,6 +165,10 @@ class Graph:
             found.append(names[seen[symbol.name]] if seen[symbol.name] < len(names) else symbol.name)
             seen[symbol.name] += 1
         return tuple(found)
+
+    @cached_property
+    def _input_names(self) -> frozenset[str]:
+        return frozenset(symbol.name for symbol in self.inputs)
 
     @cached_property
     def _output_set(self) -> frozenset[Symbol]:
@@ -230,9 +234,13 @@ def cast_exactly(value: Array, dtype: str, name: str) -> Array:
 def _checked(name: str, type: TensorType, feeds: Mapping[str, Array]) -> Array:
     if name not in feeds:
         raise DataError(f"input {name} is missing; {type} is needed")
-    value = as_array(feeds[name], f"input {name}")
-    if tuple(value.shape) != type.shape:
+    value = feeds[name]
+    if not isinstance(value, np.ndarray):
+        value = as_array(value, f"input {name}")
+    if value.shape != type.shape:
         raise DataError(f"input {name} has shape {value.shape}; {type} is needed")
+    if value.dtype == type.dtype:
+        return value
     if type.is_integer and value.dtype.kind not in "iub":
         raise DataError(f"input {name} is {value.dtype}; {type} is needed")
     try:

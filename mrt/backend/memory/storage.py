@@ -211,14 +211,14 @@ class Storage:
 
     @property
     def is_readable(self) -> bool:
-        """Whether memory holds the values themselves, so that `read` gives them."""
+        """Whether memory holds the values themselves, so that a `reader` gives them."""
         return self.dtype == self.type.dtype and not self.offset
 
-    def read(self, held: Array) -> Array:
-        """The tensor that lies in `held`, a view of it: what `lay` undoes, where it `is_readable`."""
-        apart = held.reshape(self._apart)
+    def reader(self) -> Callable[[Array], Array]:
+        """Gives of memory the tensor that lies in it, a view: what `lay` undoes, where it `is_readable`."""
+        apart, axes = self._apart, [self.order.index(axis) for axis in range(self.type.rank)]
         inside = tuple(slice(self.before[axis], self.before[axis] + self.type.shape[axis]) for axis in self.order)
-        return apart[inside].transpose(np.argsort(self.order))
+        return lambda held: held.reshape(apart)[inside].transpose(axes)
 
 
 @dataclass(frozen=True)

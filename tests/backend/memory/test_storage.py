@@ -43,7 +43,7 @@ def test_an_element_is_where_the_storage_says(storage: Storage, seed: int) -> No
         assert int(laid[place]) == int(value[at]) + storage.offset
     assert (laid == 7).sum() >= laid.size - value.size  # nothing else was written
     if storage.is_readable:
-        np.testing.assert_array_equal(storage.read(laid), value)
+        np.testing.assert_array_equal(storage.reader()(laid), value)
 
 
 @given(storages())
