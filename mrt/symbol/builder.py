@@ -10,7 +10,7 @@ from mrt.errors import GraphError
 from mrt.symbol.graph import Graph, topological
 from mrt.symbol.interval import Array
 from mrt.symbol.operator import Operator
-from mrt.symbol.symbol import Symbol, apply, variable
+from mrt.symbol.symbol import Symbol, apply, on_inputs, variable
 from mrt.symbol.types import TensorType, type_of
 
 
@@ -56,6 +56,10 @@ class GraphBuilder:
         """`operator` on `inputs`, under `name` or, if that is taken, a name made from it."""
         return apply(operator, inputs, self.unique(name or operator.op.lower().strip("_")), origin)
 
+    def reapply(self, symbol: Symbol, inputs: tuple[Symbol, ...]) -> Symbol:
+        """The operator of a symbol on other inputs, under its name or, if that is taken, a name made from it."""
+        return on_inputs(symbol, inputs, self.unique(symbol.name))
+
     def adopt(self, symbol: Symbol, value: Array | None = None) -> Symbol:
         """Takes a symbol of another graph as it is, with its value if it is a parameter."""
         self._claim(symbol.name)
@@ -96,19 +100,25 @@ class GraphBuilder:
 Rewrite = Callable[[Symbol, tuple[Symbol, ...], GraphBuilder], "Symbol | None"]
 
 
-def rewrite_graph(graph: Graph, rewrite: Rewrite) -> Graph:
-    """The graph with every operator symbol replaced by what `rewrite` gives for it.
+def rewrite_graph(graph: Graph, rewrite: Rewrite, about: tuple[type[Operator], ...] = (Operator,)) -> Graph:
+    """The graph with every operator symbol of a record in `about` replaced by what `rewrite` gives for it.
 
     `rewrite(symbol, inputs, builder)` gets the old symbol and its inputs in the new graph, and gives the new symbol,
     or None to keep the operator as it is. A symbol none of whose inputs changed is kept itself. Should the new
     symbol take the old one's place in tables, it is made under the old one's name. Where nothing changes, and the graph
     knows nothing of the file that it was read from, it is given back itself.
     """
+    shown = {record for record in graph.records if issubclass(record, about)}
+    if not shown and not graph.is_of_a_file:
+        return graph
     builder, changed = GraphBuilder.of(graph), dict[Symbol, Symbol]()
     for symbol in graph.operators:
-        builder.release(symbol)
         inputs = tuple([changed.get(source, source) for source in symbol.inputs]) if changed else symbol.inputs
-        made = rewrite(symbol, inputs, builder) or keep(symbol, inputs, builder)
+        is_shown = type(symbol.operator) in shown
+        if not is_shown and inputs == symbol.inputs:
+            continue
+        builder.release(symbol)
+        made = (rewrite(symbol, inputs, builder) if is_shown else None) or keep(symbol, inputs, builder)
         if made is not symbol:
             changed[symbol] = made
     outputs = [changed.get(symbol, symbol) for symbol in graph.outputs]
@@ -120,7 +130,7 @@ def keep(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> S
     """The same operator on the rewritten inputs, under the same name."""
     if inputs == symbol.inputs:
         return builder.adopt(symbol)
-    return builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
+    return builder.reapply(symbol, inputs)
 
 
 def part_of(inputs: Collection[Symbol], outputs: Sequence[Symbol], value: Callable[[Symbol], Array | None]) -> Graph:
@@ -137,6 +147,5 @@ def part_of(inputs: Collection[Symbol], outputs: Sequence[Symbol], value: Callab
         if symbol.is_variable:
             made[symbol] = part.adopt(symbol, value(symbol))
         else:
-            sources = [made[source] for source in symbol.inputs]
-            made[symbol] = part.apply(symbol.operator, sources, symbol.name, symbol.origin)
+            made[symbol] = part.reapply(symbol, tuple([made[source] for source in symbol.inputs]))
     return part.graph([made[symbol] for symbol in outputs])

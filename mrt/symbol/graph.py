@@ -13,6 +13,7 @@ import numpy as np
 from mrt.errors import DataError, GraphError
 from mrt.symbol.arrays import as_array
 from mrt.symbol.interval import Array
+from mrt.symbol.operator import Operator
 from mrt.symbol.symbol import Symbol
 from mrt.symbol.text import format_graph, graph_page, shortened
 from mrt.symbol.types import TensorType
@@ -96,6 +97,11 @@ class Graph:
     def operators(self) -> tuple[Symbol, ...]:
         """The symbols that compute something: all but variables."""
         return tuple(symbol for symbol in self.symbols if not symbol.is_variable)
+
+    @cached_property
+    def records(self) -> frozenset[type[Operator]]:
+        """The records of all operators."""
+        return frozenset(type(symbol.operator) for symbol in self.operators)
 
     def value(self, symbol: Symbol) -> Array | None:
         """The array of a parameter, None for any other symbol."""

@@ -9,7 +9,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+import typing_extensions
 
 from mrt.errors import GraphError, MRTError
 from mrt.symbol.builder import GraphBuilder, rewrite_graph
@@ -18,6 +20,8 @@ from mrt.symbol.operator import Operator
 from mrt.symbol.symbol import Symbol
 
 _Passed = TypeVar("_Passed")
+Shown = typing_extensions.TypeVar("Shown", bound=Operator, default=Operator)
+"""The record of the operators that a `RewritePass` is about."""
 
 
 @dataclass(frozen=True)
@@ -105,24 +109,29 @@ class Pass(BasePass[Graph]):
 
 
 @dataclass(frozen=True)
-class RewritePass(Pass):
-    """A pass that looks at each operator symbol once, in order."""
+class RewritePass(Pass, Generic[Shown]):
+    """A pass that looks at each operator symbol once, in order.
+
+    about: the records of the operators that it may replace, the only ones that it is shown; `Shown` is one of them.
+    """
+
+    about: ClassVar[tuple[type[Operator], ...]] = (Operator,)
 
     def run(self, graph: Graph) -> PassResult:
         refusals: list[Refusal] = []
 
         def step(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol | None:
-            result = self.rewrite(graph, symbol, inputs, builder)
+            result = self.rewrite(graph, cast("Symbol[Shown]", symbol), inputs, builder)
             if isinstance(result, str):
                 refusals.append(Refusal(symbol.name, result))
                 return None
             return result
 
-        return PassResult(rewrite_graph(graph, step), tuple(refusals))
+        return PassResult(rewrite_graph(graph, step, self.about), tuple(refusals))
 
     @abstractmethod
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Shown], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         """The symbol's replacement, None to leave it alone, or the reason (a text) why it had to be left alone.
 

@@ -91,6 +91,13 @@ def apply(operator: Operator, inputs: Sequence[Symbol], name: str, origin: str |
     return Symbol(operator, name, tuple(inputs), inferred, origin or name)
 
 
+def on_inputs(symbol: Symbol, inputs: tuple[Symbol, ...], name: str) -> Symbol:
+    """The operator of a symbol on other inputs, by a name; its type is inferred only where one of theirs is another."""
+    if all(new.type == old.type for new, old in zip(inputs, symbol.inputs, strict=True)):
+        return Symbol(symbol.operator, name, inputs, symbol.type, symbol.origin)
+    return apply(symbol.operator, inputs, name, symbol.origin)
+
+
 def variable(name: str, type: TensorType, origin: str | None = None) -> Symbol:
     """A variable symbol, for an input or a parameter."""
     return Symbol(Variable(type.shape, type.dtype), name, (), type, origin or name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mrt.backend.machine import Machine
 from mrt.backend.rewrites.assigned_values import AssignedValues
 from mrt.backend.rewrites.batch_norm_as_scale import BatchNormAsScale
@@ -36,7 +38,7 @@ from mrt.backend.rewrites.widen_clips import WidenClips
 from mrt.symbol import Graph
 from mrt.symbol.passes import PassResult, run_passes
 
-REWRITES: tuple[type[Rewrite], ...] = (
+REWRITES: tuple[type[Rewrite[Any]], ...] = (
     RowsOfStates,
     AssignedValues,
     ConstantOperators,

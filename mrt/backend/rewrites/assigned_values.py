@@ -10,10 +10,12 @@ from mrt.symbol.operators.state import Assign
 
 
 @dataclass(frozen=True)
-class AssignedValues(Rewrite):
+class AssignedValues(Rewrite[Assign]):
     """assign(V, S, i), the output that an input S holds in the next call, becomes V: S and i are not read for it."""
 
+    about = (Assign,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Assign], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        return inputs[0] if isinstance(symbol.operator, Assign) else None
+        return inputs[0]

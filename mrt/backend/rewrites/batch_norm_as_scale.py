@@ -13,19 +13,19 @@ from mrt.symbol.operators.normalization import BatchNorm
 
 
 @dataclass(frozen=True)
-class BatchNormAsScale(Rewrite):
+class BatchNormAsScale(Rewrite[BatchNorm]):
     """BatchNorm by constants becomes x scale + offset (`BatchNorm.factors`), by one number of each for a channel.
 
     What is left of them when a network is prepared for quantizing is so already; this is for float networks as they
     are read.
     """
 
+    about = (BatchNorm,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[BatchNorm], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         operator = symbol.operator
-        if not isinstance(operator, BatchNorm):
-            return None
         values = constant_operands(graph, symbol)
         if values is None:
             return "its mean, variance, gamma or beta is computed"

@@ -23,6 +23,8 @@ class BiasIntoSum(Rewrite):
     2. Y(X, W, b) becomes Y(X, W) + b where sums that begin with b might leave 32 bits on the way.
     """
 
+    about = (Convolution, BroadcastAdd)
+
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:

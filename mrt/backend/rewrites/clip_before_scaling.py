@@ -19,7 +19,7 @@ SCALED_IN_32_BITS = without_operators(
 
 
 @dataclass(frozen=True)
-class ClipBeforeScaling(Rewrite):
+class ClipBeforeScaling(Rewrite[Clip]):
     """Of Clip, RightShift and BroadcastMul, in integers: clip((x * f) >> s, lo, hi) with f >= 0 and lo >= 0 becomes
     clip((relu(x) * f) >> s, lo, hi).
 
@@ -27,12 +27,13 @@ class ClipBeforeScaling(Rewrite):
     an addition without a sign and has no lower limit; where the addition fits 32 bits with a sign nothing is gained.
     """
 
+    about = (Clip,)
     requires = (SCALED_IN_32_BITS,)
 
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Clip], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        if not isinstance(symbol.operator, Clip) or not symbol.type.is_integer or symbol.operator.a_min < 0:
+        if not symbol.type.is_integer or symbol.operator.a_min < 0:
             return None
         (shifted,) = symbol.inputs
         if not isinstance(shifted.operator, RightShift) or not self._gains(graph, *shifted.inputs):

@@ -24,18 +24,20 @@ WORTH = 16
 
 
 @dataclass(frozen=True)
-class ClipLimitsAsParameters(Rewrite):
+class ClipLimitsAsParameters(Rewrite[Clip]):
     """clip(x, lo, hi) of 16 or 32 bits becomes ClipTo(x, lo, hi) where a limit is none of `COMMON`.
 
     What is cast to bytes becomes one where WORTH clips of its shape have limits of their own, as in the steps of a
     recurrent layer. The limits of bytes themselves stay part of the conversion.
     """
 
+    about = (Clip,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Clip], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         operator = symbol.operator
-        if not isinstance(operator, Clip) or symbol.dtype not in ("int16", "int32"):
+        if symbol.dtype not in ("int16", "int32"):
             return None
         stored = _stored(graph, symbol)
         if stored and (len(graph.consumers[symbol]) > 1 or self._alike(graph, symbol, stored) < WORTH):

@@ -15,7 +15,7 @@ from mrt.symbol.operators.deconvolution import Deconvolution
 
 
 @dataclass(frozen=True)
-class DeconvolutionAsConvolution(Rewrite):
+class DeconvolutionAsConvolution(Rewrite[Deconvolution]):
     """Deconvolution by a constant weight becomes a Convolution, and a JoinPhases of what that gives.
 
     Position p of the output is phase r = (p + pad) mod stride of place q = (p + pad) div stride, and
@@ -26,11 +26,11 @@ class DeconvolutionAsConvolution(Rewrite):
     each stride; all together have prod(stride) times as many output channels. The sums are of the same products.
     """
 
+    about = (Deconvolution,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Deconvolution], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        if not isinstance(symbol.operator, Deconvolution):
-            return None
         values = constant_operands(graph, symbol)
         if values is None:
             return "its weight or bias is computed"

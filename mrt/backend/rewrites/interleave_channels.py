@@ -15,7 +15,7 @@ MOST_GROUPS = 64
 
 
 @dataclass(frozen=True)
-class InterleaveChannels(Rewrite):
+class InterleaveChannels(Rewrite[Reshape]):
     """Channels of (N, G * C, ...) reshaped to (N, G, C, ...), transposed to (N, C, G, ...) and reshaped back
     become one Interleave of the G groups.
 
@@ -23,8 +23,10 @@ class InterleaveChannels(Rewrite):
     2. Of anything else, its slices.
     """
 
+    about = (Reshape,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Reshape], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         groups = _groups(symbol)
         if not groups:

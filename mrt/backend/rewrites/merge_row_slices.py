@@ -23,17 +23,19 @@ from mrt.symbol.types import narrowest_dtype
 
 
 @dataclass(frozen=True)
-class MergeRowSlices(Rewrite):
+class MergeRowSlices(Rewrite[AddN]):
     """AddN of right_shift(f_g * FullyConnected(X_g, W_g), s) becomes a SlicedFullyConnected of X.
 
     The X_g are all slices of one X in order, of one width; the shift is the same for all, or there is none. It is done
     where the weights can be packed (`choose_packing`): they are multiplied for few rows, and wait for memory.
     """
 
+    about = (AddN,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[AddN], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        if not isinstance(symbol.operator, AddN) or self.facts.machine is None:
+        if self.facts.machine is None:
             return None
         terms = [term for source in inputs if (term := _term_of(source, graph)) is not None]
         if len(terms) < 2 or len(terms) < len(inputs) or not _follow(terms):

@@ -28,7 +28,7 @@ DEEPEST = 4
 
 
 @dataclass(frozen=True)
-class MergeSlices(Rewrite):
+class MergeSlices(Rewrite[AddN]):
     """AddN of f_g * Y(X_g, W_g), the X_g being all slices of one X in order, becomes one operator on X.
 
     Y is Convolution, Deconvolution or FullyConnected.
@@ -42,10 +42,12 @@ class MergeSlices(Rewrite):
     sums depend on that order. Without a machine case 1 is left out.
     """
 
+    about = (AddN,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[AddN], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        if not isinstance(symbol.operator, AddN) or not symbol.type.is_integer:
+        if not symbol.type.is_integer:
             return None
         terms = {source: _term_of(source, graph) for source in inputs}
         found = [term for source in inputs if (term := terms[source]) is not None]

@@ -60,6 +60,7 @@ class NarrowToInt16(Rewrite):
     there are few channels.
     """
 
+    about = (ElemwiseAdd, RightShift, Clip, Cast)
     requires = (LIMITS_ARE_ATTRIBUTES,)
 
     def rewrite(

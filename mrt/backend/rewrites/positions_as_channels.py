@@ -20,7 +20,7 @@ WORTH = 0.7
 
 
 @dataclass(frozen=True)
-class PositionsAsChannels(Rewrite):
+class PositionsAsChannels(Rewrite[Convolution]):
     """A Convolution by a constant weight whose output channels leave lanes empty becomes one of more channels, and a
     JoinPhases of what that gives.
 
@@ -33,11 +33,13 @@ class PositionsAsChannels(Rewrite):
     products, and of zeros.
     """
 
+    about = (Convolution,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Convolution], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         operator = symbol.operator
-        if not isinstance(operator, Convolution) or isinstance(operator, SlicedConvolution):
+        if isinstance(operator, SlicedConvolution):
             return None
         if self.facts.machine is None:
             return None

@@ -11,7 +11,7 @@ from mrt.backend.machine import Machine
 from mrt.backend.operators.clip_to import ClipTo
 from mrt.backend.rewrites.known_bounds import NOTHING, Bounds, known_bounds
 from mrt.symbol import Array, Graph, RewritePass, Symbol
-from mrt.symbol.passes import PassResult, without_operators
+from mrt.symbol.passes import PassResult, Shown, without_operators
 
 Found = TypeVar("Found")
 LIMITS_ARE_ATTRIBUTES = without_operators("limits of clips are attributes", ClipTo)
@@ -63,11 +63,11 @@ def constant_operands(graph: Graph, symbol: Symbol) -> list[Array] | None:
 
 
 @dataclass(frozen=True)
-class Rewrite(RewritePass):
+class Rewrite(RewritePass[Shown]):
     """Base of the back end's rewrites: the same integers by other operators.
 
-    A symbol that keeps its name keeps its values. A rewrite is about certain operators by nature: its docstring names
-    them, and it matches on their records.
+    A symbol that keeps its name keeps its values. Most rewrites are about certain operators by nature: `about` names
+    the records of those that are replaced, the docstring those around them.
     """
 
     facts: Facts = field(default_factory=Facts, compare=False)

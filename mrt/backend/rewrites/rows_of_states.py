@@ -16,17 +16,17 @@ ROW = 16
 
 
 @dataclass(frozen=True)
-class RowsOfStates(Rewrite):
+class RowsOfStates(Rewrite[Where]):
     """where(c, R, S), which the state S holds in the next call, becomes update_rows(c, R, S).
 
     If nothing else reads S, and one element of c is for a whole row, as in the caches of a decoder.
     """
 
+    about = (Where,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Where], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        if not isinstance(symbol.operator, Where):
-            return None
         if not any(state.output.inputs[0] is symbol and _gets_rows(graph, state) for state in states_of(graph)):
             return None
         return builder.apply(UpdateRows(), inputs, symbol.name, symbol.origin)

@@ -19,7 +19,7 @@ WORTH = 4
 
 
 @dataclass(frozen=True)
-class SlicesByBegin(Rewrite):
+class SlicesByBegin(Rewrite[SliceAxis]):
     """slice_axis(X, axis, begin, end) becomes StepsFrom(X, begin), begin a parameter, where X has WORTH such slices.
 
     So a recurrent layer that is written out step by step takes its steps of what is computed for all of them at once.
@@ -27,11 +27,13 @@ class SlicesByBegin(Rewrite):
     that is read by itself is a place in the memory of X.
     """
 
+    about = (SliceAxis,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[SliceAxis], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         operator = symbol.operator
-        if not isinstance(operator, SliceAxis) or not _is_read_with(graph, symbol):
+        if not _is_read_with(graph, symbol):
             return None
         (source,) = symbol.inputs
         axis = operator.axis % source.type.rank

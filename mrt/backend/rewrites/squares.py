@@ -18,10 +18,11 @@ class Squares(Rewrite):
     What reads a tensor twice ends its region.
     """
 
+    about = (BroadcastMul, ElemwiseMul)
+
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        is_product = isinstance(symbol.operator, (BroadcastMul, ElemwiseMul)) and symbol.dtype == "int32"
-        if not is_product or inputs[0] is not inputs[1]:
+        if symbol.dtype != "int32" or inputs[0] is not inputs[1]:
             return None
         return builder.apply(Square(), inputs[:1], symbol.name, symbol.origin)

@@ -18,7 +18,7 @@ from mrt.symbol.operators.pad import Pad
 
 
 @dataclass(frozen=True)
-class TapsAsChannels(Rewrite):
+class TapsAsChannels(Rewrite[Convolution]):
     """A Convolution by a constant weight, of data that have fewer channels than a dot takes, becomes one of
     Neighbours: as many taps of an axis as fill a dot are channels.
 
@@ -28,11 +28,13 @@ class TapsAsChannels(Rewrite):
     `count`. In memory both X and X' fill up the same dots.
     """
 
+    about = (Convolution,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Convolution], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         operator, machine = symbol.operator, self.facts.machine
-        if not isinstance(operator, Convolution) or isinstance(operator, SlicedConvolution) or machine is None:
+        if isinstance(operator, SlicedConvolution) or machine is None:
             return None
         data, weight = symbol.inputs[0], graph.value(symbol.inputs[1])
         if weight is None or operator.num_group > 1 or weight.shape[:2] == (1, 1):  # else lanes are not channels

@@ -25,20 +25,19 @@ REPEATS_SINGLE_ELEMENTS = Property(
 
 
 @dataclass(frozen=True)
-class TileAsConcat(Rewrite):
+class TileAsConcat(Rewrite[Tile]):
     """tile(X) along axes of more than one element becomes Concat(X, X, ...), one for each axis.
 
     Elements of a tile are X[i mod n]. Where i is a channel of a vector that is filled in part, LLVM 22 reads X[i]
     instead if n is a power of two and the loop over the vector is not unrolled. Axes of one element stay: i mod 1 is 0.
     """
 
+    about = (Tile,)
     ensures = (REPEATS_SINGLE_ELEMENTS,)
 
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Tile], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        if not isinstance(symbol.operator, Tile):
-            return None
         (data,) = inputs
         shape, reps = symbol.operator.aligned(data.shape)
         added = len(shape) - data.type.rank

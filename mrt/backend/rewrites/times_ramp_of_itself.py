@@ -17,17 +17,19 @@ from mrt.symbol.types import INT32_MAX
 
 
 @dataclass(frozen=True)
-class TimesRampOfItself(Rewrite):
+class TimesRampOfItself(Rewrite[ElemwiseMul]):
     """Of ElemwiseMul, Clip, BroadcastAdd, LeftShift, RightShift and Cast, in int32: x * clip(2^k x + c, 0, m), as hard
     swish is, becomes TimesRamp(x, c, m).
 
     What reads a tensor twice ends its region; this is fused with what makes x.
     """
 
+    about = (ElemwiseMul,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[ElemwiseMul], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        if not isinstance(symbol.operator, ElemwiseMul) or symbol.dtype != "int32":
+        if symbol.dtype != "int32":
             return None
         ramp = _ramp_of(graph, symbol.inputs[1])
         if ramp is None or ramp.data is not _before_cast(symbol.inputs[0]):

@@ -22,6 +22,8 @@ class TokensOfMaps(Rewrite):
     As convolutions have channels innermost in memory, both are where they were.
     """
 
+    about = (Reshape, Transpose)
+
     def rewrite(
         self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:

@@ -17,7 +17,7 @@ REQUANTIZING = (BroadcastAdd, BroadcastMul, BroadcastSub, Cast, Clip, RightShift
 
 
 @dataclass(frozen=True)
-class TurnedOperands(Rewrite):
+class TurnedOperands(Rewrite[BatchDot]):
     """batch_dot(A, B), where B is transpose(X), which may be reshaped and requantized and which nothing else reads.
 
     1. Where the transpose moves the last axis of X to the rows of B, A B = A (B^T)^T, and B^T leaves that axis last, or
@@ -28,11 +28,11 @@ class TurnedOperands(Rewrite):
     they lie.
     """
 
+    about = (BatchDot,)
+
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[BatchDot], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
-        if not isinstance(symbol.operator, BatchDot):
-            return None
         chain = _chain(graph, symbol)
         if not chain:
             return None

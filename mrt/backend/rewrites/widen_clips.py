@@ -12,20 +12,21 @@ from mrt.symbol.operators.integer import Cast
 
 
 @dataclass(frozen=True)
-class WidenClips(Rewrite):
+class WidenClips(Rewrite[Clip]):
     """A limit of a Clip that its data is proven not to reach is opened, to where the clip does not act on that side.
 
     Where the other limit is the end of the dtype that the result is stored in, it is opened to this dtype's other end:
     the two are then one conversion that saturates.
     """
 
+    about = (Clip,)
     requires = (LIMITS_ARE_ATTRIBUTES,)
 
     def rewrite(
-        self, graph: Graph, symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder
+        self, graph: Graph, symbol: Symbol[Clip], inputs: tuple[Symbol, ...], builder: GraphBuilder
     ) -> Symbol | str | None:
         operator = symbol.operator
-        if not isinstance(operator, Clip) or symbol.dtype not in DTYPE_RANGES:
+        if symbol.dtype not in DTYPE_RANGES:
             return None
         data = self.facts.bounds(graph)[symbol.inputs[0].name]
         own, stored = DTYPE_RANGES[symbol.dtype], _stored(graph, symbol)
