@@ -83,7 +83,7 @@ def test_residual_network_in_integers(
     )
     calibration = load_data("cifar_resnet20_v1", "calibration")[0][:64]
     x, labels = (part[:100] for part in load_data("cifar_resnet20_v1", "test"))
-    model = mrt.quantize(graph, [calibration])
+    model = mrt.quantize(graph, [calibration], mrt.QuantizationConfig(preset="fast"))
     model.save(tmp_path / "model")
     assert mrt.verify(tmp_path / "model").max_bits <= 32
     real = np.concatenate([graph.evaluate({"data": sample[None]})[0] for sample in x[:20]])
