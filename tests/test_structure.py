@@ -139,23 +139,18 @@ RECORDS = {
         mrt/preparation/scalars_to_constants.py mrt/preparation/separate_pad.py mrt/preparation/zero_points.py
         mrt/frontend/shared/batch_first.py mrt/frontend/shared/channels_first.py
         mrt/frontend/shared/quantized.py mrt/frontend/tvm/bias.py
-        mrt/frontend/tflite/dilation.py
-        mrt/backend/rewrites/assigned_values.py mrt/backend/rewrites/data_in_bytes.py
-        mrt/backend/rewrites/batch_norm_as_scale.py
+        mrt/frontend/tflite/dilation.py mrt/backend/rewrites/data_in_bytes.py
         mrt/backend/rewrites/bias_into_sum.py mrt/backend/rewrites/clip_before_scaling.py
         mrt/backend/rewrites/clip_limits_as_parameters.py mrt/backend/rewrites/interleave_channels.py
         mrt/backend/rewrites/known_bounds.py mrt/backend/rewrites/merge_row_slices.py
         mrt/backend/rewrites/merge_slices.py mrt/backend/rewrites/merge_reshapes.py
-        mrt/backend/rewrites/deconvolution_as_convolution.py mrt/backend/rewrites/phases_joined_last.py
-        mrt/backend/rewrites/positions_as_channels.py
-        mrt/backend/rewrites/proven_constants.py mrt/backend/rewrites/squares.py
-        mrt/backend/rewrites/narrow_before_moving.py
-        mrt/backend/rewrites/narrow_to_int16.py mrt/backend/rewrites/int16_operands.py
-        mrt/backend/rewrites/rows_of_states.py mrt/backend/rewrites/slices_by_begin.py
-        mrt/backend/rewrites/taps_as_channels.py mrt/backend/rewrites/tile_as_concat.py
-        mrt/backend/rewrites/times_ramp_of_itself.py mrt/backend/rewrites/tokens_of_maps.py
-        mrt/backend/rewrites/turned_operands.py
-        mrt/backend/rewrites/widen_clips.py mrt/export/onnx/node.py mrt/simplification/integer.py""",
+        mrt/backend/rewrites/phases_joined_last.py mrt/backend/rewrites/proven_constants.py
+        mrt/backend/rewrites/narrow_before_moving.py mrt/backend/rewrites/narrow_to_int16.py
+        mrt/backend/rewrites/int16_operands.py mrt/backend/rewrites/slices_by_begin.py
+        mrt/backend/rewrites/tile_as_concat.py mrt/backend/rewrites/times_ramp_of_itself.py
+        mrt/backend/rewrites/tokens_of_maps.py mrt/backend/rewrites/turned_operands.py
+        mrt/backend/rewrites/widen_clips.py
+        mrt/export/onnx/node.py mrt/simplification/integer.py""",
     "what scales the rows of a weight asks for a layer, which has them": "mrt/quantization/equalization/layers.py",
     "a normalization is spelled out by a root": "mrt/quantization/presets.py",
     "what a network masks is seen by the operators in front of a softmax": "mrt/quantization/plan/attention_masks.py",
