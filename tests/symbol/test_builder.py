@@ -40,6 +40,27 @@ def test_what_is_in_front_of_a_change_stays_itself() -> None:
     assert found.value(found.by_name["weight"]) is graph.value(graph.by_name["weight"])
 
 
+def test_operators_that_a_rewrite_is_not_about_are_kept() -> None:
+    """They are not shown, and get their types of what stands in front of them."""
+    graph, shown = chain("a", "b", "c"), []
+
+    def rewrite(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol | None:
+        shown.append(symbol.name)
+        return builder.apply(find_operator("Cast")(dtype="int32"), [inputs[0].inputs[0]], symbol.name)
+
+    found = rewrite_graph(graph, rewrite, (type(find_operator("elemwise_add")()),))
+    assert shown == ["sum"] and found.by_name["b"] is graph.by_name["b"] and "c" not in found.by_name
+    shown.clear()
+    assert rewrite_graph(graph, rewrite, (type(NEGATIVE),)) is graph and not shown
+
+    def widened(symbol: Symbol, inputs: tuple[Symbol, ...], builder: GraphBuilder) -> Symbol | None:
+        return builder.apply(find_operator("Cast")(dtype="int32"), inputs, symbol.name) if symbol.name == "a" else None
+
+    narrow = Graph(graph.inputs, graph.by_name["sum"].inputs[:1], graph.parameters)
+    types = [symbol.type.dtype for symbol in rewrite_graph(narrow, widened, (type(RELU),)).operators]
+    assert types == ["int32", "int32", "int32"]
+
+
 @pytest.mark.parametrize("asked", ["a", "c", "x", "weight"])
 def test_a_name_that_another_has_gets_a_number(asked: str) -> None:
     """Of what was there before, of what comes behind, and of variables."""

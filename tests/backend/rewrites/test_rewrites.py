@@ -1,6 +1,11 @@
-"""The order of the rewrites is checked, what they know is derived once for each graph, and they say what they leave."""
+"""The order of the rewrites is checked, what they know is derived once for each graph, and they say what they leave.
+
+Those that are written for one record are shown its operators.
+"""
 
 from __future__ import annotations
+
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -166,3 +171,11 @@ def test_refusals_are_told_of_what_is_compiled() -> None:
     text = compiled_text(explanation)
     assert "clipped: narrow_to_int16: squared (square) reads it in 32 bits" in text.partition("Left alone")[2]
     assert "Left alone" not in compiled_text(explain(clipped(5), []))
+
+
+@pytest.mark.parametrize(
+    "rewrite", [each for each in REWRITES if "__orig_bases__" in vars(each)], ids=lambda rewrite: rewrite.__name__
+)
+def test_a_rewrite_of_one_record_is_about_it(rewrite: Any) -> None:
+    (base,) = rewrite.__orig_bases__
+    assert rewrite.about == get_args(base)
