@@ -129,12 +129,19 @@ def test_every_optimization(level: str, tmp_path: Path) -> None:
         assert array.reshape(-1).tolist() == expected
 
 
-LARGE = ("mlperf_resnet8_cifar10", "kwt1_speechcommands12")
+NETWORKS = [
+    ("kws_dscnn", 8),
+    ("kws_dscnn", 12),
+    *(
+        pytest.param(*case, marks=pytest.mark.exhaustive)
+        for case in [("mlperf_resnet8_cifar10", 12), ("kwt1_speechcommands12", 8)]
+    ),
+]
+"""By how many bits."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", [8, 12])
-@pytest.mark.parametrize("name", ["kws_dscnn", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LARGE)])
+@pytest.mark.parametrize(("name", "bits"), NETWORKS)
 def test_networks(
     name: str,
     bits: int,

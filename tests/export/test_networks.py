@@ -28,7 +28,15 @@ def test_digits(
     assert np.mean(found.argmax(axis=1) == labels) > 0.97
 
 
-LARGE = ("resnet20_cifar10", "kwt1_speechcommands12")
+NETWORKS = [
+    ("kws_dscnn", 8),
+    ("kws_dscnn", 12),
+    *(
+        pytest.param(*case, marks=pytest.mark.exhaustive)
+        for case in [("resnet20_cifar10", 12), ("kwt1_speechcommands12", 8)]
+    ),
+]
+"""By how many bits."""
 Network = Callable[[str, int], tuple[QuantizedModel, list[dict[str, Array]]]]
 Meant = Callable[[str, int], tuple[list[dict[str, Array]], list[list[Array]]]]
 
@@ -50,8 +58,7 @@ def meant(network: Network) -> Meant:
 @pytest.mark.sampled(2)
 @pytest.mark.slow
 @in_every_format
-@pytest.mark.parametrize("bits", [8, 12])
-@pytest.mark.parametrize("name", ["kws_dscnn", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in LARGE)])
+@pytest.mark.parametrize(("name", "bits"), NETWORKS)
 def test_networks(target: Format, name: str, bits: int, tmp_path: Path, network: Network, meant: Meant) -> None:
     model, _ = network(name, bits)
     written = target.load(model.graph, target.write(model, tmp_path))
