@@ -148,4 +148,4 @@ def _copied(graph: Graph, symbol: Symbol, new: dict[Symbol, Symbol], builder: Gr
     value = graph.value(symbol)
     if value is not None:
         return builder.parameter(symbol.name, value, symbol.origin)
-    return builder.apply(symbol.operator, [new[source] for source in symbol.inputs], symbol.name, symbol.origin)
+    return builder.reapply(symbol, tuple(new[source] for source in symbol.inputs))

@@ -118,7 +118,8 @@ def rewrite_graph(graph: Graph, rewrite: Rewrite, about: tuple[type[Operator], .
         if not is_shown and inputs == symbol.inputs:
             continue
         builder.release(symbol)
-        made = (rewrite(symbol, inputs, builder) if is_shown else None) or keep(symbol, inputs, builder)
+        made = rewrite(symbol, inputs, builder) if is_shown else None
+        made = made or keep(symbol, inputs, builder)
         if made is not symbol:
             changed[symbol] = made
     outputs = [changed.get(symbol, symbol) for symbol in graph.outputs]

@@ -118,8 +118,8 @@ class Graph:
         """
         if not isinstance(feeds, Mapping):
             raise DataError(f"feeds is a {type(feeds).__name__}; arrays by input name are needed")
-        if not feeds.keys() <= self._input_names:
-            unknown = sorted(map(str, feeds.keys() - self._input_names))
+        if not self._input_names.issuperset(feeds):
+            unknown = sorted(map(str, set(feeds) - self._input_names))
             raise DataError(f"no such input: {', '.join(unknown)}; inputs are {[s.name for s in self.inputs]}")
         return {symbol.name: _checked(symbol.name, symbol.type, feeds) for symbol in self.inputs}
 
@@ -240,13 +240,9 @@ def cast_exactly(value: Array, dtype: str, name: str) -> Array:
 def _checked(name: str, type: TensorType, feeds: Mapping[str, Array]) -> Array:
     if name not in feeds:
         raise DataError(f"input {name} is missing; {type} is needed")
-    value = feeds[name]
-    if not isinstance(value, np.ndarray):
-        value = as_array(value, f"input {name}")
+    value = as_array(feeds[name], f"input {name}")
     if value.shape != type.shape:
         raise DataError(f"input {name} has shape {value.shape}; {type} is needed")
-    if value.dtype == type.dtype:
-        return value
     if type.is_integer and value.dtype.kind not in "iub":
         raise DataError(f"input {name} is {value.dtype}; {type} is needed")
     try:

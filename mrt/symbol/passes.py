@@ -9,9 +9,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, cast
 
-import typing_extensions
+from typing_extensions import TypeVar
 
 from mrt.errors import GraphError, MRTError
 from mrt.symbol.builder import GraphBuilder, rewrite_graph
@@ -20,7 +20,7 @@ from mrt.symbol.operator import Operator
 from mrt.symbol.symbol import Symbol
 
 _Passed = TypeVar("_Passed")
-Shown = typing_extensions.TypeVar("Shown", bound=Operator, default=Operator)
+Shown = TypeVar("Shown", bound=Operator, default=Operator)
 """The record of the operators that a `RewritePass` is about."""
 
 
@@ -112,7 +112,8 @@ class Pass(BasePass[Graph]):
 class RewritePass(Pass, Generic[Shown]):
     """A pass that looks at each operator symbol once, in order.
 
-    about: the records of the operators that it may replace, the only ones that it is shown; `Shown` is one of them.
+    about: the records of the operators that it may replace: it is shown no others. `Shown` is the record where there
+    is one.
     """
 
     about: ClassVar[tuple[type[Operator], ...]] = (Operator,)

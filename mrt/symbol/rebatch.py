@@ -67,7 +67,7 @@ class Rebatch(Pass):
             inputs = repeated.among(symbol, inputs)
             if self._obstacle(symbol, inputs, repeated.old):
                 raise GraphError(f"{symbol.name} ({symbol.op}): {obstacle}; {_ONLY.format(repeated.old)}")
-        return builder.apply(symbol.operator, inputs, symbol.name, symbol.origin)
+        return builder.reapply(symbol, inputs)
 
     def _obstacle(self, symbol: Symbol, inputs: tuple[Symbol, ...], old: int) -> str:
         """Why the operator, given a batch, does not do the same to each sample as alone; "" where it does."""

@@ -32,7 +32,7 @@ class MadeAgain(Rewrite):
             _copied(given, _steps(source, graph), builder) if source.shape == symbol.shape else given
             for source, given in zip(symbol.inputs, inputs, strict=True)
         )
-        return None if made == inputs else builder.apply(symbol.operator, made, symbol.name, symbol.origin)
+        return None if made == inputs else builder.reapply(symbol, made)
 
 
 def _is_added_up(symbol: Symbol, graph: Graph) -> bool:

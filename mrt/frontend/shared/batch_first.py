@@ -66,7 +66,7 @@ class BatchFirst(Pass):
                 continue
             inputs = tuple(new[source] for source in symbol.inputs)
             moved = None if None in axes.values() else _moved(symbol, inputs, builder)
-            new[symbol] = builder.apply(symbol.operator, inputs, symbol.name, symbol.origin) if moved is None else moved
+            new[symbol] = builder.reapply(symbol, inputs) if moved is None else moved
         found = _batch_axes(graph, axes)
         outputs = [
             _first(symbol, new[symbol], found(symbol, new[symbol]), builder) if symbol in depends else new[symbol]
