@@ -19,6 +19,7 @@ TARGETS: dict[str, Target] = {
     "two threads": {"threads": 2},
     "without tiles": {"features": ["-amx-int8"]},
     "x86-64": {"kind": "llvm", "mcpu": "x86-64"},
+    "tiles": {"kind": "llvm", "mcpu": "sapphirerapids"},
 }
 
 

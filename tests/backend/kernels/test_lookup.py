@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from stand_ins import standing_in
 from tvm import s_tir, te, tirx
 
 from mrt.backend.kernels.x86.avx512.lookup import LANES, gathers, looked_up
@@ -31,13 +32,14 @@ def built(look_up: Any, dtypes: tuple[str, str], lanes: int, target: object, ent
     return tirx.build(plan.mod, target)
 
 
-def check(look_up: Any, dtypes: tuple[str, str], lanes: int, target: object) -> None:
+def check(look_up: Any, dtypes: tuple[str, str], lanes: int, machine: Machine) -> None:
     """Each lane holds its own entry."""
     random, limits = np.random.default_rng(lanes), np.iinfo(dtypes[0])
     table = random.integers(limits.min, limits.max, TABLE, endpoint=True).astype(dtypes[0])
     places = random.integers(0, TABLE, COUNT)
     found = tvm.runtime.tensor(np.zeros(COUNT, dtypes[0]))
-    run = built(look_up, dtypes, lanes, target)["main"]
+    with standing_in(machine):
+        run = built(look_up, dtypes, lanes, machine.target)["main"]
     run(tvm.runtime.tensor(table), tvm.runtime.tensor(places.astype(dtypes[1])), found)
     np.testing.assert_array_equal(found.numpy(), table[places])
 
@@ -51,10 +53,9 @@ def test_vectors_are_gathered_whole(lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", [8, 16, 32, 64, 96])
 def test_each_lane_gathers_its_own_entry(lanes: int) -> None:
-    machine = Machine.of()
-    if not gathers(machine):
-        pytest.skip("this machine lacks AVX-512")
-    check(looked_up, ("int32", "int32"), lanes, machine.target)
+    machine = Machine.of(WITH_GATHERS)
+    assert gathers(machine)
+    check(looked_up, ("int32", "int32"), lanes, machine)
 
 
 @pytest.mark.parametrize("target", SLOW_GATHERS, ids=lambda target: target["mcpu"])
@@ -71,7 +72,7 @@ def test_places_leave_a_vector_by_fours(lanes: int, target: dict[str, str]) -> N
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32"])
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16, 32, 64, 96])
 def test_each_lane_picks_its_own_entry(lanes: int, dtype: str) -> None:
-    check(picked, (dtype, PLACE), lanes, Machine.of().target)
+    check(picked, (dtype, PLACE), lanes, Machine.of())
 
 
 def test_machines_with_fast_gathers_do_not_pick() -> None:
@@ -83,19 +84,19 @@ def test_machines_with_fast_gathers_do_not_pick() -> None:
 @pytest.mark.parametrize("lanes", [8, 16, 32])
 def test_each_lane_finds_its_own_entry_in_registers(lanes: int, length: int) -> None:
     """Every place of a short table, by the permutations that hold it."""
-    random, machine = np.random.default_rng(length), Machine.of()
+    random, machine = np.random.default_rng(length), Machine.of(WITH_GATHERS)
     table = random.integers(-(2**31), 2**31, length).astype(np.int32)
     laid, places = table_of_vectors(table), np.resize(np.arange(length, dtype=np.int32), COUNT)
     assert permutes(table, Machine.of(SLOW_GATHERS[0])) and len(laid) in (32, 64, 128, 256)
-    if not gathers(machine):
-        pytest.skip("this machine lacks AVX-512")
-    made, found = built(permuted, ("int32", "int32"), lanes, machine.target, len(laid)), np.zeros(COUNT, np.int32)
+    given, found = (permuted, ("int32", "int32"), lanes, machine.target, len(laid)), np.zeros(COUNT, np.int32)
+    with standing_in(machine):
+        made = built(*given)
     held = tvm.runtime.tensor(found)
     for shift in range(0, length, COUNT):
         at = (places + shift) % length
         made["main"](tvm.runtime.tensor(laid), tvm.runtime.tensor(at), held)
         np.testing.assert_array_equal(held.numpy(), table[at])
-    code = made.inspect_source("asm")
+    code = built(*given).inspect_source("asm")
     assert code.count("vpermi2d") + code.count("vpermt2d") >= (0 if lanes < LANES else lanes // LANES * len(laid) // 32)
 
 

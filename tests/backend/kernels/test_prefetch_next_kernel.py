@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,6 @@ from mrt.runtime import virtual_machine
 
 TARGET = {"kind": "llvm", "mcpu": "sapphirerapids", "threads": 1}
 LAYERS = 3
-
-
-def has_tiles() -> bool:
-    flags = Path("/proc/cpuinfo")
-    return flags.exists() and "amx_int8" in flags.read_text("ascii", errors="replace") and Machine.of().has_tiles
 
 
 def chain() -> Bundle:
@@ -91,7 +85,7 @@ def test_calls_fetch_what_follows_one_after_the_other(monkeypatch: pytest.Monkey
     assert sum(size for _, size in spans) >= (LAYERS - 1) * weight
 
 
-@pytest.mark.skipif(not has_tiles(), reason="this machine gives no tile registers")
+@pytest.mark.usefixtures("tiles")
 def test_integers_are_the_same_where_weights_are_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joined, "LEAD_BYTES", 1 << 10)
     bundle, machine = chain(), Machine.of(TARGET)
