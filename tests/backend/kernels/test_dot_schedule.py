@@ -225,10 +225,10 @@ def test_weights_of_the_next_channels_are_fetched_where_there_are_some() -> None
     assert "prefetcht1" not in code_of(VNNI["mcpu"], "uint8", filters=32)
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "float32"])
-def test_few_sums_have_them_fetched_before_their_steps(dtype: str) -> None:
-    """Each of 49 tiles of four positions a share."""
-    code = code_of(AVX2["mcpu"], dtype, 256, 1, channels=512)
+@pytest.mark.parametrize(("dtype", "size"), [("uint8", 14), ("float32", 14), ("uint8", 4)])
+def test_few_sums_have_them_fetched_before_their_steps(dtype: str, size: int) -> None:
+    """Each of 49 tiles of four positions a share; or of four, whose data is walked once, all of them for each block."""
+    code = code_of(AVX2["mcpu"], dtype, 256, 1, size, channels=256 if size == 4 else 512)
     assert "prefetcht1" in code
     loops = summing_loops(code, "vpmaddwd" if dtype == "uint8" else "vfmadd")
     assert loops and not [loop for loop in loops if "prefetch" in loop]

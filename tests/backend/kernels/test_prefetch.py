@@ -21,7 +21,7 @@ def test_a_line_of_the_next_weights_is_fetched_by_one_step_of_those_that_share_i
     assert str(fetched.condition) == f"step % {turns} == 0"
 
 
-@pytest.mark.parametrize(("tiles", "lines"), [(12, 0), (32, 16), (49, 11), (512, 1), (1024, 1)])
+@pytest.mark.parametrize(("tiles", "lines"), [(8, 0), (12, 43), (32, 16), (49, 11), (512, 1), (1024, 1)])
 def test_a_tile_fetches_all_of_its_share_at_once_or_nothing(tiles: int, lines: int) -> None:
     """Of two blocks of 512 steps with 16 weights of two bytes each, 512 lines; half a line for two of 1024 tiles."""
     weights, done = tirx.decl_buffer((8, 512, 8, 2), "int16", "weights"), tirx.Var("done", "int32")

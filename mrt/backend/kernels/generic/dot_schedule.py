@@ -231,10 +231,12 @@ def _start(plan: Any, block: Any, loop: Any, count: int) -> None:
 
 def _prefetches(extents: DotExtents, tiling: VectorTiling, machine: Machine) -> Prefetches:
     held = tiling.blocks * extents.parts
-    walks_once = tiling.weights_outermost and extents.alone and tiling.blocks < extents.blocks
-    is_short = extents.dots <= FEW_STEPS
     # Of few sums a step has so few products that what it fetches takes as many instructions.
     has_few = machine.registers <= FEW_REGISTERS
+    # Weights are outermost, too, where all positions are near each other: measured with few registers alone.
+    all_near = has_few and extents.count == 1 and tiling.near * tiling.positions >= extents.length
+    walks_once = (tiling.weights_outermost or all_near) and extents.alone and tiling.blocks < extents.blocks
+    is_short = extents.dots <= FEW_STEPS
     fetches = extents.is_plain and not has_few
     return Prefetches(
         blocks=held,

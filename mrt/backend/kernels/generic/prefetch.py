@@ -21,7 +21,7 @@ from mrt.backend.tir.expressions import Expression, constant, ravel, substitute
 from mrt.backend.tir.statements import loop_around, sequence
 from mrt.symbol.passes import Property
 
-MOST_LINES, MOST_AT_ONCE = 4, 16
+MOST_LINES, MOST_AT_ONCE = 4, 48
 """At most that a step prefetches: if it had to be more, memory would limit, and one stream is faster than two; and that
 a tile does before its steps, all of them at once."""
 READ, WRITE = 0, 1
