@@ -118,7 +118,7 @@ def _local(name: str) -> str:
 def _address(name: str) -> int:
     """Where the C function lies; AssertionError where there is none."""
     plain = name.removeprefix("@").removeprefix("llvm.x86.").replace(".", "_")
-    function = getattr(_instructions(), {"syscall": "syscall_"}.get(plain, plain), None)
+    function = getattr(instructions(), {"syscall": "syscall_"}.get(plain, plain), None)
     assert function is not None, f"x86_instructions.c has no {plain}"
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
@@ -126,7 +126,8 @@ def _address(name: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def _instructions() -> ctypes.CDLL:
+def instructions() -> ctypes.CDLL:
+    """`x86_instructions.c`, compiled."""
     source = Path(__file__).with_name("x86_instructions.c")
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "x86_instructions.so"
