@@ -26,7 +26,7 @@ def compiled_anew() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def stand_ins(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this CPU lacks is stood in for; without --exhaustive a case that CPUs take turns at has one in four."""
+    """What this CPU lacks is stood in for; without --exhaustive each case is run by one CPU in four."""
     prepare_all, exhaustive = TvmRunner.prepare_all, request.config.getoption("exhaustive")
 
     def prepare(self: TvmRunner, graphs: Iterable[Graph], size: int = 0) -> list[Evaluate]:

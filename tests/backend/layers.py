@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from compiled import Bundle
-from stand_ins import can_stand_in
+from stand_ins import X86, can_stand_in, lacks
 
 from mrt.backend.build import compile_executable
 from mrt.backend.lowering.module import ModuleBuilder
@@ -28,22 +28,7 @@ TARGETS: dict[str, dict[str, Any]] = {
 
 def runnable() -> list[str]:
     """The targets whose instructions this machine has, or others stand in for."""
-    if can_stand_in():
-        return list(TARGETS)
-    needed = {
-        "x86-64": "sse2",
-        "x86-64-v3": "avx2",
-        "x86-64-v4": "avx512bw",
-        "alderlake": "avx_vnni",
-        "sapphirerapids": "amx_int8",
-    }
-    flags = set()
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
-        for line in file:
-            if line.startswith("flags"):
-                flags = set(line.split())
-                break
-    return [cpu for cpu in TARGETS if needed.get(cpu, "avx512_vnni") in flags]
+    return [cpu for cpu in TARGETS if can_stand_in() or not lacks(Machine.of({**TARGETS[cpu], "mtriple": X86}))]
 
 
 BYTES = "uint8", "int8"

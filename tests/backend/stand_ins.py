@@ -27,6 +27,7 @@ from mrt.backend.machine import Machine
 from mrt.cpu_flags import is_flagged, own_flags
 from mrt.runtime import module
 
+X86 = "x86_64-linux-gnu"
 HERE = "x86-64-v3"
 """The CPU that code is made for in the end, which this machine is at least: one with AVX2."""
 INSTRUCTION = r"@llvm\.x86\.(?!sse|ssse|avx\.|avx2\.|fma)[\w.]+|@syscall"
@@ -42,7 +43,7 @@ def standing_in(machine: Machine) -> Iterator[bool]:
     That is for this process alone: machine code names functions by where they lie in its memory. Skips the test where
     nothing can stand in.
     """
-    if not _lacks(machine):
+    if not lacks(machine):
         yield False
         return
     if not can_stand_in():
@@ -60,12 +61,13 @@ def standing_in(machine: Machine) -> Iterator[bool]:
         yield True
 
 
+@lru_cache(maxsize=1)
 def can_stand_in() -> bool:
     """Whether this machine runs what stands in for other CPUs, and compiles it."""
-    return is_flagged("avx2", own_flags()) and shutil.which("cc") is not None
+    return not lacks(Machine.of({"mcpu": HERE, "mtriple": X86})) and shutil.which("cc") is not None
 
 
-def _lacks(machine: Machine) -> bool:
+def lacks(machine: Machine) -> bool:
     """Whether code for the machine is of x86, and this one lacks some of what it uses."""
     if "sse2" not in machine.features:
         return False

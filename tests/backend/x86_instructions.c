@@ -14,27 +14,18 @@ static int32_t held(int32_t value, int32_t low, int32_t high) {
 
 /* Sums of products: of four bytes, of two words. They wrap around. */
 
-#define DOTS_OF_BYTES(NAME, LANES)                                                                      \
-  void NAME(const int32_t *sums, const uint8_t *data, const int8_t *weights, int32_t *result) {         \
+#define DOTS(NAME, LANES, EACH, DATA, WEIGHT)                                                           \
+  void NAME(const int32_t *sums, const DATA *data, const WEIGHT *weights, int32_t *result) {            \
     for (int i = 0; i < LANES; ++i) {                                                                   \
       uint32_t sum = sums[i];                                                                           \
-      for (int j = 4 * i; j < 4 * i + 4; ++j) sum += data[j] * weights[j];                              \
+      for (int j = EACH * i; j < EACH * (i + 1); ++j) sum += data[j] * weights[j];                      \
       result[i] = sum;                                                                                  \
     }                                                                                                   \
   }
-DOTS_OF_BYTES(avx512_vpdpbusd_256, 8)
-DOTS_OF_BYTES(avx512_vpdpbusd_512, 16)
-
-#define DOTS_OF_WORDS(NAME, LANES)                                                                      \
-  void NAME(const int32_t *sums, const int16_t *data, const int16_t *weights, int32_t *result) {        \
-    for (int i = 0; i < LANES; ++i) {                                                                   \
-      uint32_t sum = sums[i];                                                                           \
-      for (int j = 2 * i; j < 2 * i + 2; ++j) sum += data[j] * weights[j];                              \
-      result[i] = sum;                                                                                  \
-    }                                                                                                   \
-  }
-DOTS_OF_WORDS(avx512_vpdpwssd_256, 8)
-DOTS_OF_WORDS(avx512_vpdpwssd_512, 16)
+DOTS(avx512_vpdpbusd_256, 8, 4, uint8_t, int8_t)
+DOTS(avx512_vpdpbusd_512, 16, 4, uint8_t, int8_t)
+DOTS(avx512_vpdpwssd_256, 8, 2, int16_t, int16_t)
+DOTS(avx512_vpdpwssd_512, 16, 2, int16_t, int16_t)
 
 void avx512_pmaddw_d_512(const int16_t *data, const int16_t *weights, int32_t *result) {
   static const int32_t zeros[16];
