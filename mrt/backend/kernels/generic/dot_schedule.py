@@ -233,7 +233,7 @@ def _prefetches(extents: DotExtents, tiling: VectorTiling, machine: Machine) -> 
     held = tiling.blocks * extents.parts
     # Of few sums a step has so few products that what it fetches takes as many instructions.
     has_few = machine.registers <= FEW_REGISTERS
-    # Weights are outermost, too, where all positions are near each other: measured with few registers alone.
+    # Where all positions are done before the next blocks, weights are walked once, too: measured with few registers.
     all_near = has_few and extents.count == 1 and tiling.near * tiling.positions >= extents.length
     walks_once = (tiling.weights_outermost or all_near) and extents.alone and tiling.blocks < extents.blocks
     is_short = extents.dots <= FEW_STEPS
